@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, rank};
+use crate::trace::Tracer;
 pub(crate) use save::SavedCounters;
 
 /// A snapshot of the counters since the device was made; resets do not clear them.
@@ -85,6 +86,7 @@ pub(crate) struct Counters {
     errors: Mutex<BTreeMap<GuestError, u64>, rank::Counters>,
     reasons: Mutex<BTreeMap<GuestError, String>, rank::Counters>,
     unmodelled: Mutex<BTreeMap<Cow<'static, str>, u64>, rank::Counters>,
+    tracer: Tracer,
 }
 
 /// Adds one.
@@ -114,8 +116,14 @@ fn tally<N: Clone + Ord + std::fmt::Display>(
 }
 
 impl Counters {
+    /// All zero; what is refused is recorded.
+    pub(crate) fn new(tracer: Tracer) -> Self {
+        Self { tracer, ..Self::default() }
+    }
+
     /// Counts a named error, and logs it the first few times and then ever more rarely. Keeps what the first was about.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
+        self.tracer.refused(&error, details);
         if tally(&self.errors, &error, details) == 1 {
             let reason = details.to_string().chars().take(REASON).collect();
             self.reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(error, reason);
@@ -124,6 +132,7 @@ impl Counters {
 
     /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
     pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
+        self.tracer.refused(&name, details);
         tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 

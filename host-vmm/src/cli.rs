@@ -7,6 +7,7 @@ mod shape;
 mod size;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
 use size::{parse_memory, parse_size, parse_tier};
+use trace::{TraceArgs, TraceVerb};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
@@ -89,6 +91,11 @@ enum Verb {
         /// The chip whose code a bundle is searched for [default: the first of `belfry chips` that it has].
         #[arg(long, value_name = "NAME", value_parser = shape::parse_name)]
         chip: Option<&'static str>,
+    },
+    /// Tells what is in traces that `--trace` has written.
+    Trace {
+        #[command(subcommand)]
+        what: TraceVerb,
     },
     /// Measures.
     Bench {
@@ -153,6 +160,8 @@ struct RunArgs {
     guest: GuestKind,
     #[command(flatten)]
     gpu: GpuArgs,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -275,6 +284,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             Ok(0)
         }
         Verb::Disasm { file, chip } => disassemble(&file, chip),
+        Verb::Trace { what } => trace::trace(what),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -314,7 +324,11 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
-    let gpu = args.gpu.config()?;
+    let mut gpu = args.gpu.config()?;
+    let recording = args.trace.start()?;
+    if let Some(recording) = &recording {
+        gpu.trace = Some(recording.sink());
+    }
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
@@ -348,7 +362,11 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             Stream::Stdout if !json => output::write(data),
             _ => output::write_error(data),
         }
-    })?;
+    });
+    if let Some(recording) = recording {
+        recording.finish();
+    }
+    let report = report?;
     if json {
         say!("{}", serde_json::to_string(&report)?);
     } else {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use belfry_device::trace::{TraceEvent, TraceSink, WaveId};
+use belfry_device::trace::{Record, TraceSink, WaveId};
 use belfry_isa::exec::Step;
 
 /// Which waves are traced.
@@ -90,7 +90,11 @@ impl IsaTrace {
 }
 
 impl TraceSink for IsaTrace {
-    fn event(&self, _event: TraceEvent) {}
+    fn record(&self, _record: &Record) {}
+
+    fn wants_waves(&self) -> bool {
+        true
+    }
 
     fn wants_wave(&self, wave: &WaveId) -> bool {
         match &self.wave {

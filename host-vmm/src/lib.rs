@@ -24,3 +24,4 @@ mod output;
 pub mod own_machine;
 pub mod run;
 pub mod suite;
+pub mod trace;

@@ -6,6 +6,7 @@
 
 mod context;
 mod save;
+mod trace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -51,6 +53,8 @@ pub struct AqlQueue {
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
+    /// Behind the last packet that was recorded.
+    traced: u64,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -106,6 +110,7 @@ impl AqlQueue {
             started: VecDeque::new(),
             scratch: None,
             waiting: Waiting::Nothing,
+            traced: 0,
         }
     }
 
@@ -237,6 +242,7 @@ impl AqlQueue {
             // The producer has changed its mind about a packet half executed.
             self.waiting = Waiting::Nothing;
         }
+        let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
@@ -339,6 +345,8 @@ impl AqlQueue {
             self.waiting = Waiting::Reclaim;
         }
         let grid = prepared.launch.grid;
+        let (workgroup, kernel_object) = (prepared.launch.workgroup, packet.kernel_object);
+        self.state.trace(TraceEvent::DispatchStart { kernel_object, grid, workgroup });
         let owner = Arc::clone(&in_flight);
         self.shader
             .submit(&self.state.shader, prepared.launch, owner)

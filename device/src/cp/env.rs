@@ -7,6 +7,7 @@ use crate::chip::SqInterrupt;
 use crate::queue::QueueIdentity;
 use crate::shader::ShaderEngine;
 use crate::time::Clock;
+use crate::trace::Tracer;
 use crate::vm::Fault;
 
 /// Where the packet processor's interrupts go; the device turns them into IH ring entries.
@@ -51,6 +52,8 @@ pub struct CpEnv {
     pub clock: Clock,
     /// Where interrupts go.
     pub interrupts: Arc<dyn CpInterrupts>,
+    /// Records what happens to packets.
+    pub tracer: Tracer,
     /// Runs dispatches.
     pub shader: Arc<ShaderEngine>,
     /// Wakes the device's thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on, or has failed.

@@ -30,6 +30,7 @@ use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine, QueueIdentity,
 };
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::trace::{Job, JobScope, TraceEvent};
 use crate::vm::AddressSpace;
 use dispatch::Pm4Dispatch;
 use registers::ComputeRegisters;
@@ -91,6 +92,8 @@ pub struct Pm4Queue {
     /// Turns since the ring's last packet.
     turns_in_buffers: u32,
     stopped: bool,
+    /// The last packet that was recorded: its place in the ring, and in the innermost buffer.
+    traced: Option<(u64, Option<u64>)>,
 }
 
 /// What a packet has started.
@@ -154,6 +157,7 @@ impl Pm4Queue {
             hdp_flush: 0,
             turns_in_buffers: 0,
             stopped: false,
+            traced: None,
         }
     }
 
@@ -233,6 +237,7 @@ impl Pm4Queue {
             if from_ring { self.fetch()? } else { self.buffers.fetch(self.state.space()).map_err(ring)? };
         let Some(packet) = packet else { return Ok(Step::Empty) };
         let dwords = packet.dwords();
+        let _scope = self.trace_packet(&packet);
         match self.execute(&packet)? {
             packets::Outcome::Blocked(on) => return Ok(Step::Blocked(on)),
             packets::Outcome::Done => self.advance(from_ring, dwords),
@@ -253,6 +258,22 @@ impl Pm4Queue {
         }
         self.report()?;
         Ok(Step::Advanced)
+    }
+
+    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
+    fn trace_packet(&mut self, packet: &Packet) -> JobScope {
+        let tracer = self.state.tracer();
+        if !tracer.is_on() {
+            return tracer.scope(Job::NONE);
+        }
+        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.read_index));
+        let place = (self.read_index, self.buffers.buffers().last().map(|&(at, _)| at));
+        if self.traced != Some(place) {
+            self.traced = Some(place);
+            let kind = packet.header.opcode().name().unwrap_or("unknown");
+            self.state.trace(TraceEvent::Packet { kind, index: self.read_index });
+        }
+        scope
     }
 
     fn advance(&mut self, from_ring: bool, dwords: u32) {

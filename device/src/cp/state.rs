@@ -18,6 +18,7 @@ use crate::shader::{
     Announcement, ContextError, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure,
 };
 use crate::time::Clock;
+use crate::trace::{self, Engine, Job, TraceEvent, Tracer};
 use crate::vm::AddressSpace;
 
 pub(super) use save::{SavedFailure, SavedInFlight};
@@ -30,6 +31,7 @@ pub(super) struct QueueState {
     interrupts: Arc<dyn CpInterrupts>,
     wake: Arc<dyn Fn() + Send + Sync>,
     failure: Mutex<Option<QueueError>, rank::QueueFailure>,
+    tracer: Tracer,
 }
 
 impl QueueState {
@@ -41,6 +43,7 @@ impl QueueState {
             interrupts: Arc::clone(&env.interrupts),
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
+            tracer: env.tracer.clone(),
         }
     }
 
@@ -54,6 +57,20 @@ impl QueueState {
 
     pub(super) fn now(&self) -> u64 {
         self.clock.ticks()
+    }
+
+    /// Records an event of the queue.
+    pub(super) fn trace(&self, event: TraceEvent<'_>) {
+        self.tracer.event(self.owner(), event);
+    }
+
+    pub(super) fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
+    /// Whose what happens on the queue is.
+    pub(super) fn owner(&self) -> trace::Owner {
+        self.identity.owner(Engine::Cp)
     }
 
     /// Takes the failure a dispatch left behind.
@@ -71,8 +88,15 @@ impl QueueState {
     /// Completes a packet on the thread that serves the queue.
     pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
         let completed = complete::signal(self.space(), signal, timestamps)?;
+        self.signalled(signal, completed);
         self.announce(completed);
         Ok(())
+    }
+
+    fn signalled(&self, address: u64, completed: Completed) {
+        if address != 0 {
+            self.trace(TraceEvent::SignalWritten { address, event: completed.event });
+        }
     }
 
     pub(super) fn announce(&self, completed: Completed) {
@@ -150,6 +174,7 @@ pub(super) struct InFlight {
     /// Signal to tell the reason of a failure.
     inactive_signal: u64,
     done: AtomicBool,
+    job: Job,
 }
 
 /// The packet's place in its queue, and its fields.
@@ -189,6 +214,7 @@ impl InFlight {
             start,
             inactive_signal,
             done: AtomicBool::new(false),
+            job: state.tracer.job(state.identity.doorbell, index),
         }
     }
 
@@ -220,15 +246,20 @@ impl InFlight {
 
 impl Owner for InFlight {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
+        let job = self.job;
+        let _scope = self.state.tracer.scope(job);
+        self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
         let timestamps = self.start.map(|start| (start, self.state.now()));
         let result = outcome
             .map_err(Cause::Wave)
             .and_then(|()| complete::signal(self.state.space(), self.packet.completion_signal, timestamps));
         match result {
             Ok(completed) => {
+                self.state.signalled(self.packet.completion_signal, completed);
                 self.done.store(true, Ordering::Release);
                 let state = Arc::clone(&self.state);
                 Box::new(move || {
+                    let _scope = state.tracer.scope(job);
                     state.announce(completed);
                     // Who submits a packet looks at its queue again anyway.
                     if runner == Runner::Worker {
@@ -249,5 +280,9 @@ impl Owner for InFlight {
 
     fn packet(&self) -> u64 {
         self.index
+    }
+
+    fn traced(&self) -> (Job, trace::Owner) {
+        (self.job, self.state.owner())
     }
 }

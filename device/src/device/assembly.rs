@@ -26,6 +26,7 @@ use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::time::Clock;
+use crate::trace::Tracer;
 use crate::vm::{Contexts, FrameBuffer, WalkCounter};
 
 impl Gpu {
@@ -60,7 +61,8 @@ impl Gpu {
         let doorbells = Arc::new(doorbells);
         let chip: Arc<dyn Chip> = config.chip.chip(config.shape()).into();
         let generation = config.chip.generation;
-        let counters = Arc::new(Counters::default());
+        let tracer = Tracer::new(config.trace.clone(), &clock);
+        let counters = Arc::new(Counters::new(tracer.clone()));
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
         config.time.wakes(&wake);
@@ -72,13 +74,13 @@ impl Gpu {
             Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
         let xccs = chip.topology().xccs as u8;
         let hqds = Arc::new(HqdBanks::new(xccs));
-        let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), config.trace.clone());
+        let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
             resources.interrupts,
             (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
-            config.trace.clone(),
+            tracer.clone(),
             config.poll_doorbells,
             Arc::clone(&control),
         ));
@@ -118,7 +120,7 @@ impl Gpu {
             Arc::clone(&counters),
         ));
 
-        let shader = ShaderEngine::new(shader_config(&config, &*chip), clock.clone());
+        let shader = ShaderEngine::new(shader_config(&config, &*chip, (&tracer, &walks)), clock.clone());
         let shader = Arc::new(shader.map_err(Error::Shader)?);
         let sources = Sources {
             format: &generation.interrupts,
@@ -126,6 +128,7 @@ impl Gpu {
             interrupts: Arc::clone(&interrupts),
             clock: clock.clone(),
             counters: Arc::clone(&counters),
+            tracer: tracer.clone(),
         };
         // A device that repeats itself exactly does one thing after the other.
         let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
@@ -134,6 +137,7 @@ impl Gpu {
         let env = CpEnv {
             clock: clock.clone(),
             interrupts: Arc::new(sources.clone()),
+            tracer: tracer.clone(),
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
         };
@@ -150,7 +154,7 @@ impl Gpu {
             movers: Arc::clone(&movers),
             wake: Arc::clone(&wake),
             counters: Arc::clone(&counters),
-            trace: config.trace.clone(),
+            tracer: tracer.clone(),
             quantum: config.quantum,
         });
         let runner = Runner::new(
@@ -184,18 +188,24 @@ impl Gpu {
             counters,
             walks,
             wake,
+            tracer,
         })
     }
 }
 
-fn shader_config(config: &GpuConfig, chip: &dyn Chip) -> ShaderConfig {
+fn shader_config(
+    config: &GpuConfig,
+    chip: &dyn Chip,
+    (tracer, walks): (&Tracer, &Arc<WalkCounter>),
+) -> ShaderConfig {
     ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
         topology: chip.topology(),
         chip: config.chip.generation,
         backend: Backend::detect().with_tier(config.tier),
         deterministic: config.deterministic,
-        trace: config.trace.clone(),
+        trace: tracer.clone(),
+        walks: Arc::clone(walks),
         activity: config.activity.clone(),
     }
 }

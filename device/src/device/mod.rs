@@ -27,7 +27,7 @@ use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
 use crate::threads::Wake;
 use crate::time::Clock;
-use crate::trace::TraceEvent;
+use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, WalkCounter};
 
 /// What a host hands to the device; regions are shared memory where a guest is to map them.
@@ -86,6 +86,7 @@ pub struct Gpu {
     runner: Arc<Runner>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     clock: Clock,
+    tracer: Tracer,
 }
 
 /// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
@@ -110,6 +111,12 @@ impl Gpu {
     #[must_use]
     pub fn config(&self) -> &GpuConfig {
         &self.config
+    }
+
+    /// What records the device's events; a driver in the same process may record its own there.
+    #[must_use]
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
@@ -157,9 +164,7 @@ impl Gpu {
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
     pub fn reset(&self, kind: ResetKind) {
         log::info!(target: "gpu", "reset {kind:?}");
-        if let Some(trace) = &self.config.trace {
-            trace.event(TraceEvent::Reset);
-        }
+        self.tracer.of_engine(Engine::Device, TraceEvent::Reset);
         count(&self.counters.resets);
         self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
         self.interrupts.control_changed();

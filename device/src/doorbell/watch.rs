@@ -8,28 +8,39 @@ use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use super::Doorbells;
 use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
-use crate::trace::{TraceEvent, TraceSink, Way};
+use crate::trace::{Counter, Engine, Job, Owner, TraceEvent, Tracer, Way};
 
 /// Takes note of doorbells.
 pub(crate) struct DoorbellWatch {
     doorbells: Arc<Doorbells>,
     counters: Arc<Counters>,
-    trace: Option<Arc<dyn TraceSink>>,
+    tracer: Tracer,
     activity: AtomicU64,
 }
 
 impl DoorbellWatch {
-    pub(crate) fn new(
-        doorbells: Arc<Doorbells>,
-        counters: Arc<Counters>,
-        trace: Option<Arc<dyn TraceSink>>,
-    ) -> Self {
-        Self { doorbells, counters, trace, activity: AtomicU64::new(0) }
+    pub(crate) fn new(doorbells: Arc<Doorbells>, counters: Arc<Counters>, tracer: Tracer) -> Self {
+        Self { doorbells, counters, tracer, activity: AtomicU64::new(0) }
     }
 
-    fn trace(&self, event: TraceEvent) {
-        if let Some(trace) = &self.trace {
-            trace.event(event);
+    fn trace(&self, event: TraceEvent<'_>) {
+        self.tracer.of_engine(Engine::Doorbells, event);
+    }
+
+    /// A doorbell was rung: its value is the place of a packet, or behind one, in its queue.
+    fn rung(&self, event: TraceEvent<'_>) {
+        if let TraceEvent::Doorbell { offset, value, way } = event
+            && self.tracer.is_on()
+        {
+            let job = offset.whole().index().map_or(Job::NONE, |doorbell| self.tracer.job(doorbell, value));
+            self.tracer.of_job(job, event.owner(Engine::Doorbells), event);
+            let (counter, count) = match way {
+                Way::Trapped => (Counter::DoorbellsTrapped, &self.counters.doorbells_trapped),
+                Way::Woken => (Counter::DoorbellsWoken, &self.counters.doorbells_woken),
+                Way::Polled => (Counter::DoorbellsPolled, &self.counters.doorbells_polled),
+            };
+            let event = TraceEvent::Counter { counter, value: count.load(Ordering::Relaxed) };
+            self.tracer.of_job(job, Owner::of(Engine::Doorbells), event);
         }
     }
 
@@ -47,13 +58,13 @@ impl DoorbellWatch {
     /// A doorbell was found to have been stored behind the device's back.
     fn found(&self, offset: DoorbellOffset, value: u64) {
         count(&self.counters.doorbells_polled);
-        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Polled });
+        self.rung(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
     /// An access wrote 4 or 8 bytes at an aligned offset.
     pub(crate) fn trapped(&self, offset: DoorbellOffset, value: u64, len: usize) {
         count(&self.counters.doorbells_trapped);
-        self.trace(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
+        self.rung(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
         if let Some(unknown) = self.doorbells.store(offset, value, len) {
             self.found(offset.whole(), unknown);
         }
@@ -62,7 +73,7 @@ impl DoorbellWatch {
     /// The host says that a doorbell was written a number of times; whether anybody listens to it.
     pub(crate) fn woken(&self, offset: DoorbellOffset, writes: u64) -> bool {
         self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
-        self.trace(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
+        self.rung(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
         self.doorbells.note(offset)
     }
 

@@ -27,7 +27,7 @@ use crate::sdma::{Movers, SdmaEnv};
 use crate::shader::Restoring;
 use crate::stats::Counters;
 use crate::threads::Wake;
-use crate::trace::{TraceEvent, TraceSink};
+use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, SpaceList, Spaces};
 use hws::HwsScheduler;
 pub(crate) use save::SavedFirmware;
@@ -111,7 +111,7 @@ pub(crate) struct Ports {
     pub(crate) movers: Arc<Movers>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) trace: Option<Arc<dyn TraceSink>>,
+    pub(crate) tracer: Tracer,
     /// How long a busy queue keeps its slot at least while others wait for one.
     pub(crate) quantum: Duration,
 }
@@ -122,9 +122,7 @@ impl Ports {
         SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers), packets: self.chip.sdma.packets }
     }
 
-    fn trace(&self, event: TraceEvent) {
-        if let Some(trace) = &self.trace {
-            trace.event(event);
-        }
+    fn trace(&self, event: TraceEvent<'_>) {
+        self.tracer.of_engine(Engine::Firmware, event);
     }
 }

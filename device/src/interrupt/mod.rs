@@ -20,7 +20,7 @@ use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
-use crate::trace::{TraceEvent, TraceSink};
+use crate::trace::{Engine, Owner, TraceEvent, Tracer};
 use crate::vm::AddressSpace;
 use ih_ring::{IhRing, Lost, Pushed};
 use retry::{Retry, Told};
@@ -64,7 +64,7 @@ pub(crate) struct Interrupts {
     /// Entries wait to be read, and the function has a pin to say so.
     pin_pending: AtomicBool,
     counters: Arc<Counters>,
-    trace: Option<Arc<dyn TraceSink>>,
+    tracer: Tracer,
     /// Read pointer updates may come without being seen, so every entry raises.
     unseen_rptr: bool,
     /// How a vector leaves the function, and whether it does.
@@ -86,7 +86,7 @@ impl Interrupts {
         sink: Arc<dyn InterruptSink>,
         (table, has_pin, retries): (MsixTable, bool, bool),
         counters: Arc<Counters>,
-        trace: Option<Arc<dyn TraceSink>>,
+        tracer: Tracer,
         unseen_rptr: bool,
         control: Arc<SharedControl>,
     ) -> Self {
@@ -99,7 +99,7 @@ impl Interrupts {
             has_pin,
             pin_pending: AtomicBool::new(false),
             counters,
-            trace,
+            tracer,
             unseen_rptr,
             control,
         }
@@ -135,9 +135,7 @@ impl Interrupts {
             state.pin = asserted;
             if asserted {
                 count(&self.counters.interrupts);
-                if let Some(trace) = &self.trace {
-                    trace.event(TraceEvent::Interrupt { vector: VECTOR });
-                }
+                self.tracer.of_engine(Engine::Ih, TraceEvent::Interrupt { vector: VECTOR });
             }
             self.sink.set_pin(asserted);
         }
@@ -252,9 +250,11 @@ impl Interrupts {
         match pushed {
             Pushed::Stored { interrupt } => {
                 count(&self.counters.ih_entries);
-                if let Some(trace) = &self.trace {
+                if self.tracer.is_on() {
                     let (client, source) = (entry.client().0, entry.source().0);
-                    trace.event(TraceEvent::IhEntry { client, source, pasid: entry.pasid() });
+                    let owner =
+                        Owner { pasid: entry.pasid().into(), vmid: entry.vmid(), ..Owner::of(Engine::Ih) };
+                    self.tracer.event(owner, TraceEvent::IhEntry { client, source, context: entry.data[0] });
                 }
                 if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
                     self.raise(state);
@@ -292,9 +292,7 @@ impl Interrupts {
 
     fn raise_vector(&self, vector: u16) {
         count(&self.counters.interrupts);
-        if let Some(trace) = &self.trace {
-            trace.event(TraceEvent::Interrupt { vector });
-        }
+        self.tracer.of_engine(Engine::Ih, TraceEvent::Interrupt { vector });
         self.sink.raise(vector);
     }
 

@@ -12,6 +12,7 @@ use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
 use crate::stats::{Counters, count};
 use crate::time::Clock;
+use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, Fault, fault_page};
 
 /// The graphics core that tells of queues that are on several: the first one.
@@ -25,6 +26,7 @@ pub(crate) struct Sources {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) tracer: Tracer,
 }
 
 impl Sources {
@@ -75,6 +77,16 @@ impl Sources {
 
     fn tell_fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin, retry: bool) {
         let (page, write) = (fault_page(fault), fault.access.is_write());
+        if self.tracer.is_on() {
+            let owner = queue.owner(if let Origin::Engine(engine) = origin {
+                Engine::Sdma(engine.into())
+            } else {
+                Engine::Shader
+            });
+            let text = fault.to_string();
+            let event = TraceEvent::PageFault { address: fault.va, write, retried: retry, text: &text };
+            self.tracer.event(owner, event);
+        }
         let permission = fault.kind.is_permission();
         let words = (self.format.page_fault_words)(PageFault { page, write, permission, retry });
         let entry = self.entry((self.format.page_fault)(origin), queue, words, origin);

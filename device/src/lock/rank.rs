@@ -116,6 +116,7 @@ ranks! {
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",
+    TraceEpochs = "Tracer.epochs",
     Console = "Console.state",
     Ending = "Ending.reason",
     RootBusDecoded = "RootBus.decoded",

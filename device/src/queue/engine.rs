@@ -8,6 +8,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 
 use super::{ContextArea, ContextOffsets, DmaContext};
 use crate::chip::QueuePlace;
+use crate::trace::{Engine, Owner};
 
 /// Which hardware queue something happened on, as interrupts report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
@@ -32,6 +33,12 @@ impl QueueIdentity {
     #[must_use]
     pub fn doorbell_id(&self) -> u32 {
         (self.doorbell.dwords() / 2) & 0x3ff
+    }
+
+    /// Whose what happens on it is, in a trace.
+    #[must_use]
+    pub fn owner(&self, engine: Engine) -> Owner {
+        Owner { pasid: self.pasid, vmid: self.vmid, doorbell: Some(self.doorbell.dwords()), engine }
     }
 
     /// Where the queue is, as its waves know it.

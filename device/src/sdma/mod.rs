@@ -24,6 +24,7 @@ use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
     QueueIdentity,
 };
+use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
 use crate::vm::AddressSpace;
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
@@ -85,6 +86,12 @@ pub struct SdmaQueue {
     /// The packet at the read pointer, while its engine moves bytes for it.
     moving: Option<Moving>,
     stopped: bool,
+    /// The last packet that was recorded: its place in the ring, and in the buffer.
+    traced: Option<(u64, Option<u64>)>,
+    /// Bytes of the transfer that was recorded to have begun.
+    began: Option<u64>,
+    /// Bytes of all that were recorded.
+    moved: u64,
 }
 
 /// What became of an attempt to go on.
@@ -127,6 +134,9 @@ impl SdmaQueue {
             context,
             moving: None,
             stopped: false,
+            traced: None,
+            began: None,
+            moved: 0,
         }
     }
 
@@ -232,6 +242,7 @@ impl SdmaQueue {
         }
         let mut packet = vec![0; dwords as usize];
         self.read(0, &mut packet)?;
+        let _scope = self.trace_packet(header);
         let skip = match self.execute(&packets::parse(self.env.packets, &packet)?, budget)? {
             Effect::Done => 0,
             Effect::Part => return Ok(Step::Part),
@@ -255,8 +266,46 @@ impl SdmaQueue {
         Ok(Step::Advanced)
     }
 
+    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
+    fn trace_packet(&mut self, header: Header) -> JobScope {
+        let tracer = &self.env.cp.tracer;
+        if !tracer.is_on() {
+            return tracer.scope(Job::NONE);
+        }
+        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.read_index));
+        let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
+        if self.traced != Some(place) {
+            self.traced = Some(place);
+            let kind = belfry_abi::sdma::Op(header.op()).name().unwrap_or("unknown");
+            tracer.event(self.owner(), TraceEvent::Packet { kind, index: self.read_index });
+        }
+        scope
+    }
+
+    fn owner(&self) -> Owner {
+        self.config.identity.owner(Engine::Sdma(self.config.identity.me.into()))
+    }
+
+    /// A transfer has begun.
+    fn trace_start(&mut self, bytes: u64) {
+        if self.env.cp.tracer.is_on() && self.began.is_none() {
+            self.began = Some(bytes);
+            self.env.cp.tracer.event(self.owner(), TraceEvent::SdmaStart { bytes });
+        }
+    }
+
+    /// The packet at the read pointer is over: so is its transfer.
+    fn trace_end(&mut self) {
+        let Some(bytes) = self.began.take() else { return };
+        let (tracer, owner) = (&self.env.cp.tracer, self.owner());
+        tracer.event(owner, TraceEvent::SdmaEnd { bytes });
+        self.moved = self.moved.wrapping_add(bytes);
+        tracer.event(owner, TraceEvent::Counter { counter: Counter::SdmaBytes, value: self.moved });
+    }
+
     /// Goes behind dwords, and out of a buffer that is at its end.
     fn advance(&mut self, dwords: u64) {
+        self.trace_end();
         self.context.done = 0;
         match &mut self.context.buffer {
             None => self.read_index = self.read_index.wrapping_add(dwords * 4),
@@ -276,10 +325,12 @@ impl SdmaQueue {
     }
 
     fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
-        let space = &*self.space;
+        let space = Arc::clone(&self.space);
+        let space = &*space;
         match packet {
             Packet::Nop | Packet::Caches => {}
             Packet::Transfer(transfer) => {
+                self.trace_start(transfer.bytes());
                 if transfer.bytes() - self.context.done.min(transfer.bytes()) >= LEAST_FOR_ENGINE {
                     let (engine, done) = (self.config.identity.me, self.context.done);
                     self.moving =

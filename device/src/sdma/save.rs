@@ -50,6 +50,9 @@ impl SdmaQueue {
             context: saved.context,
             moving: None,
             stopped: saved.stopped,
+            traced: None,
+            began: None,
+            moved: 0,
         })
     }
 }

@@ -297,7 +297,7 @@ impl Worker {
             clock: &clock,
             code_epoch: dispatch.code_epoch(),
             dispatch: dispatch.number(),
-            trace: shared.trace.as_deref(),
+            trace: shared.sink(),
             // What handlers do on the way is not the program's.
             watches: false,
             // Nor can it wait.

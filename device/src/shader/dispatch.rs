@@ -17,6 +17,7 @@ use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::show::Few;
+use crate::trace::{self, Job};
 use crate::vm::Fault;
 
 pub(super) use save::{Restored, SavedDispatch};
@@ -46,6 +47,11 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// The index of the packet it submitted the dispatch for.
     fn packet(&self) -> u64;
+
+    /// The job that its workgroups are recorded for, and whose they are.
+    fn traced(&self) -> (Job, trace::Owner) {
+        (Job::NONE, trace::Owner::default())
+    }
 }
 
 /// What a wave tells while it runs on.

@@ -27,7 +27,8 @@ use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::threads::patience;
 use crate::time::Clock;
-use crate::trace::TraceSink;
+use crate::trace::{TraceSink, Tracer};
+use crate::vm::WalkCounter;
 
 pub(crate) use save::{Restoring, SavedQueue, SavedShader};
 
@@ -52,8 +53,10 @@ pub struct ShaderConfig {
     pub backend: Backend,
     /// Seed of a deterministic schedule, which wants one worker.
     pub deterministic: Option<u64>,
-    /// Receiver of executed instructions.
-    pub trace: Option<Arc<dyn TraceSink>>,
+    /// Receiver of events and of executed instructions.
+    pub trace: Tracer,
+    /// The device's page walks, which are recorded beside its waves.
+    pub walks: Arc<WalkCounter>,
     /// Where it counts the threads that execute waves.
     pub activity: Activity,
 }
@@ -103,7 +106,10 @@ pub(super) struct Shared {
     /// Worker threads.
     pub(super) workers: usize,
     deterministic: Option<u64>,
-    pub(super) trace: Option<Arc<dyn TraceSink>>,
+    pub(super) trace: Tracer,
+    /// The sink asks for waves one by one.
+    pub(super) wants_waves: bool,
+    pub(super) walks: Arc<WalkCounter>,
     pub(super) activity: Activity,
 }
 
@@ -161,17 +167,21 @@ impl ShaderEngine {
             code: CodeSpaces::new(config.chip.arch, config.backend),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
+            wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
             trace: config.trace,
+            walks: config.walks,
             activity: config.activity,
         });
-        let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter));
-        let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker));
+        // Those without a thread of their own are numbered behind the others.
+        let workers = shared.workers as u32;
+        let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter, workers));
+        let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker, workers + 1));
         let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter, caller };
         for index in 0..engine.shared.workers {
             let shared = Arc::clone(&engine.shared);
             let worker = std::thread::Builder::new()
                 .name(format!("shader-{index}"))
-                .spawn(move || Worker::new(shared, Runner::Worker).run())
+                .spawn(move || Worker::new(shared, Runner::Worker, index as u32).run())
                 .map_err(Error::Thread)?;
             engine.workers.push(worker);
         }
@@ -309,6 +319,11 @@ impl Drop for ShaderEngine {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Engine> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who is to be asked for waves whose instructions are wanted.
+    pub(super) fn sink(&self) -> Option<&dyn TraceSink> {
+        if self.wants_waves { self.trace.sink() } else { None }
     }
 
     /// Decisions of dispatch `number`, in a deterministic schedule.

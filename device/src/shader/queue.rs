@@ -86,6 +86,11 @@ impl ShaderQueue {
         self.apertures
     }
 
+    /// Its waves on the compute units.
+    pub(super) fn resident(&self) -> u32 {
+        self.waves.load(Ordering::Relaxed)
+    }
+
     /// Its global wave sync; while its waves have it, no other queue that has it runs.
     #[must_use]
     pub fn gws(&self) -> &Arc<Gws> {

@@ -1,5 +1,7 @@
 //! One worker: takes turns at dispatches.
 
+mod trace;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -40,6 +42,8 @@ pub(super) struct Context {
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     runner: Runner,
+    /// Its number in traces.
+    number: u32,
     /// Most recently used last.
     contexts: Vec<Context>,
     #[expect(
@@ -76,10 +80,11 @@ impl Aftermath {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, runner: Runner) -> Worker {
+    pub(super) fn new(shared: Arc<Shared>, runner: Runner, number: u32) -> Worker {
         Worker {
             shared,
             runner,
+            number,
             contexts: Vec::new(),
             spare: Vec::new(),
             spare_waves: 0,
@@ -170,8 +175,9 @@ impl Worker {
         let golden = || shared.clock.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
         let stopping = || queue.should_yield();
-        let runs_through = !deterministic && !watched && shared.trace.is_none();
+        let runs_through = !deterministic && !watched && !shared.wants_waves;
         self.series.forget();
+        let mut resumed = current.is_some();
         loop {
             // Of a workgroup that begins, what it is to be.
             let mut begins = None;
@@ -215,6 +221,11 @@ impl Worker {
                     workgroup
                 }
             };
+            let span = shared.trace.is_on().then(|| {
+                let first = begins.unwrap_or(workgroup.id);
+                self.trace_start(dispatch, first, resumed)
+            });
+            resumed = false;
             let mut turn = Turn {
                 mmu: &*space,
                 tlb: &mut context.tlb,
@@ -224,7 +235,7 @@ impl Worker {
                 clock,
                 code_epoch: dispatch.code_epoch(),
                 dispatch: dispatch.number(),
-                trace: shared.trace.as_deref(),
+                trace: shared.sink(),
                 watches: watched,
                 waits: space.waits(),
                 chance: chance.as_mut(),
@@ -257,6 +268,9 @@ impl Worker {
                     (outcome, ended)
                 }
             };
+            if let Some(span) = span {
+                self.trace_end(dispatch, span, ended, &outcome);
+            }
             self.stats.workgroups += ended;
             done += ended;
             match outcome {
@@ -285,6 +299,7 @@ impl Worker {
                     }
                     more_turns -= 1;
                     budget = TURN_BUDGET;
+                    resumed = true;
                     current = Some(workgroup);
                     self.shared.counters.add(&mut self.stats);
                     // Who waits for slices to end waits no longer than for other turns.

@@ -79,7 +79,7 @@ pub(super) type TellWave<'a> = dyn FnMut([u32; 3], u32, Waiting, &Wave) + 'a;
 /// Waves and LDS of one workgroup.
 pub(super) struct Workgroup {
     chip: &'static Generation,
-    id: [u32; 3],
+    pub(super) id: [u32; 3],
     waves: Vec<Wave>,
     states: Vec<State>,
     /// Waves of this workgroup that are in use; `waves` may hold more from an earlier life.

@@ -20,6 +20,7 @@ use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity}
 use belfry_device::sdma::{Movers, SdmaEnv};
 use belfry_device::shader::{ShaderConfig, ShaderEngine};
 use belfry_device::time::{Clock, TimeSource};
+use belfry_device::trace::Tracer;
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
@@ -137,7 +138,8 @@ impl Bench {
             chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
             deterministic: None,
-            trace: None,
+            trace: Tracer::default(),
+            walks: Arc::default(),
             activity: Activity::default(),
         };
         let shader = Arc::new(ShaderEngine::new(config, clock.clone()).expect("threads start"));
@@ -152,7 +154,7 @@ impl Bench {
         let mut bench = Bench {
             memory,
             space,
-            env: CpEnv { clock, interrupts: interrupts.clone(), shader, wake },
+            env: CpEnv { clock, interrupts: interrupts.clone(), tracer: Tracer::default(), shader, wake },
             movers: Arc::default(),
             interrupts,
             wakes,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use belfry_abi::mes::AddQueueFlags;
 use belfry_device::GpuConfig;
-use belfry_device::trace::{TraceEvent, TraceSink};
+use belfry_device::trace::{Kind, Record, TraceSink};
 
 use crate::driver::{Driver, eventually};
 use crate::kernels::{Spinning, ready_to_spin_with};
@@ -31,11 +31,11 @@ struct State {
 }
 
 impl TraceSink for Slots {
-    fn event(&self, event: TraceEvent) {
+    fn record(&self, record: &Record) {
+        let Some(doorbell) = record.owner.doorbell else { return };
         let mut state = self.state.lock().unwrap();
-        match event {
-            TraceEvent::QueueMapped { doorbell, .. } => {
-                let doorbell = doorbell.dwords();
+        match record.kind {
+            Kind::QueueMapped => {
                 assert!(state.on.insert(doorbell));
                 state.turns[usize::from(doorbell < EXCLUSIVE)] += 1;
                 if state.on.len() > 1 && state.on.iter().any(|&on| on >= EXCLUSIVE) {
@@ -43,7 +43,7 @@ impl TraceSink for Slots {
                     state.beside.push(on);
                 }
             }
-            TraceEvent::QueueUnmapped { doorbell } => assert!(state.on.remove(&doorbell.dwords())),
+            Kind::QueueUnmapped => assert!(state.on.remove(&doorbell)),
             _ => {}
         }
     }

@@ -279,8 +279,8 @@ impl<O: Os> Events<O> {
 
     /// Handles an interrupt that carries the event id `id` (`kfd_signal_event_interrupt`).
     ///
-    /// If that slot was not written, all slots are looked at.
-    pub(crate) fn interrupt(&self, id: u32) {
+    /// If that slot was not written, all slots are looked at. Answers whether any event was set.
+    pub(crate) fn interrupt(&self, id: u32) -> bool {
         let any = {
             let mut table = self.table.lock();
             (id < KFD_SIGNAL_EVENT_LIMIT && table.take_slot(id)) || table.scan()
@@ -288,6 +288,7 @@ impl<O: Os> Events<O> {
         if any {
             self.queue.wake_all();
         }
+        any
     }
 
     /// Looks at all slots, after interrupts were lost.

@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::errno::Result;
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::Hw;
-use crate::os::{LogLevel, Os, PAGE_SIZE};
+use crate::os::{DriverEvent, LogLevel, Os, PAGE_SIZE};
 
 /// Bytes of the ring.
 pub(crate) const RING_SIZE: u32 = 64 << 10;
@@ -186,11 +186,15 @@ impl<O: Os> Device<O> {
             return;
         };
         match (asic.interrupt)(entry) {
-            Interrupt::Signal(event) => process.events.interrupt(event),
+            Interrupt::Signal(event) => {
+                if process.events.interrupt(event) {
+                    self.hw.os().trace(entry.pasid(), DriverEvent::EventSet { event });
+                }
+            }
             Interrupt::HandlerMessage(word) => {
                 let (doorbell, exceptions) = (word & DOORBELL_ID, word >> TRAP_CODE_SHIFT & TRAP_CODE);
                 if !process.debug.raise_queue(doorbell, exceptions.into()) {
-                    process.events.interrupt(word & MESSAGE);
+                    let _ = process.events.interrupt(word & MESSAGE);
                 }
             }
             Interrupt::ShaderError(word) => {

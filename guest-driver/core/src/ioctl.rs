@@ -10,7 +10,8 @@ use core::mem::size_of;
 use belfry_abi::kfd::aperture::{GetProcessAperturesArgs, GetProcessAperturesNewArgs};
 use belfry_abi::kfd::debug::RuntimeEnableArgs;
 use belfry_abi::kfd::event::{
-    CreateEventArgs, EventData, EventIdArgs, KFD_SIGNAL_EVENT_LIMIT, WaitEventsArgs,
+    CreateEventArgs, EventData, EventIdArgs, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_SIGNAL_EVENT_LIMIT,
+    WaitEventsArgs,
 };
 use belfry_abi::kfd::ioctl::{self as nr, IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
 use belfry_abi::kfd::memory::{
@@ -34,7 +35,7 @@ use crate::criu::{self, criu};
 use crate::debug::dbg_trap;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf;
-use crate::os::{Clock, Os};
+use crate::os::{Clock, DriverEvent, Os};
 use crate::process::Process;
 use crate::queue::cu_mask_bits;
 use crate::topology::NODES;
@@ -187,6 +188,23 @@ pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64)
         Action::Refuse(errno) => return Err(errno),
     };
     let os = process.device.hw.os();
+    let number = ioc_nr(command);
+    let name = nr::COMMANDS.get(usize::from(number).wrapping_sub(1)).map_or("", |known| known.0);
+    os.trace(process.pasid, DriverEvent::IoctlEnter { name, number });
+    let result = perform(process, (known, command), arg, run);
+    let errno = result.as_ref().err().map_or(0, |error| error.raw().unsigned_abs());
+    os.trace(process.pasid, DriverEvent::IoctlLeave { number, errno });
+    result
+}
+
+/// Runs a command that is built, with the caller's arguments.
+fn perform<O: Os>(
+    process: &Arc<Process<O>>,
+    (known, command): (u32, u32),
+    arg: u64,
+    run: fn(&Arc<Process<O>>, &mut [u8]) -> Result<u32>,
+) -> Result<u32> {
+    let os = process.device.hw.os();
     // Before the arguments are looked at (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
     if known == nr::CRIU_OP && !os.may_checkpoint() {
         return Err(Errno::EACCES);
@@ -231,11 +249,15 @@ fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<
 }
 
 fn create_queue<O: Os>(process: &Arc<Process<O>>, args: &mut CreateQueueArgs) -> Result<u32> {
-    process.create_queue(args).map(|()| 0)
+    process.create_queue(args)?;
+    process.device.hw.os().trace(process.pasid, DriverEvent::QueueCreated { queue: args.queue_id });
+    Ok(0)
 }
 
 fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) -> Result<u32> {
-    process.destroy_queue(args.queue_id).map(|()| 0)
+    process.destroy_queue(args.queue_id)?;
+    process.device.hw.os().trace(process.pasid, DriverEvent::QueueDestroyed { queue: args.queue_id });
+    Ok(0)
 }
 
 fn update_queue<O: Os>(process: &Arc<Process<O>>, args: &mut UpdateQueueArgs) -> Result<u32> {
@@ -339,6 +361,11 @@ fn wait_events<O: Os>(process: &Arc<Process<O>>, args: &mut WaitEventsArgs) -> R
     }
     let mut events: Vec<EventData> = array_from_user(os, args.events_ptr, args.num_events as usize)?;
     let end = process.events.wait(os, &mut events, args.wait_for_all != 0, args.timeout);
+    if end.result == KFD_IOC_WAIT_RESULT_COMPLETE {
+        for event in &events {
+            os.trace(process.pasid, DriverEvent::EventWake { event: event.event_id });
+        }
+    }
     args.wait_result = end.result;
     if let Some(remaining) = end.remaining_ms {
         args.timeout = remaining;

@@ -19,6 +19,7 @@ mod lock;
 mod memory;
 mod smi;
 mod sync;
+mod trace;
 mod user;
 mod work;
 
@@ -29,6 +30,7 @@ pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
 pub use smi::{SmiClient, SmiFile, Task};
 pub use sync::{Awaited, ForeignFence, SharedFence, SyncExport, SyncPoint, SyncTarget};
+pub use trace::DriverEvent;
 pub(crate) use user::check_user_range;
 pub use user::{Change, Invalidate, UserArea, UserMirror, UserPage, UserPin};
 pub use work::{Work, WorkItem};
@@ -457,6 +459,11 @@ pub trait Os: Send + Sync + Sized + 'static {
 
     /// Returns what is known about processors and memory.
     fn cpu_info(&self) -> CpuInfo;
+
+    /// Takes note of something for a timeline; `pasid` is that of the process. It is called under locks, and must not wait.
+    fn trace(&self, pasid: u16, event: DriverEvent) {
+        let _ = (pasid, event);
+    }
 
     /// Logs one line.
     fn log(&self, level: LogLevel, line: fmt::Arguments<'_>);

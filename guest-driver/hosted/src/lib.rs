@@ -28,6 +28,7 @@ mod sync;
 mod sync_event;
 mod syncobj;
 mod time;
+mod trace;
 
 pub use belfry_kfd_core::{Errno, card};
 pub use error::Error;

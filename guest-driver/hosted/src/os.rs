@@ -14,8 +14,8 @@ use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
-    ProcessKey, SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
+    PAGE_SIZE, ProcessKey, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -30,6 +30,7 @@ use crate::process::RenderFiles;
 use crate::smi::Smi;
 use crate::sync::{Lock, WaitQueue, WorkItem, lock};
 use crate::time::DriverTime;
+use crate::trace;
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
@@ -430,6 +431,10 @@ impl Os for HostedOs {
         let cores = belfry_device::processors() as u32;
         // What buffer objects can come from, not what the machine has.
         CpuInfo { cores, max_clock_mhz: 0, memory_bytes: self.arena.memory().size() as u64 }
+    }
+
+    fn trace(&self, pasid: u16, event: DriverEvent) {
+        trace::record(self.gpu.tracer(), pasid, event);
     }
 
     fn log(&self, level: LogLevel, line: std::fmt::Arguments<'_>) {

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pci::DOORBELL_SLICE_SIZE;
 use belfry_device::GpuConfig;
-use belfry_device::trace::{TraceEvent, TraceSink};
+use belfry_device::trace::{Kind, Record, TraceSink};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::bare_metal;
@@ -51,9 +52,10 @@ fn now() -> u64 {
 struct Seen(Mutex<Vec<u64>>);
 
 impl TraceSink for Seen {
-    fn event(&self, event: TraceEvent) {
-        if let TraceEvent::DoorbellSeen { doorbell } = event
-            && doorbell.offset().bytes() >= DOORBELL_SLICE_SIZE
+    fn record(&self, record: &Record) {
+        if record.kind == Kind::DoorbellSeen
+            && let Some(doorbell) = record.owner.doorbell
+            && DoorbellIndex::from_dwords(doorbell).offset().bytes() >= DOORBELL_SLICE_SIZE
         {
             let at = now();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(at);

@@ -8,6 +8,7 @@ use super::registers::ComputeRegisters;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::state::QueueState;
 use crate::shader::{Announcement, Notice, Owner, Runner, WaveFailure};
+use crate::trace::{self, Job, TraceEvent};
 
 /// A dispatch in progress.
 pub(super) struct Pm4Dispatch {
@@ -17,6 +18,7 @@ pub(super) struct Pm4Dispatch {
     /// What it was launched from.
     registers: ComputeRegisters,
     done: AtomicBool,
+    job: Job,
 }
 
 impl fmt::Debug for Pm4Dispatch {
@@ -32,7 +34,8 @@ impl fmt::Debug for Pm4Dispatch {
 
 impl Pm4Dispatch {
     pub(super) fn new(state: &Arc<QueueState>, number: u64, registers: ComputeRegisters, done: bool) -> Self {
-        Self { state: Arc::clone(state), number, registers, done: AtomicBool::new(done) }
+        let job = state.tracer().current();
+        Self { state: Arc::clone(state), number, registers, done: AtomicBool::new(done), job }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -51,6 +54,10 @@ impl Pm4Dispatch {
 impl Owner for Pm4Dispatch {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
         let state = Arc::clone(&self.state);
+        {
+            let _scope = state.tracer().scope(self.job);
+            state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
+        }
         match outcome {
             Ok(()) => {
                 self.done.store(true, Ordering::Release);
@@ -75,5 +82,9 @@ impl Owner for Pm4Dispatch {
 
     fn packet(&self) -> u64 {
         self.number
+    }
+
+    fn traced(&self) -> (Job, trace::Owner) {
+        (self.job, self.state.owner())
     }
 }

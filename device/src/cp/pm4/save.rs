@@ -142,6 +142,7 @@ impl Pm4Queue {
             hdp_flush: saved.hdp_flush,
             turns_in_buffers: saved.turns_in_buffers,
             stopped: saved.stopped,
+            traced: None,
         };
         let owner = |packet| -> Option<Arc<dyn Owner>> {
             let is_it = |dispatch: &&Arc<Pm4Dispatch>| dispatch.number() == packet && !dispatch.is_done();

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_abi::aql::KernelDispatchPacket;
 use serde::{Deserialize, Serialize};
 
 use super::{InFlight, QueueState};
@@ -52,8 +53,9 @@ impl InFlight {
 
     pub(in crate::cp) fn restored(state: &Arc<QueueState>, saved: SavedInFlight) -> Self {
         let SavedInFlight { index, packet, start, inactive_signal, done } = saved;
-        let (state, packet) = (Arc::clone(state), zerocopy::transmute!(packet));
-        Self { state, index, packet, start, inactive_signal, done: AtomicBool::new(done) }
+        let (state, packet): (_, KernelDispatchPacket) = (Arc::clone(state), zerocopy::transmute!(packet));
+        let job = state.tracer.job(state.identity.doorbell, index);
+        Self { state, index, packet, start, inactive_signal, done: AtomicBool::new(done), job }
     }
 
     /// Index of its packet.

@@ -25,6 +25,7 @@ use crate::queue::{Hqd, HqdId, Mqd, Ring, seed_doorbell};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
 use crate::stats::count;
+use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory, SpaceList, Spaces};
 use packets::{Hiq, Request, Which};
 use run_list::Listed;
@@ -323,6 +324,7 @@ impl HwsScheduler {
             Ok(Some(request)) => self.obey(space, &request),
             Err(error) => Err(error.kind()),
         };
+        self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: done.is_ok() });
         match done {
             Ok(()) => count(&self.ports.counters.mes_frames),
             Err(why) => {

@@ -25,7 +25,7 @@ use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
 use crate::queue::HqdId;
 use crate::stats::count;
-use crate::trace::TraceEvent;
+use crate::trace::{self, Engine, TraceEvent};
 use crate::vm::{AddressSpace, DebugSettings};
 pub(super) use new::{Kind, NewProcess, NewQueue, Shape, Whose, WritePointer};
 pub(super) use place::{Place, Pool};
@@ -149,6 +149,7 @@ impl Slots {
             process.queues += 1;
         }
         ports.doorbells.own(doorbell, Owner::Process);
+        ports.tracer.queue_added(doorbell);
         self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(ports, kernel);
@@ -379,11 +380,14 @@ impl Slots {
         };
         queue.turn = turn;
         let space = ports.contexts.space(vmid);
+        let pasid = process.pasid.into();
         match queue.map(ports, kernel, space.as_ref(), slot, (vmid, process.pasid)) {
             Ok(()) => {
                 count(&ports.counters.queues_mapped);
                 let (pipe, queue) = slot.numbers();
-                ports.trace(TraceEvent::QueueMapped { doorbell, vmid, pipe, queue });
+                let event = TraceEvent::QueueMapped { doorbell, pipe, queue };
+                let owner = trace::Owner { pasid, vmid, ..event.owner(Engine::Firmware) };
+                ports.tracer.event(owner, event);
                 ports.wake.wake();
             }
             Err(why) => {

@@ -1,0 +1,46 @@
+//! What a worker records of the workgroups it runs.
+
+use super::Worker;
+use crate::shader::dispatch::Dispatch;
+use crate::shader::workgroup::Outcome;
+use crate::trace::{Counter, Engine, Owner, TraceEvent};
+
+/// The counts when a workgroup began or went on.
+pub(super) struct Span {
+    waves: u64,
+    instructions: u64,
+}
+
+impl Worker {
+    /// Workgroups begin, this one first, or one goes on.
+    pub(super) fn trace_start(&self, dispatch: &Dispatch, id: [u32; 3], resumed: bool) -> Span {
+        let (job, owner) = dispatch.owner().traced();
+        let (trace, owner) = (&self.shared.trace, owner.on(Engine::Shader));
+        trace.of_job(job, owner, TraceEvent::WorkgroupStart { worker: self.number, id, resumed });
+        let value = dispatch.queue().resident().into();
+        trace.of_job(job, owner, TraceEvent::Counter { counter: Counter::WavesResident, value });
+        Span { waves: self.stats.waves, instructions: self.stats.wave_instructions }
+    }
+
+    /// They have ended, or the one is put aside.
+    pub(super) fn trace_end(&self, dispatch: &Dispatch, span: Span, ended: u64, outcome: &Outcome) {
+        let (job, owner) = dispatch.owner().traced();
+        let (trace, owner) = (&self.shared.trace, owner.on(Engine::Shader));
+        let waves = self.stats.waves - span.waves;
+        let instructions = self.stats.wave_instructions - span.instructions;
+        let outcome = match outcome {
+            Outcome::Done => 0,
+            Outcome::Paused { .. } => 1,
+            Outcome::Stopped => 2,
+            Outcome::Failed(_) => 3,
+        };
+        let worker = self.number;
+        let event = TraceEvent::WorkgroupEnd { worker, ended, waves, instructions, outcome };
+        trace.of_job(job, owner, event);
+        let engine = Owner::of(Engine::Shader);
+        let value = self.shared.walks.get();
+        trace.of_job(job, engine, TraceEvent::Counter { counter: Counter::PageWalks, value });
+        let value = self.shared.counters.get().wave_instructions + self.stats.wave_instructions;
+        trace.of_job(job, engine, TraceEvent::Counter { counter: Counter::Instructions, value });
+    }
+}

@@ -1,0 +1,293 @@
+//! The steps themselves.
+
+use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
+
+use super::record::{ARGUMENTS, Kind};
+use super::{Counter, Engine, Owner};
+
+/// How the device came to know of a doorbell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// The write was an access.
+    Trapped,
+    /// The host said that there was a write.
+    Woken,
+    /// The value in the page had changed.
+    Polled,
+}
+
+impl Way {
+    /// The way of the number that a record has.
+    #[must_use]
+    pub const fn name(number: u64) -> &'static str {
+        match number {
+            0 => "trapped",
+            1 => "woken",
+            2 => "polled",
+            _ => "unknown",
+        }
+    }
+}
+
+/// One step; the numbers are what a reader needs to follow one dispatch through the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum TraceEvent<'a> {
+    /// A doorbell was rung.
+    Doorbell {
+        /// Its place in BAR2.
+        offset: DoorbellOffset,
+        /// Value written or found; what was there before, where a write was announced without it.
+        value: u64,
+        /// How the device came to know.
+        way: Way,
+    },
+    /// The device took note of a doorbell that was rung, whichever way it came to know.
+    DoorbellSeen {
+        /// The doorbell.
+        doorbell: DoorbellIndex,
+    },
+    /// The driver added a queue.
+    QueueAdded {
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
+    },
+    /// The firmware put a queue on a hardware slot.
+    QueueMapped {
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
+        /// Pipe of the micro engine.
+        pipe: u8,
+        /// Queue of the pipe.
+        queue: u8,
+    },
+    /// The firmware took a queue off its slot.
+    QueueUnmapped {
+        /// The queue's doorbell.
+        doorbell: DoorbellIndex,
+    },
+    /// The MES answered (or refused) a frame.
+    MesFrame {
+        /// Opcode of the frame.
+        opcode: u32,
+        /// Whether its fence was written.
+        done: bool,
+    },
+    /// A packet of the HIQ was executed (or refused).
+    HiqPacket {
+        /// Its header.
+        header: u32,
+        /// Whether it was executed.
+        done: bool,
+    },
+    /// A packet was read and is executed from now on.
+    Packet {
+        /// Its name.
+        kind: &'a str,
+        /// Its place, as the queue counts.
+        index: u64,
+    },
+    /// A dispatch was handed to the compute units.
+    DispatchStart {
+        /// Address of the kernel descriptor; of the first instruction, where a queue of PM4 packets dispatches.
+        kernel_object: u64,
+        /// Work-items of the grid.
+        grid: [u32; 3],
+        /// Work-items of a workgroup.
+        workgroup: [u32; 3],
+    },
+    /// A dispatch has ended.
+    DispatchEnd {
+        /// It was stopped by an error.
+        failed: bool,
+    },
+    /// A worker begins workgroups, or goes on with one.
+    WorkgroupStart {
+        /// The worker.
+        worker: u32,
+        /// The workgroup, the first one of several.
+        id: [u32; 3],
+        /// It had begun before.
+        resumed: bool,
+    },
+    /// A worker is done with workgroups, or puts one aside.
+    WorkgroupEnd {
+        /// The worker.
+        worker: u32,
+        /// Workgroups that have ended.
+        ended: u64,
+        /// Waves that have ended.
+        waves: u64,
+        /// Instructions that were executed.
+        instructions: u64,
+        /// What became of the last one: 0 it ended, 1 it was put aside, 2 its queue is stopping, 3 it failed.
+        outcome: u8,
+    },
+    /// A completion signal was written.
+    SignalWritten {
+        /// Its address.
+        address: u64,
+        /// The event that its waiters sleep on.
+        event: Option<u32>,
+    },
+    /// An entry was written to the interrupt ring.
+    IhEntry {
+        /// Client id.
+        client: u8,
+        /// Source id.
+        source: u8,
+        /// The first word of context: of `CP_EOP` the event.
+        context: u32,
+    },
+    /// A vector was raised at the host.
+    Interrupt {
+        /// The vector.
+        vector: u16,
+    },
+    /// An SDMA packet begins to move bytes.
+    SdmaStart {
+        /// How many.
+        bytes: u64,
+    },
+    /// An SDMA packet has moved its bytes.
+    SdmaEnd {
+        /// How many.
+        bytes: u64,
+    },
+    /// An access did not translate.
+    PageFault {
+        /// The address.
+        address: u64,
+        /// It was a write.
+        write: bool,
+        /// It is tried again until it goes through.
+        retried: bool,
+        /// In words.
+        text: &'a str,
+    },
+    /// The device was reset.
+    Reset,
+    /// Something was refused, or is not modelled.
+    Refused {
+        /// Its name, and what it was about.
+        text: &'a str,
+    },
+    /// A counter has a value.
+    Counter {
+        /// The counter.
+        counter: Counter,
+        /// Its value.
+        value: u64,
+    },
+    /// Something in a driver that records to the same sink.
+    Driver {
+        /// What.
+        kind: Kind,
+        /// Its arguments, as the kind names them.
+        arguments: [u64; 4],
+        /// Its name.
+        text: &'a str,
+    },
+}
+
+impl TraceEvent<'_> {
+    /// As a record has it: the kind, the arguments, the text.
+    #[must_use]
+    pub(super) fn encode(&self) -> (Kind, [u64; ARGUMENTS], &str) {
+        let mut arguments = [0; ARGUMENTS];
+        let mut put = |values: &[u64]| arguments[..values.len()].copy_from_slice(values);
+        let (kind, text) = match *self {
+            Self::Doorbell { offset, value, way } => {
+                put(&[offset.bytes(), value, way as u64]);
+                (Kind::Doorbell, "")
+            }
+            Self::DoorbellSeen { .. } => (Kind::DoorbellSeen, ""),
+            Self::QueueAdded { .. } => (Kind::QueueAdded, ""),
+            Self::QueueMapped { pipe, queue, .. } => {
+                put(&[pipe.into(), queue.into()]);
+                (Kind::QueueMapped, "")
+            }
+            Self::QueueUnmapped { .. } => (Kind::QueueUnmapped, ""),
+            Self::MesFrame { opcode, done } => {
+                put(&[opcode.into(), done.into()]);
+                (Kind::MesFrame, "")
+            }
+            Self::HiqPacket { header, done } => {
+                put(&[header.into(), done.into()]);
+                (Kind::HiqPacket, "")
+            }
+            Self::Packet { kind, index } => {
+                put(&[index]);
+                (Kind::PacketRead, kind)
+            }
+            Self::DispatchStart { kernel_object, grid, workgroup } => {
+                put(&[kernel_object]);
+                let sizes = grid.into_iter().chain(workgroup);
+                arguments[1..].iter_mut().zip(sizes).for_each(|(to, size)| *to = size.into());
+                (Kind::DispatchStart, "")
+            }
+            Self::DispatchEnd { failed } => {
+                put(&[failed.into()]);
+                (Kind::DispatchEnd, "")
+            }
+            Self::WorkgroupStart { worker, id: [x, y, z], resumed } => {
+                put(&[worker.into(), x.into(), y.into(), z.into(), resumed.into()]);
+                (Kind::WorkgroupStart, "")
+            }
+            Self::WorkgroupEnd { worker, ended, waves, instructions, outcome } => {
+                put(&[worker.into(), ended, waves, instructions, outcome.into()]);
+                (Kind::WorkgroupEnd, "")
+            }
+            Self::SignalWritten { address, event } => {
+                put(&[address, event.map_or(0, u64::from)]);
+                (Kind::SignalWritten, "")
+            }
+            Self::IhEntry { client, source, context } => {
+                put(&[client.into(), source.into(), context.into()]);
+                (Kind::IhEntry, "")
+            }
+            Self::Interrupt { vector } => {
+                put(&[vector.into()]);
+                (Kind::Interrupt, "")
+            }
+            Self::SdmaStart { bytes } => {
+                put(&[bytes]);
+                (Kind::SdmaStart, "")
+            }
+            Self::SdmaEnd { bytes } => {
+                put(&[bytes]);
+                (Kind::SdmaEnd, "")
+            }
+            Self::PageFault { address, write, retried, text } => {
+                put(&[address, write.into(), retried.into()]);
+                (Kind::PageFault, text)
+            }
+            Self::Reset => (Kind::Reset, ""),
+            Self::Refused { text } => (Kind::Refused, text),
+            Self::Counter { counter, value } => {
+                put(&[counter as u64, value]);
+                (Kind::Counter, "")
+            }
+            Self::Driver { kind, arguments, text } => {
+                put(&arguments);
+                (kind, text)
+            }
+        };
+        (kind, arguments, text)
+    }
+
+    /// Whose an event is that names a doorbell and is told by an engine as a whole.
+    #[must_use]
+    pub fn owner(&self, engine: Engine) -> Owner {
+        match *self {
+            Self::Doorbell { offset, .. } => {
+                Owner { doorbell: offset.whole().index().map(DoorbellIndex::dwords), ..Owner::of(engine) }
+            }
+            Self::DoorbellSeen { doorbell }
+            | Self::QueueAdded { doorbell }
+            | Self::QueueMapped { doorbell, .. }
+            | Self::QueueUnmapped { doorbell } => Owner::queue(engine, doorbell.dwords()),
+            _ => Owner::of(engine),
+        }
+    }
+}

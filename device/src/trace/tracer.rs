@@ -1,0 +1,118 @@
+//! What the parts of a device record with.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use belfry_abi::doorbell::DoorbellIndex;
+
+use super::record::{MAX_TEXT, Record};
+use super::{Engine, Job, JobScope, Owner, TraceEvent, TraceSink, job};
+use crate::lock::{Mutex, rank};
+use crate::time::Clock;
+
+/// Records events, if anybody wants them; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Tracer(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    sink: Arc<dyn TraceSink>,
+    clock: Clock,
+    /// How many queues each doorbell has had.
+    epochs: Mutex<BTreeMap<u32, u16>, rank::TraceEpochs>,
+}
+
+impl Tracer {
+    /// Records to a sink, by a device's clock.
+    #[must_use]
+    pub fn new(sink: Option<Arc<dyn TraceSink>>, clock: &Clock) -> Self {
+        Self(sink.map(|sink| Arc::new(Inner { sink, clock: clock.clone(), epochs: Mutex::default() })))
+    }
+
+    /// Whether anything is recorded.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The sink.
+    #[must_use]
+    pub fn sink(&self) -> Option<&dyn TraceSink> {
+        self.0.as_deref().map(|inner| &*inner.sink)
+    }
+
+    /// Records an event of what this thread works for.
+    pub fn event(&self, owner: Owner, event: TraceEvent<'_>) {
+        if let Some(inner) = &self.0 {
+            inner.record(job::current(), owner, &event);
+        }
+    }
+
+    /// Records an event of an engine, and of the queue that the event names.
+    pub fn of_engine(&self, engine: Engine, event: TraceEvent<'_>) {
+        if let Some(inner) = &self.0 {
+            inner.record(job::current(), event.owner(engine), &event);
+        }
+    }
+
+    /// Records an event of a job.
+    pub fn of_job(&self, job: Job, owner: Owner, event: TraceEvent<'_>) {
+        if let Some(inner) = &self.0 {
+            inner.record(job, owner, &event);
+        }
+    }
+
+    /// Records what was refused, in words that are made only here.
+    pub(crate) fn refused(&self, name: &dyn std::fmt::Display, details: std::fmt::Arguments<'_>) {
+        if self.is_on() {
+            let text = format!("{name}: {details}");
+            self.of_engine(Engine::Device, TraceEvent::Refused { text: &text });
+        }
+    }
+
+    /// A doorbell has a new queue.
+    pub(crate) fn queue_added(&self, doorbell: DoorbellIndex) {
+        if let Some(inner) = &self.0 {
+            {
+                let mut epochs = inner.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+                let epoch = epochs.entry(doorbell.dwords()).or_insert(0);
+                // The number of a job has 12 bits of it.
+                *epoch = *epoch % 0xfff + 1;
+            }
+            self.of_engine(Engine::Firmware, TraceEvent::QueueAdded { doorbell });
+        }
+    }
+
+    /// The job of the packet at a place of the queue that a doorbell has now; [`Job::NONE`] while nothing is recorded, and of
+    /// a doorbell without a queue.
+    #[must_use]
+    pub fn job(&self, doorbell: DoorbellIndex, index: u64) -> Job {
+        let Some(inner) = &self.0 else { return Job::NONE };
+        let epochs = inner.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.get(&doorbell.dwords()).map_or(Job::NONE, |&epoch| Job::new(doorbell, epoch, index))
+    }
+
+    /// The job that this thread works for.
+    #[must_use]
+    pub fn current(&self) -> Job {
+        if self.is_on() { job::current() } else { Job::NONE }
+    }
+
+    /// Until the scope is dropped, what this thread records belongs to a job.
+    pub fn scope(&self, job: Job) -> JobScope {
+        if self.is_on() { JobScope::enter(job) } else { JobScope::nothing() }
+    }
+}
+
+impl Inner {
+    fn record(&self, job: Job, owner: Owner, event: &TraceEvent<'_>) {
+        let (kind, arguments, text) = event.encode();
+        let mut end = text.len().min(MAX_TEXT);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let time = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
+        let text = text[..end].to_owned();
+        self.sink.record(&Record { sequence: 0, time, job, owner, kind, arguments, text });
+    }
+}

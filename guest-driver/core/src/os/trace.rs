@@ -1,0 +1,44 @@
+//! What a driver tells of its own doings.
+
+/// Something that happened in the driver, for a timeline beside the device's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DriverEvent {
+    /// A program called, with a command of this name.
+    IoctlEnter {
+        /// Name of the command, as in `kfd_ioctl.h`.
+        name: &'static str,
+        /// Its number.
+        number: u8,
+    },
+    /// The call ended.
+    IoctlLeave {
+        /// Its number.
+        number: u8,
+        /// 0, or the error's number.
+        errno: u32,
+    },
+    /// An interrupt set an event.
+    EventSet {
+        /// The event.
+        event: u32,
+    },
+    /// A program that waited for an event goes on.
+    EventWake {
+        /// The event.
+        event: u32,
+    },
+    /// A program made a queue.
+    QueueCreated {
+        /// What the program knows it by.
+        queue: u32,
+    },
+    /// A queue was destroyed.
+    QueueDestroyed {
+        /// What the program knew it by.
+        queue: u32,
+    },
+    /// All queues of a process were taken off the scheduler.
+    Evicted,
+    /// They were handed to it again.
+    Restored,
+}

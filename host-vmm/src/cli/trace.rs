@@ -1,0 +1,80 @@
+//! `--trace` of commands that run programs, and `belfry trace`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::size::parse_size;
+use crate::output;
+use crate::trace::{self, DEFAULT_SIZE, Format, Only, Recording, TraceOptions};
+
+/// A timeline of a run.
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    /// Writes what happened on the GPU, packet by packet, to a file at the end: for Perfetto, or as JSON or CSV.
+    #[arg(long, value_name = "FILE", conflicts_with = "trace_isa")]
+    trace: Option<PathBuf>,
+    /// How it is written [default: by the end of the file's name, or for Perfetto].
+    #[arg(long, value_enum, requires = "trace")]
+    trace_format: Option<Format>,
+    /// Leaves in it what is of a process (its PASID), queue (its doorbell), kernel or engine: process=P,queue=Q,kernel=K,
+    /// engine=E; repeatable.
+    #[arg(long, value_name = "WHAT", requires = "trace")]
+    trace_only: Vec<Only>,
+    /// How much of it is kept: the last events.
+    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_SIZE, value_parser = parse_size, requires = "trace")]
+    trace_size: u64,
+}
+
+impl TraceArgs {
+    /// Begins to record, if that is asked for.
+    pub(super) fn start(self) -> anyhow::Result<Option<Recording>> {
+        let Some(path) = self.trace else { return Ok(None) };
+        let mut only = Only::default();
+        self.trace_only.iter().for_each(|other| only.and(other));
+        let format = self.trace_format.unwrap_or_else(|| Format::of(&path));
+        Ok(Some(Recording::start(TraceOptions { path, format, only, size: self.trace_size })?))
+    }
+}
+
+/// What is told of traces.
+#[derive(Debug, Subcommand)]
+pub(super) enum TraceVerb {
+    /// Prints what a trace has: per kernel counts and times, and the times between the steps of a packet.
+    Summary {
+        /// A trace for Perfetto or of JSON, or a ring that a killed process has left.
+        file: PathBuf,
+    },
+    /// Draws a picture of a trace.
+    Svg {
+        /// The trace.
+        file: PathBuf,
+        /// Where the picture goes [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Compares the kernels of two traces.
+    Diff {
+        /// The first one.
+        before: PathBuf,
+        /// The other one.
+        after: PathBuf,
+    },
+}
+
+/// Runs `belfry trace`.
+pub(super) fn trace(what: TraceVerb) -> anyhow::Result<u8> {
+    match what {
+        TraceVerb::Summary { file } => output::write(trace::summary(&trace::read(&file)?).as_bytes()),
+        TraceVerb::Svg { file, output: None } => output::write(trace::svg(&trace::read(&file)?).as_bytes()),
+        TraceVerb::Svg { file, output: Some(path) } => {
+            let picture = trace::svg(&trace::read(&file)?);
+            std::fs::write(&path, picture).map_err(|source| trace::TraceError::File { path, source })?;
+        }
+        TraceVerb::Diff { before, after } => {
+            let (before, after) = (trace::read(&before)?, trace::read(&after)?);
+            output::write(trace::diff(&before, &after).as_bytes());
+        }
+    }
+    Ok(0)
+}

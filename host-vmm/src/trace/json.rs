@@ -1,0 +1,124 @@
+//! A trace as one JSON object.
+
+use std::io;
+
+use belfry_device::trace::{ARGUMENTS, Engine, Job, Kind, Owner, Record};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Bad, Trace};
+
+/// What the object says it is.
+const FORMAT: &str = "belfry-trace";
+
+#[derive(Deserialize, Serialize)]
+struct Whole {
+    format: String,
+    version: u32,
+    dropped: u64,
+    events: Vec<Event>,
+}
+
+/// One event; numbers that need 64 bits are text in hexadecimal, since JSON's are no integers.
+#[derive(Deserialize, Serialize)]
+struct Event {
+    time_ns: u64,
+    event: String,
+    engine: String,
+    process: u32,
+    vmid: u8,
+    queue: Option<u32>,
+    job: String,
+    arguments: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    text: String,
+}
+
+/// An engine by its name.
+pub(super) fn engine(name: &str) -> Option<Engine> {
+    let plain = [
+        Engine::Device,
+        Engine::Doorbells,
+        Engine::Firmware,
+        Engine::Cp,
+        Engine::Shader,
+        Engine::Ih,
+        Engine::Driver,
+    ];
+    let sdma = || name.strip_prefix("sdma")?.parse().ok().map(Engine::Sdma);
+    plain.into_iter().find(|engine| engine.to_string() == name).or_else(sdma)
+}
+
+/// A kind by its name.
+pub(super) fn kind(name: &str) -> Option<Kind> {
+    Kind::ALL.iter().find(|kind| kind.name() == name).copied()
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+impl From<&Record> for Event {
+    fn from(record: &Record) -> Self {
+        let Owner { pasid, vmid, doorbell, engine } = record.owner;
+        let names = record.kind.arguments().iter().zip(record.arguments);
+        Self {
+            time_ns: record.time,
+            event: record.kind.name().to_owned(),
+            engine: engine.to_string(),
+            process: pasid,
+            vmid,
+            queue: doorbell,
+            job: format!("{:#x}", record.job.bits()),
+            arguments: names
+                .map(|(&name, value)| (name.to_owned(), Value::String(format!("{value:#x}"))))
+                .collect(),
+            text: record.text.clone(),
+        }
+    }
+}
+
+impl Event {
+    fn record(&self) -> Option<Record> {
+        let kind = kind(&self.event)?;
+        let mut arguments = [0; ARGUMENTS];
+        for (name, to) in kind.arguments().iter().zip(&mut arguments) {
+            *to = hex(self.arguments.get(*name)?.as_str()?)?;
+        }
+        let owner = Owner {
+            pasid: self.process,
+            vmid: self.vmid,
+            doorbell: self.queue,
+            engine: engine(&self.engine)?,
+        };
+        Some(Record {
+            sequence: 0,
+            time: self.time_ns,
+            job: Job::from_bits(hex(&self.job)?),
+            owner,
+            kind,
+            arguments,
+            text: self.text.clone(),
+        })
+    }
+}
+
+pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
+    let events = trace.records.iter().map(Event::from).collect();
+    let whole = Whole { format: FORMAT.to_owned(), version: 1, dropped: trace.dropped, events };
+    serde_json::to_writer(&mut *out, &whole)?;
+    writeln!(out)
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
+    let whole: Whole = serde_json::from_slice(bytes).map_err(|error| {
+        let why = error.to_string();
+        if error.is_data() { Bad::Foreign(why) } else { Bad::Damaged(why) }
+    })?;
+    if whole.format != FORMAT || whole.version != 1 {
+        return Err(Bad::Foreign(format!("it is {} of version {}", whole.format, whole.version)));
+    }
+    let unknown = |event: &Event| Bad::Damaged(format!("an event {:?} that it does not know", event.event));
+    let records = whole.events.iter().map(|event| event.record().ok_or_else(|| unknown(event)));
+    Ok(Trace { records: records.collect::<Result<_, _>>()?, dropped: whole.dropped })
+}

@@ -1,0 +1,175 @@
+//! `--trace` and `belfry trace`: events of the device and of the driver as files, and what can be told from them.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | recording while a program runs | `recording.rs` |
+//! | which events are kept | `only.rs` |
+//! | reading any of the forms | this file |
+//! | Perfetto's form | `perfetto.rs`, written and read with `schema.rs`, the part of the published schema that is used |
+//! | JSON and CSV | `json.rs`, `csv.rs` |
+//! | which packets an event belongs to | `flow.rs` |
+//! | `belfry trace summary` | `summary.rs` |
+//! | `belfry trace svg`, `belfry trace diff` | `svg.rs`, `diff.rs` |
+
+mod csv;
+mod diff;
+mod flow;
+mod json;
+mod only;
+mod perfetto;
+mod recording;
+mod schema;
+mod summary;
+mod svg;
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use belfry_device::trace::{Contents, Record, RingError};
+
+pub use diff::diff;
+pub use flow::Flows;
+pub use only::Only;
+pub use recording::{DEFAULT_SIZE, Recording, TraceOptions};
+pub use summary::summary;
+pub use svg::svg;
+
+/// Why a trace cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A file failed.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The bytes are none that this reads.
+    #[error("{path} is no trace of belfry's: {why}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// How that shows.
+        why: String,
+    },
+    /// The file ends too early, or is damaged.
+    #[error("{path} is truncated or damaged: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How that shows.
+        why: String,
+    },
+    /// There is no memory to record in.
+    #[error("no memory to record a trace in: {0}")]
+    Memory(String),
+    /// The memory is no ring.
+    #[error("--trace-size: {0}")]
+    Size(#[from] RingError),
+}
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Format {
+    /// Perfetto's, for its user interface.
+    Pftrace,
+    /// One JSON object.
+    Json,
+    /// A row for each event.
+    Csv,
+}
+
+impl Format {
+    /// The one that a file's name asks for.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("csv") => Self::Csv,
+            _ => Self::Pftrace,
+        }
+    }
+}
+
+/// What a trace has.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Trace {
+    /// Events by time.
+    pub records: Vec<Record>,
+    /// Slots of the ring whose events were overwritten by later ones.
+    pub dropped: u64,
+}
+
+impl From<Contents> for Trace {
+    fn from(contents: Contents) -> Self {
+        let mut records = contents.records;
+        records.sort_by_key(|record| record.time);
+        Self { records, dropped: contents.dropped }
+    }
+}
+
+/// Writes a trace.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub fn write(trace: &Trace, format: Format, out: &mut impl io::Write) -> io::Result<()> {
+    match format {
+        Format::Pftrace => perfetto::write(trace, out),
+        Format::Json => json::write(trace, out),
+        Format::Csv => csv::write(trace, out),
+    }
+}
+
+/// Reads a trace: of Perfetto's form, of JSON, or a ring that a process has left.
+///
+/// # Errors
+///
+/// A file that cannot be read, that is none, or that is damaged.
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let at = || path.to_owned();
+    let bytes = fs::read(path).map_err(|source| TraceError::File { path: at(), source })?;
+    if Contents::is_ring(&bytes) {
+        let damaged = |error: RingError| TraceError::Damaged { path: at(), why: error.to_string() };
+        return Contents::read(&bytes).map(Trace::from).map_err(damaged);
+    }
+    let result = match bytes.first() {
+        None => Err(Bad::Damaged("it is empty".to_owned())),
+        Some(b'{') => json::read(&bytes),
+        Some(_) => perfetto::read(&bytes),
+    };
+    result.map_err(|bad| match bad {
+        Bad::Foreign(why) => TraceError::Foreign { path: at(), why },
+        Bad::Damaged(why) => TraceError::Damaged { path: at(), why },
+    })
+}
+
+/// Why bytes are no trace.
+#[derive(Debug, Eq, PartialEq)]
+enum Bad {
+    Foreign(String),
+    Damaged(String),
+}
+
+/// What a dispatch runs: its name where it is known, its address otherwise.
+#[must_use]
+pub fn kernel(address: u64) -> String {
+    format!("kernel {address:#x}")
+}
+
+/// A time in the unit that suits it.
+struct Time(u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        let text = match self.0 {
+            0..1000 => format!("{} ns", self.0),
+            1000..1_000_000 => format!("{:.1} us", ns / 1e3),
+            1_000_000..1_000_000_000 => format!("{:.2} ms", ns / 1e6),
+            _ => format!("{:.2} s", ns / 1e9),
+        };
+        f.pad(&text)
+    }
+}

@@ -1,0 +1,93 @@
+//! `--trace-only`: which events are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use belfry_device::trace::Kind;
+
+use super::{Flows, Trace};
+
+/// What events must be of; what is empty is not asked for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Only {
+    processes: Vec<u64>,
+    queues: Vec<u64>,
+    kernels: Vec<String>,
+    engines: Vec<String>,
+}
+
+/// `process=PASID`, `queue=DOORBELL`, `kernel=NAME` or `engine=NAME`, several of them with commas.
+impl FromStr for Only {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut only = Self::default();
+        let number = |text: &str| {
+            let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
+            hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("{text} is no number"))
+        };
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some(("process", value)) => only.processes.push(number(value)?),
+                Some(("queue", value)) => only.queues.push(number(value)?),
+                Some(("kernel", value)) if !value.is_empty() => only.kernels.push(value.to_owned()),
+                Some(("engine", value)) if !value.is_empty() => only.engines.push(value.to_owned()),
+                _ => {
+                    return Err(format!(
+                        "{part}: expected process=PASID, queue=DOORBELL, kernel=NAME or engine=NAME"
+                    ));
+                }
+            }
+        }
+        Ok(only)
+    }
+}
+
+impl Only {
+    /// Adds what another one asks for.
+    pub fn and(&mut self, other: &Self) {
+        self.processes.extend(&other.processes);
+        self.queues.extend(&other.queues);
+        self.kernels.extend(other.kernels.iter().cloned());
+        self.engines.extend(other.engines.iter().cloned());
+    }
+
+    /// Leaves in a trace what is asked for; answers how many events went.
+    pub(super) fn keep(&self, trace: &mut Trace) -> usize {
+        if *self == Self::default() {
+            return 0;
+        }
+        let flows = Flows::of(&trace.records);
+        let mut jobs = BTreeSet::new();
+        let mut processes = BTreeMap::new();
+        for record in &trace.records {
+            if record.kind == Kind::DispatchStart {
+                let address = record.argument("kernel_object").unwrap_or(0);
+                let name = if record.text.is_empty() { super::kernel(address) } else { record.text.clone() };
+                if self.kernels.iter().any(|kernel| name.contains(kernel.as_str())) {
+                    jobs.insert(record.job);
+                }
+            }
+            if record.owner.pasid != 0 && !record.job.is_none() {
+                processes.insert(record.job, u64::from(record.owner.pasid));
+            }
+        }
+        let before = trace.records.len();
+        let mut place = 0;
+        trace.records.retain(|record| {
+            let flow = flows.at(place);
+            place += 1;
+            let any =
+                |wanted: &[u64], own: Option<u64>, of: &dyn Fn(&belfry_device::trace::Job) -> Option<u64>| {
+                    let mut all = own.into_iter().chain(flow.iter().filter_map(of));
+                    wanted.is_empty() || all.any(|value| wanted.contains(&value))
+                };
+            let pasid = Some(u64::from(record.owner.pasid)).filter(|&pasid| pasid != 0);
+            any(&self.processes, pasid, &|job| processes.get(job).copied())
+                && any(&self.queues, record.owner.doorbell.map(u64::from), &|job| Some(job.doorbell().into()))
+                && (self.kernels.is_empty() || flow.iter().any(|job| jobs.contains(job)))
+                && (self.engines.is_empty() || self.engines.contains(&record.owner.engine.to_string()))
+        });
+        before - trace.records.len()
+    }
+}

@@ -1,0 +1,337 @@
+//! A trace in Perfetto's form, with all that belfry knows of an event in its annotations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use belfry_device::trace::{ARGUMENTS, Counter, Engine, Job, Kind, Owner, PerWhat, Record, Way};
+use prost::Message as _;
+
+use super::schema::{
+    self, COUNTER, CounterDescriptor, DebugAnnotation, INSTANT, ProcessDescriptor, SLICE_BEGIN, SLICE_END,
+    STATE_CLEARED, TracePacket, TrackDescriptor, TrackEvent, Value,
+};
+use super::{Bad, Flows, Trace, json, kernel};
+
+/// The only sequence of packets.
+const SEQUENCE: u32 = 1;
+/// Packets that are encoded at a time.
+const BATCH: usize = 4096;
+/// Annotation of the first event: [`Trace::dropped`].
+const DROPPED: &str = "belfry.dropped";
+/// Annotation of every event: its kind.
+const KIND: &str = "belfry.event";
+
+/// A track, by what it is of.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Track {
+    Gpu,
+    Process(u32),
+    Engine(Engine),
+    Worker(u64),
+    Queue(u32, u32),
+    /// Work of a queue; what overlaps is on tracks of its own.
+    Lane(u32, u32, usize),
+    Thread(u32, u64),
+    Counter(Counter, u32, Option<u32>),
+}
+
+impl Track {
+    fn parent(self) -> Option<Self> {
+        match self {
+            Self::Gpu | Self::Process(_) => None,
+            Self::Engine(_) | Self::Worker(_) => Some(Self::Gpu),
+            Self::Queue(pasid, _) | Self::Lane(pasid, ..) | Self::Thread(pasid, _) => Some(Self::of(pasid)),
+            Self::Counter(_, pasid, _) => Some(Self::of(pasid)),
+        }
+    }
+
+    fn of(pasid: u32) -> Self {
+        if pasid == 0 { Self::Gpu } else { Self::Process(pasid) }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Gpu => "GPU".to_owned(),
+            Self::Process(pasid) => format!("process {pasid:#x}"),
+            Self::Engine(Engine::Ih) => "interrupts".to_owned(),
+            Self::Engine(engine) => engine.to_string(),
+            Self::Worker(worker) => format!("worker {worker}"),
+            Self::Queue(_, doorbell) => format!("queue {doorbell:#x}: packets"),
+            Self::Lane(_, doorbell, 0) => format!("queue {doorbell:#x}: work"),
+            Self::Lane(_, doorbell, lane) => format!("queue {doorbell:#x}: work beside it ({lane})"),
+            Self::Thread(_, thread) => format!("driver calls of thread {thread}"),
+            Self::Counter(counter, _, None) => counter.name().to_owned(),
+            Self::Counter(counter, _, Some(doorbell)) => format!("{} of queue {doorbell:#x}", counter.name()),
+        }
+    }
+}
+
+/// Slices that have begun and not ended.
+#[derive(Debug, Default)]
+struct Open {
+    workers: BTreeSet<u64>,
+    threads: BTreeSet<(u32, u64)>,
+    /// What of each queue is on which lane.
+    lanes: BTreeMap<(u32, u32), Vec<Option<Job>>>,
+}
+
+impl Open {
+    fn take_lane(&mut self, queue: (u32, u32), job: Job) -> usize {
+        let lanes = self.lanes.entry(queue).or_default();
+        let free = lanes.iter().position(Option::is_none).unwrap_or_else(|| {
+            lanes.push(None);
+            lanes.len() - 1
+        });
+        lanes[free] = Some(job);
+        free
+    }
+
+    fn leave_lane(&mut self, queue: (u32, u32), job: Job) -> Option<usize> {
+        let lanes = self.lanes.get_mut(&queue)?;
+        let lane = lanes.iter().position(|on| *on == Some(job))?;
+        lanes[lane] = None;
+        Some(lane)
+    }
+}
+
+/// Where an event is drawn, and as what.
+fn place(record: &Record, open: &mut Open) -> (Track, i32) {
+    let Owner { pasid, doorbell, engine, .. } = record.owner;
+    let argument = |name| record.argument(name).unwrap_or(0);
+    let queue = doorbell.map(|doorbell| (pasid, doorbell));
+    let on_queue = queue.map_or(Track::Engine(engine), |(pasid, doorbell)| Track::Queue(pasid, doorbell));
+    let thread = (pasid, argument("thread"));
+    match (record.kind, queue) {
+        (Kind::DispatchStart | Kind::SdmaStart, Some(queue)) => {
+            (Track::Lane(queue.0, queue.1, open.take_lane(queue, record.job)), SLICE_BEGIN)
+        }
+        (Kind::DispatchEnd | Kind::SdmaEnd, Some(queue)) => match open.leave_lane(queue, record.job) {
+            Some(lane) => (Track::Lane(queue.0, queue.1, lane), SLICE_END),
+            None => (on_queue, INSTANT),
+        },
+        (Kind::WorkgroupStart, _) => {
+            open.workers.insert(argument("worker"));
+            (Track::Worker(argument("worker")), SLICE_BEGIN)
+        }
+        (Kind::WorkgroupEnd, _) if open.workers.remove(&argument("worker")) => {
+            (Track::Worker(argument("worker")), SLICE_END)
+        }
+        (Kind::WorkgroupEnd, _) => (Track::Worker(argument("worker")), INSTANT),
+        (Kind::IoctlEnter, _) => {
+            open.threads.insert(thread);
+            (Track::Thread(pasid, thread.1), SLICE_BEGIN)
+        }
+        (Kind::IoctlLeave, _) if open.threads.remove(&thread) => (Track::Thread(pasid, thread.1), SLICE_END),
+        (Kind::Counter, _) => match Counter::from_number(argument("counter")) {
+            Some(counter) if counter.per() == PerWhat::Queue => {
+                (Track::Counter(counter, pasid, doorbell), COUNTER)
+            }
+            Some(counter) => (Track::Counter(counter, 0, None), COUNTER),
+            None => (Track::Engine(engine), INSTANT),
+        },
+        (Kind::PacketRead | Kind::SignalWritten, Some(_)) => (on_queue, INSTANT),
+        (_, _) if engine == Engine::Driver && pasid != 0 => (Track::Process(pasid), INSTANT),
+        _ => (Track::Engine(engine), INSTANT),
+    }
+}
+
+fn name(record: &Record) -> String {
+    let argument = |name| record.argument(name).unwrap_or(0);
+    match record.kind {
+        Kind::DispatchStart if record.text.is_empty() => kernel(argument("kernel_object")),
+        Kind::DispatchStart | Kind::PacketRead | Kind::IoctlEnter => record.text.clone(),
+        Kind::SdmaStart => format!("SDMA, {} bytes", argument("bytes")),
+        Kind::WorkgroupStart => {
+            format!("workgroup {},{},{}", argument("x"), argument("y"), argument("z"))
+        }
+        Kind::Doorbell => format!("doorbell {}", Way::name(argument("way"))),
+        Kind::Refused | Kind::PageFault => format!("{}: {}", record.kind.name(), record.text),
+        kind => kind.name().to_owned(),
+    }
+}
+
+fn annotation(name: &str, value: Value) -> DebugAnnotation {
+    DebugAnnotation { name: Some(name.to_owned()), value: Some(value) }
+}
+
+fn annotations(record: &Record) -> Vec<DebugAnnotation> {
+    let Owner { pasid, vmid, doorbell, engine } = record.owner;
+    let mut all = vec![
+        annotation(KIND, Value::Text(record.kind.name().to_owned())),
+        annotation("engine", Value::Text(engine.to_string())),
+        annotation("process", Value::Pointer(pasid.into())),
+        annotation("vmid", Value::Uint(vmid.into())),
+        annotation("job", Value::Pointer(record.job.bits())),
+    ];
+    all.extend(doorbell.map(|doorbell| annotation("queue doorbell", Value::Pointer(doorbell.into()))));
+    let names = record.kind.arguments().iter().zip(record.arguments);
+    all.extend(names.map(|(name, value)| {
+        let is_address = matches!(*name, "address" | "kernel_object" | "offset" | "header");
+        annotation(name, if is_address { Value::Pointer(value) } else { Value::Uint(value) })
+    }));
+    if !record.text.is_empty() {
+        all.push(annotation("text", Value::Text(record.text.clone())));
+    }
+    all
+}
+
+/// Whether arrows of its packets go through an event.
+fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
+    match record.kind {
+        Kind::Counter | Kind::DispatchEnd | Kind::SdmaEnd | Kind::WorkgroupEnd | Kind::DoorbellSeen => false,
+        // One of a dispatch is enough.
+        Kind::WorkgroupStart => begun.insert(record.job),
+        _ => true,
+    }
+}
+
+/// Track descriptors that have been written.
+#[derive(Debug, Default)]
+struct Tracks(BTreeMap<Track, u64>);
+
+impl Tracks {
+    fn uuid(&mut self, track: Track, packets: &mut Vec<TracePacket>) -> u64 {
+        if let Some(&uuid) = self.0.get(&track) {
+            return uuid;
+        }
+        let parent_uuid = track.parent().map(|parent| self.uuid(parent, packets));
+        let uuid = self.0.len() as u64 + 1;
+        self.0.insert(track, uuid);
+        let process = match track {
+            Track::Gpu => Some(1),
+            // PASIDs have 16 bits; 1 is the GPU's.
+            Track::Process(pasid) => Some(0x1_0000 + pasid as i32),
+            _ => None,
+        };
+        let descriptor = TrackDescriptor {
+            uuid: Some(uuid),
+            name: Some(track.name()),
+            process: process
+                .map(|pid| ProcessDescriptor { pid: Some(pid), process_name: Some(track.name()) }),
+            parent_uuid,
+            counter: match track {
+                Track::Counter(counter, ..) => {
+                    Some(CounterDescriptor { unit_name: Some(counter.unit().to_owned()) })
+                }
+                _ => None,
+            },
+        };
+        packets.push(TracePacket {
+            trusted_packet_sequence_id: Some(SEQUENCE),
+            track_descriptor: Some(descriptor),
+            ..TracePacket::default()
+        });
+        uuid
+    }
+}
+
+pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
+    let flows = Flows::of(&trace.records);
+    let (mut tracks, mut open, mut begun) = (Tracks::default(), Open::default(), BTreeSet::new());
+    let mut packets = vec![TracePacket {
+        trusted_packet_sequence_id: Some(SEQUENCE),
+        sequence_flags: Some(STATE_CLEARED),
+        ..TracePacket::default()
+    }];
+    // What is told of the trace as a whole is an event, too, so that a reader sees it.
+    let first = TrackEvent {
+        kind: Some(INSTANT),
+        track_uuid: Some(tracks.uuid(Track::Gpu, &mut packets)),
+        name: Some("trace".to_owned()),
+        debug_annotations: vec![annotation(DROPPED, Value::Uint(trace.dropped))],
+        ..TrackEvent::default()
+    };
+    packets.push(packet(trace.records.first().map_or(0, |record| record.time), first));
+    for (index, record) in trace.records.iter().enumerate() {
+        let (track, kind) = place(record, &mut open);
+        let uuid = tracks.uuid(track, &mut packets);
+        let flow_ids = if is_linked(record, &mut begun) {
+            flows.at(index).iter().map(|job| job.bits()).collect()
+        } else {
+            Vec::new()
+        };
+        let event = TrackEvent {
+            debug_annotations: annotations(record),
+            kind: Some(kind),
+            track_uuid: Some(uuid),
+            categories: vec![record.owner.engine.to_string()],
+            name: (kind == SLICE_BEGIN || kind == INSTANT).then(|| name(record)),
+            counter_value: (kind == COUNTER)
+                .then(|| i64::try_from(record.argument("value").unwrap_or(0)).unwrap_or(i64::MAX)),
+            flow_ids,
+        };
+        packets.push(packet(record.time, event));
+        if packets.len() >= BATCH {
+            out.write_all(&schema::Trace { packet: std::mem::take(&mut packets) }.encode_to_vec())?;
+        }
+    }
+    out.write_all(&schema::Trace { packet: packets }.encode_to_vec())
+}
+
+fn packet(time: u64, event: TrackEvent) -> TracePacket {
+    TracePacket {
+        timestamp: Some(time),
+        trusted_packet_sequence_id: Some(SEQUENCE),
+        track_event: Some(event),
+        ..TracePacket::default()
+    }
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
+    // `Trace` has one field, 1, of messages.
+    if bytes.first() != Some(&0x0a) {
+        return Err(Bad::Foreign("it begins as no form that it reads".to_owned()));
+    }
+    let whole = schema::Trace::decode(bytes).map_err(|error| Bad::Damaged(error.to_string()))?;
+    let (mut trace, mut is_mine) = (Trace::default(), false);
+    for packet in whole.packet {
+        let Some(event) = packet.track_event else { continue };
+        let fields: BTreeMap<_, _> = event
+            .debug_annotations
+            .into_iter()
+            .filter_map(|DebugAnnotation { name, value }| Some((name?, value?)))
+            .collect();
+        if let Some(&Value::Uint(dropped)) = fields.get(DROPPED) {
+            (trace.dropped, is_mine) = (dropped, true);
+            continue;
+        }
+        let Some(Value::Text(kind)) = fields.get(KIND) else { continue };
+        let unknown = || Bad::Damaged(format!("an event {kind:?} that it does not know"));
+        trace.records.push(record(packet.timestamp.unwrap_or(0), kind, &fields).ok_or_else(unknown)?);
+    }
+    if !is_mine {
+        return Err(Bad::Foreign("it is Perfetto's form, and was not written by belfry".to_owned()));
+    }
+    Ok(trace)
+}
+
+fn record(time: u64, kind: &str, fields: &BTreeMap<String, Value>) -> Option<Record> {
+    let number = |name: &str| match fields.get(name) {
+        Some(Value::Uint(value) | Value::Pointer(value)) => Some(*value),
+        _ => None,
+    };
+    let text = |name: &str| match fields.get(name) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let kind = json::kind(kind)?;
+    let mut arguments = [0; ARGUMENTS];
+    for (name, to) in kind.arguments().iter().zip(&mut arguments) {
+        *to = number(name)?;
+    }
+    let owner = Owner {
+        pasid: number("process")?.try_into().ok()?,
+        vmid: number("vmid")?.try_into().ok()?,
+        doorbell: number("queue doorbell").and_then(|doorbell| doorbell.try_into().ok()),
+        engine: json::engine(&text("engine")?)?,
+    };
+    Some(Record {
+        sequence: 0,
+        time,
+        job: Job::from_bits(number("job")?),
+        owner,
+        kind,
+        arguments,
+        text: text("text").unwrap_or_default(),
+    })
+}

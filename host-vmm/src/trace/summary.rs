@@ -1,0 +1,214 @@
+//! `belfry trace summary`: what a trace says, in a table.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use belfry_device::trace::{Job, Kind, Record};
+
+use super::{Flows, Time, Trace, kernel};
+
+/// Steps of a packet, in their order; a time is told between each two that are both there.
+pub(super) const STEPS: [(&str, Kind); 6] = [
+    ("doorbell", Kind::Doorbell),
+    ("packet", Kind::PacketRead),
+    ("first wave", Kind::WorkgroupStart),
+    ("signal", Kind::SignalWritten),
+    ("interrupt", Kind::Interrupt),
+    ("wake", Kind::EventWake),
+];
+
+/// Times of one packet's steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Steps([Option<u64>; STEPS.len()]);
+
+/// What a kernel did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfKernel {
+    /// From handing over to the end, of each dispatch that ended.
+    pub(super) times: Vec<u64>,
+    /// Dispatches that had begun.
+    pub(super) count: u64,
+    /// Ended by an error.
+    pub(super) failed: u64,
+    /// Waves that ended.
+    pub(super) waves: u64,
+    /// Instructions.
+    pub(super) instructions: u64,
+}
+
+/// All of a trace that its tables need.
+#[derive(Debug, Default)]
+pub(super) struct Analysis {
+    pub(super) kernels: BTreeMap<String, OfKernel>,
+    steps: BTreeMap<Job, Steps>,
+    /// Text of what was refused, and of faults, and how often.
+    refused: BTreeMap<String, u64>,
+    kinds: BTreeMap<Kind, u64>,
+    sdma: (u64, u64),
+    pub(super) span: Option<(u64, u64)>,
+}
+
+/// The name of what a dispatch runs.
+pub(super) fn name_of(record: &Record) -> String {
+    if record.text.is_empty() {
+        kernel(record.argument("kernel_object").unwrap_or(0))
+    } else {
+        record.text.clone()
+    }
+}
+
+impl Analysis {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let flows = Flows::of(&trace.records);
+        let mut all = Self::default();
+        let mut running: BTreeMap<Job, (String, u64)> = BTreeMap::new();
+        for (place, record) in trace.records.iter().enumerate() {
+            let argument = |name| record.argument(name).unwrap_or(0);
+            let (first, last) = all.span.unwrap_or((record.time, record.time));
+            all.span = Some((first.min(record.time), last.max(record.time)));
+            *all.kinds.entry(record.kind).or_default() += 1;
+            for job in flows.at(place) {
+                if let Some(step) = STEPS.iter().position(|&(_, kind)| kind == record.kind) {
+                    all.steps.entry(*job).or_default().0[step].get_or_insert(record.time);
+                }
+            }
+            match record.kind {
+                Kind::DispatchStart => {
+                    let name = name_of(record);
+                    all.kernels.entry(name.clone()).or_default().count += 1;
+                    running.insert(record.job, (name, record.time));
+                }
+                Kind::DispatchEnd => {
+                    if let Some((name, start)) = running.get(&record.job) {
+                        let kernel = all.kernels.entry(name.clone()).or_default();
+                        kernel.times.push(record.time - start);
+                        kernel.failed += argument("failed");
+                    }
+                }
+                Kind::WorkgroupEnd => {
+                    if let Some((name, _)) = running.get(&record.job) {
+                        let kernel = all.kernels.entry(name.clone()).or_default();
+                        kernel.waves += argument("waves");
+                        kernel.instructions += argument("instructions");
+                    }
+                }
+                Kind::SdmaEnd => {
+                    all.sdma.0 += 1;
+                    all.sdma.1 += argument("bytes");
+                }
+                Kind::Refused | Kind::PageFault => {
+                    *all.refused.entry(format!("{}: {}", record.kind.name(), record.text)).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        // Only what was dispatched has waves, signals and wakes to tell of.
+        all.steps.retain(|job, _| running.contains_key(job));
+        all
+    }
+
+    /// Times between two steps next to each other, of the packets that have both.
+    fn between(&self) -> Vec<(String, Vec<u64>)> {
+        let pairs = STEPS.windows(2).enumerate().map(|(at, pair)| {
+            let time = |Steps(steps): &Steps| Some(steps[at + 1]?.saturating_sub(steps[at]?));
+            let times: Vec<u64> = self.steps.values().filter_map(time).collect();
+            (format!("{} to {}", pair[0].0, pair[1].0), times)
+        });
+        let whole = |Steps(steps): &Steps| {
+            Some(
+                steps
+                    .iter()
+                    .rev()
+                    .copied()
+                    .flatten()
+                    .next()?
+                    .saturating_sub(steps.iter().copied().flatten().next()?),
+            )
+        };
+        let all = ("first to last".to_owned(), self.steps.values().filter_map(whole).collect());
+        pairs.chain([all]).filter(|(_, times)| !times.is_empty()).collect()
+    }
+}
+
+/// The value that so many percent do not exceed; `times` are sorted, and not empty.
+pub(super) fn percentile(times: &[u64], percent: usize) -> u64 {
+    let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(at).copied().unwrap_or(0)
+}
+
+/// Tables of what a trace has; what it does not have is not in them.
+#[must_use]
+pub fn summary(trace: &Trace) -> String {
+    let mut text = String::new();
+    // Text never fails.
+    let _ = tables(trace, &mut text);
+    text
+}
+
+fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
+    let all = Analysis::of(trace);
+    let span = all.span.map_or(0, |(first, last)| last - first);
+    writeln!(out, "{} events in {}", trace.records.len(), Time(span))?;
+    if trace.dropped > 0 {
+        writeln!(out, "incomplete: {} events before the first one were not kept", trace.dropped)?;
+    }
+    if !all.kernels.is_empty() {
+        writeln!(
+            out,
+            "\n{:<40} {:>8} {:>10} {:>10} {:>10} {:>10} {:>12}",
+            "kernel", "count", "total", "median", "most", "waves", "instructions"
+        )?;
+        for (name, kernel) in &all.kernels {
+            let mut times = kernel.times.clone();
+            times.sort_unstable();
+            write!(out, "{name:<40} {:>8}", kernel.count)?;
+            if times.is_empty() {
+                write!(out, " {:>10} {:>10} {:>10}", "-", "-", "-")?;
+            } else {
+                let (median, most) = (percentile(&times, 50), percentile(&times, 100));
+                write!(out, " {:>10} {:>10} {:>10}", Time(times.iter().sum()), Time(median), Time(most))?;
+            }
+            match kernel.instructions {
+                0 => writeln!(out, " {:>10} {:>12}", "-", "-")?,
+                instructions => writeln!(out, " {:>10} {instructions:>12}", kernel.waves)?,
+            }
+            let unfinished = kernel.count - kernel.times.len() as u64;
+            if unfinished > 0 {
+                writeln!(out, "  {unfinished} of them had not ended")?;
+            }
+            if kernel.failed > 0 {
+                writeln!(out, "  {} of them failed", kernel.failed)?;
+            }
+        }
+    }
+    let between = all.between();
+    if !between.is_empty() {
+        writeln!(
+            out,
+            "\n{:<40} {:>8} {:>10} {:>10} {:>10} {:>10}",
+            "from step to step of dispatches", "count", "50 %", "90 %", "99 %", "most"
+        )?;
+        for (name, mut times) in between {
+            times.sort_unstable();
+            write!(out, "{name:<40} {:>8}", times.len())?;
+            for percent in [50, 90, 99, 100] {
+                write!(out, " {:>10}", Time(percentile(&times, percent)))?;
+            }
+            writeln!(out)?;
+        }
+    }
+    if all.sdma.0 > 0 {
+        writeln!(out, "\nSDMA: {} transfers, {} bytes", all.sdma.0, all.sdma.1)?;
+    }
+    if !all.refused.is_empty() {
+        writeln!(out, "\nrefused, and faults")?;
+        for (text, count) in &all.refused {
+            writeln!(out, "{count:>8}  {text}")?;
+        }
+    }
+    writeln!(out, "\nevents by kind")?;
+    for (kind, count) in &all.kinds {
+        writeln!(out, "{count:>8}  {}", kind.name())?;
+    }
+    Ok(())
+}

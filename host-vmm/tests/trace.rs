@@ -1,0 +1,243 @@
+//! `--trace` and `belfry trace` as a user runs them. The traces are parsed with Perfetto's published schema.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+
+/// `Trace` of `protos/perfetto/trace/trace.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<Packet>,
+}
+
+/// `TracePacket`.
+#[derive(Clone, PartialEq, Message)]
+struct Packet {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<Event>,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<Track>,
+}
+
+/// `TrackEvent`.
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(int32, optional, tag = "9")]
+    kind: Option<i32>,
+    #[prost(uint64, optional, tag = "11")]
+    track_uuid: Option<u64>,
+    #[prost(string, optional, tag = "23")]
+    name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    counter_value: Option<i64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    flow_ids: Vec<u64>,
+}
+
+/// `TrackDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+struct Track {
+    #[prost(uint64, optional, tag = "1")]
+    uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+    #[prost(uint64, optional, tag = "5")]
+    parent_uuid: Option<u64>,
+}
+
+/// `TYPE_SLICE_BEGIN`, `TYPE_SLICE_END` and `TYPE_COUNTER` of `TrackEvent.Type`.
+const BEGIN: i32 = 1;
+const END: i32 = 2;
+const COUNTER: i32 = 4;
+
+fn belfry(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str]) -> Output {
+    let output = belfry(arguments);
+    let said = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}\n{}{}", said.0, said.1);
+    output
+}
+
+/// Runs an example hosted, with a trace.
+#[track_caller]
+fn record(path: &Path, more: &[&str], program: &[&str]) -> Output {
+    let mut arguments = vec!["run", "--mode", "hosted", "--trace", path.to_str().unwrap()];
+    arguments.extend(more);
+    arguments.push("--");
+    arguments.extend(program);
+    succeed(&arguments)
+}
+
+fn path(directory: &tempfile::TempDir, name: &str) -> std::path::PathBuf {
+    directory.path().join(name)
+}
+
+#[test]
+fn gemm_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "t.pftrace");
+    record(&file, &[], &["gemm"]);
+    let trace = Trace::decode(std::fs::read(&file).unwrap().as_slice()).unwrap();
+    let tracks: BTreeMap<u64, String> = trace
+        .packet
+        .iter()
+        .filter_map(|packet| packet.track_descriptor.as_ref())
+        .map(|track| (track.uuid.unwrap(), track.name.clone().unwrap()))
+        .collect();
+    let events: Vec<&Event> = trace.packet.iter().filter_map(|packet| packet.track_event.as_ref()).collect();
+    assert!(events.iter().all(|event| tracks.contains_key(&event.track_uuid.unwrap())));
+
+    let mut steps: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for event in &events {
+        for &flow in &event.flow_ids {
+            let name = event.name.clone().unwrap_or_default();
+            steps.entry(flow).or_default().insert(name.split(' ').next().unwrap().to_owned());
+        }
+    }
+    let is_dispatch = |event: &&&Event| {
+        event.kind == Some(BEGIN)
+            && tracks[&event.track_uuid.unwrap()].starts_with("queue")
+            && event.name.as_ref().is_some_and(|name| name.starts_with("kernel"))
+    };
+    let dispatches: Vec<u64> = events.iter().filter(is_dispatch).map(|event| event.flow_ids[0]).collect();
+    assert!(!dispatches.is_empty());
+    for flow in dispatches {
+        for step in
+            ["doorbell", "KERNEL_DISPATCH", "kernel", "workgroup", "signal", "IH", "interrupt", "event"]
+        {
+            assert!(steps[&flow].contains(step), "{step} in {:?}", steps[&flow]);
+        }
+    }
+
+    // What begins ends on its track, and nothing ends that has not begun.
+    let mut open: BTreeMap<u64, i64> = BTreeMap::new();
+    for event in &events {
+        let depth = open.entry(event.track_uuid.unwrap()).or_default();
+        *depth += match event.kind {
+            Some(BEGIN) => 1,
+            Some(END) => -1,
+            _ => 0,
+        };
+        assert!(*depth >= 0);
+    }
+    for name in ["worker", "waves resident", "page walks", "interrupts", "driver calls"] {
+        assert!(tracks.values().any(|track| track.starts_with(name)), "{name} in {tracks:?}");
+    }
+    assert!(events.iter().any(|event| event.kind == Some(COUNTER) && event.counter_value > Some(0)));
+    let times: Vec<u64> = trace.packet.iter().filter_map(|packet| packet.timestamp).collect();
+    assert!(times.is_sorted());
+    assert!(!path(&directory, "t.pftrace.ring").exists());
+
+    let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+    for part in ["kernel 0x", "doorbell to packet", "interrupt to wake"] {
+        assert!(summary.contains(part), "{part} in\n{summary}");
+    }
+    let picture = text(&succeed(&["trace", "svg", file.to_str().unwrap()]).stdout);
+    assert!(picture.starts_with("<svg") && picture.contains("worker 0") && picture.contains("kernel 0x"));
+    let same = text(&succeed(&["trace", "diff", file.to_str().unwrap(), file.to_str().unwrap()]).stdout);
+    assert!(same.contains("+0.0 %"), "{same}");
+}
+
+#[test]
+fn forms_say_the_same_and_filters_leave_what_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (json, csv) = (path(&directory, "t.json"), path(&directory, "t.csv"));
+    record(&json, &[], &["vector-add", "1024"]);
+    let summary = text(&succeed(&["trace", "summary", json.to_str().unwrap()]).stdout);
+    assert!(summary.contains("kernel 0x") && summary.contains("doorbell to packet"), "{summary}");
+    record(&csv, &["--trace-only", "engine=ih"], &["vector-add", "1024"]);
+    let rows = std::fs::read_to_string(&csv).unwrap();
+    assert!(rows.lines().count() > 1);
+    assert!(rows.lines().skip(1).all(|row| row.split(',').nth(2) == Some("ih")), "{rows}");
+}
+
+#[test]
+fn small_trace_keeps_the_last_events_and_says_what_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "t.pftrace");
+    let output = record(&file, &["--trace-size", "16K"], &["vector-add"]);
+    assert!(text(&output.stderr).contains("--trace-size"), "{}", text(&output.stderr));
+    let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+    assert!(summary.contains("incomplete"), "{summary}");
+}
+
+#[test]
+fn full_disk_does_not_change_the_program_and_is_said() {
+    let output = record(Path::new("/dev/full"), &[], &["vector-add", "1024"]);
+    assert!(text(&output.stdout).contains("verified"));
+    assert!(text(&output.stderr).contains("/dev/full"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn ring_of_a_killed_process_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, ring) = (path(&directory, "t.pftrace"), path(&directory, "t.pftrace.ring"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        .args([
+            "run",
+            "--mode",
+            "hosted",
+            "--timeout",
+            "60",
+            "--trace",
+            file.to_str().unwrap(),
+            "--",
+            "stop-endless",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let summary = || belfry(&["trace", "summary", ring.to_str().unwrap()]);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !text(&summary().stdout).contains("kernel 0x") && Instant::now() < end {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    let output = summary();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("kernel 0x"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn files_that_are_no_traces_are_named_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = path(&directory, "whole.pftrace");
+    record(&whole, &[], &["vector-add", "1024"]);
+    let whole = std::fs::read(whole).unwrap();
+    let cases: [(&str, &[u8], &str); 6] = [
+        ("empty", b"", "empty"),
+        ("text", b"hello", "no trace of belfry's"),
+        ("json", b"{\"format\": \"other\"}", "no trace of belfry's"),
+        ("cut.json", b"{\"format\": \"bel", "truncated or damaged"),
+        ("cut.pftrace", &whole[..whole.len() - 7], "truncated or damaged"),
+        ("cut.ring", b"BELTRC01", "truncated or damaged"),
+    ];
+    for (name, bytes, why) in cases {
+        let file = path(&directory, name);
+        std::fs::write(&file, bytes).unwrap();
+        let output = belfry(&["trace", "summary", file.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{name}: {said}");
+        assert!(said.contains(why) && said.contains(name), "{name}: {said}");
+    }
+    let missing = belfry(&["trace", "svg", "/nowhere/t.pftrace"]);
+    assert!(text(&missing.stderr).contains("/nowhere/t.pftrace"));
+}
