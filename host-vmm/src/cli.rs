@@ -71,7 +71,7 @@ enum Verb {
     ///
     /// That status does not change when the output can no longer be written: a reader that has left (`| head -1`) is no
     /// error, and any other failure, like a full disk, is told once on stderr. Other commands fail then.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     Exec(ExecArgs),
     /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
     Serve(ServeArgs),
@@ -274,7 +274,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // The status of `run` is the program's, whatever becomes of its output.
     let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
-        Verb::Run(args) => run_program(args),
+        Verb::Run(args) => run_program(*args),
         Verb::Exec(args) => exec::execute(args, asked),
         Verb::Serve(args) => serve(&args),
         Verb::Image(args) => image(&args),

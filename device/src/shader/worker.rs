@@ -269,7 +269,7 @@ impl Worker {
                 }
             };
             if let Some(span) = span {
-                self.trace_end(dispatch, span, ended, &outcome);
+                self.trace_end(dispatch, &span, ended, &outcome);
             }
             self.stats.workgroups += ended;
             done += ended;

@@ -23,7 +23,7 @@ impl Worker {
     }
 
     /// They have ended, or the one is put aside.
-    pub(super) fn trace_end(&self, dispatch: &Dispatch, span: Span, ended: u64, outcome: &Outcome) {
+    pub(super) fn trace_end(&self, dispatch: &Dispatch, span: &Span, ended: u64, outcome: &Outcome) {
         let (job, owner) = dispatch.owner().traced();
         let (trace, owner) = (&self.shared.trace, owner.on(Engine::Shader));
         let waves = self.stats.waves - span.waves;
