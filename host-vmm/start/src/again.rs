@@ -2,6 +2,8 @@
 
 use core::cell::UnsafeCell;
 
+use crate::entries::{Entries, Entry};
+use crate::text::{Text, begins, length, same};
 use crate::{kernel, record};
 
 /// Variables of an environment at most.
@@ -30,124 +32,6 @@ static ROOM: Static = Static(UnsafeCell::new(Room {
     environment: [core::ptr::null(); MAX_VARIABLES + 1],
     new: [core::ptr::null(); MAX_NEW],
 }));
-
-/// Bytes of a C string.
-unsafe fn length(text: *const u8) -> usize {
-    let mut length = 0;
-    // SAFETY: the caller's text has a zero byte.
-    while unsafe { *text.add(length) } != 0 {
-        length += 1;
-    }
-    length
-}
-
-/// Whether `size` bytes are the same.
-unsafe fn same(a: *const u8, b: *const u8, size: usize) -> bool {
-    let mut at = 0;
-    while at < size {
-        // SAFETY: the caller vouches for the bytes.
-        if unsafe { *a.add(at) != *b.add(at) } {
-            return false;
-        }
-        at += 1;
-    }
-    true
-}
-
-/// Whether a C string begins with some bytes.
-unsafe fn begins(text: *const u8, with: *const u8, size: usize) -> bool {
-    let mut at = 0;
-    while at < size {
-        // SAFETY: the text has a zero byte, which is in none of what is looked for.
-        let (a, b) = unsafe { (*text.add(at), *with.add(at)) };
-        if a != b || a == 0 {
-            return false;
-        }
-        at += 1;
-    }
-    true
-}
-
-/// Text in the making, in a buffer that is never left.
-struct Text {
-    to: *mut u8,
-    size: usize,
-    have: usize,
-}
-
-impl Text {
-    /// Adds bytes; nothing if there is no room for them and a zero byte.
-    unsafe fn add(&mut self, from: *const u8, size: usize) -> Option<()> {
-        if size >= self.size - self.have {
-            return None;
-        }
-        let mut at = 0;
-        while at < size {
-            // SAFETY: there is room; the caller vouches for the source.
-            unsafe { *self.to.add(self.have + at) = *from.add(at) };
-            at += 1;
-        }
-        self.have += size;
-        // SAFETY: there is room for one more.
-        unsafe { *self.to.add(self.have) = 0 };
-        Some(())
-    }
-}
-
-/// One entry of a record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) kind: u8,
-    pub(crate) value: *const u8,
-    pub(crate) size: usize,
-}
-
-/// The entries of a record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entries {
-    at: *const u8,
-    left: usize,
-}
-
-impl Entries {
-    /// Those of a file's content; nothing if it is no record.
-    ///
-    /// # Safety
-    ///
-    /// `size` bytes can be read as long as the entries are used.
-    pub(crate) unsafe fn of(content: *const u8, size: usize) -> Option<Self> {
-        let magic = record::MAGIC.len();
-        // SAFETY: both have that many bytes.
-        (size >= magic && unsafe { same(content, record::MAGIC.as_ptr(), magic) }).then_some(())?;
-        // SAFETY: as many bytes are there.
-        Some(Self { at: unsafe { content.add(magic) }, left: size - magic })
-    }
-
-    /// The next one; nothing where the record is cut off.
-    pub(crate) fn next(&mut self) -> Option<Entry> {
-        const HEAD: usize = 5;
-        if self.left < HEAD {
-            return None;
-        }
-        // SAFETY: the head is there.
-        let (kind, size) = unsafe {
-            let byte = |at: usize| *self.at.add(at) as usize;
-            (*self.at, byte(1) | byte(2) << 8 | byte(3) << 16 | byte(4) << 24)
-        };
-        if self.left - HEAD <= size {
-            return None;
-        }
-        // SAFETY: value and zero byte are there.
-        let (value, zero) = unsafe { (self.at.add(HEAD), *self.at.add(HEAD + size)) };
-        if zero != 0 {
-            return None;
-        }
-        // SAFETY: likewise.
-        self.at = unsafe { value.add(size + 1) };
-        self.left -= HEAD + size + 1;
-        Some(Entry { kind, value, size })
-    }
-}
 
 /// The command line: `belfry exec OPTIONS -- PROGRAM ...`.
 struct Command {
@@ -471,52 +355,8 @@ unsafe fn try_again(stack: *const usize) -> Option<()> {
 mod tests {
     use std::vec::Vec;
 
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn entry(kind: u8, value: &[u8]) -> Vec<u8> {
-        let mut bytes = [&[kind], &(value.len() as u32).to_le_bytes()[..], value].concat();
-        bytes.push(0);
-        bytes
-    }
-
-    fn entries(content: &[u8]) -> Option<Vec<(u8, Vec<u8>)>> {
-        // SAFETY: the content is a slice.
-        let mut list = unsafe { Entries::of(content.as_ptr(), content.len()) }?;
-        let mut all = Vec::new();
-        loop {
-            let Entry { kind, value, size } = list.next()?;
-            // SAFETY: an entry lies in the content.
-            all.push((kind, unsafe { std::slice::from_raw_parts(value, size) }.to_vec()));
-            if kind == record::END {
-                return Some(all);
-            }
-        }
-    }
-
-    proptest! {
-        /// What is cut off is no record, and what is whole is read as it was written.
-        #[test]
-        fn records_are_read_whole_or_not(values in proptest::collection::vec((97u8..123, proptest::collection::vec(any::<u8>(), 0..40)), 0..8), cut in any::<prop::sample::Index>()) {
-            let mut content = record::MAGIC.to_vec();
-            let mut wanted: Vec<(u8, Vec<u8>)> = values;
-            wanted.push((record::END, Vec::new()));
-            for (kind, value) in &wanted {
-                content.extend(entry(*kind, value));
-            }
-            prop_assert_eq!(entries(&content), Some(wanted));
-            let cut = cut.index(content.len());
-            prop_assert_eq!(entries(&content[..cut]), None);
-        }
-
-        #[test]
-        fn any_bytes_are_read_without_leaving_them(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut content = record::MAGIC.to_vec();
-            content.extend(bytes);
-            let _ = entries(&content);
-        }
-    }
+    use crate::entries::tests::entry;
 
     #[test]
     fn options_are_compared_word_by_word() {
@@ -544,18 +384,5 @@ mod tests {
                 assert!(Command::of(count, list.as_ptr()).is_none(), "{count} words");
             }
         }
-    }
-
-    #[test]
-    fn text_never_leaves_its_buffer() {
-        let mut buffer = [0xffu8; 8];
-        let mut text = Text { to: buffer.as_mut_ptr(), size: 6, have: 0 };
-        // SAFETY: the sources are as long as said.
-        unsafe {
-            assert_eq!(text.add(b"abc".as_ptr(), 3), Some(()));
-            assert_eq!(text.add(b"def".as_ptr(), 3), None);
-            assert_eq!(text.add(b"de".as_ptr(), 2), Some(()));
-        }
-        assert_eq!(&buffer, b"abcde\0\xff\xff");
     }
 }

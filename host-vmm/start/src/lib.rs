@@ -27,10 +27,14 @@ pub mod record;
 
 #[cfg(any(belfry_entry, test))]
 mod again;
+#[cfg(any(belfry_entry, test))]
+mod entries;
 #[cfg(belfry_entry)]
 mod entry;
 #[cfg(any(belfry_entry, test))]
 mod kernel;
+#[cfg(any(belfry_entry, test))]
+mod text;
 
 #[cfg(test)]
 extern crate std;
