@@ -28,7 +28,6 @@ use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
-use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -53,8 +52,7 @@ pub struct AqlQueue {
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
-    /// Behind the last packet that was recorded.
-    traced: u64,
+    traced: trace::Traced,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -110,7 +108,7 @@ impl AqlQueue {
             started: VecDeque::new(),
             scratch: None,
             waiting: Waiting::Nothing,
-            traced: 0,
+            traced: Default::default(),
         }
     }
 
@@ -346,7 +344,7 @@ impl AqlQueue {
         }
         let grid = prepared.launch.grid;
         let (workgroup, kernel_object) = (prepared.launch.workgroup, packet.kernel_object);
-        self.state.trace(TraceEvent::DispatchStart { kernel_object, grid, workgroup });
+        self.trace_dispatch(kernel_object, grid, workgroup);
         let owner = Arc::clone(&in_flight);
         self.shader
             .submit(&self.state.shader, prepared.launch, owner)

@@ -14,6 +14,7 @@ mod dispatch;
 pub mod env;
 mod error;
 mod indirect;
+mod kernel_name;
 mod pm4;
 mod state;
 

@@ -95,6 +95,8 @@ pub enum TraceEvent<'a> {
         grid: [u32; 3],
         /// Work-items of a workgroup.
         workgroup: [u32; 3],
+        /// What its code object calls it; empty where that is not known.
+        name: &'a str,
     },
     /// A dispatch has ended.
     DispatchEnd {
@@ -220,11 +222,11 @@ impl TraceEvent<'_> {
                 put(&[index]);
                 (Kind::PacketRead, kind)
             }
-            Self::DispatchStart { kernel_object, grid, workgroup } => {
+            Self::DispatchStart { kernel_object, grid, workgroup, name } => {
                 put(&[kernel_object]);
                 let sizes = grid.into_iter().chain(workgroup);
                 arguments[1..].iter_mut().zip(sizes).for_each(|(to, size)| *to = size.into());
-                (Kind::DispatchStart, "")
+                (Kind::DispatchStart, name)
             }
             Self::DispatchEnd { failed } => {
                 put(&[failed.into()]);

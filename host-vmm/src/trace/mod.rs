@@ -25,7 +25,7 @@ mod svg;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use belfry_device::trace::{Contents, Record, RingError};
+use belfry_device::trace::{Contents, Kind, Record, RingError};
 
 pub use diff::diff;
 pub use flow::Flows;
@@ -104,6 +104,11 @@ pub struct Trace {
 impl From<Contents> for Trace {
     fn from(contents: Contents) -> Self {
         let mut records = contents.records;
+        for record in &mut records {
+            if record.kind == Kind::DispatchStart && !record.text.is_empty() {
+                record.text = demangled(&record.text);
+            }
+        }
         records.sort_by_key(|record| record.time);
         Self { records, dropped: contents.dropped }
     }
@@ -156,6 +161,12 @@ enum Bad {
 #[must_use]
 pub fn kernel(address: u64) -> String {
     format!("kernel {address:#x}")
+}
+
+/// The name of a function as its source has it: C++ (Itanium C++ ABI, chapter 5.1) and whatever is not mangled.
+fn demangled(name: &str) -> String {
+    let symbol = cpp_demangle::Symbol::new(name).ok();
+    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
 }
 
 /// A time in the unit that suits it.

@@ -96,7 +96,7 @@ impl AqlQueue {
             started,
             scratch,
             waiting: saved.waiting.clone(),
-            traced: 0,
+            traced: Default::default(),
         })
     }
 }
