@@ -279,16 +279,19 @@ impl<O: Os> Events<O> {
 
     /// Handles an interrupt that carries the event id `id` (`kfd_signal_event_interrupt`).
     ///
-    /// If that slot was not written, all slots are looked at. Answers whether any event was set.
-    pub(crate) fn interrupt(&self, id: u32) -> bool {
+    /// If that slot was not written, all slots are looked at. `set` is called if any event was set, before a waiter can see that.
+    pub(crate) fn interrupt(&self, id: u32, set: impl FnOnce()) {
         let any = {
             let mut table = self.table.lock();
-            (id < KFD_SIGNAL_EVENT_LIMIT && table.take_slot(id)) || table.scan()
+            let any = (id < KFD_SIGNAL_EVENT_LIMIT && table.take_slot(id)) || table.scan();
+            if any {
+                set();
+            }
+            any
         };
         if any {
             self.queue.wake_all();
         }
-        any
     }
 
     /// Looks at all slots, after interrupts were lost.

@@ -187,14 +187,14 @@ impl<O: Os> Device<O> {
         };
         match (asic.interrupt)(entry) {
             Interrupt::Signal(event) => {
-                if process.events.interrupt(event) {
+                process.events.interrupt(event, || {
                     self.hw.os().trace(entry.pasid(), DriverEvent::EventSet { event });
-                }
+                });
             }
             Interrupt::HandlerMessage(word) => {
                 let (doorbell, exceptions) = (word & DOORBELL_ID, word >> TRAP_CODE_SHIFT & TRAP_CODE);
                 if !process.debug.raise_queue(doorbell, exceptions.into()) {
-                    let _ = process.events.interrupt(word & MESSAGE);
+                    process.events.interrupt(word & MESSAGE, || ());
                 }
             }
             Interrupt::ShaderError(word) => {
