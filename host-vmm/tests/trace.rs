@@ -141,10 +141,16 @@ fn gemm_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
     assert!(times.is_sorted());
     assert!(!path(&directory, "t.pftrace.ring").exists());
 
-    let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
-    for part in ["gemm", "doorbell to packet", "interrupt to wake"] {
-        assert!(summary.contains(part), "{part} in\n{summary}");
+    let summary = || text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+    for part in ["gemm", "doorbell to packet", "signal to interrupt"] {
+        assert!(summary().contains(part), "{part} in\n{}", summary());
     }
+    // A program that sees its signal before it asks the driver to wait has no wake: about one run in ten.
+    let woken = (0..10).any(|_| {
+        record(&file, &[], &["gemm"]);
+        summary().contains("interrupt to wake")
+    });
+    assert!(woken, "{}", summary());
     let picture = text(&succeed(&["trace", "svg", file.to_str().unwrap()]).stdout);
     assert!(picture.starts_with("<svg") && picture.contains("worker 0") && picture.contains("gemm"));
     let same = text(&succeed(&["trace", "diff", file.to_str().unwrap(), file.to_str().unwrap()]).stdout);
