@@ -12,8 +12,8 @@ const DOORBELL_BITS: u32 = 19;
 /// One packet of one queue, from the doorbell that announced it to the interrupt that tells of its end.
 ///
 /// It is made of the queue's doorbell, how many queues have had that doorbell, and the packet's place in the queue modulo 2^32, so
-/// that whoever sees one of the steps knows the job without being told: packets of AQL queues count packets, those of PM4
-/// queues dwords, those of SDMA queues bytes.
+/// that each step of the device can work it out from the queue and the packet. Places count packets in AQL queues, dwords in PM4
+/// queues, and bytes in SDMA queues.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Job(u64);
 

@@ -146,7 +146,7 @@ impl Contents {
         bytes.starts_with(&MAGIC.to_le_bytes())
     }
 
-    /// Reads the bytes of a ring, whoever wrote them, while they are written or afterwards.
+    /// Reads the bytes of a ring. Another process may have written them, and may still be writing.
     ///
     /// # Errors
     ///

@@ -81,7 +81,7 @@ impl Wave {
         self.assert_started(start, own);
     }
 
-    /// That it is as [`Wave::start_as`] would have left it, trap temporaries aside, which whoever sets them sets anew.
+    /// Checks that the wave is as [`Wave::start_as`] leaves it, but for the trap temporaries: the launch sets all of those afterwards.
     #[cfg(debug_assertions)]
     fn assert_started(&self, start: &Start, own: &Own<'_>) {
         let mut other = self.clone();

@@ -150,7 +150,7 @@ impl<O: Os> Process<O> {
     }
 }
 
-/// Nobody looks at the pages that its waves waited for any more.
+/// Gives the retry filter its entries back: no one will look at these pages.
 impl<O: Os> Drop for Process<O> {
     fn drop(&mut self) {
         for wanted in core::mem::take(&mut *self.retries.lock()) {
