@@ -158,7 +158,6 @@ impl ExecOptions {
             // replaced without a fork, likewise.
             unsafe { command.pre_exec(enter) };
         }
-        self.record(&directory, &places, &settings);
         let preload = match std::env::var_os("LD_PRELOAD") {
             Some(others) if !others.is_empty() => {
                 let mut all = places.library.into_os_string();
@@ -166,7 +165,10 @@ impl ExecOptions {
                 all.push(others);
                 all
             }
-            _ => places.library.into_os_string(),
+            _ => {
+                self.record(&directory, &places, &settings);
+                places.library.into_os_string()
+            }
         };
         command.env("LD_PRELOAD", preload).env(TREE_VARIABLE, &places.tree);
         if self.root.is_some() {
