@@ -68,14 +68,26 @@ impl Iterator for Samples {
                 bits &= !ignored_bits(self.arch, WaveSize::Wave32, &inst);
             }
         }
-        if Facts::of(self.arch).is_gfx9 && bits & 0x1ff == 0xf9 && bits >> 31 & 1 == 0 {
-            // SDWA: `llvm-mc` crashes on numbers beyond the last part of a register.
-            for (at, last) in [(40, 7), (43, 3), (48, 7), (56, 7)] {
-                if bits >> at & last == last {
-                    bits ^= 1 << at;
-                }
-            }
+        if Facts::of(self.arch).is_gfx9 {
+            bits = without_reserved_parts(bits);
         }
         Some(bits.to_le_bytes())
     }
+}
+
+/// Sample `bits` without SDWA's numbers beyond the last part of a register, which crash `llvm-mc` or get a part's name from it.
+/// Each dword can be where an instruction begins.
+fn without_reserved_parts(bits: u128) -> u128 {
+    let mut bits = bits;
+    for dword in (0..DWORDS - 1).map(|index| index * 32) {
+        let word = bits >> dword;
+        if word & 0x1ff == 0xf9 && word >> 31 & 1 == 0 {
+            for (at, last) in [(40, 7), (43, 3), (48, 7), (56, 7)] {
+                if word >> at & last == last {
+                    bits ^= 1 << (dword + at);
+                }
+            }
+        }
+    }
+    bits
 }
