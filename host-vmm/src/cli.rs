@@ -126,7 +126,7 @@ struct GpuArgs {
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
     /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "trace")]
     trace_isa: Option<PathBuf>,
     /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
@@ -240,6 +240,8 @@ struct ServeArgs {
     socket: PathBuf,
     #[command(flatten)]
     gpu: GpuArgs,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// How doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
@@ -379,7 +381,11 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    let config = args.gpu.config()?;
+    let mut config = args.gpu.config()?;
+    let recording = args.trace.start()?;
+    if let Some(recording) = &recording {
+        config.trace = Some(recording.sink());
+    }
     // From here on a signal ends the server in order, with its socket removed.
     let signals = Signals::catch().context("cannot catch signals")?;
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
@@ -393,7 +399,11 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
     say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
     say!("  -device '{}'", qemu_device(&path));
-    server.run()?;
+    let ended = server.run();
+    if let Some(recording) = recording {
+        recording.finish();
+    }
+    ended?;
     Ok(interrupted_status().unwrap_or(0))
 }
 

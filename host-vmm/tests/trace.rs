@@ -224,6 +224,27 @@ fn ring_of_a_killed_process_is_read() {
 }
 
 #[test]
+fn server_that_a_signal_ends_has_written_its_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (path(&directory, "t.json"), path(&directory, "socket"));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        .args(["serve", "--socket", socket.to_str().unwrap(), "--trace", file.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !socket.exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let server_id = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(server_id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(128 + 15));
+    let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+    assert!(summary.contains("events in"), "{summary}");
+    assert!(!path(&directory, "t.json.ring").exists());
+}
+
+#[test]
 fn files_that_are_no_traces_are_named_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let whole = path(&directory, "whole.pftrace");

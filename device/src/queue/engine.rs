@@ -38,7 +38,12 @@ impl QueueIdentity {
     /// Whose what happens on it is, in a trace.
     #[must_use]
     pub fn owner(&self, engine: Engine) -> Owner {
-        Owner { pasid: self.pasid, vmid: self.vmid, doorbell: Some(self.doorbell.dwords()), engine }
+        Owner {
+            pasid: self.pasid,
+            vmid: self.vmid,
+            doorbell: Some(self.doorbell.dwords()),
+            ..Owner::of(engine)
+        }
     }
 
     /// Where the queue is, as its waves know it.

@@ -68,9 +68,11 @@ impl std::fmt::Display for Engine {
     }
 }
 
-/// The process, the queue and the engine of an event.
+/// The GPU, the process, the queue and the engine of an event.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Owner {
+    /// Number of the GPU among those of a trace. A device leaves it 0: who puts several traces together numbers them.
+    pub gpu: u16,
     /// PASID of the process, 0 for none.
     pub pasid: u32,
     /// VMID that the process has at that time, 0 for the kernel's or none.
@@ -85,7 +87,7 @@ impl Owner {
     /// An engine alone.
     #[must_use]
     pub const fn of(engine: Engine) -> Self {
-        Self { pasid: 0, vmid: 0, doorbell: None, engine }
+        Self { gpu: 0, pasid: 0, vmid: 0, doorbell: None, engine }
     }
 
     /// The same of another engine.

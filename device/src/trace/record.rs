@@ -139,7 +139,7 @@ impl Record {
 
 /// Words of the record's first slot without its sequence number; `text` is how many bytes follow in slots of their own.
 pub(super) fn words(record: &Record, text: usize) -> [u64; WORDS] {
-    let Owner { pasid, vmid, doorbell, engine } = record.owner;
+    let Owner { pasid, vmid, doorbell, engine, .. } = record.owner;
     let (engine, instance) = engine.numbers();
     let mut words = [0; WORDS];
     words[1] = record.time;
@@ -193,6 +193,7 @@ pub(super) fn slot(words: &[u64; WORDS]) -> Slot {
     };
     let doorbell = words[4] as u32;
     let owner = Owner {
+        gpu: 0,
         pasid: (words[3] >> 32) as u32,
         vmid: (words[4] >> 32) as u8,
         doorbell: (doorbell != NO_DOORBELL).then_some(doorbell),

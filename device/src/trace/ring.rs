@@ -6,13 +6,17 @@
 //! | 8..16 | number of slots |
 //! | 16..24 | bytes of a slot |
 //! | 24..32 | identifier of the process that writes |
+//! | 32..40 | the host's `CLOCK_MONOTONIC` when the device's time was 0, in nanoseconds; 0 if it is not known |
+//! | 40..48 | bytes of the next |
+//! | 48..304 | what the process is called |
 //! | 4096.. | slots of 12 words: a sequence number from 1 on, which is written last, and a record or text of the record before |
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vm_memory::{Bytes, MmapRegion, VolatileMemory};
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 use super::record::{Slot, TEXT_BYTES, WORDS, slot, text_words, words};
 use super::{Record, TraceSink};
@@ -21,14 +25,25 @@ use super::{Record, TraceSink};
 const MAGIC: u64 = u64::from_le_bytes(*b"BELTRC01");
 /// Bytes before the slots.
 const HEADER: usize = 4096;
+/// Place of the time at which the device's begins.
+const BEGINS: usize = 32;
+/// Place of the length of the name.
+const NAME_LENGTH: usize = 40;
+/// Place of the name.
+const NAME: usize = 48;
+/// The most bytes of a name.
+const MAX_NAME: usize = 256;
 /// Bytes of a slot.
 const SLOT: usize = WORDS * 8;
 /// The fewest slots of a ring: some records with text.
 const LEAST: usize = 64;
 
 /// Why memory is no ring.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RingError {
+    /// A file cannot be mapped.
+    #[error("the ring cannot be mapped: {0}")]
+    Memory(String),
     /// There is too little of it.
     #[error("{bytes} bytes are too few for a trace: it takes {least} at least")]
     Size {
@@ -91,6 +106,34 @@ impl Ring {
         Ok(ring)
     }
 
+    /// An empty ring in a file that has this many bytes, all zeros.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be mapped, or are fewer than [`Ring::LEAST`].
+    pub fn in_file(file: File, bytes: usize) -> Result<Self, RingError> {
+        let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes);
+        Self::new(memory.map_err(|error| RingError::Memory(error.to_string()))?)
+    }
+
+    /// Says what the process is called; what is too long is cut.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        let mut end = name.len().min(MAX_NAME);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        // The header has room for it.
+        let _ = self.memory.as_volatile_slice().write_slice(&name.as_bytes()[..end], NAME);
+        self.store(NAME_LENGTH, end as u64);
+        self
+    }
+
+    /// Says what the host's `CLOCK_MONOTONIC` was, in nanoseconds, when the device's time was 0.
+    pub fn set_begin(&self, monotonic_ns: u64) {
+        self.store(BEGINS, monotonic_ns);
+    }
+
     fn store(&self, at: usize, value: u64) {
         // All places are inside: slots are counted by what the memory has.
         let _ = self.memory.as_volatile_slice().store(value, at, Ordering::Release);
@@ -133,6 +176,10 @@ impl TraceSink for Ring {
 pub struct Contents {
     /// The process that wrote it.
     pub process: u32,
+    /// What that is called.
+    pub name: String,
+    /// The host's `CLOCK_MONOTONIC` at the device's time 0, in nanoseconds; 0 if it is not known.
+    pub begins: u64,
     /// Events, in their order.
     pub records: Vec<Record>,
     /// Slots of events that were overwritten by later ones, or were not whole.
@@ -179,7 +226,14 @@ impl Contents {
             }
         }
         let last = found.keys().next_back().copied().unwrap_or(0);
-        let mut contents = Self { process: word(24)? as u32, ..Self::default() };
+        let length = (word(NAME_LENGTH)? as usize).min(MAX_NAME);
+        let name = bytes.get(NAME..NAME + length).unwrap_or_default();
+        let mut contents = Self {
+            process: word(24)? as u32,
+            name: String::from_utf8_lossy(name).into_owned(),
+            begins: word(BEGINS)?,
+            ..Self::default()
+        };
         let whole = |&&sequence: &&u64| sequence + slots > last;
         contents.dropped = last - found.keys().filter(whole).count() as u64;
         // Bytes of text that the last record still lacks, and where they are.
@@ -224,7 +278,7 @@ mod tests {
             sequence: 0,
             time,
             job: Job::from_bits(time << 32 | 1),
-            owner: Owner { pasid: 7, vmid: 8, doorbell: Some(9), engine: Engine::Sdma(3) },
+            owner: Owner { gpu: 0, pasid: 7, vmid: 8, doorbell: Some(9), engine: Engine::Sdma(3) },
             kind: Kind::Refused,
             arguments,
             text: text.to_owned(),
@@ -247,6 +301,16 @@ mod tests {
             contents.records.into_iter().map(|record| Record { sequence: 0, ..record }).collect();
         assert_eq!((read.as_slice(), contents.dropped), (written.as_slice(), 0));
         assert_eq!(contents.process, std::process::id());
+        assert_eq!((contents.name.as_str(), contents.begins), ("", 0));
+    }
+
+    #[test]
+    fn ring_says_whose_it_is_and_when_its_time_begins() {
+        let long = "\u{e9}".repeat(200);
+        let ring = ring().named(&long);
+        ring.set_begin(12_345);
+        let contents = Contents::read(&ring.bytes()).expect("a ring");
+        assert_eq!((contents.name.as_str(), contents.begins), (&long[..MAX_NAME], 12_345));
     }
 
     #[test]

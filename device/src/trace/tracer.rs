@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
@@ -33,6 +34,12 @@ impl Tracer {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// The device's time; none while nothing is recorded.
+    #[must_use]
+    pub fn time(&self) -> Option<Duration> {
+        self.0.as_ref().map(|inner| inner.clock.now())
     }
 
     /// The sink.

@@ -19,6 +19,11 @@ pub const SUMMARY_VARIABLE: &str = "BELFRY_EXEC_SUMMARY";
 pub const LOG_VARIABLE: &str = "BELFRY_EXEC_LOG";
 /// Environment variable that names the card: those who use another name see nothing of each other in its files.
 pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
+/// Environment variable with the size of a trace's ring in bytes, a colon, and the directory that each process which uses the
+/// GPU makes its ring in.
+pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
+/// How the names of rings end, behind a dot.
+pub const RING_ENDING: &str = "ring";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
 

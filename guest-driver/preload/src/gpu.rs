@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Instant;
 
+use belfry_device::trace::TraceSink;
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 
 use crate::inside::inside;
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, doorbells, ending, notice, summary, unmapped};
+use crate::{bridge, card, doorbells, ending, notice, summary, trace, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -90,12 +91,17 @@ fn make() -> Result<&'static Gpu, i32> {
     let mut config = crate::start::fitting(settings.device(bell.is_none()));
     config.pins = Some(notifier.clone());
     config.gpu.activity = card::join();
+    let ring = settings.trace.as_ref().and_then(trace::ring);
+    config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
     let opened = HostedGpu::new(config)
         .and_then(|hosted| hosted.open_with(crate::node::is_render).map(|process| (hosted, process)));
     let (hosted, process) = opened.map_err(|error| {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
     })?;
+    if let Some(ring) = &ring {
+        trace::note_begin(ring, hosted.device().tracer());
+    }
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let gpu = Box::leak(Box::new(Gpu { hosted, process, pid: raw::getpid(), started, start_ms }));
     GPU.store(gpu, Ordering::Release);

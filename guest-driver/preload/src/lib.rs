@@ -51,6 +51,7 @@ mod settings;
 mod shared;
 mod start;
 mod summary;
+mod trace;
 mod unmapped;
 mod userfault;
 

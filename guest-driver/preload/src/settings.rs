@@ -6,13 +6,15 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
-use belfry_kfd_hosted::prepared::{CARD_VARIABLE, Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{
+    CARD_VARIABLE, Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+};
 
 use crate::inside::inside;
 use crate::node::Identity;
@@ -34,9 +36,33 @@ pub(crate) struct Settings {
     pub(crate) card: Identity,
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
+    pub(crate) trace: Option<TraceTo>,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
+}
+
+/// Where events are recorded.
+#[derive(Debug)]
+pub(crate) struct TraceTo {
+    /// Each process has a file in it.
+    pub(crate) directory: PathBuf,
+    /// Bytes of such a file.
+    pub(crate) size: usize,
+}
+
+impl TraceTo {
+    /// Reads `SIZE:DIRECTORY`.
+    fn parse(value: Vec<u8>) -> Option<Self> {
+        let colon = value.iter().position(|&byte| byte == b':')?;
+        let size = std::str::from_utf8(&value[..colon]).ok()?.parse().ok()?;
+        Some(Self { directory: PathBuf::from(OsString::from_vec(value[colon + 1..].to_vec())), size })
+    }
+
+    /// The value that is read so.
+    pub(crate) fn value(&self) -> Vec<u8> {
+        [self.size.to_string().as_bytes(), b":", self.directory.as_os_str().as_bytes()].concat()
+    }
 }
 
 /// A variable as the process was started with it: the program may empty its environment before it opens anything.
@@ -76,6 +102,7 @@ impl Started {
 
 static TREE: Started = Started::new(TREE_VARIABLE);
 static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
+static TRACE: Started = Started::new(TRACE_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
@@ -87,6 +114,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             let line = CStr::from_ptr(*at).to_bytes();
             TREE.take(line);
             SUMMARY.take(line);
+            TRACE.take(line);
             CARD.take(line);
             at = at.add(1);
         }
@@ -126,6 +154,7 @@ fn read() -> Option<Settings> {
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
         render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
+        trace: TRACE.get().and_then(TraceTo::parse),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -167,6 +196,7 @@ impl Settings {
             card: nothing,
             render_minor: 128,
             summary: None,
+            trace: None,
             card_name: Vec::new(),
             prepared,
         }

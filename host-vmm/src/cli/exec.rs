@@ -11,6 +11,7 @@ use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
 use super::size::{parse_size, parse_tier};
+use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
@@ -62,6 +63,8 @@ pub(super) struct ExecArgs {
     /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Says nothing of its own.
     #[arg(long, short)]
     quiet: bool,
@@ -106,6 +109,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         tier: Tier::Auto,
         namespace: false,
         json: false,
+        trace: TraceArgs::default(),
         quiet: false,
         program: Vec::new(),
     };
@@ -197,6 +201,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         suite.set_chip(chip);
     }
     ensure!(suite.is_none() || !args.json, "--json tells of one program, and a suite is many; leave it out");
+    ensure!(
+        suite.is_none() || !args.trace.is_asked_for(),
+        "--trace tells of one program, and a suite is many; leave it out"
+    );
     let device = args.of_device();
     let root = match args.image {
         Some(name) => {
@@ -206,7 +214,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         None => args.root,
     };
     let mut options =
-        ExecOptions { gpu, root, namespace: args.namespace, program: args.program, asked: None };
+        ExecOptions { gpu, root, namespace: args.namespace, trace: None, program: args.program, asked: None };
     let mut notice = String::new();
     if !args.quiet {
         let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
@@ -216,18 +224,29 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    if suite.is_none() && !args.json {
+    if suite.is_none() && !args.json && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
         return suite.compile(tree, &Progress::new())?.run(tree, device);
     }
-    if !args.json {
-        return Err(exec::replace(&options).into());
+    let recording = args.trace.start_processes()?;
+    options.trace = recording.as_ref().map(|recording| exec::TraceTo {
+        directory: recording.directory().to_owned(),
+        size: recording.ring_size(),
+    });
+    let status = match (args.json, &recording) {
+        (false, None) => return Err(exec::replace(&options).into()),
+        (false, Some(_)) => exec::wait(&options),
+        (true, _) => exec::run(&options).and_then(|report| {
+            say!("{}", serde_json::to_string(&report)?);
+            Ok(report.exit_status)
+        }),
+    };
+    if let Some(recording) = recording {
+        recording.finish();
     }
-    let report = exec::run(&options)?;
-    say!("{}", serde_json::to_string(&report)?);
-    Ok(u8::try_from(report.exit_status).unwrap_or(1))
+    Ok(u8::try_from(status?).unwrap_or(1))
 }
 
 #[cfg(test)]

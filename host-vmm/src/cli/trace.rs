@@ -6,13 +6,15 @@ use clap::{Args, Subcommand};
 
 use super::size::parse_size;
 use crate::output;
-use crate::trace::{self, DEFAULT_SIZE, Format, Only, Recording, TraceOptions};
+use crate::trace::{
+    self, DEFAULT_SIZE, Format, Only, PROCESS_SIZE, ProcessesRecording, Recording, TraceOptions,
+};
 
 /// A timeline of a run.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct TraceArgs {
     /// Writes what happened on the GPU, packet by packet, to a file at the end: for Perfetto, or as JSON or CSV.
-    #[arg(long, value_name = "FILE", conflicts_with = "trace_isa")]
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// How it is written [default: by the end of the file's name, or for Perfetto].
     #[arg(long, value_enum, requires = "trace")]
@@ -21,19 +23,33 @@ pub(super) struct TraceArgs {
     /// engine=E; repeatable.
     #[arg(long, value_name = "WHAT", requires = "trace")]
     trace_only: Vec<Only>,
-    /// How much of it is kept: the last events.
-    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_SIZE, value_parser = parse_size, requires = "trace")]
-    trace_size: u64,
+    /// How much of it is kept: the last events [default: 64M; under `exec` 16M of each process].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
+    trace_size: Option<u64>,
 }
 
 impl TraceArgs {
     /// Begins to record, if that is asked for.
-    pub(super) fn start(self) -> anyhow::Result<Option<Recording>> {
-        let Some(path) = self.trace else { return Ok(None) };
+    pub(super) fn start(&self) -> anyhow::Result<Option<Recording>> {
+        Ok(self.options(DEFAULT_SIZE).map(Recording::start).transpose()?)
+    }
+
+    /// The same for programs whose processes each have a GPU.
+    pub(super) fn start_processes(&self) -> anyhow::Result<Option<ProcessesRecording>> {
+        Ok(self.options(PROCESS_SIZE).map(ProcessesRecording::start).transpose()?)
+    }
+
+    /// Whether it is asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    fn options(&self, size: u64) -> Option<TraceOptions> {
+        let path = self.trace.clone()?;
         let mut only = Only::default();
         self.trace_only.iter().for_each(|other| only.and(other));
         let format = self.trace_format.unwrap_or_else(|| Format::of(&path));
-        Ok(Some(Recording::start(TraceOptions { path, format, only, size: self.trace_size })?))
+        Some(TraceOptions { path, format, only, size: self.trace_size.unwrap_or(size) })
     }
 }
 

@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE};
 
 pub use report::{ExecReport, ProcessReport};
 
@@ -84,10 +84,21 @@ pub struct ExecOptions {
     pub root: Option<PathBuf>,
     /// Mounts the GPU's files where they belong, so that programs see them that do not load the library.
     pub namespace: bool,
+    /// Where each process that uses the GPU leaves its events.
+    pub trace: Option<TraceTo>,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
     /// How this was asked for, where the next start may be done by the record of this one.
     pub asked: Option<Asked>,
+}
+
+/// Where events are left.
+#[derive(Debug, Clone)]
+pub struct TraceTo {
+    /// A directory, in which each process makes a file.
+    pub directory: PathBuf,
+    /// Bytes of such a file.
+    pub size: usize,
 }
 
 /// How a start was asked for.
@@ -139,7 +150,8 @@ impl ExecOptions {
         let program = self.program.first().cloned().unwrap_or_else(shell);
         let mut command = Command::new(&program);
         command.args(self.program.iter().skip(1));
-        let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf) };
+        let trace = self.trace.as_ref().map(|trace| trace.directory.clone());
+        let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf), trace };
         let mut said = None;
         if self.root.is_some() || self.namespace {
             let root = self.root.as_deref();
@@ -178,6 +190,14 @@ impl ExecOptions {
             Some(summary) => command.env(SUMMARY_VARIABLE, summary),
             None => command.env_remove(SUMMARY_VARIABLE),
         };
+        match (&places.trace, &self.trace) {
+            (Some(directory), Some(trace)) => {
+                let mut value = OsString::from(format!("{}:", trace.size));
+                value.push(directory);
+                command.env(TRACE_VARIABLE, value)
+            }
+            _ => command.env_remove(TRACE_VARIABLE),
+        };
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said })
     }
@@ -185,7 +205,7 @@ impl ExecOptions {
     /// Leaves a record of what this start has found, where the next one can go by it.
     fn record(&self, directory: &Path, places: &namespace::Places, settings: &Prepared) {
         let Some(Asked { options, notice }) = &self.asked else { return };
-        if self.root.is_some() || self.namespace || places.summary.is_some() {
+        if self.root.is_some() || self.namespace || places.summary.is_some() || places.trace.is_some() {
             return;
         }
         let present = places.tree.join(SETTINGS_FILE);
@@ -198,7 +218,7 @@ impl ExecOptions {
                 ("LD_PRELOAD", places.library.as_os_str()),
                 (TREE_VARIABLE, places.tree.as_os_str()),
             ],
-            without: &[SUMMARY_VARIABLE],
+            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE],
         };
         again.write(directory);
     }
@@ -274,6 +294,11 @@ pub fn userfault() -> bool {
 /// Runs the program and tells what came of it; its output goes to standard error.
 pub fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     report::run(options)
+}
+
+/// Runs the program with its own output, and answers its exit status: 128 + the signal's number for a killed one.
+pub fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
+    report::wait(options)
 }
 
 /// Where the library and the files are kept: the cache, or the temporary directory where there is none.

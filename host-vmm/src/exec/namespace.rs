@@ -33,6 +33,8 @@ pub(super) struct Places {
     pub(super) tree: PathBuf,
     pub(super) library: PathBuf,
     pub(super) summary: Option<PathBuf>,
+    /// The directory of a trace's rings.
+    pub(super) trace: Option<PathBuf>,
 }
 
 /// One step on the way to the new root.
@@ -242,6 +244,9 @@ impl Plan {
         if let Some(summary) = &mut places.summary {
             bring(summary, "summary")?;
         }
+        if let Some(trace) = &mut places.trace {
+            bring(trace, "trace")?;
+        }
         Ok(())
     }
 
@@ -314,7 +319,7 @@ mod tests {
     #[test]
     fn a_directory_without_libraries_is_no_root() {
         let root = tempfile::tempdir().unwrap();
-        let mut places = Places { tree: "/t".into(), library: "/l".into(), summary: None };
+        let mut places = Places { tree: "/t".into(), library: "/l".into(), summary: None, trace: None };
         let plan = Plan { steps: Vec::new() }.root(root.path(), Path::new("/b"), &mut places);
         assert!(matches!(plan, Err(ExecError::NoRoot(_))));
     }

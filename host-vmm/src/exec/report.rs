@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
@@ -98,16 +98,9 @@ extern "C" fn pass_on(signal: i32) {
     }
 }
 
-pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
-    let summary = tempfile::NamedTempFile::new().map_err(ExecError::io("create in", std::env::temp_dir()))?;
-    let Prepare { mut command, program, said } = options.prepare(Some(summary.path()))?;
-    // The report has standard output for itself.
-    let output = io::stderr();
-    command.stdout(Stdio::from(
-        std::os::fd::AsFd::as_fd(&output).try_clone_to_owned().map_err(ExecError::io("copy", "stderr"))?,
-    ));
-    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let started = Instant::now();
+/// Starts the program, passes signals on to it, and waits for its end.
+fn wait_for(prepared: Prepare) -> Result<(i32, ExitStatus), ExecError> {
+    let Prepare { mut command, program, said } = prepared;
     let mut child = command.spawn().map_err(|source| Prepare::failed(program.clone(), said, source))?;
     let pid = child.id() as i32;
     PROGRAM.store(pid, Ordering::Relaxed);
@@ -117,10 +110,35 @@ pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
     }
     let status = child.wait().map_err(ExecError::io("wait for", &program))?;
     PROGRAM.store(0, Ordering::Relaxed);
+    Ok((pid, status))
+}
+
+/// As a shell has it: 128 + the signal's number for a killed program.
+fn exit_status(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+pub(super) fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
+    wait_for(options.prepare(None)?).map(|(_, status)| exit_status(status))
+}
+
+pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
+    let summary = tempfile::NamedTempFile::new().map_err(ExecError::io("create in", std::env::temp_dir()))?;
+    let mut prepared = options.prepare(Some(summary.path()))?;
+    // The report has standard output for itself.
+    let output = io::stderr();
+    prepared.command.stdout(Stdio::from(
+        std::os::fd::AsFd::as_fd(&output).try_clone_to_owned().map_err(ExecError::io("copy", "stderr"))?,
+    ));
+    let arguments =
+        prepared.command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let program = prepared.program.clone();
+    let started = Instant::now();
+    let (pid, status) = wait_for(prepared)?;
     let program_ms = milliseconds(started.elapsed());
     let text = fs::read_to_string(summary.path()).map_err(ExecError::io("read", summary.path()))?;
     let signal = status.signal();
-    let exit_status = status.code().or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(1);
+    let exit_status = exit_status(status);
     let mut processes = processes(&text)?;
     for process in &mut processes {
         process.settle((process.pid == pid).then_some(signal).flatten());

@@ -6,7 +6,7 @@ use super::Trace;
 
 /// Writes a row of names, and one for each event.
 pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
-    writeln!(out, "time_ns,event,engine,process,vmid,queue,job,arguments,text")?;
+    writeln!(out, "time_ns,event,engine,gpu,process,vmid,queue,job,arguments,text")?;
     for record in &trace.records {
         let owner = record.owner;
         let queue = owner.doorbell.map_or(String::new(), |doorbell| format!("{doorbell:#x}"));
@@ -15,10 +15,11 @@ pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
         let text = record.text.replace('"', "\"\"");
         writeln!(
             out,
-            "{},{},{},{:#x},{},{queue},{:#x},{},\"{text}\"",
+            "{},{},{},{},{:#x},{},{queue},{:#x},{},\"{text}\"",
             record.time,
             record.kind.name(),
             owner.engine,
+            owner.gpu,
             owner.pasid,
             owner.vmid,
             record.job.bits(),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belfry_device::trace::{Engine, Job, Kind, Record};
 
-/// Packets of each event, by its place in the trace.
+/// Packets of each event, by its place in the trace: packets of the event's own GPU.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Flows(Vec<Vec<Job>>);
 
@@ -36,10 +36,10 @@ impl Flows {
     /// Each packet is announced by the first doorbell whose value has reached it.
     fn doorbells(records: &[Record], flows: &mut [Vec<Job>]) {
         // Of each queue, the values of its doorbell in their order, and where they are.
-        let mut rung: BTreeMap<u64, Vec<(u64, usize)>> = BTreeMap::new();
-        let mut packets: BTreeMap<u64, BTreeMap<Job, bool>> = BTreeMap::new();
+        let mut rung: BTreeMap<(u16, u64), Vec<(u64, usize)>> = BTreeMap::new();
+        let mut packets: BTreeMap<(u16, u64), BTreeMap<Job, bool>> = BTreeMap::new();
         for (place, record) in records.iter().enumerate() {
-            let queue = record.job.queue();
+            let queue = (record.owner.gpu, record.job.queue());
             match record.kind {
                 Kind::Doorbell if !record.job.is_none() => {
                     rung.entry(queue).or_default().push((record.job.index(), place));
@@ -66,11 +66,12 @@ impl Flows {
 
     /// An event that the driver sets was named by interrupts since it was last set; a waiter that goes on waited for those.
     fn driver(records: &[Record], flows: &mut [Vec<Job>]) {
-        let mut told: BTreeMap<(u64, u64), BTreeSet<Job>> = BTreeMap::new();
-        let mut set: BTreeMap<(u64, u64), BTreeSet<Job>> = BTreeMap::new();
-        let mut last = None;
+        let mut told: BTreeMap<(u16, u32, u64), BTreeSet<Job>> = BTreeMap::new();
+        let mut set: BTreeMap<(u16, u32, u64), BTreeSet<Job>> = BTreeMap::new();
+        let mut last: BTreeMap<u16, Option<Job>> = BTreeMap::new();
         for (place, record) in records.iter().enumerate() {
-            let key = |event| (u64::from(record.owner.pasid), event);
+            let gpu = record.owner.gpu;
+            let key = |event| (gpu, record.owner.pasid, event);
             match record.kind {
                 Kind::IhEntry => {
                     if !record.job.is_none() {
@@ -78,10 +79,12 @@ impl Flows {
                             .or_default()
                             .insert(record.job);
                     }
-                    last = (!record.job.is_none()).then_some(record.job);
+                    last.insert(gpu, (!record.job.is_none()).then_some(record.job));
                 }
                 // A vector is raised for the entry before it.
-                Kind::Interrupt if record.job.is_none() => flows[place].extend(last),
+                Kind::Interrupt if record.job.is_none() => {
+                    flows[place].extend(last.get(&gpu).copied().flatten());
+                }
                 Kind::EventSet => {
                     let key = key(record.argument("event").unwrap_or(0));
                     let jobs = told.remove(&key).unwrap_or_default();

@@ -6,7 +6,7 @@ use belfry_device::trace::{ARGUMENTS, Engine, Job, Kind, Owner, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Bad, Trace};
+use super::{Bad, GpuOf, Trace};
 
 /// What the object says it is.
 const FORMAT: &str = "belfry-trace";
@@ -16,6 +16,8 @@ struct Whole {
     format: String,
     version: u32,
     dropped: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gpus: Vec<GpuOf>,
     events: Vec<Event>,
 }
 
@@ -25,6 +27,8 @@ struct Event {
     time_ns: u64,
     event: String,
     engine: String,
+    #[serde(default, skip_serializing_if = "is_first")]
+    gpu: u16,
     process: u32,
     vmid: u8,
     queue: Option<u32>,
@@ -32,6 +36,11 @@ struct Event {
     arguments: Map<String, Value>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     text: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_first(gpu: &u16) -> bool {
+    *gpu == 0
 }
 
 /// An engine by its name.
@@ -60,12 +69,13 @@ fn hex(text: &str) -> Option<u64> {
 
 impl From<&Record> for Event {
     fn from(record: &Record) -> Self {
-        let Owner { pasid, vmid, doorbell, engine } = record.owner;
+        let Owner { gpu, pasid, vmid, doorbell, engine } = record.owner;
         let names = record.kind.arguments().iter().zip(record.arguments);
         Self {
             time_ns: record.time,
             event: record.kind.name().to_owned(),
             engine: engine.to_string(),
+            gpu,
             process: pasid,
             vmid,
             queue: doorbell,
@@ -86,6 +96,7 @@ impl Event {
             *to = hex(self.arguments.get(*name)?.as_str()?)?;
         }
         let owner = Owner {
+            gpu: self.gpu,
             pasid: self.process,
             vmid: self.vmid,
             doorbell: self.queue,
@@ -105,7 +116,8 @@ impl Event {
 
 pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let events = trace.records.iter().map(Event::from).collect();
-    let whole = Whole { format: FORMAT.to_owned(), version: 1, dropped: trace.dropped, events };
+    let (dropped, gpus) = (trace.dropped, trace.gpus.clone());
+    let whole = Whole { format: FORMAT.to_owned(), version: 1, dropped, gpus, events };
     serde_json::to_writer(&mut *out, &whole)?;
     writeln!(out)
 }
@@ -120,5 +132,5 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
     }
     let unknown = |event: &Event| Bad::Damaged(format!("an event {:?} that it does not know", event.event));
     let records = whole.events.iter().map(|event| event.record().ok_or_else(|| unknown(event)));
-    Ok(Trace { records: records.collect::<Result<_, _>>()?, dropped: whole.dropped })
+    Ok(Trace { records: records.collect::<Result<_, _>>()?, dropped: whole.dropped, gpus: whole.gpus })
 }

@@ -2,7 +2,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | recording while a program runs | `recording.rs` |
+//! | recording while a program runs | `recording.rs`; `rings.rs`, where each of its processes has a GPU |
 //! | which events are kept | `only.rs` |
 //! | reading any of the forms | this file |
 //! | Perfetto's form | `perfetto.rs`, written and read with `schema.rs`, the part of the published schema that is used |
@@ -18,6 +18,7 @@ mod json;
 mod only;
 mod perfetto;
 mod recording;
+mod rings;
 mod schema;
 mod summary;
 mod svg;
@@ -26,11 +27,13 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use belfry_device::trace::{Contents, Kind, Record, RingError};
+use serde::{Deserialize, Serialize};
 
 pub use diff::diff;
 pub use flow::Flows;
 pub use only::Only;
-pub use recording::{DEFAULT_SIZE, Recording, TraceOptions};
+pub use recording::{DEFAULT_SIZE, PROCESS_SIZE, Recording, TraceOptions};
+pub use rings::ProcessesRecording;
 pub use summary::summary;
 pub use svg::svg;
 
@@ -99,6 +102,24 @@ pub struct Trace {
     pub records: Vec<Record>,
     /// Slots of the ring whose events were overwritten by later ones.
     pub dropped: u64,
+    /// Whose GPUs they are, by the number that events have; empty where there is one that needs no name.
+    pub gpus: Vec<GpuOf>,
+}
+
+/// The process that a GPU was made in.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct GpuOf {
+    /// Its identifier.
+    pub process: u32,
+    /// What it is called.
+    pub name: String,
+}
+
+/// `NAME (PID)`.
+impl fmt::Display for GpuOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.process)
+    }
 }
 
 impl From<Contents> for Trace {
@@ -110,7 +131,31 @@ impl From<Contents> for Trace {
             }
         }
         records.sort_by_key(|record| record.time);
-        Self { records, dropped: contents.dropped }
+        Self { records, dropped: contents.dropped, gpus: Vec::new() }
+    }
+}
+
+impl Trace {
+    /// One trace of the rings of several processes, each with a GPU of its own, by the clock that they share.
+    #[must_use]
+    pub fn of_processes(rings: Vec<Contents>) -> Self {
+        let first = rings.iter().map(|ring| ring.begins).filter(|&begins| begins != 0).min().unwrap_or(0);
+        let mut whole = Self::default();
+        let mut rings = rings;
+        rings.sort_by_key(|ring| (ring.begins, ring.process));
+        // Numbers of GPUs have 16 bits.
+        for (gpu, mut ring) in (0..=u16::MAX).zip(rings) {
+            let later = ring.begins.saturating_sub(first);
+            whole.gpus.push(GpuOf { process: ring.process, name: std::mem::take(&mut ring.name) });
+            let one = Self::from(ring);
+            whole.dropped += one.dropped;
+            whole.records.extend(one.records.into_iter().map(|mut record| {
+                (record.owner.gpu, record.time) = (gpu, record.time.saturating_add(later));
+                record
+            }));
+        }
+        whole.records.sort_by_key(|record| record.time);
+        whole
     }
 }
 
@@ -127,13 +172,16 @@ pub fn write(trace: &Trace, format: Format, out: &mut impl io::Write) -> io::Res
     }
 }
 
-/// Reads a trace: of Perfetto's form, of JSON, or a ring that a process has left.
+/// Reads a trace: of Perfetto's form, of JSON, a ring that a process has left, or a directory of such rings.
 ///
 /// # Errors
 ///
 /// A file that cannot be read, that is none, or that is damaged.
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let at = || path.to_owned();
+    if path.is_dir() {
+        return rings::read(path);
+    }
     let bytes = fs::read(path).map_err(|source| TraceError::File { path: at(), source })?;
     if Contents::is_ring(&bytes) {
         let damaged = |error: RingError| TraceError::Damaged { path: at(), why: error.to_string() };

@@ -61,21 +61,24 @@ impl Only {
         let mut jobs = BTreeSet::new();
         let mut processes = BTreeMap::new();
         for record in &trace.records {
+            let job = (record.owner.gpu, record.job);
             if record.kind == Kind::DispatchStart {
                 let address = record.argument("kernel_object").unwrap_or(0);
                 let name = if record.text.is_empty() { super::kernel(address) } else { record.text.clone() };
                 if self.kernels.iter().any(|kernel| name.contains(kernel.as_str())) {
-                    jobs.insert(record.job);
+                    jobs.insert(job);
                 }
             }
             if record.owner.pasid != 0 && !record.job.is_none() {
-                processes.insert(record.job, u64::from(record.owner.pasid));
+                processes.insert(job, u64::from(record.owner.pasid));
             }
         }
         let before = trace.records.len();
+        let gpus = std::mem::take(&mut trace.gpus);
         let mut place = 0;
         trace.records.retain(|record| {
             let flow = flows.at(place);
+            let gpu = record.owner.gpu;
             place += 1;
             let any =
                 |wanted: &[u64], own: Option<u64>, of: &dyn Fn(&belfry_device::trace::Job) -> Option<u64>| {
@@ -83,11 +86,14 @@ impl Only {
                     wanted.is_empty() || all.any(|value| wanted.contains(&value))
                 };
             let pasid = Some(u64::from(record.owner.pasid)).filter(|&pasid| pasid != 0);
-            any(&self.processes, pasid, &|job| processes.get(job).copied())
+            let of_system = gpus.get(usize::from(gpu)).map(|gpu| u64::from(gpu.process));
+            (of_system.is_some_and(|process| self.processes.contains(&process))
+                || any(&self.processes, pasid, &|job| processes.get(&(gpu, *job)).copied()))
                 && any(&self.queues, record.owner.doorbell.map(u64::from), &|job| Some(job.doorbell().into()))
-                && (self.kernels.is_empty() || flow.iter().any(|job| jobs.contains(job)))
+                && (self.kernels.is_empty() || flow.iter().any(|job| jobs.contains(&(gpu, *job))))
                 && (self.engines.is_empty() || self.engines.contains(&record.owner.engine.to_string()))
         });
+        trace.gpus = gpus;
         before - trace.records.len()
     }
 }

@@ -10,7 +10,7 @@ use super::schema::{
     self, COUNTER, CounterDescriptor, DebugAnnotation, INSTANT, ProcessDescriptor, SLICE_BEGIN, SLICE_END,
     STATE_CLEARED, TracePacket, TrackDescriptor, TrackEvent, Value,
 };
-use super::{Bad, Flows, Trace, json, kernel};
+use super::{Bad, Flows, GpuOf, Trace, json, kernel};
 
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -18,6 +18,9 @@ const SEQUENCE: u32 = 1;
 const BATCH: usize = 4096;
 /// Annotation of the first event: [`Trace::dropped`].
 const DROPPED: &str = "belfry.dropped";
+/// Annotations of the first event, of each GPU: [`GpuOf`].
+const GPU_PROCESS: &str = "belfry.gpu.process";
+const GPU_NAME: &str = "belfry.gpu.name";
 /// Annotation of every event: its kind.
 const KIND: &str = "belfry.event";
 
@@ -66,13 +69,15 @@ impl Track {
     }
 }
 
-/// Slices that have begun and not ended.
+/// Slices of a GPU that have begun and not ended.
 #[derive(Debug, Default)]
 struct Open {
     workers: BTreeSet<u64>,
     threads: BTreeSet<(u32, u64)>,
     /// What of each queue is on which lane.
     lanes: BTreeMap<(u32, u32), Vec<Option<Job>>>,
+    /// Dispatches whose first workgroup has begun.
+    begun: BTreeSet<Job>,
 }
 
 impl Open {
@@ -155,7 +160,7 @@ fn annotation(name: &str, value: Value) -> DebugAnnotation {
 }
 
 fn annotations(record: &Record) -> Vec<DebugAnnotation> {
-    let Owner { pasid, vmid, doorbell, engine } = record.owner;
+    let Owner { gpu, pasid, vmid, doorbell, engine } = record.owner;
     let mut all = vec![
         annotation(KIND, Value::Text(record.kind.name().to_owned())),
         annotation("engine", Value::Text(engine.to_string())),
@@ -163,6 +168,7 @@ fn annotations(record: &Record) -> Vec<DebugAnnotation> {
         annotation("vmid", Value::Uint(vmid.into())),
         annotation("job", Value::Pointer(record.job.bits())),
     ];
+    all.extend((gpu != 0).then(|| annotation("gpu", Value::Uint(gpu.into()))));
     all.extend(doorbell.map(|doorbell| annotation("queue doorbell", Value::Pointer(doorbell.into()))));
     let names = record.kind.arguments().iter().zip(record.arguments);
     all.extend(names.map(|(name, value)| {
@@ -185,29 +191,43 @@ fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
     }
 }
 
-/// Track descriptors that have been written.
-#[derive(Debug, Default)]
-struct Tracks(BTreeMap<Track, u64>);
+/// Track descriptors that have been written, by GPU.
+#[derive(Debug)]
+struct Tracks<'a> {
+    written: BTreeMap<(u16, Track), u64>,
+    gpus: &'a [GpuOf],
+}
 
-impl Tracks {
-    fn uuid(&mut self, track: Track, packets: &mut Vec<TracePacket>) -> u64 {
-        if let Some(&uuid) = self.0.get(&track) {
+impl Tracks<'_> {
+    /// What a track is called: those of a GPU's own are named after its process, where there are several.
+    fn name(&self, gpu: u16, track: Track) -> String {
+        match (track, self.gpus.get(usize::from(gpu))) {
+            (Track::Gpu, Some(of)) => format!("GPU of {of}"),
+            (Track::Process(_), Some(of)) => of.to_string(),
+            _ => track.name(),
+        }
+    }
+
+    fn uuid(&mut self, gpu: u16, track: Track, packets: &mut Vec<TracePacket>) -> u64 {
+        if let Some(&uuid) = self.written.get(&(gpu, track)) {
             return uuid;
         }
-        let parent_uuid = track.parent().map(|parent| self.uuid(parent, packets));
-        let uuid = self.0.len() as u64 + 1;
-        self.0.insert(track, uuid);
+        let parent_uuid = track.parent().map(|parent| self.uuid(gpu, parent, packets));
+        let uuid = self.written.len() as u64 + 1;
+        self.written.insert((gpu, track), uuid);
+        // Perfetto's identifiers of processes only keep them apart: PASIDs have 16 bits, and numbers of GPUs 14 of this.
+        let base = i32::from(gpu & 0x3fff) << 17;
         let process = match track {
-            Track::Gpu => Some(1),
-            // PASIDs have 16 bits; 1 is the GPU's.
-            Track::Process(pasid) => Some(0x1_0000 + pasid as i32),
+            Track::Gpu => Some(base + 1),
+            Track::Process(pasid) => Some(base + 0x1_0000 + pasid as i32),
             _ => None,
         };
+        let name = self.name(gpu, track);
         let descriptor = TrackDescriptor {
             uuid: Some(uuid),
-            name: Some(track.name()),
+            name: Some(name.clone()),
             process: process
-                .map(|pid| ProcessDescriptor { pid: Some(pid), process_name: Some(track.name()) }),
+                .map(|pid| ProcessDescriptor { pid: Some(pid), process_name: Some(name.clone()) }),
             parent_uuid,
             counter: match track {
                 Track::Counter(counter, ..) => {
@@ -227,26 +247,41 @@ impl Tracks {
 
 pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let flows = Flows::of(&trace.records);
-    let (mut tracks, mut open, mut begun) = (Tracks::default(), Open::default(), BTreeSet::new());
+    let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus };
+    let mut open: BTreeMap<u16, Open> = BTreeMap::new();
+    let mut arrows: BTreeMap<(u16, Job), u64> = BTreeMap::new();
     let mut packets = vec![TracePacket {
         trusted_packet_sequence_id: Some(SEQUENCE),
         sequence_flags: Some(STATE_CLEARED),
         ..TracePacket::default()
     }];
     // What is told of the trace as a whole is an event, too, so that a reader sees it.
+    let mut about = vec![annotation(DROPPED, Value::Uint(trace.dropped))];
+    about.extend(trace.gpus.iter().flat_map(|gpu| {
+        [
+            annotation(GPU_PROCESS, Value::Uint(gpu.process.into())),
+            annotation(GPU_NAME, Value::Text(gpu.name.clone())),
+        ]
+    }));
     let first = TrackEvent {
         kind: Some(INSTANT),
-        track_uuid: Some(tracks.uuid(Track::Gpu, &mut packets)),
+        track_uuid: Some(tracks.uuid(0, Track::Gpu, &mut packets)),
         name: Some("trace".to_owned()),
-        debug_annotations: vec![annotation(DROPPED, Value::Uint(trace.dropped))],
+        debug_annotations: about,
         ..TrackEvent::default()
     };
     packets.push(packet(trace.records.first().map_or(0, |record| record.time), first));
     for (index, record) in trace.records.iter().enumerate() {
-        let (track, kind) = place(record, &mut open);
-        let uuid = tracks.uuid(track, &mut packets);
-        let flow_ids = if is_linked(record, &mut begun) {
-            flows.at(index).iter().map(|job| job.bits()).collect()
+        let gpu = record.owner.gpu;
+        let open = open.entry(gpu).or_default();
+        let (track, kind) = place(record, open);
+        let uuid = tracks.uuid(gpu, track, &mut packets);
+        let mut arrow = |job: &Job| {
+            let next = arrows.len() as u64 + 1;
+            *arrows.entry((gpu, *job)).or_insert(next)
+        };
+        let flow_ids = if is_linked(record, &mut open.begun) {
+            flows.at(index).iter().map(&mut arrow).collect()
         } else {
             Vec::new()
         };
@@ -286,15 +321,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
     let (mut trace, mut is_mine) = (Trace::default(), false);
     for packet in whole.packet {
         let Some(event) = packet.track_event else { continue };
-        let fields: BTreeMap<_, _> = event
+        let fields: Vec<_> = event
             .debug_annotations
             .into_iter()
             .filter_map(|DebugAnnotation { name, value }| Some((name?, value?)))
             .collect();
-        if let Some(&Value::Uint(dropped)) = fields.get(DROPPED) {
-            (trace.dropped, is_mine) = (dropped, true);
+        if let Some((_, Value::Uint(dropped))) = fields.iter().find(|(name, _)| name == DROPPED) {
+            (trace.dropped, is_mine) = (*dropped, true);
+            trace.gpus = gpus(&fields);
             continue;
         }
+        let fields: BTreeMap<_, _> = fields.into_iter().collect();
         let Some(Value::Text(kind)) = fields.get(KIND) else { continue };
         let unknown = || Bad::Damaged(format!("an event {kind:?} that it does not know"));
         trace.records.push(record(packet.timestamp.unwrap_or(0), kind, &fields).ok_or_else(unknown)?);
@@ -303,6 +340,21 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
         return Err(Bad::Foreign("it is Perfetto's form, and was not written by belfry".to_owned()));
     }
     Ok(trace)
+}
+
+/// Whose the GPUs are, as the first event says.
+fn gpus(fields: &[(String, Value)]) -> Vec<GpuOf> {
+    let of =
+        |wanted: &'static str| fields.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);
+    let pairs = of(GPU_PROCESS).zip(of(GPU_NAME));
+    pairs
+        .filter_map(|pair| match pair {
+            (Value::Uint(process), Value::Text(name)) => {
+                Some(GpuOf { process: u32::try_from(*process).ok()?, name: name.clone() })
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 fn record(time: u64, kind: &str, fields: &BTreeMap<String, Value>) -> Option<Record> {
@@ -320,6 +372,7 @@ fn record(time: u64, kind: &str, fields: &BTreeMap<String, Value>) -> Option<Rec
         *to = number(name)?;
     }
     let owner = Owner {
+        gpu: number("gpu").unwrap_or(0).try_into().ok()?,
         pasid: number("process")?.try_into().ok()?,
         vmid: number("vmid")?.try_into().ok()?,
         doorbell: number("queue doorbell").and_then(|doorbell| doorbell.try_into().ok()),

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belfry_device::trace::{Contents, Ring, RingError, TraceSink};
-use vm_memory::{FileOffset, MmapRegion};
+use vm_memory::MmapRegion;
 
 use super::{Format, Only, Time, Trace, TraceError, write};
 use crate::output::note;
 
 /// Bytes of events that are kept if nothing else is said.
 pub const DEFAULT_SIZE: u64 = 64 << 20;
+
+/// The same for each process, where each has a GPU.
+pub const PROCESS_SIZE: u64 = 16 << 20;
 
 /// What is asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,25 +49,19 @@ impl Recording {
     ///
     /// A file that cannot be made, or that there is no room for.
     pub fn start(options: TraceOptions) -> Result<Self, TraceError> {
+        let size = ring_size(options.size)?;
+        if size < Ring::LEAST {
+            return Err(RingError::Size { bytes: size, least: Ring::LEAST }.into());
+        }
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| TraceError::File { path, source }
         };
-        let size = usize::try_from(options.size).unwrap_or(usize::MAX).checked_next_multiple_of(4096);
-        let size = size.ok_or_else(|| TraceError::Memory(format!("{} bytes", options.size)))?;
-        if size < Ring::LEAST {
-            return Err(RingError::Size { bytes: size, least: Ring::LEAST }.into());
-        }
-        let path = &options.path;
-        let out =
-            OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed(path))?;
-        let is_file = out.metadata().is_ok_and(|metadata| metadata.is_file());
-        let (memory, ring_path) = if is_file {
-            let mut ring_path = path.clone().into_os_string();
-            ring_path.push(".ring");
-            let ring_path = PathBuf::from(ring_path);
-            let mut options = OpenOptions::new();
-            let ring = options.read(true).write(true).create(true).truncate(true).open(&ring_path);
+        let (out, is_file) = open_trace(&options.path)?;
+        let (ring, ring_path) = if is_file {
+            let ring_path = beside(&options.path, "ring");
+            let mut making = OpenOptions::new();
+            let ring = making.read(true).write(true).create(true).truncate(true).open(&ring_path);
             let ring = ring.map_err(failed(&ring_path))?;
             // All of it now: a disk that is full later must not end the program.
             rustix::fs::fallocate(&ring, rustix::fs::FallocateFlags::empty(), 0, size as u64).map_err(
@@ -73,12 +70,12 @@ impl Recording {
                     failed(&ring_path)(io::Error::from(error))
                 },
             )?;
-            (MmapRegion::from_file(FileOffset::new(ring, 0), size), Some(ring_path))
+            (Ring::in_file(ring, size)?, Some(ring_path))
         } else {
-            (MmapRegion::new(size), None)
+            let memory = MmapRegion::new(size).map_err(|error| TraceError::Memory(error.to_string()))?;
+            (Ring::new(memory)?, None)
         };
-        let memory = memory.map_err(|error| TraceError::Memory(error.to_string()))?;
-        Ok(Self { ring: Arc::new(Ring::new(memory)?), out, ring_path, options })
+        Ok(Self { ring: Arc::new(ring), out, ring_path, options })
     }
 
     /// Where events go.
@@ -94,31 +91,59 @@ impl Recording {
             Ok(contents) => contents,
             Err(error) => return note!("belfry: {path}: {error}"),
         };
-        let mut trace = Trace::from(contents);
-        if trace.dropped > 0 {
-            let from = trace.records.first().map_or(0, |record| record.time);
-            note!(
-                "belfry: {path}: the first {} events are not in the trace, which begins at {}: --trace-size gives it \
-                 more room than {} bytes",
-                trace.dropped,
-                Time(from),
-                self.options.size
-            );
+        let is_written = save(&self.options, Trace::from(contents), &self.out);
+        if let Some(ring) = &self.ring_path {
+            if is_written {
+                let _ = fs::remove_file(ring);
+            } else {
+                note!("belfry: its events are in {}, which `belfry trace` reads", ring.display());
+            }
         }
-        self.options.only.keep(&mut trace);
-        let mut out = BufWriter::new(&self.out);
-        match write(&trace, self.options.format, &mut out).and_then(|()| out.flush()) {
-            Ok(()) => {
-                if let Some(ring) = &self.ring_path {
-                    let _ = fs::remove_file(ring);
-                }
-            }
-            Err(error) => {
-                note!("belfry: the trace could not be written to {path}: {error}");
-                if let Some(ring) = &self.ring_path {
-                    note!("belfry: its events are in {}, which `belfry trace` reads", ring.display());
-                }
-            }
+    }
+}
+
+/// Bytes of a ring of about this size.
+pub(super) fn ring_size(size: u64) -> Result<usize, TraceError> {
+    let bytes = usize::try_from(size).unwrap_or(usize::MAX).checked_next_multiple_of(4096);
+    bytes.ok_or_else(|| TraceError::Memory(format!("{size} bytes")))
+}
+
+/// The file of a trace, and whether it is an ordinary one.
+pub(super) fn open_trace(path: &Path) -> Result<(File, bool), TraceError> {
+    let out = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+    let out = out.map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+    let is_file = out.metadata().is_ok_and(|metadata| metadata.is_file());
+    Ok((out, is_file))
+}
+
+/// The path of what belongs to a trace.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.to_owned().into_os_string();
+    beside.push(".");
+    beside.push(ending);
+    PathBuf::from(beside)
+}
+
+/// Writes what is asked for of a trace; whether that went well. What is missing, and a failure, are said on stderr.
+pub(super) fn save(options: &TraceOptions, mut trace: Trace, out: &File) -> bool {
+    let path = options.path.display();
+    if trace.dropped > 0 {
+        let from = trace.records.first().map_or(0, |record| record.time);
+        note!(
+            "belfry: {path}: the first {} events are not in the trace, which begins at {}: --trace-size gives it \
+             more room than {} bytes",
+            trace.dropped,
+            Time(from),
+            options.size
+        );
+    }
+    options.only.keep(&mut trace);
+    let mut out = BufWriter::new(out);
+    match write(&trace, options.format, &mut out).and_then(|()| out.flush()) {
+        Ok(()) => true,
+        Err(error) => {
+            note!("belfry: the trace could not be written to {path}: {error}");
+            false
         }
     }
 }

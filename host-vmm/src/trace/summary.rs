@@ -40,7 +40,7 @@ pub(super) struct OfKernel {
 #[derive(Debug, Default)]
 pub(super) struct Analysis {
     pub(super) kernels: BTreeMap<String, OfKernel>,
-    steps: BTreeMap<Job, Steps>,
+    steps: BTreeMap<(u16, Job), Steps>,
     /// Text of what was refused, and of faults, and how often.
     refused: BTreeMap<String, u64>,
     kinds: BTreeMap<Kind, u64>,
@@ -61,32 +61,33 @@ impl Analysis {
     pub(super) fn of(trace: &Trace) -> Self {
         let flows = Flows::of(&trace.records);
         let mut all = Self::default();
-        let mut running: BTreeMap<Job, (String, u64)> = BTreeMap::new();
+        let mut running: BTreeMap<(u16, Job), (String, u64)> = BTreeMap::new();
         for (place, record) in trace.records.iter().enumerate() {
             let argument = |name| record.argument(name).unwrap_or(0);
+            let gpu = record.owner.gpu;
             let (first, last) = all.span.unwrap_or((record.time, record.time));
             all.span = Some((first.min(record.time), last.max(record.time)));
             *all.kinds.entry(record.kind).or_default() += 1;
             for job in flows.at(place) {
                 if let Some(step) = STEPS.iter().position(|&(_, kind)| kind == record.kind) {
-                    all.steps.entry(*job).or_default().0[step].get_or_insert(record.time);
+                    all.steps.entry((gpu, *job)).or_default().0[step].get_or_insert(record.time);
                 }
             }
             match record.kind {
                 Kind::DispatchStart => {
                     let name = name_of(record);
                     all.kernels.entry(name.clone()).or_default().count += 1;
-                    running.insert(record.job, (name, record.time));
+                    running.insert((gpu, record.job), (name, record.time));
                 }
                 Kind::DispatchEnd => {
-                    if let Some((name, start)) = running.get(&record.job) {
+                    if let Some((name, start)) = running.get(&(gpu, record.job)) {
                         let kernel = all.kernels.entry(name.clone()).or_default();
                         kernel.times.push(record.time - start);
                         kernel.failed += argument("failed");
                     }
                 }
                 Kind::WorkgroupEnd => {
-                    if let Some((name, _)) = running.get(&record.job) {
+                    if let Some((name, _)) = running.get(&(gpu, record.job)) {
                         let kernel = all.kernels.entry(name.clone()).or_default();
                         kernel.waves += argument("waves");
                         kernel.instructions += argument("instructions");
@@ -115,15 +116,8 @@ impl Analysis {
             (format!("{} to {}", pair[0].0, pair[1].0), times)
         });
         let whole = |Steps(steps): &Steps| {
-            Some(
-                steps
-                    .iter()
-                    .rev()
-                    .copied()
-                    .flatten()
-                    .next()?
-                    .saturating_sub(steps.iter().copied().flatten().next()?),
-            )
+            let times = || steps.iter().copied().flatten();
+            Some(times().max()? - times().min()?)
         };
         let all = ("first to last".to_owned(), self.steps.values().filter_map(whole).collect());
         pairs.chain([all]).filter(|(_, times)| !times.is_empty()).collect()
@@ -149,6 +143,9 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     let all = Analysis::of(trace);
     let span = all.span.map_or(0, |(first, last)| last - first);
     writeln!(out, "{} events in {}", trace.records.len(), Time(span))?;
+    for gpu in &trace.gpus {
+        writeln!(out, "GPU of {gpu}")?;
+    }
     if trace.dropped > 0 {
         writeln!(out, "incomplete: {} events before the first one were not kept", trace.dropped)?;
     }

@@ -27,24 +27,27 @@ struct Bar {
 
 fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
     let mut bars = Vec::new();
-    let mut names: BTreeMap<Job, String> = BTreeMap::new();
-    let mut open: BTreeMap<(String, Job), (u64, String)> = BTreeMap::new();
-    let queue = |record: &Record| format!("queue {:#x}", record.owner.doorbell.unwrap_or(0));
-    let worker = |record: &Record| format!("worker {}", record.argument("worker").unwrap_or(0));
+    let mut names: BTreeMap<(u16, Job), String> = BTreeMap::new();
+    let mut open: BTreeMap<(String, (u16, Job)), (u64, String)> = BTreeMap::new();
+    let of = |record: &Record| match trace.gpus.get(usize::from(record.owner.gpu)) {
+        Some(gpu) if trace.gpus.len() > 1 => format!("{}, ", gpu.process),
+        _ => String::new(),
+    };
+    let queue = |record: &Record| format!("{}queue {:#x}", of(record), record.owner.doorbell.unwrap_or(0));
+    let worker = |record: &Record| format!("{}worker {}", of(record), record.argument("worker").unwrap_or(0));
     for record in &trace.records {
+        let job = (record.owner.gpu, record.job);
         let begin = match record.kind {
             Kind::DispatchStart => {
-                names.insert(record.job, name_of(record));
+                names.insert(job, name_of(record));
                 Some((queue(record), name_of(record)))
             }
             Kind::SdmaStart => Some((queue(record), "SDMA".to_owned())),
-            Kind::WorkgroupStart => {
-                Some((worker(record), names.get(&record.job).cloned().unwrap_or_default()))
-            }
+            Kind::WorkgroupStart => Some((worker(record), names.get(&job).cloned().unwrap_or_default())),
             _ => None,
         };
         if let Some((row, name)) = begin {
-            open.insert((row, record.job), (record.time, name));
+            open.insert((row, job), (record.time, name));
             continue;
         }
         let row = match record.kind {
@@ -52,7 +55,7 @@ fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
             Kind::WorkgroupEnd => worker(record),
             _ => continue,
         };
-        if let Some((from, name)) = open.remove(&(row.clone(), record.job)) {
+        if let Some((from, name)) = open.remove(&(row.clone(), job)) {
             bars.push(Bar { row, from, to: record.time, name });
         }
     }

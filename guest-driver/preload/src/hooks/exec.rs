@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
-use belfry_kfd_hosted::prepared::{CARD_VARIABLE, SUMMARY_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{CARD_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE};
 
 use crate::settings::{PRELOAD, settings};
 use crate::{card, node, notice, summary};
@@ -14,7 +14,7 @@ use crate::{card, node, notice, summary};
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
-const VARIABLES: usize = 4;
+const VARIABLES: usize = 5;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
@@ -36,6 +36,9 @@ fn own() -> Option<&'static Own> {
             if let Some(summary) = &settings.summary {
                 use std::os::unix::ffi::OsStrExt as _;
                 variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
+            }
+            if let Some(trace) = &settings.trace {
+                variables.push(line(TRACE_VARIABLE, &trace.value()));
             }
             if !settings.card_name.is_empty() {
                 variables.push(line(CARD_VARIABLE, &settings.card_name));
