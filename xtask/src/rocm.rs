@@ -74,12 +74,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let mut outcomes = Vec::new();
     for image in &images {
         let mut steps = image.steps.clone();
-        if steps.iter().all(|step| !wanted(step)) && image.lists.is_none() {
+        let may_be_found = options.only.as_ref().map_or(image.lists.is_some(), |only| image.may_have(only));
+        if steps.iter().all(|step| !wanted(step)) && !may_be_found {
             continue;
         }
         runner.make(image)?;
         if let Some(lists) = image.lists {
-            steps.extend(lists(&|program| runner.output(image, program))?);
+            let alone = match image.alone {
+                Some((package, name)) => Some((runner.unpacked(package)?, name)),
+                None => None,
+            };
+            let output: plan::Output<'_> = &|program| runner.output(image, program);
+            steps.extend(lists(&plan::Places { output, alone })?);
         }
         for step in steps.iter().filter(|step| wanted(step)) {
             let outcome = runner.step(image, step)?;
@@ -147,6 +153,20 @@ impl Runner {
         let status = child.wait().context("waiting for belfry")?;
         ensure!(status.success(), "belfry image build {}: {status}", image.name);
         Ok(())
+    }
+
+    /// The folder that one package of Debian 13 is unpacked in, without what it depends on; fetched on first use.
+    fn unpacked(&self, package: &str) -> Result<PathBuf> {
+        // A program of its own, so that the tasks do not depend on what fetches packages.
+        let output = Command::new(env!("CARGO"))
+            .current_dir(&self.root)
+            .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-package", "--", package])
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("running belfry-package")?;
+        ensure!(output.status.success(), "{package} could not be fetched");
+        Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
     }
 
     fn exec(&self, image: &str, limit: u32) -> Command {

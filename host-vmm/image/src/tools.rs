@@ -1,4 +1,5 @@
-//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, and LLVM 19 for tests and `cargo xtask`.
+//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, and LLVM 19 for tests and `cargo xtask`;
+//! and single packages for the latter.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -80,6 +81,17 @@ pub fn packaged_mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, Fetch
         program: root.join("usr/lib64/ld-linux-x86-64.so.2"),
         arguments: arguments.map(str::to_owned).to_vec(),
     })
+}
+
+/// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.
+///
+/// # Errors
+///
+/// A package that cannot be had, with what to do.
+pub fn package(cache: &Cache, name: &str, progress: &Progress) -> Result<PathBuf, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.exact(&[name])?, BTreeMap::new()));
+    let (root, _) = obtain(cache, name, Freshness::Cached, progress, &choose, &|_| Ok(()))?;
+    Ok(root)
 }
 
 /// Removes what no program needs from an unpacked tree.

@@ -41,6 +41,7 @@ pub(super) fn image() -> Image {
     Image {
         name: NAME,
         packages: Some(("rocm-sid", PACKAGES)),
+        alone: None,
         steps: vec![Step { name: NAME.to_owned(), command: Vec::new(), limit: LIMIT, place: Place::Guest }],
         lists: None,
     }

@@ -1,6 +1,9 @@
 //! What is run in which image.
 
-use anyhow::Result;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
 
 use super::{Options, debugger};
 
@@ -31,7 +34,14 @@ impl Step {
 }
 
 /// Finds steps in an image.
-pub(super) type Find = fn(Output<'_>) -> Result<Vec<Step>>;
+pub(super) type Find = fn(&Places<'_>) -> Result<Vec<Step>>;
+
+/// Where steps are found.
+pub(super) struct Places<'a> {
+    pub(super) output: Output<'a>,
+    /// The folder of [`Image::alone`], and what the names of its steps begin with.
+    pub(super) alone: Option<(PathBuf, &'static str)>,
+}
 
 /// Runs a program in the image and gives what it prints.
 pub(super) type Output<'a> = &'a dyn Fn(&[&str]) -> Result<String>;
@@ -41,6 +51,8 @@ pub(super) struct Image {
     pub(super) name: &'static str,
     /// The image it is made of, and the packages added; `None` of one that belfry has by itself.
     pub(super) packages: Option<(&'static str, &'static str)>,
+    /// A package of Debian 13 that is unpacked beside the image, and what the names of its steps begin with.
+    pub(super) alone: Option<(&'static str, &'static str)>,
     pub(super) steps: Vec<Step>,
     /// Steps that the image itself knows.
     pub(super) lists: Option<Find>,
@@ -49,12 +61,21 @@ pub(super) struct Image {
 impl Image {
     /// Whether its steps are those of the long form.
     pub(super) fn is_long(&self) -> bool {
-        self.packages.is_some()
+        self.packages.is_some() || self.alone.is_some()
+    }
+
+    /// Whether a step that is still to be found can have `only` in its name.
+    pub(super) fn may_have(&self, only: &str) -> bool {
+        let header_library = HEADERS.iter().find(|(_, name)| only.starts_with(name));
+        self.lists.is_some() && header_library.is_none_or(|library| self.alone == Some(*library))
     }
 }
 
-/// Debian 13's ROCm libraries with their tests. rocPRIM, hipCUB and rocThrust are header libraries, whose tests come to five
-/// gigabytes more.
+/// The tests of header libraries in Debian 13. They have code for ten chips and come to five gigabytes, so each package is
+/// unpacked alone, beside the image.
+const HEADERS: [(&str, &str); 3] =
+    [("librocprim-tests", "rocPRIM"), ("libhipcub-tests", "hipCUB"), ("librocthrust-tests", "rocThrust")];
+/// Debian 13's other ROCm libraries with their tests.
 const LIBRARIES: &str = "
     librocrand1-tests libhiprand1-tests librocfft0-tests libhipfft0-tests librocblas0-tests librocblas0-tests-data
     libhipblas0-tests librocsparse0-tests librocsparse0-tests-data libhipsparse0-tests librocsolver0-tests
@@ -87,6 +108,7 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
     let own = |name, more: &[&[&str]]| Image {
         name,
         packages: None,
+        alone: None,
         steps: tools
             .iter()
             .chain(&suites)
@@ -103,12 +125,21 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
         images.push(Image {
             name: "rocm-tests",
             packages: Some(("rocm", LIBRARIES)),
+            alone: None,
             steps: Vec::new(),
             lists: Some(libraries),
         });
+        images.extend(HEADERS.map(|library| Image {
+            name: "rocm",
+            packages: None,
+            alone: Some(library),
+            steps: Vec::new(),
+            lists: Some(headers),
+        }));
         images.push(Image {
             name: "llama",
             packages: Some(("rocm-sid", LLAMA)),
+            alone: None,
             steps: MODELS
                 .iter()
                 .map(|model| {
@@ -125,8 +156,8 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
 }
 
 /// A step for each test program of ROCm's libraries.
-fn libraries(output: Output<'_>) -> Result<Vec<Step>> {
-    let found = output(&["find", TESTS, "-type", "f", "-perm", "-u+x"])?;
+fn libraries(places: &Places<'_>) -> Result<Vec<Step>> {
+    let found = (places.output)(&["find", TESTS, "-type", "f", "-perm", "-u+x"])?;
     let mut programs: Vec<&str> = found
         .lines()
         .filter(|path| {
@@ -142,9 +173,38 @@ fn libraries(output: Output<'_>) -> Result<Vec<Step>> {
     Ok(programs.iter().map(step).collect())
 }
 
+/// A step for each test program of a header library, small programs first.
+fn headers(places: &Places<'_>) -> Result<Vec<Step>> {
+    let Some((folder, library)) = &places.alone else { return Ok(Vec::new()) };
+    let folder = folder.join(TESTS.trim_start_matches('/'));
+    let mut programs = Vec::new();
+    for package in read_dir(&folder)? {
+        for program in read_dir(&package)? {
+            let meta = program.metadata().with_context(|| format!("looking at {}", program.display()))?;
+            if meta.is_file() && meta.permissions().mode() & 0o100 != 0 {
+                programs.push((meta.len(), program));
+            }
+        }
+    }
+    programs.sort_unstable();
+    let step = |(_, path): &(u64, PathBuf)| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(".hip").unwrap_or(&name);
+        Step::new(format!("{library} {name}"), &[&*path.to_string_lossy()])
+    };
+    Ok(programs.iter().map(step).collect())
+}
+
+fn read_dir(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).and_then(|entries| {
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()
+    });
+    entries.with_context(|| format!("listing {}", folder.display()))
+}
+
 /// A step for each operation that ggml knows.
-fn operations(output: Output<'_>) -> Result<Vec<Step>> {
-    let listed = output(&[OPERATIONS, "--list-ops"])?;
+fn operations(places: &Places<'_>) -> Result<Vec<Step>> {
+    let listed = (places.output)(&[OPERATIONS, "--list-ops"])?;
     let is_name = |word: &&str| {
         !word.is_empty()
             && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')

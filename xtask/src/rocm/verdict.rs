@@ -21,11 +21,15 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Counts of the programs known here: Belfry's suites, GoogleTest, ggml's operations, llama.cpp's architectures.
+/// Counts of the programs known here: Belfry's suites, GoogleTest, Thrust, ggml's operations, llama.cpp's architectures.
 ///
 /// A program that is ended early has them up to there.
 pub(super) fn counts(text: &str) -> Option<Counts> {
-    suite(text).or_else(|| googletest(text)).or_else(|| ggml(text)).or_else(|| architectures(text))
+    suite(text)
+        .or_else(|| googletest(text))
+        .or_else(|| thrust(text))
+        .or_else(|| ggml(text))
+        .or_else(|| architectures(text))
 }
 
 /// `N passed, N failed, N absent`, the last such line: what ran the program may tell of itself after it.
@@ -54,6 +58,16 @@ fn googletest(text: &str) -> Option<Counts> {
         skipped: count("[  SKIPPED ]") as u64,
     };
     (counts != Counts::default()).then_some(counts)
+}
+
+/// A mark for each case after `Running N unit tests.`; what is told of failures has lines of its own. A known failure is
+/// one of Thrust's own.
+fn thrust(text: &str) -> Option<Counts> {
+    let mut lines = text.lines().skip_while(|line| !line.ends_with(" unit tests.")).skip(1);
+    let marks = lines.next()?;
+    let count = |mark: char| marks.chars().filter(|&found| found == mark).count() as u64;
+    let counts = Counts { passed: count('.'), failed: count('F') + count('E'), skipped: count('K') };
+    (counts != Counts::default() && marks.chars().all(|mark| ".FEK".contains(mark))).then_some(counts)
 }
 
 /// A line for each case: `OP(parameters): OK`, `FAIL` or `not supported`, with colours.
@@ -113,6 +127,15 @@ mod tests {
         let end = "[  PASSED  ] 1 test.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] a.d\n";
         assert_eq!(counts(part), counted(1, 1, 1));
         assert_eq!(counts(&format!("{part}{end}")), counted(1, 1, 1));
+    }
+
+    #[test]
+    fn marks_of_thrust_are_counted_also_without_an_end() {
+        let part = "Testing Device 0: \"AMD\"\nRunning 9 unit tests.\n..F.E..K";
+        assert_eq!(counts(part), counted(5, 2, 1));
+        let end = ".\n====\nFAILURE: reduce\nTotals: 1 failures, 1 known failures, 1 errors, and 6 passes.\n";
+        assert_eq!(counts(&format!("{part}{end}")), counted(6, 2, 1));
+        assert_eq!(counts("Running 9 unit tests.\nSegmentation fault\n"), None);
     }
 
     #[test]
