@@ -12,6 +12,7 @@ use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::SharedControl;
 use crate::stats::{Counters, count};
+use crate::stops::Stops;
 use crate::threads::{Wake, patience};
 
 /// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
@@ -58,6 +59,8 @@ pub(crate) struct RunnerPorts {
     pub(crate) watch: Arc<DoorbellWatch>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
+    /// Whether everything stays where it is.
+    pub(crate) stops: Arc<Stops>,
     /// Whether doorbells may be written without the device being told.
     pub(crate) polls: bool,
 }
@@ -164,7 +167,7 @@ impl Runner {
     /// with.
     pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        if state.mode != Mode::Serving || !self.ports.control.bus_master() {
+        if state.mode != Mode::Serving || !self.ports.control.bus_master() || self.ports.stops.is_halted() {
             return false;
         }
         for _ in 0..LOOKS {
@@ -217,6 +220,11 @@ impl Runner {
         self.ports.wake.wake();
     }
 
+    /// Has the device's thread look at everything again.
+    pub(crate) fn look_again(&self) {
+        self.ports.wake.wake();
+    }
+
     /// Returns once nothing is served any more because the function may not touch memory.
     pub(crate) fn hold(&self) {
         self.visit(|state| {
@@ -255,7 +263,7 @@ impl State {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
         self.follow(&ports.control);
-        if self.mode != Mode::Serving {
+        if self.mode != Mode::Serving || ports.stops.is_halted() {
             return Turn::WhenWoken;
         }
         let turn = self.firmware.pass();

@@ -3,6 +3,7 @@
 mod bench;
 mod exec;
 mod image;
+mod inspect;
 mod shape;
 mod size;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
+use crate::inspect::Server;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -38,6 +40,7 @@ use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
+use inspect::{InspectArgs, inspect};
 use size::{parse_memory, parse_size, parse_tier};
 use trace::{TraceArgs, TraceVerb};
 
@@ -97,6 +100,7 @@ enum Verb {
         #[command(subcommand)]
         what: TraceVerb,
     },
+    Inspect(InspectArgs),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -162,6 +166,9 @@ struct RunArgs {
     gpu: GpuArgs,
     #[command(flatten)]
     trace: TraceArgs,
+    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
+    #[arg(long)]
+    inspect: bool,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -242,6 +249,9 @@ struct ServeArgs {
     gpu: GpuArgs,
     #[command(flatten)]
     trace: TraceArgs,
+    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
+    #[arg(long)]
+    inspect: bool,
     /// How doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
@@ -287,6 +297,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
         Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
+        Verb::Inspect(args) => inspect(&args),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -355,6 +366,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         network: args.net.is_some(),
         interactive: args.interactive,
         files: args.files,
+        inspect: args.inspect,
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
@@ -391,6 +403,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
+    let _inspector = args.inspect.then(|| Server::start(server.function().gpu())).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
         stop.stop();

@@ -11,6 +11,8 @@ use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
 
+use crate::inspect::{InspectError, Server};
+
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
 pub enum HostedError {
@@ -20,6 +22,9 @@ pub enum HostedError {
     /// The runtime found no GPU on it.
     #[error("cannot open the hosted GPU: {0}")]
     Open(#[from] belfry_runtime::Error),
+    /// The GPU cannot be looked at.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
     /// The program did not end in time.
     #[error("the program did not end within {limit:?}; {running}")]
     Timeout {
@@ -50,9 +55,10 @@ pub struct Outcome {
     pub unmodelled: Vec<(String, u64, u64)>,
 }
 
-/// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
+/// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `inspect` is set; `output` gets what it
+/// writes, as it comes.
 pub fn run(
-    config: &GpuConfig,
+    (config, inspect): (&GpuConfig, bool),
     program: &str,
     arguments: &[String],
     limit: Duration,
@@ -61,6 +67,7 @@ pub fn run(
     let started = Instant::now();
     let gpu = HostedGpu::new(config.clone())?;
     let device = started.elapsed();
+    let _inspector = inspect.then(|| Server::start(gpu.device())).transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     let driver = started.elapsed();

@@ -18,6 +18,7 @@ pub mod doctor;
 pub mod doorbell;
 pub mod exec;
 pub mod hosted;
+pub mod inspect;
 pub mod install_driver;
 pub mod isa_trace;
 mod output;

@@ -118,6 +118,27 @@ pub struct Description {
     pub access: Access,
     /// [`Register::RESET`].
     pub reset: u32,
+    /// Its fields.
+    pub fields: &'static [Field],
+}
+
+/// A field of a register.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Field {
+    /// Upstream's name, in small letters.
+    pub name: &'static str,
+    /// Its first bit.
+    pub first: u8,
+    /// Its last bit.
+    pub last: u8,
+}
+
+impl Field {
+    /// Its value in a register with these bits.
+    #[must_use]
+    pub const fn of(&self, bits: u32) -> u32 {
+        bits >> self.first & u32::MAX >> (31 - (self.last - self.first))
+    }
 }
 
 /// Whether the offsets rise strictly, that is: the table is sorted and no register is in it twice.
@@ -131,6 +152,17 @@ pub const fn is_sorted_and_unique(table: &[Description]) -> bool {
         i += 1;
     }
     true
+}
+
+/// The table of the fields that a declaration has.
+macro_rules! fields {
+    ([$($done:tt)*]) => { &[$($done)*] };
+    ([$($done:tt)*] pub $name:ident, $setter:ident: $bit:literal; $($rest:tt)*) => {
+        fields!([$($done)* $crate::regs::Field { name: stringify!($name), first: $bit, last: $bit },] $($rest)*)
+    };
+    ([$($done:tt)*] pub $name:ident, $setter:ident: $last:literal, $first:literal; $($rest:tt)*) => {
+        fields!([$($done)* $crate::regs::Field { name: stringify!($name), first: $first, last: $last },] $($rest)*)
+    };
 }
 
 /// Declares the registers of one block: `NAME @ segment:offset Access = reset { field, set_field: msb, lsb; ... }`.
@@ -148,6 +180,7 @@ macro_rules! registers {
             at: <$name as $crate::regs::Register>::AT,
             access: $crate::regs::Access::$access,
             reset: $reset,
+            fields: fields!([] $($fields)*),
         }),*];
 
         const _: () = assert!($crate::regs::is_sorted_and_unique(ALL));

@@ -6,7 +6,7 @@
 
 mod context;
 mod save;
-mod trace;
+pub(super) mod trace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -239,6 +239,9 @@ impl AqlQueue {
         if header.packet_type() != PacketType::VENDOR_SPECIFIC {
             // The producer has changed its mind about a packet half executed.
             self.waiting = Waiting::Nothing;
+        }
+        if self.keeps(header, &packet) {
+            return Ok(Some(Packet::Blocked(BlockedOn::Memory)));
         }
         let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {

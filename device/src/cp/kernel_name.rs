@@ -2,7 +2,7 @@
 //!
 //! A dispatch names a kernel descriptor by its address. The descriptor lies in the first segment of a code object, which begins with
 //! the ELF header and has the dynamic symbols, so that the name can be found in the process's memory, whatever runtime has loaded
-//! it (LLVM's AMDGPUUsage, "Code Object"; System V ABI, chapters 4 and 5). Only traces ask for names.
+//! it (LLVM's AMDGPUUsage, "Code Object"; System V ABI, chapters 4 and 5). Only traces, and people who look at the device, ask for names.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -50,11 +50,11 @@ struct Found {
 
 /// The names of kernels that one queue has dispatched.
 #[derive(Debug, Default)]
-pub(super) struct KernelNames(BTreeMap<u64, Option<Found>>);
+pub(crate) struct KernelNames(BTreeMap<u64, Option<Found>>);
 
 impl KernelNames {
     /// The name of the kernel with a descriptor at this address; empty where there is none.
-    pub(super) fn get(&mut self, space: &AddressSpace, descriptor: u64) -> &str {
+    pub(crate) fn get(&mut self, space: &AddressSpace, descriptor: u64) -> &str {
         self.get_in(&|address, bytes| space.read_bytes(address, bytes).is_ok(), descriptor)
     }
 
@@ -67,11 +67,11 @@ impl KernelNames {
                 // Another code object may be where this one was.
                 if known.get().as_ref().is_some_and(|found| bytes(memory, found.symbol) != Some(found.bytes))
                 {
-                    known.insert(find(memory, descriptor));
+                    known.insert(found(memory, descriptor));
                 }
                 known.into_mut()
             }
-            Entry::Vacant(place) => place.insert(find(memory, descriptor)),
+            Entry::Vacant(place) => place.insert(found(memory, descriptor)),
         };
         found.as_ref().map_or("", |found| &found.name)
     }
@@ -95,8 +95,12 @@ fn long(memory: &Memory<'_>, address: u64) -> Option<u64> {
     bytes(memory, address).map(u64::from_le_bytes)
 }
 
+fn found(memory: &Memory<'_>, descriptor: u64) -> Option<Found> {
+    find(memory, descriptor).map(|(_, found)| found)
+}
+
 /// Looks in each page in front of a descriptor for a code object that has a name for it.
-fn find(memory: &Memory<'_>, descriptor: u64) -> Option<Found> {
+fn find(memory: &Memory<'_>, descriptor: u64) -> Option<(u64, Found)> {
     let mut base = descriptor & !(PAGE - 1);
     for _ in 0..MAX_PAGES {
         // 64-bit and little-endian.
@@ -104,53 +108,118 @@ fn find(memory: &Memory<'_>, descriptor: u64) -> Option<Found> {
             && half(memory, base + 18)? == MACHINE
             && let Some(found) = in_code_object(memory, base, descriptor)
         {
-            return Some(found);
+            return Some((base, found));
         }
         base = base.checked_sub(PAGE)?;
     }
     None
 }
 
+/// The dynamic symbols of a code object.
+struct Symbols {
+    base: u64,
+    strings: u64,
+    first: u64,
+    count: u64,
+}
+
+impl Symbols {
+    /// Those of the code object that is loaded at `base`.
+    fn of(memory: &Memory<'_>, base: u64) -> Option<Self> {
+        let at = |offset: u64| base.checked_add(offset);
+        let headers = at(long(memory, base + 32)?)?;
+        let size = u64::from(half(memory, base + 54)?);
+        let count = half(memory, base + 56)?.min(MAX_HEADERS);
+        let dynamic = (0..u64::from(count)).find_map(|index| {
+            let header = headers.checked_add(index * size)?;
+            (word(memory, header)? == PT_DYNAMIC).then(|| long(memory, header.checked_add(16)?)).flatten()
+        })?;
+        let dynamic = at(dynamic)?;
+        let [mut hash, mut strings, mut symbols] = [None; 3];
+        for index in 0..MAX_DYNAMIC {
+            let entry = dynamic.checked_add(index * 16)?;
+            let value = long(memory, entry.checked_add(8)?)?;
+            match long(memory, entry)? {
+                DT_NULL => break,
+                DT_HASH => hash = at(value),
+                DT_STRTAB => strings = at(value),
+                DT_SYMTAB => symbols = at(value),
+                _ => {}
+            }
+        }
+        let (strings, first) = (strings?, symbols?);
+        // As many as there are chains; without that table, linkers put the strings behind the symbols.
+        let count = match hash {
+            Some(hash) => word(memory, hash.checked_add(4)?)?.into(),
+            None => strings.checked_sub(first)? / SYMBOL_SIZE,
+        };
+        Some(Self { base, strings, first, count: count.min(MAX_SYMBOLS) })
+    }
+
+    /// The descriptors from symbol `from` on: the symbol's number, the descriptor's address, and what is to be remembered.
+    fn next(&self, memory: &Memory<'_>, from: u64, wanted: Option<u64>) -> Option<(u64, u64, Found)> {
+        for index in from..self.count {
+            let symbol = self.first.checked_add(index * SYMBOL_SIZE)?;
+            let bytes: [u8; SYMBOL_SIZE as usize] = bytes(memory, symbol)?;
+            let value = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
+            let place = u32::from_le_bytes(bytes[..4].try_into().ok()?);
+            if let Some(address) = self.base.checked_add(value)
+                && wanted.is_none_or(|wanted| wanted == address)
+                && let Some(name) = self.strings.checked_add(place.into()).and_then(|from| text(memory, from))
+                && let Some(name) = name.strip_suffix(SUFFIX)
+            {
+                return Some((index, address, Found { symbol, bytes, name: name.to_owned() }));
+            }
+        }
+        None
+    }
+}
+
 /// The symbol of a descriptor among the dynamic symbols of a code object that is loaded at `base`.
 fn in_code_object(memory: &Memory<'_>, base: u64, descriptor: u64) -> Option<Found> {
-    let at = |offset: u64| base.checked_add(offset);
-    let headers = at(long(memory, base + 32)?)?;
-    let size = u64::from(half(memory, base + 54)?);
-    let count = half(memory, base + 56)?.min(MAX_HEADERS);
-    let dynamic = (0..u64::from(count)).find_map(|index| {
-        let header = headers.checked_add(index * size)?;
-        (word(memory, header)? == PT_DYNAMIC).then(|| long(memory, header.checked_add(16)?)).flatten()
-    })?;
-    let dynamic = at(dynamic)?;
-    let [mut hash, mut strings, mut symbols] = [None; 3];
-    for index in 0..MAX_DYNAMIC {
-        let entry = dynamic.checked_add(index * 16)?;
-        let value = long(memory, entry.checked_add(8)?)?;
-        match long(memory, entry)? {
-            DT_NULL => break,
-            DT_HASH => hash = at(value),
-            DT_STRTAB => strings = at(value),
-            DT_SYMTAB => symbols = at(value),
-            _ => {}
-        }
+    let (_, _, found) = Symbols::of(memory, base)?.next(memory, 0, Some(descriptor))?;
+    Some(found)
+}
+
+/// The code object around a descriptor: where it is loaded, and the addresses and names of at most `most` kernels of it.
+pub(crate) fn kernels_beside(
+    space: &AddressSpace,
+    descriptor: u64,
+    most: usize,
+) -> Option<(u64, Vec<(u64, String)>)> {
+    let memory = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    let (base, _) = find(&memory, descriptor)?;
+    let symbols = Symbols::of(&memory, base)?;
+    let (mut from, mut kernels) = (0, Vec::new());
+    while kernels.len() < most
+        && let Some((index, address, found)) = symbols.next(&memory, from, None)
+    {
+        kernels.push((address, found.name));
+        from = index + 1;
     }
-    let (strings, symbols) = (strings?, symbols?);
-    // As many as there are chains; without that table, linkers put the strings behind the symbols.
-    let count = match hash {
-        Some(hash) => word(memory, hash.checked_add(4)?)?.into(),
-        None => strings.checked_sub(symbols)? / SYMBOL_SIZE,
-    };
-    for index in 0..count.min(MAX_SYMBOLS) {
-        let symbol = symbols.checked_add(index * SYMBOL_SIZE)?;
-        let bytes: [u8; SYMBOL_SIZE as usize] = bytes(memory, symbol)?;
-        let value = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
-        let place = u32::from_le_bytes(bytes[..4].try_into().ok()?);
-        if at(value) == Some(descriptor)
-            && let Some(name) = strings.checked_add(place.into()).and_then(|from| text(memory, from))
-            && let Some(name) = name.strip_suffix(SUFFIX)
-        {
-            return Some(Found { symbol, bytes, name: name.to_owned() });
+    Some((base, kernels))
+}
+
+/// The name of the kernel whose first instruction is at an address, of the code object that is loaded around it.
+pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
+    let memory = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    let mut base = entry & !(PAGE - 1);
+    for _ in 0..MAX_PAGES {
+        let magic: [u8; 6] = bytes(&memory, base)?;
+        if magic == *b"\x7fELF\x02\x01" && half(&memory, base + 18)? == MACHINE {
+            let symbols = Symbols::of(&memory, base)?;
+            let mut from = 0;
+            while let Some((index, address, found)) = symbols.next(&memory, from, None) {
+                // `kernel_code_entry_byte_offset`.
+                let offset = long(&memory, address.checked_add(16)?)?;
+                if address.wrapping_add(offset) == entry {
+                    return Some(found.name);
+                }
+                from = index + 1;
+            }
+            return None;
         }
+        base = base.checked_sub(PAGE)?;
     }
     None
 }

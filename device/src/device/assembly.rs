@@ -112,16 +112,17 @@ impl Gpu {
         for hub in chip.ips().iter().filter(|block| block.ip == Ip::MMHUB) {
             blocks.push(Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer, hub.instance)));
         }
+        let shader = ShaderEngine::new(shader_config(&config, &*chip, (&tracer, &walks)), clock.clone());
+        let shader = Arc::new(shader.map_err(Error::Shader)?);
+        let stops = Arc::clone(shader.stops());
         let registers = Arc::new(RegisterFile::new(
             Arc::clone(&chip),
             blocks,
             windows,
             Arc::clone(&memory),
-            Arc::clone(&counters),
+            (Arc::clone(&counters), Arc::clone(&stops)),
         ));
 
-        let shader = ShaderEngine::new(shader_config(&config, &*chip, (&tracer, &walks)), clock.clone());
-        let shader = Arc::new(shader.map_err(Error::Shader)?);
         let sources = Sources {
             format: &generation.interrupts,
             contexts: Arc::clone(&contexts),
@@ -166,6 +167,7 @@ impl Gpu {
                 watch: Arc::clone(&watch),
                 wake: Arc::clone(&wake),
                 counters: Arc::clone(&counters),
+                stops,
                 polls: config.poll_doorbells,
             },
         );

@@ -19,6 +19,7 @@
 
 mod flags;
 mod save;
+mod seen;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -9,6 +9,7 @@ mod mes;
 mod rings;
 mod save;
 mod scheduler;
+mod seen;
 mod slots;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::vm::{Contexts, SpaceList, Spaces};
 use hws::HwsScheduler;
 pub(crate) use save::SavedFirmware;
 use scheduler::MesScheduler;
+pub(crate) use seen::{SeenPackets, SeenQueue, SeenRing};
 
 /// When there is something to do again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -71,6 +73,9 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
 
     /// Stops every queue and forgets everything.
     fn reset(&mut self);
+
+    /// Its queues, the kernel's own first.
+    fn queues(&self) -> Vec<SeenQueue>;
 
     /// Its state, while the shader engine is held.
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware;

@@ -10,8 +10,9 @@ use zerocopy::IntoBytes;
 use super::kiq::{ENGINE_MES, Kiq, Request as KiqRequest};
 use super::mes;
 use super::rings::Running;
+use super::seen::{self, SeenPackets};
 use super::slots::Slots;
-use super::{FirmwareScheduler, Ports, SavedFirmware, Served, Turn};
+use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::chip::{MesFirmware, MesFrames};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
@@ -63,6 +64,13 @@ impl FirmwareScheduler for MesScheduler {
         self.mes.reset(&self.ports);
         self.rings.clear();
         self.queue_mask = 0;
+    }
+
+    fn queues(&self) -> Vec<SeenQueue> {
+        let of_packets = |id| !self.firmware.on_both_pipes && id == HqdId::KIQ;
+        let packets = |id| if of_packets(id) { SeenPackets::Pm4 } else { SeenPackets::Mes };
+        let rings = self.rings.iter().map(|(&id, running)| (0, id, running));
+        seen::all(seen::of_kernel(&self.ports, rings, packets), &self.mes, &self.ports)
     }
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {

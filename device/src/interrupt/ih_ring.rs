@@ -120,9 +120,14 @@ impl Default for IhRing {
 }
 
 impl IhRing {
-    fn size(&self) -> Option<u32> {
+    pub(super) fn size(&self) -> Option<u32> {
         let log2 = self.cntl.rb_size();
         (MIN_SIZE..=MAX_SIZE).contains(&log2).then(|| 4 << log2)
+    }
+
+    /// Address of the first entry, in VMID 0.
+    pub(super) fn base(&self) -> u64 {
+        u64::from(self.base_hi) << 40 | u64::from(self.base_lo) << 8
     }
 
     fn wptr_register(&self) -> u32 {
@@ -244,7 +249,7 @@ impl IhRing {
             self.overflow = true;
             self.rptr = (self.rptr + ENTRY_SIZE) & (size - 1);
         }
-        let base = u64::from(self.base_hi) << 40 | u64::from(self.base_lo) << 8;
+        let base = self.base();
         if space.write(base + u64::from(self.wptr), entry).is_err() {
             return Pushed::Lost(Lost::RingUnmapped);
         }

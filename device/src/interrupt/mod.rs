@@ -6,6 +6,7 @@
 mod ih_ring;
 mod retry;
 mod save;
+mod seen;
 mod sources;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -113,6 +113,7 @@ ranks! {
     Thread = "Gpu.thread",
     DebugSettings = "Debugger.watches",
     Waits = "Waits.pages",
+    Stops = "Stops.state",
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",

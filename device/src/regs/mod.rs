@@ -6,6 +6,7 @@
 //! reads what was last written, 0 at first, and its use is counted under its name.
 
 mod save;
+mod seen;
 mod storage;
 mod unmodelled;
 mod windows;
@@ -21,7 +22,9 @@ use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
 use crate::memory::{Location, Memory};
 use crate::stats::{Counters, count};
+use crate::stops::Stops;
 pub(crate) use save::SavedRegisters;
+pub(crate) use seen::pairs;
 pub(crate) use storage::{Storage, named};
 use unmodelled::Unmodelled;
 pub(crate) use windows::Windows;
@@ -87,6 +90,7 @@ pub(crate) struct RegisterFile {
     memory: Arc<Memory>,
     chip: Arc<dyn Chip>,
     counters: Arc<Counters>,
+    stops: Arc<Stops>,
 }
 
 impl std::fmt::Debug for RegisterFile {
@@ -106,7 +110,7 @@ impl RegisterFile {
         blocks: Vec<Box<dyn Block>>,
         windows: Arc<Windows>,
         memory: Arc<Memory>,
-        counters: Arc<Counters>,
+        (counters, stops): (Arc<Counters>, Arc<Stops>),
     ) -> Self {
         let mut table = vec![0; windows.registers() as usize].into_boxed_slice();
         let mut segments: Vec<Segment> = Vec::new();
@@ -131,7 +135,7 @@ impl RegisterFile {
             }
         }
         let unmodelled = Unmodelled::default();
-        Self { blocks, segments, table, windows, unmodelled, memory, chip, counters }
+        Self { blocks, segments, table, windows, unmodelled, memory, chip, counters, stops }
     }
 
     /// Whether the BAR decodes an absolute dword index.
@@ -244,6 +248,7 @@ impl RegisterFile {
             }
             None => {}
         }
+        self.stops.written(dword, value);
     }
 
     fn write_window(&self, window: Window, value: u32) {

@@ -56,7 +56,7 @@ impl Chip for TwoCores {
 }
 
 const fn register(segment: u8, dword: u32, access: Access) -> Description {
-    Description { name: "TEST", at: Offset { segment, dword }, access, reset: 5 }
+    Description { name: "TEST", at: Offset { segment, dword }, access, reset: 5, fields: &[] }
 }
 
 static REGISTERS: &[Description] =
@@ -117,7 +117,7 @@ fn file(chip: Arc<dyn Chip>) -> (RegisterFile, Asked) {
     };
     let windows = Arc::new(Windows::new(&*chip, RegisterBar::NAVI));
     let blocks = vec![block(0), block(1)];
-    (RegisterFile::new(chip, blocks, windows, memory, Arc::default()), asked)
+    (RegisterFile::new(chip, blocks, windows, memory, Default::default()), asked)
 }
 
 #[test]

@@ -300,6 +300,8 @@ impl Worker {
             trace: shared.sink(),
             // What handlers do on the way is not the program's.
             watches: false,
+            armed: None,
+            steps: false,
             // Nor can it wait.
             waits: None,
             chance: None,

@@ -180,6 +180,29 @@ impl Dispatch {
         self.paused().iter().for_each(|workgroup| workgroup.each_wave(tell));
     }
 
+    /// Takes the paused workgroup of this identifier, if it has that wave and is on the GPU.
+    pub(super) fn take_one(&self, id: [u32; 3], wave: u32) -> Option<Box<Workgroup>> {
+        let mut paused = self.paused();
+        let found =
+            paused.iter().position(|group| group.id == id && !group.is_off() && group.has_wave(wave))?;
+        paused.remove(found)
+    }
+
+    /// Tells of every paused workgroup.
+    pub(super) fn each_workgroup(&self, tell: &mut dyn FnMut(&Workgroup)) {
+        self.paused().iter().for_each(|workgroup| tell(workgroup));
+    }
+
+    /// Its workgroups.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Workgroups that have ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
     pub(super) fn queue(&self) -> &Arc<ShaderQueue> {
         &self.queue
     }

@@ -3,9 +3,13 @@
 mod on_caller;
 mod running;
 mod save;
+mod seen;
 mod show;
+mod stepping;
 
 pub use running::{RunningWave, RunningWaves};
+pub(crate) use seen::SeenWave;
+pub(crate) use stepping::{StepError, Stepped};
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,6 +29,7 @@ use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::stops::Stops;
 use crate::threads::patience;
 use crate::time::Clock;
 use crate::trace::{TraceSink, Tracer};
@@ -110,6 +115,7 @@ pub(super) struct Shared {
     /// The sink asks for waves one by one.
     pub(super) wants_waves: bool,
     pub(super) walks: Arc<WalkCounter>,
+    pub(super) stops: Arc<Stops>,
     pub(super) activity: Activity,
 }
 
@@ -170,6 +176,7 @@ impl ShaderEngine {
             wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
             trace: config.trace,
             walks: config.walks,
+            stops: Arc::default(),
             activity: config.activity,
         });
         // Those without a thread of their own are numbered behind the others.
@@ -239,7 +246,8 @@ impl ShaderEngine {
     fn first_turn(&self, dispatch: &Arc<Dispatch>) -> Option<Aftermath> {
         let mut submitter = self.submitter.try_lock().ok()?;
         let mut state = self.shared.lock();
-        if !state.queues.is_empty() || state.shutdown || !dispatch.queue().begin_turn() {
+        let may = state.queues.is_empty() && !state.shutdown && !self.shared.stops.is_halted();
+        if !may || !dispatch.queue().begin_turn() {
             return None;
         }
         let Some(seat) = self.shared.residency.seat(dispatch) else {
@@ -269,6 +277,11 @@ impl ShaderEngine {
     pub fn remove(&self, queue: &ShaderQueue) {
         queue.stop();
         self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
+    }
+
+    /// Breakpoints, and whether waves stay where they are.
+    pub(crate) fn stops(&self) -> &Arc<Stops> {
+        &self.shared.stops
     }
 
     /// Whose compute units these are.
@@ -409,7 +422,7 @@ impl Shared {
     /// turns of one, so that it does not depend on when the others came.
     fn find(&self, state: &mut State) -> Option<Task> {
         // With one worker nothing ever runs at the same time.
-        if state.held || (state.submitter_runs && self.workers == 1) {
+        if state.held || self.stops.is_halted() || (state.submitter_runs && self.workers == 1) {
             return None;
         }
         let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;

@@ -33,7 +33,7 @@ mod workgroup;
 pub use context::{ContextError, SavedDispatch, SavedGroup, SavedWave, WaveStates};
 pub use dispatch::{Announcement, Notice, Owner, Runner};
 pub use engine::{Error, RunningWave, RunningWaves, ShaderConfig, ShaderEngine};
-pub(crate) use engine::{Restoring, SavedQueue, SavedShader};
+pub(crate) use engine::{Restoring, SavedQueue, SavedShader, SeenWave, StepError, Stepped};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub(crate) use gws::SavedGws;
 pub use gws::{Gws, GwsWait};

@@ -13,7 +13,8 @@ use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
 use super::stats::Local;
-use super::workgroup::{Claimed, Outcome, Turn, Workgroup};
+use super::workgroup::{ByHand, Claimed, Outcome, Turn, Workgroup};
+use crate::stops::Armed;
 
 /// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
 /// translations and replacing guest memory wait.
@@ -56,6 +57,8 @@ pub(super) struct Worker {
     pub(super) stats: Local,
     /// What waves of the launch at hand start with.
     series: Series,
+    /// Of the workgroup that it resumes, what runs; all of it unless somebody steps it.
+    pub(super) by_hand: Option<ByHand>,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
 }
@@ -90,6 +93,7 @@ impl Worker {
             spare_waves: 0,
             stats: Local::default(),
             series: Series::default(),
+            by_hand: None,
             asleep: 0,
         }
     }
@@ -174,8 +178,11 @@ impl Worker {
         let ticks = || dispatch.ticks();
         let golden = || shared.clock.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
-        let stopping = || queue.should_yield();
-        let runs_through = !deterministic && !watched && !shared.wants_waves;
+        let by_hand = self.by_hand.take();
+        let armed = shared.stops.armed().filter(|_| by_hand.is_none());
+        let armed = armed.as_deref();
+        let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
+        let runs_through = !deterministic && !watched && !shared.wants_waves && armed.is_none();
         self.series.forget();
         let mut resumed = current.is_some();
         loop {
@@ -237,6 +244,8 @@ impl Worker {
                 dispatch: dispatch.number(),
                 trace: shared.sink(),
                 watches: watched,
+                armed,
+                steps: by_hand.is_some(),
                 waits: space.waits(),
                 chance: chance.as_mut(),
                 budget: &mut budget,
@@ -260,7 +269,10 @@ impl Worker {
                     (outcome, claimed.ended)
                 }
                 None => {
-                    let outcome = workgroup.run(&mut turn);
+                    let outcome = match by_hand {
+                        None => workgroup.run(&mut turn),
+                        Some(by_hand) => workgroup.run_by_hand(by_hand, &mut turn),
+                    };
                     let ended = u64::from(matches!(outcome, Outcome::Done));
                     if ended != 0 {
                         usual = begun_with.saturating_sub(budget);
@@ -281,7 +293,7 @@ impl Worker {
                         self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
-                    if deterministic {
+                    if deterministic || by_hand.is_some() {
                         break;
                     }
                 }
@@ -292,7 +304,8 @@ impl Worker {
                         shared.announce_workgroups();
                     }
                     // What waits for another workgroup must let it run, and notices are not to wait.
-                    let waits = asleep | workgroup.take_looked() | !aftermath.notices.is_empty();
+                    let waits =
+                        asleep | workgroup.take_looked() | !aftermath.notices.is_empty() | by_hand.is_some();
                     if waits || more_turns == 0 || stopping() || !self.shared.is_alone() {
                         dispatch.pause(workgroup);
                         break;

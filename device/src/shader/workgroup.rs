@@ -1,5 +1,6 @@
 //! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
 
+mod by_hand;
 mod context;
 mod debug;
 mod save;
@@ -22,9 +23,11 @@ use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
 use crate::chip::Generation;
+use crate::stops::Armed;
 use crate::trace::{TraceSink, WaveId};
 use crate::vm::{LaunchControl, Waits};
 
+pub(super) use by_hand::ByHand;
 pub(super) use save::SavedWorkgroup;
 pub(super) use through::Claimed;
 
@@ -126,6 +129,10 @@ pub(super) struct Turn<'a> {
     pub(super) trace: Option<&'a dyn TraceSink>,
     /// The TLB has address watches.
     pub(super) watches: bool,
+    /// Breakpoints, if there are any.
+    pub(super) armed: Option<&'a Armed>,
+    /// Waves run one instruction.
+    pub(super) steps: bool,
     /// What waves wait for, if they wait for pages at all.
     pub(super) waits: Option<&'a Waits>,
     /// Decisions of a deterministic schedule.
@@ -216,6 +223,11 @@ impl Workgroup {
             };
             tell(self.id, number, waiting, wave);
         }
+    }
+
+    /// What its waves share.
+    pub(super) fn lds(&self) -> &[u8] {
+        self.lds.bytes()
     }
 
     /// Whether it is off the GPU.
@@ -347,13 +359,22 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        let quantum = turn.chance.as_deref_mut().map_or(WAVE_QUANTUM, Chance::quantum);
-        let quantum = quantum.min(*turn.budget);
+        let quantum = if turn.steps {
+            1
+        } else {
+            turn.chance.as_deref_mut().map_or(WAVE_QUANTUM, Chance::quantum).min(*turn.budget)
+        };
         let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
         let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
-        let debugged = wave.steps() || turn.watches;
+        let debugged = wave.steps() || turn.watches || turn.steps || turn.armed.is_some();
         wave.take_turns(self.count > 1 && !debugged && traced.is_none() && turn.chance.is_none());
         let stop = match &mut traced {
+            None if let Some(armed) = turn.armed => {
+                debug::run_armed(wave, &mut env, quantum, (armed, &id), None)
+            }
+            Some(traced) if let Some(armed) = turn.armed => {
+                debug::run_armed(wave, &mut env, quantum, (armed, &id), Some(traced))
+            }
             None if debugged => debug::run(wave, &mut env, quantum, None),
             Some(traced) if debugged => debug::run(wave, &mut env, quantum, Some(traced)),
             None if turn.chance.is_none() => exec::run(wave, &mut env, quantum),
@@ -405,6 +426,10 @@ impl Workgroup {
             Stop::Exception => {
                 wave.enter_trap(TrapCause::Exception);
             }
+            Stop::Fault(ref fault)
+                if let Some(armed) = turn.armed
+                    && fault.pc == wave.pc()
+                    && armed.keeps_at_fault((turn.dispatch, self.id, index as u32), fault.pc, fault) => {}
             Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. })
                 if turn.waits.is_some() && Waits::may(&fault) =>
             {

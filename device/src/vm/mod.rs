@@ -8,6 +8,7 @@
 
 mod contexts;
 mod debug;
+mod levels;
 mod save;
 mod waits;
 mod walk;
@@ -26,6 +27,7 @@ use crate::chip::PteFormat;
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
+
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub(crate) use waits::Waits;
 pub use walk::Translation;
@@ -199,6 +201,13 @@ impl AddressSpace {
     /// Walks the page tables for `va`.
     pub fn translate(&self, va: u64, access: Access) -> Result<Translation, Fault> {
         self.translate_in(&self.enter(), va, access)
+    }
+
+    /// The same without counting it, for people who look at the tables.
+    pub(crate) fn peek(&self, va: u64) -> Option<Translation> {
+        let access = [Access::Read, Access::Execute, Access::Write];
+        let slice = self.memory.enter();
+        access.into_iter().find_map(|access| walk::walk(&self.memory, &slice, &self.root, va, access).ok())
     }
 
     fn translate_in(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {

@@ -28,14 +28,14 @@ pub struct Translation {
 
 impl Translation {
     /// Physical location of `va`, which lies in the block.
-    pub(super) fn locate(&self, va: u64) -> Option<Location> {
+    pub(crate) fn locate(&self, va: u64) -> Option<Location> {
         self.location.checked_add(va.wrapping_sub(self.va))
     }
 }
 
 impl Root {
     /// Virtual address with the sign extension of canonical addresses removed, if it is in this space at all.
-    fn offset_of(&self, va: u64) -> Option<u64> {
+    pub(super) fn offset_of(&self, va: u64) -> Option<u64> {
         let folded = va & ((1 << VA_BITS) - 1);
         let canonical = folded | if folded >> (VA_BITS - 1) == 1 { u64::MAX << VA_BITS } else { 0 };
         ((va == folded || va == canonical) && folded >= self.start && folded <= self.end)
@@ -43,7 +43,7 @@ impl Root {
     }
 
     /// log2 of the bytes one entry of a level covers; level 0 is the PTB.
-    fn level_shift(&self, level: u32) -> u32 {
+    pub(super) fn level_shift(&self, level: u32) -> u32 {
         match level {
             0 => PAGE_SHIFT,
             _ => PAGE_SHIFT + self.block_size + LEVEL_BITS * (level - 1),

@@ -97,3 +97,159 @@ fn state_can_be_shown_while_queues_run_and_come_and_go() {
     driver.set_ram_u64(spin.stop, 1);
     eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
 }
+
+#[test]
+fn inspector_tells_of_a_running_grid_what_its_driver_has_set_up() {
+    use belfry_device::inspect::{MemoryAs, MemoryItem, WaveParts};
+
+    let mut driver = Driver::up();
+    let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
+    spin.start(&driver);
+    let inspector = driver.gpu.inspect();
+
+    let queues = inspector.queues().unwrap();
+    let doorbell = spin.queue.doorbell;
+    let listed = queues.iter().find(|queue| queue.doorbell == doorbell).unwrap();
+    assert_eq!((listed.pasid, listed.state, listed.packets), (0x8001, "mapped", Some("aql")));
+    assert!(listed.busy);
+    assert!(queues.iter().any(|queue| queue.kernel && queue.packets == Some("mes")), "{queues:?}");
+    let queue = inspector.queue(doorbell).unwrap();
+    assert!(queue.registers.iter().any(|register| register.name == "CP_HQD_PQ_BASE"), "{queue:?}");
+    assert_eq!((queue.queue.read_index, queue.queue.write_index), (Some(0), Some(1)));
+    let packet = &queue.next[0];
+    assert_eq!(packet.kind, "KERNEL_DISPATCH");
+    assert_eq!(packet.fields["kernel_object"], format!("{:#x}", spin.kernel_object()));
+    assert!(inspector.queue(doorbell + 2).is_err());
+
+    let waves = inspector.waves().unwrap();
+    let [dispatch] = &waves.dispatches[..] else { panic!("{waves:?}") };
+    assert_eq!((dispatch.grid, dispatch.ended, waves.all), ([64, 1, 1], 0, 2));
+    assert_eq!(dispatch.kernel, "spin");
+    let wave = inspector.wave(waves.waves[1].wave, WaveParts::default()).unwrap();
+    assert_eq!((wave.view.kernel.as_str(), wave.lanes, wave.view.exec.0), ("spin", 32, 0xffff_ffff));
+    assert!(wave.code.iter().any(|line| line.next), "{:?}", wave.code);
+    // The kernel waits in a loop.
+    let back = |line: &&belfry_device::inspect::CodeLine| line.target.is_some_and(|to| to <= line.address);
+    assert!(wave.code.iter().find(back).is_some(), "{:?}", wave.code);
+    let one = WaveParts { vgpr: Some(0), lane: Some(3) };
+    let one = inspector.wave(waves.waves[1].wave, one).unwrap();
+    assert_eq!((one.vgprs.len(), one.vgprs[0].1.len()), (1, 1));
+
+    let at = spin.kernel_object();
+    let walk = inspector.walk(0x8001, at).unwrap();
+    let names: Vec<&str> = walk.levels.iter().map(|level| level.level.as_str()).collect();
+    assert_eq!(names.first(), Some(&"PDB2"), "{walk:?}");
+    let memory = walk.memory.clone().unwrap();
+    let page = u64::from_str_radix(memory.strip_prefix("system 0x").unwrap(), 16).unwrap();
+    let page = belfry_device::memory::Location::System(page);
+    let backwards = inspector.backwards(page).unwrap();
+    assert!(
+        backwards.complete && backwards.mapped.iter().any(|(pasid, va, _)| (*pasid, va.0) == (0x8001, at))
+    );
+    assert!(inspector.walk(0x8001, 0x1234_5678_9000).unwrap().memory.is_none());
+    assert!(inspector.walk(0x7777, 0).is_err());
+
+    let [MemoryItem::Fields(_, descriptor)] =
+        &inspector.memory(0x8001, (at, 64), MemoryAs::Descriptors).unwrap()[..]
+    else {
+        panic!("one descriptor")
+    };
+    assert_eq!(descriptor["entry"], dispatch.entry.to_string());
+    assert!(inspector.memory(0x8001, (at, 1 << 20), MemoryAs::Words).is_err());
+    assert!(inspector.memory(0x8001, (0x1234_5678_9000, 16), MemoryAs::Words).is_err());
+    let kernels = inspector.kernels().unwrap();
+    assert!(kernels.iter().any(|kernel| kernel.name == "spin" && kernel.descriptor.0 == at), "{kernels:?}");
+
+    let registers = inspector.registers(Some("osssys")).unwrap();
+    let control = registers.iter().find(|register| register.name == "IH_RB_CNTL").unwrap();
+    assert!(
+        control.changed && control.fields.iter().any(|field| field.name == "rb_enable" && field.value == 1)
+    );
+    assert!(inspector.registers(Some("nothing")).is_err());
+    assert!(inspector.registers(None).unwrap().iter().all(|register| register.changed));
+    let doorbells = inspector.doorbells();
+    assert!(
+        doorbells
+            .iter()
+            .any(|listened| listened.doorbell == u64::from(doorbell) && listened.owner == "process")
+    );
+
+    driver.set_ram_u64(spin.stop, 1);
+    eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+    eventually("its interrupt is in the ring", || {
+        let rings = inspector.interrupts();
+        rings[0].entries.iter().any(|entry| entry.name == Some("CP_EOP_INTERRUPT") && entry.pasid == 0x8001)
+    });
+    assert!(inspector.overview().dispatches == 1 && inspector.waves().unwrap().all == 0);
+    driver.gpu.stop();
+    assert!(inspector.queues().is_err());
+}
+
+#[test]
+fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
+    use std::time::Duration;
+
+    use belfry_device::inspect::{BreakOn, WaveParts};
+
+    const SOON: Duration = Duration::from_secs(60);
+    let mut driver = Driver::up();
+    let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
+    spin.start(&driver);
+    let inspector = driver.gpu.inspect();
+    let waves = inspector.waves().unwrap();
+    let first = waves.waves[0].wave;
+    assert!(inspector.step(first, 1).is_err(), "the device runs");
+    let code = inspector.wave(first, WaveParts::default()).unwrap().code;
+    let branch = code.iter().find(|line| line.target.is_some_and(|to| to <= line.address)).unwrap();
+    let (at, to) = (branch.address.0, branch.target.unwrap().0);
+
+    let number = inspector.add_break(BreakOn::Pc(at)).unwrap();
+    for _ in 0..3 {
+        let status = inspector.wait(SOON).unwrap();
+        assert_eq!((status.halted, status.breakpoint), (true, Some(number)));
+        let stopped = inspector.wave(status.wave.unwrap(), WaveParts::default()).unwrap();
+        assert_eq!(stopped.view.pc.0, at);
+        let executed = driver.gpu.stats().wave_instructions;
+        assert!(inspector.proceed());
+        eventually("waves run", || driver.gpu.stats().wave_instructions > executed);
+    }
+    let status = inspector.wait(SOON).unwrap();
+    let wave = status.wave.unwrap();
+    // All others stay where they are.
+    let executed = driver.gpu.stats().wave_instructions;
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(driver.gpu.stats().wave_instructions, executed);
+    let pc = || inspector.wave(wave, WaveParts::default()).unwrap().view.pc.0;
+    inspector.step(wave, 1).unwrap();
+    assert!(pc() == to || pc() == at + 4, "{:#x}", pc());
+    let after = pc();
+    inspector.step(wave, 1).unwrap();
+    assert_ne!(pc(), after);
+    // Neither waves nor packets go on while the device is halted, and nothing is lost.
+    driver.set_ram_u64(spin.stop, 1);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(driver.ram_u64(spin.done), 1);
+    assert!(inspector.remove_break(number) && !inspector.remove_break(number));
+    inspector.proceed();
+    eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
+    assert!(!inspector.status().halted);
+
+    // A packet stays in the ring until the device goes on.
+    let number = inspector.add_break(BreakOn::Kernel("spin".into())).unwrap();
+    let mut other = ready_to_spin(&mut driver, 0x8002, 0x1000);
+    driver.set_ram_u64(other.stop, 1);
+    other.queue.put(&driver, &other.packet);
+    let status = driver.gpu.inspect().wait(SOON).unwrap();
+    assert_eq!((status.breakpoint, status.wave), (Some(number), None));
+    assert_eq!(driver.ram_u64(other.done), 1);
+    driver.gpu.inspect().proceed();
+    eventually("the other kernel completes", || driver.ram_u64(other.done) == 0);
+
+    let inspector = driver.gpu.inspect();
+    inspector.clear_breaks();
+    assert!(inspector.halt().unwrap().halted);
+    assert!(inspector.proceed());
+    inspector.break_on_register("GRBM_GFX_CNTL").unwrap();
+    assert!(inspector.break_on_register("NO_SUCH_REGISTER").is_err());
+    assert!(!inspector.wait(Duration::ZERO).unwrap().halted);
+}

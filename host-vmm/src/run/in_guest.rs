@@ -15,7 +15,7 @@ use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process};
+use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process, inspected};
 use crate::doorbell;
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
@@ -250,6 +250,7 @@ impl Job<'_> {
     /// Loads the driver, runs the program and switches the guest off.
     fn carry_out(&self, booted: Booted, errand: &Errand, output: Output<'_>) -> Result<RunReport, RunError> {
         let Booted { mut guest, mode, accelerator } = booted;
+        let inspector = inspected(self.options, guest.gpu())?;
         let driver = guest.load_driver()?;
         guest.enter_root()?;
         let started = Instant::now();
@@ -285,6 +286,8 @@ impl Job<'_> {
             phases: Some(phases.into()),
             ..from_device(&stats, unmodelled)
         };
+        // A GPU that was left halted goes on, so that its driver can leave it.
+        drop(inspector);
         guest.power_off()?;
         Ok(report)
     }

@@ -17,10 +17,11 @@ mod system;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
-use belfry_device::GpuConfig;
+use belfry_device::{Gpu, GpuConfig};
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
@@ -29,6 +30,7 @@ use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::hosted::HostedError;
+use crate::inspect::{InspectError, Server};
 use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
@@ -146,6 +148,8 @@ pub struct RunOptions {
     pub interactive: bool,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
+    /// Whether the GPU can be looked at meanwhile.
+    pub inspect: bool,
     /// How long the program may run.
     pub timeout: Duration,
 }
@@ -167,6 +171,7 @@ impl Default for RunOptions {
             network: false,
             interactive: false,
             files: Vec::new(),
+            inspect: false,
             timeout: Duration::from_secs(600),
         }
     }
@@ -225,6 +230,9 @@ pub enum RunError {
     /// The bare-metal guest could not be had.
     #[error(transparent)]
     BareMetal(#[from] belfry_image::bare_metal::BareMetalError),
+    /// The GPU cannot be looked at.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
     /// Doorbells by a way the mode does not have.
     #[error(transparent)]
     Doorbell(#[from] NoSuchWay),
@@ -266,6 +274,11 @@ pub enum RunError {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+/// Lets a GPU be looked at, if that is asked for.
+fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Server>, InspectError> {
+    gpu.filter(|_| options.inspect).map(Server::start).transpose()
 }
 
 /// Runs a program and collects what came of it; `output` gets what it writes, as it comes.
@@ -373,6 +386,9 @@ fn bare_metal_guest(
         return Err(RunError::WrongGuest(
             "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
+    }
+    if options.inspect {
+        return Err(RunError::WrongGuest("--inspect is not for the bare-metal guest, which ends at once"));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
     let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;

@@ -18,7 +18,7 @@ use belfry_process::scratch::Scratch;
 use super::boot_loader::BootLoader;
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions};
+use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
 use crate::doorbell;
 
 /// Memory of such a guest: what ROCm's own compilers need; only what is used costs anything.
@@ -112,6 +112,7 @@ pub(super) fn run(
     };
     let step = progress.spinner(&format!("booting {} (QEMU, {accelerator})", disk.path.display()));
     let mut system = System::start(&config, &cache)?;
+    let inspector = inspected(options, system.gpu())?;
     let (started, exit_status) = match &ssh {
         Some(ssh) => {
             ssh.wait(&mut system)?;
@@ -135,6 +136,7 @@ pub(super) fn run(
     let whole = system.age();
     let stats = system.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
     let unmodelled = system.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+    drop(inspector);
     system.stop()?;
     Ok(RunReport {
         mode: Mode::Qemu,

@@ -94,6 +94,49 @@ impl fmt::Debug for Wave {
     }
 }
 
+/// For people who look at a wave.
+impl Wave {
+    /// `MODE`, `STATUS` and `TRAPSTS`: name, bits, and the fields that are not 0 in words.
+    #[must_use]
+    pub fn status_in_words(&self) -> [(&'static str, u32, String); 3] {
+        let status = hwreg::status_of(self);
+        let words = |fields, bits| format!("{:?}", Fields(fields, bits));
+        [
+            ("MODE", self.mode, words(MODE, self.mode)),
+            ("STATUS", status, words(STATUS, status)),
+            ("TRAPSTS", self.trapsts, words(TRAPSTS, self.trapsts)),
+        ]
+    }
+
+    /// General scalar registers.
+    #[must_use]
+    pub fn sgprs(&self) -> u8 {
+        self.file.sgprs
+    }
+
+    /// Vector registers of its own, `v0` and those behind it.
+    #[must_use]
+    pub fn vgprs(&self) -> u16 {
+        if self.accumulators_from == 0 {
+            self.vgpr_count
+        } else {
+            self.accumulators_from.min(self.vgpr_count)
+        }
+    }
+
+    /// Accumulation registers.
+    #[must_use]
+    pub fn agprs(&self) -> u16 {
+        self.vgpr_count - self.vgprs()
+    }
+
+    /// `VCC`.
+    #[must_use]
+    pub fn vcc(&self) -> u64 {
+        self.pair(slot::VCC)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

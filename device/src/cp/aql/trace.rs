@@ -1,6 +1,6 @@
 //! What an AQL queue records of its packets.
 
-use belfry_abi::aql::{AmdFormat, PacketHeader, PacketType};
+use belfry_abi::aql::{AmdFormat, KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::AqlQueue;
 use crate::cp::kernel_name::KernelNames;
@@ -14,7 +14,33 @@ pub(super) struct Traced {
     kernels: KernelNames,
 }
 
+/// What an AQL packet is called.
+pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
+    match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
+        (PacketType::INVALID, _) => "INVALID",
+        (PacketType::KERNEL_DISPATCH, _) => "KERNEL_DISPATCH",
+        (PacketType::BARRIER_AND, _) => "BARRIER_AND",
+        (PacketType::BARRIER_OR, _) => "BARRIER_OR",
+        (PacketType::AGENT_DISPATCH, _) => "AGENT_DISPATCH",
+        (PacketType::VENDOR_SPECIFIC, AmdFormat::PM4_IB) => "PM4_IB",
+        (PacketType::VENDOR_SPECIFIC, AmdFormat::BARRIER_VALUE) => "BARRIER_VALUE",
+        _ => "unknown",
+    }
+}
+
 impl AqlQueue {
+    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    pub(super) fn keeps(&self, header: PacketHeader, packet: &[u32; 16]) -> bool {
+        let place = (self.config.identity.doorbell.dwords(), self.fetch_index);
+        let kernel = || match super::parse::<KernelDispatchPacket>(packet) {
+            Ok(packet) if header.packet_type() == PacketType::KERNEL_DISPATCH => {
+                KernelNames::default().get(self.state.space(), packet.kernel_object).to_owned()
+            }
+            _ => String::new(),
+        };
+        self.shader.stops().keeps_packet(place, || aql_kind(header, packet[0]), kernel)
+    }
+
     /// Records a dispatch, and what its kernel is called.
     pub(super) fn trace_dispatch(&mut self, kernel_object: u64, grid: [u32; 3], workgroup: [u32; 3]) {
         if self.state.tracer().is_on() {
@@ -32,14 +58,7 @@ impl AqlQueue {
         let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.fetch_index));
         if self.traced.next <= self.fetch_index {
             self.traced.next = self.fetch_index.wrapping_add(1);
-            let kind = match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
-                (PacketType::KERNEL_DISPATCH, _) => "KERNEL_DISPATCH",
-                (PacketType::BARRIER_AND, _) => "BARRIER_AND",
-                (PacketType::BARRIER_OR, _) => "BARRIER_OR",
-                (PacketType::VENDOR_SPECIFIC, AmdFormat::PM4_IB) => "PM4_IB",
-                (PacketType::VENDOR_SPECIFIC, AmdFormat::BARRIER_VALUE) => "BARRIER_VALUE",
-                _ => "unknown",
-            };
+            let kind = aql_kind(header, first);
             self.state.trace(TraceEvent::Packet { kind, index: self.fetch_index });
         }
         scope

@@ -17,8 +17,9 @@ use zerocopy::IntoBytes as _;
 
 use super::kiq::{ENGINE_HIQ, Kiq, Request as KiqRequest};
 use super::rings::Running;
+use super::seen::{self, SeenPackets};
 use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Whose, WritePointer};
-use super::{FirmwareScheduler, Ports, SavedFirmware, Served, Turn};
+use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::queue::{Hqd, HqdId, Mqd, Ring, seed_doorbell};
@@ -88,6 +89,12 @@ impl FirmwareScheduler for HwsScheduler {
         self.rings.clear();
         self.hiq = None;
         self.come_back();
+    }
+
+    fn queues(&self) -> Vec<SeenQueue> {
+        let rings = self.rings.iter().map(|(&(xcc, id), running)| (xcc, id, running));
+        let kernel = seen::of_kernel(&self.ports, rings, |_| SeenPackets::Pm4);
+        seen::all(kernel, &self.slots, &self.ports)
     }
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {

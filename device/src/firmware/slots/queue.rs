@@ -2,6 +2,7 @@
 
 mod save;
 mod sdma;
+mod seen;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,6 +6,8 @@ use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
 
 use super::{State, Workgroup};
+use crate::stops::Armed;
+use crate::trace::WaveId;
 use crate::vm::{LaunchControl, LaunchMode};
 
 impl Workgroup {
@@ -69,6 +71,34 @@ pub(super) fn run(
                 return stop;
             }
             stop => return stop,
+        }
+        if wave.instructions - begun >= budget {
+            break;
+        }
+    }
+    Stop::Budget
+}
+
+/// The same while there are breakpoints: a wave that comes to one stays in front of it.
+#[cold]
+pub(super) fn run_armed(
+    wave: &mut Wave,
+    env: &mut Env<'_>,
+    budget: u64,
+    (armed, id): (&Armed, &WaveId),
+    mut observer: Option<&mut dyn Observer>,
+) -> Stop {
+    let begun = wave.instructions;
+    for _ in 0..budget {
+        if armed.is_halted() || armed.keeps((id.dispatch, id.workgroup, id.wave), wave.pc()) {
+            break;
+        }
+        let stop = match &mut observer {
+            Some(observer) => run(wave, env, 1, Some(&mut **observer)),
+            None => run(wave, env, 1, None),
+        };
+        if stop != Stop::Budget {
+            return stop;
         }
         if wave.instructions - begun >= budget {
             break;

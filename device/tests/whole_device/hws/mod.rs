@@ -53,10 +53,16 @@ fn queue_of_a_run_list_takes_packets_until_it_is_taken_off() {
     // What is written meanwhile is found when it comes back.
     let late = barrier(&mut hws, &mut process, &mut queue);
     hws.driver.runner_passes();
+    let listed = hws.driver.gpu.inspect().queues().unwrap();
+    assert!(listed.iter().all(|queue| queue.kernel && queue.packets == Some("pm4")), "{listed:?}");
+    assert_eq!(listed.len(), 2, "the KIQ and the HIQ");
     assert!(!is_done(&hws, late), "it is on no slot");
     assert_eq!(hws.mqd(&queue).cp_hqd_pq_rptr, 3, "its place is in its MQD");
     hws.run(&list);
     eventually("the late barrier completes", || is_done(&hws, late));
+    let listed = hws.driver.gpu.inspect().queues().unwrap();
+    let mine = listed.iter().find(|listed| !listed.kernel).unwrap();
+    assert_eq!((mine.doorbell, mine.pasid, mine.packets), (queue.doorbell, 0x8001, Some("aql")));
     // A ring while its queue is away is no error if the queue comes back. If it does not come back, the ring is counted.
     assert_eq!(hws.driver.gpu.stats().errors, Default::default());
     let mut other = hws.queue(&mut process, doorbell(1, 1));

@@ -102,7 +102,7 @@ impl Queue {
         self.life = Life::Unmapped { wait, rest: Rest { read_index, saved: context.is_busy() } };
     }
 
-    fn image<'a>(&self, ports: &Ports, space: &'a AddressSpace) -> SdmaImage<'a> {
+    pub(super) fn image<'a>(&self, ports: &Ports, space: &'a AddressSpace) -> SdmaImage<'a> {
         SdmaImage { form: ports.chip.sdma.mqd, space, address: self.mqd }
     }
 

@@ -1,0 +1,38 @@
+//! The doorbells that somebody listens to, for people who look at them.
+
+use std::sync::atomic::Ordering;
+
+use belfry_abi::doorbell::DoorbellOffset;
+use belfry_abi::pci::DOORBELL_BAR_SIZE;
+
+use super::{Doorbells, PAGE, offset};
+
+/// One doorbell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenDoorbell {
+    pub(crate) offset: DoorbellOffset,
+    pub(crate) value: u64,
+    /// A process's queue listens, not the kernel's own.
+    pub(crate) of_process: bool,
+    /// It was rung, and its queue has not looked.
+    pub(crate) rung: bool,
+    /// Its queue has work.
+    pub(crate) busy: bool,
+}
+
+impl Doorbells {
+    /// The doorbells that have an owner.
+    pub(crate) fn seen(&self) -> Vec<SeenDoorbell> {
+        let pages = (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize);
+        pages
+            .flat_map(|page| self.owned.of_page(page))
+            .map(|at| SeenDoorbell {
+                offset: offset(at),
+                value: self.value(at).load(Ordering::Acquire),
+                of_process: self.announced.get(at),
+                rung: self.is_rung_at(at),
+                busy: self.busy.get(at),
+            })
+            .collect()
+    }
+}

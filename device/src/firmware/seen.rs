@@ -1,0 +1,125 @@
+//! Queues as the firmware knows them, for people who look at the device.
+
+use std::sync::Arc;
+
+use belfry_abi::doorbell::DoorbellIndex;
+
+use super::Ports;
+use super::rings::Running;
+use super::slots::{Place, Slots};
+use crate::queue::{Hqd, HqdId};
+use crate::vm::AddressSpace;
+
+/// What packets a queue's ring has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SeenPackets {
+    /// AQL, 64 bytes each.
+    Aql,
+    /// PM4.
+    Pm4,
+    /// SDMA.
+    Sdma,
+    /// Frames of the MES.
+    Mes,
+}
+
+/// Where a queue's ring is, and how far it has been read and written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenRing {
+    pub(crate) packets: SeenPackets,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// In packets of AQL, in dwords otherwise, as `write_index` is.
+    pub(crate) read_index: u64,
+    /// Where the write pointer is in memory; 0 for the kernel's rings, which have it in their registers.
+    pub(crate) write_pointer: u64,
+    pub(crate) write_index: Option<u64>,
+}
+
+/// A queue, while the firmware's lock is held and afterwards.
+#[derive(Clone)]
+pub(crate) struct SeenQueue {
+    pub(crate) doorbell: DoorbellIndex,
+    /// One of the kernel's own.
+    pub(crate) kernel: bool,
+    pub(crate) pasid: u16,
+    pub(crate) vmid: Option<u8>,
+    /// MQD, in VMID 0.
+    pub(crate) mqd: u64,
+    pub(crate) state: &'static str,
+    /// Micro engine, or SDMA engine behind `None`; pipe; queue.
+    pub(crate) place: Option<(Option<u8>, u8, u8)>,
+    /// Work was started and is not done.
+    pub(crate) busy: bool,
+    pub(crate) ring: Option<SeenRing>,
+    /// Registers of the hardware queue, or what the MQD has for them; none of SDMA queues.
+    pub(crate) hqd: Option<Hqd>,
+    /// What its addresses are in.
+    pub(crate) space: Option<Arc<AddressSpace>>,
+}
+
+impl SeenRing {
+    /// The ring that registers describe, with a read index where that is known better.
+    pub(super) fn of_hqd(hqd: &Hqd, space: Option<&AddressSpace>, read_index: Option<u64>) -> Option<Self> {
+        let bytes = hqd.pq_dwords()? * 4;
+        let write_pointer = hqd.wptr_poll_addr();
+        let packets = if hqd.is_aql() { SeenPackets::Aql } else { SeenPackets::Pm4 };
+        Some(Self {
+            packets,
+            base: hqd.pq_base(),
+            bytes,
+            read_index: read_index.unwrap_or_else(|| hqd.pq_rptr().into()),
+            write_pointer,
+            write_index: space.and_then(|space| space.load_u64(write_pointer).ok()),
+        })
+    }
+}
+
+/// The kernel's rings that are served: graphics core, place, ring.
+pub(super) fn of_kernel<'a>(
+    ports: &Ports,
+    rings: impl Iterator<Item = (u8, HqdId, &'a Running)>,
+    packets: impl Fn(HqdId) -> SeenPackets,
+) -> Vec<SeenQueue> {
+    rings
+        .map(|(xcc, id, running)| {
+            let hqd = ports.hqds.hqd_of(xcc, id, |hqd| *hqd);
+            let (read_index, write_index) = running.ring.pointers();
+            let ring = SeenRing::of_hqd(&hqd, None, Some(read_index));
+            SeenQueue {
+                doorbell: running.ring.doorbell(),
+                kernel: true,
+                pasid: 0,
+                vmid: Some(0),
+                mqd: 0,
+                state: if running.dead { "failed" } else { "mapped" },
+                place: Some((Some(id.me), id.pipe, id.queue)),
+                busy: running.ring.available() != 0,
+                ring: ring.map(|ring| SeenRing {
+                    packets: packets(id),
+                    write_index: Some(write_index),
+                    ..ring
+                }),
+                hqd: Some(hqd),
+                space: ports.contexts.space(0),
+            }
+        })
+        .collect()
+}
+
+/// All queues: the kernel's, then those of processes.
+pub(super) fn all(kernel: Vec<SeenQueue>, slots: &Slots, ports: &Ports) -> Vec<SeenQueue> {
+    let mut seen = kernel;
+    seen.extend(slots.seen(ports));
+    seen
+}
+
+impl Place {
+    /// As [`SeenQueue::place`] has it.
+    pub(super) fn seen(self) -> (Option<u8>, u8, u8) {
+        match self {
+            Self::Compute(HqdId { me, pipe, queue }) => (Some(me), pipe, queue),
+            Self::Sdma { engine, queue } => (None, engine, queue),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Halting the device, and going on by hand.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{InspectError, Inspector, WaveId};
+use crate::shader::{StepError, Stepped};
+pub use crate::stops::BreakOn;
+use crate::stops::{WaveKey, Why};
+
+/// Instructions of one step at most.
+const MAX_STEP: u32 = 1 << 20;
+
+/// Whether the device is halted, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatusView {
+    /// Everything stays where it is.
+    pub halted: bool,
+    /// By what: `paused`, or the breakpoint.
+    pub why: Option<String>,
+    /// The breakpoint's number.
+    pub breakpoint: Option<u32>,
+    /// The wave that has come to it.
+    pub wave: Option<WaveId>,
+    /// All breakpoints: number, and what each is for.
+    pub breakpoints: Vec<(u32, String)>,
+}
+
+fn key(wave: WaveId) -> WaveKey {
+    (wave.dispatch, wave.workgroup, wave.wave)
+}
+
+impl Inspector<'_> {
+    /// Whether the device is halted.
+    #[must_use]
+    pub fn status(&self) -> StatusView {
+        let stops = self.gpu.shader.stops();
+        let (why, breakpoint, wave) = match stops.why() {
+            None => (None, None, None),
+            Some(Why::Paused) => (Some("paused".to_owned()), None, None),
+            Some(Why::Wave(number, what, (dispatch, workgroup, wave))) => {
+                (Some(what), Some(number), Some(WaveId { dispatch, workgroup, wave }))
+            }
+            Some(Why::Other(number, what)) => (Some(what), Some(number), None),
+        };
+        let breakpoints = stops.breaks().into_iter().map(|(number, on)| (number, on.to_string())).collect();
+        StatusView { halted: why.is_some(), why, breakpoint, wave, breakpoints }
+    }
+
+    /// Halts the device; when this returns, no wave runs and no packet is processed.
+    ///
+    /// # Errors
+    ///
+    /// A device that is stopped.
+    pub fn halt(&self) -> Result<StatusView, InspectError> {
+        self.gpu.shader.stops().pause();
+        self.settle()?;
+        Ok(self.status())
+    }
+
+    /// Returns once everything stands still that has been told to.
+    fn settle(&self) -> Result<(), InspectError> {
+        let still = self.gpu.runner.between_passes(|_| drop(self.gpu.shader.hold()));
+        still.ok_or(InspectError::Stopped)
+    }
+
+    /// Lets a halted device go on; whether it was halted.
+    pub fn proceed(&self) -> bool {
+        let was = self.gpu.shader.stops().proceed();
+        self.gpu.shader.look_again();
+        self.gpu.runner.look_again();
+        was
+    }
+
+    /// Waits until a breakpoint or somebody halts the device, for at most so long.
+    ///
+    /// # Errors
+    ///
+    /// A device that is stopped.
+    pub fn wait(&self, limit: Duration) -> Result<StatusView, InspectError> {
+        if self.gpu.shader.stops().wait(limit) {
+            self.settle()?;
+        }
+        Ok(self.status())
+    }
+
+    /// Runs a wave of a halted device for so many instructions, or until it waits.
+    ///
+    /// # Errors
+    ///
+    /// A device that is not halted, no such wave, one whose queue is held.
+    pub fn step(&self, wave: WaveId, count: u32) -> Result<(), InspectError> {
+        self.by_hand(wave, Stepped::Wave(count.min(MAX_STEP)))
+    }
+
+    /// Runs the workgroup of a wave of a halted device until all of its waves have ended or wait at a barrier.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inspector::step`].
+    pub fn step_to_barrier(&self, wave: WaveId) -> Result<(), InspectError> {
+        self.by_hand(wave, Stepped::ToBarrier)
+    }
+
+    fn by_hand(&self, wave: WaveId, what: Stepped) -> Result<(), InspectError> {
+        let stops = self.gpu.shader.stops();
+        let stepped = self.gpu.runner.between_passes(|_| {
+            if !stops.is_halted() {
+                return Err(InspectError::NotHalted);
+            }
+            let stepped = self.gpu.shader.step(key(wave), what);
+            stepped.map_err(|error| match error {
+                StepError::NoWave => InspectError::Wave(wave),
+                StepError::Held => InspectError::Held(wave),
+            })
+        });
+        stepped.ok_or(InspectError::Stopped)??;
+        stops.moved(key(wave));
+        Ok(())
+    }
+
+    /// Adds a breakpoint; its number.
+    ///
+    /// # Errors
+    ///
+    /// Too many.
+    pub fn add_break(&self, on: BreakOn) -> Result<u32, InspectError> {
+        self.gpu.shader.stops().add(on).ok_or(InspectError::TooManyBreaks)
+    }
+
+    /// A breakpoint for writes of a register.
+    ///
+    /// # Errors
+    ///
+    /// No register of that name, or too many breakpoints.
+    pub fn break_on_register(&self, name: &str) -> Result<u32, InspectError> {
+        let found = self.gpu.registers.named(name);
+        let (name, dword) = found.ok_or_else(|| InspectError::Register(name.to_owned()))?;
+        self.add_break(BreakOn::Register(name, dword))
+    }
+
+    /// Removes a breakpoint; whether there was one.
+    pub fn remove_break(&self, number: u32) -> bool {
+        self.gpu.shader.stops().remove(Some(number))
+    }
+
+    /// Removes all breakpoints.
+    pub fn clear_breaks(&self) {
+        self.gpu.shader.stops().remove(None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Memory by what is in it.
+
+use std::collections::BTreeMap;
+
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use belfry_abi::signal::{
+    AMD_SIGNAL_KIND_DOORBELL, AMD_SIGNAL_KIND_INVALID, AMD_SIGNAL_KIND_LEGACY_DOORBELL, AMD_SIGNAL_KIND_USER,
+    AmdSignal,
+};
+use serde::Serialize;
+use zerocopy::FromBytes as _;
+
+use super::{Hex, InspectError, Inspector, PacketView, packets};
+use crate::cp::KernelNames;
+
+/// The most bytes of one answer.
+pub const MAX_BYTES: u64 = 64 << 10;
+
+/// What memory is to be understood as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MemoryAs {
+    /// Dwords.
+    Words,
+    /// AQL packets.
+    Packets,
+    /// `amd_signal_t`.
+    Signals,
+    /// `kernel_descriptor_t`.
+    Descriptors,
+}
+
+impl std::str::FromStr for MemoryAs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "words" => Ok(Self::Words),
+            "packets" => Ok(Self::Packets),
+            "signals" => Ok(Self::Signals),
+            "descriptors" => Ok(Self::Descriptors),
+            _ => Err(format!("{text:?} is none of words, packets, signals and descriptors")),
+        }
+    }
+}
+
+/// Something in memory.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryItem {
+    /// Dwords from an address on.
+    Words(Hex, Vec<Hex>),
+    /// A packet.
+    Packet(PacketView),
+    /// A signal or a descriptor: its address, and its fields by name.
+    Fields(Hex, BTreeMap<&'static str, String>),
+}
+
+fn signal(bytes: &[u8]) -> Option<BTreeMap<&'static str, String>> {
+    let signal = AmdSignal::read_from_bytes(bytes).ok()?;
+    let kind = match signal.kind {
+        AMD_SIGNAL_KIND_INVALID => "invalid".to_owned(),
+        AMD_SIGNAL_KIND_USER => "user".to_owned(),
+        AMD_SIGNAL_KIND_DOORBELL => "doorbell".to_owned(),
+        AMD_SIGNAL_KIND_LEGACY_DOORBELL => "legacy doorbell".to_owned(),
+        other => other.to_string(),
+    };
+    Some(BTreeMap::from([
+        ("kind", kind),
+        ("value", signal.value.to_string()),
+        ("event_mailbox_ptr", Hex(signal.event_mailbox_ptr).to_string()),
+        ("event_id", signal.event_id.to_string()),
+        ("start_ts", signal.start_ts.to_string()),
+        ("end_ts", signal.end_ts.to_string()),
+        ("queue_ptr", Hex(signal.queue_ptr).to_string()),
+    ]))
+}
+
+/// The fields of a kernel descriptor, which is at an address.
+pub(super) fn descriptor(address: u64, bytes: &[u8]) -> Option<BTreeMap<&'static str, String>> {
+    let found = KernelDescriptor::read_from_bytes(bytes).ok()?;
+    let entry = address.wrapping_add_signed(found.kernel_code_entry_byte_offset);
+    Some(BTreeMap::from([
+        ("group_segment_fixed_size", found.group_segment_fixed_size.to_string()),
+        ("private_segment_fixed_size", found.private_segment_fixed_size.to_string()),
+        ("kernarg_size", found.kernarg_size.to_string()),
+        ("entry", Hex(entry).to_string()),
+        ("compute_pgm_rsrc1", Hex(found.compute_pgm_rsrc1.bits().into()).to_string()),
+        ("compute_pgm_rsrc2", Hex(found.compute_pgm_rsrc2.bits().into()).to_string()),
+        ("compute_pgm_rsrc3", Hex(found.compute_pgm_rsrc3.bits().into()).to_string()),
+        ("kernel_code_properties", Hex(found.kernel_code_properties.bits().into()).to_string()),
+        ("kernarg_preload", Hex(found.kernarg_preload.into()).to_string()),
+    ]))
+}
+
+impl Inspector<'_> {
+    /// Memory of a process; PASID 0 is the kernel. What does not fill an item is left out.
+    ///
+    /// # Errors
+    ///
+    /// Memory that cannot be read, or more than [`MAX_BYTES`].
+    pub fn memory(
+        &self,
+        pasid: u16,
+        (address, len): (u64, u64),
+        what: MemoryAs,
+    ) -> Result<Vec<MemoryItem>, InspectError> {
+        if len > MAX_BYTES {
+            return Err(InspectError::TooLong(len));
+        }
+        let space = self.space(pasid)?;
+        let mut bytes = vec![0; len as usize];
+        let failed =
+            |fault: crate::vm::Fault| InspectError::Memory(Hex(fault.va), format!("{:?}", fault.kind));
+        space.read_bytes(address, &mut bytes).map_err(failed)?;
+        let mut names = KernelNames::default();
+        let size = if what == MemoryAs::Words { 16 } else { 64 };
+        let items = bytes.chunks(size).zip((address..).step_by(size)).filter_map(|(part, at)| match what {
+            MemoryAs::Words => {
+                let (words, _) = part.as_chunks::<4>();
+                let words: Vec<Hex> =
+                    words.iter().map(|&word| Hex(u32::from_le_bytes(word).into())).collect();
+                (!words.is_empty()).then_some(MemoryItem::Words(Hex(at), words))
+            }
+            MemoryAs::Packets => {
+                let words = <[u32; 16]>::read_from_bytes(part).ok()?;
+                let index = (at - address) / 64;
+                Some(MemoryItem::Packet(packets::aql(index, at, &words, Some((&*space, &mut names)))))
+            }
+            MemoryAs::Signals => Some(MemoryItem::Fields(Hex(at), signal(part)?)),
+            MemoryAs::Descriptors => Some(MemoryItem::Fields(Hex(at), descriptor(at, part)?)),
+        });
+        Ok(items.collect())
+    }
+}

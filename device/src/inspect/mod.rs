@@ -1,0 +1,116 @@
+//! The live device as plain data, for people and scripts who look at it.
+//!
+//! [`Inspector`] answers one question at a time: what it gives is of one moment. It costs nothing while
+//! nobody asks. Queues and waves are looked at while the firmware's lock is held; waves are stopped between two instructions
+//! for that long. Addresses and masks are texts in hexadecimal, as numbers of JSON lose their last bits in many readers.
+//!
+//! | question | file |
+//! | --- | --- |
+//! | counters, and what is stopped | `overview.rs` |
+//! | queues, their registers and packets | `queues.rs`, `packets.rs` |
+//! | waves | `waves.rs` |
+//! | page tables | `tables.rs` |
+//! | registers, doorbells, interrupts | `registers.rs`, `interrupts.rs` |
+//! | memory | `memory.rs` |
+//! | kernels | `kernels.rs` |
+//!
+//! Only what `control.rs` has acts on the device: it halts it, lets it go on, and runs waves of a halted device by hand.
+
+mod control;
+mod hex;
+mod interrupts;
+mod kernels;
+mod memory;
+mod overview;
+mod packets;
+mod queues;
+mod registers;
+mod tables;
+mod waves;
+
+use std::sync::Arc;
+
+pub use control::{BreakOn, StatusView};
+pub use hex::Hex;
+pub use interrupts::{IhEntryView, IhRingView};
+pub use kernels::KernelView;
+pub use memory::{MAX_BYTES, MemoryAs, MemoryItem};
+pub use overview::Overview;
+pub use packets::PacketView;
+pub use queues::{QueueDetails, QueueView};
+pub use registers::{DoorbellView, FieldView, RegisterView, UnmodelledView};
+pub use tables::{Backwards, LevelView, WalkView};
+pub use waves::{CodeLine, DispatchView, NamedRegister, WaveDetails, WaveId, WaveParts, WaveView, WavesView};
+
+use crate::device::Gpu;
+use crate::firmware::SeenQueue;
+use crate::vm::AddressSpace;
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum InspectError {
+    /// The device has ended.
+    #[error("the device is stopped")]
+    Stopped,
+    /// No such process.
+    #[error("no queue of a process with PASID {0:#x}; `queues` lists them, and 0 is the kernel")]
+    Process(u16),
+    /// No such queue.
+    #[error("no queue has doorbell {0:#x}; `queues` lists them")]
+    Queue(u32),
+    /// No such wave.
+    #[error("no wave {0} is on the GPU; `waves` lists them")]
+    Wave(WaveId),
+    /// No such block.
+    #[error("no block is called {0}; there are {1}")]
+    Block(String, String),
+    /// Memory that is not there.
+    #[error("memory at {0} cannot be read: {1}")]
+    Memory(Hex, String),
+    /// Steps of a device that runs.
+    #[error("the device runs; `pause` halts it")]
+    NotHalted,
+    /// A wave that cannot run.
+    #[error("the queue of wave {0} may not run now")]
+    Held(WaveId),
+    /// No such register.
+    #[error("no register with a model is called {0}")]
+    Register(String),
+    /// Too many breakpoints.
+    #[error("there are 64 breakpoints already")]
+    TooManyBreaks,
+    /// More than an answer may have.
+    #[error("{0} bytes are more than {MAX_BYTES}")]
+    TooLong(u64),
+}
+
+/// Answers questions about a device.
+#[derive(Debug)]
+pub struct Inspector<'a> {
+    gpu: &'a Gpu,
+}
+
+impl Gpu {
+    /// Looks at the device.
+    #[must_use]
+    pub fn inspect(&self) -> Inspector<'_> {
+        Inspector { gpu: self }
+    }
+}
+
+impl Inspector<'_> {
+    fn seen_queues(&self) -> Result<Vec<SeenQueue>, InspectError> {
+        let queues = self.gpu.runner.between_passes(|firmware| firmware.queues());
+        queues.ok_or(InspectError::Stopped)
+    }
+
+    /// The address space of a process; that of the kernel for PASID 0.
+    fn space(&self, pasid: u16) -> Result<Arc<AddressSpace>, InspectError> {
+        let none = InspectError::Process(pasid);
+        if pasid == 0 {
+            return self.gpu.contexts.space(0).ok_or(none);
+        }
+        let mut queues = self.seen_queues()?.into_iter();
+        queues.find_map(|queue| queue.space.filter(|_| !queue.kernel && queue.pasid == pasid)).ok_or(none)
+    }
+}

@@ -1,0 +1,143 @@
+//! Registers by block and field, and doorbells.
+
+use std::collections::BTreeSet;
+
+use belfry_abi::regs::Ip;
+use serde::Serialize;
+
+use super::{Hex, InspectError, Inspector};
+
+/// A register.
+#[derive(Clone, Debug, Serialize)]
+pub struct RegisterView {
+    /// Its block, with its number where there are several.
+    pub block: String,
+    /// Upstream's name.
+    pub name: String,
+    /// Byte offset in BAR5.
+    pub offset: Hex,
+    /// What a driver would read.
+    pub value: Hex,
+    /// Its value after reset, where that is known.
+    pub reset: Option<Hex>,
+    /// It has another value than after reset; without one that is known, one that is not 0.
+    pub changed: bool,
+    /// Its fields.
+    pub fields: Vec<FieldView>,
+}
+
+/// A field of a register.
+#[derive(Clone, Debug, Serialize)]
+pub struct FieldView {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// Last and first bit.
+    pub bits: [u8; 2],
+    /// Its value.
+    pub value: u32,
+}
+
+/// Something that was used and has no model.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnmodelledView {
+    /// What.
+    pub name: String,
+    /// How often it was read.
+    pub reads: u64,
+    /// How often it was written.
+    pub writes: u64,
+}
+
+/// A doorbell that somebody listens to.
+#[derive(Clone, Debug, Serialize)]
+pub struct DoorbellView {
+    /// In dwords of BAR2, as queues are named.
+    pub doorbell: u64,
+    /// Byte offset in BAR2.
+    pub offset: Hex,
+    /// Its value.
+    pub value: u64,
+    /// `process`, or `kernel` for its own rings.
+    pub owner: &'static str,
+    /// It was rung, and its queue has not looked.
+    pub rung: bool,
+    /// Its queue has work.
+    pub busy: bool,
+}
+
+/// What a block is called.
+fn block(ip: Ip, instance: u8) -> String {
+    let name = match ip {
+        Ip::GC => "GC",
+        Ip::MMHUB => "MMHUB",
+        Ip::ATHUB => "ATHUB",
+        Ip::OSSSYS => "OSSSYS",
+        Ip::NBIF => "NBIF",
+        Ip::SMUIO => "SMUIO",
+        Ip::MP0 => "MP0",
+        Ip(other) => return format!("IP{other}.{instance}"),
+    };
+    if instance == 0 { name.to_owned() } else { format!("{name}{instance}") }
+}
+
+impl Inspector<'_> {
+    /// Registers that have a model: those of a block, or of all, that were changed.
+    ///
+    /// # Errors
+    ///
+    /// No such block.
+    pub fn registers(&self, of: Option<&str>) -> Result<Vec<RegisterView>, InspectError> {
+        let seen = self.gpu.registers.seen();
+        let blocks: BTreeSet<String> = seen.iter().map(|seen| block(seen.ip, seen.instance)).collect();
+        if let Some(of) = of
+            && !blocks.iter().any(|block| block.eq_ignore_ascii_case(of))
+        {
+            let blocks: Vec<String> = blocks.into_iter().collect();
+            return Err(InspectError::Block(of.to_owned(), blocks.join(", ")));
+        }
+        let view = seen.into_iter().map(|seen| RegisterView {
+            block: block(seen.ip, seen.instance),
+            name: seen.name,
+            offset: Hex(u64::from(seen.dword) * 4),
+            value: Hex(seen.value.into()),
+            reset: seen.reset.map(|reset| Hex(reset.into())),
+            changed: seen.value != seen.reset.unwrap_or(0),
+            fields: seen
+                .fields
+                .iter()
+                .map(|field| FieldView {
+                    name: field.name,
+                    bits: [field.last, field.first],
+                    value: field.of(seen.value),
+                })
+                .collect(),
+        });
+        let wanted = |view: &RegisterView| match of {
+            Some(of) => view.block.eq_ignore_ascii_case(of),
+            None => view.changed,
+        };
+        Ok(view.filter(wanted).collect())
+    }
+
+    /// What was used and has no model, most used first.
+    #[must_use]
+    pub fn unmodelled(&self) -> Vec<UnmodelledView> {
+        let all = self.gpu.unmodelled().into_iter();
+        all.map(|(name, reads, writes)| UnmodelledView { name, reads, writes }).collect()
+    }
+
+    /// The doorbells that somebody listens to.
+    #[must_use]
+    pub fn doorbells(&self) -> Vec<DoorbellView> {
+        let seen = self.gpu.doorbells.seen().into_iter();
+        seen.map(|seen| DoorbellView {
+            doorbell: seen.offset.bytes() / 4,
+            offset: Hex(seen.offset.bytes()),
+            value: seen.value,
+            owner: if seen.of_process { "process" } else { "kernel" },
+            rung: seen.rung,
+            busy: seen.busy,
+        })
+        .collect()
+    }
+}

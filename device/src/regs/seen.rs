@@ -1,0 +1,81 @@
+//! Every register that has a model, for people who look at them.
+
+use belfry_abi::regs::{Description, Field, Ip, Offset, gc, gfx9, mmhub, mp, nbio, osssys, smuio};
+
+use super::{Block, RegisterFile, unmodelled};
+
+/// One register.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenRegister {
+    pub(crate) ip: Ip,
+    pub(crate) instance: u8,
+    pub(crate) name: String,
+    /// Absolute dword index.
+    pub(crate) dword: u32,
+    pub(crate) value: u32,
+    /// After reset; `None` where nothing says what it is.
+    pub(crate) reset: Option<u32>,
+    pub(crate) fields: &'static [Field],
+}
+
+/// Registers that the layouts know, whatever their block.
+fn description(ip: Ip, at: Offset) -> Option<&'static Description> {
+    let tables: &[&'static [Description]] = match ip {
+        Ip::GC => &[gc::ALL, gfx9::gc::ALL],
+        Ip::MMHUB => &[mmhub::ALL, gfx9::mmhub::ALL],
+        Ip::OSSSYS => &[osssys::ALL, gfx9::osssys::ALL],
+        Ip::NBIF => &[nbio::ALL, gfx9::nbio::ALL],
+        Ip::SMUIO => &[smuio::ALL],
+        Ip::MP0 => &[mp::ALL],
+        _ => &[],
+    };
+    tables.iter().find_map(|table| {
+        table.binary_search_by_key(&at, |register| register.at).ok().map(|position| &table[position])
+    })
+}
+
+impl RegisterFile {
+    /// Registers of all blocks, as a driver would read them now: banked ones are those of the queue or VMID that is selected.
+    /// Nothing of it is counted as an access.
+    pub(crate) fn seen(&self) -> Vec<SeenRegister> {
+        self.blocks.iter().flat_map(|block| self.seen_of(&**block)).collect()
+    }
+
+    /// The absolute dword index of the register of a name; of the first instance, if there are several.
+    pub(crate) fn named(&self, name: &str) -> Option<(String, u32)> {
+        let mut found = self.seen().into_iter().filter(|seen| seen.name.eq_ignore_ascii_case(name));
+        found.next().map(|seen| (seen.name, seen.dword))
+    }
+
+    fn seen_of(&self, block: &dyn Block) -> Vec<SeenRegister> {
+        let (ip, instance) = block.ip();
+        let claims = block.claims().into_iter();
+        let places = claims.flat_map(|run| (0..run.count).map(move |n| run.first.plus(n)));
+        let seen = |at: Offset| {
+            let dword = self.chip.dword(ip, instance, at).filter(|&dword| self.decodes(dword))?;
+            let known = description(ip, at);
+            let name = known.map(|known| known.name.to_owned());
+            Some(SeenRegister {
+                ip,
+                instance,
+                name: name.unwrap_or_else(|| unmodelled::near_name(&*self.chip, dword)),
+                dword,
+                value: block.read(at),
+                reset: known.map(|known| known.reset),
+                fields: known.map_or(&[], |known| known.fields),
+            })
+        };
+        let mut seen: Vec<_> = places.filter_map(seen).collect();
+        seen.sort_by_key(|register| register.dword);
+        seen.dedup_by_key(|register| register.dword);
+        seen
+    }
+}
+
+/// The registers of a table with what `read` gives.
+pub(crate) fn pairs(
+    registers: &'static [Description],
+    read: impl Fn(Offset) -> u32,
+) -> impl Iterator<Item = (&'static str, u32)> {
+    registers.iter().map(move |register| (register.name, read(register.at)))
+}

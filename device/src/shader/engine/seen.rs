@@ -1,0 +1,70 @@
+//! The waves on the engine with all that they have, for people who look at the device.
+
+use std::sync::Arc;
+
+use belfry_isa::wave::Wave;
+
+use super::{Dispatch, ShaderEngine};
+use crate::shader::launch::Launch;
+use crate::shader::workgroup::Waiting;
+use crate::vm::AddressSpace;
+
+/// A dispatch on the engine.
+#[derive(Clone, Copy)]
+pub(crate) struct SeenDispatch<'a> {
+    /// Dispatches submitted before it.
+    pub(crate) number: u64,
+    /// Index of its packet.
+    pub(crate) packet: u64,
+    pub(crate) launch: &'a Launch,
+    pub(crate) space: &'a Arc<AddressSpace>,
+    pub(crate) workgroups: u64,
+    /// Workgroups that have not begun.
+    pub(crate) left: u64,
+    pub(crate) ended: u64,
+}
+
+/// A wave that has begun and not ended.
+pub(crate) struct SeenWave<'a> {
+    pub(crate) dispatch: SeenDispatch<'a>,
+    pub(crate) workgroup: [u32; 3],
+    pub(crate) number: u32,
+    pub(crate) waiting: Waiting,
+    pub(crate) wave: &'a Wave,
+    /// Of its workgroup.
+    pub(crate) lds: &'a [u8],
+}
+
+impl ShaderEngine {
+    /// Tells of each dispatch, then of its waves. The engine is held meanwhile, so that all waves are between two
+    /// instructions; whoever calls keeps the firmware's lock, so that nobody submits.
+    pub(crate) fn look(
+        &self,
+        dispatches: &mut dyn FnMut(&SeenDispatch<'_>),
+        waves: &mut dyn FnMut(&SeenWave<'_>),
+    ) {
+        let _held = self.hold();
+        let all: Vec<Arc<Dispatch>> = {
+            let state = self.shared.lock();
+            state.queues.iter().flat_map(|active| &active.dispatches).cloned().collect()
+        };
+        for dispatch in all.iter().filter(|dispatch| !dispatch.is_settled()) {
+            let seen = SeenDispatch {
+                number: dispatch.number(),
+                packet: dispatch.owner().packet(),
+                launch: dispatch.launch(),
+                space: dispatch.queue().space(),
+                workgroups: dispatch.total(),
+                left: dispatch.unclaimed.left(),
+                ended: dispatch.ended(),
+            };
+            dispatches(&seen);
+            dispatch.each_workgroup(&mut |group| {
+                group.each_wave(&mut |workgroup, number, waiting, wave| {
+                    let lds = group.lds();
+                    waves(&SeenWave { dispatch: seen, workgroup, number, waiting, wave, lds });
+                });
+            });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Single workgroups that run while the device is halted, on the thread of whoever looks at it.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Dispatch, ShaderEngine, Work};
+use crate::shader::workgroup::ByHand;
+use crate::stops::WaveKey;
+
+/// What of a workgroup runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stepped {
+    /// The wave, for so many instructions.
+    Wave(u32),
+    /// All waves of its workgroup, up to a barrier.
+    ToBarrier,
+}
+
+/// Why nothing ran.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum StepError {
+    /// There is no such wave.
+    NoWave,
+    /// Its queue is held, or off the compute units.
+    Held,
+}
+
+impl ShaderEngine {
+    /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.
+    pub(crate) fn step(&self, wave: WaveKey, what: Stepped) -> Result<(), StepError> {
+        // Whoever was in the middle of a turn ends it.
+        drop(self.hold());
+        let (number, workgroup, index) = wave;
+        let dispatch: Option<Arc<Dispatch>> = {
+            let state = self.shared.lock();
+            let mut all = state.queues.iter().flat_map(|active| &active.dispatches);
+            all.find(|dispatch| dispatch.number() == number && !dispatch.is_settled()).cloned()
+        };
+        let dispatch = dispatch.ok_or(StepError::NoWave)?;
+        if !dispatch.queue().begin_turn() {
+            return Err(StepError::Held);
+        }
+        let Some(group) = dispatch.take_one(workgroup, index) else {
+            dispatch.queue().end_turn();
+            return Err(StepError::NoWave);
+        };
+        let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+        worker.by_hand = Some(match what {
+            Stepped::Wave(count) => ByHand::Wave(index, count),
+            Stepped::ToBarrier => ByHand::ToBarrier,
+        });
+        let aftermath = worker.take(&dispatch, Work::Resume(group));
+        drop(worker);
+        self.shared.end_task(dispatch.queue());
+        aftermath.announce(&dispatch);
+        Ok(())
+    }
+
+    /// Has workers look again.
+    pub(crate) fn look_again(&self) {
+        self.shared.announce(self.shared.lock());
+    }
+}

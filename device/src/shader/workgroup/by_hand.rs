@@ -1,0 +1,89 @@
+//! Waves that somebody runs step by step, while the device is halted.
+
+use super::{Outcome, State, Turn, Workgroup};
+use crate::shader::failure::WaveFailure;
+
+/// Waves' turns that a workgroup gets on its way to its next barrier, at most.
+const MOST: u32 = 1 << 20;
+
+/// What of a workgroup runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::shader) enum ByHand {
+    /// One wave, for so many instructions or until it waits.
+    Wave(u32, u32),
+    /// All of them, until each has ended or waits at a barrier.
+    ToBarrier,
+}
+
+impl Workgroup {
+    /// Runs what somebody asks for, with one instruction for each turn of a wave. Breakpoints do not count.
+    pub(in crate::shader) fn run_by_hand(&mut self, what: ByHand, turn: &mut Turn<'_>) -> Outcome {
+        self.open_barrier();
+        let result = match what {
+            ByHand::Wave(wave, count) => self.run_wave(wave as usize, count, turn),
+            ByHand::ToBarrier => self.run_to_barrier(turn),
+        };
+        match result {
+            Err(failure) => Outcome::Failed(failure),
+            Ok(()) if self.states.iter().all(|&state| state == State::Ended) => Outcome::Done,
+            Ok(()) => Outcome::Paused { asleep: true },
+        }
+    }
+
+    fn run_wave(&mut self, wave: usize, count: u32, turn: &mut Turn<'_>) -> Result<(), Box<WaveFailure>> {
+        for _ in 0..count {
+            if !self.step_by_hand(wave, turn)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_to_barrier(&mut self, turn: &mut Turn<'_>) -> Result<(), Box<WaveFailure>> {
+        for _ in 0..MOST {
+            let mut ran = false;
+            for wave in 0..self.count {
+                ran |= self.step_by_hand(wave, turn)?;
+            }
+            if !ran {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one instruction of a wave; whether it did not wait.
+    fn step_by_hand(&mut self, wave: usize, turn: &mut Turn<'_>) -> Result<bool, Box<WaveFailure>> {
+        if wave >= self.count {
+            return Ok(false);
+        }
+        if let State::AtGws(ticket) = self.states[wave] {
+            self.at_gws(wave, turn.gws.look(ticket))?;
+        }
+        if self.states[wave] == State::AtBarrier && self.passes_split_barrier(wave) {
+            self.states[wave] = State::Ready;
+        }
+        if self.states[wave] != State::Ready {
+            return Ok(false);
+        }
+        self.step(wave, turn)?;
+        Ok(true)
+    }
+
+    /// Whether a wave has begun and not ended.
+    pub(in crate::shader) fn has_wave(&self, wave: u32) -> bool {
+        self.states.get(wave as usize).is_some_and(|&state| state != State::Ended)
+    }
+
+    /// Lets the waves of a barrier go on that all of them have come to.
+    fn open_barrier(&mut self) {
+        let waits = |state: &State| matches!(state, State::AtBarrier | State::Ended);
+        if self.states.iter().all(waits)
+            && !self.waves.iter().take(self.count).any(|wave| wave.waits_at_split_barrier())
+        {
+            for state in self.states.iter_mut().filter(|state| **state == State::AtBarrier) {
+                *state = State::Ready;
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Where the device stops for people who look at it: everything at once, on request or at a breakpoint.
+//!
+//! | state | waves | packets | by |
+//! | --- | --- | --- | --- |
+//! | runs | run | are processed | [`Stops::proceed`] |
+//! | halted | stay between two instructions | stay in their rings | [`Stops::pause`], a breakpoint |
+//!
+//! While no breakpoint is armed and nothing is halted, this is one load for each turn of a worker, each pass of the device's thread,
+//! each packet of an AQL queue and each write of a register. Waves run instruction by instruction only while a breakpoint of waves
+//! is armed. Transfers that SDMA engines have begun end, and accesses of registers are answered, while the device is halted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+
+/// Breakpoints at most.
+const MAX_BREAKS: usize = 64;
+/// Waves that are remembered as having met a breakpoint, at most.
+const MAX_PASSES: usize = 4096;
+
+/// What a breakpoint is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum BreakOn {
+    /// A wave comes to the instruction at an address.
+    Pc(u64),
+    /// A dispatch of the kernel of this name is about to begin.
+    Kernel(String),
+    /// An AQL packet of this kind is about to be processed.
+    Packet(String),
+    /// The register of this name, at an absolute dword index, was written.
+    Register(String, u32),
+    /// An instruction of a wave faults.
+    Fault,
+}
+
+impl fmt::Display for BreakOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pc(address) => write!(f, "pc {address:#x}"),
+            Self::Kernel(name) => write!(f, "kernel {name}"),
+            Self::Packet(kind) => write!(f, "packet {kind}"),
+            Self::Register(name, _) => write!(f, "register {name}"),
+            Self::Fault => f.write_str("fault"),
+        }
+    }
+}
+
+/// A wave: number of its dispatch, its workgroup, its number there.
+pub(crate) type WaveKey = (u64, [u32; 3], u32);
+
+/// Why the device is halted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Why {
+    /// Somebody wanted it.
+    Paused,
+    /// A wave has met a breakpoint, by its number and in words.
+    Wave(u32, String, WaveKey),
+    /// Something else has.
+    Other(u32, String),
+}
+
+/// Breakpoints of waves, while there are any.
+pub(crate) struct Armed {
+    pcs: Vec<(u32, u64)>,
+    fault: Option<u32>,
+    stops: Arc<Stops>,
+}
+
+#[derive(Default)]
+struct State {
+    breaks: BTreeMap<u32, BreakOn>,
+    next: u32,
+    armed: Option<Arc<Armed>>,
+    why: Option<Why>,
+    /// Waves that are at a breakpoint, with their address.
+    at: Vec<(WaveKey, u64)>,
+    /// Waves that go on from one.
+    passes: Vec<(WaveKey, u64)>,
+    /// The packet that is at one, and the one that goes on: doorbell and index.
+    packet: Option<(u32, u64)>,
+    packet_passes: Option<(u32, u64)>,
+}
+
+/// Whether the device is halted, and its breakpoints.
+#[derive(Default)]
+pub(crate) struct Stops {
+    halted: AtomicBool,
+    waves: AtomicBool,
+    packets: AtomicBool,
+    registers: AtomicBool,
+    state: Mutex<State, rank::Stops>,
+    told: Condvar,
+}
+
+impl fmt::Debug for Stops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stops").field("halted", &self.halted).finish_non_exhaustive()
+    }
+}
+
+impl Stops {
+    fn lock(&self) -> MutexGuard<'_, State, rank::Stops> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether everything stays where it is.
+    #[inline(always)]
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// The breakpoints of waves.
+    #[inline(always)]
+    pub(crate) fn armed(&self) -> Option<Arc<Armed>> {
+        if self.waves.load(Ordering::Relaxed) { self.lock().armed.clone() } else { None }
+    }
+
+    /// Why the device is halted.
+    pub(crate) fn why(&self) -> Option<Why> {
+        self.lock().why.clone()
+    }
+
+    /// The breakpoints by their numbers.
+    pub(crate) fn breaks(&self) -> BTreeMap<u32, BreakOn> {
+        self.lock().breaks.clone()
+    }
+
+    /// Has everything stay where it is, as soon as it can.
+    pub(crate) fn pause(&self) {
+        self.halt(&mut self.lock(), Why::Paused);
+    }
+
+    fn halt(&self, state: &mut State, why: Why) {
+        state.why.get_or_insert(why);
+        self.halted.store(true, Ordering::SeqCst);
+        self.told.notify_all();
+    }
+
+    /// Lets everything go on; whether it was halted. The caller wakes those who have looked.
+    pub(crate) fn proceed(&self) -> bool {
+        let mut state = self.lock();
+        let State { at, passes, .. } = &mut *state;
+        if passes.len() > MAX_PASSES {
+            passes.clear();
+        }
+        passes.append(at);
+        state.packet_passes = state.packet.take().or(state.packet_passes);
+        state.why = None;
+        self.halted.swap(false, Ordering::SeqCst)
+    }
+
+    /// A wave that was at a breakpoint has been moved by hand.
+    pub(crate) fn moved(&self, wave: WaveKey) {
+        let mut state = self.lock();
+        state.at.retain(|(at, _)| *at != wave);
+        state.passes.retain(|(at, _)| *at != wave);
+    }
+
+    /// Waits until the device is halted, for at most so long; whether it is.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut state = self.lock();
+        while state.why.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            (state, _) = self.told.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+
+    /// Adds a breakpoint; its number, or `None` if there are too many.
+    pub(crate) fn add(self: &Arc<Self>, on: BreakOn) -> Option<u32> {
+        let mut state = self.lock();
+        if state.breaks.len() >= MAX_BREAKS {
+            return None;
+        }
+        state.next += 1;
+        let number = state.next;
+        state.breaks.insert(number, on);
+        self.arm(&mut state);
+        Some(number)
+    }
+
+    /// Removes a breakpoint, or all of them; whether there was one.
+    pub(crate) fn remove(self: &Arc<Self>, number: Option<u32>) -> bool {
+        let mut state = self.lock();
+        let before = state.breaks.len();
+        state.breaks.retain(|&known, _| number.is_some_and(|number| number != known));
+        self.arm(&mut state);
+        before != state.breaks.len()
+    }
+
+    fn arm(self: &Arc<Self>, state: &mut State) {
+        let mut armed = Armed { pcs: Vec::new(), fault: None, stops: Arc::clone(self) };
+        let (mut packets, mut registers) = (false, false);
+        for (&number, on) in &state.breaks {
+            match on {
+                BreakOn::Pc(address) => armed.pcs.push((number, *address)),
+                BreakOn::Fault => armed.fault = Some(number),
+                BreakOn::Kernel(_) | BreakOn::Packet(_) => packets = true,
+                BreakOn::Register(..) => registers = true,
+            }
+        }
+        let waves = !armed.pcs.is_empty() || armed.fault.is_some();
+        state.armed = waves.then(|| Arc::new(armed));
+        if !waves {
+            state.passes.clear();
+        }
+        self.waves.store(waves, Ordering::SeqCst);
+        self.packets.store(packets, Ordering::SeqCst);
+        self.registers.store(registers, Ordering::SeqCst);
+    }
+
+    /// Whether an AQL packet has to stay where it is: one at a breakpoint, which halts the device.
+    #[inline(always)]
+    pub(crate) fn keeps_packet(
+        &self,
+        place: (u32, u64),
+        kind: impl FnOnce() -> &'static str,
+        kernel: impl FnOnce() -> String,
+    ) -> bool {
+        self.packets.load(Ordering::Relaxed) && self.meets_packet(place, kind(), kernel)
+    }
+
+    #[cold]
+    fn meets_packet(&self, place: (u32, u64), kind: &str, kernel: impl FnOnce() -> String) -> bool {
+        if self.lock().packet_passes == Some(place) {
+            return false;
+        }
+        let kernel = kernel();
+        let mut state = self.lock();
+        let meets = |on: &BreakOn| match on {
+            BreakOn::Kernel(name) => *name == kernel && !kernel.is_empty(),
+            BreakOn::Packet(wanted) => wanted == kind,
+            _ => false,
+        };
+        let met = state.breaks.iter().find(|(_, on)| meets(on)).map(|(&number, on)| (number, on.to_string()));
+        let Some((number, what)) = met else { return false };
+        state.packet = Some(place);
+        let (doorbell, index) = place;
+        let what = format!("{what}: packet {index} of the queue with doorbell {doorbell:#x}");
+        self.halt(&mut state, Why::Other(number, what));
+        true
+    }
+
+    /// A register was written.
+    #[inline(always)]
+    pub(crate) fn written(&self, dword: u32, value: u32) {
+        if self.registers.load(Ordering::Relaxed) {
+            self.meets_register(dword, value);
+        }
+    }
+
+    #[cold]
+    fn meets_register(&self, dword: u32, value: u32) {
+        let mut state = self.lock();
+        let met = state.breaks.iter().find_map(|(&number, on)| match on {
+            BreakOn::Register(_, at) if *at == dword => Some((number, format!("{on}: {value:#x}"))),
+            _ => None,
+        });
+        if let Some((number, what)) = met {
+            self.halt(&mut state, Why::Other(number, what));
+        }
+    }
+}
+
+impl Armed {
+    /// Whether everything stays where it is.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.stops.is_halted()
+    }
+
+    /// Whether a wave that is about to execute the instruction at an address stays there.
+    #[inline]
+    pub(crate) fn keeps(&self, wave: WaveKey, pc: u64) -> bool {
+        let met = self.pcs.iter().find(|(_, at)| *at == pc);
+        met.is_some_and(|&(number, _)| self.stops.meets_wave(wave, pc, number, &BreakOn::Pc(pc).to_string()))
+    }
+
+    /// Whether a wave whose instruction has faulted stays there.
+    pub(crate) fn keeps_at_fault(&self, wave: WaveKey, pc: u64, fault: &dyn fmt::Display) -> bool {
+        self.fault.is_some_and(|number| self.stops.meets_wave(wave, pc, number, &format!("fault: {fault}")))
+    }
+}
+
+impl Stops {
+    #[cold]
+    fn meets_wave(&self, wave: WaveKey, pc: u64, number: u32, what: &str) -> bool {
+        let mut state = self.lock();
+        if let Some(position) = state.passes.iter().position(|pass| *pass == (wave, pc)) {
+            state.passes.swap_remove(position);
+            return false;
+        }
+        state.at.push((wave, pc));
+        self.halt(&mut state, Why::Wave(number, what.to_owned(), wave));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wave_stays_at_a_breakpoint_until_it_may_pass_and_stays_when_it_comes_again() {
+        let stops = Arc::new(Stops::default());
+        assert!(stops.armed().is_none());
+        let number = stops.add(BreakOn::Pc(0x100)).expect("the first one");
+        let armed = stops.armed().expect("armed");
+        let wave = (1, [2, 0, 0], 3);
+        assert!(!armed.keeps(wave, 0x104) && !stops.is_halted());
+        assert!(armed.keeps(wave, 0x100) && stops.is_halted() && stops.wait(Duration::ZERO));
+        assert!(matches!(stops.why(), Some(Why::Wave(met, _, at)) if met == number && at == wave));
+        assert!(stops.proceed() && !stops.is_halted());
+        assert!(!armed.keeps(wave, 0x100), "it goes on");
+        assert!(armed.keeps((1, [2, 0, 0], 4), 0x100), "another one does not");
+        assert!(armed.keeps(wave, 0x100), "it has come again");
+        stops.moved(wave);
+        assert!(stops.remove(Some(number)) && !stops.remove(Some(number)));
+        assert!(stops.armed().is_none());
+    }
+
+    #[test]
+    fn packet_stays_until_it_may_pass() {
+        let stops = Arc::new(Stops::default());
+        let keeps = |place, kind| stops.keeps_packet(place, || kind, || "vecadd".to_owned());
+        assert!(!keeps((8, 0), "BARRIER_AND"));
+        assert!(stops.add(BreakOn::Packet("BARRIER_AND".into())).is_some());
+        assert!(!keeps((8, 0), "KERNEL_DISPATCH"));
+        assert!(keeps((8, 1), "BARRIER_AND") && stops.is_halted());
+        stops.proceed();
+        assert!(!keeps((8, 1), "BARRIER_AND"));
+        assert!(keeps((8, 2), "BARRIER_AND"));
+        stops.proceed();
+        assert!(stops.add(BreakOn::Kernel("vecadd".into())).is_some());
+        assert!(keeps((8, 3), "KERNEL_DISPATCH"));
+        assert!(stops.remove(None) && !keeps((8, 4), "BARRIER_AND"));
+    }
+
+    #[test]
+    fn breakpoints_are_bounded_and_registers_halt() {
+        let stops = Arc::new(Stops::default());
+        let add = || stops.add(BreakOn::Register("IH_RB_CNTL".into(), 7));
+        let added = std::iter::from_fn(add).count();
+        assert_eq!(added, MAX_BREAKS);
+        stops.written(8, 1);
+        assert!(!stops.wait(Duration::ZERO));
+        stops.written(7, 1);
+        assert_eq!(stops.why(), Some(Why::Other(1, "register IH_RB_CNTL: 0x1".into())));
+    }
+}

@@ -1,0 +1,156 @@
+//! A page-table walk level by level, and the addresses that a physical page is mapped at, for people who look at them.
+//!
+//! Neither is counted as a walk of the device.
+
+use std::sync::atomic::Ordering;
+
+use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT};
+
+use super::{AddressSpace, Root, RootKind};
+use crate::chip::{Entry, Table};
+use crate::memory::{Location, Memory, Slice};
+
+/// One entry that a walk has looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// 0 is the last one, the table of pages.
+    pub(crate) level: u32,
+    pub(crate) index: u64,
+    /// Where the entry is.
+    pub(crate) at: Location,
+    /// The entry; `None` where no memory answers.
+    pub(crate) bits: Option<u64>,
+    pub(crate) entry: Entry,
+    /// log2 of the bytes that an entry of this level covers.
+    pub(crate) shift: u32,
+}
+
+/// A block of addresses that leads to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// First address.
+    pub(crate) va: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+}
+
+/// Entries that a search looks at, at most.
+const MAX_ENTRIES: u64 = 1 << 22;
+/// Addresses that a search gives, at most.
+const MAX_FOUND: usize = 64;
+
+fn location(system: bool, address: u64) -> Location {
+    if system { Location::System(address) } else { Location::Vram(address) }
+}
+
+fn load(memory: &Memory, slice: &Slice<'_>, at: Location) -> Option<u64> {
+    Some(memory.block(slice, at)?.atomic_u64()?.load(Ordering::Acquire))
+}
+
+impl Root {
+    /// Entries of a table of a level.
+    fn entries(&self, level: u32) -> u64 {
+        match level {
+            _ if level == self.depth => (self.end.saturating_sub(self.start) >> self.level_shift(level)) + 1,
+            0 => 1 << self.block_size,
+            _ => 1 << LEVEL_BITS,
+        }
+    }
+}
+
+impl AddressSpace {
+    /// The entries that lead to an address, from the root on; none of an address that the tables do not have.
+    pub(crate) fn levels(&self, va: u64) -> Vec<Level> {
+        let slice = self.memory.enter();
+        let mut levels = Vec::new();
+        let root = &self.root;
+        if let RootKind::Vmid0 { fb_start, fb_end, .. } = root.kind
+            && (fb_start..=fb_end).contains(&va)
+        {
+            return levels;
+        }
+        let Some(offset) = root.offset_of(va) else { return levels };
+        let mut table = root.format.root(root.base);
+        for level in (0..=root.depth).rev() {
+            let shift = root.level_shift(level);
+            let index =
+                offset >> shift & if level == root.depth { u64::MAX } else { root.entries(level) - 1 };
+            let Some(address) = table.address.checked_add(index << 3) else { return levels };
+            let at = location(table.system, address);
+            let bits = load(&self.memory, &slice, at);
+            let entry = bits.map_or(Entry::Absent, |bits| root.format.entry(bits, level));
+            levels.push(Level { level, index, at, bits, entry, shift });
+            match entry {
+                Entry::Table(next) => table = next,
+                Entry::Absent | Entry::Page(_) | Entry::Unmodelled => break,
+            }
+        }
+        levels
+    }
+
+    /// The addresses that a physical page is mapped at, and whether all tables were searched.
+    pub(crate) fn addresses_of(&self, page: Location) -> (Vec<Found>, bool) {
+        let mut search = Search { space: self, page, found: Vec::new(), left: MAX_ENTRIES };
+        let root = &self.root;
+        if let (RootKind::Vmid0 { fb_start, fb_end, fb_offset }, Location::Vram(at)) = (root.kind, page)
+            && let Some(va) = at.checked_sub(fb_offset).and_then(|at| fb_start.checked_add(at))
+            && va <= fb_end
+        {
+            search.found.push(Found { va, len: 1 << PAGE_SHIFT });
+        }
+        let whole =
+            root.start > root.end || search.table(root.format.root(root.base), root.depth, root.start);
+        (search.found, whole)
+    }
+}
+
+struct Search<'a> {
+    space: &'a AddressSpace,
+    page: Location,
+    found: Vec<Found>,
+    left: u64,
+}
+
+impl Search<'_> {
+    /// Searches a table whose first entry is for `first`; false when it gave up.
+    fn table(&mut self, table: Table, level: u32, first: u64) -> bool {
+        let root = *self.space.root();
+        let shift = root.level_shift(level);
+        for index in 0..root.entries(level) {
+            if self.left == 0 || self.found.len() >= MAX_FOUND {
+                return false;
+            }
+            self.left -= 1;
+            let Some(address) = table.address.checked_add(index << 3) else { return true };
+            // Nobody waits long for the slice.
+            let bits = {
+                let slice = self.space.memory.enter();
+                load(&self.space.memory, &slice, location(table.system, address))
+            };
+            let Some(bits) = bits else { return true };
+            let va = first.wrapping_add(index << shift);
+            match root.format.entry(bits, level) {
+                Entry::Page(page) => self.page(location(page.system, page.address), va, 1 << shift),
+                Entry::Table(next) if level != 0 => {
+                    if !self.table(next, level - 1, va) {
+                        return false;
+                    }
+                }
+                Entry::Table(_) | Entry::Absent | Entry::Unmodelled => {}
+            }
+        }
+        true
+    }
+
+    fn page(&mut self, page: Location, va: u64, len: u64) {
+        let (from, wanted) = match (page, self.page) {
+            (Location::Vram(from), Location::Vram(wanted)) => (from, wanted),
+            (Location::System(from), Location::System(wanted)) => (from, wanted),
+            _ => return,
+        };
+        let from = from & !(len - 1);
+        if (from..from.saturating_add(len)).contains(&wanted) {
+            self.found.push(Found { va: va.wrapping_add(wanted - from), len: 1 << PAGE_SHIFT });
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `belfry inspect`.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::inspect::{Client, HELP, running};
+use crate::output::say;
+
+/// Looks at the GPU of a running `belfry run --inspect` or `belfry serve --inspect` of the same user.
+///
+/// Without --json it lists the processes whose GPUs can be inspected.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(super) struct InspectArgs {
+    /// The process [default: the only one that there is].
+    pid: Option<u32>,
+    /// Prints the answer to a question as JSON; `--json help` lists the questions.
+    #[arg(long, value_name = "QUERY", num_args = 1.., allow_hyphen_values = true)]
+    json: Vec<String>,
+}
+
+/// Runs `belfry inspect`.
+pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<u8> {
+    if !args.json.is_empty() {
+        let answer = Client::connect(args.pid)?.ask(&args.json.join(" "))?;
+        say!("{answer:#}");
+        return Ok(0);
+    }
+    for process in running()?.iter().filter(|process| args.pid.is_none_or(|pid| pid == process.pid)) {
+        let overview = Client::at(&process.socket).and_then(|mut client| client.ask("overview"));
+        let Ok(overview) = overview else { continue };
+        let number = |name: &str| overview.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let halted = if overview["halted"] == true { ", halted" } else { "" };
+        say!(
+            "{}  {}, {} queues, {} dispatches, {} wave instructions{halted}",
+            process.pid,
+            overview["chip"].as_str().unwrap_or_default(),
+            number("queues"),
+            number("dispatches"),
+            number("wave_instructions"),
+        );
+    }
+    Ok(0)
+}

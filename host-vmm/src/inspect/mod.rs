@@ -1,0 +1,67 @@
+//! `--inspect` and `belfry inspect`: a running GPU, looked at over a local socket.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | where sockets are, and which there are | `places.rs` |
+//! | the socket of a GPU, and its clients | `server.rs` |
+//! | what is asked, and the device's answer | `query.rs` |
+//! | the side that asks | `client.rs` |
+//!
+//! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
+
+mod client;
+mod places;
+mod query;
+mod server;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use client::Client;
+pub use places::{Running, running};
+pub use query::{HELP, answer};
+pub use server::Server;
+
+/// The longest question in bytes, its end included.
+pub const MAX_QUESTION: usize = 4096;
+/// The longest answer in bytes.
+pub const MAX_ANSWER: usize = 32 << 20;
+
+/// Why a GPU cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The folder of sockets is not this user's alone.
+    #[error("{path} is not a folder that this user alone can enter: {why}; remove it")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A socket or its folder failed.
+    #[error("{path}: {source}")]
+    Socket {
+        /// The socket, or the folder.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The thread could not be started.
+    #[error("the thread of the inspector cannot be started: {0}")]
+    Thread(#[source] io::Error),
+    /// No such process.
+    #[error("process {0} has no GPU that can be inspected; start it with --inspect")]
+    NoProcess(u32),
+    /// No process at all.
+    #[error("no process of this user has a GPU that can be inspected; start one with --inspect")]
+    None,
+    /// Too many processes.
+    #[error("which one? {0}")]
+    Several(String),
+    /// The GPU's process has refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The GPU's process has answered in a form that this program does not know, or not at all.
+    #[error("the process has ended, or does not answer as this version of belfry does")]
+    Foreign,
+}

@@ -1,0 +1,95 @@
+//! The folder of sockets: `$XDG_RUNTIME_DIR/belfry`, or `/tmp/belfry-UID`.
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use super::InspectError;
+
+/// A process whose GPU can be inspected.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Running {
+    /// Its number.
+    pub pid: u32,
+    /// Its socket.
+    pub socket: PathBuf,
+}
+
+/// The folder, whether it is there or not.
+fn folder() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
+        Some(path) => PathBuf::from(path).join("belfry"),
+        None => PathBuf::from(format!("/tmp/belfry-{user}")),
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> InspectError {
+    let path = path.to_owned();
+    move |source| InspectError::Socket { path, source }
+}
+
+/// Whether the folder is this user's alone; an error if it is somebody else's.
+fn check(path: &Path) -> Result<(), InspectError> {
+    let found = fs::symlink_metadata(path).map_err(failed(path))?;
+    let refused = |why| Err(InspectError::Folder { path: path.to_owned(), why });
+    if !found.is_dir() {
+        return refused("it is no folder");
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return refused("it is another user's");
+    }
+    if found.mode() & 0o077 != 0 {
+        return refused("others may enter it");
+    }
+    Ok(())
+}
+
+/// The socket of this process, in a folder that is made if it is not there.
+pub(super) fn own() -> Result<PathBuf, InspectError> {
+    let folder = folder();
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(&folder)(error)),
+    }
+    check(&folder)?;
+    let path = folder.join(format!("{}.sock", std::process::id()));
+    // A process of the same number that was killed has left it.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path)(error)),
+        _ => Ok(path),
+    }
+}
+
+/// The processes of this user whose GPUs can be inspected, by their numbers. Sockets of processes that were killed are removed.
+///
+/// # Errors
+///
+/// A folder that is not this user's alone, or cannot be read.
+pub fn running() -> Result<Vec<Running>, InspectError> {
+    let folder = folder();
+    match check(&folder) {
+        Err(InspectError::Socket { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            return Ok(Vec::new());
+        }
+        checked => checked?,
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed(&folder))?.flatten() {
+        let (name, socket) = (entry.file_name(), entry.path());
+        let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse().ok());
+        let Some(pid) = pid else { continue };
+        match UnixStream::connect(&socket) {
+            Ok(_) => found.push(Running { pid, socket }),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                let _ = fs::remove_file(&socket);
+            }
+            Err(_) => {}
+        }
+    }
+    found.sort_by_key(|running| running.pid);
+    Ok(found)
+}

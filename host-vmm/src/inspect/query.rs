@@ -1,0 +1,179 @@
+//! Questions in words, and the device's answers.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use belfry_device::Gpu;
+use belfry_device::inspect::{BreakOn, MemoryAs, WaveId, WaveParts};
+use belfry_device::memory::Location;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The longest that `wait` waits.
+const MAX_WAIT: u64 = 60;
+
+/// All questions.
+pub const HELP: &str = "\
+overview                      counters of the device, and whether it is halted
+queues                        all queues
+queue DOORBELL                registers and packets of a queue
+waves                         dispatches and waves on the compute units
+wave ID [vN [LANE]]           a wave DISPATCH:X,Y,Z:WAVE with its code and registers, or with one vector register
+walk PASID ADDRESS            page tables, level by level; PASID 0 is the kernel
+backwards vram|system ADDRESS where a physical page is mapped
+registers [BLOCK]             registers that were changed, or all of a block
+unmodelled                    what was used and has no model, most used first
+interrupts                    the interrupt rings
+doorbells                     doorbells that somebody listens to
+memory PASID ADDRESS LENGTH [words|packets|signals|descriptors]
+kernels                       kernels of code objects that queues have dispatched from
+status                        whether the device is halted, by what, and the breakpoints
+pause, continue               halt everything, let it go on
+wait SECONDS                  until the device is halted
+step WAVE [COUNT]             run instructions of a wave while the device is halted
+barrier WAVE                  run its workgroup to the next barrier
+break pc ADDRESS | kernel NAME | packet KIND | register NAME | fault
+unbreak NUMBER | all
+help                          this list";
+
+/// Answers a question.
+///
+/// # Errors
+///
+/// A question that is none, or that the device has no answer to, in words.
+pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, String> {
+    let words: Vec<&str> = question.split_whitespace().collect();
+    let (&what, arguments) = words.split_first().ok_or("no question; `help` lists them")?;
+    let inspector = gpu.inspect();
+    match (what, arguments) {
+        ("help", []) => Ok(json!(HELP.lines().collect::<Vec<_>>())),
+        ("overview", []) => {
+            let mut overview = value(&inspector.overview())?;
+            overview["halted"] = inspector.status().halted.into();
+            Ok(overview)
+        }
+        ("queues", []) => said(inspector.queues()),
+        ("queue", [doorbell]) => said(inspector.queue(number(doorbell)?)),
+        ("waves", []) => said(inspector.waves()),
+        ("wave", [wave, rest @ ..]) => said(inspector.wave(wave_id(wave)?, parts(rest)?)),
+        ("walk", [pasid, address]) => said(inspector.walk(number(pasid)?, number(address)?)),
+        ("backwards", ["vram", address]) => said(inspector.backwards(Location::Vram(number(address)?))),
+        ("backwards", ["system", address]) => said(inspector.backwards(Location::System(number(address)?))),
+        ("registers", []) => said(inspector.registers(None)),
+        ("registers", [block]) => said(inspector.registers(Some(block))),
+        ("unmodelled", []) => value(&inspector.unmodelled()),
+        ("interrupts", []) => value(&inspector.interrupts()),
+        ("doorbells", []) => value(&inspector.doorbells()),
+        ("memory", [pasid, address, length, rest @ ..]) => {
+            let kind = match rest {
+                [] => MemoryAs::Words,
+                ["as", kind] | [kind] => kind.parse()?,
+                _ => return Err("memory PASID ADDRESS LENGTH [words|packets|signals|descriptors]".to_owned()),
+            };
+            said(inspector.memory(number(pasid)?, (number(address)?, number(length)?), kind))
+        }
+        ("kernels", []) => said(inspector.kernels()),
+        ("status", []) => value(&inspector.status()),
+        ("pause", []) => said(inspector.halt()),
+        ("continue", []) => Ok(json!({ "was_halted": inspector.proceed() })),
+        ("wait", [seconds]) => {
+            let limit = Duration::from_secs(number::<u64>(seconds)?.min(MAX_WAIT));
+            said(inspector.wait(limit))
+        }
+        ("step", [wave, rest @ ..]) => {
+            let (wave, count) = (wave_id(wave)?, rest.first().map_or(Ok(1), |count| number(count))?);
+            inspector.step(wave, count).map_err(|error| error.to_string())?;
+            Ok(inspector.wave(wave, WaveParts::default()).map_or(Value::Null, |wave| json!(wave)))
+        }
+        ("barrier", [wave]) => {
+            let wave = wave_id(wave)?;
+            inspector.step_to_barrier(wave).map_err(|error| error.to_string())?;
+            Ok(inspector.wave(wave, WaveParts::default()).map_or(Value::Null, |wave| json!(wave)))
+        }
+        ("break", ["register", name]) => number_of(inspector.break_on_register(name)),
+        ("break", on) => number_of(inspector.add_break(break_on(on)?)),
+        ("unbreak", ["all"]) => {
+            inspector.clear_breaks();
+            Ok(json!({ "removed": true }))
+        }
+        ("unbreak", [which]) => Ok(json!({ "removed": inspector.remove_break(number(which)?) })),
+        _ => Err(format!("{question:?} is no question; `help` lists them")),
+    }
+}
+
+fn value(answer: &impl Serialize) -> Result<Value, String> {
+    serde_json::to_value(answer).map_err(|error| error.to_string())
+}
+
+fn said<T: Serialize, E: ToString>(answer: Result<T, E>) -> Result<Value, String> {
+    value(&answer.map_err(|error| error.to_string())?)
+}
+
+fn number_of<E: ToString>(added: Result<u32, E>) -> Result<Value, String> {
+    Ok(json!({ "breakpoint": added.map_err(|error| error.to_string())? }))
+}
+
+/// A number, in hexadecimal behind `0x`.
+fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    let wrong = || format!("{text:?} is no number that fits there");
+    T::try_from(parsed.map_err(|_| wrong())?).map_err(|_| wrong())
+}
+
+fn wave_id(text: &str) -> Result<WaveId, String> {
+    WaveId::from_str(text)
+}
+
+/// `v3 5`: a vector register and a lane.
+fn parts(words: &[&str]) -> Result<WaveParts, String> {
+    let vgpr = |text: &str| number(text.strip_prefix('v').unwrap_or(text));
+    match words {
+        [] => Ok(WaveParts::default()),
+        [register] => Ok(WaveParts { vgpr: Some(vgpr(register)?), lane: None }),
+        [register, lane] => Ok(WaveParts { vgpr: Some(vgpr(register)?), lane: Some(number(lane)?) }),
+        _ => Err("wave ID [vN [LANE]]".to_owned()),
+    }
+}
+
+fn break_on(words: &[&str]) -> Result<BreakOn, String> {
+    match words {
+        ["pc", address] => Ok(BreakOn::Pc(number(address)?)),
+        ["kernel", name] => Ok(BreakOn::Kernel((*name).to_owned())),
+        ["packet", kind] => {
+            let kind = kind.to_ascii_uppercase();
+            let kinds = ["KERNEL_DISPATCH", "BARRIER_AND", "BARRIER_OR", "BARRIER_VALUE", "PM4_IB"];
+            match kinds.contains(&kind.as_str()) {
+                true => Ok(BreakOn::Packet(kind)),
+                false => Err(format!("{kind} is none of {}", kinds.join(", "))),
+            }
+        }
+        ["fault"] => Ok(BreakOn::Fault),
+        _ => Err("break pc ADDRESS | kernel NAME | packet KIND | register NAME | fault".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_waves_and_breakpoints_are_read_or_refused_in_words() {
+        assert_eq!((number::<u64>("0x10"), number::<u16>("16")), (Ok(16), Ok(16)));
+        assert!(
+            number::<u16>("65536").is_err() && number::<u64>("-1").is_err() && number::<u64>("").is_err()
+        );
+        let wave = WaveId { dispatch: 7, workgroup: [1, 2, 3], wave: 4 };
+        assert_eq!((wave_id("7:1,2,3:4"), wave.to_string()), (Ok(wave), "7:1,2,3:4".to_owned()));
+        for wrong in ["", "7", "7:1:", "7:1,2,3,4:5", "a:1:1"] {
+            assert!(wave_id(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parts(&["v0", "3"]), Ok(WaveParts { vgpr: Some(0), lane: Some(3) }));
+        assert!(parts(&["v256"]).is_err() && parts(&["v0", "1", "2"]).is_err());
+        assert_eq!(break_on(&["pc", "0x100"]), Ok(BreakOn::Pc(0x100)));
+        assert_eq!(break_on(&["packet", "barrier_and"]), Ok(BreakOn::Packet("BARRIER_AND".into())));
+        assert!(break_on(&["packet", "nothing"]).is_err() && break_on(&[]).is_err());
+    }
+}
