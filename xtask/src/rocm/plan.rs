@@ -212,3 +212,41 @@ fn operations(places: &Places<'_>) -> Result<Vec<Step>> {
     let step = |name| Step::new(format!("ggml {name}"), &[OPERATIONS, "test", "-o", name, "-b", "ROCm0"]);
     Ok(listed.lines().map(str::trim).filter(is_name).map(step).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, create_dir_all, set_permissions, write};
+
+    use super::*;
+
+    #[test]
+    fn programs_of_header_libraries_are_found_small_ones_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = folder.path().join("usr/libexec/rocm/librocthrust-tests");
+        create_dir_all(&tests).unwrap();
+        for (name, size, mode) in [("large", 9, 0o755), ("small.hip", 1, 0o755), ("data", 0, 0o644)] {
+            write(tests.join(name), vec![0; size]).unwrap();
+            set_permissions(tests.join(name), Permissions::from_mode(mode)).unwrap();
+        }
+        let nothing: Output<'_> = &|_| Ok(String::new());
+        let places = Places { output: nothing, alone: Some((folder.path().to_owned(), "rocThrust")) };
+        let steps = headers(&places).unwrap();
+        let names: Vec<_> = steps.iter().map(|step| &*step.name).collect();
+        assert_eq!(names, ["rocThrust small", "rocThrust large"]);
+        assert_eq!(steps[0].command, [tests.join("small.hip").display().to_string()]);
+    }
+
+    #[test]
+    fn names_of_header_libraries_leave_the_other_images_out() {
+        let image = |alone| Image {
+            name: "rocm",
+            packages: None,
+            alone,
+            steps: Vec::new(),
+            lists: Some(|_| Ok(Vec::new())),
+        };
+        let (cub, other) = (image(Some(HEADERS[1])), image(None));
+        assert!(cub.is_long() && cub.may_have("hipCUB test_hipcub_basic") && !other.may_have("hipCUB"));
+        assert!(!cub.may_have("rocPRIM") && cub.may_have("basic") && other.may_have("rocblas"));
+    }
+}
