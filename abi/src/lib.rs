@@ -28,6 +28,7 @@ pub mod kernel_descriptor;
 pub mod kfd;
 pub mod mes;
 pub mod mqd;
+pub mod partition;
 pub mod pci;
 pub mod pm4;
 pub mod regs;

@@ -104,6 +104,12 @@ pub mod doorbell_layout1 {
     pub const fn kiq(xcc: u32) -> DoorbellIndex {
         DoorbellIndex::of_number(xcc * XCC_RANGE)
     }
+
+    /// The HIQ's doorbell of the partition that an XCC is the first of.
+    #[must_use]
+    pub const fn hiq(xcc: u32) -> DoorbellIndex {
+        DoorbellIndex::of_number(xcc * XCC_RANGE + 1)
+    }
 }
 
 /// What MI300X has elsewhere or larger than the Navi chips.

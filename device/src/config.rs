@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use belfry_abi::partition::ComputePartition;
 use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
@@ -29,6 +30,8 @@ pub struct GpuConfig {
     pub cus: u32,
     /// Graphics cores (XCCs), at most as many as the chip has.
     pub xccs: u32,
+    /// How the graphics cores are shared out after a reset.
+    pub partition: ComputePartition,
     /// Bytes of VRAM: a power of two in the range of the chip, [`Model::vram`].
     pub vram_size: u64,
     /// Shader worker threads, 1 to 256.
@@ -75,6 +78,7 @@ impl Default for GpuConfig {
             chip: chip::DEFAULT,
             cus: chip::DEFAULT.default.cus,
             xccs: chip::DEFAULT.default.xccs,
+            partition: ComputePartition::Spx,
             vram_size: 256 << 20,
             workers: processors().min(8),
             msix_table: MsixTable::Host,
@@ -111,6 +115,14 @@ pub enum ConfigError {
         /// What the chip has.
         most: u32,
     },
+    /// [`GpuConfig::partition`] does not go with the number of graphics cores.
+    #[error("{xccs} XCCs cannot be partitioned as {partition}")]
+    Partition {
+        /// What was asked for.
+        partition: ComputePartition,
+        /// Graphics cores.
+        xccs: u32,
+    },
     /// [`GpuConfig::vram_size`] is out of range.
     #[error("{size} bytes of VRAM: must be a power of two from {least} to {most} bytes")]
     VramSize {
@@ -146,6 +158,9 @@ impl GpuConfig {
         if !chip.can_be(self.shape()) {
             let most = chip.max_cus / chip.max_xccs * xccs;
             return Err(ConfigError::Cus { cus, step: chip.cu_step * xccs, most });
+        }
+        if self.partition.partitions(xccs).is_none() {
+            return Err(ConfigError::Partition { partition: self.partition, xccs });
         }
         let (size, vram) = (self.vram_size, &self.chip.vram);
         if !size.is_power_of_two() || !vram.contains(&size) {

@@ -103,6 +103,7 @@ guest_errors! {
     UnmapQueuesUnknown = "UNMAP_QUEUES of a queue that does not exist",
     HwsPacket = "packet that the HIQ does not take",
     HwsRing = "HIQ that is mapped more than once",
+    HwsPartition = "HIQ on an XCC whose partition is not what its other XCCs say",
     RunListUnmapped = "RUN_LIST at an address that is not mapped",
     RunListInvalid = "RUN_LIST without VALID, or without a list",
     RunListPacket = "run list with a packet that does not belong there",

@@ -96,11 +96,11 @@ pub mod nbio {
         ip NBIF;
         /// Address bits 39:32 of an indirect access.
         PCIE_INDEX2_HI @ 0x80:0x11 Rw = 0x0 {}
-        /// Modes that compute can be partitioned into.
+        /// Modes that compute can be partitioned into: a bit for each of [`ComputePartition`](crate::partition::ComputePartition).
         PARTITION_COMPUTE_CAP @ 0x82:0x161 Ro = 0x0 {}
         /// Modes that memory can be partitioned into: bit n for n + 1 partitions.
         PARTITION_MEM_CAP @ 0x82:0x162 Ro = 0x1 {}
-        /// How compute is partitioned.
+        /// How compute is partitioned: the number of a [`ComputePartition`](crate::partition::ComputePartition).
         PARTITION_COMPUTE_STATUS @ 0x82:0x163 Rw = 0x0 {
             pub change_status, set_change_status: 3, 0;
             pub partition_mode, set_partition_mode: 7, 4;
@@ -111,7 +111,4 @@ pub mod nbio {
             pub nps_mode, set_nps_mode: 11, 4;
         }
     }
-
-    /// Values of `PARTITION_COMPUTE_STATUS.PARTITION_MODE`, by what sysfs calls them.
-    pub const COMPUTE_PARTITION_MODES: [&str; 5] = ["SPX", "DPX", "TPX", "QPX", "CPX"];
 }

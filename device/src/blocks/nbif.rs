@@ -5,14 +5,18 @@ use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::gfx9::{
     self,
-    nbio::{PARTITION_COMPUTE_STATUS, PARTITION_MEM_STATUS},
+    nbio::{PARTITION_COMPUTE_CAP, PARTITION_COMPUTE_STATUS, PARTITION_MEM_STATUS},
 };
 use belfry_abi::regs::layout::OWN;
 use belfry_abi::regs::nbio::{self, RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN};
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use crate::doorbell::Doorbells;
+use crate::queue::Partitions;
 use crate::regs::{Block, Run, Storage, Windows};
+
+/// What `PARTITION_MODE` reads while the graphics cores are shared out in a way that has no number.
+const NO_MODE: u32 = 0xf;
 
 /// The bus interface.
 pub(crate) struct Nbif {
@@ -21,13 +25,19 @@ pub(crate) struct Nbif {
     storage_gfx9: Storage,
     windows: Arc<Windows>,
     doorbells: Arc<Doorbells>,
+    partitions: Arc<Partitions>,
     vram_size: u64,
 }
 
 impl Nbif {
-    pub(crate) fn new(windows: Arc<Windows>, doorbells: Arc<Doorbells>, vram_size: u64) -> Self {
+    pub(crate) fn new(
+        windows: Arc<Windows>,
+        doorbells: Arc<Doorbells>,
+        partitions: Arc<Partitions>,
+        vram_size: u64,
+    ) -> Self {
         let (storage, storage_gfx9) = (Storage::new(nbio::ALL), Storage::new(gfx9::nbio::ALL));
-        let bus = Self { storage, storage_gfx9, windows, doorbells, vram_size };
+        let bus = Self { storage, storage_gfx9, windows, doorbells, partitions, vram_size };
         bus.reset();
         bus
     }
@@ -45,6 +55,11 @@ impl Block for Nbif {
     }
 
     fn read(&self, at: Offset) -> u32 {
+        if at == PARTITION_COMPUTE_STATUS::AT {
+            let mut status = PARTITION_COMPUTE_STATUS(0);
+            status.set_partition_mode(self.partitions.mode().map_or(NO_MODE, |mode| mode as u32));
+            return status.bits();
+        }
         if at.segment >= OWN {
             return self.storage_gfx9.read(at);
         }
@@ -53,7 +68,7 @@ impl Block for Nbif {
 
     fn write(&self, at: Offset, value: u32) {
         if at.segment >= OWN {
-            // There is one partition: a driver that asks for another reads that it has not got it.
+            // The graphics cores' registers say how they are shared out, and all of memory is one partition.
             if ![PARTITION_COMPUTE_STATUS::AT, PARTITION_MEM_STATUS::AT].contains(&at) {
                 self.storage_gfx9.write(at, value);
             }
@@ -75,6 +90,8 @@ impl Block for Nbif {
     fn reset(&self) {
         self.storage.reset();
         self.storage_gfx9.reset();
+        let modes = self.partitions.available().fold(0, |modes, mode| modes | 1 << mode as u32);
+        self.storage_gfx9.set(PARTITION_COMPUTE_CAP::from_bits(modes));
         self.storage.set(RCC_CONFIG_MEMSIZE::from_bits((self.vram_size >> 20) as u32));
     }
 }

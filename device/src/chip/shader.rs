@@ -69,6 +69,9 @@ pub const MAX_ENGINES: usize = 32;
 impl CuMask {
     /// All compute units.
     pub const ALL: CuMask = CuMask([u32::MAX; MAX_ENGINES]);
+
+    /// No compute unit.
+    pub const NONE: CuMask = CuMask([0; MAX_ENGINES]);
 }
 
 /// Where a wave is.

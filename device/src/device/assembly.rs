@@ -18,7 +18,7 @@ use crate::interrupt::{Interrupts, Sources};
 use crate::lock::Mutex;
 use crate::memory::Memory;
 use crate::pci::{ConfigSpace, Function, SharedControl};
-use crate::queue::HqdBanks;
+use crate::queue::{HqdBanks, Partitions};
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
 use crate::sdma::Movers;
@@ -74,6 +74,7 @@ impl Gpu {
             Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
         let xccs = chip.topology().xccs as u8;
         let hqds = Arc::new(HqdBanks::new(xccs));
+        let partitions = Arc::new(Partitions::new(xccs, config.partition));
         let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
@@ -89,7 +90,12 @@ impl Gpu {
         let mut blocks: Vec<Box<dyn Block>> = vec![
             Box::new(Athub::new(Arc::clone(&contexts))),
             Box::new(Osssys::new(Arc::clone(&interrupts), Arc::clone(&contexts))),
-            Box::new(Nbif::new(Arc::clone(&windows), Arc::clone(&doorbells), memory.vram_size())),
+            Box::new(Nbif::new(
+                Arc::clone(&windows),
+                Arc::clone(&doorbells),
+                Arc::clone(&partitions),
+                memory.vram_size(),
+            )),
             Box::new(Smuio::new(clock.clone())),
             Box::new(Mp0::default()),
         ];
@@ -97,6 +103,7 @@ impl Gpu {
             let ports = GcPorts {
                 contexts: Arc::clone(&contexts),
                 hqds: Arc::clone(&hqds),
+                partitions: Arc::clone(&partitions),
                 doorbells: Arc::clone(&doorbells),
                 wake: Arc::clone(&wake),
                 activity: config.activity.clone(),
@@ -148,6 +155,7 @@ impl Gpu {
             registers: Arc::clone(&registers),
             contexts: Arc::clone(&contexts),
             hqds: Arc::clone(&hqds),
+            partitions,
             doorbells: Arc::clone(&doorbells),
             watch: Arc::clone(&watch),
             interrupts: sources,

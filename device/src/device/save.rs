@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belfry_abi::partition::ComputePartition;
 use serde::{Deserialize, Serialize};
 
 use super::{Gpu, Resources};
@@ -25,7 +26,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// What the bytes of every snapshot begin with, and the version behind it.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// Why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +83,8 @@ type Result<T, E = SnapshotError> = std::result::Result<T, E>;
 struct SavedConfig {
     chip: String,
     xccs: u32,
+    /// Number of the way that they are shared out after a reset.
+    partition: u8,
     cus: u32,
     vram_size: u64,
     deterministic: Option<u64>,
@@ -119,6 +122,7 @@ impl SavedConfig {
         Self {
             chip: config.chip.name.to_owned(),
             xccs: config.xccs,
+            partition: config.partition as u8,
             cus: config.cus,
             vram_size: config.vram_size,
             deterministic: config.deterministic,
@@ -129,12 +133,18 @@ impl SavedConfig {
         }
     }
 
+    /// How the graphics cores are shared out after a reset; `None` for a number that is no way to do that.
+    fn partition(&self) -> Option<ComputePartition> {
+        ComputePartition::ALL.into_iter().find(|&mode| mode as u8 == self.partition)
+    }
+
     /// What of it a configuration must have too: name, value here and there.
     fn differences(&self, other: &Self) -> Result<()> {
         let seed = |seed: Option<u64>| seed.map_or("none".to_owned(), |seed| seed.to_string());
         for (field, saved, given) in [
             ("chip", self.chip.clone(), other.chip.clone()),
             ("xccs", self.xccs.to_string(), other.xccs.to_string()),
+            ("partition", self.partition.to_string(), other.partition.to_string()),
             ("cus", self.cus.to_string(), other.cus.to_string()),
             ("vram_size", self.vram_size.to_string(), other.vram_size.to_string()),
             ("deterministic", seed(self.deterministic), seed(other.deterministic)),
@@ -157,6 +167,8 @@ impl SavedGpu {
             // A chip that there is not was refused when the bytes were read.
             chip: Model::named(&saved.chip).unwrap_or(chip::DEFAULT),
             xccs: saved.xccs,
+            // As with the chip.
+            partition: saved.partition().unwrap_or_default(),
             cus: saved.cus,
             vram_size: saved.vram_size,
             deterministic: saved.deterministic,
@@ -202,6 +214,8 @@ impl SavedGpu {
             return Err(SnapshotError::Trailing(rest.len()));
         }
         Model::named(&saved.config.chip).map_err(SnapshotError::Chip)?;
+        let number = Broken { field: "number of a compute partition", value: saved.config.partition.into() };
+        saved.config.partition().ok_or(number)?;
         saved.config().validate().map_err(SnapshotError::Config)?;
         Ok(saved)
     }

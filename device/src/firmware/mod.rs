@@ -21,7 +21,7 @@ use crate::chip::{Firmware, Generation};
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::interrupt::Sources;
-use crate::queue::HqdBanks;
+use crate::queue::{HqdBanks, Partitions};
 use crate::regs::RegisterFile;
 use crate::save::Broken;
 use crate::sdma::{Movers, SdmaEnv};
@@ -106,6 +106,7 @@ pub(crate) struct Ports {
     pub(crate) registers: Arc<RegisterFile>,
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,
+    pub(crate) partitions: Arc<Partitions>,
     pub(crate) doorbells: Arc<Doorbells>,
     pub(crate) watch: Arc<DoorbellWatch>,
     /// The driver's interrupts.

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::rings::SavedRunning;
 use super::slots::SavedSlots;
-use crate::queue::HqdId;
+use crate::queue::{HqdId, Partition};
 
 /// The kernel's rings, and the queues.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedFirmware {
     /// By graphics core and hardware queue.
     pub(super) rings: Vec<(u8, HqdId, SavedRunning)>,
-    /// Which of them is the HIQ, where there is one.
-    pub(super) hiq: Option<HqdId>,
+    /// Which of them is the HIQ of a partition, where there is one.
+    pub(super) hiqs: Vec<(Partition, HqdId)>,
     pub(super) queue_mask: u64,
     pub(super) slots: SavedSlots,
 }

@@ -76,7 +76,7 @@ impl FirmwareScheduler for MesScheduler {
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
         SavedFirmware {
             rings: self.rings.iter().map(|(&id, running)| (0, id, running.save())).collect(),
-            hiq: None,
+            hiqs: Vec::new(),
             queue_mask: self.queue_mask,
             slots: self.mes.save(spaces),
         }
@@ -149,7 +149,7 @@ impl MesScheduler {
         for me in 1..3 {
             for (id, hqd) in self.ports.hqds.active(me) {
                 // Queues that the MES mapped are not handled here; queues that a driver started by registers are refused.
-                if !self.mes.is_on(id) {
+                if !self.mes.is_on(0, id) {
                     if !hqd.wants_dequeue() {
                         self.error(GuestError::ComputeQueueByRegisters, id);
                     }
@@ -213,7 +213,7 @@ impl MesScheduler {
             Err(error) => {
                 let details = format_args!("KIQ packet header={:#010x}: {error}", header.bits());
                 self.ports.counters.error(error.kind(), details);
-                self.ports.interrupts.kernel_packet_refused(running.ring.doorbell());
+                self.ports.interrupts.kernel_packet_refused(0, running.ring.doorbell());
             }
         }
         Ok(true)

@@ -15,8 +15,14 @@ use crate::time::Clock;
 use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, Fault, fault_page};
 
-/// The graphics core that tells of queues that are on several: the first one.
-const FIRST: Origin = Origin::Xcc(0);
+/// Most graphics cores of any chip.
+const MAX_XCCS: u8 = 8;
+
+/// The graphics core that tells of queues that are on several: the partition's first one.
+fn core(queue: &QueueIdentity) -> Origin {
+    // A snapshot can say anything of a queue.
+    Origin::Xcc(queue.xcc % MAX_XCCS)
+}
 
 /// Turns what happens on queues into ring entries.
 #[derive(Clone)]
@@ -36,12 +42,12 @@ impl Sources {
 }
 
 impl Sources {
-    /// `CP_BAD_OPCODE` of a kernel queue, by its doorbell.
-    pub(crate) fn kernel_packet_refused(&self, doorbell: DoorbellIndex) {
+    /// `CP_BAD_OPCODE` of a kernel queue of a graphics core, by its doorbell.
+    pub(crate) fn kernel_packet_refused(&self, xcc: u8, doorbell: DoorbellIndex) {
         let (client, source) = self.format.bad_opcode;
         let mut entry = IhEntry::new(client, source, 0, 0, 0);
         entry.data[0] = (self.format.bad_opcode_word)(0, doorbell.dwords());
-        self.push(entry.from_node((self.format.node)(FIRST)));
+        self.push(entry.from_node((self.format.node)(Origin::Xcc(xcc))));
     }
 
     /// An entry of a user's queue.
@@ -106,18 +112,18 @@ impl Sources {
 
 impl CpInterrupts for Sources {
     fn cp_eop(&self, queue: &QueueIdentity, event_id: u32) {
-        self.tell(self.format.cp_eop, queue, (self.cp_ring(queue), [event_id, 0, 0, 0]), FIRST);
+        self.tell(self.format.cp_eop, queue, (self.cp_ring(queue), [event_id, 0, 0, 0]), core(queue));
     }
 
     fn sq_interrupt(&self, queue: &QueueIdentity, interrupt: SqInterrupt) {
-        self.tell(self.format.sq, queue, (0, (self.format.sq_words)(interrupt)), FIRST);
+        self.tell(self.format.sq, queue, (0, (self.format.sq_words)(interrupt)), core(queue));
     }
 
     fn bad_opcode(&self, queue: &QueueIdentity, code: u32) {
         self.counters
             .error(GuestError::PacketRefused, format_args!("doorbell={:#x} code={code}", queue.doorbell));
         let word = (self.format.bad_opcode_word)(code, queue.doorbell_id());
-        self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]), FIRST);
+        self.tell(self.format.bad_opcode, queue, (self.cp_ring(queue), [word, 0, 0, 0]), core(queue));
     }
 
     fn sdma_trap(&self, queue: &QueueIdentity, context: u32) {
@@ -134,12 +140,12 @@ impl CpInterrupts for Sources {
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
-        self.fault(queue, fault, FIRST);
+        self.fault(queue, fault, core(queue));
     }
 
     fn vm_retry(&self, queue: &QueueIdentity, fault: &Fault) {
         count(&self.counters.retry_faults);
-        self.tell_fault(queue, fault, FIRST, true);
+        self.tell_fault(queue, fault, core(queue), true);
     }
 
     fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {

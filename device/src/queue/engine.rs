@@ -13,6 +13,8 @@ use crate::trace::{Engine, Owner};
 /// Which hardware queue something happened on, as interrupts report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 pub struct QueueIdentity {
+    /// First graphics core of the partition that the queue is on.
+    pub xcc: u8,
     /// Micro engine: 1 and 2 are compute. Of an SDMA queue, the number of its engine.
     pub me: u8,
     /// Pipe within the micro engine.

@@ -1,6 +1,6 @@
 //! The MQDs of a queue, one for each graphics core that it is on.
 
-use super::{ContextArea, ContextOffsets, Hqd, Mqd};
+use super::{ContextArea, ContextOffsets, Hqd, Mqd, Partition};
 use crate::chip::{CuMask, MqdLayout, XccFields, XccShares};
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
@@ -14,17 +14,18 @@ pub(crate) struct MqdSet {
     others: Vec<Mqd>,
     address: u64,
     stride: u64,
+    partition: Partition,
 }
 
 impl MqdSet {
-    /// Reads the MQDs of so many cores, the first of which is at `address`, and checks that they are MQDs.
+    /// Reads the MQDs of the cores of a partition, the first of which is at `address`, and checks that they are MQDs.
     pub(crate) fn read(
         layout: &'static MqdLayout,
         space: &AddressSpace,
         address: u64,
-        xccs: u8,
+        partition: Partition,
     ) -> Result<Self, GuestError> {
-        Self::read_by(Mqd::read, layout, space, (address, xccs))
+        Self::read_by(Mqd::read, layout, space, (address, partition))
     }
 
     /// Reads MQDs that have been checked before, whatever has become of them.
@@ -32,25 +33,26 @@ impl MqdSet {
         layout: &'static MqdLayout,
         space: &AddressSpace,
         address: u64,
-        xccs: u8,
+        partition: Partition,
     ) -> Result<Self, GuestError> {
-        Self::read_by(Mqd::read_unchecked, layout, space, (address, xccs))
+        Self::read_by(Mqd::read_unchecked, layout, space, (address, partition))
     }
 
     fn read_by(
         read: fn(&'static MqdLayout, &AddressSpace, u64) -> Result<Mqd, GuestError>,
         layout: &'static MqdLayout,
         space: &AddressSpace,
-        (address, xccs): (u64, u8),
+        (address, partition): (u64, Partition),
     ) -> Result<Self, GuestError> {
         let first = read(layout, space, address)?;
         let stride = layout.xccs.map_or(0, |fields| u64::from(first.dword(fields.stride)));
-        if xccs > 1 && stride == 0 {
+        if partition.count > 1 && stride == 0 {
             return Err(GuestError::MqdStride);
         }
         let at = |xcc: u8| address.wrapping_add(u64::from(xcc) * stride);
-        let others = (1..xccs).map(|xcc| read(layout, space, at(xcc))).collect::<Result<_, _>>()?;
-        Ok(Self { layout, first, others, address, stride })
+        let others =
+            (1..partition.count).map(|xcc| read(layout, space, at(xcc))).collect::<Result<_, _>>()?;
+        Ok(Self { layout, first, others, address, stride, partition })
     }
 
     /// The first core's, which says what the queue is.
@@ -62,7 +64,7 @@ impl MqdSet {
         &mut self.first
     }
 
-    /// Each core's, with its number.
+    /// Each core's, with its number in the partition.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u8, &Mqd)> {
         (0..).zip(std::iter::once(&self.first).chain(&self.others))
     }
@@ -73,7 +75,7 @@ impl MqdSet {
             .all(|(xcc, mqd)| mqd.write(space, self.address.wrapping_add(u64::from(xcc) * self.stride)))
     }
 
-    /// Puts the registers of each core's hardware queue into its MQD.
+    /// Puts the registers of each core's hardware queue into its MQD; cores are counted from the partition's first.
     pub(crate) fn save(&mut self, registers: impl Fn(u8) -> Hqd) {
         let all = std::iter::once(&mut self.first).chain(&mut self.others);
         for (xcc, mqd) in (0..).zip(all) {
@@ -98,23 +100,24 @@ impl MqdSet {
         Some(ContextArea { size: area.size.saturating_mul(count.max(1)), ..area })
     }
 
-    /// The compute units that waves may use, on each core.
-    pub(crate) fn cus(&self) -> CuMask {
-        if self.others.is_empty() {
+    /// The compute units that waves may use, of each core of a chip with so many: none of cores of other partitions.
+    pub(crate) fn cus(&self, xccs: u8) -> CuMask {
+        if xccs <= 1 {
             return self.first.cus();
         }
-        let mut mask = CuMask::ALL;
+        let mut mask = CuMask::NONE;
         let engines = self.layout.thread_mgmt.len();
-        for (core, (_, mqd)) in mask.0.chunks_mut(engines).zip(self.each()) {
+        let cores = mask.0.chunks_mut(engines).skip(self.partition.first.into());
+        for (core, (_, mqd)) in cores.zip(self.each()) {
             core.copy_from_slice(&mqd.cus().0[..engines]);
         }
         mask
     }
 
-    /// How workgroups are dealt to the cores; `None` on a chip that has one.
-    pub(crate) fn shares(&self) -> Result<Option<XccShares>, GuestError> {
+    /// How workgroups are dealt to the cores of the partition; `None` on a chip that has one core.
+    pub(crate) fn shares(&self, xccs: u8) -> Result<Option<XccShares>, GuestError> {
         let Some(XccFields { logic_id, chunk, target, .. }) = self.layout.xccs else { return Ok(None) };
-        if self.others.is_empty() {
+        if xccs <= 1 {
             return Ok(None);
         }
         let size = self.first.dword(chunk);

@@ -255,7 +255,7 @@ impl Bench {
         let doorbell = DoorbellIndex::from_dwords(self.next_doorbell.fetch_add(2, Ordering::Relaxed) as u32);
         let config = AqlConfig {
             trap: Some(self.trap),
-            identity: QueueIdentity { me: 1, pipe: 0, queue: 0, vmid: 8, pasid: 0x8001, doorbell },
+            identity: QueueIdentity { xcc: 0, me: 1, pipe: 0, queue: 0, vmid: 8, pasid: 0x8001, doorbell },
             ring_base: ring,
             ring_packets: packets,
             rptr_report: amd_queue + QUEUE_READ_DISPATCH_ID_OFFSET,

@@ -17,7 +17,7 @@ use belfry_abi::regs::{Ip, Offset, Register};
 use crate::activity::Activity;
 use crate::chip::Topology;
 use crate::doorbell::{Doorbells, Owner};
-use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, seed_doorbell};
+use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, Partitions, seed_doorbell};
 use crate::regs::{Block, Run, Storage};
 use crate::threads::Wake;
 use crate::vm::Contexts;
@@ -27,6 +27,7 @@ use hub::Hub;
 pub(crate) struct GcPorts {
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,
+    pub(crate) partitions: Arc<Partitions>,
     pub(crate) doorbells: Arc<Doorbells>,
     /// Woken when a queue was started or asked to stop.
     pub(crate) wake: Arc<Wake>,
@@ -59,17 +60,7 @@ impl Gc {
     pub(crate) fn new(ports: GcPorts, core: GcCore) -> Self {
         let hub = Hub::new(Arc::clone(&ports.contexts));
         let storage = Storage::with_resets(gc::ALL, core.resets);
-        let core = Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core };
-        core.reset_partition();
-        core
-    }
-
-    /// All cores are one partition.
-    fn reset_partition(&self) {
-        let mut partition = CP_HYP_XCP_CTL::default();
-        partition.set_num_xcc_in_xcp(self.core.topology.xccs);
-        partition.set_virtual_xcc_id(self.core.xcc.into());
-        self.storage_gfx9.set(partition);
+        Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core }
     }
 
     /// The queue and the VMID whose banks are selected.
@@ -144,6 +135,7 @@ impl Block for Gc {
             SH_MEM_CONFIG::AT => self.ports.contexts.shader_memory(vmid).config,
             CC_GC_SHADER_ARRAY_CONFIG::AT => self.shader_array_config().bits(),
             CP_MES_GP3_LO::AT if hqd.me == HqdId::MES.me && hqd.pipe < 2 => self.core.mes_version,
+            CP_HYP_XCP_CTL::AT => self.ports.partitions.place(self.core.xcc).bits(),
             _ if at.segment >= OWN => self.storage_gfx9.read(at),
             _ => self.hub.read(at).unwrap_or_else(|| self.storage.read(at)),
         }
@@ -170,8 +162,7 @@ impl Block for Gc {
                 }
                 self.storage.set(cntl);
             }
-            // Drivers choose the partition through the security processor; the model has one.
-            CP_HYP_XCP_CTL::AT => {}
+            CP_HYP_XCP_CTL::AT => self.ports.partitions.write(self.core.xcc, value),
             _ if at.segment >= OWN => self.storage_gfx9.write(at, value),
             _ => {
                 if !self.hub.write(at, value) {
@@ -182,13 +173,14 @@ impl Block for Gc {
     }
 
     fn kept(&self) -> Vec<&AtomicU32> {
-        [self.storage.kept(), self.storage_gfx9.kept(), self.hub.kept()].concat()
+        let partition = vec![self.ports.partitions.kept(self.core.xcc)];
+        [self.storage.kept(), self.storage_gfx9.kept(), self.hub.kept(), partition].concat()
     }
 
     fn reset(&self) {
         self.storage.reset();
         self.storage_gfx9.reset();
-        self.reset_partition();
+        self.ports.partitions.reset(self.core.xcc);
         self.hub.reset();
     }
 }

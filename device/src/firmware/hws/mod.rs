@@ -2,8 +2,11 @@
 //!
 //! Each graphics core has a KIQ, which its driver starts through registers, and which maps the HIQ. All cores read the same HIQ, and
 //! each maps the queues of run lists on its own bank of hardware queues: the model reads the packets once and acts for all of them.
+//! Where the cores are shared out, each partition has a HIQ of its own, which its first core stands for, and knows nothing of the
+//! queues of the others.
 //! Processes get their VMIDs here, for as long as their queues are on slots.
 
+mod hiq;
 mod packets;
 mod run_list;
 
@@ -22,7 +25,7 @@ use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Who
 use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
-use crate::queue::{Hqd, HqdId, Mqd, Ring, seed_doorbell};
+use crate::queue::{Hqd, HqdId, Partition, Ring};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
 use crate::stats::count;
@@ -37,6 +40,8 @@ const MICRO_ENGINES: [u8; 2] = [1, 2];
 const VALID: u32 = 1 << 7;
 /// Units of 100 ns in a unit of `MAP_PROCESS.PROCESS_QUANTUM`, which counts milliseconds.
 const QUANTUM: u64 = 10_000;
+/// SDMA engines that go with a graphics core.
+const ENGINES_OF_XCC: u8 = 2;
 /// All queues of an SDMA engine.
 const ALL_QUEUES: u32 = 0xff;
 
@@ -45,12 +50,12 @@ type At = (u8, HqdId);
 
 /// KIQs, HIQ, and the queues of run lists.
 pub(super) struct HwsScheduler {
-    /// The KIQ of each core, and the HIQ, which the first core's stands for.
+    /// The KIQ of each core, and the HIQ of each partition, which its first core's stands for.
     rings: BTreeMap<At, Running>,
-    /// Where the HIQ is on every core that has been told of it.
-    hiq: Option<HqdId>,
-    /// Doorbells of queues that the driver has taken off to change the list: the next one may have them.
-    away: Vec<DoorbellIndex>,
+    /// Partitions with a HIQ, and where it is on every core of them that has been told of it.
+    hiqs: Vec<(Partition, HqdId)>,
+    /// Doorbells of queues that the driver has taken off to change a partition's list: the next one may have them.
+    away: Vec<(Partition, DoorbellIndex)>,
     slots: Slots,
     ports: Ports,
 }
@@ -59,7 +64,7 @@ impl std::fmt::Debug for HwsScheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HwsScheduler")
             .field("rings", &self.rings)
-            .field("hiq", &self.hiq)
+            .field("hiqs", &self.hiqs)
             .field("slots", &self.slots)
             .finish_non_exhaustive()
     }
@@ -87,8 +92,8 @@ impl FirmwareScheduler for HwsScheduler {
     fn reset(&mut self) {
         self.slots.reset(&self.ports);
         self.rings.clear();
-        self.hiq = None;
-        self.come_back();
+        self.hiqs.clear();
+        self.come_back(|_| true);
     }
 
     fn queues(&self) -> Vec<SeenQueue> {
@@ -100,7 +105,7 @@ impl FirmwareScheduler for HwsScheduler {
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
         SavedFirmware {
             rings: self.rings.iter().map(|(&(xcc, id), running)| (xcc, id, running.save())).collect(),
-            hiq: self.hiq,
+            hiqs: self.hiqs.clone(),
             queue_mask: 0,
             slots: self.slots.save(spaces),
         }
@@ -117,14 +122,18 @@ impl FirmwareScheduler for HwsScheduler {
             check("graphics core of a kernel's ring", *xcc, *xcc < self.ports.hqds.xccs())?;
             self.rings.insert((*xcc, *id), Running::restored(running.clone())?);
         }
-        self.hiq = saved.hiq;
+        for (partition, id) in &saved.hiqs {
+            partition.check(self.ports.hqds.xccs())?;
+            check("HIQ of cores that have another", id.queue, self.hiq_of(*partition).is_none())?;
+            self.hiqs.push((*partition, *id));
+        }
         self.slots.restore(&self.ports, &saved.slots, spaces, restoring)
     }
 }
 
 impl HwsScheduler {
     pub(super) fn new(ports: Ports) -> Self {
-        Self { rings: BTreeMap::new(), hiq: None, away: Vec::new(), slots: Slots::default(), ports }
+        Self { rings: BTreeMap::new(), hiqs: Vec::new(), away: Vec::new(), slots: Slots::default(), ports }
     }
 
     /// The queue that a core's registers name as its KIQ.
@@ -156,16 +165,12 @@ impl HwsScheduler {
             keep
         });
         // Before the first core has stopped it, others may have.
-        if let Some(id) = self.hiq
-            && !self.rings.contains_key(&(0, id))
-        {
-            self.hiq = None;
-        }
+        self.hiqs.retain(|&(partition, id)| self.rings.contains_key(&(partition.first, id)));
     }
 
     fn follow(&mut self, xcc: u8, id: HqdId, hqd: &Hqd) {
         let at = (xcc, id);
-        if hqd.wants_dequeue() && !self.slots.is_on(id) {
+        if hqd.wants_dequeue() && !self.slots.is_on(xcc, id) {
             let pointers = self.rings.remove(&at).map(|running| running.ring.pointers());
             self.ports.hqds.hqd_of(xcc, id, |hqd| {
                 if let Some((rptr, wptr)) = pointers {
@@ -179,7 +184,8 @@ impl HwsScheduler {
             return;
         }
         let known = self.rings.get(&at).is_some_and(|running| running.activation == hqd.activation);
-        if known || self.slots.is_on(id) || self.hiq == Some(id) {
+        let is_hiq = self.hiq(xcc).is_some_and(|(_, hiq)| hiq == id);
+        if known || is_hiq || self.slots.is_on(xcc, id) {
             return;
         }
         if self.kiq(xcc) != Some(id) {
@@ -218,8 +224,8 @@ impl HwsScheduler {
             let Some(mut running) = self.rings.remove(&at) else { continue };
             running.look(&self.ports);
             let (more, failed) = running.batch(|running| {
-                if self.hiq == Some(at.1) {
-                    self.step_hiq(&space, running)
+                if let Some((partition, _)) = self.hiq(at.0).filter(|&(_, hiq)| hiq == at.1) {
+                    self.step_hiq(&space, partition, running)
                 } else {
                     self.step_kiq(&space, at.0, running)
                 }
@@ -258,77 +264,30 @@ impl HwsScheduler {
         };
         if let Err(why) = done {
             self.ports.counters.error(why, format_args!("KIQ xcc={xcc} header={:#010x}", header.bits()));
-            self.ports.interrupts.kernel_packet_refused(running.ring.doorbell());
+            self.ports.interrupts.kernel_packet_refused(xcc, running.ring.doorbell());
         }
         Ok(true)
     }
 
-    /// Loads the HIQ on a core. All cores have it at the same place; the first core's ring is the one that is read.
-    fn map_hiq(
+    /// Executes one packet of a partition's HIQ; whether there was one.
+    fn step_hiq(
         &mut self,
         space: &AddressSpace,
-        at: At,
-        mqd: u64,
-        doorbell: DoorbellIndex,
-    ) -> Result<(), GuestError> {
-        let (xcc, id) = at;
-        if self.hiq.is_some_and(|hiq| hiq != id) || self.rings.contains_key(&at) {
-            return Err(GuestError::HwsRing);
-        }
-        let mqd = Mqd::read(&self.ports.chip.mqd, space, mqd)?;
-        let mut hqd = Hqd::new();
-        hqd.load(&mqd);
-        hqd.set_doorbell(doorbell);
-        let ring = Ring::new(&hqd)?;
-        let hqd = self.ports.hqds.hqd_of(xcc, id, |hqd| {
-            hqd.load(&mqd);
-            hqd.set_doorbell(doorbell);
-            hqd.activate();
-            *hqd
-        });
-        self.hiq = Some(id);
-        if xcc == 0 {
-            seed_doorbell(&hqd, Some(space), &self.ports.doorbells);
-            self.ports.doorbells.own(doorbell, Owner::Ring);
-            self.rings.insert(at, Running::new(ring, hqd.activation));
-        }
-        Ok(())
-    }
-
-    fn unmap_hiq(&mut self, xcc: u8, doorbell: DoorbellIndex) -> Result<(), GuestError> {
-        let id = self.hiq.ok_or(GuestError::UnmapQueuesUnknown)?;
-        let own = self.ports.hqds.hqd_of(xcc, id, |hqd| {
-            let own = hqd.is_active() && hqd.doorbell() == doorbell;
-            if own {
-                hqd.deactivate();
-            }
-            own
-        });
-        if !own {
-            return Err(GuestError::UnmapQueuesUnknown);
-        }
-        if xcc == 0 {
-            self.rings.remove(&(0, id));
-            self.hiq = None;
-            self.ports.doorbells.own(doorbell, Owner::Nobody);
-        }
-        Ok(())
-    }
-
-    /// Executes one packet of the HIQ; whether there was one.
-    fn step_hiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
+        partition: Partition,
+        running: &mut Running,
+    ) -> Result<bool, GuestError> {
         let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
         let mut hiq = Hiq {
             registers: &self.ports.registers,
             space,
             clock: &self.ports.env.clock,
             register: self.ports.chip.local_register,
-            xccs: self.ports.hqds.xccs(),
+            partition,
             packets: self.ports.chip.pm4,
         };
         let done = match hiq.execute(header, &body) {
             Ok(None) => Ok(()),
-            Ok(Some(request)) => self.obey(space, &request),
+            Ok(Some(request)) => self.obey(space, partition, &request),
             Err(error) => Err(error.kind()),
         };
         self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: done.is_ok() });
@@ -337,18 +296,23 @@ impl HwsScheduler {
             Err(why) => {
                 count(&self.ports.counters.mes_refused);
                 self.ports.counters.error(why, format_args!("HIQ header={:#010x}", header.bits()));
-                self.ports.interrupts.kernel_packet_refused(running.ring.doorbell());
+                self.ports.interrupts.kernel_packet_refused(partition.first, running.ring.doorbell());
             }
         }
         Ok(true)
     }
 
-    fn obey(&mut self, space: &AddressSpace, request: &Request) -> Result<(), GuestError> {
+    fn obey(
+        &mut self,
+        space: &AddressSpace,
+        partition: Partition,
+        request: &Request,
+    ) -> Result<(), GuestError> {
         match request {
-            Request::Resources(resources) => self.set_resources(resources),
-            Request::Run { list, dwords } => self.run(space, *list, *dwords),
+            Request::Resources(resources) => self.set_resources(partition, resources),
+            Request::Run { list, dwords } => self.run(space, partition, (*list, *dwords)),
             Request::Unmap { which, reset } => {
-                self.unmap(which, *reset);
+                self.unmap(partition, which, *reset);
                 Ok(())
             }
             Request::Fence { at, value } => {
@@ -357,19 +321,21 @@ impl HwsScheduler {
         }
     }
 
-    /// The scheduler has these VMIDs and hardware queues, and all queues of the SDMA engines.
-    fn set_resources(&mut self, resources: &SetResources) -> Result<(), GuestError> {
+    /// The partition has these VMIDs and hardware queues, and all queues of its SDMA engines.
+    fn set_resources(&mut self, partition: Partition, resources: &SetResources) -> Result<(), GuestError> {
         // VMID 0 is the kernel's own.
         let vmids = u32::from(resources.control.vmid_mask()) & 0xfffe;
         if vmids == 0 {
             return Err(GuestError::ResourcesWithoutVmids);
         }
         let mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
-        let mut slots: Vec<Place> = Place::compute(mask).collect();
+        let mut slots: Vec<Place> = Place::compute(partition.first, mask).collect();
         // The place of the HIQ itself is not its own to give.
-        slots.retain(|slot| self.hiq.is_none_or(|hiq| *slot != Place::Compute(hiq)));
-        slots.extend((0..self.ports.sdma_engines).flat_map(|engine| Place::sdma(engine, ALL_QUEUES)));
-        self.slots.configure(vmids, slots)?;
+        let hiq = self.hiq_of(partition).map(|(_, hiq)| Place::Compute(partition.first, hiq));
+        slots.retain(|slot| Some(*slot) != hiq);
+        let engines = (0..self.ports.sdma_engines).filter(|engine| partition.has(engine / ENGINES_OF_XCC));
+        slots.extend(engines.flat_map(|engine| Place::sdma(engine, ALL_QUEUES)));
+        self.slots.configure(partition, vmids, slots)?;
         for (name, asks) in [
             ("SET_RESOURCES oac_mask", resources.oac_mask != 0),
             ("SET_RESOURCES gds_heap", resources.gds_heap != 0),
@@ -382,38 +348,48 @@ impl HwsScheduler {
     }
 
     /// Takes queues off. A driver takes all of them off to change the list, and their processes know nothing of that.
-    fn unmap(&mut self, which: &Which, reset: bool) {
+    fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) {
         if *which == Which::NotStatic && !reset {
             // The doorbells are marked while their queues still own them, so that no ring in between counts as unknown.
-            for doorbell in self.slots.not_static() {
+            for doorbell in self.slots.not_static(partition) {
                 self.ports.doorbells.set_away(doorbell, true);
-                self.away.push(doorbell);
+                self.away.push((partition, doorbell));
             }
         }
-        self.slots.take_off(&self.ports, reset, |queue: &TakeOff| match which {
+        let is_meant = |queue: &TakeOff| match which {
             Which::Doorbells(doorbells) => doorbells.contains(&queue.doorbell),
             Which::Pasid(pasid) => queue.pasid == *pasid,
             Which::All => true,
             Which::NotStatic => !queue.is_static,
-        });
+        };
+        self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue));
     }
 
-    /// The queues that were taken off are on the new list, or gone.
-    fn come_back(&mut self) {
-        for doorbell in self.away.drain(..) {
+    /// The queues of some partitions that were taken off are on the new list, or gone.
+    fn come_back(&mut self, whose: impl Fn(Partition) -> bool) {
+        let (back, away) = self.away.drain(..).partition(|&(partition, _)| whose(partition));
+        self.away = away;
+        let back: Vec<(Partition, DoorbellIndex)> = back;
+        for (_, doorbell) in back {
             self.ports.doorbells.set_away(doorbell, false);
         }
     }
 
     /// Runs the queues of a list instead of those that run now.
-    fn run(&mut self, space: &AddressSpace, list: u64, dwords: u32) -> Result<(), GuestError> {
+    fn run(
+        &mut self,
+        space: &AddressSpace,
+        partition: Partition,
+        (list, dwords): (u64, u32),
+    ) -> Result<(), GuestError> {
         let mut words = vec![0u32; dwords as usize];
         space.read_bytes(list, words.as_mut_bytes()).map_err(|_| GuestError::RunListUnmapped)?;
         let processes = run_list::parse(&words)?;
-        self.unmap(&Which::NotStatic, false);
+        self.unmap(partition, &Which::NotStatic, false);
         for run_list::Process { process, queues } in &processes {
             let new = NewProcess {
-                key: process.control.pasid().into(),
+                // Partitions have page tables of a process each for itself.
+                key: u64::from(partition.first) << 16 | u64::from(process.control.pasid()),
                 pasid: process.control.pasid(),
                 base: u64::from(process.page_table_base_hi) << 32 | u64::from(process.page_table_base_lo),
                 shape: None,
@@ -427,7 +403,7 @@ impl HwsScheduler {
             let quantum = u64::from(process.control.process_quantum()) * QUANTUM;
             for queue in queues {
                 let added = queue.and_then(|queue| {
-                    let added = self.add(space, new, (traps, quantum), &queue);
+                    let added = self.add(space, (partition, new), (traps, quantum), &queue);
                     added.map_err(|why| (queue.doorbell, why))
                 });
                 if let Err((doorbell, why)) = added {
@@ -438,30 +414,39 @@ impl HwsScheduler {
                 }
             }
         }
-        self.come_back();
+        self.come_back(|back| back == partition);
         Ok(())
     }
 
     fn add(
         &mut self,
         space: &AddressSpace,
-        process: NewProcess,
+        (partition, process): (Partition, NewProcess),
         (trap, quantum): ((u64, u64), u64),
         queue: &Listed,
     ) -> Result<(), GuestError> {
+        let kind = match queue.kind {
+            // A list counts the engines of its partition, as KFD does.
+            Kind::Sdma(Some(engine)) if engine >= partition.count * ENGINES_OF_XCC => {
+                return Err(GuestError::AddQueueSdma);
+            }
+            Kind::Sdma(Some(engine)) => Kind::Sdma(Some(partition.first * ENGINES_OF_XCC + engine)),
+            other => other,
+        };
         // It has not been taken off.
         if self.slots.has_static(queue.doorbell) {
             return Ok(());
         }
         let new = NewQueue {
             doorbell: queue.doorbell,
+            partition,
             process,
             gang: process.key,
-            kind: queue.kind,
+            kind,
             mqd: queue.mqd,
             wptr: WritePointer { address: queue.wptr, whose: Whose::Process },
             trap,
-            exclusive: queue.gws && queue.kind == Kind::Compute,
+            exclusive: queue.gws && kind == Kind::Compute,
             suspended: false,
             is_static: queue.is_static,
             asked: Asked { gang: 0, process: quantum, level: 0 },

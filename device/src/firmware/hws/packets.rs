@@ -6,6 +6,7 @@ use belfry_abi::pm4::{Opcode, Pm4Header, QueryStatus, RunList, SetResources, Unm
 use crate::chip::Pm4Packets;
 use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
+use crate::queue::Partition;
 use crate::regs::RegisterFile;
 use crate::time::Clock;
 use crate::vm::AddressSpace;
@@ -53,7 +54,7 @@ pub(super) struct Hiq<'a> {
     /// Where a register is that packets name.
     pub(super) register: fn(index: u32, xcc: u8) -> u32,
     /// Graphics cores, each of which executes every packet.
-    pub(super) xccs: u8,
+    pub(super) partition: Partition,
     /// Which packets it takes.
     pub(super) packets: Pm4Packets,
 }
@@ -64,13 +65,13 @@ impl Port for Hiq<'_> {
     }
 
     fn read_register(&mut self, _packet: &'static str, index: u32) -> Result<u32, Error> {
-        Ok(self.registers.read((self.register)(index, 0)))
+        Ok(self.registers.read((self.register)(index, self.partition.first)))
     }
 
     fn write_register(&mut self, _packet: &'static str, index: u32, value: u32) -> Result<(), Error> {
-        let first = (self.register)(index, 0);
+        let first = (self.register)(index, self.partition.first);
         self.registers.write(first, value);
-        for xcc in 1..self.xccs {
+        for xcc in self.partition.xccs().skip(1) {
             // Registers outside of the cores are there once.
             let at = (self.register)(index, xcc);
             if at != first {

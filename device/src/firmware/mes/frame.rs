@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 use crate::firmware::Ports;
 use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
 use crate::guest_error::GuestError;
-use crate::queue::{HqdId, Mqd, seed_doorbell};
+use crate::queue::{HqdId, Mqd, Partition, seed_doorbell};
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode, WatchRegisters};
@@ -106,7 +106,7 @@ fn set_hw_resources(mes: &mut Slots, counters: &Counters, frame: &SetHwResources
     let pipes = frame.compute_hqd_mask.iter().take(4).zip(0..);
     let compute = pipes.fold(0, |mask, (&pipe, at)| mask | u64::from(pipe as u8) << (8 * at));
     let sdma = (0..).zip(frame.sdma_hqd_mask).flat_map(|(engine, mask)| Place::sdma(engine, mask));
-    mes.configure(vmids, Place::compute(compute).chain(sdma).collect())?;
+    mes.configure(Partition::ONE, vmids, Place::compute(0, compute).chain(sdma).collect())?;
     unmodelled(
         counters,
         [
@@ -183,6 +183,7 @@ fn add_queue(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &AddQu
 /// What firmware takes of a frame.
 fn new_queue(frame: &AddQueue) -> NewQueue {
     NewQueue {
+        partition: Partition::ONE,
         doorbell: frame.doorbell_offset,
         process: NewProcess {
             key: frame.process_context_addr.get(),

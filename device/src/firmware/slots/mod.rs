@@ -14,6 +14,7 @@ mod quanta;
 mod queue;
 mod save;
 mod turns;
+mod vmids;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::doorbell::Owner;
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
-use crate::queue::HqdId;
+use crate::queue::{HqdId, Partition};
 use crate::stats::count;
 use crate::trace::{self, Engine, TraceEvent};
 use crate::vm::{AddressSpace, DebugSettings};
@@ -45,15 +46,18 @@ const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// What queues are taken off by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakeOff {
+    /// The graphics cores that it is for.
+    pub(super) partition: Partition,
     pub(super) doorbell: DoorbellIndex,
     pub(super) pasid: u16,
     /// It stays unless it is named, or all are.
     pub(super) is_static: bool,
 }
 
-/// What the driver gave: by SET_HW_RSRC, or by SET_RESOURCES.
+/// What the driver gave a partition: by SET_HW_RSRC, or by SET_RESOURCES.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Hardware {
+    partition: Partition,
     vmids: u32,
     slots: Vec<Place>,
 }
@@ -61,7 +65,8 @@ struct Hardware {
 /// Queues, processes, and the hardware that they share.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    hardware: Option<Hardware>,
+    /// Of each partition that has been given any.
+    hardware: Vec<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
     /// What debuggers have set, by the address of the process's context; there may be no queue of it yet.
@@ -77,26 +82,37 @@ impl Slots {
         !self.queues.is_empty()
     }
 
-    /// Whether one of its queues is on this slot.
-    pub(super) fn is_on(&self, id: HqdId) -> bool {
-        self.queues.values().any(|queue| queue.slot() == Some(Place::Compute(id)))
+    /// Whether one of its queues is on this hardware queue of a graphics core.
+    pub(super) fn is_on(&self, xcc: u8, id: HqdId) -> bool {
+        let is_there = |queue: &Queue| match queue.slot() {
+            Some(Place::Compute(_, place)) => place == id && queue.partition.has(xcc),
+            _ => false,
+        };
+        self.queues.values().any(is_there)
     }
 
-    /// What the driver gives: VMIDs, and hardware queues.
-    pub(super) fn configure(&mut self, vmids: u32, slots: Vec<Place>) -> Result<(), GuestError> {
-        if !self.queues.is_empty() {
+    /// What the driver gives a partition: VMIDs, and hardware queues.
+    pub(super) fn configure(
+        &mut self,
+        partition: Partition,
+        vmids: u32,
+        slots: Vec<Place>,
+    ) -> Result<(), GuestError> {
+        if self.queues.values().any(|queue| queue.partition.overlaps(partition)) {
             return Err(GuestError::ResourcesInUse);
         }
-        if !slots.iter().any(|slot| slot.pool() == Pool::Compute) {
+        if !slots.iter().any(|slot| slot.pool().is_compute()) {
             return Err(GuestError::ResourcesWithoutQueues);
         }
-        self.hardware = Some(Hardware { vmids, slots });
+        // Cores that another partition had are this one's now.
+        self.hardware.retain(|hardware| !hardware.partition.overlaps(partition));
+        self.hardware.push(Hardware { partition, vmids, slots });
         Ok(())
     }
 
-    /// The VMIDs that processes get, one bit each; none before the driver has given any.
-    pub(super) fn vmids(&self) -> u32 {
-        self.hardware.as_ref().map_or(0, |hardware| hardware.vmids)
+    /// What a partition has been given.
+    fn hardware(&self, partition: Partition) -> Option<&Hardware> {
+        self.hardware.iter().find(|hardware| hardware.partition == partition)
     }
 
     /// Adds a queue, which gets a slot at once if there is one.
@@ -106,9 +122,8 @@ impl Slots {
         kernel: &AddressSpace,
         new: &NewQueue,
     ) -> Result<(), GuestError> {
-        if self.hardware.is_none() {
-            return Err(GuestError::AddQueueTooEarly);
-        }
+        let hardware = self.hardware(new.partition).ok_or(GuestError::AddQueueTooEarly)?;
+        let pools: Vec<Pool> = hardware.slots.iter().map(|slot| slot.pool()).collect();
         let doorbell = new.doorbell;
         if doorbell.number().is_none() || !doorbell.is_whole() {
             return Err(GuestError::AddQueueDoorbell);
@@ -129,14 +144,14 @@ impl Slots {
             return Err(GuestError::AddQueueOtherProcess);
         }
         let known = self.processes.get(&key);
-        let fresh = if known.is_none() { Some(self.process(ports, &new.process)) } else { None };
+        let fresh = if known.is_none() { Some(self.process(ports, new)) } else { None };
         let space = known.or(fresh.as_ref()).and_then(|process| process.space.as_deref());
         let pointer = new.wptr.space(kernel, space);
         let mut queue = match new.kind {
             Kind::Compute => Queue::new(ports, kernel, pointer, new)?,
             Kind::Sdma(engine) => Queue::new_sdma(ports.chip.sdma.mqd, kernel, new, engine)?,
         };
-        if self.slots(queue.pool) == 0 {
+        if !pools.contains(&queue.pool) {
             return Err(GuestError::AddQueueSdma);
         }
         // Behind those that wait already.
@@ -158,10 +173,11 @@ impl Slots {
 
     /// A process that has no queue yet. Where the write pointers of its queues are in its own memory, it has an address space before
     /// it has a VMID.
-    fn process(&self, ports: &Ports, new: &NewProcess) -> Process {
-        let mut process = Process::new(new);
-        if new.shape.is_none() {
-            let any = self.vmids().trailing_zeros() as u8;
+    fn process(&self, ports: &Ports, new: &NewQueue) -> Process {
+        let mut process = Process::new(&new.process, new.partition);
+        if new.process.shape.is_none() {
+            let vmids = self.hardware(new.partition).map_or(0, |hardware| hardware.vmids);
+            let any = vmids.trailing_zeros() as u8;
             process.space = ports.contexts.process_space(process.tables(ports.contexts.tables(any)));
             process.set_waiting(ports.chip);
         }
@@ -176,6 +192,7 @@ impl Slots {
             .queues
             .values()
             .map(|queue| TakeOff {
+                partition: queue.partition,
                 doorbell: queue.doorbell,
                 pasid: pasid(queue.process),
                 is_static: queue.is_static,
@@ -199,9 +216,10 @@ impl Slots {
         off.len()
     }
 
-    /// Doorbells of the queues that do not stay when all are taken off.
-    pub(super) fn not_static(&self) -> impl Iterator<Item = DoorbellIndex> {
-        self.queues.values().filter(|queue| !queue.is_static).map(|queue| queue.doorbell)
+    /// Doorbells of the queues of a partition that do not stay when all are taken off.
+    pub(super) fn not_static(&self, partition: Partition) -> impl Iterator<Item = DoorbellIndex> {
+        let queues = self.queues.values().filter(move |queue| queue.partition == partition);
+        queues.filter(|queue| !queue.is_static).map(|queue| queue.doorbell)
     }
 
     /// Whether a queue that stays when the others are taken off has this doorbell.
@@ -300,8 +318,10 @@ impl Slots {
 
     /// Serves one queue; `None` if it is on no slot, has failed, or others may be waiting for a slot.
     pub(super) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
-        let vmids = self.hardware.as_ref()?.vmids.count_ones() as usize;
-        let pool = self.queues.get(&doorbell)?.pool;
+        let queue = self.queues.get(&doorbell)?;
+        let (pool, partition) = (queue.pool, queue.partition);
+        // Partitions take their VMIDs from the same ones.
+        let vmids = self.hardware(partition)?.vmids.count_ones() as usize / self.hardware.len().max(1);
         let alike = self.queues.values().filter(|queue| queue.pool == pool).count();
         let exclusive = self.queues.values().any(|queue| queue.exclusive);
         if alike > self.slots(pool) || self.processes.len() > vmids || exclusive {
@@ -334,8 +354,7 @@ impl Slots {
 
     /// How many hardware queues of a pool there are.
     fn slots(&self, pool: Pool) -> usize {
-        let slots = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.slots);
-        slots.iter().filter(|slot| slot.pool() == pool).count()
+        self.hardware.iter().flat_map(|hardware| &hardware.slots).filter(|slot| slot.pool() == pool).count()
     }
 
     /// The pool of a queue.
@@ -345,10 +364,10 @@ impl Slots {
 
     /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone on the compute pipes.
     fn is_kept_off(&self, doorbell: DoorbellIndex) -> bool {
-        let Some(queue) = self.queues.get(&doorbell).filter(|queue| queue.pool == Pool::Compute) else {
+        let Some(queue) = self.queues.get(&doorbell).filter(|queue| queue.pool.is_compute()) else {
             return false;
         };
-        self.mapped().any(|other| other.pool == Pool::Compute && (queue.exclusive || other.exclusive))
+        self.mapped().any(|other| other.pool == queue.pool && (queue.exclusive || other.exclusive))
     }
 
     /// Gives free slots to queues that want one.
@@ -365,7 +384,8 @@ impl Slots {
     }
 
     fn free_slot(&self, pool: Pool) -> Option<Place> {
-        let mut slots = self.hardware.as_ref()?.slots.iter().filter(|slot| slot.pool() == pool);
+        let slots = self.hardware.iter().flat_map(|hardware| &hardware.slots);
+        let mut slots = slots.filter(|slot| slot.pool() == pool);
         slots.find(|&&id| !self.queues.values().any(|queue| queue.slot() == Some(id))).copied()
     }
 
@@ -394,61 +414,6 @@ impl Slots {
                 ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
-    }
-
-    /// The VMID of a process: the one it holds, a free one, or one of a process that does nothing.
-    fn vmid(&mut self, ports: &Ports, kernel: &AddressSpace, key: u64) -> Option<u8> {
-        let process = self.processes.get(&key)?;
-        if let Some(vmid) = process.vmid {
-            return Some(vmid);
-        }
-        let vmids = self.hardware.as_ref()?.vmids;
-        let taken = self
-            .processes
-            .values()
-            .filter_map(|process| process.vmid)
-            .fold(0u32, |mask, vmid| mask | 1 << vmid);
-        let free = vmids & !taken;
-        let vmid = if free != 0 { free.trailing_zeros() as u8 } else { self.steal_vmid(ports, kernel)? };
-        let process = self.processes.get_mut(&key)?;
-        process.vmid = Some(vmid);
-        let tables = process.tables(ports.contexts.tables(vmid));
-        ports.contexts.map_process(vmid, process.pasid, tables);
-        if let Some(memory) = process.shader {
-            ports.contexts.change_shader_memory(vmid, |shader| *shader = memory);
-        }
-        match &process.space {
-            // The space comes back with the code that the shader engine knows. Its cached translations go, because no flush
-            // reached them while the space had no VMID.
-            Some(space) if ports.contexts.install_space(vmid, space) => space.invalidate(),
-            _ => process.space = ports.contexts.space(vmid),
-        }
-        process.set_waiting(ports.chip);
-        if let (Some(space), Some(settings)) = (&process.space, self.debuggers.get(&key)) {
-            space.set_debug(settings);
-        }
-        Some(vmid)
-    }
-
-    /// Takes the VMID of the process none of whose queues is at work on a slot, and has not been for longest.
-    fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace) -> Option<u8> {
-        let at_rest =
-            |key: u64| !self.queues.values().any(|queue| queue.process == key && queue.is_at_work());
-        let last = |key: u64| {
-            self.queues.values().filter(|queue| queue.process == key).map(|queue| queue.turn).max()
-        };
-        let key = self
-            .processes
-            .iter()
-            .filter(|&(&key, process)| process.vmid.is_some() && at_rest(key))
-            .min_by_key(|&(&key, _)| last(key))
-            .map(|(&key, _)| key)?;
-        for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
-            queue.unmap(ports, Some(kernel));
-        }
-        let vmid = self.processes.get_mut(&key)?.vmid.take()?;
-        ports.contexts.unmap_process(vmid);
-        Some(vmid)
     }
 
     /// Stops every queue and forgets everything.

@@ -3,12 +3,15 @@
 use belfry_abi::doorbell::DoorbellIndex;
 
 use super::Asked;
+use crate::queue::Partition;
 use crate::vm::{AddressSpace, ShaderMemory};
 
 /// A queue that is added.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::firmware) struct NewQueue {
     pub(in crate::firmware) doorbell: DoorbellIndex,
+    /// The graphics cores that it is for.
+    pub(in crate::firmware) partition: Partition,
     pub(in crate::firmware) process: NewProcess,
     /// Key of the gang.
     pub(in crate::firmware) gang: u64,

@@ -10,8 +10,8 @@ const QUEUES: u8 = 8;
 /// One hardware queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) enum Place {
-    /// Of the compute pipes.
-    Compute(HqdId),
+    /// Of the compute pipes of the partition with this first graphics core.
+    Compute(u8, HqdId),
     /// Of an SDMA engine.
     Sdma { engine: u8, queue: u8 },
 }
@@ -19,19 +19,20 @@ pub(in crate::firmware) enum Place {
 /// Hardware queues of which one is as good as another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) enum Pool {
-    /// Those of the compute pipes.
-    Compute,
+    /// Those of the compute pipes of the partition with this first graphics core.
+    Compute(u8),
     /// Those of an SDMA engine.
     Sdma(u8),
 }
 
 impl Place {
-    /// Places of the compute pipes that a mask has: four pipes of eight queues for each of two micro engines, one bit each.
-    pub(in crate::firmware) fn compute(mask: u64) -> impl Iterator<Item = Self> {
+    /// Places of the compute pipes of a partition, by its first core, that a mask has: four pipes of eight queues for each of two
+    /// micro engines, one bit each.
+    pub(in crate::firmware) fn compute(first: u8, mask: u64) -> impl Iterator<Item = Self> {
         (0..64u8)
             .map(|at| HqdId { me: 1 + at / 32, pipe: at & 3, queue: (at % 32) >> 2 })
             .filter(move |id| mask >> ((id.me - 1) * 32 + id.pipe * 8 + id.queue) & 1 == 1)
-            .map(Self::Compute)
+            .map(move |id| Self::Compute(first, id))
     }
 
     /// Places of an SDMA engine that a mask has, one bit for each of its queues.
@@ -42,7 +43,7 @@ impl Place {
     /// The places it is as good as.
     pub(in crate::firmware) fn pool(self) -> Pool {
         match self {
-            Self::Compute(_) => Pool::Compute,
+            Self::Compute(first, _) => Pool::Compute(first),
             Self::Sdma { engine, .. } => Pool::Sdma(engine),
         }
     }
@@ -50,7 +51,7 @@ impl Place {
     /// Pipe or engine, and queue.
     pub(in crate::firmware) fn numbers(self) -> (u8, u8) {
         match self {
-            Self::Compute(id) => (id.pipe, id.queue),
+            Self::Compute(_, id) => (id.pipe, id.queue),
             Self::Sdma { engine, queue } => (engine, queue),
         }
     }
@@ -58,7 +59,7 @@ impl Place {
     /// Whether a chip has it and a driver can give it.
     pub(in crate::firmware) fn check(self) -> Result<(), Broken> {
         let (exists, me) = match self {
-            Self::Compute(id) => (matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8, id.me),
+            Self::Compute(_, id) => (matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8, id.me),
             Self::Sdma { engine, queue } => (engine < MAX_ENGINES && queue < QUEUES, 0),
         };
         let (pipe, queue) = self.numbers();
@@ -68,6 +69,11 @@ impl Place {
 }
 
 impl Pool {
+    /// Whether its queues run waves.
+    pub(in crate::firmware) fn is_compute(self) -> bool {
+        matches!(self, Self::Compute(_))
+    }
+
     /// The queues of an SDMA engine; `None` for one that there is not.
     pub(in crate::firmware) fn of_engine(engine: u32) -> Option<Self> {
         u8::try_from(engine).ok().filter(|&engine| engine < MAX_ENGINES).map(Self::Sdma)
@@ -81,8 +87,8 @@ mod tests {
     #[test]
     fn masks_give_the_places_whose_bits_are_set() {
         // Pipe 0 has queues 0 and 7, pipe 3 has 1; of the second micro engine, pipe 1 has 2.
-        let given: Vec<_> = Place::compute(1 << (32 + 8 + 2) | 0b10 << 24 | 0b1000_0001).collect();
-        let compute = |me, pipe, queue| Place::Compute(HqdId { me, pipe, queue });
+        let given: Vec<_> = Place::compute(2, 1 << (32 + 8 + 2) | 0b10 << 24 | 0b1000_0001).collect();
+        let compute = |me, pipe, queue| Place::Compute(2, HqdId { me, pipe, queue });
         assert_eq!(given, [compute(1, 0, 0), compute(1, 3, 1), compute(1, 0, 7), compute(2, 1, 2)]);
         let given: Vec<_> = Place::sdma(1, 0x1fc).collect();
         let expected: Vec<_> = (2..8).map(|queue| Place::Sdma { engine: 1, queue }).collect();

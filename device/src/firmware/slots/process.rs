@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use super::new::{NewProcess, Shape};
 use crate::chip::Generation;
+use crate::queue::Partition;
 use crate::vm::{AddressSpace, ShaderMemory, Tables};
 
 /// One process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
+    /// The graphics cores that its queues are for.
+    pub(super) partition: Partition,
     pub(super) pasid: u16,
     /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
     pub(super) base: u64,
@@ -25,9 +28,9 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(new: &NewProcess) -> Self {
+    pub(super) fn new(new: &NewProcess, partition: Partition) -> Self {
         let NewProcess { pasid, base, shape, shader, .. } = *new;
-        Self { pasid, base, shape, shader, vmid: None, space: None, queues: 0 }
+        Self { partition, pasid, base, shape, shader, vmid: None, space: None, queues: 0 }
     }
 
     /// Has its waves wait for pages, if its registers say so.

@@ -19,8 +19,8 @@ use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, HqdId, Mqd, MqdSet, Progress, QueueEngine,
-    QueueIdentity,
+    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, HqdId, Mqd, MqdSet, Partition, Progress,
+    QueueEngine, QueueIdentity,
 };
 use crate::shader::Gws;
 use crate::trace::TraceEvent;
@@ -37,6 +37,8 @@ const PACKET: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) doorbell: DoorbellIndex,
+    /// The graphics cores that it is for.
+    pub(super) partition: Partition,
     /// Key of the process: its context's address.
     pub(super) process: u64,
     /// Key of the gang.
@@ -66,7 +68,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Its MQDs, one for each graphics core.
     fn mqds(&self, ports: &Ports, kernel: &AddressSpace) -> Result<MqdSet, GuestError> {
-        MqdSet::read(&ports.chip.mqd, kernel, self.mqd, ports.hqds.xccs())
+        MqdSet::read(&ports.chip.mqd, kernel, self.mqd, self.partition)
     }
 
     /// Reads and checks the MQD of a queue to be added; `pointer` is the space that its write pointer is in.
@@ -76,8 +78,8 @@ impl Queue {
         pointer: Option<&AddressSpace>,
         new: &NewQueue,
     ) -> Result<Self, GuestError> {
-        let mqds = MqdSet::read(&ports.chip.mqd, kernel, new.mqd, ports.hqds.xccs())?;
-        mqds.shares()?;
+        let mqds = MqdSet::read(&ports.chip.mqd, kernel, new.mqd, new.partition)?;
+        mqds.shares(ports.hqds.xccs())?;
         let mqd = mqds.first();
         let mut hqd = Hqd::new();
         hqd.load(mqd);
@@ -88,9 +90,10 @@ impl Queue {
         gws.grant(new.exclusive);
         Ok(Self {
             doorbell: new.doorbell,
+            partition: new.partition,
             process: new.process.key,
             gang: new.gang,
-            pool: Pool::Compute,
+            pool: Pool::Compute(new.partition.first),
             mqd: new.mqd,
             wptr: new.wptr,
             // The first one has no bits 7:0.
@@ -175,14 +178,14 @@ impl Queue {
         (vmid, pasid): (u8, u16),
     ) -> Result<(), GuestError> {
         let id = match place {
-            Place::Compute(id) => id,
+            Place::Compute(_, id) => id,
             Place::Sdma { engine, queue } => {
                 return self.map_sdma(ports, kernel, space, (engine, queue), (vmid, pasid));
             }
         };
         let found = space.ok_or(GuestError::ProcessWithoutTables).and_then(|space| {
             let mqds = self.mqds(ports, kernel)?;
-            let shares = mqds.shares()?;
+            let shares = mqds.shares(ports.hqds.xccs())?;
             Ok((space, mqds, shares))
         });
         let (rest, space, mut mqds, shares) = match (self.end(), found) {
@@ -203,6 +206,7 @@ impl Queue {
         let mut hqd = Hqd::new();
         hqd.load(mqd);
         let identity = QueueIdentity {
+            xcc: self.partition.first,
             me: id.me,
             pipe: id.pipe,
             queue: id.queue,
@@ -215,14 +219,14 @@ impl Queue {
             return Err(GuestError::MqdUnmapped);
         }
         let config = self.config(ports, &hqd, identity, (rest.read_index, mqd.takes_traps()));
-        let config = AqlConfig { cus: mqds.cus(), shares, ..config };
+        let config = AqlConfig { cus: mqds.cus(ports.hqds.xccs()), shares, ..config };
         let context = saved.map(|offsets| (area.as_ref(), offsets));
         let engine = self.engine(ports, space, config, (&hqd, mqd), context).map_err(|error| {
             log::warn!(target: "gpu::slots", "not restored doorbell={:#x} {error}", self.doorbell);
             GuestError::ContextNotRestored
         })?;
         for (xcc, mqd) in mqds.each() {
-            ports.hqds.hqd_of(xcc, id, |hqd| {
+            ports.hqds.hqd_of(self.partition.first + xcc, id, |hqd| {
                 hqd.load(mqd);
                 hqd.set_vmid(vmid);
                 hqd.set_doorbell(self.doorbell);
@@ -349,7 +353,7 @@ impl Queue {
     pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
         let mut saved = (None, None);
         let (slot, read_index) = match self.end() {
-            Life::Mapped { mut engine, activity, .. } if self.pool != Pool::Compute => {
+            Life::Mapped { mut engine, activity, .. } if !self.pool.is_compute() => {
                 engine.suspend();
                 self.unmap_sdma(ports, kernel, engine, activity);
                 ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
@@ -385,12 +389,12 @@ impl Queue {
                 return;
             }
         };
-        let Place::Compute(id) = slot.id else {
+        let Place::Compute(_, id) = slot.id else {
             self.save_sdma(ports, kernel, read_index, &DmaContext::default());
             ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
             return;
         };
-        for xcc in 0..ports.hqds.xccs() {
+        for xcc in self.partition.xccs() {
             ports.hqds.hqd_of(xcc, id, |hqd| {
                 hqd.set_pointers(read_index, hqd.pq_wptr());
                 hqd.deactivate();
@@ -402,8 +406,8 @@ impl Queue {
 
     /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
     pub(super) fn drop_work(&mut self, ports: &Ports) {
-        if let Some(Place::Compute(id)) = self.slot() {
-            for xcc in 0..ports.hqds.xccs() {
+        if let Some(Place::Compute(_, id)) = self.slot() {
+            for xcc in self.partition.xccs() {
                 ports.hqds.hqd_of(xcc, id, |hqd| hqd.deactivate());
             }
         }
@@ -443,9 +447,9 @@ impl Queue {
         (offsets, registers): &(Option<ContextOffsets>, Option<Vec<u32>>),
     ) {
         let saved = kernel.is_some_and(|space| {
-            let xccs = ports.hqds.xccs();
-            MqdSet::read_unchecked(&ports.chip.mqd, space, self.mqd, xccs).is_ok_and(|mut mqds| {
-                mqds.save(|xcc| ports.hqds.hqd_of(xcc, id, |hqd| *hqd));
+            let partition = self.partition;
+            MqdSet::read_unchecked(&ports.chip.mqd, space, self.mqd, partition).is_ok_and(|mut mqds| {
+                mqds.save(|xcc| ports.hqds.hqd_of(partition.first + xcc, id, |hqd| *hqd));
                 mqds.set_context(*offsets);
                 let mqd = mqds.first_mut();
                 if let Some(registers) = registers {

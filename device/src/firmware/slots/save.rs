@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::queue::{SavedQueue, With};
 use super::{Hardware, MAX_DEBUGGERS, MAX_QUEUES, Process, Quanta, Queue, Shape, Slots};
 use crate::firmware::Ports;
+use crate::queue::Partition;
 use crate::save::{Broken, check, count, counter};
 use crate::shader::Restoring;
 use crate::vm::{DebugSettings, ShaderMemory, SpaceList, Spaces, VMIDS};
@@ -15,7 +16,7 @@ const MAX_SLOTS: usize = 64 + crate::sdma::MAX_ENGINES as usize * 8;
 /// The scheduler. Its pace of looking at memory is not part of it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedSlots {
-    hardware: Option<Hardware>,
+    hardware: Vec<Hardware>,
     /// By the address of each one's context.
     processes: Vec<(u64, SavedProcess)>,
     queues: Vec<SavedQueue>,
@@ -28,6 +29,7 @@ pub(crate) struct SavedSlots {
 /// One process; how many queues it has is counted again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct SavedProcess {
+    partition: Partition,
     pasid: u16,
     base: u64,
     shape: Option<Shape>,
@@ -48,6 +50,7 @@ impl Slots {
     /// The scheduler with its queues, while the shader engine is held.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSlots {
         let mut process = |process: &Process| SavedProcess {
+            partition: process.partition,
             pasid: process.pasid,
             base: process.base,
             shape: process.shape,
@@ -73,7 +76,10 @@ impl Slots {
         spaces: &Spaces,
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
-        if let Some(Hardware { slots, .. }) = &saved.hardware {
+        let xccs = ports.hqds.xccs();
+        count("partitions", saved.hardware.len(), saved.hardware.len() <= usize::from(xccs))?;
+        for Hardware { partition, slots, .. } in &saved.hardware {
+            partition.check(xccs)?;
             count("hardware queues of the scheduler", slots.len(), (1..=MAX_SLOTS).contains(&slots.len()))?;
             slots.iter().try_for_each(|slot| slot.check())?;
         }
@@ -82,6 +88,7 @@ impl Slots {
         self.turns = counter("turn of the scheduler", saved.turns)?;
         self.quanta = saved.quanta.clone();
         for (key, process) in &saved.processes {
+            process.partition.check(xccs)?;
             let process = process.restored(spaces)?;
             process.set_waiting(ports.chip);
             self.processes.insert(*key, process);
@@ -92,6 +99,7 @@ impl Slots {
         }
         for queue in &saved.queues {
             let queue = Queue::restored(queue, With { ports, spaces, restoring })?;
+            queue.partition.check(xccs)?;
             let process = self.processes.get_mut(&queue.process);
             let none = Broken { field: "process of a queue", value: queue.process };
             process.ok_or(none)?.queues += 1;
@@ -107,9 +115,9 @@ impl Slots {
 
 impl SavedProcess {
     fn restored(&self, spaces: &Spaces) -> Result<Process, Broken> {
-        let Self { pasid, base, shape, shader, vmid, space } = *self;
+        let Self { partition, pasid, base, shape, shader, vmid, space } = *self;
         check("VMID of a process", vmid.unwrap_or(0), usize::from(vmid.unwrap_or(1)) < VMIDS)?;
         let space = space.map(|number| spaces.get(number)).transpose()?;
-        Ok(Process { pasid, base, shape, shader, vmid, space, queues: 0 })
+        Ok(Process { partition, pasid, base, shape, shader, vmid, space, queues: 0 })
     }
 }

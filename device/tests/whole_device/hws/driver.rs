@@ -1,11 +1,12 @@
 //! A driver in miniature for chips whose queues the hardware scheduler maps: KIQs, the HIQ, run lists.
 
 use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::gpuvm::{PTE_TF, gfx9};
+use belfry_abi::gpuvm::{PTE_TF, gfx9 as pte};
 use belfry_abi::mqd::v9;
+use belfry_abi::partition::ComputePartition;
 use belfry_abi::pci::doorbell_layout1 as doorbells;
 use belfry_abi::pm4::{Opcode, Pm4Header};
-use belfry_abi::regs::{Register, gc};
+use belfry_abi::regs::{Register, gc, gfx9, nbio};
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942::{self, Mi300x};
 use belfry_device::chip::{Chip as _, Shape};
@@ -24,14 +25,19 @@ pub struct Hws {
     pub chip: Mi300x,
     pub xccs: u8,
     pub kiqs: Vec<KernelRing>,
-    pub hiq: KernelRing,
+    /// Of each partition.
+    pub hiqs: Vec<KernelRing>,
+    /// The partition that the next queues, lists and packets are for.
+    pub partition: u8,
+    /// XCCs of a partition.
+    pub in_each: u8,
     fences: u64,
 }
 
 /// What directories of gfx9 have beside addresses.
 fn directory(level: u32) -> u64 {
     match level {
-        2 => gfx9::pde_bfs(9),
+        2 => pte::pde_bfs(9),
         1 => PTE_TF,
         _ => 0,
     }
@@ -49,20 +55,28 @@ pub const ALL_NOT_STATIC: u32 = 3 << 4;
 impl Hws {
     /// A device nobody has touched.
     pub fn with(shape: Shape, config: GpuConfig) -> Self {
+        let in_each = (shape.xccs / config.partition.partitions(shape.xccs).unwrap_or(1)) as u8;
         let config = GpuConfig { chip: &gfx942::MODEL, xccs: shape.xccs, cus: shape.cus, ..config };
         Self {
             driver: Driver::with(config),
             chip: gfx942::chip(shape),
             xccs: shape.xccs as u8,
             kiqs: Vec::new(),
-            hiq: KernelRing::default(),
+            hiqs: Vec::new(),
+            partition: 0,
+            in_each,
             fences: 100,
         }
     }
 
     /// Everything up to SET_RESOURCES.
     pub fn up(shape: Shape) -> Self {
-        let mut hws = Self::with(shape, GpuConfig::default());
+        Self::up_as(shape, ComputePartition::Spx)
+    }
+
+    /// The same with the XCCs shared out like this, after a reset already.
+    pub fn up_as(shape: Shape, partition: ComputePartition) -> Self {
+        let mut hws = Self::with(shape, GpuConfig { partition, ..GpuConfig::default() });
         hws.bring_up();
         hws
     }
@@ -76,9 +90,24 @@ impl Hws {
         for xcc in 0..self.xccs {
             self.start_kiq(xcc);
         }
-        self.start_hiq();
-        let vmids = VMIDS.fold(0, |mask, vmid| mask | 1 << vmid);
-        self.resources(vmids, 0xffff_ffff);
+        self.start_partitions();
+    }
+
+    /// Maps the HIQ of each partition, and gives it what it may have: all VMIDs, as KFD does.
+    pub fn start_partitions(&mut self) {
+        self.hiqs.clear();
+        for partition in 0..self.xccs / self.in_each {
+            self.partition = partition;
+            self.start_hiq();
+            let vmids = VMIDS.fold(0, |mask, vmid| mask | 1 << vmid);
+            self.resources(vmids, 0xffff_ffff);
+        }
+        self.partition = 0;
+    }
+
+    /// The partition's first XCC.
+    pub fn first(&self) -> u8 {
+        self.partition * self.in_each
     }
 
     pub fn dword<R: Register>(&self, xcc: u8) -> u32 {
@@ -87,6 +116,14 @@ impl Hws {
 
     pub fn get<R: Register>(&self, xcc: u8) -> R {
         R::from_bits(self.driver.read(self.dword::<R>(xcc)))
+    }
+
+    /// Reads a register of the bus interface that is behind the windows alone.
+    pub fn far<R: Register>(&self) -> R {
+        let address = u64::from(self.dword::<R>(0)) * 4;
+        self.driver.write(self.dword::<nbio::PCIE_INDEX2>(0), address as u32);
+        self.driver.write(self.dword::<gfx9::nbio::PCIE_INDEX2_HI>(0), (address >> 32) as u32);
+        R::from_bits(self.driver.read(self.dword::<nbio::PCIE_DATA2>(0)))
     }
 
     pub fn set<R: Register>(&self, xcc: u8, register: R) {
@@ -164,22 +201,32 @@ impl Hws {
     pub fn map_hiq(&self, mqd: u64) -> Vec<u32> {
         let [me, pipe, queue] = HIQ;
         let control = (me - 1) << 18 | pipe << 16 | queue << 13 | 1 << 26 | 1 << 29;
-        let bell = doorbells::HIQ.dwords() << 2;
+        let bell = doorbells::hiq(self.first().into()).dwords() << 2;
         packet(Opcode::MAP_QUEUES, &[control, bell, mqd as u32, (mqd >> 32) as u32, 0, 0])
     }
 
     /// The HIQ's MQDs lie one behind the other, and each XCC's KIQ maps its own.
     fn start_hiq(&mut self) {
-        let (ring, mut mqd) = self.driver.kernel_ring(4096, doorbells::HIQ);
+        let (ring, mut mqd) = self.driver.kernel_ring(4096, doorbells::hiq(self.first().into()));
         mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, 4096);
-        let (memory, address) = self.driver.gart_alloc(4096 * u64::from(self.xccs));
-        for xcc in 0..u64::from(self.xccs) {
+        let (memory, address) = self.driver.gart_alloc(4096 * u64::from(self.in_each));
+        for xcc in 0..u64::from(self.in_each) {
             self.driver.put_ram(memory + xcc * 4096, &mqd);
         }
-        self.hiq = ring;
-        for xcc in 0..self.xccs {
+        self.hiqs.push(ring);
+        for xcc in 0..self.in_each {
             let map = self.map_hiq(address + u64::from(xcc) * 4096);
-            self.kiq(xcc, &map);
+            self.kiq(self.first() + xcc, &map);
+            self.kiq_test(self.first() + xcc);
+        }
+    }
+
+    /// Takes the only HIQ off all cores, by their KIQs.
+    pub fn unmap_hiq(&mut self) {
+        let bell = doorbells::HIQ.dwords() << 2;
+        // The first one is read, and ends last.
+        for xcc in (0..self.xccs).rev() {
+            self.kiq(xcc, &packet(Opcode::UNMAP_QUEUES, &[1 | 1 << 29, bell, 0, 0, 0]));
             self.kiq_test(xcc);
         }
     }
@@ -194,9 +241,9 @@ impl Hws {
     }
 
     pub fn hiq(&mut self, dwords: &[u32]) {
-        let mut ring = self.hiq;
+        let mut ring = self.hiqs[usize::from(self.partition)];
         self.driver.submit(&mut ring, dwords);
-        self.hiq = ring;
+        self.hiqs[usize::from(self.partition)] = ring;
     }
 
     /// Waits until the HIQ has taken everything.
@@ -218,14 +265,14 @@ impl Hws {
         Process::with(&mut self.driver, pasid, directory)
     }
 
-    /// A queue with an MQD for each XCC.
+    /// A queue with an MQD for each XCC of the partition.
     pub fn queue(&mut self, process: &mut Process, doorbell: u32) -> UserQueue {
         let queue = UserQueue::new(&mut self.driver, process, doorbell);
         let mut mqd = self.mqd(&queue);
         mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, 4096);
         mqd.set_v9(v9::COMPUTE_TG_CHUNK_SIZE, 1);
-        let (memory, address) = self.driver.gart_alloc(4096 * u64::from(self.xccs));
-        for xcc in 0..u32::from(self.xccs) {
+        let (memory, address) = self.driver.gart_alloc(4096 * u64::from(self.in_each));
+        for xcc in 0..u32::from(self.in_each) {
             mqd.set_v9(v9::COMPUTE_CURRENT_LOGIC_XCC_ID, xcc);
             self.driver.put_ram(memory + u64::from(xcc) * 4096, &mqd);
         }

@@ -71,7 +71,7 @@ fn a_compiled_kernel_adds_vectors_on_eight_xccs() {
 }
 
 /// Runs a buffer by a vendor packet, and waits until it has been executed.
-fn run_buffer(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue, words: &[u32]) {
+pub(super) fn run_buffer(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue, words: &[u32]) {
     let done = submit_buffer(hws, process, queue, words);
     eventually("the buffer has been executed", || hws.driver.ram_u64(done + 8) == 0);
 }
@@ -100,7 +100,7 @@ pub(super) fn submit_buffer(
 }
 
 /// An addition of 1 to 32 bits of memory.
-fn increment(at: u64) -> Vec<u32> {
+pub(super) fn increment(at: u64) -> Vec<u32> {
     const ADD_32: u32 = 15;
     packet(Opcode::ATOMIC_MEM, &[ADD_32, at as u32, (at >> 32) as u32, 1, 0, 0, 0, 0])
 }

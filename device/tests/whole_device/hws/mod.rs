@@ -3,6 +3,7 @@
 mod driver;
 mod kernels;
 mod others;
+mod partitions;
 mod refused;
 mod sdma;
 mod xnack;

@@ -58,7 +58,7 @@ fn bad_queues_of_a_list_are_refused_one_by_one() {
         ("MAP_QUEUES of an engine that does not exist", 1),
         ("MQD at an address that is not mapped", 1),
         ("MAP_QUEUES of a queue type that is not modelled", 1),
-        ("the MQD has no ring", 1),
+        ("ADD_QUEUE of an SDMA queue on an engine without queues for the scheduler", 1),
     ] {
         assert_eq!(hws.errors(name), count, "{name}: {:?}", hws.driver.gpu.stats().errors);
     }
@@ -86,7 +86,7 @@ fn packets_of_others_are_refused() {
         assert_eq!(hws.errors(name), 1, "{name}");
     }
     // Mapped once more, and where it is not.
-    let map = hws.map_hiq(hws.hiq.mqd);
+    let map = hws.map_hiq(hws.hiqs[0].mqd);
     hws.kiq(0, &map);
     hws.kiq_test(0);
     assert_eq!(hws.errors("HIQ that is mapped more than once"), 1);

@@ -12,7 +12,7 @@ use crate::driver::{Process, eventually};
 use crate::sdma::{Sdma, copy, fence, mqd, packet, trap};
 
 /// A queue on an engine, with its MQD as gfx9 has it, and the list that maps it.
-fn queue(hws: &mut Hws, process: &mut Process, engine: u32) -> (Sdma, Vec<u32>) {
+pub(super) fn queue(hws: &mut Hws, process: &mut Process, engine: u32) -> (Sdma, Vec<u32>) {
     let bell = doorbell(1, 0x100 + 10 * engine);
     let queue = Sdma::new(&mut hws.driver, process, bell, engine);
     let fields = mqd(&hws.driver, &queue.queue);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Activity, Asked, Life, Pool, Queue, Rest, Slot, Wait, WritePointer};
 use crate::cp::{AqlQueue, Pm4Queue, SavedAql, SavedPm4};
 use crate::firmware::Ports;
-use crate::queue::QueueEngine;
+use crate::queue::{Partition, QueueEngine};
 use crate::save::{Broken, check, counter};
 use crate::sdma::{SavedSdma, SdmaQueue};
 use crate::shader::{Gws, Restoring, SavedGws};
@@ -20,6 +20,7 @@ use crate::vm::{SpaceList, Spaces};
 pub(in crate::firmware) struct SavedQueue {
     #[serde(with = "crate::save::doorbell")]
     doorbell: DoorbellIndex,
+    partition: Partition,
     process: u64,
     gang: u64,
     pool: Pool,
@@ -119,6 +120,7 @@ impl Queue {
         };
         SavedQueue {
             doorbell: self.doorbell,
+            partition: self.partition,
             process: self.process,
             gang: self.gang,
             pool: self.pool,
@@ -138,6 +140,8 @@ impl Queue {
         let doorbell = saved.doorbell;
         let exists = doorbell.number().is_some() && doorbell.is_whole();
         check("doorbell of a queue", doorbell.dwords(), exists)?;
+        let own = !saved.pool.is_compute() || saved.pool == Pool::Compute(saved.partition.first);
+        check("partition of a queue", u32::from(saved.partition.first), own)?;
         let gws = Arc::new(Gws::restored(&saved.gws)?);
         let life = match &saved.life {
             SavedLife::Unmapped(wait, rest) => Life::Unmapped { wait: *wait, rest: *rest },
@@ -153,6 +157,7 @@ impl Queue {
         };
         Ok(Self {
             doorbell,
+            partition: saved.partition,
             process: saved.process,
             gang: saved.gang,
             pool: saved.pool,

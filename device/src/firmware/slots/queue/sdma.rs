@@ -31,6 +31,7 @@ impl Queue {
         let pool = Pool::of_engine(engine).ok_or(GuestError::AddQueueSdma)?;
         Ok(Self {
             doorbell: new.doorbell,
+            partition: new.partition,
             process: new.process.key,
             gang: new.gang,
             pool,
@@ -67,6 +68,7 @@ impl Queue {
         let mqd = self.image(ports, kernel).read()?;
         let config = SdmaConfig {
             identity: QueueIdentity {
+                xcc: self.partition.first,
                 me: engine,
                 pipe: 0,
                 queue,

@@ -1,0 +1,78 @@
+//! The HIQ of each partition: which cores have been told of it, and where it is there.
+
+use belfry_abi::doorbell::DoorbellIndex;
+
+use super::{At, HwsScheduler};
+use crate::doorbell::Owner;
+use crate::firmware::rings::Running;
+use crate::guest_error::GuestError;
+use crate::queue::{Hqd, HqdId, Mqd, Partition, Ring, seed_doorbell};
+use crate::vm::AddressSpace;
+
+impl HwsScheduler {
+    /// The HIQ of a partition that has a core of this one, and where it is.
+    pub(super) fn hiq_of(&self, partition: Partition) -> Option<(Partition, HqdId)> {
+        self.hiqs.iter().find(|(other, _)| other.overlaps(partition)).copied()
+    }
+
+    /// The HIQ that a core has been told of, and whose it is.
+    pub(super) fn hiq(&self, xcc: u8) -> Option<(Partition, HqdId)> {
+        self.hiq_of(Partition { first: xcc, count: 1 })
+    }
+
+    /// Loads the HIQ on a core. All cores of a partition have it at the same place; the first core's ring is the one that is read.
+    pub(super) fn map_hiq(
+        &mut self,
+        space: &AddressSpace,
+        at: At,
+        mqd: u64,
+        doorbell: DoorbellIndex,
+    ) -> Result<(), GuestError> {
+        let (xcc, id) = at;
+        let partition = self.ports.partitions.of(xcc).ok_or(GuestError::HwsPartition)?;
+        let known = self.hiq_of(partition);
+        if known.is_some_and(|known| known != (partition, id)) || self.rings.contains_key(&at) {
+            return Err(GuestError::HwsRing);
+        }
+        let mqd = Mqd::read(&self.ports.chip.mqd, space, mqd)?;
+        let mut hqd = Hqd::new();
+        hqd.load(&mqd);
+        hqd.set_doorbell(doorbell);
+        let ring = Ring::new(&hqd)?;
+        let hqd = self.ports.hqds.hqd_of(xcc, id, |hqd| {
+            hqd.load(&mqd);
+            hqd.set_doorbell(doorbell);
+            hqd.activate();
+            *hqd
+        });
+        if known.is_none() {
+            self.hiqs.push((partition, id));
+        }
+        if xcc == partition.first {
+            seed_doorbell(&hqd, Some(space), &self.ports.doorbells);
+            self.ports.doorbells.own(doorbell, Owner::Ring);
+            self.rings.insert(at, Running::new(ring, hqd.activation));
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmap_hiq(&mut self, xcc: u8, doorbell: DoorbellIndex) -> Result<(), GuestError> {
+        let (partition, id) = self.hiq(xcc).ok_or(GuestError::UnmapQueuesUnknown)?;
+        let own = self.ports.hqds.hqd_of(xcc, id, |hqd| {
+            let own = hqd.is_active() && hqd.doorbell() == doorbell;
+            if own {
+                hqd.deactivate();
+            }
+            own
+        });
+        if !own {
+            return Err(GuestError::UnmapQueuesUnknown);
+        }
+        if xcc == partition.first {
+            self.rings.remove(&(xcc, id));
+            self.hiqs.retain(|&(other, _)| other != partition);
+            self.ports.doorbells.own(doorbell, Owner::Nobody);
+        }
+        Ok(())
+    }
+}
