@@ -223,13 +223,14 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
         let mut runs = vec![Vec::with_capacity(count); benches.len()];
         let mut interpreted_runs = runs.clone();
-        let cpu: Vec<_> = processors.iter().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
+        let mut cpu: Vec<_> =
+            processors.iter_mut().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
         let mut cpu_runs = vec![Vec::with_capacity(count); cpu.len()];
         for run in 0..=count {
             for (at, prepared) in prepared.iter().enumerate() {
                 let times = prepared.run().map_err(failed)?;
                 let interpreted = interpreted[at].run().map_err(failed)?;
-                let cpu_time = cpu.get(at).map(pocl::Prepared::run).transpose()?;
+                let cpu_time = cpu.get_mut(at).map(pocl::Prepared::run).transpose()?;
                 if run > 0 {
                     runs[at].push(times);
                     interpreted_runs[at].push(interpreted);
@@ -239,7 +240,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         }
         for (at, (prepared, &workers)) in prepared.iter().zip(&options.workers).enumerate() {
             verify(case, "the GPU", &prepared.output(), &data.expected)?;
-            if let Some(cpu) = cpu.get(at) {
+            if let Some(cpu) = cpu.get_mut(at) {
                 verify(case, "the processor", &cpu.output()?, &data.expected)?;
             }
             let mut measurement = measurement(case.name, workers, &runs[at]);
