@@ -1,8 +1,8 @@
 //! Links the `belfry` command without shared libraries, where the C library's archives are there.
 //!
 //! `belfry exec` stands in front of every program of a build or a test run, so its own start is what a program pays that never
-//! opens the GPU. A third of it was the dynamic loader's: finding and mapping three libraries, and binding their symbols. One
-//! option needs a shared library, `bench isa --vs-cpu`, which loads OpenCL: with `BELFRY_SHARED` set, everything is linked as usual.
+//! opens the GPU. A third of it was the dynamic loader's: finding and mapping three libraries, and binding their symbols. What
+//! needs a shared library is a program of its own (`host-vmm/opencl`).
 //!
 //! `-C target-feature=+crt-static` would do the same, but for every crate of a build and never beside procedural macros. So the
 //! linker is given scripts, under the names of the shared libraries that the standard library asks for, that name the archives.
@@ -27,12 +27,11 @@ const LIBRARIES: [(&str, &[&str]); 7] = [
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=BELFRY_SHARED");
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let gnu = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_ENV") == "gnu";
     let already = variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "crt-static");
     let foreign = variable("HOST") != variable("TARGET");
-    if !gnu || already || foreign || env::var_os("BELFRY_SHARED").is_some() {
+    if !gnu || already || foreign {
         return Ok(());
     }
     let Some(scripts) =

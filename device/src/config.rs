@@ -59,6 +59,8 @@ pub struct GpuConfig {
     pub deterministic: Option<u64>,
     /// Which code of kernels is compiled to machine code of the host, where that has AVX-512.
     pub tier: Tier,
+    /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
+    pub counts_code: bool,
     /// The time that it goes by.
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
@@ -88,6 +90,7 @@ impl Default for GpuConfig {
             trace: None,
             deterministic: None,
             tier: Tier::default(),
+            counts_code: false,
             time: TimeSource::default(),
             activity: Activity::default(),
         }

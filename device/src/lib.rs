@@ -39,6 +39,7 @@ pub mod trace;
 pub mod vm;
 
 pub use activity::Activity;
+pub use belfry_isa::exec::CodeTimes;
 pub use belfry_isa::lanes::Tier;
 pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, ResetKind, Resources, SavedGpu, SnapshotError};

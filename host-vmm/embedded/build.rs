@@ -1,4 +1,5 @@
-//! Builds what the binary carries: the guest's driver core and programs, the bare-metal guest, the library of `belfry exec`.
+//! Builds what the binary carries: the guest's driver core and programs, the bare-metal guest, the library of `belfry exec`, the
+//! program that loads OpenCL.
 //!
 //! Each is a package of this repository, built by cargo itself in a directory of its own, always optimised and always in the
 //! same way: the profile of the build at hand and its flags (instrumentation of fuzzers, static linking) are not for them.
@@ -71,6 +72,7 @@ impl Build {
             self.watch(&self.workspace.join(file));
         }
         self.preload()?;
+        self.opencl()?;
         self.programs()?;
         self.keep("bare-metal", self.bare_metal()?)?;
         self.keep("core.rs.o", self.driver_core()?)?;
@@ -94,6 +96,16 @@ impl Build {
         self.watch_sources(&built.join("libbelfry_preload.d"))?;
         println!("cargo::rustc-env=BELFRY_PRELOAD_IDENTITY={}", identity(&fs::read(&library)?));
         self.keep("libbelfry_preload.so", Built::Part(library))
+    }
+
+    /// The program that loads OpenCL, with shared libraries.
+    fn opencl(&self) -> Result<()> {
+        let target = self.directory.join("opencl");
+        let arguments = ["-p", "belfry-opencl", "--features", "program", "--profile", "guest"];
+        self.cargo_build(&self.workspace, &target, None, &arguments)?;
+        let program = target.join(HOST).join("guest/belfry-opencl");
+        self.watch_sources(&program.with_extension("d"))?;
+        self.keep("belfry-opencl", Built::Part(program))
     }
 
     /// The guest's init and the examples, which run without any library.

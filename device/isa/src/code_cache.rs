@@ -21,9 +21,9 @@ use std::sync::{Arc, OnceLock};
 
 use once::Once;
 
-use crate::exec::FaultCause;
 use crate::exec::di::{Di, Role};
 use crate::exec::exceptions::WATCHED;
+use crate::exec::{CodeTimes, FaultCause};
 use crate::inst::Arch;
 use crate::lanes::{Backend, Tier};
 use crate::mem::{Apertures, Global};
@@ -50,6 +50,8 @@ pub(crate) struct Region {
     pub(crate) forms: Box<[Form]>,
     /// When it is compiled.
     pub(crate) tier: Tier,
+    /// Whether compiled code counts what it does.
+    pub(crate) counts: bool,
     /// How much it was used, until it is compiled.
     pub(crate) heat: AtomicU32,
     /// Its machine code; nothing if it is not to have any.
@@ -125,7 +127,10 @@ impl Region {
             let compiles =
                 self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && !self.shares_registers();
             let plain = self.key.mode & WATCHED == 0;
-            if compiles && plain { Compiled::new(&self.code, &self.forms, self.key.halves) } else { None }
+            if !compiles || !plain {
+                return None;
+            }
+            Compiled::new(&self.code, &self.forms, self.key.halves, self.counts)
         });
     }
 
@@ -173,6 +178,15 @@ impl SharedCode {
     /// No code yet; it is of `arch`, executed by `backend`.
     pub fn new(arch: Arch, backend: Backend) -> Self {
         SharedCode { arch, backend, regions: Once::new(MAX_REGIONS) }
+    }
+
+    /// Adds what its machine code has done since the last call, of a [backend that counts](Backend::counting).
+    pub fn take_times(&self, times: &mut CodeTimes) {
+        for region in self.regions.values() {
+            if let Some(compiled) = region.machine_code() {
+                compiled.take_times(times, (&region.code, &region.roles, &region.forms));
+            }
+        }
     }
 }
 

@@ -65,24 +65,39 @@ impl core::fmt::Display for Tier {
 pub struct Backend {
     kind: BackendKind,
     tier: Tier,
+    counts: bool,
 }
 
 impl Backend {
     /// The fastest this host has; what is used often is compiled.
     pub fn detect() -> Self {
         let fastest = [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force);
-        fastest.unwrap_or(Backend { kind: BackendKind::Portable, tier: Tier::Zero }).with_tier(Tier::Auto)
+        fastest
+            .unwrap_or(Backend { kind: BackendKind::Portable, tier: Tier::Zero, counts: false })
+            .with_tier(Tier::Auto)
     }
 
     /// The one asked for, `None` when this host does not have it. It compiles nothing.
     pub fn force(kind: BackendKind) -> Option<Self> {
-        supported(kind).then_some(Backend { kind, tier: Tier::Zero })
+        supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false })
     }
 
     /// The same kind, with what of the code is compiled.
     #[must_use]
     pub fn with_tier(self, tier: Tier) -> Self {
         Backend { tier: if self.kind == BackendKind::Avx512 { tier } else { Tier::Zero }, ..self }
+    }
+
+    /// The same, with compiled code that counts what it does, for [`SharedCode::take_times`](crate::code_cache::SharedCode::take_times):
+    /// such code is slower.
+    #[must_use]
+    pub fn counting(self) -> Self {
+        Backend { counts: true, ..self }
+    }
+
+    /// Whether compiled code counts what it does.
+    pub(crate) fn counts(self) -> bool {
+        self.counts
     }
 
     /// Every backend this host has, slowest first: those that compile nothing, then one that compiles everything.

@@ -208,11 +208,12 @@ fn shader_config(
     chip: &dyn Chip,
     (tracer, walks): (&Tracer, &Arc<WalkCounter>),
 ) -> ShaderConfig {
+    let backend = Backend::detect().with_tier(config.tier);
     ShaderConfig {
         workers: if config.deterministic.is_some() { 1 } else { config.workers },
         topology: chip.topology(),
         chip: config.chip.generation,
-        backend: Backend::detect().with_tier(config.tier),
+        backend: if config.counts_code { backend.counting() } else { backend },
         deterministic: config.deterministic,
         trace: tracer.clone(),
         walks: Arc::clone(walks),

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use belfry_isa::exec::CodeTimes;
 use vm_memory::MmapRegion;
 
 use crate::chip::Chip;
@@ -190,6 +191,11 @@ impl Gpu {
         stats.wave_instructions = shader.wave_instructions;
         stats.page_walks = self.walks.get();
         stats
+    }
+
+    /// What compiled code has done since the last call, if the configuration asks for [code that counts](GpuConfig::counts_code).
+    pub fn take_code_times(&self) -> CodeTimes {
+        self.shader.take_code_times()
     }
 
     /// When the first dispatch was found complete.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_isa::code_cache::SharedCode;
+use belfry_isa::exec::CodeTimes;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
 
@@ -35,6 +36,16 @@ impl CodeSpaces {
         let code = Arc::new(SharedCode::new(self.arch, self.backend));
         spaces.push((context, Arc::downgrade(&code)));
         code
+    }
+}
+
+impl CodeSpaces {
+    /// What the code of all address spaces has done since the last call, if it counts.
+    pub(super) fn take_times(&self) -> CodeTimes {
+        let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = CodeTimes::default();
+        spaces.iter().filter_map(|(_, code)| code.upgrade()).for_each(|code| code.take_times(&mut times));
+        times
     }
 }
 

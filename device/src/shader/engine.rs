@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
+use belfry_isa::exec::CodeTimes;
 use belfry_isa::lanes::Backend;
 
 use super::chance::Chance;
@@ -300,6 +301,11 @@ impl ShaderEngine {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.shared.counters.get()
+    }
+
+    /// What compiled code has done since the last call.
+    pub fn take_code_times(&self) -> CodeTimes {
+        self.shared.code.take_times()
     }
 
     /// When the first dispatch was found complete.

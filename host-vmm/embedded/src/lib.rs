@@ -22,6 +22,9 @@ pub static PARTS: Parts = Parts {
 /// The library that programs of `belfry exec` are started with.
 pub static PRELOAD: &[u8] = built!("libbelfry_preload.so");
 
+/// The program that runs kernels on the processor through OpenCL.
+pub static OPENCL: &[u8] = built!("belfry-opencl");
+
 /// What tells [`PRELOAD`] from that of other versions: a hash, in hexadecimal.
 pub const PRELOAD_IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
 
@@ -40,13 +43,14 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
     }
 
-    fn parts() -> [(&'static str, &'static [u8]); 5] {
+    fn parts() -> [(&'static str, &'static [u8]); 6] {
         [
             ("init", PARTS.init),
             ("examples", PARTS.examples),
             ("bare-metal", PARTS.bare_metal.content("the bare-metal guest").unwrap()),
             ("core.rs.o", PARTS.driver.core.content("the guest's driver").unwrap()),
             ("preload", PRELOAD),
+            ("opencl", OPENCL),
         ]
     }
 
@@ -126,6 +130,7 @@ mod tests {
             "guests/bare-metal/Cargo.lock",
             "guests/bare-metal/link.ld",
             "guests/bare-metal/src/main.rs",
+            "host-vmm/opencl/src/main.rs",
             "images/channel/src/lib.rs",
             "images/init/src/main.rs",
         ] {

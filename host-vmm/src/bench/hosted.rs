@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belfry_device::GpuConfig;
+use belfry_device::{CodeTimes, GpuConfig};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Buffer, Kernel, KernelArg, Queue, Runtime};
 use belfry_runtime_hosted::{Doorbells, HostedTransport};
@@ -89,6 +89,11 @@ impl Prepared<'_> {
             doorbell: rung.map(|rung| seen.saturating_duration_since(rung)),
             instructions: executed() - before,
         })
+    }
+
+    /// What compiled code has done since the last call, on a GPU whose code counts.
+    pub(super) fn take_code_times(&self) -> CodeTimes {
+        self.bench.gpu.device().take_code_times()
     }
 
     fn launch(&self) -> belfry_runtime::Launch<'_> {

@@ -1,6 +1,7 @@
 //! `belfry bench isa`: how fast wave instructions execute, dispatch and page tables included.
 
 mod cases;
+mod causes;
 mod hosted;
 mod machine;
 mod pocl;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use crate::hosted::HostedError;
 use cases::Case;
+pub use causes::{Called, Spent};
 use hosted::Bench;
 pub use machine::Scaling;
 pub use pocl::PoclError;
@@ -58,7 +60,7 @@ pub struct Results {
 
 impl Results {
     fn new(machine: Machine, scaling: Vec<Scaling>, kernels: Vec<Measurement>) -> Results {
-        let targets = kernels.iter().flat_map(targets::judge).collect();
+        let targets = kernels.iter().flat_map(|row| targets::judge(row, &scaling)).collect();
         Results { machine, scaling, kernels, targets }
     }
 
@@ -117,6 +119,9 @@ pub struct Measurement {
     /// the time they wait for a processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_by_worker_time: Option<f64>,
+    /// Where its time goes, on one worker; nothing of single dispatches, and where no code is compiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     /// The same source on as many processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vs_cpu: Option<VsCpu>,
@@ -208,6 +213,8 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
             processors.push(Processors::new(workers)?);
         }
     }
+    let counting =
+        Bench::new(&GpuConfig { workers: 1, tier: Tier::One, counts_code: true, ..options.gpu.clone() })?;
     let wanted =
         |case: &&Case| options.kernels.is_empty() || options.kernels.iter().any(|name| name == case.name);
     for case in cases::all().filter(wanted) {
@@ -223,13 +230,14 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
         let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
         let mut runs = vec![Vec::with_capacity(count); benches.len()];
         let mut interpreted_runs = runs.clone();
-        let cpu: Vec<_> = processors.iter().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
+        let mut cpu: Vec<_> =
+            processors.iter_mut().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
         let mut cpu_runs = vec![Vec::with_capacity(count); cpu.len()];
         for run in 0..=count {
             for (at, prepared) in prepared.iter().enumerate() {
                 let times = prepared.run().map_err(failed)?;
                 let interpreted = interpreted[at].run().map_err(failed)?;
-                let cpu_time = cpu.get(at).map(pocl::Prepared::run).transpose()?;
+                let cpu_time = cpu.get_mut(at).map(pocl::Prepared::run).transpose()?;
                 if run > 0 {
                     runs[at].push(times);
                     interpreted_runs[at].push(interpreted);
@@ -237,9 +245,15 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
                 }
             }
         }
+        let counts = !case.is_single() && options.gpu.tier != Tier::Zero;
+        let mut spent = None;
+        if counts {
+            let prepared = counting.prepare(case, counting.code(case)?, &data).map_err(failed)?;
+            spent = causes::measure(&prepared).map_err(failed)?;
+        }
         for (at, (prepared, &workers)) in prepared.iter().zip(&options.workers).enumerate() {
             verify(case, "the GPU", &prepared.output(), &data.expected)?;
-            if let Some(cpu) = cpu.get(at) {
+            if let Some(cpu) = cpu.get_mut(at) {
                 verify(case, "the processor", &cpu.output()?, &data.expected)?;
             }
             let mut measurement = measurement(case.name, workers, &runs[at]);
@@ -248,6 +262,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
                 measurement.speedup = Some(ratio(&runs[0], &runs[at], |run| run.wall));
                 measurement.speedup_by_worker_time = undisturbed(&runs[0], &runs[at], workers);
             }
+            measurement.spent.clone_from(&spent);
             measurement.vs_cpu = cpu_runs.get(at).map(|cpu| vs_cpu(&runs[at], cpu));
             measured(&measurement);
             results.push(measurement);
@@ -280,6 +295,7 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
         runs: runs.len(),
         speedup: None,
         speedup_by_worker_time: None,
+        spent: None,
         vs_cpu: None,
         doorbell_to_signal_us: (!doorbells.is_empty()).then(|| round(median(doorbells))),
     }
@@ -385,7 +401,7 @@ impl std::fmt::Display for Machine {
 }
 
 /// Column titles of [`Measurement`]'s lines.
-pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr  worker ns  interpreted   wave instr/s  speedup, by worker time, vs CPU";
+pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr     tier 1       tier 0   wave instr/s  speedup, by worker time, vs CPU";
 
 impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,19 +1,18 @@
 //! The suite on the processor, through PoCL: the same OpenCL sources, the same launches.
-#![expect(unsafe_code, reason = "OpenCL hands data and kernels over by pointer")]
+//!
+//! OpenCL is a shared library, which a binary without any cannot load: a program of its own does (`host-vmm/opencl`). It travels
+//! in this binary.
 
-use std::ffi::c_void;
-use std::ptr;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io::{self, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use opencl3::command_queue::CommandQueue;
-use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_PARTITION_BY_COUNTS, CL_DEVICE_TYPE_CPU, Device, SubDevice};
-use opencl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_RUNTIME_LOAD_FAILED};
-use opencl3::kernel::Kernel;
-use opencl3::memory::{Buffer, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, ClMem};
-use opencl3::platform::get_platforms;
-use opencl3::program::Program;
-use opencl3::types::{CL_TRUE, cl_mem_flags};
+use belfry_embedded::OPENCL;
+use belfry_opencl::{Answer, Failure, Kernel, Request, receive, send};
+use belfry_process::child::{KillOnDrop, die_with_parent};
+use belfry_process::scratch::Scratch;
 
 use super::cases::{Arg, Case, Data, Kernels};
 
@@ -30,177 +29,134 @@ const PRELUDE: &str = "
 /// Why the processor could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum PoclError {
-    /// No OpenCL, or none of PoCL's.
-    #[error(
-        "comparing with the processor takes PoCL, which is not installed ({0}): apt install pocl-opencl-icd ocl-icd-libopencl1"
-    )]
-    Missing(String),
-    /// This program cannot load libraries.
-    #[error(
-        "this belfry is linked without shared libraries and cannot load OpenCL; build one that can: \
-         BELFRY_SHARED=1 cargo run --release -- bench isa --vs-cpu"
-    )]
-    Static,
-    /// PoCL offers fewer processors than asked for.
-    #[error("PoCL runs on {available} processors, fewer than the {wanted} workers to compare with")]
-    Processors {
-        /// Processors there are.
-        available: usize,
-        /// Processors wanted.
-        wanted: usize,
-    },
-    /// A call failed.
-    #[error("PoCL: {what} failed: {error}")]
-    Call {
-        /// What was tried.
-        what: &'static str,
-        /// What OpenCL says.
-        error: String,
-    },
+    /// The program that loads OpenCL cannot be started.
+    #[error("the program that loads OpenCL cannot be started: {0}")]
+    Start(io::Error),
+    /// It has ended, or does not say what it is asked.
+    #[error("the program that loads OpenCL has failed: {0}")]
+    Lost(io::Error),
+    /// What it cannot do.
+    #[error(transparent)]
+    Failed(#[from] Failure),
 }
 
-fn failed(what: &'static str) -> impl FnOnce(ClError) -> PoclError {
-    move |error| PoclError::Call { what, error: error.to_string() }
-}
-
-/// Some of the processors.
+/// Some of the processors, with the suite compiled for them.
+#[derive(Debug)]
 pub(super) struct Processors {
-    context: Context,
-    queue: CommandQueue,
-    /// In the order of [`Kernels::ALL`].
-    programs: Vec<Program>,
-    /// The devices are given back last.
-    _parts: Vec<SubDevice>,
-}
-
-impl std::fmt::Debug for Processors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Processors").finish_non_exhaustive()
-    }
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    _program: KillOnDrop,
+    /// Where the program is.
+    _folder: Scratch,
 }
 
 /// A kernel and its buffers.
-pub(super) struct Prepared<'a> {
-    processors: &'a Processors,
-    case: &'static Case,
-    kernel: Kernel,
-    output: Buffer<f32>,
-    len: usize,
-    _inputs: [Buffer<f32>; 2],
-}
+#[derive(Debug)]
+pub(super) struct Prepared<'a>(&'a mut Processors);
 
 impl Processors {
     /// PoCL on `count` processors, with the suite compiled.
     pub(super) fn new(count: usize) -> Result<Self, PoclError> {
-        // Without an interpreter there is no base address of one (`getauxval(3)`): `dlopen` would crash in the library.
-        // SAFETY: reads the auxiliary vector.
-        if unsafe { libc::getauxval(libc::AT_BASE) } == 0 {
-            return Err(PoclError::Static);
-        }
-        let platforms = get_platforms().map_err(|error| match error.0 {
-            DLOPEN_RUNTIME_LOAD_FAILED => PoclError::Missing("there is no libOpenCL.so.1".into()),
-            CL_PLATFORM_NOT_FOUND_KHR => PoclError::Missing("no OpenCL platform is registered".into()),
-            _ => failed("listing the platforms")(error),
-        })?;
-        let is_pocl = |name: String| name.contains("Portable Computing Language");
-        let platform = platforms
-            .iter()
-            .find(|platform| platform.name().is_ok_and(is_pocl))
-            .ok_or_else(|| PoclError::Missing("the OpenCL platforms there are belong to others".into()))?;
-        let devices = platform.get_devices(CL_DEVICE_TYPE_CPU).map_err(failed("listing the devices"))?;
-        let whole = Device::new(
-            *devices.first().ok_or_else(|| PoclError::Missing("PoCL has no processor device".into()))?,
-        );
-        let available = whole.max_compute_units().map_err(failed("counting the processors"))? as usize;
-        if count > available {
-            return Err(PoclError::Processors { available, wanted: count });
-        }
-        let parts = if count == available {
-            Vec::new()
-        } else {
-            whole
-                .create_sub_devices(&[CL_DEVICE_PARTITION_BY_COUNTS, count as isize, 0])
-                .map_err(failed("taking a part of the processors"))?
-        };
-        let device = parts.first().map_or(whole, |part| Device::new(part.id()));
-        let context = Context::from_device(&device).map_err(failed("creating a context"))?;
-        let queue = CommandQueue::create_default_with_properties(&context, 0, 0)
-            .map_err(failed("creating a queue"))?;
-        let build = |kernels: Kernels| {
-            Program::create_and_build_from_source(&context, &format!("{PRELUDE}{}", kernels.source()), "")
-                .map_err(|error| PoclError::Call { what: "compiling the kernels", error })
-        };
-        let programs = Kernels::ALL.into_iter().map(build).collect::<Result<_, _>>()?;
-        Ok(Self { context, queue, programs, _parts: parts })
+        let folder = Scratch::new().map_err(PoclError::Start)?;
+        let path = folder.path().join("belfry-opencl");
+        fs::write(&path, OPENCL).map_err(PoclError::Start)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(PoclError::Start)?;
+        let mut command = Command::new(&path);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        die_with_parent(&mut command);
+        Self::with(command.spawn().map_err(PoclError::Start)?, folder, count)
     }
 
-    pub(super) fn prepare(&self, case: &'static Case, data: &Data) -> Result<Prepared<'_>, PoclError> {
-        let program = &self.programs[case.kernels as usize];
-        let kernel = Kernel::create(program, case.kernel).map_err(failed("finding a kernel"))?;
-        let (a, b) = (self.buffer(&data.a)?, self.buffer(&data.b)?);
-        let len = data.expected.len();
-        let output = self.buffer(&vec![0.0; len])?;
-        for (index, arg) in (0u32..).zip(case.args) {
-            // SAFETY: the sources declare a pointer where a buffer is given, and a 32-bit integer where a number is.
-            let set = unsafe {
-                match arg {
-                    Arg::Output => kernel.set_arg(index, &output.get()),
-                    Arg::A => kernel.set_arg(index, &a.get()),
-                    Arg::B => kernel.set_arg(index, &b.get()),
-                    Arg::Number(number) => kernel.set_arg(index, number),
-                }
-            };
-            set.map_err(failed("setting an argument"))?;
-        }
-        Ok(Prepared { processors: self, case, kernel, output, len, _inputs: [a, b] })
+    fn with(mut program: Child, folder: Scratch, count: usize) -> Result<Self, PoclError> {
+        let lost = || PoclError::Lost(io::ErrorKind::BrokenPipe.into());
+        let requests = program.stdin.take().ok_or_else(lost)?;
+        let answers = BufReader::new(program.stdout.take().ok_or_else(lost)?);
+        let mut processors = Self { requests, answers, _program: KillOnDrop(program), _folder: folder };
+        let sources = Kernels::ALL.map(|kernels| format!("{PRELUDE}{}", kernels.source())).to_vec();
+        processors.ask(&Request::Open { processors: count, sources })?;
+        Ok(processors)
     }
 
-    /// A buffer with these values, or of one value if there are none.
-    fn buffer(&self, values: &[f32]) -> Result<Buffer<f32>, PoclError> {
-        let mut values = if values.is_empty() { vec![0.0] } else { values.to_vec() };
-        let flags: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
-        // SAFETY: OpenCL copies as many values as there are, before the call returns.
-        let buffer = unsafe {
-            Buffer::create(&self.context, flags, values.len(), values.as_mut_ptr().cast::<c_void>())
-        };
-        buffer.map_err(failed("making a buffer"))
+    fn ask(&mut self, request: &Request) -> Result<Answer, PoclError> {
+        let sent = send(&mut self.requests, request);
+        let answer = sent.and_then(|()| receive(&mut self.answers));
+        match answer.map_err(PoclError::Lost)? {
+            Some(Answer::Failed(failure)) => Err(failure.into()),
+            Some(answer) => Ok(answer),
+            None => Err(PoclError::Lost(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Takes a kernel, instead of the last one.
+    pub(super) fn prepare(&mut self, case: &'static Case, data: &Data) -> Result<Prepared<'_>, PoclError> {
+        let args = case.args.iter().map(|arg| match arg {
+            Arg::Output => belfry_opencl::Arg::Output,
+            Arg::A => belfry_opencl::Arg::Input(0),
+            Arg::B => belfry_opencl::Arg::Input(1),
+            Arg::Number(number) => belfry_opencl::Arg::Number(*number),
+        });
+        self.ask(&Request::Prepare(Kernel {
+            source: case.kernels as usize,
+            name: case.kernel.into(),
+            grid: case.grid.map(|size| size as usize),
+            block: case.block.map(|size| size as usize),
+            repeats: case.repeats,
+            args: args.collect(),
+            inputs: [data.a.clone(), data.b.clone()],
+            output: data.expected.len(),
+        }))?;
+        Ok(Prepared(self))
     }
 }
 
+fn unexpected() -> PoclError {
+    PoclError::Lost(io::Error::other("it answers what it was not asked"))
+}
+
 impl Prepared<'_> {
-    /// One run, as on the GPU: the launches one after the other, then a wait for the last.
-    pub(super) fn run(&self) -> Result<Duration, PoclError> {
-        let grid = self.case.grid.map(|size| size as usize);
-        let block = self.case.block.map(|size| size as usize);
-        let started = Instant::now();
-        for _ in 0..self.case.repeats {
-            // SAFETY: two sizes each, as the number of dimensions says; the kernel stays inside of its buffers.
-            let launched = unsafe {
-                let queue = &self.processors.queue;
-                queue.enqueue_nd_range_kernel(
-                    self.kernel.get(),
-                    2,
-                    ptr::null(),
-                    grid.as_ptr(),
-                    block.as_ptr(),
-                    &[],
-                )
-            };
-            launched.map_err(failed("launching a kernel"))?;
+    /// One run, as on the GPU: the launches one after the other, then a wait for the last. The time is the program's.
+    pub(super) fn run(&mut self) -> Result<Duration, PoclError> {
+        match self.0.ask(&Request::Run)? {
+            Answer::Took(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),
+            _ => Err(unexpected()),
         }
-        self.processors.queue.finish().map_err(failed("waiting for a kernel"))?;
-        Ok(started.elapsed())
     }
 
     /// What the last run left in the output.
-    pub(super) fn output(&self) -> Result<Vec<f32>, PoclError> {
-        let mut values = vec![0.0; self.len];
-        if values.is_empty() {
-            return Ok(values);
+    pub(super) fn output(&mut self) -> Result<Vec<f32>, PoclError> {
+        match self.0.ask(&Request::Output)? {
+            Answer::Output(values) => Ok(values),
+            _ => Err(unexpected()),
         }
-        // SAFETY: the vector is as long as the buffer, and the call returns once it is filled.
-        unsafe { self.processors.queue.enqueue_read_buffer(&self.output, CL_TRUE, 0, &mut values, &[]) }
-            .map_err(failed("reading the output"))?;
-        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(script: &str) -> PoclError {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
+        Processors::with(child, Scratch::new().unwrap(), 1).unwrap_err()
+    }
+
+    #[test]
+    fn program_that_fails_is_an_error() {
+        assert!(matches!(with("exit 3"), PoclError::Lost(_)));
+        let error = with(r"printf '\001\000\000\000\177'");
+        assert!(matches!(error, PoclError::Lost(_)), "{error}");
+    }
+
+    #[test]
+    fn missing_libraries_come_with_the_fix() {
+        let failure = Failure::Missing("there is no libOpenCL.so.1".into());
+        let mut bytes = Vec::new();
+        send(&mut bytes, &Answer::Failed(failure.clone())).unwrap();
+        let octal: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+        let error = with(&format!("printf '{octal}'; cat > /dev/null"));
+        assert!(matches!(&error, PoclError::Failed(said) if *said == failure), "{error}");
+        assert!(error.to_string().contains("apt install pocl-opencl-icd"), "{error}");
     }
 }

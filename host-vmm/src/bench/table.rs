@@ -39,12 +39,13 @@ fn table(results: &Results) -> String {
         "median ms",
         "min ms",
         "ns",
-        "worker ns",
-        "interpreted",
+        "tier 1",
+        "tier 0",
         "target",
         "speedup",
         "by worker time",
         "vs CPU",
+        "time",
     ];
     line(&titles.map(str::to_owned));
     line(&titles.map(|_| "---".to_owned()));
@@ -54,7 +55,7 @@ fn table(results: &Results) -> String {
     text
 }
 
-fn cells(row: &Measurement) -> [String; 12] {
+fn cells(row: &Measurement) -> [String; 13] {
     let optional =
         |value: Option<f64>, unit: &str| value.map_or(String::new(), |value| format!("{value:.2}{unit}"));
     // A single dispatch has its own figure.
@@ -75,6 +76,7 @@ fn cells(row: &Measurement) -> [String; 12] {
         optional(row.speedup, ""),
         optional(row.speedup_by_worker_time, ""),
         optional(row.vs_cpu.map(|cpu| cpu.ratio), " x"),
+        row.spent.as_ref().map_or(String::new(), ToString::to_string),
     ]
 }
 

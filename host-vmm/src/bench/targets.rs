@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Measurement;
+use super::{Measurement, Scaling};
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -33,6 +33,9 @@ pub struct Verdict {
     pub target: f64,
     /// By how much the target is missed, in percent of it; 0 when it is met.
     pub missed_by_percent: f64,
+    /// What was measured of why, if it is missed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// Worker time per wave instruction, in nanoseconds.
@@ -79,28 +82,45 @@ impl Figure {
 }
 
 /// All figures of a measurement that have a target.
-pub(super) fn judge(row: &Measurement) -> Vec<Verdict> {
+pub(super) fn judge(row: &Measurement, scaling: &[Scaling]) -> Vec<Verdict> {
     let figures = [Figure::WorkerNs, Figure::DoorbellToSignalUs, Figure::Speedup, Figure::VsCpu];
     let judged = figures.into_iter().filter_map(|figure| {
         let (measured, target) = figure.of(row)?;
         let over = if figure == Figure::Speedup { target - measured } else { measured - target };
         let missed_by_percent = (over / target * 1000.0).round().max(0.0) / 10.0;
-        Some(Verdict { kernel: row.name, workers: row.workers, figure, measured, target, missed_by_percent })
+        let cause = match figure {
+            Figure::WorkerNs | Figure::VsCpu => row.spent.as_ref().map(ToString::to_string),
+            Figure::Speedup => {
+                let own = scaling.iter().find(|own| own.threads == row.workers);
+                own.map(|own| format!("without the engine {:.2} to {:.2}", own.streaming, own.arithmetic))
+            }
+            Figure::DoorbellToSignalUs => {
+                let launch = row.ns_per_wave_instruction / 1000.0;
+                Some(format!("{:.0} % of a launch of {launch:.2} us", measured / launch * 100.0))
+            }
+        };
+        let cause = cause.filter(|_| missed_by_percent > 0.0);
+        let (kernel, workers) = (row.name, row.workers);
+        Some(Verdict { kernel, workers, figure, measured, target, missed_by_percent, cause })
     });
     judged.collect()
 }
 
-/// The target of a kernel's time, as a table shows it; empty if it has none.
+/// The target of a kernel's time and by how much it is missed, as a table shows it; empty if it has none.
 pub(super) fn of_time(row: &Measurement) -> String {
     let figure =
         if row.doorbell_to_signal_us.is_some() { Figure::DoorbellToSignalUs } else { Figure::WorkerNs };
     let unit = if figure == Figure::DoorbellToSignalUs { " us" } else { "" };
-    figure.of(row).map_or(String::new(), |(_, target)| format!("{target}{unit}"))
+    let verdict = judge(row, &[]).into_iter().find(|verdict| verdict.figure == figure);
+    verdict.map_or(String::new(), |Verdict { target, missed_by_percent, .. }| match missed_by_percent {
+        0.0 => format!("{target}{unit}, met"),
+        percent => format!("{target}{unit}, missed by {percent:.0} %"),
+    })
 }
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Verdict { kernel, workers, measured, target, missed_by_percent, .. } = self;
+        let Verdict { kernel, workers, measured, target, missed_by_percent, cause, .. } = self;
         let workers = format_args!("{workers} worker{}", if *workers == 1 { "" } else { "s" });
         match self.figure {
             Figure::WorkerNs => write!(f, "{kernel}, {workers}: {measured:.2} ns, target {target} ns")?,
@@ -115,9 +135,10 @@ impl std::fmt::Display for Verdict {
             }
         }
         match *missed_by_percent {
-            0.0 => Ok(()),
+            0.0 => write!(f, ", met"),
             percent => write!(f, ", missed by {percent:.1} %"),
-        }
+        }?;
+        cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 
@@ -136,21 +157,21 @@ mod tests {
 
     #[test]
     fn targets_are_met_or_missed_by_so_much() {
-        assert_eq!(judge(&row("vadd", 1, 2))[0].missed_by_percent, 0.0);
-        let missed = judge(&row("vadd", 1, 5));
+        assert_eq!(judge(&row("vadd", 1, 2), &[])[0].missed_by_percent, 0.0);
+        let missed = judge(&row("vadd", 1, 5), &[]);
         assert_eq!(missed[0].missed_by_percent, 100.0);
         assert_eq!(missed[0].to_string(), "vadd, 1 worker: 5.00 ns, target 2.5 ns, missed by 100.0 %");
 
         let mut two = row("gemm_naive", 2, 2);
         two.speedup = Some(1.71);
-        let judged = judge(&two);
+        let judged = judge(&two, &[]);
         assert_eq!(judged.len(), 2);
         assert_eq!((judged[1].measured, judged[1].missed_by_percent), (1.71, 5.0));
         // The target is for two.
-        assert_eq!(judge(&Measurement { workers: 4, ..two.clone() }).len(), 1);
+        assert_eq!(judge(&Measurement { workers: 4, ..two.clone() }, &[]).len(), 1);
 
         two.vs_cpu = Some(VsCpu { median_ms: 1.0, min_ms: 1.0, ratio: 0.75 });
-        let versus = judge(&two).pop().unwrap();
+        let versus = judge(&two, &[]).pop().unwrap();
         assert_eq!(
             versus.to_string(),
             "gemm_naive, 2 workers: 0.75 x the processor's time, target 0.6 x, missed by 25.0 %"
@@ -158,8 +179,11 @@ mod tests {
 
         let mut dispatch = row("dispatch", 1, 4000);
         dispatch.doorbell_to_signal_us = Some(1.8);
-        assert_eq!(judge(&dispatch).len(), 1);
-        assert_eq!(judge(&dispatch)[0].missed_by_percent, 20.0);
-        assert_eq!((of_time(&dispatch).as_str(), of_time(&two).as_str()), ("1.5 us", "2"));
+        assert_eq!(judge(&dispatch, &[]).len(), 1);
+        assert_eq!(judge(&dispatch, &[])[0].missed_by_percent, 20.0);
+        assert_eq!(
+            (of_time(&dispatch).as_str(), of_time(&two).as_str()),
+            ("1.5 us, missed by 20 %", "2, met")
+        );
     }
 }

@@ -130,7 +130,8 @@ fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> a
             results.targets.len() - results.missed().count(),
             results.targets.len()
         );
-        results.missed().for_each(|verdict| say!("{verdict}"));
+        results.targets.iter().for_each(|verdict| say!("{verdict}"));
+        say_where_time_goes(&results);
         if results.missed().next().is_some() {
             say!("what limits them, and how much the machine's own speed varies: docs/performance.md");
         }
@@ -142,6 +143,26 @@ fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> a
         std::fs::write(file, document).with_context(place)?;
     }
     Ok(0)
+}
+
+/// Least share of a kernel's time that an operation's handler is named for, in percent.
+const NAMED: f64 = 0.1;
+
+/// Where each kernel's time goes, and which handlers compiled code calls.
+fn say_where_time_goes(results: &bench::Results) {
+    // The same for every number of workers.
+    let workers = results.kernels.first().map(|row| row.workers);
+    say!("\nwhere time goes, in a run of code that counts, on one worker:");
+    say!("kernel        compiled code  handlers  waves' starts, ends, changes");
+    for row in results.kernels.iter().filter(|row| Some(row.workers) == workers) {
+        let Some(spent) = &row.spent else { continue };
+        let bench::Spent { code, handlers, waves, .. } = spent;
+        say!("{:<12} {code:>13.1} % {handlers:>7.1} % {waves:>12.1} %", row.name);
+        for call in spent.calls.iter().filter(|call| call.percent >= NAMED) {
+            let bench::Called { operation, calls, ns, percent } = call;
+            say!("  {percent:>5.1} % {operation}: {calls} calls of its handler, {ns:.1} ns each");
+        }
+    }
 }
 
 fn measure_copies(gpu: GpuConfig, json: bool, size: u64, runs: usize) -> anyhow::Result<u8> {

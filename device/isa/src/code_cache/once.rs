@@ -64,6 +64,12 @@ impl<K: Eq + Hash, V> Once<K, V> {
         (made, true)
     }
 
+    /// The latest values of all keys.
+    pub(crate) fn values(&self) -> Vec<Arc<V>> {
+        let slots: Vec<_> = lock(&self.slots).values().cloned().collect();
+        slots.iter().filter_map(|slot| lock(slot).clone()).collect()
+    }
+
     fn slot(&self, key: K) -> Arc<Slot<V>> {
         let mut slots = lock(&self.slots);
         if slots.len() >= self.most && !slots.contains_key(&key) {

@@ -69,7 +69,7 @@ pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};
 pub use observe::{Change, Observer, Step};
-pub use profile::Profile;
+pub use profile::{CodeTimes, Profile};
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
@@ -207,6 +207,12 @@ pub enum FaultCause {
         /// Disassembly.
         text: String,
     },
+}
+
+/// The processor's time stamp counter, by which compiled code counts; 0 on hosts for which nothing is compiled.
+#[must_use]
+pub fn ticks() -> u64 {
+    crate::tier1::ticks()
 }
 
 /// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).

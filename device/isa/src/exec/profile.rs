@@ -1,8 +1,27 @@
 //! How often each operation is executed.
 
+use std::collections::BTreeMap;
+
 use super::di::Role;
 use crate::code_cache::Region;
 use crate::inst::Op;
+
+/// What compiled code has done, in ticks of [`ticks`](super::ticks).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeTimes {
+    /// Times that it was entered.
+    pub entries: u64,
+    /// Time in it and in the handlers that it calls.
+    pub ticks: u64,
+    /// Instructions that it has executed.
+    pub instructions: u64,
+    /// Loads and stores of global memory among them, and of LDS, that have templates.
+    pub global: u64,
+    /// See [`CodeTimes::global`].
+    pub lds: u64,
+    /// Calls of handlers and their time, by operation.
+    pub calls: BTreeMap<&'static str, (u64, u64)>,
+}
 
 /// Executions of every operation; those with any lane off count as one as well. Waits, hints and nops do not count.
 #[derive(Clone, Debug)]

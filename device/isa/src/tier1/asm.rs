@@ -377,6 +377,13 @@ impl Assembler {
         self.byte(value);
     }
 
+    /// The time stamp counter to `Rax`; `Rdx` is used.
+    pub(super) fn ticks(&mut self) {
+        self.code.extend([0x0f, 0x31]);
+        self.shift_by(4, true, Gpr::Rdx, 32);
+        self.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
+    }
+
     /// Has the processor fetch a cache line soon.
     pub(super) fn prefetch(&mut self, at: At) {
         self.rex(false, 0, at.0 as u8);

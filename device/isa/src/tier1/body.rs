@@ -3,6 +3,7 @@
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
 use super::rows::{Pair, Rows};
+use super::times::Counters;
 use crate::exec::di::{Di, Kind, Source};
 use crate::registers::slot;
 
@@ -16,10 +17,12 @@ pub(super) const ODD: Mask = Mask(7);
 
 pub(super) const SIGN: u32 = 0x8000_0000;
 
-/// Room for one vector register in the frame of compiled code.
+/// Room for vector registers in the frame of compiled code.
 pub(super) const SPILL: At = At(Gpr::Rsp, 0);
+/// Where it keeps the time that it was entered at, if it counts.
+pub(super) const ENTERED: At = At(Gpr::Rsp, 2 * 64);
 /// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
-pub(super) const FRAME: u32 = 64 + 8;
+pub(super) const FRAME: u32 = 2 * 64 + 8;
 
 /// A scalar register.
 pub(super) fn scalar(register: u32) -> At {
@@ -54,6 +57,15 @@ pub(super) const MACHINE: Gpr = Gpr::R12;
 /// The region's elements.
 pub(super) const ELEMENTS: Gpr = Gpr::R13;
 
+/// What calls handlers.
+#[derive(Clone, Copy)]
+pub(super) struct Callee<'a> {
+    /// Its address.
+    pub(super) function: u64,
+    /// What it counts in, if it does.
+    pub(super) counters: Option<&'a Counters>,
+}
+
 /// Masks of EXEC, for blocks of waves with inactive lanes.
 pub(super) fn load_exec(a: &mut Assembler, halves: u32) {
     for chunk in 0..halves * 2 {
@@ -63,12 +75,15 @@ pub(super) fn load_exec(a: &mut Assembler, halves: u32) {
 }
 
 /// Calls the handler of an element; its flow is in `Rax`, and the flags say whether the next element follows.
-pub(super) fn invoke(a: &mut Assembler, element: usize, invoke: u64) {
+pub(super) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     a.vzeroupper();
     a.integer(Integer::Mov, true, Gpr::Rdi, WAVE);
     a.integer(Integer::Mov, true, Gpr::Rsi, MACHINE);
     a.address(Gpr::Rdx, At(ELEMENTS, (element * size_of::<Di>()) as i32));
-    a.constant64(Gpr::Rax, invoke);
+    if let Some(counters) = callee.counters {
+        counters.pass(a, element);
+    }
+    a.constant64(Gpr::Rax, callee.function);
     a.call(Gpr::Rax);
     a.test(false, Gpr::Rax);
 }
@@ -89,8 +104,7 @@ pub(super) struct Body<'a> {
     pub(super) uncounted: u32,
     pub(super) cold: &'a mut Vec<Cold>,
     pub(super) exits: &'a mut Vec<Exit>,
-    /// What calls handlers.
-    pub(super) invoke: u64,
+    pub(super) callee: Callee<'a>,
 }
 
 impl Body<'_> {
@@ -200,7 +214,7 @@ impl Body<'_> {
     /// The element by its handler, which leaves EXEC alone.
     pub(super) fn by_handler(&mut self) {
         self.rows.flush(self.a);
-        invoke(self.a, self.at, self.invoke);
+        invoke(self.a, self.at, self.callee);
         let label = self.a.label();
         self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });
         self.a.jump_if(Condition::NotEqual, label);

@@ -9,13 +9,14 @@ use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::body::{
-    Body, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar,
+    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar,
 };
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
+use super::times::Counters;
 use super::{elements, half, memory, scalar as scalars, smem, template};
 use crate::exec::cmp::Operands;
-use crate::exec::di::{Di, Flow, Kind, Machine, flag};
+use crate::exec::di::{Di, Flow, Kind, flag};
 use crate::inst::Op;
 use crate::wave::Wave;
 
@@ -46,9 +47,6 @@ pub(super) struct Source<'a> {
     pub(super) halves: u32,
 }
 
-/// Handler call from compiled code: [`Flow`]'s number.
-pub(super) type Invoke = unsafe extern "sysv64" fn(&mut Wave, &mut Machine<'_>, &Di) -> u32;
-
 struct Compiler<'a> {
     source: Source<'a>,
     a: Assembler,
@@ -61,11 +59,11 @@ struct Compiler<'a> {
     exits: Vec<Exit>,
     cold: Vec<Cold>,
     common: Label,
-    invoke: u64,
+    callee: Callee<'a>,
 }
 
 /// Compiles a region.
-pub(super) fn compile(source: Source<'_>, invoke: Invoke) -> Code {
+pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
     let mut a = Assembler::default();
     let common = a.label();
     let elements = source.code.len();
@@ -78,7 +76,7 @@ pub(super) fn compile(source: Source<'_>, invoke: Invoke) -> Code {
         exits: Vec::new(),
         cold: Vec::new(),
         common,
-        invoke: invoke as usize as u64,
+        callee,
     };
     compiler.all();
     let looks = core::mem::take(&mut compiler.looks);
@@ -99,7 +97,9 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     match form {
         Form::Call => false,
         Form::Vector(op) => match template::vector(op, d) {
-            Some(template::Template::Extreme(..)) => plain && (halves == 1 || !overlaps(1)),
+            Some(template::Template::Extreme(..) | template::Template::Curve(_)) => {
+                plain && (halves == 1 || !overlaps(1))
+            }
             Some(template::Template::ShiftPair) => plain && (halves == 1 || !overlaps(2)),
             Some(_) => plain,
             None => false,
@@ -221,6 +221,9 @@ impl Compiler<'_> {
         }
         a.load(Integer::Mov, true, ROWS, At(WAVE, offset_of!(Wave, v) as i32));
         a.load(Integer::Mov, true, EXECUTED, At(WAVE, offset_of!(Wave, instructions) as i32));
+        if self.callee.counters.is_some() {
+            Counters::enter(a);
+        }
         a.jump_register(Gpr::R8);
     }
 
@@ -229,6 +232,9 @@ impl Compiler<'_> {
         self.a.bind(self.common);
         let a = &mut self.a;
         a.store(true, At(WAVE, offset_of!(Wave, instructions) as i32), EXECUTED);
+        if let Some(counters) = self.callee.counters {
+            counters.leave(a);
+        }
         a.shift_by(4, true, Gpr::Rdx, 32);
         a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
         a.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
@@ -277,6 +283,9 @@ impl Compiler<'_> {
     fn block(&mut self, first: usize, next: usize, masked: bool) {
         let Some(label) = self.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
+        if let Some(counters) = self.callee.counters {
+            counters.begin_block(&mut self.a, first);
+        }
         if masked {
             load_exec(&mut self.a, self.source.halves);
         }
@@ -294,7 +303,7 @@ impl Compiler<'_> {
             uncounted: 0,
             cold: &mut self.cold,
             exits: &mut self.exits,
-            invoke: self.invoke,
+            callee: self.callee,
         };
         let round = held.map(|rows| {
             body.rows.hold(body.a, &rows);
@@ -452,7 +461,7 @@ impl Compiler<'_> {
 
     fn call(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
-        invoke(&mut self.a, at, self.invoke);
+        invoke(&mut self.a, at, self.callee);
         let exit = self.exit(at, 0, None);
         self.a.jump_if(Condition::NotEqual, exit);
         self.go(at + 1, None);
@@ -461,7 +470,7 @@ impl Compiler<'_> {
     fn cold_path(&mut self, cold: &Cold) {
         self.a.bind(cold.entry);
         cold.before.write_back(&mut self.a);
-        invoke(&mut self.a, cold.element, self.invoke);
+        invoke(&mut self.a, cold.element, self.callee);
         let exit = self.exit(cold.element, cold.uncounted, None);
         self.a.jump_if(Condition::NotEqual, exit);
         if cold.masked {

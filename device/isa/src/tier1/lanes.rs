@@ -25,6 +25,7 @@ impl Body<'_> {
                 Template::HalfToSingle => self.half_to_single(d, half),
                 Template::SingleToHalf => self.single_to_half(d, half),
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
+                Template::Curve(curve) => self.curve(curve, d, half),
                 _ => {
                     self.load_sources(d, template.arity(), half);
                     let pair = self.define(d.dst + half);
@@ -152,6 +153,11 @@ impl Body<'_> {
                 self.a.evex(VMAXPS, t0, a, Operand::Constant(0));
                 self.a.masked(VCVTTPS2UDQ, to, Zmm(0), t0, mask);
             }
+            Template::Reciprocal => {
+                let a = self.operand(&d.src[0], true, half, chunk, t0);
+                self.a.evex(VPBROADCASTD, t1, Zmm(0), Operand::Constant(1f32.to_bits()));
+                self.a.masked(VDIVPS, to, t1, a, mask);
+            }
             Template::ToSigned => {
                 let (a, [k, l]) = (self.register(&d.src[0], true, half, chunk, t0), SCRATCH);
                 // Not less than 2^31, or a NaN.
@@ -174,7 +180,8 @@ impl Body<'_> {
             | Template::Doubles(_)
             | Template::HalfToSingle
             | Template::SingleToHalf
-            | Template::SinglesToHalves => unreachable!("done by halves"),
+            | Template::SinglesToHalves
+            | Template::Curve(_) => unreachable!("done by halves"),
         }
     }
 
@@ -239,7 +246,7 @@ impl Body<'_> {
     }
 
     /// Leaves the element to its handler if a lane is in either mask.
-    fn leave_if_any(&mut self, k: Mask, l: Mask) -> Cold {
+    pub(super) fn leave_if_any(&mut self, k: Mask, l: Mask) -> Cold {
         let cold = self.leave();
         self.a.mask(KORTESTW, k, Mask(0), l);
         self.a.jump_if(Condition::NotEqual, cold.entry);

@@ -18,6 +18,8 @@ mod code_memory;
 #[cfg(target_arch = "x86_64")]
 mod compile;
 #[cfg(target_arch = "x86_64")]
+mod curves;
+#[cfg(target_arch = "x86_64")]
 mod elements;
 #[cfg(target_arch = "x86_64")]
 mod encoding;
@@ -46,14 +48,18 @@ mod template;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 #[cfg(target_arch = "x86_64")]
+mod times;
+#[cfg(target_arch = "x86_64")]
 mod touched;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use none::Touched;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use none::{Compiled, LINE};
+pub(crate) use none::{Compiled, LINE, ticks};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use run::Compiled;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use times::ticks;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use touched::LINE;
 #[cfg(target_arch = "x86_64")]

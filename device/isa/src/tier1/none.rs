@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "as where there is code to run")]
 
 use super::form::Form;
-use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::CodeTimes;
+use crate::exec::di::{Di, Flow, Machine, Role};
 use crate::wave::Wave;
 
 /// There is none.
@@ -12,6 +13,11 @@ pub(crate) enum Compiled {}
 
 /// Scalar registers of a line.
 pub(crate) const LINE: usize = 16;
+
+/// Nothing is counted.
+pub(crate) fn ticks() -> u64 {
+    0
+}
 
 /// Registers that code may leave changed: of no code, here.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +30,13 @@ pub struct Touched {
 
 impl Compiled {
     /// None.
-    pub(crate) fn new(_: &[Di], _: &[Form], _: u32) -> Option<Compiled> {
+    pub(crate) fn new(_: &[Di], _: &[Form], _: u32, _: bool) -> Option<Compiled> {
         None
+    }
+
+    /// Never called.
+    pub(crate) fn take_times(&self, _: &mut CodeTimes, _: (&[Di], &[Role], &[Form])) {
+        match *self {}
     }
 
     /// No element has one.

@@ -2,11 +2,14 @@
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
+use super::body::Callee;
 use super::code_memory::CodeMemory;
 use super::compile::{NO_ENTRY, Source, compile, is_covered};
 use super::form::Form;
+use super::times::Counters;
 use super::touched::{Touched, touched};
-use crate::exec::di::{Di, Flow, Machine};
+use crate::exec::CodeTimes;
+use crate::exec::di::{Di, Flow, Machine, Role};
 use crate::wave::Wave;
 
 /// Entry of compiled code: the wave, the machine, the region's elements, the limit of instructions, and where to begin. It
@@ -20,6 +23,8 @@ pub(crate) struct Compiled {
     /// Offset of each element's code, if it can be entered there.
     entries: Box<[u32]>,
     touched: Option<Touched>,
+    /// What the code counts in, if it does.
+    counters: Option<Counters>,
 }
 
 /// Calls an element's handler.
@@ -33,11 +38,21 @@ unsafe extern "sysv64" fn invoke(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> u
 }
 
 impl Compiled {
-    /// Compiles the elements of a region; `None` where there is no memory for code.
-    pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32) -> Option<Compiled> {
-        let made = compile(Source { code, forms, halves }, invoke);
+    /// Compiles the elements of a region, perhaps to code that counts; `None` where there is no memory for code.
+    pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32, counts: bool) -> Option<Compiled> {
+        let counters = counts.then(|| Counters::new(code.len()));
+        let function = if counts { Counters::function() } else { invoke as *const () as usize as u64 };
+        let callee = Callee { function, counters: counters.as_ref() };
+        let made = compile(Source { code, forms, halves }, callee);
         let touched = touched(code, forms, halves);
-        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries, touched })
+        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries, touched, counters })
+    }
+
+    /// Adds what the code has counted since the last call.
+    pub(crate) fn take_times(&self, times: &mut CodeTimes, of: (&[Di], &[Role], &[Form])) {
+        if let Some(counters) = &self.counters {
+            counters.take(times, of, |element| self.begins_at(element));
+        }
     }
 
     /// Which registers the region's elements may change, if that is known.

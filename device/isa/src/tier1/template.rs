@@ -1,5 +1,6 @@
 //! Which operations compiled code does itself, and how.
 
+use super::curves::Curve;
 use super::elements::registers;
 use super::encoding::*;
 use super::form::Form;
@@ -63,6 +64,10 @@ pub(super) enum Template {
     SingleToHalf,
     /// Two singles to both halves, towards zero.
     SinglesToHalves,
+    /// `1 / a` of singles.
+    Reciprocal,
+    /// A function of singles that is computed in double precision.
+    Curve(Curve),
 }
 
 impl Template {
@@ -77,7 +82,9 @@ impl Template {
             | Template::ToUnsigned
             | Template::ToSigned
             | Template::HalfToSingle
-            | Template::SingleToHalf => 1,
+            | Template::SingleToHalf
+            | Template::Reciprocal
+            | Template::Curve(_) => 1,
             Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
             Template::Two(_)
             | Template::Swapped(_)
@@ -108,6 +115,8 @@ impl Template {
                 | Template::Extreme(..)
                 | Template::ToUnsigned
                 | Template::ToSigned
+                | Template::Reciprocal
+                | Template::Curve(_)
         )
     }
 }
@@ -176,6 +185,10 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_CVT_F32_UBYTE3 => Template::ConvertByte(3),
         Op::V_CVT_U32_F32 => Template::ToUnsigned,
         Op::V_CVT_I32_F32 => Template::ToSigned,
+        Op::V_RCP_F32 | Op::V_RCP_IFLAG_F32 => Template::Reciprocal,
+        Op::V_SQRT_F32 => Template::Curve(Curve::Root),
+        Op::V_RSQ_F32 => Template::Curve(Curve::ReciprocalRoot),
+        Op::V_EXP_F32 => Template::Curve(Curve::PowerOfTwo),
         Op::V_CVT_F32_F16 => Template::HalfToSingle,
         Op::V_CVT_F16_F32 => Template::SingleToHalf,
         Op::V_CVT_PK_RTZ_F16_F32 => Template::SinglesToHalves,

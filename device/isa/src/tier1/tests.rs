@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
+use super::body::Callee;
 use super::compile::{Source, compile, is_covered};
 use super::form::Form;
 use crate::exec::di::{Di, Machine};
@@ -64,7 +65,8 @@ fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
 fn compiled(object: &[u8]) -> Vec<Vec<u8>> {
     let all = elements(object);
     let halves = halves(object);
-    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves }, no_handler));
+    let callee = Callee { function: no_handler as *const () as usize as u64, counters: None };
+    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves }, callee));
     code.map(|code| code.bytes[..code.instructions].to_vec()).collect()
 }
 
@@ -143,13 +145,18 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vaddps,
         Vcmpps,
         Vcvtdq2ps,
+        Vcvtpd2ps,
         Vcvtph2ps,
+        Vcvtps2pd,
         Vcvtps2ph,
         Vcvttps2dq,
         Vcvttps2udq,
         Vcvtudq2ps,
+        Vdivpd,
+        Vdivps,
         Vfmadd132pd,
         Vfmadd132ps,
+        Vfmadd213pd,
         Vfmadd231ps,
         Vmaxps,
         Vminps,
@@ -161,11 +168,13 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vpaddd,
         Vpaddw,
         Vpandd,
+        Vpandq,
         Vpblendmd,
         Vpbroadcastd,
         Vpbroadcastq,
         Vpcmpd,
         Vpcmpud,
+        Vpcmpuq,
         Vpcompressd,
         Vpermi2d,
         Vpgatherdd,
@@ -197,11 +206,17 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vpsrlq,
         Vpsrlvd,
         Vpsubd,
+        Vpsubq,
         Vpsubw,
         Vpternlogd,
         Vptestmd,
         Vpxord,
+        Vrndscalepd,
+        Vscalefpd,
         Vshufi64x2,
+        Vsqrtpd,
+        Vsqrtps,
+        Vsubpd,
         Vsubps,
         Vzeroupper,
         Xor,

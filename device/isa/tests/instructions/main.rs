@@ -17,6 +17,7 @@ mod rare;
 mod resume;
 mod series;
 mod shared;
+mod times;
 mod true16;
 mod words;
 
