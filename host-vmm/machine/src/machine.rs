@@ -265,9 +265,12 @@ impl Device {
     }
 }
 
+/// A paravirtual device, and its number on the root bus.
+type Numbered = (u8, Box<dyn virtio::Device>);
+
 /// The paravirtual devices of a machine, by their device numbers.
-fn virtio_devices(config: &mut Config) -> Result<Vec<(u8, Box<dyn virtio::Device>)>, KvmError> {
-    let mut devices: Vec<(u8, Box<dyn virtio::Device>)> = Vec::new();
+fn virtio_devices(config: &mut Config) -> Result<Vec<Numbered>, KvmError> {
+    let mut devices: Vec<Numbered> = Vec::new();
     if let Some(stream) = config.channel.take() {
         let channel = virtio::Console::new(belfry_channel::PORT, stream).map_err(step("use the channel"))?;
         devices.push((CHANNEL_DEVICE, Box::new(channel)));

@@ -90,7 +90,8 @@ impl Client {
 
     /// What a request is answered by: fields, or an error.
     fn call(&mut self, kind: u8, body: Body) -> Result<Vec<u8>, Errno> {
-        let reply = self.server.answer(kind, 0x1234, &body.0, REPLY);
+        let Body(body) = body;
+        let reply = self.server.answer(kind, 0x1234, &body, REPLY);
         assert_eq!(u32::from_le_bytes(*reply.first_chunk().unwrap()) as usize, reply.len());
         assert_eq!(reply[5..7], [0x34, 0x12]);
         if reply[4] == 7 {
@@ -412,7 +413,8 @@ fn messages_that_are_none_are_errors() {
 
 impl Client {
     fn call_any(&mut self, kind: u8, body: Body) -> Vec<u8> {
-        let reply = self.server.answer(kind, 0, &body.0, REPLY);
+        let Body(body) = body;
+        let reply = self.server.answer(kind, 0, &body, REPLY);
         assert!(reply.len() as u64 <= REPLY);
         reply
     }
