@@ -184,14 +184,14 @@ struct RunArgs {
     /// Gives the guest a copy of a directory, or an ext4 image, as its root file system; neither is written to.
     #[arg(long, value_name = "DIR|FILE")]
     root: Option<PathBuf>,
-    /// A folder of this machine that such a guest has under the same path, to write to unless it ends in `:ro`; repeatable,
-    /// with QEMU only.
+    /// A folder of this machine that such a guest has under the same path, to write to unless it ends in `:ro`;
+    /// repeatable.
     #[arg(long = "share", value_name = "DIR[:ro]")]
     shares: Vec<Share>,
     /// Runs the program, or a login shell, over ssh in a disk with a system of its own; implied by a program.
     #[arg(long, conflicts_with = "interactive")]
     ssh: bool,
-    /// Gives such a guest this machine's network, as this user has it, with QEMU only.
+    /// Gives such a guest this machine's network, as this user has it.
     #[arg(long, value_name = "KIND", value_enum)]
     net: Option<Net>,
     /// Gives the program of such a guest this terminal: a shell, if none is named. Ctrl-A x ends the guest.

@@ -8,7 +8,7 @@ use belfry_embedded::PARTS;
 use belfry_guest::qemu::{Accelerator, choose_accelerator};
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
-use belfry_image::tools::{E2FSPROGS, system_mke2fs};
+use belfry_image::tools::{E2FSPROGS, PASST, system_mke2fs, system_passt};
 use belfry_image::{Cache, Part};
 
 use crate::exec;
@@ -132,6 +132,7 @@ pub fn examine(gpu: GpuConfig) -> Report {
     if let Some(cache) = &cache {
         artifacts(&mut report, cache);
         disks(&mut report, cache);
+        network(&mut report, cache);
     }
     report
 }
@@ -305,6 +306,20 @@ fn disks(report: &mut Report, cache: &Cache) {
         None => {
             let fix = "run --image and run --root fetch it; or: apt install e2fsprogs";
             report.bad("mke2fs", Health::Later, "not here; disks for run --image and --root need it", fix);
+        }
+    }
+}
+
+/// What the network of guests on Belfry's own machine is behind.
+fn network(report: &mut Report, cache: &Cache) {
+    match system_passt() {
+        Some(program) => report.good("passt", format!("{}, for --net user on /dev/kvm", program.display())),
+        None if cache.manifest(PASST).is_some() => {
+            report.good("passt", "in the cache, for --net user on /dev/kvm");
+        }
+        None => {
+            let fix = "run --net user fetches it; or: apt install passt";
+            report.bad("passt", Health::Later, "not here; --net user on /dev/kvm needs it", fix);
         }
     }
 }

@@ -7,14 +7,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void fail(const char *what)
+#include "roles.h"
+
+void fail(const char *what)
 {
 	perror(what);
 	exit(1);
 }
 
 // Prints the first line of a file and of a disk, writes to the disk, and ends with a status of its own.
-static void show(const char *what, const char *file)
+void show(const char *what, const char *file)
 {
 	char text[2048] = "";
 	int from = open(file, O_RDONLY);
@@ -110,6 +112,18 @@ int main(int argc, char **argv)
 		return as_nobody(argv + 2);
 	if (!strcmp(role, "terminate") && argc > 2)
 		return terminate(argv + 2);
+	if (!strcmp(role, "answer") && argc > 3)
+		return answer(argv[2], argv + 3);
+	if (!strcmp(role, "call") && argc == 4)
+		return call(argv[2], argv[3]);
+	if (!strcmp(role, "in-root") && argc > 2)
+		return in_root(argv + 2);
+	if (!strcmp(role, "link") && argc == 4)
+		return symlink(argv[2], argv[3]);
+	if (!strcmp(role, "share") && argc == 3)
+		return share(argv[2]);
+	if (!strcmp(role, "share-read-only") && argc == 3)
+		return share_read_only(argv[2]);
 	fprintf(stderr, "no role %s\n", role);
 	return 2;
 }

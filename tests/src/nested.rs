@@ -35,7 +35,8 @@ impl Nested {
     /// What cannot be built, had or booted; never a reason to skip.
     pub fn boot(progress: &Progress) -> Result<Self> {
         let cache = Cache::open()?;
-        let inner = guest_image(&cache)?;
+        // With modules for root file systems, shared folders and networks; only packed guests of this tier have them.
+        let inner = guest_image(&cache)?.with_root(&cache)?;
         let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
         let belfry = static_belfry(progress)?;
 

@@ -2,11 +2,14 @@
 //!
 //! The outer guest is Debian's kernel in QEMU's translator with kvm_amd; nothing of this needs a /dev/kvm of the machine.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
 use belfry_guest::Stream;
-use belfry_image::Progress;
+use belfry_image::tools::{self, Tool};
+use belfry_image::{Cache, Progress};
 use belfry_tests::disks::Images;
 use belfry_tests::guest_roles;
 use belfry_tests::nested::{BELFRY, Nested};
@@ -15,6 +18,11 @@ use belfry_tests::nested::{BELFRY, Nested};
 const LIMIT: Duration = Duration::from_secs(900);
 /// Where the roles are, in L1.
 const ROLES: &str = "/root/nested-roles";
+
+/// Where L2's root file system is, in L1.
+const ROOT: &str = "/root/tree.ext4";
+/// Belfry's options for a guest with it.
+const IN_ROOT: [&str; 7] = ["run", "--mode", "kvm", "--memory", "512M", "--root", ROOT];
 
 /// What came of a program in L1.
 struct Said {
@@ -61,9 +69,11 @@ fn belfry(nested: &mut Nested, arguments: &[&str]) -> Said {
 fn roles() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("nested-roles");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/nested/roles.c");
-    let status = Command::new("cc").args(["-static", "-O1", "-Wall", source, "-o"]).arg(&program).status();
-    assert!(status.expect("cc, of package gcc, is needed to build the roles").success(), "cc {source}");
+    let sources = ["roles.c", "network.c", "shares.c"];
+    let sources = sources.map(|name| format!("{}/nested/{name}", env!("CARGO_MANIFEST_DIR")));
+    let mut cc = Command::new("cc");
+    cc.args(["-static", "-O1", "-Wall"]).args(sources).arg("-o").arg(&program);
+    assert!(cc.status().expect("cc, of package gcc, is needed to build the roles").success(), "{cc:?}");
     std::fs::read(program).unwrap()
 }
 
@@ -94,6 +104,9 @@ fn belfrys_own_machine_runs_stock_guests_as_users_run_them() {
     files_disks_and_statuses_travel(&mut nested, &disk);
     disks_of_both_formats_are_read_written_and_zeroed(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
+    put_root(&mut nested);
+    folders_are_shared(&mut nested);
+    guests_have_a_network(&mut nested);
     nested.power_off().unwrap();
 }
 
@@ -185,6 +198,72 @@ fn disks_of_both_formats_are_read_written_and_zeroed(nested: &mut Nested) {
     let said = belfry(nested, &[&disks[..], &["--", "/root/guest-roles", "disk"]].concat());
     said.expect(0, &["disks belfry-0 and belfry-1: verified"], &[]);
     images.check(NAMES.map(|name| nested.guest().get_file(name).unwrap())).unwrap();
+}
+
+/// A root file system for L2 with the roles in it.
+fn put_root(nested: &mut Nested) {
+    let directory = tempfile::tempdir().unwrap();
+    let (tree, disk) = (directory.path().join("tree"), directory.path().join("disk"));
+    for folder in ["bin", "etc"] {
+        fs::create_dir_all(tree.join(folder)).unwrap();
+    }
+    let program = tree.join("bin/nested-roles");
+    fs::write(&program, roles()).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let Tool { program, arguments } = tools::mke2fs(&Cache::open().unwrap(), &Progress::new()).unwrap();
+    let mut mke2fs = Command::new(program);
+    mke2fs.args(arguments).args(["-q", "-t", "ext4", "-d"]).arg(tree).arg(&disk).arg("16M");
+    assert!(mke2fs.status().unwrap().success(), "{mke2fs:?}");
+    nested.guest().put_file(ROOT, 0o644, &fs::read(disk).unwrap()).unwrap();
+}
+
+/// A folder to write to and one to read, as stock Linux uses them; what is beside them stays what it is.
+fn folders_are_shared(nested: &mut Nested) {
+    let guest = nested.guest();
+    for folder in ["open", "closed"] {
+        guest.put_file(&format!("/root/{folder}/input"), 0o644, b"from L1\n").unwrap();
+    }
+    guest.put_file("/root/outside", 0o644, b"nobody's\n").unwrap();
+    run(nested, &[ROLES, "link", "../outside", "/root/open/outside"]).expect(0, &[], &[]);
+    let shares = ["--share", "/root/open", "--share", "/root/closed:ro"];
+    let said =
+        belfry(nested, &[&IN_ROOT[..], &shares, &["--", "nested-roles", "share", "/root/open"]].concat());
+    said.expect(0, &["input: from L1", "the folder was used", "exit status 0"], &[]);
+    let left = nested.guest().get_file("/root/open/folder/moved").unwrap();
+    // The pattern of the role, in which a mapping has left its mark, cut back to its size.
+    let mut expected: Vec<u8> = (0..1 << 20).map(|at| (at * 13 + at / 4093) as u8).collect();
+    expected[4096..4102].copy_from_slice(b"mapped");
+    assert!(left == expected, "{} bytes that differ", left.len());
+    let said = belfry(
+        nested,
+        &[&IN_ROOT[..], &shares, &["--", "nested-roles", "share-read-only", "/root/closed"]].concat(),
+    );
+    said.expect(0, &["input: from L1", "the folder was read"], &[]);
+    assert_eq!(nested.guest().get_file("/root/closed/input").unwrap(), b"from L1\n");
+    assert_eq!(nested.guest().get_file("/root/outside").unwrap(), b"nobody's\n");
+}
+
+/// A quarter of a megabyte each way between a guest and a listener of L1, which nothing but the card connects.
+fn guests_have_a_network(nested: &mut Nested) {
+    let packages = tools::packaged_passt(&Cache::open().unwrap(), &Progress::new()).unwrap();
+    for (from, to) in [
+        ("usr/bin/passt", "/bin/passt"),
+        ("usr/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"),
+        ("usr/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6"),
+    ] {
+        nested.guest().put_file(to, 0o755, &fs::read(packages.join(from)).unwrap()).unwrap();
+    }
+    // passt becomes this user.
+    let users = b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
+    nested.guest().put_file("/etc/passwd", 0o644, users).unwrap();
+    let listening = [ROLES, "answer", "7788", ROLES, "in-root", BELFRY];
+    let call = ["--", "nested-roles", "call", "10.0.2.2", "7788"];
+    let said = run(nested, &[&listening[..], &IN_ROOT, &["--net", "user"], &call].concat());
+    let expected =
+        ["resolver: nameserver 10.0.2.3", "called 10.0.2.2: 262144 bytes each way", "answered 262144 bytes"];
+    said.expect(0, &expected, &[]);
+    let said = run(nested, &[&listening[..], &IN_ROOT, &call].concat());
+    said.expect(1, &[], &["10.0.2.2: Network is unreachable", "nobody was answered"]);
 }
 
 fn guests_that_fail_are_told_apart(nested: &mut Nested) {

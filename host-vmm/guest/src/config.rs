@@ -41,11 +41,11 @@ pub struct GuestConfig {
     ///
     /// [`Guest::enter_system`]: crate::Guest::enter_system
     pub system: Option<DiskConfig>,
-    /// Folders of the host, mounted by [`Guest::enter_root`]; QEMU alone has them.
+    /// Folders of the host, mounted by [`Guest::enter_root`].
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub shares: Vec<Share>,
-    /// A network card behind which the host's network is, set up by [`Guest::enter_root`]; QEMU alone has one.
+    /// A network card behind which the host's network is, set up by [`Guest::enter_root`].
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub network: bool,

@@ -9,6 +9,7 @@ use belfry_machine::{DiskError, KvmError};
 use belfry_vfio_user::{ServerError, SetupError};
 
 use super::console::Console;
+use super::network::NetworkError;
 
 /// What can go wrong with a guest.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +29,9 @@ pub enum GuestError {
     /// A disk's image cannot be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Belfry's own machine cannot share folders.
-    #[error(
-        "Belfry's own machine shares no folders; use --mode qemu for --share, or bring single files with --file"
-    )]
-    NoShares,
-    /// Belfry's own machine has no network card.
-    #[error("Belfry's own machine has no network card; use --mode qemu for --net")]
-    NoNetwork,
+    /// There is no network for the guest, or no more.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// Belfry's own machine never writes to a disk's image.
     #[error("Belfry's own machine never writes to the image of a disk; QEMU does")]
     NoKeptDisks,

@@ -8,17 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
-use belfry_image::GuestImage;
-use belfry_machine::{Config, Initramfs, KvmError, Machine, Running};
+use belfry_image::{Cache, GuestImage};
+use belfry_machine::{Config, Initramfs, KvmError, Machine, Running, SharedFolder};
 
 use super::config::{GuestConfig, KvmConfig};
 use super::host::Host;
+use super::network::Passt;
+use super::share;
 use super::{GuestError, failed};
 
 /// The machine's own limit; the guest's user has limits of their own.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How much of the console is kept: its end.
 const CONSOLE: usize = 1 << 20;
+
+/// How long a machine may take to end once its network has noticed.
+const PASST_BEFORE: Duration = Duration::from_secs(1);
 
 /// The machine and what it has said.
 #[derive(Debug)]
@@ -28,6 +33,7 @@ pub(super) struct KvmHost {
     gpu: Option<Arc<Gpu>>,
     console: Arc<Mutex<Vec<u8>>>,
     keyboard: Option<UnixStream>,
+    passt: Option<Passt>,
     setup: Duration,
 }
 
@@ -37,20 +43,17 @@ impl KvmHost {
         image: &GuestImage,
         config: &GuestConfig,
         kvm: &KvmConfig,
+        cache: &Cache,
     ) -> Result<(Self, UnixStream), GuestError> {
         let started = Instant::now();
-        if !config.shares.is_empty() {
-            return Err(GuestError::NoShares);
-        }
-        if config.network {
-            return Err(GuestError::NoNetwork);
-        }
         if config.system.is_some() {
             return Err(GuestError::NoKeptDisks);
         }
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
         let cpus = u8::try_from(config.cpus)
             .map_err(|_| KvmError::Config(format!("{} vCPUs are too many", config.cpus)))?;
+        let passt = config.network.then(|| Passt::start(cache)).transpose()?;
+        let (passt, network) = passt.unzip();
         let keyboard = config.terminal.as_ref().map(|_| UnixStream::pair()).transpose();
         let (keyboard, keys) = keyboard.map_err(failed("the guest's terminal"))?.unzip();
         let machine = Machine::new(Config {
@@ -63,6 +66,8 @@ impl KvmHost {
             huge_pages: kvm.huge_pages,
             catch_signals: true,
             disks: config.all_disks().cloned().collect(),
+            shares: shares(config),
+            network,
             input: keys.map(|keys| File::from(OwnedFd::from(keys))),
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
@@ -78,7 +83,7 @@ impl KvmHost {
                 terminal.show(data);
             }
         })?;
-        Ok((Self { machine: Some(machine), end: None, gpu, console, keyboard, setup }, ours))
+        Ok((Self { machine: Some(machine), end: None, gpu, console, keyboard, passt, setup }, ours))
     }
 
     /// Waits for a machine that has ended, or is told to.
@@ -121,6 +126,16 @@ impl Host for KvmHost {
     }
 
     fn check(&mut self) -> Result<(), GuestError> {
+        let Some(passt) = &mut self.passt else { return Ok(()) };
+        let Err(error) = passt.check() else { return Ok(()) };
+        // It ends with the machine, too, and a moment before that is known to have ended.
+        let deadline = Instant::now() + PASST_BEFORE;
+        while self.machine.as_ref().is_some_and(|machine| !machine.is_finished()) {
+            if Instant::now() > deadline {
+                return Err(error.into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 
@@ -140,6 +155,16 @@ impl Drop for KvmHost {
     fn drop(&mut self) {
         let _ = self.stop();
     }
+}
+
+/// The folders of a guest, by the names it mounts them by.
+fn shares(config: &GuestConfig) -> Vec<SharedFolder> {
+    let folder = |(number, share): (usize, &share::Share)| SharedFolder {
+        tag: share::tag(number),
+        path: share.path.clone().into(),
+        read_only: share.read_only,
+    };
+    config.shares.iter().enumerate().map(folder).collect()
 }
 
 /// Appends, and forgets the beginning of too much.

@@ -5,7 +5,7 @@
 //! | what a guest is booted with | `config.rs` |
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
-//! | folders of the host | `share.rs` |
+//! | folders of the host, the network | `share.rs`, `network.rs` |
 //! | the user's terminal | `terminal.rs` |
 //! | guests with a system of their own | `system.rs` |
 //! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
@@ -16,6 +16,7 @@ mod console;
 mod error;
 mod host;
 mod kvm;
+mod network;
 pub mod qemu;
 mod session;
 mod share;
@@ -28,6 +29,7 @@ use std::time::Duration;
 pub use config::{GuestConfig, KvmConfig, MachineConfig, QemuConfig};
 pub use console::Console;
 pub use error::GuestError;
+pub use network::NetworkError;
 pub use qemu::Accelerator;
 pub use session::Guest;
 pub use share::{Share, ShareError};

@@ -14,7 +14,8 @@ use super::config::{GuestConfig, MachineConfig};
 use super::console::{Console, panic_of};
 use super::host::Host;
 use super::kvm::KvmHost;
-use super::qemu::{self, QemuHost};
+use super::network;
+use super::qemu::QemuHost;
 use super::share::{self, Share};
 use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
@@ -56,7 +57,7 @@ impl Guest {
                 Self::greet(Box::new(host), channel, started, image, config, cache)
             }
             MachineConfig::Kvm(kvm) => {
-                let (host, stream) = KvmHost::start(image, config, kvm)?;
+                let (host, stream) = KvmHost::start(image, config, kvm, cache)?;
                 let channel = Channel::over(stream).map_err(failed("guest channel"))?;
                 Self::greet(Box::new(host), channel, started, image, config, cache)
             }
@@ -151,7 +152,7 @@ impl Guest {
             self.request("sharing a folder", &Request::MountShare { tag, path, read_only })?;
         }
         if self.network {
-            self.request("setting up the network", &Request::Network(qemu::USER_NETWORK))?;
+            self.request("setting up the network", &Request::Network(network::USER_NETWORK))?;
         }
         Ok(started.elapsed())
     }
@@ -174,7 +175,7 @@ impl Guest {
     ///
     /// A guest that was configured without a network.
     pub fn set_up_network(&mut self) -> Result<(), GuestError> {
-        self.request("setting up the network", &Request::Network(qemu::USER_NETWORK))
+        self.request("setting up the network", &Request::Network(network::USER_NETWORK))
     }
 
     /// Unloads the driver alone.

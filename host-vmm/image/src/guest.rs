@@ -100,12 +100,13 @@ impl GuestImage {
     ///
     /// # Errors
     ///
-    /// A packed guest, which does not have them; modules that cannot be read.
+    /// A packed guest that does not have them; modules that cannot be read.
     pub fn with_root(mut self, cache: &Cache) -> Result<Self, ImageError> {
-        if packed::directory().is_some() {
-            return Err(ImageError::PackedRoot);
-        }
         let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES, &NETWORK_MODULES].concat();
+        if packed::directory().is_some() {
+            let there = |name: &&str| self.modules.iter().any(|module| module.name == **name);
+            return if names.iter().all(there) { Ok(self) } else { Err(ImageError::PackedRoot) };
+        }
         let needed = stock_modules(cache, &self.kernel, &names)?;
         let there = |name: &str| self.modules.iter().any(|module| module.name == name);
         // The GPU's driver stays the last.

@@ -1,5 +1,5 @@
-//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, and LLVM 19 for tests and `cargo xtask`;
-//! and single packages for the latter.
+//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, and LLVM 19 for tests and
+//! `cargo xtask`; and single packages for the latter.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -16,6 +16,8 @@ use super::progress::Progress;
 
 /// The package `mke2fs` is in, and the artifact of the cache.
 pub const E2FSPROGS: &str = "e2fsprogs";
+/// The package `passt` is in, and the artifact of the cache.
+pub const PASST: &str = "passt";
 /// What is fetched, beside what these need.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
 /// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
@@ -57,10 +59,59 @@ pub fn mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
 /// The machine's own `mke2fs`.
 #[must_use]
 pub fn system_mke2fs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     // Users rarely have these in their PATH.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders.map(|folder| folder.join("mke2fs")).find(|program| program.is_file())
+    find("mke2fs", &["/usr/sbin", "/sbin"])
+}
+
+/// A program of the machine: in `PATH`, or in one of `more`.
+fn find(name: &str, more: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(more.iter().map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// `passt`: the machine's own, otherwise Debian's in the cache.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn passt(cache: &Cache, progress: &Progress) -> Result<Tool, FetchError> {
+    match system_passt() {
+        Some(program) => Ok(Tool { program, arguments: Vec::new() }),
+        None => {
+            let root = packaged_passt(cache, progress)?;
+            Ok(under_loader(&root, &["--argv0", PASST], "usr/bin/passt"))
+        }
+    }
+}
+
+/// The machine's own `passt`.
+#[must_use]
+pub fn system_passt() -> Option<PathBuf> {
+    find(PASST, &[])
+}
+
+/// Debian's `passt`, fetched (some 14 MB with its library) or found in the cache: the root of the unpacked packages.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn packaged_passt(cache: &Cache, progress: &Progress) -> Result<PathBuf, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.closure(&[PASST], None)?, BTreeMap::new()));
+    let trim = |root: &Path| {
+        drop_manuals(root);
+        Ok(())
+    };
+    Ok(obtain(cache, PASST, Freshness::Cached, progress, &choose, &trim)?.0)
+}
+
+/// A program of an unpacked tree, under its own loader and libraries.
+fn under_loader(root: &Path, options: &[&str], program: &str) -> Tool {
+    let path = |sub: &str| root.join(sub).display().to_string();
+    let mut arguments = vec!["--library-path".to_owned(), path("usr/lib/x86_64-linux-gnu")];
+    arguments.extend(options.iter().map(|&option| option.to_owned()));
+    arguments.push(path(program));
+    Tool { program: root.join("usr/lib64/ld-linux-x86-64.so.2"), arguments }
 }
 
 /// Debian's `mke2fs`, fetched (some 9 MB with its libraries) or found in the cache; it runs under its own loader.
@@ -75,12 +126,7 @@ pub fn packaged_mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, Fetch
         Ok(())
     };
     let (root, _) = obtain(cache, E2FSPROGS, Freshness::Cached, progress, &choose, &trim)?;
-    let path = |sub: &str| root.join(sub).display().to_string();
-    let arguments = ["--library-path", &path("usr/lib/x86_64-linux-gnu"), &path("usr/sbin/mke2fs")];
-    Ok(Tool {
-        program: root.join("usr/lib64/ld-linux-x86-64.so.2"),
-        arguments: arguments.map(str::to_owned).to_vec(),
-    })
+    Ok(under_loader(&root, &[], "usr/sbin/mke2fs"))
 }
 
 /// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.

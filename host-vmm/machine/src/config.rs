@@ -11,8 +11,10 @@ use super::{DiskConfig, KvmError};
 /// Guest RAM: at least what the tables and a small kernel need.
 const RAM: (u64, u64) = (4 << 20, 256 << 30);
 const CPUS: u8 = 64;
-/// Disks: the device numbers that are left.
-const DISKS: usize = 28;
+/// Disks, shared folders and a network card: the device numbers that are left.
+const DEVICES: usize = 28;
+/// The longest name of a shared folder.
+const TAG: usize = 255;
 
 /// How the guest's doorbells travel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -50,6 +52,17 @@ pub enum Initramfs {
     Bytes(Vec<u8>),
 }
 
+/// A folder of the host that the guest can mount, over 9P.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SharedFolder {
+    /// What the guest knows it by.
+    pub tag: String,
+    /// The folder.
+    pub path: PathBuf,
+    /// The guest cannot change anything in it.
+    pub read_only: bool,
+}
+
 /// What kind of machine.
 #[derive(Debug)]
 pub struct Config {
@@ -73,6 +86,10 @@ pub struct Config {
     pub input: Option<File>,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
+    /// Folders of the host, behind the disks. The first of them raises the limit of files that this process may have open.
+    pub shares: Vec<SharedFolder>,
+    /// The network of a card: a stream of Ethernet frames, each behind its length in 4 bytes, the highest first.
+    pub network: Option<UnixStream>,
     /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
     /// stream.
     pub channel: Option<UnixStream>,
@@ -98,6 +115,8 @@ impl Config {
             doorbells: DoorbellMode::default(),
             input: None,
             disks: Vec::new(),
+            shares: Vec::new(),
+            network: None,
             channel: None,
             catch_signals: false,
             host_clock: false,
@@ -117,11 +136,15 @@ impl Config {
         if self.cpus == 0 || self.cpus > CPUS {
             return Err(KvmError::Config(format!("{} vCPUs: must be 1 to {CPUS}", self.cpus)));
         }
-        if self.disks.len() > DISKS {
+        let (disks, shares, cards) =
+            (self.disks.len(), self.shares.len(), usize::from(self.network.is_some()));
+        if disks + shares + cards > DEVICES {
             return Err(KvmError::Config(format!(
-                "{} disks: must be no more than {DISKS}",
-                self.disks.len()
+                "{disks} disks, {shares} shared folders and {cards} network cards: must be no more than {DEVICES} together"
             )));
+        }
+        if let Some(share) = self.shares.iter().find(|share| share.tag.is_empty() || share.tag.len() > TAG) {
+            return Err(KvmError::Config(format!("a shared folder called {:?}", share.tag)));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! | what firmware tells the guest of the machine | `acpi/` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs`, `gpu_messages.rs` |
-//! | the guest channel and disks | `virtio/` |
+//! | the guest channel, disks, shared folders, the network card | `virtio/` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
@@ -56,7 +56,7 @@ use std::time::Duration;
 use belfry_device::lock::{Mutex, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-pub use config::{Config, DoorbellMode, HugePages, Initramfs};
+pub use config::{Config, DoorbellMode, HugePages, Initramfs, SharedFolder};
 pub use machine::{Machine, Outcome};
 pub use running::{Handle, Running};
 pub use signals::interrupted;
@@ -228,6 +228,14 @@ pub enum KvmError {
     /// A disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// A folder of the host.
+    #[error("cannot share {path}: {source}")]
+    Share {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The guest did not end well.
     #[error("the guest did not end by itself: {0}")]
     Ended(String),

@@ -28,7 +28,7 @@ use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::signals::Signals;
 use super::vcpu::{self, Vcpu};
 use super::virtio::{self, VirtioFunction};
-use super::{Config, DoorbellMode, End, Ending, KvmError, boot, host};
+use super::{Config, DoorbellMode, End, Ending, KvmError, SharedFolder, boot, host};
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
@@ -38,7 +38,7 @@ const TSS_ADDRESS: usize = 0xfffb_d000;
 const GPU_DEVICE: u8 = 1;
 /// The guest channel's.
 const CHANNEL_DEVICE: u8 = 2;
-/// Those of disks, from here on.
+/// Those of disks, from here on; shared folders and the network card are behind them.
 const FIRST_DISK_DEVICE: u8 = 3;
 
 /// What came of a machine.
@@ -94,7 +94,7 @@ impl Machine {
     /// # Errors
     ///
     /// No KVM, a configuration out of range, a kernel that is not one, or a step of the making that failed.
-    pub fn new(config: Config) -> Result<Self, KvmError> {
+    pub fn new(mut config: Config) -> Result<Self, KvmError> {
         let started = Instant::now();
         config.check()?;
         let kvm = host::open()?;
@@ -123,6 +123,7 @@ impl Machine {
         Tables { cpus: config.cpus, apertures }.write(&memory)?;
         let device = config
             .gpu
+            .take()
             .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes))
             .transpose()?;
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
@@ -133,16 +134,8 @@ impl Machine {
             }
             None => (None, None),
         };
-        if let Some(stream) = config.channel {
-            let channel =
-                virtio::Console::new(belfry_channel::PORT, stream).map_err(step("use the channel"))?;
-            let function = virtio_function(Box::new(channel), CHANNEL_DEVICE, &vm, &memory, &routes)?;
-            functions.insert(CHANNEL_DEVICE, function);
-        }
-        for (at, disk) in config.disks.iter().enumerate() {
-            let number = FIRST_DISK_DEVICE + at as u8;
-            let block = virtio::Block::new(disk, at)?;
-            functions.insert(number, virtio_function(Box::new(block), number, &vm, &memory, &routes)?);
+        for (number, device) in virtio_devices(&mut config)? {
+            functions.insert(number, virtio_function(device, number, &vm, &memory, &routes)?);
         }
         let bus = RootBus::new(apertures, functions);
         bus.assign().map_err(step("find addresses for the BARs"))?;
@@ -270,6 +263,33 @@ impl Device {
         let function = GpuFunction::new(Arc::clone(&gpu), vectors, window, doorbells);
         Ok(Self { gpu, function, watcher })
     }
+}
+
+/// A paravirtual device, and its number on the root bus.
+type Numbered = (u8, Box<dyn virtio::Device>);
+
+/// The paravirtual devices of a machine, by their device numbers.
+fn virtio_devices(config: &mut Config) -> Result<Vec<Numbered>, KvmError> {
+    let mut devices: Vec<Numbered> = Vec::new();
+    if let Some(stream) = config.channel.take() {
+        let channel = virtio::Console::new(belfry_channel::PORT, stream).map_err(step("use the channel"))?;
+        devices.push((CHANNEL_DEVICE, Box::new(channel)));
+    }
+    let mut rest: Vec<Box<dyn virtio::Device>> = Vec::new();
+    for (at, disk) in config.disks.iter().enumerate() {
+        rest.push(Box::new(virtio::Block::new(disk, at)?));
+    }
+    let files = if config.shares.is_empty() { 0 } else { virtio::files_for(config.shares.len()) };
+    for SharedFolder { tag, path, read_only } in &config.shares {
+        let share = virtio::Share::new(tag, path, *read_only, files)
+            .map_err(|source| KvmError::Share { path: path.clone(), source })?;
+        rest.push(Box::new(share));
+    }
+    if let Some(stream) = config.network.take() {
+        rest.push(Box::new(virtio::Network::new(stream).map_err(step("use the network"))?));
+    }
+    devices.extend((FIRST_DISK_DEVICE..).zip(rest));
+    Ok(devices)
 }
 
 /// Makes a virtio device a function.

@@ -8,11 +8,12 @@ mod handmade;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use belfry_machine::{Config, End, HugePages, Initramfs, KvmError, Machine, Outcome};
+use belfry_machine::{Config, End, HugePages, Initramfs, KvmError, Machine, Outcome, SharedFolder};
 use handmade::elf;
 
 const MIB: u64 = 1 << 20;
@@ -167,6 +168,37 @@ fn signals_end_the_machine_and_not_the_process() {
     written.recv().unwrap();
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
     assert_eq!(running.wait().unwrap().end, End::Signal(15));
+}
+
+/// Says which devices 3 and 4 of the root bus are: a byte of each number.
+const DEVICES: [u8; 44] = [
+    0xb9, 0x00, 0x18, 0, 0x80, // mov ecx, 0x80001800: device 3
+    0x66, 0xba, 0xf8, 0x0c, 0x89, 0xc8, 0xef, // 1: mov dx, 0xcf8; mov eax, ecx; out dx, eax
+    0x66, 0xba, 0xfc, 0x0c, 0xed, // mov dx, 0xcfc; in eax, dx
+    0xc1, 0xe8, 0x10, // shr eax, 16: its number
+    0x66, 0xba, 0xf8, 0x03, 0xee, // mov dx, 0x3f8; out dx, al
+    0x81, 0xc1, 0x00, 0x08, 0, 0, // add ecx, 0x800
+    0x81, 0xf9, 0x00, 0x28, 0, 0x80, // cmp ecx, 0x80002800
+    0x75, 0xde, // jne 1b
+    0xb0, 0x07, 0xe6, 0xf4, 0xf4, // mov al, 7; out 0xf4, al; hlt
+];
+
+#[test]
+fn shared_folders_and_a_network_card_are_on_the_bus() {
+    let files = Files::new();
+    let share = |path: PathBuf| SharedFolder { tag: "folder".into(), path, read_only: false };
+    let network = || Some(UnixStream::pair().unwrap().0);
+    let machine = || files.machine(&elf(&DEVICES, None));
+    let shares = vec![share(files.0.path().to_owned())];
+    let (outcome, text) = run(Config { shares: shares.clone(), network: network(), ..machine() });
+    // virtio's 9 and 1.
+    assert_eq!((outcome.end, text.as_str()), (End::Exit(7), "IA"));
+    let absent = Config { shares: vec![share("/no/such/folder".into())], ..machine() };
+    let error = Machine::new(absent).unwrap_err().to_string();
+    assert!(error.contains("cannot share /no/such/folder: No such file"), "{error}");
+    let many = Config { shares: vec![shares[0].clone(); 28], network: network(), ..machine() };
+    let error = Machine::new(many).unwrap_err().to_string();
+    assert!(error.contains("28 shared folders and 1 network cards"), "{error}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "prctl between fork and exec")]
 
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
@@ -19,6 +20,18 @@ pub fn die_with_parent(command: &mut Command) {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             Ok(())
+        });
+    }
+}
+
+/// Gives the child a descriptor of ours, under the same number; no other child gets it, and dropping the command closes it
+/// here.
+pub fn inherit(command: &mut Command, descriptor: OwnedFd) {
+    // SAFETY: fcntl is async-signal-safe and touches no memory of the parent.
+    unsafe {
+        command.pre_exec(move || match libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
         });
     }
 }
@@ -61,6 +74,20 @@ mod tests {
         die_with_parent(&mut command);
         let _ = command.status();
         unreachable!("the child has killed this process");
+    }
+
+    #[test]
+    fn descriptor_is_the_childs_alone() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let writer = OwnedFd::from(writer);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo mine >&{}", writer.as_raw_fd())]);
+        inherit(&mut command, writer);
+        assert!(command.status().unwrap().success());
+        drop(command);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "mine\n");
     }
 
     #[test]

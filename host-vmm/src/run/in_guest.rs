@@ -76,8 +76,6 @@ impl Job<'_> {
             Err(error) => return self.hosted_instead(error, output),
         };
         let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
-            _ if !self.options.shares.is_empty() => "folders are shared by QEMU alone".to_owned(),
-            _ if self.options.network => "QEMU alone has a network card".to_owned(),
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {

@@ -140,9 +140,9 @@ pub struct RunOptions {
     pub ssh: bool,
     /// The root file system of a guest; without one it has the examples and static programs alone.
     pub root: Option<Root>,
-    /// Folders of this machine that such a guest has under their own paths; QEMU alone has them.
+    /// Folders of this machine that such a guest has under their own paths.
     pub shares: Vec<Share>,
-    /// Whether such a guest has this machine's network; QEMU alone has it.
+    /// Whether such a guest has this machine's network.
     pub network: bool,
     /// Whether the program has this process's terminal; one without a name is a shell.
     pub interactive: bool,
@@ -347,12 +347,6 @@ fn in_root(
         return Err(RunError::NoRoot(
             "a hosted program has none; use --mode qemu or --mode kvm, or `belfry exec --image` for a process without a guest",
         ));
-    }
-    if options.mode == Mode::Kvm && !options.shares.is_empty() {
-        return Err(GuestError::NoShares.into());
-    }
-    if options.mode == Mode::Kvm && options.network {
-        return Err(GuestError::NoNetwork.into());
     }
     if options.suite.is_some() && options.interactive {
         return Err(RunError::WrongGuest("a suite reads nothing; leave out --interactive"));

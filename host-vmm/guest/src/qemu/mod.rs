@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use belfry_channel::Network;
 use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent};
@@ -28,14 +27,6 @@ use super::{GuestError, failed};
 use command::Boot;
 
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
-
-/// Addresses behind QEMU's network of its own user (`-netdev user`), which are always these.
-pub(super) const USER_NETWORK: Network = Network {
-    address: [10, 0, 2, 15],
-    mask: [255, 255, 255, 0],
-    gateway: [10, 0, 2, 2],
-    resolver: [10, 0, 2, 3],
-};
 
 /// What one machine is made of.
 struct Parts<'a> {

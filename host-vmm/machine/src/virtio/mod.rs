@@ -9,6 +9,8 @@
 //! | the thread that works for a device | `worker.rs` |
 //! | the guest channel: a console with one named port (5.3) | `console.rs` |
 //! | disks (5.2): requests, images, and which there are | `block.rs`, `image.rs`, `qcow2_tables.rs`, `disk_config.rs` |
+//! | a network card (5.1), whose network is a stream of frames | `network.rs` |
+//! | folders of the host, over 9P | `share/` |
 //!
 //! The transport is written here because rust-vmm's `virtio-device` was never published, and what there is of it has no
 //! PCI; queues and descriptor chains are those of rust-vmm's `virtio-queue`.
@@ -27,8 +29,12 @@ mod console_tests;
 mod disk_config;
 mod image;
 mod interrupt;
+mod network;
+#[cfg(test)]
+mod network_tests;
 mod qcow2_tables;
 mod ring;
+mod share;
 #[cfg(test)]
 mod testing;
 mod transport;
@@ -45,6 +51,8 @@ pub(super) use block::Block;
 pub(super) use console::Console;
 pub use disk_config::{DiskConfig, DiskConfigError, DiskFormat};
 pub use image::DiskError;
+pub(super) use network::Network;
+pub(super) use share::{Share, files_for};
 pub(super) use transport::VirtioFunction;
 
 use ring::Rings;
