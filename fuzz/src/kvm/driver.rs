@@ -9,7 +9,7 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 use crate::access::Access;
 use crate::interrupts::{Interrupts, Message};
 use crate::pci::Function as _;
-use crate::virtio::{Block, Console, Device, DiskConfig, Progress, VirtioFunction};
+use crate::virtio::{Block, Console, Device, DiskConfig, Network, Progress, Share, VirtioFunction};
 
 /// RAM: two pieces, with nothing between them and nothing behind.
 pub const RAM: [(u64, usize); 2] = [(0, 0x1_0000), (0x2_0000, 0x8000)];
@@ -83,6 +83,20 @@ impl Driver {
         let (host, stream) = UnixStream::pair().expect("sockets");
         host.set_nonblocking(true).expect("a socket that does not wait");
         (Self::new(Box::new(Console::new("org.example.0", stream).expect("a console"))), host)
+    }
+
+    /// A folder that keeps few files open.
+    #[must_use]
+    pub fn share(folder: &Path, read_only: bool) -> Self {
+        Self::new(Box::new(Share::new("fuzzed", folder, read_only, 16).expect("a folder")))
+    }
+
+    /// A network card, and the other end of its network.
+    #[must_use]
+    pub fn network() -> (Self, UnixStream) {
+        let (host, stream) = UnixStream::pair().expect("sockets");
+        host.set_nonblocking(true).expect("a socket that does not wait");
+        (Self::new(Box::new(Network::new(stream).expect("a card"))), host)
     }
 
     /// One step of a driver that knows no rules.
