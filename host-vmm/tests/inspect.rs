@@ -176,7 +176,7 @@ fn each_page_has_its_question() {
         ("walk 0x7777 0", "no queue of a process"),
         ("memory 0 0 1000000000", "more than"),
         ("step 0:0,0,0:0", "the device runs"),
-        ("registers XYZ", "there are ATHUB"),
+        ("registers XYZ", "there are GC, MMHUB"),
         ("break register XYZ", "no register with a model"),
     ] {
         let said = run.refused(question);
