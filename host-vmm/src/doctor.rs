@@ -147,7 +147,7 @@ fn hosted_mode(report: &mut Report, gpu: GpuConfig) {
     let limit = std::time::Duration::from_secs(60);
     let mut text = Vec::new();
     match hosted::run((&config, false), "vector-add", &arguments, limit, &mut |_, data| {
-        text.extend_from_slice(data)
+        text.extend_from_slice(data);
     }) {
         Ok(outcome) if outcome.exit_status == 0 => {
             report.good("hosted GPU", "a small vector-add ran and is right");

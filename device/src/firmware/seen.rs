@@ -118,7 +118,7 @@ impl Place {
     /// As [`SeenQueue::place`] has it.
     pub(super) fn seen(self) -> (Option<u8>, u8, u8) {
         match self {
-            Self::Compute(HqdId { me, pipe, queue }) => (Some(me), pipe, queue),
+            Self::Compute(_, HqdId { me, pipe, queue }) => (Some(me), pipe, queue),
             Self::Sdma { engine, queue } => (None, engine, queue),
         }
     }

@@ -53,7 +53,7 @@ pub(crate) struct TraceTo {
 
 impl TraceTo {
     /// Reads `SIZE:DIRECTORY`.
-    fn parse(value: Vec<u8>) -> Option<Self> {
+    fn parse(value: &[u8]) -> Option<Self> {
         let colon = value.iter().position(|&byte| byte == b':')?;
         let size = std::str::from_utf8(&value[..colon]).ok()?.parse().ok()?;
         Some(Self { directory: PathBuf::from(OsString::from_vec(value[colon + 1..].to_vec())), size })
@@ -154,7 +154,7 @@ fn read() -> Option<Settings> {
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
         render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
-        trace: TRACE.get().and_then(TraceTo::parse),
+        trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,

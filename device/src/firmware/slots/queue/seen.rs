@@ -32,7 +32,7 @@ impl Queue {
         let space = process.and_then(|process| process.space.clone());
         let (ring, hqd) = match self.pool {
             Pool::Sdma(_) => (kernel.and_then(|kernel| self.sdma_ring(ports, kernel, read_index)), None),
-            Pool::Compute => {
+            Pool::Compute(_) => {
                 let hqd = self.registers(ports, kernel);
                 let ring = hqd.and_then(|hqd| SeenRing::of_hqd(&hqd, space.as_deref(), Some(read_index)));
                 (ring, hqd)
@@ -64,8 +64,8 @@ impl Queue {
 
     /// The registers of its hardware queue, or those that its MQD has.
     fn registers(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> Option<Hqd> {
-        if let Some(Place::Compute(id)) = self.slot() {
-            return Some(ports.hqds.hqd(id, |hqd| *hqd));
+        if let Some(Place::Compute(first, id)) = self.slot() {
+            return Some(ports.hqds.hqd_of(first, id, |hqd| *hqd));
         }
         let mqd = Mqd::read_unchecked(&ports.chip.mqd, kernel?, self.mqd).ok()?;
         let mut hqd = Hqd::new();
