@@ -74,7 +74,7 @@ fn roles() -> Vec<u8> {
     let mut cc = Command::new("cc");
     cc.args(["-static", "-O1", "-Wall"]).args(sources).arg("-o").arg(&program);
     assert!(cc.status().expect("cc, of package gcc, is needed to build the roles").success(), "{cc:?}");
-    std::fs::read(program).unwrap()
+    fs::read(program).unwrap()
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
 fn disks_of_both_formats_are_read_written_and_zeroed(nested: &mut Nested) {
     const NAMES: [&str; 2] = ["/root/disk.qcow2", "/root/disk.raw"];
     let images = Images::new().unwrap();
-    let program = std::fs::read(guest_roles().unwrap()).unwrap();
+    let program = fs::read(guest_roles().unwrap()).unwrap();
     nested.guest().put_file("/root/guest-roles", 0o755, &program).unwrap();
     for (name, path) in NAMES.iter().zip(images.paths()) {
-        nested.guest().put_file(name, 0o644, &std::fs::read(path).unwrap()).unwrap();
+        nested.guest().put_file(name, 0o644, &fs::read(path).unwrap()).unwrap();
     }
     let disks = ["run", "--mode", "kvm", "--disk", NAMES[0], "--disk", &format!("{},ro", NAMES[1])];
     let said = belfry(nested, &[&disks[..], &["--", "/root/guest-roles", "disk"]].concat());

@@ -7,6 +7,7 @@ mod sync {
 }
 
 #[path = "../../../device/isa/src/code_cache/once.rs"]
+#[expect(dead_code, reason = "the model does not list the values")]
 mod once;
 
 use loom::sync::Arc;
