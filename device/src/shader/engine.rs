@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use belfry_isa::exec::CodeTimes;
 use belfry_isa::lanes::Backend;
 
 use super::chance::Chance;
@@ -280,11 +279,6 @@ impl ShaderEngine {
         self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
     }
 
-    /// Breakpoints, and whether waves stay where they are.
-    pub(crate) fn stops(&self) -> &Arc<Stops> {
-        &self.shared.stops
-    }
-
     /// Whose compute units these are.
     #[must_use]
     pub fn chip(&self) -> &'static Generation {
@@ -301,11 +295,6 @@ impl ShaderEngine {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.shared.counters.get()
-    }
-
-    /// What compiled code has done since the last call.
-    pub fn take_code_times(&self) -> CodeTimes {
-        self.shared.code.take_times()
     }
 
     /// When the first dispatch was found complete.

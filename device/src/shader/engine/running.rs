@@ -83,6 +83,11 @@ impl fmt::Display for RunningWaves {
 }
 
 impl ShaderEngine {
+    /// What compiled code has done since the last call.
+    pub fn take_code_times(&self) -> belfry_isa::exec::CodeTimes {
+        self.shared.code.take_times()
+    }
+
     /// What is on the engine, with at most this many waves one by one. The engine is held meanwhile, so that all of them are
     /// where they can be looked at.
     pub(crate) fn running_waves(&self, most: usize) -> RunningWaves {

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Dispatch, ShaderEngine, Work};
 use crate::shader::workgroup::ByHand;
-use crate::stops::WaveKey;
+use crate::stops::{Stops, WaveKey};
 
 /// What of a workgroup runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,6 +25,11 @@ pub(crate) enum StepError {
 }
 
 impl ShaderEngine {
+    /// Breakpoints, and whether waves stay where they are.
+    pub(crate) fn stops(&self) -> &Arc<Stops> {
+        &self.shared.stops
+    }
+
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.
     pub(crate) fn step(&self, wave: WaveKey, what: Stepped) -> Result<(), StepError> {
         // Whoever was in the middle of a turn ends it.
