@@ -96,7 +96,10 @@ fn render_node() -> String {
          descriptors and sync files can be polled in another process and imported in none, and a signal does not end a wait.\n\
          The ioctls of sync files (MERGE, FILE_INFO, SET_DEADLINE) work in the process that made them. They tell driver, state and\n\
          time of each fence; contexts and numbers of fences are 0 in names, and so is the time of what was over from the\n\
-         beginning. SET_DEADLINE is taken without effect. PRIME takes memory of this GPU; under `belfry exec` also memory of\n\
+         beginning. SET_DEADLINE is taken without effect. Other than on Linux, a descriptor of a sync file is a socket there: `poll`\n\
+         with `POLLOUT` tells that it can be written at any time, where Linux never does, and `read` waits for the end of the work\n\
+         and takes one byte, after which `poll` does not tell the end any more, where Linux answers EINVAL.\n\n\
+         PRIME takes memory of this GPU; under `belfry exec` also memory of\n\
          another process's GPU. There, all descriptors of the render node that a process has are one open file: opening it\n\
          again gives the same handles, and closing one of them gives nothing back before the process ends.\n\n\
          A file has an address space of its own, which ACQUIRE_VM gives to KFD as well: GEM_VA and KFD map in the same one, and\n\
