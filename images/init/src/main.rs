@@ -63,6 +63,10 @@ fn start(init: Duration) -> io::Result<()> {
     for path in fs::read_to_string(BOOT_MODULES)?.lines() {
         load(path).map_err(|error| annotate(&format!("load {path}"), &error))?;
     }
+    // Programs rely on it everywhere; a kernel without networks still serves those that do not.
+    if let Err(error) = sys::loopback_up() {
+        eprintln!("belfry-init: {}", annotate("switch on the network interface lo", &error));
+    }
     let port = open_port()?;
     let host = Host(Arc::new(Mutex::new(port.try_clone()?)));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();

@@ -75,7 +75,6 @@ impl Root {
             sys::mount(kind, target, options)
                 .map_err(|error| annotate(&format!("mount {target}"), &error))?;
         }
-        sys::loopback_up().map_err(|error| annotate("switch on the network interface lo", &error))?;
         for (to, path) in LINKS {
             match symlink(to, path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
