@@ -233,6 +233,44 @@ impl Global<'_> {
         Ok(unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0)
     }
 
+    /// Loads `N` words that follow each other, one access for each.
+    #[inline(always)]
+    pub(crate) fn load_words<const N: usize>(&mut self, va: u64) -> Result<[u32; N], Fault> {
+        let mut words = [0; N];
+        if crosses(va, N as u64 * 4) || self.tlb.is_watched() {
+            for (word, n) in words.iter_mut().zip(0..) {
+                *word = self.load(va.wrapping_add(n * 4))?;
+            }
+            return Ok(words);
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Read)?.cast::<Unaligned<u32>>();
+        for (n, word) in words.iter_mut().enumerate() {
+            // SAFETY: the TLB gave a pointer good to the end of the page, and none of the words crosses it.
+            *word = unsafe { host.wrapping_add(n).read_volatile() }.0;
+        }
+        Ok(words)
+    }
+
+    /// Stores `N` words that follow each other, one access for each; all of them or none.
+    #[inline(always)]
+    pub(crate) fn store_words<const N: usize>(&mut self, va: u64, words: [u32; N]) -> Result<(), Fault> {
+        if crosses(va, N as u64 * 4) || self.tlb.is_watched() {
+            if N > 1 {
+                self.reaches(va, N as u64 * 4)?;
+            }
+            for (word, n) in words.into_iter().zip(0..) {
+                self.store(va.wrapping_add(n * 4), word)?;
+            }
+            return Ok(());
+        }
+        let host = self.tlb.lookup(self.mmu, va, Access::Write)?.cast::<Unaligned<u32>>();
+        for (n, word) in words.into_iter().enumerate() {
+            // SAFETY: as in `load_words`, and the entry is for a writable page.
+            unsafe { host.wrapping_add(n).write_volatile(Unaligned(word)) };
+        }
+        Ok(())
+    }
+
     /// Stores one value.
     #[inline(always)]
     pub(crate) fn store<T: Word>(&mut self, va: u64, value: T) -> Result<(), Fault> {

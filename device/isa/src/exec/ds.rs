@@ -26,6 +26,7 @@ use crate::wave::Wave;
 use atomic::{append_consume, atomic32, atomic64};
 use load::{load_2addr, load_n};
 use narrow::{load_narrow, store_narrow};
+pub(crate) use permute::swizzled;
 use permute::{bpermute, permute, swizzle};
 use store::{store_2addr, store_n};
 

@@ -1,6 +1,6 @@
-//! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations, DPP.
+//! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations.
 
-use super::di::{Di, Flow, Machine, Source, flag};
+use super::di::{Di, Flow, Machine, flag};
 use super::op::{Format, exec_half, per_backend, read, split, write};
 use crate::lanes::Lanes;
 use crate::registers::slot;
@@ -133,7 +133,8 @@ pub(crate) fn for_each_active(w: &mut Wave, mut f: impl FnMut(&mut Wave, u32)) {
     }
 }
 
-fn active(w: &Wave) -> u64 {
+/// The lanes in EXEC that the wave has.
+pub(super) fn active(w: &Wave) -> u64 {
     let exec = w.pair(slot::EXEC);
     if w.halves == 1 { exec & 0xffff_ffff } else { exec }
 }
@@ -263,110 +264,5 @@ pub(crate) fn permlane64(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     for_each_active(w, |w, lane| {
         w.v.set_lane(d.dst + lane / 32, lane & 31, values[(lane ^ 32) as usize & 63]);
     });
-    Flow::NEXT
-}
-
-/// Bits of `Di::imm` of the DPP preparation.
-pub(crate) mod dpp {
-    pub(crate) const ROW_MASK: u32 = 9;
-    pub(crate) const BANK_MASK: u32 = 13;
-    pub(crate) const BOUND_CTRL: u32 = 17;
-    pub(crate) const FETCH_INACTIVE: u32 = 18;
-}
-
-/// Lane a DPP16 control reads from, `None` outside the row.
-fn dpp16_source(ctrl: u32, lane: u32) -> Option<u32> {
-    let (row, at) = (lane & !15, lane & 15);
-    let amount = ctrl & 15;
-    Some(match ctrl {
-        0x000..=0x0ff => lane & !3 | ctrl >> ((lane & 3) * 2) & 3,
-        0x101..=0x10f => row | if at + amount < 16 { at + amount } else { return None },
-        0x111..=0x11f => row | at.checked_sub(amount)?,
-        0x121..=0x12f => row | at.wrapping_sub(amount) & 15,
-        0x140 => row | (15 - at),
-        0x141 => lane & !7 | (7 - (lane & 7)),
-        0x150..=0x15f => row | amount,
-        0x160..=0x16f => row | at ^ amount,
-        _ => return None,
-    })
-}
-
-/// Preparation of a DPP16 instruction: the permuted source goes to the scratch row `dst`, EXEC loses the lanes that
-/// are not to be written until [`restore_exec`].
-pub(crate) fn dpp16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (row_mask, bank_mask) = (d.imm >> dpp::ROW_MASK & 15, d.imm >> dpp::BANK_MASK & 15);
-    let ctrl = d.imm & 0x1ff;
-    let written = |lane: u32| row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0;
-    prepare(w, d, |lane| dpp16_source(ctrl, lane), written)
-}
-
-/// The same with the controls of gfx9: permutations across the rows of a wave of 64, and none by exclusive or.
-fn dpp16_source_gfx9(ctrl: u32, lane: u32) -> Option<u32> {
-    Some(match ctrl {
-        0x130 => (lane < 63).then_some(lane + 1)?,
-        0x134 => (lane + 1) & 63,
-        0x138 => lane.checked_sub(1)?,
-        0x13c => lane.wrapping_sub(1) & 63,
-        0x142 => (lane & !15).checked_sub(1)?,
-        0x143 => (lane >= 32).then_some(31)?,
-        0x160..=0x16f => return None,
-        _ => return dpp16_source(ctrl, lane),
-    })
-}
-
-/// As [`dpp16`], with the controls of gfx9.
-pub(crate) fn dpp16_gfx9(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (row_mask, bank_mask) = (d.imm >> dpp::ROW_MASK & 15, d.imm >> dpp::BANK_MASK & 15);
-    let ctrl = d.imm & 0x1ff;
-    let written = |lane: u32| row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0;
-    if d.aux != 0 {
-        // The second register of a source of 64 bits.
-        let exec = active(w);
-        let bound = d.imm >> dpp::FETCH_INACTIVE & 1 != 0;
-        for lane in 0..w.halves * 32 {
-            let source = dpp16_source_gfx9(ctrl, lane).filter(|&source| bound || exec >> source & 1 != 0);
-            let second = Source { value: d.src[0].value + w.halves, ..d.src[0] };
-            let value = source.map_or(0, |source| second.lane(w, source));
-            w.v.set_lane(d.dst + w.halves + lane / 32, lane & 31, value);
-        }
-    }
-    prepare(w, d, |lane| dpp16_source_gfx9(ctrl, lane), written)
-}
-
-/// Preparation of a DPP8 instruction, as [`dpp16`]; the selectors are in `dst2`.
-pub(crate) fn dpp8(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let selectors = d.dst2;
-    prepare(w, d, |lane| Some(lane & !7 | selectors >> ((lane & 7) * 3) & 7), |_| true)
-}
-
-#[inline(always)]
-fn prepare(w: &mut Wave, d: &Di, from: impl Fn(u32) -> Option<u32>, written: impl Fn(u32) -> bool) -> Flow {
-    let fetch_inactive = d.imm >> dpp::FETCH_INACTIVE & 1 != 0;
-    let bound_ctrl = d.imm >> dpp::BOUND_CTRL & 1 != 0;
-    let exec = active(w);
-    let mut keep = 0_u64;
-    for lane in 0..w.halves * 32 {
-        let source = from(lane).filter(|&source| fetch_inactive || exec >> source & 1 != 0);
-        let value = source.map_or(0, |source| d.src[0].lane(w, source));
-        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
-        if written(lane) && (source.is_some() || bound_ctrl) {
-            keep |= 1 << lane;
-        }
-    }
-    w.saved_exec = [w.s[slot::EXEC], w.s[slot::EXEC + 1]];
-    w.s[slot::EXEC] &= keep as u32;
-    if w.halves == 2 {
-        w.s[slot::EXEC + 1] &= (keep >> 32) as u32;
-    }
-    Flow::NEXT
-}
-
-/// Gives EXEC back what [`dpp16`] or [`dpp8`] took.
-pub(crate) fn restore_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
-    let [low, high] = w.saved_exec;
-    w.s[slot::EXEC] = low;
-    if w.halves == 2 {
-        w.s[slot::EXEC + 1] = high;
-    }
     Flow::NEXT
 }

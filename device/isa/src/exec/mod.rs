@@ -21,6 +21,7 @@ mod cvt;
 pub(crate) mod di;
 mod dispatch;
 mod dot;
+pub(crate) mod dpp;
 pub(crate) mod ds;
 mod ds_exchange;
 pub(crate) mod exceptions;

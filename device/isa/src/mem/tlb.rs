@@ -100,6 +100,12 @@ impl Tlb {
         self.watches.as_mut().map_or(0, |watches| core::mem::take(&mut watches.met))
     }
 
+    /// Whether any address is watched.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watches.is_some()
+    }
+
     /// Whether there is a watch in the page of `va`.
     #[cold]
     pub(crate) fn watches_page(&self, va: u64) -> bool {

@@ -14,7 +14,7 @@ use super::body::{
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
 use super::times::Counters;
-use super::{elements, half, memory, scalar as scalars, smem, template};
+use super::{elements, half, memory, permute, scalar as scalars, smem, template};
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Flow, Kind, flag};
 use crate::inst::Op;
@@ -122,14 +122,21 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
                 )
         }
         Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
+        Form::Saturating(_) => d.flags & (flag::SLOW | flag::DST_HIGH) == 0 && d.omod == 0,
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
         Form::Packed(op) => plain && half::packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
         Form::ScalarLoad(dwords) => smem::has(dwords, d),
         Form::Keep | Form::ExecMask { .. } | Form::Branch(_) | Form::End => true,
-        form => memory::has(form, false),
+        form if form.is_memory() => memory::has(form, false),
+        form => plain && permute::has(form, d, halves),
     }
+}
+
+/// Whether an element that is covered is done by its handler in a block.
+fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
+    form.is_memory() && !memory::has(form, masked) || permute::is_by_handler(form, d, masked)
 }
 
 /// Whether an element may change EXEC.
@@ -141,6 +148,9 @@ fn changes_exec(form: Form, d: &Di) -> bool {
         Form::Compare(_) => to_exec(d.dst),
         Form::Scalar(_) => to_exec(d.dst),
         Form::Carry(_) => to_exec(d.dst2),
+        Form::ReadLane | Form::ReadFirstLane => to_exec(d.dst),
+        Form::Permute(control) => !control.keeps_exec(d),
+        Form::RestoreExec => true,
         _ => false,
     }
 }
@@ -311,8 +321,11 @@ impl Compiler<'_> {
             body.a.bind(label);
             label
         });
+        // Whether EXEC has all lanes behind the last element, if it had before.
+        let mut known = false;
         for (at, form) in (first..next).zip(forms) {
             let d = &source.code[at];
+            known = false;
             body.at = at;
             body.rows.unlock();
             body.uncounted += u32::from(d.count);
@@ -323,12 +336,24 @@ impl Compiler<'_> {
                 Form::Carry(op) => body.carry(op, d),
                 Form::Compare(operands) => body.compare(operands, d),
                 Form::Select => body.select(d),
+                Form::Saturating(op) => body.saturating(op, d),
                 Form::Packed(op) => body.packed(op, d),
                 Form::Mixed(narrows) => body.mixed(narrows, d),
                 Form::Keep => body.keep(d),
                 Form::Scalar(op) => scalars::emit(body.a, op, d),
                 Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
-                form if form.is_memory() && !memory::has(form, masked) => body.by_handler(),
+                form if is_by_handler(form, d, masked) => body.by_handler(),
+                Form::Permute(control) => known = body.permute(control, d),
+                Form::RestoreExec => {
+                    body.restore_exec();
+                    known = true;
+                }
+                Form::BackwardPermute => body.backward_permute(d),
+                Form::Swizzle => body.swizzle(d),
+                Form::PermuteRow { other } => body.permute_row(other, d),
+                Form::CountBelow { high } => body.count_below(high, d),
+                Form::ReadLane => body.read_lane(d),
+                Form::ReadFirstLane => body.read_first_lane(d),
                 Form::GlobalLoad(moves) => body.global_load(moves, d),
                 Form::GlobalStore(moves) => body.global_store(moves, d),
                 Form::LdsLoad(moves) => body.lds_load(moves, d),
@@ -361,7 +386,8 @@ impl Compiler<'_> {
         self.count(uncounted);
         let last = next - 1;
         let changed = changes_exec(self.form(last), &source.code[last]);
-        self.go(next, if changed { None } else { Some(masked) });
+        let goes_on = !changed || known && !masked;
+        self.go(next, goes_on.then_some(masked));
     }
 
     /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
@@ -370,8 +396,9 @@ impl Compiler<'_> {
         let last = self.source.code.get(first + forms.len() - 1)?;
         let loops =
             matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
+        let code = &self.source.code[first..first + forms.len()];
         let calls =
-            forms.iter().any(|form| *form == Form::Call || form.is_memory() && !memory::has(*form, masked));
+            (forms.iter().zip(code)).any(|(form, d)| *form == Form::Call || is_by_handler(*form, d, masked));
         if !loops || calls {
             return None;
         }

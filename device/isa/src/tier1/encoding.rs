@@ -106,6 +106,8 @@ pub(super) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
 
 /// `vmovd` to a general register.
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
+/// Lanes of the last operand by the numbers in the second one.
+pub(super) const VPERMD: Evex = evex(2, 1, 0x36);
 pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
 pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
 

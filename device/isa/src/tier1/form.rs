@@ -1,6 +1,7 @@
 //! What lowering tells of an element, for code that is to do the same without its handler.
 
 use crate::exec::cmp::Operands;
+use crate::exec::dpp::Control;
 use crate::exec::properties::Moves;
 use crate::inst::Op;
 
@@ -15,6 +16,8 @@ pub(crate) enum Form {
     Call,
     /// A vector operation with a definition: `src` to the row `dst`.
     Vector(Op),
+    /// `v_add_nc_u32`, `v_sub_nc_u32` or `v_subrev_nc_u32` that saturates.
+    Saturating(Op),
     /// Both operations of a VOPD: `src[0]` and `src[1]` are the first sources, rows `src[2].value` and `imm` the second ones, a
     /// third is the destination `dst` or `dst2`.
     Pair(Op, Op),
@@ -30,6 +33,22 @@ pub(crate) enum Form {
     Mixed(bool),
     /// The row `dst` keeps the bits `imm`.
     Keep,
+    /// The preparation of DPP: the permuted `src[0]` to the row `dst`, and perhaps lanes from EXEC.
+    Permute(Control),
+    /// The end of such an instruction: EXEC is what it was before it.
+    RestoreExec,
+    /// `ds_bpermute_b32`: lanes of `src[1]` by the addresses in `src[0]`.
+    BackwardPermute,
+    /// `ds_swizzle_b32`: lanes of `src[0]` as `imm` says.
+    Swizzle,
+    /// `v_permlane16_b32`, or of the other row: lanes of `src[0]` as `src[1]` and `src[2]` say.
+    PermuteRow { other: bool },
+    /// `v_mbcnt_lo_u32_b32` or `v_mbcnt_hi_u32_b32`.
+    CountBelow { high: bool },
+    /// Lane `src[1]` of `src[0]` to the scalar register `dst`.
+    ReadLane,
+    /// The first active lane of `src[0]` to the scalar register `dst`.
+    ReadFirstLane,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
     /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets what EXEC was, or is.

@@ -38,6 +38,30 @@ impl Body<'_> {
         }
     }
 
+    /// A sum or difference that saturates.
+    pub(super) fn saturating(&mut self, op: Op, d: &Di) {
+        let (a, b) = if op == Op::V_SUBREV_NC_U32 { (1, 0) } else { (0, 1) };
+        for half in 0..self.halves {
+            self.rows.unlock();
+            self.load_sources(d, 2, half);
+            let pair = self.define(d.dst + half);
+            for chunk in 0..2 {
+                let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
+                let a = self.register(&d.src[a], false, half, chunk, Zmm(0));
+                let b = self.register(&d.src[b], false, half, chunk, Zmm(1));
+                if op == Op::V_ADD_NC_U32 {
+                    // No more than there is room for.
+                    self.a.evex(VPXORD, Zmm(2), b, Operand::Constant(u32::MAX));
+                    self.a.evex(VPMINUD, Zmm(2), a, Zmm(2));
+                    self.a.masked(VPADDD, to, Zmm(2), b, mask);
+                } else {
+                    self.a.evex(VPMAXUD, Zmm(2), a, b);
+                    self.a.masked(VPSUBD, to, Zmm(2), b, mask);
+                }
+            }
+        }
+    }
+
     /// Sixteen lanes of an operation, to `to` where `mask` says.
     fn lanes(&mut self, template: Template, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));

@@ -109,7 +109,7 @@ impl Body<'_> {
     }
 
     /// Keeps the mask of a sixteen in `Rdx`, after those before it.
-    fn collect(&mut self, out: Mask, half: u32, chunk: u8) {
+    pub(super) fn collect(&mut self, out: Mask, half: u32, chunk: u8) {
         let sixteen = half as u8 * 2 + chunk;
         let number = if sixteen == 0 { Gpr::Rdx } else { Gpr::Rax };
         self.a.mask_to(number, out);

@@ -238,7 +238,7 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(0, 1);
             source(1, 1);
         }
-        Form::Select => {
+        Form::Select | Form::Saturating(_) => {
             source(0, 1);
             source(1, 1);
             rows.extend(destination(1));
@@ -266,8 +266,23 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             rows.extend(destination(1));
         }
         Form::Keep => rows.extend(destination(1)),
+        Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } => {
+            source(0, 1);
+            rows.extend(destination(1));
+        }
+        Form::BackwardPermute => {
+            source(0, 1);
+            source(1, 1);
+            rows.extend(destination(1));
+        }
+        Form::CountBelow { .. } => {
+            source(1, 1);
+            rows.extend(destination(1));
+        }
+        Form::ReadLane | Form::ReadFirstLane => source(0, 1),
         Form::Call
         | Form::ExecMask { .. }
+        | Form::RestoreExec
         | Form::Scalar(_)
         | Form::ScalarLoad(_)
         | Form::Branch(_)

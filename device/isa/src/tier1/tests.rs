@@ -63,11 +63,53 @@ fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
 }
 
 fn compiled(object: &[u8]) -> Vec<Vec<u8>> {
-    let all = elements(object);
     let halves = halves(object);
+    elements(object).iter().map(|(code, forms)| instructions(code, forms, halves)).collect()
+}
+
+fn instructions(code: &[Di], forms: &[Form], halves: u32) -> Vec<u8> {
     let callee = Callee { function: no_handler as *const () as usize as u64, counters: None };
-    let code = all.iter().map(|(code, forms)| compile(Source { code, forms, halves }, callee));
-    code.map(|code| code.bytes[..code.instructions].to_vec()).collect()
+    let code = compile(Source { code, forms, halves }, callee);
+    code.bytes[..code.instructions].to_vec()
+}
+
+/// What hardly any of these kernels has: v_add_nc_u32_dpp v8, v4, v5 row_shr:1; v_mov_b32_dpp v4, v4 row_xmask:1 bound_ctrl:1;
+/// ds_bpermute_b32 v8, v0, v4; ds_swizzle_b32 v8, v4 offset:swizzle(SWAP,16); v_permlanex16_b32 v8, v4, -1, -1;
+/// v_readlane_b32 s5, v4, 17; v_readfirstlane_b32 s5, v4; v_mbcnt_lo_u32_b32 v8, -1, v4; v_sub_nc_u32_e64 v8, v4, v5 clamp;
+/// v_add_nc_u32_e64 v8, v4, v5 clamp; s_endpgm.
+const PERMUTATIONS: [u32; 20] = [
+    0x4a10_0afa,
+    0xff01_1104,
+    0x7e08_02fa,
+    0xff09_6104,
+    0xdacc_0000,
+    0x0800_0400,
+    0xd8d4_401f,
+    0x0800_0004,
+    0xd65c_0008,
+    0x0305_8304,
+    0xd760_0005,
+    0x0001_2304,
+    0x7e0a_0504,
+    0xd71f_0008,
+    0x0002_08c1,
+    0xd526_8008,
+    0x0002_0b04,
+    0xd525_8008,
+    0x0002_0b04,
+    0xbfb0_0000,
+];
+
+/// All code there is to look at.
+fn all_code() -> Vec<Vec<u8>> {
+    let bytes: Vec<u8> = PERMUTATIONS.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let permutations = [WaveSize::Wave32, WaveSize::Wave64].map(|size| {
+        let halves = if size == WaveSize::Wave32 { 1 } else { 2 };
+        let (code, forms) = lower::for_test(Arch::Gfx1100, size, &bytes);
+        assert!(code.iter().zip(&forms).all(|(d, form)| is_covered(*form, d, halves)), "{forms:?}");
+        instructions(&code, &forms, halves)
+    });
+    KERNELS.iter().flat_map(|object| compiled(object)).chain(permutations).collect()
 }
 
 fn decoded(code: &[u8]) -> Vec<Instruction> {
@@ -176,6 +218,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vpcmpud,
         Vpcmpuq,
         Vpcompressd,
+        Vpermd,
         Vpermi2d,
         Vpgatherdd,
         Vpmaxsd,
@@ -222,7 +265,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Xor,
     ];
     let mut used = BTreeSet::new();
-    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+    for code in all_code() {
         for instruction in decoded(&code) {
             let mnemonic = instruction.mnemonic();
             assert!(list.contains(&mnemonic), "{mnemonic:?} at {:#x}", instruction.ip());
@@ -236,7 +279,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
 fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_lds() {
     // Stores are to the wave, to its rows, to the caller's stack, and to what a TLB entry or LDS has as its host address.
     let known = [Register::RBX, Register::RBP, Register::RSP, Register::RDX, Register::RAX];
-    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+    for code in all_code() {
         for instruction in decoded(&code) {
             let stores = instruction.op0_kind() == OpKind::Memory
                 && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Prefetcht0);
@@ -252,7 +295,7 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
 
 #[test]
 fn jumps_lead_to_instructions() {
-    for code in KERNELS.iter().flat_map(|object| compiled(object)) {
+    for code in all_code() {
         let all = decoded(&code);
         let starts: BTreeSet<u64> = all.iter().map(Instruction::ip).collect();
         let jumps = all.iter().filter(|instruction| instruction.op0_kind() == OpKind::NearBranch64);

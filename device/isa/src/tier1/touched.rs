@@ -33,6 +33,8 @@ pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touche
         match form {
             Form::Compare(_) => scalars(d.dst, 2),
             Form::Carry(_) => scalars(d.dst2, 2),
+            Form::ReadLane | Form::ReadFirstLane => scalars(d.dst, 1),
+            Form::Permute(_) | Form::RestoreExec => scalars(slot::EXEC as u32, 2),
             Form::ScalarLoad(dwords) => scalars(d.dst, dwords),
             Form::Scalar(_) | Form::ExecMask { .. } => {
                 scalars(d.dst, 2);

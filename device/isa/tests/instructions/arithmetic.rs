@@ -12,7 +12,12 @@ use super::common::{Gpu, Random};
 type Instruction = (&'static str, &'static [u32]);
 
 /// llvm-mc-19 -mcpu=gfx1100 -mattr=+wavefrontsize64; in waves of 32 lanes masks are single registers.
-const GFX11: [Instruction; 70] = [
+const GFX11: [Instruction; 75] = [
+    ("v_add_nc_u32_e64 v8, v4, v5 clamp", &[0xd525_8008, 0x0002_0b04]),
+    ("v_sub_nc_u32_e64 v8, v4, v5 clamp", &[0xd526_8008, 0x0002_0b04]),
+    ("v_sub_nc_u32_e64 v4, v4, 1 clamp", &[0xd526_8004, 0x0001_0304]),
+    ("v_subrev_nc_u32_e64 v4, s4, v4 clamp", &[0xd527_8004, 0x0002_0804]),
+    ("v_add_nc_u32_e64 v5, s4, v5 clamp", &[0xd525_8005, 0x0002_0a04]),
     ("v_add_f16_e32 v8, v4, v5", &[0x6410_0b04]),
     ("v_sub_f16_e64 v8, -v4, |v5|", &[0xd533_0208, 0x2002_0b04]),
     ("v_subrev_f16_e32 v8, v4, v5", &[0x6810_0b04]),

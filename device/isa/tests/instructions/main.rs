@@ -13,6 +13,7 @@ mod halves;
 mod lds;
 mod modes;
 mod order;
+mod permuted;
 mod rare;
 mod resume;
 mod series;

@@ -54,6 +54,27 @@ pub(super) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
     }
 }
 
+/// Addresses of sixteen lanes from `first_lane` on, where they are of global memory whatever they are.
+#[inline(always)]
+pub(super) fn global_addresses(w: &Wave, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
+    let (half, chunk) = (first_lane / 32, (first_lane / 16 & 1) as usize);
+    let low = &w.v.row(d.src[0].value + half)[chunk].0;
+    let offset = i64::from(d.imm.cast_signed());
+    match Form::of(d) {
+        Form::Global => {
+            let high = &w.v.row(d.src[0].value + half + w.halves)[chunk].0;
+            Some(core::array::from_fn(|i| {
+                (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add_signed(offset)
+            }))
+        }
+        Form::GlobalScalar => {
+            let base = d.src[2].scalar64(w).wrapping_add_signed(offset);
+            Some(core::array::from_fn(|i| base.wrapping_add(u64::from(low[i]))))
+        }
+        Form::Flat | Form::Scratch => None,
+    }
+}
+
 /// GPU virtual address of a byte of a lane's private memory: dwords of all lanes side by side.
 #[inline(always)]
 pub(super) fn scratch_address(w: &Wave, lane: u32, offset: u32) -> u64 {

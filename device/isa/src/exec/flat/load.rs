@@ -6,14 +6,14 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
-use super::address::{Block, advance, block, block32, segment};
-use super::failure::{Failure, active, fail};
+use super::address::{Block, advance, block, block32, global_addresses, segment};
+use super::failure::{Failure, fail};
 use super::lane::load_lane;
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::Narrow;
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
-use crate::mem::Fault;
+use crate::mem::{Fault, Word};
 use crate::wave::Wave;
 
 #[inline(always)]
@@ -97,23 +97,31 @@ pub(super) fn load_chunk<L: Lanes, const N: usize>(
 
 /// One lane after the other, whatever their addresses.
 #[inline(never)]
-pub(super) fn load_lanes(
+pub(super) fn load_lanes<const N: usize>(
     w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
     first_lane: u32,
     mask: u16,
-    values: &mut [[u32; 16]],
+    values: &mut [[u32; 16]; N],
 ) -> Result<(), (Failure, u64)> {
+    let addresses = global_addresses(w, d, first_lane);
     let mut left = mask;
     while left != 0 {
         let i = left.trailing_zeros();
         left &= left - 1;
-        let lane = first_lane + i;
-        let at = segment(w, m, d, lane);
+        let (lane, at) = (first_lane + i, i as usize & 15);
+        if let Some(addresses) = &addresses {
+            let words = m.global.load_words::<N>(addresses[at]);
+            let words = words.map_err(|fault| (Failure::Memory(fault), 1 << lane))?;
+            for n in 0..N {
+                values[n][at] = words[n];
+            }
+            continue;
+        }
+        let segment = segment(w, m, d, lane);
         for (n, row) in values.iter_mut().enumerate() {
-            row[i as usize & 15] =
-                load_lane(w, m, advance(at, n), lane).map_err(|failure| (failure, 1 << lane))?;
+            row[at] = load_lane(w, m, advance(segment, n), lane).map_err(|failure| (failure, 1 << lane))?;
         }
     }
     Ok(())
@@ -190,21 +198,43 @@ per_backend! {
 
 pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
-    for lane in active(w) {
-        let at = segment(w, m, d, lane);
-        let value = if narrow.bytes == 1 {
-            load_lane::<u8>(w, m, at, lane).map(u16::from)
-        } else {
-            load_lane::<u16>(w, m, at, lane)
-        };
-        match value {
-            Ok(value) => {
-                let row = d.dst + lane / 32;
-                let new = narrow.merge(w.v.lane(row, lane & 31), value);
-                w.v.set_lane(row, lane & 31, new);
+    let loaded = if narrow.bytes == 1 {
+        load_parts::<u8>(w, m, d, narrow)
+    } else {
+        load_parts::<u16>(w, m, d, narrow)
+    };
+    match loaded {
+        Ok(()) => Flow::NEXT,
+        Err((failure, lane)) => fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
+    }
+}
+
+/// Loads parts of registers; the lane that fails. Lanes below it have theirs.
+#[inline(always)]
+fn load_parts<T: Word + Into<u16>>(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    narrow: Narrow,
+) -> Result<(), (Failure, u32)> {
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            let first_lane = half * 32 + chunk as u32 * 16;
+            let addresses = global_addresses(w, d, first_lane);
+            let mut left = mask;
+            while left != 0 {
+                let i = left.trailing_zeros();
+                left &= left - 1;
+                let (lane, at) = (first_lane + i, i as usize & 15);
+                let value: Result<T, Failure> = match &addresses {
+                    Some(addresses) => m.global.load(addresses[at]).map_err(Failure::Memory),
+                    None => load_lane(w, m, segment(w, m, d, lane), lane),
+                };
+                let value = value.map_err(|failure| (failure, lane))?;
+                let word = &mut w.v.row_mut(d.dst + half)[chunk].0[at];
+                *word = narrow.merge(*word, value.into());
             }
-            Err(failure) => return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
         }
     }
-    Flow::NEXT
+    Ok(())
 }

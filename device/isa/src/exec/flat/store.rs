@@ -2,13 +2,14 @@
 
 #![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 
-use super::address::{Block, advance, block, block32, segment};
-use super::failure::{Failure, active, fail};
+use super::address::{Block, advance, block, block32, global_addresses, segment};
+use super::failure::{Failure, fail};
 use super::lane::{reach, store_lane};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::{Half, Narrow};
 use crate::exec::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
+use crate::mem::Word;
 use crate::wave::Wave;
 
 #[inline(always)]
@@ -72,30 +73,37 @@ pub(super) fn store_chunk<L: Lanes, const N: usize>(
             Block::Private(_) | Block::Uniform(_) | Block::None => {}
         }
     }
-    store_lanes(w, m, d, first_lane, mask, N as u32)
+    store_lanes::<N>(w, m, d, first_lane, mask)
 }
 
 /// One lane after the other, whatever their addresses.
 #[inline(never)]
-pub(super) fn store_lanes(
+pub(super) fn store_lanes<const N: usize>(
     w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
     first_lane: u32,
     mask: u16,
-    words: u32,
 ) -> Result<(), (Failure, u64)> {
+    let addresses = global_addresses(w, d, first_lane);
     let mut left = mask;
     while left != 0 {
-        let lane = first_lane + left.trailing_zeros();
+        let i = left.trailing_zeros();
+        let lane = first_lane + i;
         left &= left - 1;
-        let at = segment(w, m, d, lane);
-        if words > 1 {
-            reach(w, m, at, lane, words * 4).map_err(|failure| (failure, 1 << lane))?;
+        let words: [u32; N] =
+            core::array::from_fn(|n| w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31));
+        if let Some(addresses) = &addresses {
+            let stored = m.global.store_words(addresses[i as usize & 15], words);
+            stored.map_err(|fault| (Failure::Memory(fault), 1 << lane))?;
+            continue;
         }
-        for n in 0..words as usize {
-            let value = w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31);
-            store_lane(w, m, advance(at, n), lane, value).map_err(|failure| (failure, 1 << lane))?;
+        let at = segment(w, m, d, lane);
+        if N > 1 {
+            reach(w, m, at, lane, N as u32 * 4).map_err(|failure| (failure, 1 << lane))?;
+        }
+        for (n, word) in words.into_iter().enumerate() {
+            store_lane(w, m, advance(at, n), lane, word).map_err(|failure| (failure, 1 << lane))?;
         }
     }
     Ok(())
@@ -127,18 +135,45 @@ per_backend! {
 
 pub(super) fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
-    for lane in active(w) {
-        let at = segment(w, m, d, lane);
-        let word = w.v.lane(d.src[1].value + lane / 32, lane & 31);
-        let value = if narrow.half == Some(Half::High) { word >> 16 } else { word };
-        let done = if narrow.bytes == 1 {
-            store_lane(w, m, at, lane, value as u8)
-        } else {
-            store_lane(w, m, at, lane, value as u16)
-        };
-        if let Err(failure) = done {
-            return fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane));
+    let stored = if narrow.bytes == 1 {
+        store_parts(w, m, d, narrow, |word| word as u8)
+    } else {
+        store_parts(w, m, d, narrow, |word| word as u16)
+    };
+    match stored {
+        Ok(()) => Flow::NEXT,
+        Err((failure, lane)) => fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
+    }
+}
+
+/// Stores parts of registers; the lane that fails. Lanes below it have stored theirs.
+#[inline(always)]
+fn store_parts<T: Word>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    narrow: Narrow,
+    part: impl Fn(u32) -> T,
+) -> Result<(), (Failure, u32)> {
+    let shift = if narrow.half == Some(Half::High) { 16 } else { 0 };
+    for half in 0..w.halves {
+        let data = w.v.row(d.src[1].value + half);
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            let first_lane = half * 32 + chunk as u32 * 16;
+            let addresses = global_addresses(w, d, first_lane);
+            let mut left = mask;
+            while left != 0 {
+                let i = left.trailing_zeros();
+                left &= left - 1;
+                let (lane, at) = (first_lane + i, i as usize & 15);
+                let value = part(data[chunk].0[at] >> shift);
+                let stored = match &addresses {
+                    Some(addresses) => m.global.store(addresses[at], value).map_err(Failure::Memory),
+                    None => store_lane(w, m, segment(w, m, d, lane), lane, value),
+                };
+                stored.map_err(|failure| (failure, lane))?;
+            }
         }
     }
-    Flow::NEXT
+    Ok(())
 }

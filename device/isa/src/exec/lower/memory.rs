@@ -62,6 +62,8 @@ impl Lowering {
             self.form = match (operation, effect) {
                 (ds::Operation::Moves(moves), Some(Effect::Load)) => TierForm::LdsLoad(moves),
                 (ds::Operation::Moves(moves), Some(Effect::Store)) => TierForm::LdsStore(moves),
+                (ds::Operation::BackwardPermute, _) => TierForm::BackwardPermute,
+                (ds::Operation::Swizzle, _) => TierForm::Swizzle,
                 _ => TierForm::Call,
             };
         }

@@ -7,7 +7,7 @@ use crate::encoding::{Flags, Tables};
 use crate::exec::di::{Kind, Source};
 use crate::exec::index::{self, GPR_IDX_EN};
 use crate::exec::properties::{Family, properties};
-use crate::exec::{lane, sdwa};
+use crate::exec::{dpp, sdwa};
 use crate::inst::{Inst, Op, Operand, Sdwa};
 use crate::tables::{Place, operand_types};
 use crate::tier1::form::Form;
@@ -155,7 +155,7 @@ impl Lowering {
     pub(super) fn permuted_pair(&mut self, operand: Operand, imm: u32) -> Result<Operand, Unsupported> {
         let src = vector(self.row(operand, 2)?);
         let dst = self.row(source(0), 2)?;
-        self.emit_extra(Di { dst, src, imm, aux: 1, ..Di::new(lane::dpp16_gfx9) });
+        self.emit_extra(Di { dst, src, imm, aux: 1, ..Di::new(dpp::dpp16_gfx9) });
         Ok(source(0))
     }
 }

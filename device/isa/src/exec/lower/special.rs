@@ -16,10 +16,13 @@ impl Lowering {
             Op::V_READFIRSTLANE_B32 | Op::V_READLANE_B32 => {
                 let src =
                     [self.source(o.src[0], Width::B32)?, self.source(o.src[1], Width::B32)?, Source::ZERO];
-                let handler: Handler =
-                    if o.op == Op::V_READLANE_B32 { lane::readlane } else { lane::readfirstlane };
+                let (form, handler): (Form, Handler) = if o.op == Op::V_READLANE_B32 {
+                    (Form::ReadLane, lane::readlane)
+                } else {
+                    (Form::ReadFirstLane, lane::readfirstlane)
+                };
                 let dst = self.scalar_destination(o.dst, 1)?;
-                self.emit(Di { dst, src, ..Di::new(handler) });
+                self.emit_as(form, Di { dst, src, ..Di::new(handler) });
                 return Ok(());
             }
             Op::V_WRITELANE_B32 => lane::writelane,
@@ -64,7 +67,14 @@ impl Lowering {
         let aux = o.mods.op_sel & 3;
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, aux, flags, ..Di::new(handler) });
+        let form = match o.op {
+            Op::V_MBCNT_LO_U32_B32 => Form::CountBelow { high: false },
+            Op::V_MBCNT_HI_U32_B32 => Form::CountBelow { high: true },
+            Op::V_PERMLANE16_B32 => Form::PermuteRow { other: false },
+            Op::V_PERMLANEX16_B32 => Form::PermuteRow { other: true },
+            _ => Form::Call,
+        };
+        self.emit_as(form, Di { dst, src, aux, flags, ..Di::new(handler) });
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
 use crate::exec::di::{Handler, Kind, Role, Source, flag};
+use crate::exec::dpp::{self, Control, bit};
 use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
-use crate::exec::lane::{self, dpp};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, meaning, properties};
-use crate::exec::{carry_clamp, cmp, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
+use crate::exec::{carry_clamp, cmp, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
 use crate::inst::{Dpp, Dpp16, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
@@ -47,19 +47,20 @@ impl Lowering {
             self.emit_extra(Di::new(control::copy_exec));
         }
         let pair = |operand: &OperandType| operand.place == Place::Src(0) && operand.words == 2;
-        let permuted = match inst.dpp {
+        let (permuted, keeps_exec) = match inst.dpp {
             Some(Dpp::Dpp16(dpp)) if operand_types(self.arch, inst).iter().any(pair) => {
                 prepared.src[0] = self.permuted_pair(a, permutation_bits(&dpp))?;
-                None
+                (None, false)
             }
             Some(dpp) => {
                 let row = match self.fetch_relative(inst)? {
                     Some(row) => row,
                     None => self.row(a, 1)?,
                 };
-                Some(self.permutation(dpp, row))
+                let (row, keeps_exec) = self.permutation(dpp, row);
+                (Some(row), keeps_exec)
             }
-            None => None,
+            None => (None, true),
         };
         let (op, mods) = (inst.op, &inst.mods);
         let (dst, dst2, imm) = (prepared.dst, inst.dst2, inst.imm);
@@ -69,8 +70,8 @@ impl Lowering {
         self.finish(&prepared);
         // A mask the instruction writes to EXEC itself stays.
         let to_exec = [inst.dst, inst.dst2].contains(&Operand::Sgpr(self.file.exec));
-        if inst.dpp.is_some() && !to_exec {
-            self.emit_extra(Di::new(lane::restore_exec));
+        if !keeps_exec && !to_exec {
+            self.emit_extra_as(Form::RestoreExec, Di::new(dpp::restore_exec));
         }
         Ok(())
     }
@@ -141,21 +142,27 @@ impl Lowering {
         Ok(true)
     }
 
-    /// Emits the preparation of a DPP instruction; the row its first source is in now.
-    fn permutation(&mut self, permutation: Dpp, row: u32) -> u32 {
-        let src = [Source { value: row, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
-        let dst = TEMP_ROW as u32;
-        self.emit_extra(match permutation {
+    /// Emits the preparation of a DPP instruction; the row its first source is in now, and whether EXEC stays what it is.
+    fn permutation(&mut self, permutation: Dpp, row: u32) -> (u32, bool) {
+        let (control, di) = match permutation {
             Dpp::Dpp16(fields) => {
-                let handler: Handler = if self.file.permutes_rows { lane::dpp16_gfx9 } else { lane::dpp16 };
-                Di { dst, src, imm: permutation_bits(&fields), ..Di::new(handler) }
+                let (control, handler): (Control, Handler) = if self.file.permutes_rows {
+                    (Control::Wave, dpp::dpp16_gfx9)
+                } else {
+                    (Control::Rows, dpp::dpp16)
+                };
+                (control, Di { imm: permutation_bits(&fields), ..Di::new(handler) })
             }
             Dpp::Dpp8(fields) => {
-                let imm = 1 << dpp::BOUND_CTRL | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE;
-                Di { dst, dst2: fields.selectors, src, imm, ..Di::new(lane::dpp8) }
+                let imm = 1 << bit::BOUND_CTRL | u32::from(fields.fetch_inactive) << bit::FETCH_INACTIVE;
+                (Control::Eight, Di { dst2: fields.selectors, imm, ..Di::new(dpp::dpp8) })
             }
-        });
-        dst
+        };
+        let src = [Source { value: row, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
+        let di = Di { dst: TEMP_ROW as u32, src, ..di };
+        let keeps_exec = control.keeps_exec(&di);
+        self.emit_extra_as(Form::Permute(control), di);
+        (TEMP_ROW as u32, keeps_exec)
     }
 
     /// Source `n`, or the row DPP put the first one in.
@@ -231,8 +238,16 @@ impl Lowering {
                 let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
                 let high =
                     || if o.mods.op_sel & 4 != 0 { vop_half_count::entry(o.op, backend) } else { None };
-                let entry = rounded::entry(o.op, self.mode).or_else(clamped).or_else(high);
-                let form = if entry.is_none() { Form::Vector(o.op) } else { Form::Call };
+                let rounded = rounded::entry(o.op, self.mode);
+                let saturates = rounded.is_none() && o.mods.clamp;
+                let entry = rounded.or_else(clamped).or_else(high);
+                let form = match (entry.is_some(), o.op) {
+                    (false, op) => Form::Vector(op),
+                    (true, op @ (Op::V_ADD_NC_U32 | Op::V_SUB_NC_U32 | Op::V_SUBREV_NC_U32)) if saturates => {
+                        Form::Saturating(op)
+                    }
+                    _ => Form::Call,
+                };
                 let entry = entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?;
                 self.scalar_defined(o, &entry, form)
             }
@@ -479,10 +494,10 @@ fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
 /// What the preparation of DPP has in `imm`.
 fn permutation_bits(fields: &Dpp16) -> u32 {
     u32::from(fields.ctrl)
-        | u32::from(fields.row_mask) << dpp::ROW_MASK
-        | u32::from(fields.bank_mask) << dpp::BANK_MASK
-        | u32::from(fields.bound_ctrl) << dpp::BOUND_CTRL
-        | u32::from(fields.fetch_inactive) << dpp::FETCH_INACTIVE
+        | u32::from(fields.row_mask) << bit::ROW_MASK
+        | u32::from(fields.bank_mask) << bit::BANK_MASK
+        | u32::from(fields.bound_ctrl) << bit::BOUND_CTRL
+        | u32::from(fields.fetch_inactive) << bit::FETCH_INACTIVE
 }
 
 fn bits_of(format: Format) -> u32 {
