@@ -295,16 +295,16 @@ impl Body<'_> {
             self.a.evex(VPERMD, Zmm(1), Zmm(0), from);
             from = Zmm(1);
         }
-        self.to_scalar(from, d.dst);
+        self.put_scalar(from, d.dst);
     }
 
     /// The first lane of all as a scalar.
     pub(super) fn read_first_lane(&mut self, d: &Di) {
         let row = self.load_row(d.src[0].value);
-        self.to_scalar(row.chunk(0), d.dst);
+        self.put_scalar(row.chunk(0), d.dst);
     }
 
-    fn to_scalar(&mut self, from: Zmm, register: u32) {
+    fn put_scalar(&mut self, from: Zmm, register: u32) {
         self.a.first_lane(Gpr::Rax, from);
         self.a.store(false, scalar(register), Gpr::Rax);
     }

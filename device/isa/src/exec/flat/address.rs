@@ -57,7 +57,7 @@ pub(super) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
 /// Addresses of sixteen lanes from `first_lane` on, where they are of global memory whatever they are.
 #[inline(always)]
 pub(super) fn global_addresses(w: &Wave, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
-    let (half, chunk) = (first_lane / 32, (first_lane / 16 & 1) as usize);
+    let (half, chunk) = (first_lane / 32, (first_lane >> 4 & 1) as usize);
     let low = &w.v.row(d.src[0].value + half)[chunk].0;
     let offset = i64::from(d.imm.cast_signed());
     match Form::of(d) {
