@@ -4,6 +4,7 @@ mod buffer;
 mod matrix;
 mod memory;
 mod operand;
+mod permutation;
 mod prepare;
 mod rare;
 mod scalar;

@@ -18,6 +18,8 @@ mod code_memory;
 #[cfg(target_arch = "x86_64")]
 mod compile;
 #[cfg(target_arch = "x86_64")]
+mod covered;
+#[cfg(target_arch = "x86_64")]
 mod curves;
 #[cfg(target_arch = "x86_64")]
 mod elements;

@@ -4,7 +4,8 @@
 
 use super::body::Callee;
 use super::code_memory::CodeMemory;
-use super::compile::{NO_ENTRY, Source, compile, is_covered};
+use super::compile::{NO_ENTRY, Source, compile};
+use super::covered::is_covered;
 use super::form::Form;
 use super::times::Counters;
 use super::touched::{Touched, touched};

@@ -6,7 +6,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::body::Callee;
-use super::compile::{Source, compile, is_covered};
+use super::compile::{Source, compile};
+use super::covered::is_covered;
 use super::form::Form;
 use crate::exec::di::{Di, Machine};
 use crate::exec::lower;

@@ -25,7 +25,7 @@ pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touche
     };
     let mut rows = Vec::new();
     for (d, &form) in code.iter().zip(forms) {
-        if !super::compile::is_covered(form, d, halves) {
+        if !super::covered::is_covered(form, d, halves) {
             return None;
         }
         rows.extend(template::rows(form, d, halves));

@@ -1,17 +1,18 @@
 //! Vector ALU instructions.
 
 use super::operand::Width;
+use super::permutation::permutation_bits;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::carry::{self, CarryIn};
 use crate::exec::control;
-use crate::exec::di::{Handler, Kind, Role, Source, flag};
-use crate::exec::dpp::{self, Control, bit};
+use crate::exec::di::{Kind, Role, Source, flag};
+use crate::exec::dpp;
 use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, meaning, properties};
 use crate::exec::{carry_clamp, cmp, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
-use crate::inst::{Dpp, Dpp16, Inst, Mods, Op, Operand};
+use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
 use crate::tier1::form::Form;
@@ -48,16 +49,16 @@ impl Lowering {
         }
         let pair = |operand: &OperandType| operand.place == Place::Src(0) && operand.words == 2;
         let (permuted, keeps_exec) = match inst.dpp {
-            Some(Dpp::Dpp16(dpp)) if operand_types(self.arch, inst).iter().any(pair) => {
-                prepared.src[0] = self.permuted_pair(a, permutation_bits(&dpp))?;
+            Some(Dpp::Dpp16(fields)) if operand_types(self.arch, inst).iter().any(pair) => {
+                prepared.src[0] = self.permuted_pair(a, permutation_bits(&fields))?;
                 (None, false)
             }
-            Some(dpp) => {
+            Some(permutation) => {
                 let row = match self.fetch_relative(inst)? {
                     Some(row) => row,
                     None => self.row(a, 1)?,
                 };
-                let (row, keeps_exec) = self.permutation(dpp, row);
+                let (row, keeps_exec) = self.permutation(permutation, row);
                 (Some(row), keeps_exec)
             }
             None => (None, true),
@@ -140,29 +141,6 @@ impl Lowering {
         self.role = Role::Pair(x.op, y.op);
         self.emit_as(Form::Pair(x.op, y.op), Di { dst, dst2, src, imm: y_row, ..Di::new(f) });
         Ok(true)
-    }
-
-    /// Emits the preparation of a DPP instruction; the row its first source is in now, and whether EXEC stays what it is.
-    fn permutation(&mut self, permutation: Dpp, row: u32) -> (u32, bool) {
-        let (control, di) = match permutation {
-            Dpp::Dpp16(fields) => {
-                let (control, handler): (Control, Handler) = if self.file.permutes_rows {
-                    (Control::Wave, dpp::dpp16_gfx9)
-                } else {
-                    (Control::Rows, dpp::dpp16)
-                };
-                (control, Di { imm: permutation_bits(&fields), ..Di::new(handler) })
-            }
-            Dpp::Dpp8(fields) => {
-                let imm = 1 << bit::BOUND_CTRL | u32::from(fields.fetch_inactive) << bit::FETCH_INACTIVE;
-                (Control::Eight, Di { dst2: fields.selectors, imm, ..Di::new(dpp::dpp8) })
-            }
-        };
-        let src = [Source { value: row, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO];
-        let di = Di { dst: TEMP_ROW as u32, src, ..di };
-        let keeps_exec = control.keeps_exec(&di);
-        self.emit_extra_as(Form::Permute(control), di);
-        (TEMP_ROW as u32, keeps_exec)
     }
 
     /// Source `n`, or the row DPP put the first one in.
@@ -489,15 +467,6 @@ fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
         }
         _ => operand,
     }
-}
-
-/// What the preparation of DPP has in `imm`.
-fn permutation_bits(fields: &Dpp16) -> u32 {
-    u32::from(fields.ctrl)
-        | u32::from(fields.row_mask) << bit::ROW_MASK
-        | u32::from(fields.bank_mask) << bit::BANK_MASK
-        | u32::from(fields.bound_ctrl) << bit::BOUND_CTRL
-        | u32::from(fields.fetch_inactive) << bit::FETCH_INACTIVE
 }
 
 fn bits_of(format: Format) -> u32 {
