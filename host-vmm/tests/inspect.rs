@@ -182,9 +182,12 @@ fn each_page_has_its_question() {
         let said = run.refused(question);
         assert!(said.contains(why), "{question}: {said}");
     }
-    let listed = run.belfry(&["inspect"]);
+    let listed = run.belfry(&["inspect", "--list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.starts_with(&format!("{}  gfx1100, ", run.child.id())), "{listed}");
+    let nowhere = run.belfry(&["inspect"]);
+    assert_eq!(nowhere.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("needs a terminal"), "{nowhere:?}");
     let none = run.belfry(&["inspect", "1", "--json", "overview"]);
     assert!(String::from_utf8_lossy(&none.stderr).contains("process 1 has no GPU"));
 }
@@ -242,7 +245,7 @@ fn folder_that_others_may_enter_is_refused() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
         command.env("XDG_RUNTIME_DIR", folder.path()).args(arguments).output().unwrap()
     };
-    for arguments in [&["run", "--mode", "hosted", "--inspect"][..], &["inspect"]] {
+    for arguments in [&["run", "--mode", "hosted", "--inspect"][..], &["inspect", "--list"]] {
         let output = belfry(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{said}");
