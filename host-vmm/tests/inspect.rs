@@ -193,6 +193,28 @@ fn each_page_has_its_question() {
 }
 
 #[test]
+fn breakpoint_from_the_start_halts_and_one_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+        command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--mode", "hosted"]).args(arguments);
+        let output = command.args(["--", "vector-add"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = run(&["--inspect", "--break", "nonsense"]);
+    assert!(
+        status == Some(125) && said.contains("--break \"nonsense\": break pc ADDRESS"),
+        "{status:?}: {said}"
+    );
+    let (status, said) = run(&["--break", "fault"]);
+    assert!(status == Some(125) && said.contains("--inspect"), "{status:?}: {said}");
+    let (status, said) = run(&["--inspect", "--break", "kernel nobody", "--break", "fault"]);
+    assert_eq!(status, Some(0), "{said}");
+    let inner = folder.path().join("belfry");
+    assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0, "a run that is refused leaves no socket");
+}
+
+#[test]
 fn clients_that_send_garbage_flood_stall_or_leave_hurt_nobody() {
     let run = Run::start();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

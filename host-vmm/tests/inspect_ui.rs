@@ -117,30 +117,39 @@ impl Terminal {
     /// A hosted run of an endless kernel, once it runs.
     fn endless(&self) -> KillOnDrop {
         let arguments = ["--kernel", "endless", "--grid", "128", "--block", "64", "--arg", "buf:u32:4:zero"];
-        self.run(&[&["launch", ENDLESS], &arguments[..]].concat(), |run| run["all"] == 4)
+        self.run(&[], &[&["launch", ENDLESS], &arguments[..]].concat(), |run| run.ask("waves")["all"] == 4)
     }
 
-    /// A hosted run that can be inspected, once something holds for its waves.
-    fn run(&self, program: &[&str], holds: impl Fn(&Value) -> bool) -> KillOnDrop {
+    /// A hosted run that can be inspected, once something holds for it; what it says is in `run.out`.
+    fn run(&self, options: &[&str], program: &[&str], holds: impl Fn(&Asked<'_>) -> bool) -> KillOnDrop {
         let mut command = Command::new(BELFRY);
         command.env("XDG_RUNTIME_DIR", self.folder.path().join("runtime"));
-        command.args(["run", "--mode", "hosted", "--inspect", "--timeout", "600", "--"]).args(program);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["run", "--mode", "hosted", "--inspect", "--timeout", "600"]).args(options);
+        let out = fs::File::create(self.folder.path().join("run.out")).unwrap();
+        command.arg("--").args(program).stdout(out.try_clone().unwrap()).stderr(out);
         die_with_parent(&mut command);
         let run = KillOnDrop(command.spawn().unwrap());
         let begun = Instant::now();
-        while !(self.socket(run.0.id()).exists() && holds(&self.ask(run.0.id(), "waves"))) {
+        let asked = Asked { terminal: self, pid: run.0.id() };
+        while !(self.socket(asked.pid).exists() && holds(&asked)) {
             assert!(begun.elapsed() < PATIENCE, "{program:?} does not begin");
             std::thread::sleep(Duration::from_millis(20));
         }
         run
     }
+}
 
-    /// What a script is told.
-    fn ask(&self, pid: u32, question: &str) -> Value {
+/// A process that scripts ask beside the user.
+struct Asked<'a> {
+    terminal: &'a Terminal,
+    pid: u32,
+}
+
+impl Asked<'_> {
+    fn ask(&self, question: &str) -> Value {
         let mut command = Command::new(BELFRY);
-        command.env("XDG_RUNTIME_DIR", self.folder.path().join("runtime"));
-        let output = command.args(["inspect", &pid.to_string(), "--json", question]).output().unwrap();
+        command.env("XDG_RUNTIME_DIR", self.terminal.folder.path().join("runtime"));
+        let output = command.args(["inspect", &self.pid.to_string(), "--json", question]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 }
@@ -150,32 +159,40 @@ fn behind<'a>(screen: &'a str, text: &str) -> Option<&'a str> {
     screen.split(text).nth(1)?.split_whitespace().next()
 }
 
+/// The address of a branch backwards in the listing on the screen.
+fn loop_on(screen: &str) -> Option<String> {
+    screen.lines().find_map(|line| {
+        let (left, target) = line.split_once(" -> 0x")?;
+        let address = left.split("0x").nth(1)?.split(' ').next()?;
+        let number = |text: &str| u64::from_str_radix(text.trim(), 16).ok();
+        (number(target)? <= number(address)?).then(|| address.to_owned())
+    })
+}
+
 #[test]
-fn endless_kernel_is_found_stopped_at_its_branch_looked_at_and_let_go() {
+fn wave_of_stop_endless_is_found_stopped_at_its_branch_looked_at_and_let_go() {
     let terminal = Terminal::start((80, 24));
-    let run = terminal.endless();
-    terminal.inspect(run.0.id());
-    terminal.wait("wave instructions");
+    // The program dispatches vecadd while its endless kernel runs: there it waits for somebody to look.
+    let mut run = terminal
+        .run(&["--break", "kernel vecadd"], &["stop-endless"], |run| run.ask("status")["halted"] == true);
+    let asked = Asked { terminal: &terminal, pid: run.0.id() };
+    terminal.inspect(asked.pid);
+    terminal.wait("HALTED at breakpoint 1: kernel vecadd");
     terminal.key("3");
-    // The wave, and its loop: a branch backwards.
-    let found = |screen: &str| {
-        let branch = screen.lines().find_map(|line| {
-            let (left, target) = line.split_once(" -> 0x")?;
-            let address = left.split("0x").nth(1)?.split(' ').next()?;
-            let number = |text: &str| u64::from_str_radix(text.trim(), 16).ok();
-            (number(target)? <= number(address)?).then(|| address.to_owned())
-        });
-        branch.filter(|_| screen.contains("0:0,0,0:0 endless 0x"))
-    };
-    let screen = terminal.until("the wave and its loop", |screen| found(screen).is_some());
-    let branch = found(&screen).unwrap();
+    let screen = terminal.until("the wave and its loop", |screen| {
+        screen.contains("0:0,0,0:0 endless 0x") && loop_on(screen).is_some()
+    });
+    let branch = loop_on(&screen).unwrap();
+
     terminal.key("b");
     terminal.wait("break at pc ADDRESS");
     terminal.key("C-u");
     terminal.text(&format!("pc 0x{branch}"));
     terminal.key("Enter");
+    terminal.wait("breakpoint 2 is set");
+    terminal.key("c");
     let screen = terminal.until("it stops there", |screen| {
-        screen.contains(&format!("HALTED at breakpoint 1: pc 0x{branch}"))
+        screen.contains(&format!("HALTED at breakpoint 2: pc 0x{branch}"))
             && screen.contains(&format!("*> 0x{branch}"))
     });
     let wave = behind(&screen, ", wave ").unwrap().to_owned();
@@ -184,22 +201,52 @@ fn endless_kernel_is_found_stopped_at_its_branch_looked_at_and_let_go() {
     terminal.wait("or vN [LANE]");
     terminal.text("v0 3");
     terminal.key("Enter");
-    let screen = terminal.until("lane 3 of v0", |screen| behind(screen, "v0 lane 3 = ").is_some());
-    let asked = terminal.ask(run.0.id(), &format!("wave {wave} v0 3"));
-    assert_eq!(behind(&screen, "v0 lane 3 = "), asked["vgprs"][0][1][0].as_str(), "{screen}");
+    let screen = terminal.until("lane 3 of v0", |screen| {
+        behind(screen, "v0 lane 3 = ").is_some_and(|value| value.starts_with("0x"))
+    });
+    let told = asked.ask(&format!("wave {wave} v0 3"));
+    assert_eq!(behind(&screen, "v0 lane 3 = "), told["vgprs"][0][1][0].as_str(), "{screen}");
 
     terminal.key("d");
     terminal.text("all");
     terminal.key("Enter");
     terminal.wait("removed");
     terminal.key("c");
-    terminal.wait(&format!("runs: process {}", run.0.id()));
+    // It goes on, finds its results right and ends.
+    let status = run.0.wait().unwrap();
+    let said = fs::read_to_string(terminal.folder.path().join("run.out")).unwrap();
+    assert!(status.success() && said.contains("work beside and after verified"), "{status}: {said}");
+    terminal.wait("NO MORE ANSWERS");
     terminal.key("q");
     // The shell's screen is back, with lines that are edited.
     let screen = terminal.wait("status 0, 0 raw");
-    assert!(!screen.contains("wave"), "{screen}");
-    let before = terminal.ask(run.0.id(), "overview")["wave_instructions"].as_u64();
-    assert!(terminal.ask(run.0.id(), "overview")["wave_instructions"].as_u64() > before, "it goes on");
+    assert!(!screen.contains("endless"), "{screen}");
+}
+
+#[test]
+fn running_wave_is_paused_stepped_and_let_go() {
+    let terminal = Terminal::start((130, 40));
+    let run = terminal.endless();
+    let asked = Asked { terminal: &terminal, pid: run.0.id() };
+    terminal.inspect(asked.pid);
+    terminal.wait("wave instructions");
+    terminal.key("3");
+    terminal.until("the wave and its loop", |screen| loop_on(screen).is_some());
+    terminal.key("p");
+    terminal.wait("HALTED: paused");
+    let instructions = |asked: &Asked<'_>| asked.ask("wave 0:0,0,0:0")["instructions"].as_u64().unwrap();
+    let before = instructions(&asked);
+    terminal.key("s");
+    terminal.until("it has stepped", |screen| {
+        screen.lines().last().is_some_and(|line| line.starts_with("at 0x"))
+    });
+    assert_eq!(instructions(&asked), before + 1);
+    terminal.key("c");
+    terminal.wait(&format!("runs: process {}", asked.pid));
+    terminal.key("q");
+    terminal.wait("status 0, 0 raw");
+    let before = instructions(&asked);
+    assert!(instructions(&asked) > before, "it goes on");
 }
 
 #[test]

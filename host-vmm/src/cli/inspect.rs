@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::inspect::{Client, HELP, running, ui};
+use crate::inspect::{Client, HELP, InspectOptions, running, ui};
 use crate::output::say;
 
 /// Looks at the GPU of a running `belfry run --inspect` or `belfry serve --inspect` of the same user.
@@ -20,6 +20,25 @@ pub(super) struct InspectArgs {
     /// Lists the processes whose GPUs can be inspected.
     #[arg(long, conflicts_with = "json")]
     list: bool,
+}
+
+/// What makes a GPU one that can be inspected.
+#[derive(Debug, Args)]
+pub(super) struct InspectFlags {
+    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
+    #[arg(long)]
+    inspect: bool,
+    /// Has a breakpoint from the start, in the words of `belfry inspect --json break`: the GPU halts there, until `belfry inspect`
+    /// lets it go on.
+    #[arg(long = "break", value_name = "BREAKPOINT", requires = "inspect")]
+    breaks: Vec<String>,
+}
+
+impl InspectFlags {
+    /// How the GPU is to be inspected, if it is.
+    pub(super) fn options(&self) -> Option<InspectOptions> {
+        self.inspect.then(|| InspectOptions { breaks: self.breaks.clone() })
+    }
 }
 
 /// Runs `belfry inspect`.

@@ -29,6 +29,13 @@ pub const MAX_QUESTION: usize = 4096;
 /// The longest answer in bytes.
 pub const MAX_ANSWER: usize = 32 << 20;
 
+/// How a GPU is to be looked at.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct InspectOptions {
+    /// Breakpoints from the start, in the words of the question `break`.
+    pub breaks: Vec<String>,
+}
+
 /// Why a GPU cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
@@ -63,6 +70,9 @@ pub enum InspectError {
     /// The GPU's process has refused.
     #[error("{0}")]
     Refused(String),
+    /// A breakpoint from the start is none.
+    #[error("--break {0:?}: {1}")]
+    Break(String, String),
     /// The connection was closed.
     #[error("the process has ended, or wants no more of this client")]
     Ended,

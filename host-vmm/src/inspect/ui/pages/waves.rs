@@ -208,6 +208,16 @@ fn dispatch(dispatch: &Value) -> Line<'static> {
     Line::styled(line, HEAD)
 }
 
+/// What waves are ordered by: dispatch, workgroup with its last dimension first, number.
+fn order(id: &str) -> Vec<u64> {
+    let mut numbers: Vec<u64> =
+        id.split([':', ',']).map(|number| number.parse().unwrap_or(u64::MAX)).collect();
+    if let [_, workgroup @ .., _] = &mut numbers[..] {
+        workgroup.reverse();
+    }
+    numbers
+}
+
 fn row(wave: &Value) -> Line<'static> {
     let (id, kernel, pc) = (field(wave, "wave"), field(wave, "kernel"), field(wave, "pc"));
     Line::raw(format!("{id} {kernel} {pc} {} ({})", field(wave, "instruction"), field(wave, "waits")))
@@ -260,8 +270,11 @@ impl Page for Waves {
 
     fn draw(&mut self, buffer: &mut Buffer, area: Rect, replies: &Replies) {
         let waves = replies.of("waves");
-        let mut rows: Vec<Line<'static>> = items(&waves["waves"]).map(row).collect();
-        let names: Vec<String> = items(&waves["waves"]).map(|wave| field(wave, "wave")).collect();
+        let mut listed: Vec<&Value> = items(&waves["waves"]).collect();
+        // The device tells them as it finds them.
+        listed.sort_by_cached_key(|wave| order(&field(wave, "wave")));
+        let mut rows: Vec<Line<'static>> = listed.iter().copied().map(row).collect();
+        let names: Vec<String> = listed.iter().map(|wave| field(wave, "wave")).collect();
         if let Some(chosen) = &self.chosen
             && names.contains(chosen)
         {
@@ -297,5 +310,17 @@ impl Waves {
         let below = titled(buffer, area, &self.title(part), self.split.inside && self.part != Part::Code);
         let lines = self.part_lines(part, replies, below.width);
         self.split.detail.scroll(buffer, below, &lines);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waves_are_in_the_order_of_their_workgroups() {
+        let mut ids = ["1:0,0,0:0", "x", "0:1,0,0:10", "0:1,0,0:9", "0:0,1,0:0", "0:2,0,0:0"];
+        ids.sort_by_cached_key(|id| order(id));
+        assert_eq!(ids, ["0:1,0,0:9", "0:1,0,0:10", "0:2,0,0:0", "0:0,1,0:0", "1:0,0,0:0", "x"]);
     }
 }
