@@ -61,8 +61,9 @@ impl Terminal {
 
     fn tmux(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.tool.program);
-        command.args(&self.tool.arguments).arg("-S").arg(self.folder.path().join("tmux")).args(arguments);
-        command.env_remove("TMUX").output().unwrap()
+        // The server is the one above: `-N` starts no other, which would be a daemon.
+        command.args(&self.tool.arguments).arg("-N").arg("-S").arg(self.folder.path().join("tmux"));
+        command.args(arguments).env_remove("TMUX").output().unwrap()
     }
 
     /// What is on the screen.
