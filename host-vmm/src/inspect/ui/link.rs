@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
@@ -62,10 +62,7 @@ impl Link {
 
     /// A reply that has come.
     pub(super) fn reply(&self) -> Option<(String, Reply)> {
-        match self.replies.try_recv() {
-            Ok(reply) => Some(reply),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.replies.try_recv().ok()
     }
 }
 

@@ -47,10 +47,10 @@ impl Prompt {
                 self.text.pop();
             }
             KeyCode::Char('u') if control => self.text.clear(),
-            KeyCode::Char(character) if !control && !character.is_control() => {
-                if self.text.chars().count() < MOST {
-                    self.text.push(character);
-                }
+            KeyCode::Char(character)
+                if !control && !character.is_control() && self.text.chars().count() < MOST =>
+            {
+                self.text.push(character);
             }
             _ => {}
         }
