@@ -317,3 +317,23 @@ fn terminal_is_given_back_after_a_signal() {
     let screen = terminal.wait("status 143, 0 raw");
     assert!(!screen.contains("wave instructions"), "{screen}");
 }
+
+#[test]
+fn user_interface_ends_with_its_terminal() {
+    let terminal = Terminal::start((80, 24));
+    let run = terminal.endless();
+    let pid = run.0.id();
+    terminal.text(&format!("sh -c 'echo $$ > $XDG_RUNTIME_DIR/ui; exec {BELFRY} inspect {pid}'"));
+    terminal.key("Enter");
+    terminal.wait("wave instructions");
+    let ui = fs::read_to_string(terminal.folder.path().join("runtime/ui")).unwrap();
+    let process = PathBuf::from("/proc").join(ui.trim());
+    let its = || fs::read_to_string(process.join("cmdline")).is_ok_and(|line| line.contains("inspect"));
+    assert!(its());
+    drop(terminal);
+    let begun = Instant::now();
+    while its() {
+        assert!(begun.elapsed() < PATIENCE, "it has outlived its terminal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -81,7 +81,7 @@ pub enum InspectError {
     Foreign,
     /// The user interface has nowhere to be.
     #[error(
-        "the inspector needs a terminal, and standard output is none; --json QUERY answers a question, --list tells which processes \
+        "the inspector needs a terminal, and standard input or output is none; --json QUERY answers a question, --list tells which processes \
          there are"
     )]
     NoTerminal,

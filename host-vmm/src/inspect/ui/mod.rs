@@ -55,6 +55,7 @@ pub fn run(pid: Option<u32>) -> Result<u8, InspectError> {
     let process = only(pid)?;
     let link = Link::start(Client::at(&process.socket)?)?;
     let signals = Signals::catch().map_err(InspectError::Terminal)?;
+    let watched = terminal::Watched::start().map_err(InspectError::Thread)?;
     let mut screen = Screen::open().map_err(InspectError::Terminal)?;
     let mut app = App::new(process.pid);
     let mut drawn = None;
@@ -72,25 +73,26 @@ pub fn run(pid: Option<u32>) -> Result<u8, InspectError> {
             screen.draw(&mut app, now).map_err(InspectError::Terminal)?;
             drawn = Some(now);
         }
-        if interrupted().is_some() {
+        // Before events are asked for: at the end of what a terminal that has gone tells, that would not return.
+        if interrupted().is_some() || !terminal::wait(TURN).map_err(InspectError::Terminal)? {
             break;
         }
-        let mut waited = TURN;
         for _ in 0..MOST_KEYS {
-            if !event::poll(waited).map_err(InspectError::Terminal)? {
+            if !event::poll(Duration::ZERO).map_err(InspectError::Terminal)? {
                 break;
             }
             match event::read().map_err(InspectError::Terminal)? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => app.key(key),
                 _ => {}
             }
-            (waited, drawn) = (Duration::ZERO, None);
+            drawn = None;
         }
         if app.has_quit() {
             break;
         }
     }
     drop(screen);
+    drop(watched);
     drop(signals);
     Ok(interrupted().and_then(|number| u8::try_from(128 + number).ok()).unwrap_or(0))
 }
