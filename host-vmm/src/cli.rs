@@ -40,7 +40,7 @@ use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
-use inspect::{InspectArgs, inspect};
+use inspect::{InspectArgs, InspectFlags, inspect};
 use size::{parse_memory, parse_size, parse_tier};
 use trace::{TraceArgs, TraceVerb};
 
@@ -166,9 +166,8 @@ struct RunArgs {
     gpu: GpuArgs,
     #[command(flatten)]
     trace: TraceArgs,
-    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
-    #[arg(long)]
-    inspect: bool,
+    #[command(flatten)]
+    inspect: InspectFlags,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -249,9 +248,8 @@ struct ServeArgs {
     gpu: GpuArgs,
     #[command(flatten)]
     trace: TraceArgs,
-    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
-    #[arg(long)]
-    inspect: bool,
+    #[command(flatten)]
+    inspect: InspectFlags,
     /// How doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
@@ -366,7 +364,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         network: args.net.is_some(),
         interactive: args.interactive,
         files: args.files,
-        inspect: args.inspect,
+        inspect: args.inspect.options(),
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
@@ -403,7 +401,8 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
-    let _inspector = args.inspect.then(|| Server::start(server.function().gpu())).transpose()?;
+    let inspect = args.inspect.options();
+    let _inspector = inspect.map(|options| Server::start(server.function().gpu(), &options)).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
         stop.stop();

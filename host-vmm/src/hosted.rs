@@ -11,7 +11,7 @@ use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
 
-use crate::inspect::{InspectError, Server};
+use crate::inspect::{InspectError, InspectOptions, Server};
 
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub struct Outcome {
 /// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `inspect` is set; `output` gets what it
 /// writes, as it comes.
 pub fn run(
-    (config, inspect): (&GpuConfig, bool),
+    (config, inspect): (&GpuConfig, Option<&InspectOptions>),
     program: &str,
     arguments: &[String],
     limit: Duration,
@@ -67,7 +67,7 @@ pub fn run(
     let started = Instant::now();
     let gpu = HostedGpu::new(config.clone())?;
     let device = started.elapsed();
-    let _inspector = inspect.then(|| Server::start(gpu.device())).transpose()?;
+    let _inspector = inspect.map(|options| Server::start(gpu.device(), options)).transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     let driver = started.elapsed();

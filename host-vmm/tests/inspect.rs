@@ -182,11 +182,36 @@ fn each_page_has_its_question() {
         let said = run.refused(question);
         assert!(said.contains(why), "{question}: {said}");
     }
-    let listed = run.belfry(&["inspect"]);
+    let listed = run.belfry(&["inspect", "--list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.starts_with(&format!("{}  gfx1100, ", run.child.id())), "{listed}");
+    let nowhere = run.belfry(&["inspect"]);
+    assert_eq!(nowhere.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("needs a terminal"), "{nowhere:?}");
     let none = run.belfry(&["inspect", "1", "--json", "overview"]);
     assert!(String::from_utf8_lossy(&none.stderr).contains("process 1 has no GPU"));
+}
+
+#[test]
+fn breakpoint_from_the_start_halts_and_one_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+        command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--mode", "hosted"]).args(arguments);
+        let output = command.args(["--", "vector-add"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = run(&["--inspect", "--break", "nonsense"]);
+    assert!(
+        status == Some(125) && said.contains("--break \"nonsense\": break pc ADDRESS"),
+        "{status:?}: {said}"
+    );
+    let (status, said) = run(&["--break", "fault"]);
+    assert!(status == Some(125) && said.contains("--inspect"), "{status:?}: {said}");
+    let (status, said) = run(&["--inspect", "--break", "kernel nobody", "--break", "fault"]);
+    assert_eq!(status, Some(0), "{said}");
+    let inner = folder.path().join("belfry");
+    assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0, "a run that is refused leaves no socket");
 }
 
 #[test]
@@ -242,7 +267,7 @@ fn folder_that_others_may_enter_is_refused() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
         command.env("XDG_RUNTIME_DIR", folder.path()).args(arguments).output().unwrap()
     };
-    for arguments in [&["run", "--mode", "hosted", "--inspect"][..], &["inspect"]] {
+    for arguments in [&["run", "--mode", "hosted", "--inspect"][..], &["inspect", "--list"]] {
         let output = belfry(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{said}");

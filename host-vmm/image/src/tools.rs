@@ -1,5 +1,5 @@
-//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, and LLVM 19 for tests and
-//! `cargo xtask`; and single packages for the latter.
+//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, LLVM 19 for tests and
+//! `cargo xtask`, tmux for tests; and single packages for `cargo xtask`.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -18,6 +18,8 @@ use super::progress::Progress;
 pub const E2FSPROGS: &str = "e2fsprogs";
 /// The package `passt` is in, and the artifact of the cache.
 pub const PASST: &str = "passt";
+/// The package `tmux` is in, and the artifact of the cache.
+const TMUX: &str = "tmux";
 /// What is fetched, beside what these need.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
 /// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
@@ -127,6 +129,23 @@ pub fn packaged_mke2fs(cache: &Cache, progress: &Progress) -> Result<Tool, Fetch
     };
     let (root, _) = obtain(cache, E2FSPROGS, Freshness::Cached, progress, &choose, &trim)?;
     Ok(under_loader(&root, &[], "usr/sbin/mke2fs"))
+}
+
+/// Debian's `tmux`, fetched (some 11 MB with its libraries) or found in the cache, and the folder of the descriptions of terminals that
+/// it is to be told of in `TERMINFO_DIRS`; it runs under its own loader.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn tmux(cache: &Cache, progress: &Progress) -> Result<(Tool, PathBuf), FetchError> {
+    // Terminals like tmux's own are described in a package that each Debian system has.
+    let choose = |apt: &Apt| Ok((apt.closure(&[TMUX, "ncurses-base"], None)?, BTreeMap::new()));
+    let trim = |root: &Path| {
+        drop_manuals(root);
+        Ok(())
+    };
+    let (root, _) = obtain(cache, TMUX, Freshness::Cached, progress, &choose, &trim)?;
+    Ok((under_loader(&root, &["--argv0", TMUX], "usr/bin/tmux"), root.join("usr/share/terminfo")))
 }
 
 /// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.

@@ -3,12 +3,12 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::inspect::{Client, HELP, running};
+use crate::inspect::{Client, HELP, InspectOptions, running, ui};
 use crate::output::say;
 
 /// Looks at the GPU of a running `belfry run --inspect` or `belfry serve --inspect` of the same user.
 ///
-/// Without --json it lists the processes whose GPUs can be inspected.
+/// Without --json it shows the GPU on the terminal, with a page for each part: `?` lists the keys.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct InspectArgs {
@@ -17,6 +17,28 @@ pub(super) struct InspectArgs {
     /// Prints the answer to a question as JSON; `--json help` lists the questions.
     #[arg(long, value_name = "QUERY", num_args = 1.., allow_hyphen_values = true)]
     json: Vec<String>,
+    /// Lists the processes whose GPUs can be inspected.
+    #[arg(long, conflicts_with = "json")]
+    list: bool,
+}
+
+/// What makes a GPU one that can be inspected.
+#[derive(Debug, Args)]
+pub(super) struct InspectFlags {
+    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
+    #[arg(long)]
+    inspect: bool,
+    /// Has a breakpoint from the start, in the words of `belfry inspect --json break`: the GPU halts there, until `belfry inspect`
+    /// lets it go on.
+    #[arg(long = "break", value_name = "BREAKPOINT", requires = "inspect")]
+    breaks: Vec<String>,
+}
+
+impl InspectFlags {
+    /// How the GPU is to be inspected, if it is.
+    pub(super) fn options(&self) -> Option<InspectOptions> {
+        self.inspect.then(|| InspectOptions { breaks: self.breaks.clone() })
+    }
 }
 
 /// Runs `belfry inspect`.
@@ -25,6 +47,9 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<u8> {
         let answer = Client::connect(args.pid)?.ask(&args.json.join(" "))?;
         say!("{answer:#}");
         return Ok(0);
+    }
+    if !args.list {
+        return Ok(ui::run(args.pid)?);
     }
     for process in running()?.iter().filter(|process| args.pid.is_none_or(|pid| pid == process.pid)) {
         let overview = Client::at(&process.socket).and_then(|mut client| client.ask("overview"));

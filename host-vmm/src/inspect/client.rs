@@ -1,13 +1,13 @@
 //! The side that asks.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::places::{Running, running};
+use super::places::only;
 use super::{InspectError, MAX_ANSWER};
 
 /// An answer as it is sent.
@@ -30,20 +30,7 @@ impl Client {
     ///
     /// None, several, or one that does not listen.
     pub fn connect(pid: Option<u32>) -> Result<Self, InspectError> {
-        let all = running()?;
-        let found = match pid {
-            Some(pid) => all.iter().find(|running| running.pid == pid).ok_or(InspectError::NoProcess(pid))?,
-            None => match &all[..] {
-                [] => return Err(InspectError::None),
-                [one] => one,
-                several => {
-                    let pids: Vec<String> = several.iter().map(|running| running.pid.to_string()).collect();
-                    return Err(InspectError::Several(pids.join(", ")));
-                }
-            },
-        };
-        let Running { socket, .. } = found;
-        Self::at(socket)
+        Self::at(&only(pid)?.socket)
     }
 
     /// Connects to a socket.
@@ -57,19 +44,31 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
+    /// A twin of the connection, whose shutdown ends a question that waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn twin(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
+    }
+
     /// Asks and waits for the answer.
     ///
     /// # Errors
     ///
-    /// The process refuses the question, or has ended.
+    /// The process refuses the question, has ended, or answers something else.
     pub fn ask(&mut self, query: &str) -> Result<Value, InspectError> {
         let mut line = json!({ "query": query }).to_string();
         line.push('\n');
-        let foreign = |_| InspectError::Foreign;
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(foreign)?;
+        let ended = |_| InspectError::Ended;
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(ended)?;
         let mut bytes = Vec::new();
         let most = MAX_ANSWER as u64;
-        self.stream.by_ref().take(most).read_until(b'\n', &mut bytes).map_err(foreign)?;
+        self.stream.by_ref().take(most).read_until(b'\n', &mut bytes).map_err(ended)?;
+        if bytes.is_empty() {
+            return Err(InspectError::Ended);
+        }
         let answer: Answer = serde_json::from_slice(&bytes).map_err(|_| InspectError::Foreign)?;
         match answer {
             Answer { error: Some(error), .. } => Err(InspectError::Refused(error)),

@@ -6,6 +6,7 @@
 //! | the socket of a GPU, and its clients | `server.rs` |
 //! | what is asked, and the device's answer | `query.rs` |
 //! | the side that asks | `client.rs` |
+//! | the terminal's user interface | `ui/` |
 //!
 //! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
 
@@ -13,12 +14,13 @@ mod client;
 mod places;
 mod query;
 mod server;
+pub mod ui;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use client::Client;
-pub use places::{Running, running};
+pub use places::{Running, only, running};
 pub use query::{HELP, answer};
 pub use server::Server;
 
@@ -26,6 +28,13 @@ pub use server::Server;
 pub const MAX_QUESTION: usize = 4096;
 /// The longest answer in bytes.
 pub const MAX_ANSWER: usize = 32 << 20;
+
+/// How a GPU is to be looked at.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct InspectOptions {
+    /// Breakpoints from the start, in the words of the question `break`.
+    pub breaks: Vec<String>,
+}
 
 /// Why a GPU cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +70,22 @@ pub enum InspectError {
     /// The GPU's process has refused.
     #[error("{0}")]
     Refused(String),
-    /// The GPU's process has answered in a form that this program does not know, or not at all.
-    #[error("the process has ended, or does not answer as this version of belfry does")]
+    /// A breakpoint from the start is none.
+    #[error("--break {0:?}: {1}")]
+    Break(String, String),
+    /// The connection was closed.
+    #[error("the process has ended, or wants no more of this client")]
+    Ended,
+    /// The GPU's process has answered in a form that this program does not know.
+    #[error("the process does not answer as this version of belfry does")]
     Foreign,
+    /// The user interface has nowhere to be.
+    #[error(
+        "the inspector needs a terminal, and standard input or output is none; --json QUERY answers a question, --list tells which processes \
+         there are"
+    )]
+    NoTerminal,
+    /// The terminal failed.
+    #[error("the terminal cannot be used: {0}")]
+    Terminal(#[source] io::Error),
 }

@@ -93,3 +93,21 @@ pub fn running() -> Result<Vec<Running>, InspectError> {
     found.sort_by_key(|running| running.pid);
     Ok(found)
 }
+
+/// A process, or the only one that there is.
+///
+/// # Errors
+///
+/// None, several, or one that does not listen.
+pub fn only(pid: Option<u32>) -> Result<Running, InspectError> {
+    let mut all = running()?;
+    if let Some(pid) = pid {
+        all.retain(|running| running.pid == pid);
+        return all.pop().ok_or(InspectError::NoProcess(pid));
+    }
+    if all.len() > 1 {
+        let pids: Vec<String> = all.iter().map(|running| running.pid.to_string()).collect();
+        return Err(InspectError::Several(pids.join(", ")));
+    }
+    all.pop().ok_or(InspectError::None)
+}

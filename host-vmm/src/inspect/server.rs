@@ -19,7 +19,7 @@ use belfry_device::Gpu;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{InspectError, MAX_QUESTION, answer, places};
+use super::{InspectError, InspectOptions, MAX_QUESTION, answer, places};
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
@@ -61,9 +61,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A folder that is not this user's alone, a socket that cannot be made, or no thread.
-    pub fn start(gpu: &Arc<Gpu>) -> Result<Self, InspectError> {
-        Self::start_at(&places::own()?, gpu)
+    /// A folder that is not this user's alone, a socket that cannot be made, no thread, or a breakpoint that is none.
+    pub fn start(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Self, InspectError> {
+        let server = Self::start_at(&places::own()?, gpu)?;
+        for on in &options.breaks {
+            answer(gpu, &format!("break {on}")).map_err(|why| InspectError::Break(on.clone(), why))?;
+        }
+        Ok(server)
     }
 
     /// The same with a socket elsewhere.

@@ -24,7 +24,8 @@ pub(super) fn run(
     if program == "launch" {
         launch::check(&arguments).map_err(RunError::Arguments)?;
     }
-    let outcome = hosted::run((&options.gpu, options.inspect), program, &arguments, options.timeout, output)?;
+    let outcome =
+        hosted::run((&options.gpu, options.inspect.as_ref()), program, &arguments, options.timeout, output)?;
     Ok(RunReport {
         mode: Mode::Hosted,
         program: program.to_owned(),

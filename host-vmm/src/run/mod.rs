@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::hosted::HostedError;
-use crate::inspect::{InspectError, Server};
+use crate::inspect::{InspectError, InspectOptions, Server};
 use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
@@ -148,8 +148,8 @@ pub struct RunOptions {
     pub interactive: bool,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
-    /// Whether the GPU can be looked at meanwhile.
-    pub inspect: bool,
+    /// How the GPU can be looked at meanwhile, if it can.
+    pub inspect: Option<InspectOptions>,
     /// How long the program may run.
     pub timeout: Duration,
 }
@@ -171,7 +171,7 @@ impl Default for RunOptions {
             network: false,
             interactive: false,
             files: Vec::new(),
-            inspect: false,
+            inspect: None,
             timeout: Duration::from_secs(600),
         }
     }
@@ -278,7 +278,8 @@ pub enum RunError {
 
 /// Lets a GPU be looked at, if that is asked for.
 fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Server>, InspectError> {
-    gpu.filter(|_| options.inspect).map(Server::start).transpose()
+    let (Some(gpu), Some(options)) = (gpu, &options.inspect) else { return Ok(None) };
+    Server::start(gpu, options).map(Some)
 }
 
 /// Runs a program and collects what came of it; `output` gets what it writes, as it comes.
@@ -381,7 +382,7 @@ fn bare_metal_guest(
             "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
-    if options.inspect {
+    if options.inspect.is_some() {
         return Err(RunError::WrongGuest("--inspect is not for the bare-metal guest, which ends at once"));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;

@@ -1,0 +1,180 @@
+//! The pages. Each has the questions that it asks, a selection, and its picture of the answers.
+
+mod doorbells;
+mod interrupts;
+mod kernels;
+mod memory;
+mod overview;
+mod queues;
+mod registers;
+mod tables;
+mod waves;
+
+use std::fmt;
+
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use serde_json::Value;
+
+use super::app::Replies;
+use super::fields::field;
+
+/// What is to be seen at once.
+const MARKED: Style = Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD);
+/// Column heads.
+const HEAD: Style = Style::new().add_modifier(Modifier::UNDERLINED);
+
+/// A page.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PageName {
+    Overview,
+    Queues,
+    Waves,
+    Tables,
+    Registers,
+    Interrupts,
+    Doorbells,
+    Memory,
+    Kernels,
+}
+
+impl PageName {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Queues,
+        Self::Waves,
+        Self::Tables,
+        Self::Registers,
+        Self::Interrupts,
+        Self::Doorbells,
+        Self::Memory,
+        Self::Kernels,
+    ];
+
+    /// What it is called where there is little room.
+    pub(super) fn short(self) -> &'static str {
+        ["overview", "queues", "waves", "tables", "regs", "ints", "bells", "memory", "kernels"][self as usize]
+    }
+
+    /// The page so many further on, around the end.
+    pub(super) fn beside(self, further: usize) -> Self {
+        Self::ALL[(self as usize + further) % Self::ALL.len()]
+    }
+}
+
+/// What the user interface wants of a page.
+pub(super) trait Page: fmt::Debug {
+    /// What is asked a few times a second while it is shown.
+    fn questions(&self, replies: &Replies) -> Vec<String>;
+
+    /// Sees a reply before it takes the place of the one before.
+    fn take(&mut self, _question: &str, _reply: &Result<Value, String>) {}
+
+    /// Moves the selection.
+    fn key(&mut self, key: KeyCode, replies: &Replies);
+
+    /// What is asked for when the user wants to go somewhere, and what that line begins with.
+    fn place(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Goes somewhere; why it does not.
+    fn go(&mut self, _place: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A breakpoint for what is selected.
+    fn breakpoint(&self, _replies: &Replies) -> Option<String> {
+        None
+    }
+
+    /// Draws it.
+    fn draw(&mut self, buffer: &mut Buffer, area: Rect, replies: &Replies);
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    overview: overview::Overview,
+    queues: queues::Queues,
+    pub(super) waves: waves::Waves,
+    tables: tables::Tables,
+    registers: registers::Registers,
+    interrupts: interrupts::Interrupts,
+    doorbells: doorbells::Doorbells,
+    memory: memory::Memory,
+    kernels: kernels::Kernels,
+}
+
+impl Pages {
+    pub(super) fn at(&self, page: PageName) -> &dyn Page {
+        match page {
+            PageName::Overview => &self.overview,
+            PageName::Queues => &self.queues,
+            PageName::Waves => &self.waves,
+            PageName::Tables => &self.tables,
+            PageName::Registers => &self.registers,
+            PageName::Interrupts => &self.interrupts,
+            PageName::Doorbells => &self.doorbells,
+            PageName::Memory => &self.memory,
+            PageName::Kernels => &self.kernels,
+        }
+    }
+
+    pub(super) fn at_mut(&mut self, page: PageName) -> &mut dyn Page {
+        match page {
+            PageName::Overview => &mut self.overview,
+            PageName::Queues => &mut self.queues,
+            PageName::Waves => &mut self.waves,
+            PageName::Tables => &mut self.tables,
+            PageName::Registers => &mut self.registers,
+            PageName::Interrupts => &mut self.interrupts,
+            PageName::Doorbells => &mut self.doorbells,
+            PageName::Memory => &mut self.memory,
+            PageName::Kernels => &mut self.kernels,
+        }
+    }
+}
+
+/// What a page shows where it has no lines: why the question was refused, or what that means.
+fn or_why(
+    lines: Vec<Line<'static>>,
+    replies: &Replies,
+    question: &str,
+    empty: &'static str,
+) -> Vec<Line<'static>> {
+    if !lines.is_empty() {
+        return lines;
+    }
+    let text = match replies.refusal(question) {
+        Some(why) => why.to_owned(),
+        None if replies.has(question) => empty.to_owned(),
+        None => "...".to_owned(),
+    };
+    vec![Line::raw(text)]
+}
+
+/// A packet in lines: what it is, its fields, its dwords.
+fn packet(packet: &Value) -> Vec<Line<'static>> {
+    let head =
+        format!("#{} {} at {}", field(packet, "index"), field(packet, "kind"), field(packet, "address"));
+    let mut lines = vec![Line::styled(head, MARKED)];
+    lines.extend(named(&packet["fields"]));
+    lines.extend(words(&packet["words"]));
+    lines
+}
+
+/// Fields by name, each in a line.
+fn named(fields: &Value) -> impl Iterator<Item = Line<'static>> + '_ {
+    super::fields::fields(fields)
+        .map(|(name, value)| Line::raw(format!("  {name:<26} {}", super::fields::word(value))))
+}
+
+/// Dwords, four in a line.
+fn words(words: &Value) -> Vec<Line<'static>> {
+    let words: Vec<String> = super::fields::items(words).map(super::fields::digits).collect();
+    words.chunks(4).map(|words| Line::raw(format!("  {}", words.join(" ")))).collect()
+}
