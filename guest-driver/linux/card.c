@@ -113,7 +113,7 @@ static int add_file(struct belfry_card *card, const char *line, size_t room)
 static int add_files(struct belfry_card *card)
 {
 	char *text = kmalloc(PAGE_SIZE, GFP_KERNEL), *rest = text, *line;
-	ssize_t len = text ? belfry_card_list(text, PAGE_SIZE - 1) : -ENOMEM;
+	ssize_t len = text ? belfry_card_list(card->dev->gpu, text, PAGE_SIZE - 1) : -ENOMEM;
 	size_t room = 1, i;
 	int err = 0;
 

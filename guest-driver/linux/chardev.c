@@ -31,7 +31,8 @@ static struct class *kfd_class;
 /* One node for the one device that is bound. */
 static DEFINE_MUTEX(kfd_lock);
 static struct os_device *kfd_device;
-static struct belfry_topology *kfd_topology;
+static struct device *kfd_node;
+static struct belfry_topology *kfd_topology; /* NULL if it could not be made anew */
 
 static u64 mm_key(struct mm_struct *mm)
 {
@@ -273,10 +274,26 @@ int belfry_chardev_add(struct os_device *dev)
 		goto out;
 	}
 	kfd_topology = topology;
+	kfd_node = node;
 	kfd_device = dev;
 out:
 	mutex_unlock(&kfd_lock);
 	return err;
+}
+
+void os_topology_changed(struct os_device *dev)
+{
+	mutex_lock(&kfd_lock);
+	if (kfd_device == dev) {
+		if (kfd_topology)
+			belfry_topology_remove(kfd_topology);
+		kfd_topology = belfry_topology_create(dev->gpu, &kfd_node->kobj, "topology", "");
+		if (IS_ERR(kfd_topology)) {
+			dev_err(&dev->pdev->dev, "the topology cannot be shown: %ld\n", PTR_ERR(kfd_topology));
+			kfd_topology = NULL;
+		}
+	}
+	mutex_unlock(&kfd_lock);
 }
 
 void belfry_chardev_remove(struct os_device *dev)
@@ -284,9 +301,11 @@ void belfry_chardev_remove(struct os_device *dev)
 	mutex_lock(&kfd_lock);
 	if (kfd_device == dev) {
 		belfry_proc_exit();
-		belfry_topology_remove(kfd_topology);
+		if (kfd_topology)
+			belfry_topology_remove(kfd_topology);
 		device_destroy(kfd_class, MKDEV(kfd_major, 0));
 		kfd_topology = NULL;
+		kfd_node = NULL;
 		kfd_device = NULL;
 	}
 	mutex_unlock(&kfd_lock);

@@ -57,6 +57,8 @@ void os_device_get(struct os_device *dev);
 void os_device_put(struct os_device *dev);
 void os_device_info(struct os_device *dev, struct os_device_info *info);
 int os_reset_function(struct os_device *dev);
+/* belfry_sysfs_list answers for other nodes now. Called from belfry_card_write, without a lock of the core. */
+void os_topology_changed(struct os_device *dev);
 
 /* ---- mmio.c: BAR5 registers, BAR2 doorbells, BAR0 VRAM. Offsets in bytes, bounds are checked. ---- */
 
@@ -220,6 +222,7 @@ enum os_lock_rank {
 	OS_LOCK_INVALIDATION,
 	OS_LOCK_OBJECT,
 	OS_LOCK_RATE_LIMIT,
+	OS_LOCK_NODES,
 	OS_LOCK_RANKS,
 };
 
@@ -339,8 +342,8 @@ bool belfry_client_memory(struct belfry_gpu *gpu, u64 drm_id, struct belfry_clie
 /* The card's files by path below the PCI device's directory; `hwmon/` is the hardware monitor's. */
 ssize_t belfry_card_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
 int belfry_card_write(struct belfry_gpu *gpu, const char *path, size_t path_len, const char *text, size_t text_len);
-/* One file per line: its mode in octal, a space, its path. */
-ssize_t belfry_card_list(char *text, size_t text_len);
+/* Those that this card has, one per line: its mode in octal, a space, its path. */
+ssize_t belfry_card_list(struct belfry_gpu *gpu, char *text, size_t text_len);
 
 /* The id that the core knows a process by, for its paths below proc/. */
 u32 belfry_process_id(struct belfry_process *process);

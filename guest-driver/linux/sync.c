@@ -35,6 +35,7 @@ static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_INVALIDATION] = "kfd invalidation",
 	[OS_LOCK_OBJECT] = "kfd object",
 	[OS_LOCK_RATE_LIMIT] = "kfd rate limit",
+	[OS_LOCK_NODES] = "kfd nodes",
 };
 
 int os_lock_new(struct os_lock **out, u32 rank)

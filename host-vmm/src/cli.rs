@@ -111,7 +111,7 @@ enum Verb {
 #[derive(Debug, Args)]
 struct GpuArgs {
     /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
-    #[arg(long, value_name = "NAME[:xccs=N,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
+    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]

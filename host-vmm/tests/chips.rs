@@ -31,7 +31,8 @@ fn unknown_chip_is_refused_in_one_line_with_those_that_there_are() {
     assert_eq!(names, ["gfx1100", "gfx942", "gfx1201"], "{listed}");
     for verb in ["run", "exec", "serve"] {
         assert!(
-            text(belfry(&[verb, "--help"]).stdout).contains("--chip <NAME[:xccs=N,cus=N,vram=SIZE]>"),
+            text(belfry(&[verb, "--help"]).stdout)
+                .contains("--chip <NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]>"),
             "{verb}"
         );
     }

@@ -41,6 +41,8 @@ pub const HSA_CACHE_TYPE_HSACU: u32 = 8;
 
 /// PCI Express link (`CRAT_IOLINK_TYPE_PCIEXPRESS`).
 pub const CRAT_IOLINK_TYPE_PCIEXPRESS: u32 = 2;
+/// Link between GPUs, and between partitions of one (`CRAT_IOLINK_TYPE_XGMI`).
+pub const CRAT_IOLINK_TYPE_XGMI: u32 = 11;
 /// The link is there (`CRAT_IOLINK_FLAGS_ENABLED`).
 pub const CRAT_IOLINK_FLAGS_ENABLED: u32 = 1;
 

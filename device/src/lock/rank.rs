@@ -63,6 +63,7 @@ ranks! {
     KfdInvalidation = "KFD invalidation engine",
     KfdObject = "KFD object",
     KfdRateLimit = "KFD rate limit",
+    KfdNodes = "KFD nodes",
     Gems = "Gems.by_offset",
     SyncHandles = "Syncobjs.table",
     SyncDescriptors = "Syncs.descriptors",

@@ -38,7 +38,8 @@ pub(crate) const WATCHES: usize = 4;
 
 /// A queue's exceptions.
 struct QueueExceptions {
-    doorbell: u32,
+    /// The id of its node, and its doorbell in the process's slice for that.
+    doorbell: (u32, u32),
     status: u64,
 }
 
@@ -49,9 +50,10 @@ struct Exceptions<O: Os> {
     /// Exceptions that it has asked for.
     enabled: u64,
     process: u64,
-    device: u64,
+    /// By the id of the node.
+    devices: BTreeMap<u32, u64>,
     queues: BTreeMap<u32, QueueExceptions>,
-    /// Of the memory violation in `device`.
+    /// Of the memory violation in `devices`.
     fault: Option<MemoryExceptionData>,
     /// The runtime hears of exceptions that the debugger has not asked for.
     runtime: bool,
@@ -133,7 +135,7 @@ impl<O: Os> Debug<O> {
             file: None,
             enabled: 0,
             process: 0,
-            device: 0,
+            devices: BTreeMap::new(),
             queues: BTreeMap::new(),
             fault: None,
             runtime: false,
@@ -148,8 +150,8 @@ impl<O: Os> Debug<O> {
         })
     }
 
-    /// A queue is there that no debugger has seen.
-    pub(crate) fn queue_created(&self, id: u32, doorbell: u32) {
+    /// A queue is there that no debugger has seen: its node's id, and its doorbell there.
+    pub(crate) fn queue_created(&self, id: u32, doorbell: (u32, u32)) {
         let status = ExceptionCode::QUEUE_NEW.mask();
         let file = {
             let mut exceptions = self.exceptions.lock();
@@ -164,12 +166,12 @@ impl<O: Os> Debug<O> {
         let status = ExceptionCode::DEVICE_QUEUE_DELETE.mask();
         let file = {
             let mut exceptions = self.exceptions.lock();
-            exceptions.queues.remove(&id);
+            let gpu = exceptions.queues.remove(&id).map_or(0, |queue| queue.doorbell.0);
             exceptions.to_runtime.remove(&id);
             match exceptions.file.clone() {
                 None => None,
                 Some(file) => {
-                    exceptions.device |= status;
+                    *exceptions.devices.entry(gpu).or_insert(0) |= status;
                     Some(file).filter(|_| exceptions.enabled & status != 0)
                 }
             }
@@ -190,7 +192,7 @@ impl<O: Os> Debug<O> {
 
     /// Exceptions of the queue with this doorbell, from an interrupt; whether anybody will hear of them
     /// (`kfd_set_dbg_ev_from_interrupt`).
-    pub(crate) fn raise_queue(&self, doorbell: u32, mask: u64) -> bool {
+    pub(crate) fn raise_queue(&self, doorbell: (u32, u32), mask: u64) -> bool {
         let mask = mask & ExceptionCode::MASK_QUEUE;
         let told = {
             let mut exceptions = self.exceptions.lock();
@@ -224,7 +226,7 @@ impl<O: Os> Debug<O> {
             if exceptions.file.is_none() {
                 return false;
             }
-            exceptions.device |= mask;
+            *exceptions.devices.entry(data.gpu_id).or_insert(0) |= mask;
             // Of violations that come faster than they are asked for, the first is kept.
             exceptions.fault.get_or_insert(data);
             if exceptions.enabled & mask == 0 {
@@ -241,7 +243,8 @@ impl<O: Os> Debug<O> {
         let file = {
             let mut exceptions = self.exceptions.lock();
             exceptions.enabled = 0;
-            (exceptions.process, exceptions.device, exceptions.fault) = (0, 0, None);
+            (exceptions.process, exceptions.fault) = (0, None);
+            exceptions.devices.clear();
             exceptions.queues.values_mut().for_each(|queue| queue.status = 0);
             exceptions.to_debugger = false;
             exceptions.file.take()

@@ -14,11 +14,11 @@ use crate::gart::Gart;
 use crate::hw::{Hw, log};
 use crate::interrupt::IhRing;
 use crate::kiq::select;
+use crate::node::{self, Nodes};
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
 use crate::scheduler::{self, Scheduler};
-use crate::sdma::SdmaQueues;
 use crate::smi::Clients;
 use crate::sync::Mutex;
 use crate::vram::Vram;
@@ -33,17 +33,17 @@ pub(crate) const VMIDS: u32 = 16;
 /// One GPU.
 pub(crate) struct Device<O: Os> {
     pub(crate) hw: Arc<Hw<O>>,
+    /// Of the whole GPU; each node has its part.
     pub(crate) config: Config,
     pub(crate) info: DeviceInfo,
-    pub(crate) gpu_id: u16,
+    nodes: Mutex<O, Arc<Nodes>>,
+    /// Counts nodes that were added to the topology and removed from it.
+    pub(crate) generation: AtomicU32,
     pub(crate) vram: Arc<Vram<O>>,
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
     pub(crate) processes: Mutex<O, Processes<O>>,
     pub(crate) limits: RateLimits<O>,
-    pub(crate) sdma: SdmaQueues,
-    /// Compute queues made so far.
-    pub(crate) queues_made: AtomicU32,
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
     pub(crate) smi: Mutex<O, Clients<O>>,
@@ -59,25 +59,6 @@ pub(crate) struct Device<O: Os> {
     pub(crate) gtt_limit: u64,
     /// Where those sleep who wait for work of the render node.
     pub(crate) fences: O::WaitQueue,
-}
-
-/// CRC-16 (polynomial 0x8005, reflected) of what identifies the function; stable over reloads and never 0.
-fn gpu_id(info: &DeviceInfo, config: &Config) -> u16 {
-    let words = [
-        u32::from(info.vendor_id) | u32::from(info.device_id) << 16,
-        u32::from(info.subsystem_vendor_id) | u32::from(info.subsystem_id) << 16,
-        info.domain,
-        info.location_id,
-        (config.vram_size >> 20) as u32,
-    ];
-    let mut crc = 0u16;
-    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
-        crc ^= u16::from(byte);
-        for _ in 0..8 {
-            crc = if crc & 1 != 0 { crc >> 1 ^ 0xa001 } else { crc >> 1 };
-        }
-    }
-    crc.max(1)
 }
 
 impl<O: Os> Device<O> {
@@ -97,7 +78,7 @@ impl<O: Os> Device<O> {
             device.hw.asic().name,
             device.config.cus,
             device.config.vram_size >> 20,
-            device.gpu_id
+            device.gpu_id()
         );
         Ok(device)
     }
@@ -113,18 +94,16 @@ impl<O: Os> Device<O> {
     #[inline(never)]
     pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config) -> Result<Arc<Self>> {
         let info = hw.os().device_info();
-        let id = gpu_id(&info, &config);
+        let nodes = Nodes::new(hw.asic(), &info, &config, node::mode_of(&hw))?;
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
         let gart = Gart::new(hw.clone(), &vram)?;
         let ih = IhRing::new(hw.clone(), &gart)?;
-        let scheduler = scheduler::new(&hw, &gart)?;
+        let scheduler = scheduler::new(&hw, &gart, &nodes)?;
         let memory = hw.os().cpu_info().memory_bytes;
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
-            sdma: SdmaQueues::new(config.sdma_engines, &hw.asic().sdma),
-            queues_made: AtomicU32::new(0),
             watches: AtomicU32::new(0),
             smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
@@ -134,7 +113,8 @@ impl<O: Os> Device<O> {
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
-            gpu_id: id,
+            generation: AtomicU32::new(1 + nodes.count()),
+            nodes: Mutex::new(hw.os(), LockRank::Nodes, nodes)?,
             hw,
             config,
             info,
@@ -194,6 +174,44 @@ impl<O: Os> Device<O> {
     #[cfg(test)]
     pub(crate) fn scheduler_ring(&self) -> (u64, u64) {
         self.scheduler.lock().as_ref().map(|scheduler| scheduler.ring()).unwrap()
+    }
+
+    /// Its nodes of this moment; those of a process stay the same.
+    pub(crate) fn nodes(&self) -> Arc<Nodes> {
+        self.nodes.lock().clone()
+    }
+
+    /// Replaces the nodes, which no process has; returns those of before.
+    pub(crate) fn set_nodes(&self, nodes: Arc<Nodes>) -> Arc<Nodes> {
+        core::mem::replace(&mut *self.nodes.lock(), nodes)
+    }
+
+    /// Stops the scheduler, which has no queues, and starts another one in its place; `between` the two, nothing runs.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after removal, `EIO` when the device is beyond repair, and those of the start.
+    pub(crate) fn replace_scheduler(&self, new: Box<dyn Scheduler>, between: impl FnOnce()) -> Result<()> {
+        let mut scheduler = self.scheduler.lock();
+        if self.wedged() {
+            return Err(Errno::EIO);
+        }
+        let current = scheduler.as_mut().ok_or(Errno::ENODEV)?;
+        current.stop();
+        *current = new;
+        between();
+        self.flush_gart()?;
+        current.start()
+    }
+
+    /// Counts changes of the topology: the nodes that were added to it and removed from it, processors included.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// What user space names the first node by.
+    pub(crate) fn gpu_id(&self) -> u16 {
+        self.nodes().first().gpu_id
     }
 
     /// Counts recoveries.

@@ -81,7 +81,7 @@ impl<O: Os> Hw<O> {
     }
 
     /// The registers of each graphics core (XCC).
-    pub(crate) fn xccs(&self) -> impl Iterator<Item = Instance<'_, O>> {
+    pub(crate) fn xccs(&self) -> impl DoubleEndedIterator<Item = Instance<'_, O>> {
         (0..self.registers.count(Ip::GC)).map(|number| self.instance(number))
     }
 

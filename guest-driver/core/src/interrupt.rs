@@ -185,6 +185,7 @@ impl<O: Os> Device<O> {
             }
             return;
         };
+        let node = process.nodes.raised(entry);
         match (asic.interrupt)(entry) {
             Interrupt::Signal(event) => {
                 process.events.interrupt(event, || {
@@ -193,7 +194,7 @@ impl<O: Os> Device<O> {
             }
             Interrupt::HandlerMessage(word) => {
                 let (doorbell, exceptions) = (word & DOORBELL_ID, word >> TRAP_CODE_SHIFT & TRAP_CODE);
-                if !process.debug.raise_queue(doorbell, exceptions.into()) {
+                if !process.debug.raise_queue((node.gpu_id.into(), doorbell), exceptions.into()) {
                     process.events.interrupt(word & MESSAGE, || ());
                 }
             }
@@ -206,7 +207,7 @@ impl<O: Os> Device<O> {
                 self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);
                 let code = ExceptionCode(word >> TRAP_CODE_SHIFT & 0xffff).mask();
                 let told = ExceptionCode::MASK_PACKET | ExceptionCode::QUEUE_PREEMPTION_ERROR.mask();
-                process.debug.raise_queue(word & DOORBELL_ID, code & told);
+                process.debug.raise_queue((node.gpu_id.into(), word & DOORBELL_ID), code & told);
             }
             Interrupt::PageFault { page, not_present, write } => {
                 process.memory_fault(MemoryExceptionData {
@@ -217,7 +218,7 @@ impl<O: Os> Device<O> {
                         imprecise: 0,
                     },
                     va: page * PAGE_SIZE,
-                    gpu_id: u32::from(self.gpu_id),
+                    gpu_id: u32::from(node.gpu_id),
                     error_type: 0,
                 });
             }

@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-use belfry_abi::kfd::aperture::{GetProcessAperturesArgs, GetProcessAperturesNewArgs};
 use belfry_abi::kfd::debug::RuntimeEnableArgs;
 use belfry_abi::kfd::event::{
     CreateEventArgs, EventData, EventIdArgs, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_SIGNAL_EVENT_LIMIT,
@@ -30,15 +29,15 @@ use belfry_abi::kfd::smi::SmiEventsArgs;
 use belfry_abi::kfd::svm::{SvmArgs, SvmAttribute};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::aperture::apertures;
+use crate::aperture::{get_process_apertures, get_process_apertures_new};
 use crate::criu::{self, criu};
 use crate::debug::dbg_trap;
 use crate::errno::{Errno, Result};
 use crate::memory::dmabuf;
+use crate::node::Node;
 use crate::os::{Clock, DriverEvent, Os};
 use crate::process::Process;
 use crate::queue::cu_mask_bits;
-use crate::topology::NODES;
 
 /// Bytes of a save area's header that say what is saved (`struct mqd_user_context_save_area_header`).
 const WAVE_STATE_BYTES: usize = 16;
@@ -239,7 +238,7 @@ fn array_from_user<O: Os, T: FromBytes + IntoBytes + FromZeros + Clone>(
 }
 
 fn check_gpu<O: Os>(process: &Process<O>, gpu_id: u32) -> Result<()> {
-    if gpu_id == u32::from(process.device.gpu_id) { Ok(()) } else { Err(Errno::EINVAL) }
+    process.nodes.named(gpu_id).map(|_| ())
 }
 
 fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<u32> {
@@ -309,32 +308,6 @@ fn get_clock_counters<O: Os>(process: &Arc<Process<O>>, args: &mut GetClockCount
     Ok(0)
 }
 
-fn get_process_apertures<O: Os>(
-    process: &Arc<Process<O>>,
-    args: &mut GetProcessAperturesArgs,
-) -> Result<u32> {
-    args.process_apertures[0] = apertures(process.device.gpu_id, &process.device.hw.asic().apertures);
-    args.num_of_nodes = 1;
-    Ok(0)
-}
-
-fn get_process_apertures_new<O: Os>(
-    process: &Arc<Process<O>>,
-    args: &mut GetProcessAperturesNewArgs,
-) -> Result<u32> {
-    if args.num_of_nodes == 0 {
-        args.num_of_nodes = 1;
-        return Ok(0);
-    }
-    if args.num_of_nodes > NODES {
-        return Err(Errno::EINVAL);
-    }
-    let one = apertures(process.device.gpu_id, &process.device.hw.asic().apertures);
-    process.device.hw.os().copy_to_user(args.kfd_process_device_apertures_ptr, one.as_bytes())?;
-    args.num_of_nodes = 1;
-    Ok(0)
-}
-
 fn create_event<O: Os>(process: &Arc<Process<O>>, args: &mut CreateEventArgs) -> Result<u32> {
     if args.event_page_offset != 0 {
         process.set_signal_page(args.event_page_offset)?;
@@ -396,19 +369,23 @@ fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArg
 }
 
 fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerArgs) -> Result<u32> {
-    check_gpu(process, args.gpu_id)?;
+    let node = process.nodes.named(args.gpu_id)?;
     let mut state = process.state.lock();
     let Some(space) = &state.space else { return Err(Errno::ESRCH) };
     if let Some(handler) = &space.lock().trap_handler {
-        handler.set_program(args.tba_addr, args.tma_addr);
+        handler.set_program(node.number, args.tba_addr, args.tma_addr);
     }
-    state.takes_traps = args.tba_addr != 0;
+    if args.tba_addr != 0 {
+        state.takes_traps |= node.bit();
+    } else {
+        state.takes_traps &= !node.bit();
+    }
     Ok(0)
 }
 
 fn acquire_vm<O: Os>(process: &Arc<Process<O>>, args: &mut AcquireVmArgs) -> Result<u32> {
-    check_gpu(process, args.gpu_id)?;
-    process.acquire_vm(args.drm_fd as i32).map(|()| 0)
+    let node = process.nodes.named(args.gpu_id)?;
+    process.acquire_vm(node, args.drm_fd as i32).map(|()| 0)
 }
 
 fn alloc_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMemoryOfGpuArgs) -> Result<u32> {
@@ -423,19 +400,16 @@ fn free_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut FreeMemoryOfG
 fn for_devices<O: Os>(
     process: &Arc<Process<O>>,
     args: &mut MapMemoryToGpuArgs,
-    one: fn(&Process<O>, u64) -> Result<()>,
+    one: fn(&Process<O>, &Node, u64) -> Result<()>,
 ) -> Result<u32> {
     if args.n_devices == 0 || args.n_success > args.n_devices || args.n_devices > MAX_DEVICE_IDS {
         return Err(Errno::EINVAL);
     }
     let ids: Vec<u32> =
         array_from_user(process.device.hw.os(), args.device_ids_array_ptr, args.n_devices as usize)?;
-    if args.handle >> 32 != u64::from(process.device.gpu_id) {
-        return Err(Errno::EINVAL);
-    }
+    process.nodes.named((args.handle >> 32) as u32)?;
     for &id in &ids[args.n_success as usize..] {
-        check_gpu(process, id)?;
-        one(process, args.handle)?;
+        one(process, process.nodes.named(id)?, args.handle)?;
         args.n_success += 1;
     }
     Ok(0)
@@ -450,8 +424,8 @@ fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryT
 }
 
 fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
-    check_gpu(process, args.gpuid)?;
-    args.anon_fd = process.device.smi_open(process.pasid())? as u32;
+    let node = process.nodes.named(args.gpuid)?;
+    args.anon_fd = process.device.smi_open(process.pasid(), node.number)? as u32;
     Ok(0)
 }
 
@@ -491,7 +465,7 @@ fn runtime_enable<O: Os>(process: &Arc<Process<O>>, args: &mut RuntimeEnableArgs
 }
 
 fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {
-    check_gpu(process, args.gpu_id)?;
-    args.available = process.device.vram.free_bytes();
+    let node = process.nodes.named(args.gpu_id)?;
+    args.available = process.device.available_vram(&process.nodes, node);
     Ok(0)
 }

@@ -53,7 +53,8 @@ impl<O: Os> fmt::Debug for Kfd<O> {
         let device = &self.device;
         let processes = device.processes();
         f.debug_struct("Kfd")
-            .field("gpu_id", &format_args!("{:#x}", device.gpu_id))
+            .field("gpu_ids", &format_args!("{:x?}", self.gpu_ids()))
+            .field("partition", &format_args!("{}", device.nodes().mode()))
             .field("chip", &device.hw.asic().name)
             .field("present", &device.hw.alive())
             .field("wedged", &device.wedged())
@@ -85,9 +86,9 @@ impl<O: Os> Kfd<O> {
         &self.device.config
     }
 
-    /// Returns the id user space names the GPU by.
-    pub fn gpu_id(&self) -> u16 {
-        self.device.gpu_id
+    /// Returns the ids user space names the GPU's nodes by.
+    pub fn gpu_ids(&self) -> Vec<u16> {
+        self.device.nodes().iter().map(|node| node.gpu_id).collect()
     }
 
     /// Stops the device: all queues are removed, memory is unpinned and freed. Later calls fail with `ENODEV`.
@@ -193,12 +194,10 @@ impl<O: Os> Kfd<O> {
         if !self.device.hw.alive() {
             return Err(Errno::ENODEV);
         }
-        if kfd_mmap_gpu_id(offset) != self.device.gpu_id {
-            return Err(Errno::EINVAL);
-        }
+        let node = process.nodes.named(kfd_mmap_gpu_id(offset).into())?;
         match offset & KFD_MMAP_TYPE_MASK {
             KFD_MMAP_TYPE_DOORBELL if len == KFD_DOORBELL_PROCESS_SLICE => {
-                Ok(MmapTarget::Doorbells { offset: process.doorbell_offset(), len })
+                Ok(MmapTarget::Doorbells { offset: process.doorbell_offset(node), len })
             }
             KFD_MMAP_TYPE_MMIO if len == PAGE_SIZE => {
                 Ok(MmapTarget::MmioRemap { offset: self.device.hw.asic().hdp_remap, len })

@@ -282,13 +282,19 @@ impl<O: Os> Kiq<O> {
         })
     }
 
-    /// Has the KIQ map a ring from its MQD for this graphics core; `place` says where in the first word of the packet.
+    /// Has the KIQ map a ring from the MQD of this graphics core, which has a number among those that run it; `place` says where in
+    /// the first word of the packet.
     ///
     /// # Errors
     ///
     /// `ETIME` when the KIQ stops executing packets.
-    pub(crate) fn map(&mut self, ring: &KernelQueue<O>, place: u32, what: &str) -> Result<()> {
-        let mqd = ring.mqd_of(if ring.xccs > 1 { self.xcc } else { 0 });
+    pub(crate) fn map(
+        &mut self,
+        (ring, number): (&KernelQueue<O>, usize),
+        place: u32,
+        what: &str,
+    ) -> Result<()> {
+        let mqd = ring.mqd_of(number);
         let wptr = ring.wptr_address();
         self.queue.submit(&[
             packet3(MAP_QUEUES, 5),
@@ -314,7 +320,8 @@ fn dequeue_selected<O: Os>(xcc: &Instance<'_, O>) -> Result<()> {
 /// Takes the rings of both pipes off the hardware: that of the KIQ or of firmware on both pipes, and the scheduler's.
 pub(crate) fn stop<O: Os>(hw: &Hw<O>) {
     let me = hw.asic().kernel_me;
-    for xcc in hw.xccs() {
+    // The first core of a partition, whose ring is the one that is read, stops last.
+    for xcc in hw.xccs().rev() {
         for pipe in [KIQ_PIPE, 0] {
             select(&xcc, me, pipe, 0, 0);
             let active = xcc.read::<gc::CP_HQD_ACTIVE>().active();

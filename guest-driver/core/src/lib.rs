@@ -8,7 +8,7 @@
 //! In the order they are taken, which [`os::LockRank`] has as well: a process's state, an address space, the device's scheduler, the interrupt ring or the table of processes,
 //! a process's events or its pending fault, the clients of system
 //! management and their lines, the VRAM allocator, the GART, the invalidation engine,
-//! what is attached to a buffer object, a rate limit. No lock
+//! what is attached to a buffer object, a rate limit, the list of nodes. No lock
 //! is held while user memory is copied, pinned or mirrored, and no pin or mirror is dropped under one: who changes user
 //! memory may be waiting for the driver ([`os::Change::held`]).
 //!
@@ -41,6 +41,7 @@ mod kiq;
 mod memory;
 mod mes;
 mod mqd;
+mod node;
 pub mod os;
 mod proc_files;
 pub mod process;

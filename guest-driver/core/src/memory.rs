@@ -3,6 +3,7 @@
 pub(crate) mod dmabuf;
 mod map;
 pub(crate) mod object;
+mod part;
 mod show;
 mod user;
 
@@ -21,11 +22,13 @@ use crate::errno::{Errno, Result};
 use crate::memory::dmabuf::Imported;
 use crate::memory::object::{Memory, Object};
 pub(crate) use crate::memory::user::UserArgs;
+use crate::node::{Node, Nodes};
 use crate::os::{
     AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin,
     check_user_range,
 };
 use crate::process::{Phase, Process, State};
+use crate::queue::Queue;
 use crate::space::{Space, SpaceState};
 use crate::vram::VramMemory;
 
@@ -119,12 +122,15 @@ pub(crate) enum BoKind<O: Os> {
 
 /// A buffer object.
 pub(crate) struct Bo<O: Os> {
+    /// Number of the node it was made for, which its handle names.
+    pub(crate) node: u32,
     pub(crate) kind: BoKind<O>,
     pub(crate) va: u64,
     /// Bytes, a multiple of the page size.
     pub(crate) size: u64,
     flags: AllocFlags,
-    pub(crate) mapped: bool,
+    /// Nodes it is mapped for, one bit each. They share the page tables: it is in them while there is one.
+    pub(crate) mapped_on: u32,
     /// Queues that use it; it stays mapped meanwhile.
     pub(crate) queues: u32,
     /// Last, so that what can be mapped goes after what was mapped.
@@ -132,6 +138,16 @@ pub(crate) struct Bo<O: Os> {
 }
 
 impl<O: Os> Bo<O> {
+    /// A buffer object that is not mapped: its address, and its bytes.
+    fn new(node: &Node, kind: BoKind<O>, (va, size): (u64, u64), flags: AllocFlags) -> Self {
+        Self { node: node.number, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
+    }
+
+    /// Whether it is in the page tables.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped_on != 0
+    }
+
     fn rights(&self) -> PageRights {
         let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
         PageRights {
@@ -181,10 +197,16 @@ pub(crate) enum Hold<O: Os> {
 }
 
 impl<O: Os> State<O> {
-    /// The buffer object behind a handle, which names the GPU too.
-    pub(crate) fn bo_id(&self, gpu_id: u16, handle: u64) -> Option<u32> {
-        let id = handle as u32;
-        (handle >> 32 == u64::from(gpu_id) && self.bos.contains_key(&id)).then_some(id)
+    /// The buffer object behind a handle, which names the node too.
+    pub(crate) fn bo_id(&self, nodes: &Nodes, handle: u64) -> Option<u32> {
+        let (id, node) = (handle as u32, nodes.named((handle >> 32) as u32).ok()?);
+        self.bos.get(&id).filter(|bo| bo.node == node.number).map(|_| id)
+    }
+
+    /// Whether a queue of a node uses a buffer object.
+    fn is_used_on(&self, node: &Node, id: u32) -> bool {
+        let uses = |queue: &Queue<O>| queue.bos.contains(&id) || queue.ring_bo == Some(id);
+        self.queues.values().any(|queue| queue.node == node.number && uses(queue))
     }
 
     fn free_bo_id(&self) -> Option<u32> {
@@ -217,19 +239,18 @@ impl<O: Os> Process<O> {
         if shared {
             return Err(Errno::EADDRINUSE);
         }
-        if args.gpu_id != u32::from(device.gpu_id) {
-            return Err(Errno::EINVAL);
-        }
+        let node = self.nodes.named(args.gpu_id)?;
         if size > GPUVM_LIMIT {
             return Err(Errno::ENOMEM);
         }
-        if self.state.lock().space.is_none() {
+        if self.state.lock().acquired & node.bit() == 0 {
             return Err(Errno::ENODEV);
         }
         let mut notifier = None;
         let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
             let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
-            let memory = device.vram_alloc(size, contiguous)?;
+            let charge = device.charge_vram(&self.nodes, node, size)?;
+            let memory = device.vram_alloc(size, contiguous)?.charged(charge);
             (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
         } else if flags.contains(AllocFlags::GTT) {
             (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
@@ -254,17 +275,17 @@ impl<O: Os> Process<O> {
             if args.size != KFD_DOORBELL_PROCESS_SLICE {
                 return Err(Errno::EINVAL);
             }
-            (BoKind::Doorbell, Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, device.gpu_id)))
+            (BoKind::Doorbell, Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)))
         } else if flags.contains(AllocFlags::MMIO_REMAP) {
             if args.size != PAGE_SIZE {
                 return Err(Errno::EINVAL);
             }
-            (BoKind::MmioRemap, Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, device.gpu_id)))
+            (BoKind::MmioRemap, Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)))
         } else {
             return Err(Errno::EINVAL);
         };
 
-        let mut bo = Bo { kind, va: args.va_addr, size, flags, mapped: false, queues: 0, gem: None };
+        let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
         let mut state = self.state.lock();
         let result = state.insert_bo(device, &mut bo);
         let Ok((id, gem_offset)) = result else {
@@ -279,7 +300,7 @@ impl<O: Os> Process<O> {
             news.bo.store(id, Ordering::Release);
         }
         drop(state);
-        args.handle = u64::from(device.gpu_id) << 32 | u64::from(id);
+        args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
         args.mmap_offset = offset.unwrap_or(gem_offset);
         Ok(())
     }
@@ -294,8 +315,8 @@ impl<O: Os> Process<O> {
         if state.signal_handle == Some(handle) {
             return Err(Errno::EPERM);
         }
-        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
-        if state.bos.get(&id).is_some_and(|bo| bo.mapped) {
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
+        if state.bos.get(&id).is_some_and(Bo::is_mapped) {
             return Err(Errno::EBUSY);
         }
         let bo = state.bos.remove(&id);
@@ -304,17 +325,24 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// MAP_MEMORY_TO_GPU for this GPU: idempotent; page tables are written and TLBs flushed on return.
+    /// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENOMEM`, also for a bad handle.
-    pub(crate) fn map_memory(&self, handle: u64) -> Result<()> {
+    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
+    /// the address space; `ENOMEM`, also for a bad handle.
+    pub(crate) fn map_memory(&self, node: &Node, handle: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::ENOMEM)?;
-        let (va, size) = match state.bos.get(&id) {
-            Some(bo) if !bo.mapped => (bo.va, bo.size),
-            Some(_) => return Ok(()),
+        if state.acquired & node.bit() == 0 {
+            return Err(Errno::ENODEV);
+        }
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::ENOMEM)?;
+        let (va, size) = match state.bos.get_mut(&id) {
+            Some(bo) if !bo.is_mapped() => (bo.va, bo.size),
+            Some(bo) => {
+                bo.mapped_on |= node.bit();
+                return Ok(());
+            }
             None => return Err(Errno::ENOMEM),
         };
         let in_space = va != 0
@@ -332,35 +360,40 @@ impl<O: Os> Process<O> {
             tables.vm.unmap(va, size);
             Space::release(&mut tables, va);
         } else {
-            bo.mapped = true;
+            bo.mapped_on = node.bit();
             mapped.insert(va, id);
         }
         space.flush(&mut tables)?;
         result
     }
 
-    /// UNMAP_MEMORY_FROM_GPU for this GPU: idempotent.
+    /// UNMAP_MEMORY_FROM_GPU for a node: idempotent. What is mapped for another one stays in the page tables, which they share.
     ///
     /// # Errors
     ///
     /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
-    pub(crate) fn unmap_memory(&self, handle: u64) -> Result<()> {
+    pub(crate) fn unmap_memory(&self, node: &Node, handle: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
+        let used = state.is_used_on(node, id);
         let State { space, bos, mapped, .. } = &mut *state;
         let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return Err(Errno::EINVAL) };
-        if !bo.mapped {
+        if bo.mapped_on & node.bit() == 0 {
             return Ok(());
         }
-        if bo.queues > 0 {
+        if used {
             return Err(Errno::EBUSY);
+        }
+        if bo.mapped_on != node.bit() {
+            bo.mapped_on &= !node.bit();
+            return Ok(());
         }
         let mut tables = space.lock();
         bo.unmap_from(&mut tables);
         // While the device may have a translation left, the memory counts as mapped and cannot be freed.
         space.flush(&mut tables)?;
         Space::release(&mut tables, bo.va);
-        bo.mapped = false;
+        bo.mapped_on = 0;
         mapped.remove(&bo.va);
         Ok(())
     }
@@ -407,7 +440,7 @@ impl<O: Os> Process<O> {
             return renewed.ok();
         }
         let mut tables = space.lock();
-        if bo.mapped && !same {
+        if bo.is_mapped() && !same {
             bo.unmap_from(&mut tables);
             if space.flush(&mut tables).is_err() {
                 // The device may still use the old pages: they are left to it.
@@ -417,16 +450,16 @@ impl<O: Os> Process<O> {
         match renewed {
             Ok(new) => {
                 bo.kind = BoKind::User(new);
-                if bo.mapped && !same && bo.map_into(&mut tables.vm).is_err() {
+                if bo.is_mapped() && !same && bo.map_into(&mut tables.vm).is_err() {
                     bo.unmap_from(&mut tables);
                     let _ = space.flush(&mut tables);
                 }
             }
             Err(error) => {
-                if bo.mapped {
+                if bo.is_mapped() {
                     Space::release(&mut tables, bo.va);
                 }
-                bo.mapped = false;
+                bo.mapped_on = 0;
                 mapped.remove(&bo.va);
                 let line = format_args!(
                     "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",

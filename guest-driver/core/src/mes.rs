@@ -184,7 +184,7 @@ impl<O: Os> Mapper<O> {
             Self::Kiq(kiq) => {
                 kiq.start()?;
                 // Engine 5 (MES), micro engine field 2, pipe 0, queue 0.
-                kiq.map(ring, 5 << 26 | 2 << 18, "MES ring mapping")
+                kiq.map((ring, 0), 5 << 26 | 2 << 18, "MES ring mapping")
             }
             Self::Firmware(second) => {
                 second.reset()?;

@@ -10,6 +10,7 @@ use crate::asic::Share;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 
 /// Dwords of an MQD.
@@ -79,19 +80,19 @@ pub(crate) struct Mqds<O: Os> {
 }
 
 impl<O: Os> Mqds<O> {
-    /// Makes them, of zeros; the caller flushes VMID 0. SDMA queues have one.
+    /// Makes those of a queue of a node, of zeros; the caller flushes VMID 0. SDMA queues have one.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(device: &Device<O>, sdma: bool) -> Result<Self> {
+    pub(crate) fn new(device: &Device<O>, node: &Node, sdma: bool) -> Result<Self> {
         let (count, stride) = if sdma {
             (1, PAGE_SIZE as u32)
         } else {
-            (device.config.xccs.max(1), (device.hw.asic().mqd.stride)(&device.config))
+            (node.config.xccs.max(1), (device.hw.asic().mqd.stride)(&node.config))
         };
         // Queues begin with one graphics core after the other (`current_logical_xcc_start`).
-        let first = if sdma { 0 } else { device.queues_made.fetch_add(1, Ordering::Relaxed) % count };
+        let first = if sdma { 0 } else { node.queues_made.fetch_add(1, Ordering::Relaxed) % count };
         let bytes = u64::from(count) * u64::from(stride) + PAGE_SIZE;
         Ok(Self { buffer: device.gart.allocate((bytes / PAGE_SIZE) as usize)?, count, first, stride })
     }

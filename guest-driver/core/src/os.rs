@@ -457,6 +457,10 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// `ENOMEM`.
     fn work_new(&self, work: Arc<dyn Work>) -> Result<Self::WorkItem>;
 
+    /// The GPU has other nodes: the operating system shows the topology anew, where it keeps what [`crate::Kfd::sysfs_list`] says.
+    /// No lock of the driver is held.
+    fn topology_changed(&self) {}
+
     /// Returns what is known about processors and memory.
     fn cpu_info(&self) -> CpuInfo;
 

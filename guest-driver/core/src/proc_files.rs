@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Clock, Os};
 use crate::process::{Process, State};
 
@@ -41,18 +42,19 @@ impl<O: Os> State<O> {
 
 impl<O: Os> Process<O> {
     fn proc_file(&self, path: &[&str]) -> Result<String> {
-        let gpu = self.device.gpu_id;
         match *path {
             ["pasid"] => Ok(format!("{}\n", self.pasid)),
-            [name] if name == format!("vram_{gpu}") => Ok(format!("{}\n", self.held().vram)),
+            [name] if let Some(node) = self.node_after(name, "vram_") => {
+                Ok(format!("{}\n", self.held_on(node).vram))
+            }
             // What an engine has worked for a queue is counted by its firmware, and Belfry's does not.
-            [name] if name == format!("sdma_{gpu}") => Ok("0\n".to_string()),
-            [folder, "evicted_ms"] if folder == format!("stats_{gpu}") => {
+            [name] if self.node_after(name, "sdma_").is_some() => Ok("0\n".to_string()),
+            [folder, "evicted_ms"] if self.node_after(folder, "stats_").is_some() => {
                 let now = self.device.hw.os().clock_ns(Clock::Monotonic);
                 Ok(format!("{}\n", self.state.lock().evicted_ns(now) / 1_000_000))
             }
             // There are no retry faults, and pages stay in system memory.
-            [folder, "faults" | "page_in" | "page_out"] if folder == format!("counters_{gpu}") => {
+            [folder, "faults" | "page_in" | "page_out"] if self.node_after(folder, "counters_").is_some() => {
                 Ok("0\n".to_string())
             }
             // For the operating system: the queues there are, one in a line.
@@ -64,13 +66,19 @@ impl<O: Os> Process<O> {
         }
     }
 
+    /// The node whose id follows the beginning of a name.
+    fn node_after(&self, name: &str, start: &str) -> Option<&Node> {
+        let id = name.strip_prefix(start)?;
+        self.nodes.iter().find(|node| id == node.gpu_id.to_string())
+    }
+
     /// These have no end of line in Linux, either.
     fn queue_file(&self, id: &str, file: &str) -> Result<String> {
         let id: u32 = id.parse().map_err(|_| Errno::ENOENT)?;
         let state = self.state.lock();
         let queue = state.queues.get(&id).ok_or(Errno::ENOENT)?;
         match file {
-            "gpuid" => Ok(self.device.gpu_id.to_string()),
+            "gpuid" => Ok(self.nodes.get(queue.node).gpu_id.to_string()),
             "size" => Ok(queue.ring_size.to_string()),
             "type" => Ok(queue.user.sysfs_type.to_string()),
             _ => Err(Errno::ENOENT),
@@ -78,17 +86,18 @@ impl<O: Os> Process<O> {
     }
 
     fn proc_folder(&self, path: &[&str]) -> Result<Vec<String>> {
-        let gpu = self.device.gpu_id;
         let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
         match *path {
             [] => {
                 let mut entries = strings(&["pasid", "queues/"]);
-                entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
-                entries.extend(self.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
+                for gpu in self.nodes.iter().map(|node| node.gpu_id) {
+                    entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
+                    entries.extend(self.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
+                }
                 Ok(entries)
             }
-            [folder] if folder == format!("stats_{gpu}") => Ok(strings(&["evicted_ms"])),
-            [folder] if folder == format!("counters_{gpu}") => {
+            [folder] if self.node_after(folder, "stats_").is_some() => Ok(strings(&["evicted_ms"])),
+            [folder] if self.node_after(folder, "counters_").is_some() => {
                 Ok(strings(&["faults", "page_in", "page_out"]))
             }
             // They come and go: the operating system adds their directories as they do.
@@ -148,7 +157,7 @@ mod tests {
     fn process_has_the_files_that_linux_gives_it() {
         let bench = Bench::new();
         let process = bench.process(7);
-        let (id, gpu) = (process.pasid, bench.device.gpu_id);
+        let (id, gpu) = (process.pasid, bench.device.gpu_id());
         let found = files(&bench, &format!("proc/{id}"));
         let text = |name: &str| {
             let path = format!("proc/{id}/{name}");

@@ -20,6 +20,7 @@ use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
+use crate::node::{Node, Nodes};
 use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
@@ -32,7 +33,10 @@ pub struct Process<O: Os> {
     key: ProcessKey,
     pub(crate) device: Arc<Device<O>>,
     pub(crate) pasid: u16,
-    slice: u32,
+    /// The device's nodes, which stay as they are while there are processes.
+    pub(crate) nodes: Arc<Nodes>,
+    /// Its doorbells, by node.
+    slices: Vec<u32>,
     /// The device's epoch when the process was made: after a recovery its queues are gone for good.
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
@@ -66,7 +70,7 @@ impl<O: Os> fmt::Debug for Process<O> {
         let fault = self.fault.lock().map(|fault| fault.va);
         f.debug_struct("Process")
             .field("pasid", &format_args!("{:#x}", self.pasid))
-            .field("doorbell_slice", &format_args!("{}", self.slice))
+            .field("doorbell_slices", &format_args!("{:?}", self.slices))
             .field("device_was_reset", &(self.epoch != self.device.epoch()))
             .field("fault_to_settle", &format_args!("{fault:x?}"))
             .field("state", &*self.state.lock())
@@ -83,7 +87,7 @@ impl<O: Os> fmt::Debug for State<O> {
             .field("queues", &Few(self.queues.iter()))
             .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
-            .field("takes_traps", &self.takes_traps)
+            .field("takes_traps", &format_args!("{:#b}", self.takes_traps))
             .field("svm", &self.svm)
             .field("debug", &self.debug)
             .finish_non_exhaustive()
@@ -116,19 +120,22 @@ pub(crate) enum Phase {
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
     pub(crate) drm: Option<O::DrmFile>,
+    /// Nodes that have been given the address space, one bit each.
+    pub(crate) acquired: u32,
     /// The address space of `drm`, which has the driver's trap handler.
     pub(crate) space: Option<Arc<Space<O>>>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
     /// Mapped buffer objects by address.
     pub(crate) mapped: BTreeMap<u64, u32>,
     pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
-    pub(crate) doorbells: Doorbells,
+    /// By node.
+    pub(crate) doorbells: Vec<Doorbells>,
     /// The scheduler's page about this process.
     pub(crate) context: Option<KernelBuffer<O>>,
     /// Handle of the signal page.
     pub(crate) signal_handle: Option<u64>,
-    /// The program has set a handler that traps go on to.
-    pub(crate) takes_traps: bool,
+    /// Nodes for which the program has set a handler that traps go on to, one bit each.
+    pub(crate) takes_traps: u32,
     /// Waves wait for pages that they do not have (XNACK).
     pub(crate) xnack: bool,
     /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
@@ -142,18 +149,20 @@ pub(crate) struct State<O: Os> {
 
 impl<O: Os> State<O> {
     #[inline(never)]
-    fn new(device: &Device<O>, slice: u32) -> Self {
+    fn new(device: &Device<O>, slices: &[u32]) -> Self {
+        let doorbells = |slice: &u32| Doorbells::new(*slice, &device.hw.asic().doorbells);
         Self {
             phase: Phase::Alive,
             drm: None,
+            acquired: 0,
             space: None,
             bos: BTreeMap::new(),
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
-            doorbells: Doorbells::new(slice, &device.hw.asic().doorbells),
+            doorbells: slices.iter().map(doorbells).collect(),
             context: None,
             signal_handle: None,
-            takes_traps: false,
+            takes_traps: 0,
             xnack: false,
             evicted: (0, None),
             task: None,
@@ -166,14 +175,20 @@ impl<O: Os> State<O> {
 impl<O: Os> Process<O> {
     /// A process that has nothing yet. Kernels have small stacks: it is put together in a frame of its own.
     #[inline(never)]
-    pub(crate) fn new(device: &Arc<Device<O>>, key: ProcessKey, pasid: u16, slice: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        device: &Arc<Device<O>>,
+        key: ProcessKey,
+        pasid: u16,
+        slices: Vec<u32>,
+    ) -> Result<Arc<Self>> {
         let os = device.hw.os();
-        let state = Mutex::new(os, LockRank::ProcessState, State::new(device, slice))?;
+        let state = Mutex::new(os, LockRank::ProcessState, State::new(device, &slices))?;
         Ok(Arc::new(Self {
             key,
             device: device.clone(),
             pasid,
-            slice,
+            nodes: device.nodes(),
+            slices,
             epoch: device.epoch(),
             events: Events::new(os)?,
             state,
@@ -199,12 +214,12 @@ impl<O: Os> Process<O> {
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
         state.drm.as_ref().filter(|drm| drm.id() == file)?;
-        Some(self.memory_of(&state))
+        Some(self.memory_of(&state, |_| true))
     }
 
-    /// What it holds.
-    pub(crate) fn held(&self) -> ClientMemory {
-        self.memory_of(&self.state.lock())
+    /// What of it was made for a node.
+    pub(crate) fn held_on(&self, node: &Node) -> ClientMemory {
+        self.memory_of(&self.state.lock(), |bo| bo.node == node.number)
     }
 
     /// The id that the device knows it by (PASID).
@@ -212,9 +227,9 @@ impl<O: Os> Process<O> {
         self.pasid
     }
 
-    fn memory_of(&self, state: &State<O>) -> ClientMemory {
+    fn memory_of(&self, state: &State<O>, counts: impl Fn(&Bo<O>) -> bool) -> ClientMemory {
         let mut memory = ClientMemory { pasid: self.pasid, vram: 0, gtt: 0 };
-        for bo in state.bos.values() {
+        for bo in state.bos.values().filter(|bo| counts(bo)) {
             match bo.kind {
                 BoKind::Vram(_) => memory.vram += bo.size,
                 BoKind::System(_) | BoKind::User(_) => memory.gtt += bo.size,
@@ -224,18 +239,19 @@ impl<O: Os> Process<O> {
         memory
     }
 
-    /// Byte offset of its doorbells in BAR2.
-    pub(crate) fn doorbell_offset(&self) -> u64 {
-        u64::from(self.slice) * KFD_DOORBELL_PROCESS_SLICE
+    /// Byte offset in BAR2 of its doorbells for a node.
+    pub(crate) fn doorbell_offset(&self, node: &Node) -> u64 {
+        let slice = self.slices.get(node.number as usize).or(self.slices.first());
+        u64::from(slice.copied().unwrap_or(0)) * KFD_DOORBELL_PROCESS_SLICE
     }
 
-    /// ACQUIRE_VM.
+    /// ACQUIRE_VM of a node. All nodes share the render node and with it the address space of its file.
     ///
     /// # Errors
     ///
     /// `EINVAL` for a file that is not this device's render node and for one that another process has acquired, `EBUSY`
     /// when another one was given before, `ENOMEM`.
-    pub(crate) fn acquire_vm(&self, fd: i32) -> Result<()> {
+    pub(crate) fn acquire_vm(&self, node: &Node, fd: i32) -> Result<()> {
         let device = &self.device;
         // Declared before the guard: the file is given back without the lock.
         let file = device.hw.os().drm_acquire(fd)?;
@@ -244,7 +260,11 @@ impl<O: Os> Process<O> {
             return Err(Errno::ENODEV);
         }
         if let Some(drm) = &state.drm {
-            return if drm.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
+            if drm.id() != file.id() {
+                return Err(Errno::EBUSY);
+            }
+            state.acquired |= node.bit();
+            return Ok(());
         }
         let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
         let context = device.gart.allocate(1)?;
@@ -253,6 +273,7 @@ impl<O: Os> Process<O> {
         state.space = Some(space);
         state.context = Some(context);
         state.drm = Some(file);
+        state.acquired = node.bit();
         self.debug_acquired(&mut state)?;
         let task = device.hw.os().task();
         state.task = Some(task);
@@ -271,7 +292,7 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
-        let id = state.bo_id(self.device.gpu_id, handle).ok_or(Errno::EINVAL)?;
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
         let Some(BoKind::System(memory)) = state.bos.get(&id).map(|bo| &bo.kind) else {
             return Err(Errno::EINVAL);
         };
@@ -314,7 +335,7 @@ impl<O: Os> Process<O> {
             reset_type: KFD_HW_EXCEPTION_WHOLE_GPU_RESET,
             reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
             memory_lost: 1,
-            gpu_id: u32::from(self.device.gpu_id),
+            gpu_id: u32::from(self.nodes.first().gpu_id),
         });
     }
 
@@ -324,13 +345,13 @@ impl<O: Os> Process<O> {
         let Some(space) = space else { return true };
         let flushed = {
             let mut state = space.lock();
-            for bo in bos.values().filter(|bo| bo.mapped) {
+            for bo in bos.values().filter(|bo| bo.is_mapped()) {
                 bo.unmap_from(&mut state);
             }
             svm.mapped.unmap_from(&mut state.vm);
             let flushed = space.flush(&mut state).is_ok();
             // Of a device that does not answer, the range stays taken.
-            for bo in bos.values().filter(|bo| bo.mapped && flushed) {
+            for bo in bos.values().filter(|bo| bo.is_mapped() && flushed) {
                 Space::release(&mut state, bo.va);
             }
             if flushed {
@@ -365,6 +386,7 @@ impl<O: Os> Process<O> {
             self.end_debugging(&mut state);
             context = state.context.take();
             drm = state.drm.take();
+            state.acquired = 0;
             task = state.task.take();
             svm = core::mem::replace(&mut state.svm, Svm::new(self.device.config.vram_size));
         }

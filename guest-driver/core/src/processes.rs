@@ -21,7 +21,8 @@ const PASID_END: u16 = 0x8000;
 
 struct Entry<O: Os> {
     process: Arc<Process<O>>,
-    slice: u32,
+    /// One for each node.
+    slices: Vec<u32>,
     opens: u32,
 }
 
@@ -34,6 +35,8 @@ pub(crate) struct Processes<O: Os> {
     workers: BTreeMap<u16, (u64, u32)>,
     /// No more may come.
     closed: bool,
+    /// No more may come for now: there will be other nodes.
+    locked: bool,
     /// The next PASID to try: ids are not used again soon, so that a late interrupt finds no process.
     next: u16,
     unhandled: u64,
@@ -46,6 +49,7 @@ impl<O: Os> Processes<O> {
             files: BTreeMap::new(),
             workers: BTreeMap::new(),
             closed: false,
+            locked: false,
             next: 1,
             unhandled: 0,
         }
@@ -61,11 +65,17 @@ impl<O: Os> Processes<O> {
         self.unhandled
     }
 
-    fn free_slice(&self, slices: u64) -> Option<u32> {
-        (1..slices as u32).find(|slice| {
-            let of_processes = self.by_pasid.values().any(|entry| entry.slice == *slice);
+    /// Free slices, lowest first, of as many as there are.
+    fn free_slices(&self, slices: u64) -> impl Iterator<Item = u32> {
+        (1..slices as u32).filter(|slice| {
+            let of_processes = self.by_pasid.values().any(|entry| entry.slices.contains(slice));
             !of_processes && self.workers.values().all(|(_, other)| other != slice)
         })
+    }
+
+    /// Whether new ones may come (`kfd_open`).
+    fn check_locked(&self) -> Result<()> {
+        if self.locked { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
     fn free_pasid(&mut self) -> Option<u16> {
@@ -91,10 +101,15 @@ impl<O: Os> Device<O> {
             return Ok(entry.process.clone());
         }
         let slices = self.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE;
-        let slice = table.free_slice(slices).ok_or(Errno::ENOSPC)?;
+        table.check_locked()?;
+        let nodes = self.nodes().count() as usize;
+        let slices: Vec<u32> = table.free_slices(slices).take(nodes).collect();
+        if slices.len() < nodes {
+            return Err(Errno::ENOSPC);
+        }
         let pasid = table.free_pasid().ok_or(Errno::ENOSPC)?;
-        let process = Process::new(self, key, pasid, slice)?;
-        table.by_pasid.insert(pasid, Entry { process: process.clone(), slice, opens: 1 });
+        let process = Process::new(self, key, pasid, slices.clone())?;
+        table.by_pasid.insert(pasid, Entry { process: process.clone(), slices, opens: 1 });
         Ok(process)
     }
 
@@ -132,8 +147,9 @@ impl<O: Os> Device<O> {
             if table.closed {
                 return Err(Errno::ENODEV);
             }
-            let slice = table.free_slice(self.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE);
-            let slice = slice.ok_or(Errno::ENOSPC)?;
+            table.check_locked()?;
+            let slices = self.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE;
+            let slice = table.free_slices(slices).next().ok_or(Errno::ENOSPC)?;
             let pasid = table.free_pasid().ok_or(Errno::ENOSPC)?;
             table.workers.insert(pasid, (id, slice));
             (pasid, slice)
@@ -216,6 +232,28 @@ impl<O: Os> Device<O> {
         for client in self.files() {
             client.stop();
         }
+    }
+
+    /// Lets no more processes in for now, where there are none and no file has had work (`kgd2kfd_check_and_lock_kfd`).
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, `ENODEV` after removal.
+    pub(crate) fn lock_out(&self) -> Result<()> {
+        let mut table = self.processes.lock();
+        if table.closed {
+            return Err(Errno::ENODEV);
+        }
+        if table.locked || !table.by_pasid.is_empty() || !table.workers.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        table.locked = true;
+        Ok(())
+    }
+
+    /// Lets them in again.
+    pub(crate) fn let_in(&self) {
+        self.processes.lock().locked = false;
     }
 
     /// All processes of this moment.

@@ -4,16 +4,19 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
 
 use crate::asic::{MqdManager, SaveArea, Share, UserRing};
+use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
 use crate::gart::GartMapping;
 use crate::memory::{BoKind, Hold};
 use crate::mqd::Mqds;
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, check_user_range};
 use crate::process::State;
 use crate::sdma::SdmaPlace;
@@ -67,6 +70,8 @@ impl UserPlaces {
 
 /// A user-mode queue.
 pub(crate) struct Queue<O: Os> {
+    /// Number of the node that runs it.
+    pub(crate) node: u32,
     pub(crate) ring_base: u64,
     pub(crate) ring_size: u32,
     pub(crate) percentage: u32,
@@ -75,7 +80,7 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) aql: bool,
     /// The hardware queue that an SDMA queue has; [`crate::sdma::SdmaQueues`] knows it is taken.
     pub(crate) sdma: Option<SdmaPlace>,
-    /// Index in the process's slice.
+    /// Index in the process's slice for the node.
     pub(crate) doorbell: u32,
     /// Its MQDs, and what the scheduler keeps of it.
     pub(crate) mqds: Mqds<O>,
@@ -128,6 +133,7 @@ impl<O: Os> fmt::Debug for Queue<O> {
             .field("priority", &format_args!("{}", self.priority))
             .field("packets", &format_args!("{}", self.packets()))
             .field("sdma", &self.sdma)
+            .field("node", &format_args!("{}", self.node))
             .field("doorbell", &format_args!("{}", self.doorbell))
             .field("mqd", &format_args!("{:#x}", self.mqds.address()))
             .field("write_pointer", &format_args!("{:#x}", self.wptr))
@@ -203,11 +209,33 @@ pub(crate) fn check_ring<O: Os>(os: &O, base: u64, size: u32) -> Result<u32> {
 }
 
 impl<O: Os> State<O> {
-    /// The buffer object that is mapped at exactly this range (`kfd_queue_buffer_get`).
-    pub(crate) fn queue_buffer(&self, address: u64, size: u64) -> Result<u32> {
+    /// The doorbells for a node.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: there are some for each.
+    pub(crate) fn doorbells_of(&mut self, node: &Node) -> Result<&mut Doorbells> {
+        self.doorbells.get_mut(node.number as usize).ok_or(Errno::EINVAL)
+    }
+
+    /// The doorbell of a queue, as MQDs and MES frames count it.
+    ///
+    /// # Errors
+    ///
+    /// As [`State::doorbells_of`].
+    pub(crate) fn doorbell_of(&self, queue: &Queue<O>) -> Result<DoorbellIndex> {
+        let doorbells = self.doorbells.get(queue.node as usize).ok_or(Errno::EINVAL)?;
+        Ok(doorbells.index(queue.doorbell))
+    }
+
+    /// The buffer object that is mapped for a node at exactly this range (`kfd_queue_buffer_get`).
+    pub(crate) fn queue_buffer(&self, node: &Node, address: u64, size: u64) -> Result<u32> {
         let page = address & !(PAGE_SIZE - 1);
         let id = *self.mapped.get(&page).ok_or(Errno::EINVAL)?;
         let bo = self.bos.get(&id).ok_or(Errno::EINVAL)?;
+        if bo.mapped_on & node.bit() == 0 {
+            return Err(Errno::EINVAL);
+        }
         let exact = size < PAGE_SIZE || bo.size == size & !(PAGE_SIZE - 1);
         let memory = !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap);
         if exact && memory { Ok(id) } else { Err(Errno::EINVAL) }

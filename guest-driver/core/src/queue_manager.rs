@@ -19,6 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::memory::BoKind;
 use crate::mqd::Mqds;
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
@@ -78,7 +79,7 @@ impl<O: Os> Process<O> {
         let engine = match args.queue_type {
             KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => Engine::Compute,
             KFD_IOC_QUEUE_TYPE_SDMA => Engine::Sdma(SdmaChoice::Pcie),
-            KFD_IOC_QUEUE_TYPE_SDMA_XGMI if device.sdma.engines() > device.sdma.pcie_engines() => {
+            KFD_IOC_QUEUE_TYPE_SDMA_XGMI if self.has_xgmi_engines(args.gpu_id) => {
                 Engine::Sdma(SdmaChoice::Xgmi)
             }
             KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => Engine::Sdma(SdmaChoice::Engine(args.sdma_engine_id)),
@@ -87,14 +88,12 @@ impl<O: Os> Process<O> {
                 return Err(refused.map_or(Errno::ENOTSUPP, |refused| refused.errno));
             }
         };
-        if args.gpu_id != u32::from(device.gpu_id) {
-            return Err(Errno::EINVAL);
-        }
-        if matches!(engine, Engine::Sdma(SdmaChoice::Engine(engine)) if engine >= device.sdma.engines()) {
+        let node = self.nodes.named(args.gpu_id)?;
+        if matches!(engine, Engine::Sdma(SdmaChoice::Engine(engine)) if engine >= node.sdma.engines()) {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
-        if state.space.is_none() {
+        if state.acquired & node.bit() == 0 {
             return Err(Errno::ESRCH);
         }
         if device.wedged() || device.epoch() != self.epoch {
@@ -103,13 +102,13 @@ impl<O: Os> Process<O> {
         if state.queues.len() >= KFD_MAX_NUM_OF_QUEUES_PER_PROCESS as usize {
             return Err(Errno::ENOSPC);
         }
-        let buffers = self.queue_buffers(&state, args, engine)?;
+        let buffers = self.queue_buffers(&state, node, args, engine)?;
         let id = (0..).find(|id| !state.queues.contains_key(id)).ok_or(Errno::ENOSPC)?;
-        let place = self.take_place(&mut state, engine)?;
-        let queue = match self.build_queue(&state, args, place, buffers) {
+        let place = self.take_place(&mut state, node, engine)?;
+        let queue = match self.build_queue(&state, node, args, place, buffers) {
             Ok(queue) => queue,
             Err(error) => {
-                self.put_place(&mut state, place);
+                self.put_place(&mut state, node, place);
                 return Err(error);
             }
         };
@@ -125,43 +124,57 @@ impl<O: Os> Process<O> {
             return Err(error);
         }
         drop(state);
-        self.debug.queue_created(id, doorbell);
+        self.debug.queue_created(id, (node.gpu_id.into(), doorbell));
         args.queue_id = id;
-        args.doorbell_offset = kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, device.gpu_id)
+        args.doorbell_offset = kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)
             | (u64::from(doorbell) * belfry_abi::pci::DOORBELL_SIZE);
         Ok(())
     }
 
-    /// Takes a doorbell, and for an SDMA queue the hardware queue that it belongs to.
-    fn take_place(&self, state: &mut State<O>, engine: Engine) -> Result<(u32, Option<SdmaPlace>)> {
-        let Engine::Sdma(choice) = engine else { return Ok((state.doorbells.take()?, None)) };
-        let place = self.device.sdma.take(choice)?;
+    /// Whether the node of this name has engines for links between GPUs; of one that there is not, another error tells.
+    fn has_xgmi_engines(&self, gpu_id: u32) -> bool {
+        let node = self.nodes.named(gpu_id).unwrap_or(self.nodes.first());
+        node.sdma.engines() > node.sdma.pcie_engines()
+    }
+
+    /// Takes a doorbell of a node, and for an SDMA queue the hardware queue that it belongs to.
+    fn take_place(
+        &self,
+        state: &mut State<O>,
+        node: &Node,
+        engine: Engine,
+    ) -> Result<(u32, Option<SdmaPlace>)> {
+        let Engine::Sdma(choice) = engine else {
+            return Ok((state.doorbells_of(node)?.take()?, None));
+        };
+        let place = node.sdma.take(choice)?;
         match place.doorbell(&self.device.hw.asic().sdma) {
             Ok(doorbell) => Ok((doorbell, Some(place))),
             Err(error) => {
-                self.device.sdma.put(place);
+                node.sdma.put(place);
                 Err(error)
             }
         }
     }
 
-    fn put_place(&self, state: &mut State<O>, (doorbell, place): (u32, Option<SdmaPlace>)) {
+    fn put_place(&self, state: &mut State<O>, node: &Node, (doorbell, place): (u32, Option<SdmaPlace>)) {
         match place {
-            None => state.doorbells.put(doorbell),
+            None => state.doorbells_of(node).into_iter().for_each(|doorbells| doorbells.put(doorbell)),
             // Its doorbell is never handed out to a compute queue.
-            Some(place) => self.device.sdma.put(place),
+            Some(place) => node.sdma.put(place),
         }
     }
 
     fn build_queue(
         &self,
         state: &State<O>,
+        node: &Node,
         args: &CreateQueueArgs,
         (doorbell, sdma): (u32, Option<SdmaPlace>),
         QueueBuffers { ring: ring_bo, bos, save_area }: QueueBuffers,
     ) -> Result<Box<Queue<O>>> {
         let device = &self.device;
-        let mqds = Mqds::new(device, sdma.is_some())?;
+        let mqds = Mqds::new(device, node, sdma.is_some())?;
         let wptr_bo = bos.first().and_then(|id| state.bos.get(id)).ok_or(Errno::EINVAL)?;
         let in_page = args.write_pointer_address % PAGE_SIZE;
         let (wptr, mapping) = match &wptr_bo.kind {
@@ -173,6 +186,7 @@ impl<O: Os> Process<O> {
         };
         device.flush_gart()?;
         let queue = Box::new(Queue {
+            node: node.number,
             ring_base: args.ring_base_address,
             ring_size: args.ring_size,
             percentage: args.queue_percentage & 0xff,
@@ -193,7 +207,7 @@ impl<O: Os> Process<O> {
             gws: false,
             life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
         });
-        let doorbell = state.doorbells.index(doorbell);
+        let doorbell = state.doorbell_of(&queue)?;
         let mqd = &device.hw.asic().mqd;
         queue.mqds.change(|image, share| {
             let new = UserQueue { mqd: queue.mqds.address_of(share), args, doorbell, share };
@@ -219,9 +233,10 @@ impl<O: Os> Process<O> {
         let (Some(space), Some(context)) = (&state.space, &state.context) else { return Err(Errno::ESRCH) };
         let mqd = &self.device.hw.asic().mqd;
         if queue.sdma.is_none() {
-            queue.mqds.change(|image, _| (mqd.set_takes_traps)(image, state.takes_traps))?;
+            let takes_traps = state.takes_traps & self.nodes.get(queue.node).bit() != 0;
+            queue.mqds.change(|image, _| (mqd.set_takes_traps)(image, takes_traps))?;
         }
-        let request = self.request(state, queue, space.root(), context.gpu_address());
+        let request = self.request(state, queue, space.root(), context.gpu_address())?;
         self.device.with_scheduler(self.epoch, |scheduler| scheduler.add_queue(&request))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
@@ -230,32 +245,33 @@ impl<O: Os> Process<O> {
     }
 
     /// What makes a queue known to the scheduler.
-    fn request(&self, state: &State<O>, queue: &Queue<O>, root: u64, context: u64) -> QueueRequest {
-        QueueRequest {
+    fn request(&self, state: &State<O>, queue: &Queue<O>, root: u64, context: u64) -> Result<QueueRequest> {
+        Ok(QueueRequest {
+            node: queue.node,
             pasid: self.pasid,
             root,
             process_context: context,
             gang_context: queue.mqds.gang_context(),
             priority: queue.priority,
-            doorbell: state.doorbells.index(queue.doorbell),
+            doorbell: state.doorbell_of(queue)?,
             mqd: queue.mqds.address(),
             wptr: queue.wptr,
             process_wptr: queue.user.write_pointer,
             ring_dwords: queue.ring_size / 4,
             // Whoever has an address space has it.
             trap_handler: trap_handler::TBA,
-            trap_memory: trap_handler::TMA,
+            trap_memory: trap_handler::tma(queue.node),
             sdma: queue.sdma,
             aql: queue.aql,
             gws: queue.gws,
             xnack: state.xnack,
-        }
+        })
     }
 
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
     pub(crate) fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
         let offset = match state.queues.get(&id) {
-            Some(queue) if queue.life == Life::Mapped => state.doorbells.index(queue.doorbell),
+            Some(queue) if queue.life == Life::Mapped => state.doorbell_of(queue)?,
             Some(_) => return Ok(()),
             None => return Err(Errno::EINVAL),
         };
@@ -277,7 +293,7 @@ impl<O: Os> Process<O> {
         let queue = state.queues.remove(&id)?;
         state.use_bos(&queue.bos, false);
         state.use_bos(queue.ring_bo.as_slice(), false);
-        self.put_place(state, (queue.doorbell, queue.sdma));
+        self.put_place(state, self.nodes.get(queue.node), (queue.doorbell, queue.sdma));
         if self.device.wedged() && self.device.hw.alive() {
             // The device may still write there.
             core::mem::forget(queue);
@@ -322,10 +338,9 @@ impl<O: Os> Process<O> {
         check_share(args.queue_percentage, args.queue_priority)?;
         let ring_size = check_ring(self.device.hw.os(), args.ring_base_address, args.ring_size)?;
         let mut state = self.state.lock();
-        if !state.queues.contains_key(&args.queue_id) {
-            return Err(Errno::EFAULT);
-        }
-        let ring = self.ring_buffer(&state, args.ring_base_address, ring_size).map_err(|_| Errno::EFAULT)?;
+        let node = state.queues.get(&args.queue_id).ok_or(Errno::EFAULT)?.node;
+        let ring = self.ring_buffer(&state, self.nodes.get(node), args.ring_base_address, ring_size);
+        let ring = ring.map_err(|_| Errno::EFAULT)?;
         self.change_queue(&mut state, args.queue_id, |state, id| {
             let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
             let before = (queue.ring_base, queue.ring_size, queue.percentage, queue.priority);
@@ -398,12 +413,11 @@ impl<O: Os> Process<O> {
     pub(crate) fn set_cu_mask(&self, id: u32, bits: u32, mask: &[u32]) -> Result<()> {
         let mqd = &self.device.hw.asic().mqd;
         let mut state = self.state.lock();
-        if !state.queues.contains_key(&id) {
-            return Err(Errno::EFAULT);
-        }
+        let node = state.queues.get(&id).ok_or(Errno::EFAULT)?.node;
+        let config = &self.nodes.get(node).config;
         let mask = CuMask { bits, words: mask };
-        let spread = |xcc| (mqd.spread_cu_mask)(&self.device.config, &mask, xcc);
-        let xccs = self.device.config.xccs.max(1);
+        let spread = |xcc| (mqd.spread_cu_mask)(config, &mask, xcc);
+        let xccs = config.xccs.max(1);
         let engines = (0..xccs).map(spread).collect::<Result<Vec<_>>>()?;
         self.change_queue(&mut state, id, |state, id| {
             let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;

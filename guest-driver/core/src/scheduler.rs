@@ -11,12 +11,15 @@ use crate::gart::Gart;
 use crate::hiq::Hiq;
 use crate::hw::Hw;
 use crate::mes::Mes;
+use crate::node::Nodes;
 use crate::os::Os;
 use crate::sdma::SdmaPlace;
 
 /// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRequest {
+    /// Number of the node that runs it.
+    pub(crate) node: u32,
     pub(crate) pasid: u16,
     /// Root of the process's page tables, in the form of their entries.
     pub(crate) root: u64,
@@ -85,15 +88,15 @@ pub(crate) trait Scheduler: Send {
     fn ring(&self) -> (u64, u64);
 }
 
-/// The scheduler of a device.
+/// The scheduler of a device with these nodes.
 ///
 /// # Errors
 ///
 /// `ENOMEM`.
 #[inline(never)]
-pub(crate) fn new<O: Os>(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>) -> Result<Box<dyn Scheduler>> {
+pub(crate) fn new<O: Os>(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>, nodes: &Nodes) -> Result<Box<dyn Scheduler>> {
     match &hw.asic().firmware {
         Firmware::Mes(firmware) => Ok(Box::new(Mes::new(hw.clone(), gart, firmware)?)),
-        Firmware::Hiq(packets) => Ok(Box::new(Hiq::new(hw.clone(), gart, packets)?)),
+        Firmware::Hiq(packets) => Ok(Box::new(Hiq::new(hw.clone(), gart, packets, nodes)?)),
     }
 }

@@ -9,6 +9,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
@@ -36,6 +37,8 @@ const UNMAP_FROM_CPU: u32 = 2;
 struct Client<O: Os> {
     /// Who has made the descriptor: of the memory of others it hears nothing.
     pasid: u16,
+    /// Number of the node that it is of.
+    node: u32,
     mask: AtomicU64,
     fifo: Mutex<O, VecDeque<u8>>,
 }
@@ -97,8 +100,8 @@ impl<O: Os> Clients<O> {
         self.raise_for(None, kind, message);
     }
 
-    /// Raises an event for the clients of one process, or for all.
-    fn raise_for(&mut self, pasid: Option<u16>, kind: EventKind, message: fmt::Arguments<'_>) {
+    /// Raises an event for the clients of a process and a node, or for all.
+    fn raise_for(&mut self, whom: Option<(u16, Option<u32>)>, kind: EventKind, message: fmt::Arguments<'_>) {
         if self.open.is_empty() {
             return;
         }
@@ -108,7 +111,9 @@ impl<O: Os> Clients<O> {
         line.truncate(SMI_EVENT_MSG_SIZE - 1);
         for (client, file) in &self.open {
             let Some(client) = client.upgrade() else { continue };
-            let concerned = pasid.is_none_or(|pasid| pasid == client.pasid);
+            let concerned = whom.is_none_or(|(pasid, node)| {
+                pasid == client.pasid && node.is_none_or(|node| node == client.node)
+            });
             if concerned && client.mask.load(Ordering::Relaxed) & kind.mask() != 0 {
                 client.push(&line);
                 file.wake();
@@ -128,15 +133,15 @@ impl fmt::Display for Pages<'_> {
 }
 
 impl<O: Os> Device<O> {
-    /// SMI_EVENTS: makes a descriptor of the calling process that no event is chosen for yet.
+    /// SMI_EVENTS: makes a descriptor of the calling process for a node that no event is chosen for yet.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `EMFILE`.
-    pub(crate) fn smi_open(&self, pasid: u16) -> Result<i32> {
+    pub(crate) fn smi_open(&self, pasid: u16, node: u32) -> Result<i32> {
         let os = self.hw.os();
         let fifo = Mutex::new(os, LockRank::SmiFifo, VecDeque::new())?;
-        let client = Arc::new(Client { pasid, mask: AtomicU64::new(0), fifo });
+        let client = Arc::new(Client { pasid, node, mask: AtomicU64::new(0), fifo });
         let weak = Arc::downgrade(&client);
         // Without the lock: a descriptor may wait for who looks for memory, and that is who may raise an event.
         let (file, fd) = os.smi_open(client)?;
@@ -172,18 +177,28 @@ impl<O: Os> Device<O> {
         self.smi.lock().raise(kind, format_args!("{:x} {}", task.id, task.name()));
     }
 
+    /// Raises an event of a process for each node, whose clients are told the node's id in it; the time is that since boot.
+    fn smi_of_nodes(&self, pasid: u16, kind: EventKind, message: impl Fn(u64, u16) -> String) {
+        let (now, nodes) = (self.hw.os().clock_ns(Clock::Boot), self.nodes());
+        let mut clients = self.smi.lock();
+        for node in nodes.iter().take(if clients.open.is_empty() { 0 } else { usize::MAX }) {
+            let message = message(now, node.gpu_id);
+            clients.raise_for(Some((pasid, Some(node.number))), kind, format_args!("{message}"));
+        }
+    }
+
     /// The queues of a process were taken off the hardware for a while (`KFD_EVENT_FMT_QUEUE_EVICTION`).
     pub(crate) fn smi_eviction(&self, pasid: u16, task: &Task, trigger: QueueEvictionTrigger) {
-        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
-        let message = format_args!("{now} -{} {node:x} {}", task.id, trigger as u32);
-        self.smi.lock().raise_for(Some(pasid), EventKind::QueueEviction, message);
+        self.smi_of_nodes(pasid, EventKind::QueueEviction, |now, node| {
+            format!("{now} -{} {node:x} {}", task.id, trigger as u32)
+        });
     }
 
     /// They are back (`KFD_EVENT_FMT_QUEUE_RESTORE`, not rescheduled).
     pub(crate) fn smi_restore(&self, pasid: u16, task: &Task) {
-        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
-        let message = format_args!("{now} -{} {node:x} 0", task.id);
-        self.smi.lock().raise_for(Some(pasid), EventKind::QueueRestore, message);
+        self.smi_of_nodes(pasid, EventKind::QueueRestore, |now, node| {
+            format!("{now} -{} {node:x} 0", task.id)
+        });
     }
 
     /// Shared virtual memory begins to move from one place to another (`KFD_EVENT_FMT_MIGRATE_START`, in pages).
@@ -204,7 +219,7 @@ impl<O: Os> Device<O> {
             Pages(range),
             trigger as u32
         );
-        self.smi.lock().raise_for(Some(pasid), EventKind::MigrateStart, message);
+        self.smi.lock().raise_for(Some((pasid, None)), EventKind::MigrateStart, message);
     }
 
     /// It has moved, as far as it does (`KFD_EVENT_FMT_MIGRATE_END`).
@@ -218,14 +233,14 @@ impl<O: Os> Device<O> {
     ) {
         let now = self.hw.os().clock_ns(Clock::Boot);
         let message = format_args!("{now} -{} {} {from:x}->{to:x} {}", task.id, Pages(range), trigger as u32);
-        self.smi.lock().raise_for(Some(pasid), EventKind::MigrateEnd, message);
+        self.smi.lock().raise_for(Some((pasid, None)), EventKind::MigrateEnd, message);
     }
 
     /// Shared virtual memory that the program has unmapped left the GPU (`KFD_EVENT_FMT_UNMAP_FROM_GPU`, in pages).
     pub(crate) fn smi_unmap(&self, pasid: u16, task: &Task, range: Range<u64>) {
-        let (now, node) = (self.hw.os().clock_ns(Clock::Boot), self.gpu_id);
-        let message = format_args!("{now} -{} {} {node:x} {UNMAP_FROM_CPU}", task.id, Pages(&range));
-        self.smi.lock().raise_for(Some(pasid), EventKind::UnmapFromGpu, message);
+        self.smi_of_nodes(pasid, EventKind::UnmapFromGpu, |now, node| {
+            format!("{now} -{} {} {node:x} {UNMAP_FROM_CPU}", task.id, Pages(&range))
+        });
     }
 }
 

@@ -162,8 +162,8 @@ impl<O: Os> Space<O> {
         }
         state.process = Some(pasid);
         if let Some(handler) = &state.trap_handler {
-            // The last process may have set one.
-            handler.set_program(0, 0);
+            // The last process may have set some.
+            handler.clear_programs();
         }
         Ok(())
     }

@@ -33,7 +33,6 @@ use crate::process::{Phase, Process, State};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
-use attributes::Access;
 pub(crate) use attributes::Attributes;
 use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
@@ -107,7 +106,7 @@ impl<O: Os> Svm<O> {
         size > 0
             && self.ranges.all(&range, |one| {
                 one.mapped
-                    && one.attributes.access != Access::No
+                    && one.attributes.access.any()
                     && one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
             })
     }
@@ -144,8 +143,9 @@ impl<O: Os> Process<O> {
         }
         match args.op {
             KFD_IOCTL_SVM_OP_SET_ATTR => {
-                attributes::check(u32::from(self.device.gpu_id), list)?;
-                self.svm_set(args, list)
+                let mut resolved = list.to_vec();
+                attributes::check(&self.nodes, &mut resolved)?;
+                self.svm_set(args, &resolved)
             }
             KFD_IOCTL_SVM_OP_GET_ATTR => {
                 let range = self.svm_memory(args)?;
@@ -175,14 +175,7 @@ impl<O: Os> Process<O> {
     fn svm_get(&self, range: &Range<u64>, list: &mut [SvmAttribute]) -> Result<()> {
         attributes::check_question(list)?;
         let common = self.state.lock().svm.ranges.common(range);
-        let gpu_id = u32::from(self.device.gpu_id);
-        for attribute in list {
-            if attributes::asks_about_gpu(attribute) && attribute.value != gpu_id {
-                return Err(Errno::EINVAL);
-            }
-            common.answer(attribute);
-        }
-        Ok(())
+        list.iter_mut().try_for_each(|attribute| common.answer(&self.nodes, attribute))
     }
 
     fn svm_set(self: &Arc<Self>, args: &SvmArgs, list: &[SvmAttribute]) -> Result<()> {
@@ -274,7 +267,7 @@ impl<O: Os> Process<O> {
 
     /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
     fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
-        if !self.state.lock().svm.ranges.touching(range).any(|(_, one)| one.attributes.access != Access::No) {
+        if !self.state.lock().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
             return Ok(());
         }
         let mut at = range.start;
@@ -287,7 +280,7 @@ impl<O: Os> Process<O> {
             .ranges
             .touching(range)
             .filter(|(start, one)| *start >= range.start && one.end <= range.end)
-            .filter(|(_, one)| one.attributes.access != Access::No)
+            .filter(|(_, one)| one.attributes.access.any())
             .map(|(start, _)| start)
             .collect();
         whole.into_iter().for_each(|start| state.svm.ranges.set_mapped(start, true));
@@ -351,7 +344,7 @@ impl<O: Os> Process<O> {
         // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
         for (start, one) in svm.ranges.touching(area) {
             let part = start.max(area.start)..one.end.min(area.end);
-            if one.attributes.access == Access::No {
+            if !one.attributes.access.any() {
                 vm.unmap(part.start, part.end - part.start);
                 continue;
             }

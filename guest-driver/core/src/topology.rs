@@ -1,8 +1,8 @@
 //! Topology: the text files programs learn the machine from (`kfd_topology.c`, `kfd_crat.c`).
 //!
-//! Two nodes: the processors are node 0, the GPU is node 1. The tree below `topology` is
+//! The processors are node 0, those of the GPU follow: one, or one for each partition. The tree below `topology` is
 //! `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`, `mem_banks/0/properties`,
-//! `caches/N/properties`, `io_links/0/properties`.
+//! `caches/N/properties`, `io_links/N/properties`: from each node to each other one, but none among the nodes of another GPU.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use belfry_abi::kfd::topology::{
-    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_HSACU,
-    HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT, HSA_CAP_SVMAPI_SUPPORTED,
+    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, CRAT_IOLINK_TYPE_XGMI, GPU_PROCESSOR_ID_LOW,
+    HSA_CACHE_TYPE_HSACU, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT, HSA_CAP_SVMAPI_SUPPORTED,
     HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
     HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED, HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED,
     HSA_CAP_WATCH_POINTS_SUPPORTED, HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT, HSA_MEM_HEAP_TYPE_FB_PUBLIC,
@@ -24,13 +24,43 @@ use crate::debug::WATCHES;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
+use crate::node::{Node, Nodes};
 use crate::os::Os;
 
-/// Number of nodes, processors included.
-pub(crate) const NODES: u32 = 2;
 /// Weight of the PCIe hop, and its bandwidths in MB/s.
 const LINK_WEIGHT: u32 = 20;
 const LINK_BANDWIDTH: (u32, u32) = (312, 32_000);
+/// The same between partitions of a GPU (`KFD_CRAT_INTRA_SOCKET_WEIGHT`, `kfd_fill_gpu_xgmi_link_to_gpu`).
+const SOCKET_WEIGHT: u32 = 13;
+const SOCKET_BANDWIDTH: (u32, u32) = (819_200, 819_200);
+
+/// One of the topology's nodes.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Processors,
+    Gpu(&'a Node),
+}
+
+impl<'a> Place<'a> {
+    /// The node with this number in a path.
+    fn of(nodes: &'a Nodes, number: &str) -> Result<Self> {
+        let number: u32 = number.parse().map_err(|_| Errno::ENOENT)?;
+        match number.checked_sub(1) {
+            None => Ok(Self::Processors),
+            Some(number) if number < nodes.count() => Ok(Self::Gpu(nodes.get(number))),
+            Some(_) => Err(Errno::ENOENT),
+        }
+    }
+
+    /// Its number.
+    fn number(self) -> u32 {
+        match self {
+            Self::Processors => 0,
+            Self::Gpu(node) => node.number + 1,
+        }
+    }
+}
+
 /// Lines of `key value`.
 struct Lines(String);
 
@@ -52,8 +82,8 @@ fn ip_path(path: &str) -> Option<&str> {
 }
 
 impl<O: Os> Device<O> {
-    fn caches(&self) -> Vec<Cache> {
-        (self.hw.asic().caches)(&self.config, self.hw.asic())
+    fn caches(&self, node: &Node) -> Vec<Cache> {
+        (self.hw.asic().caches)(&node.config, self.hw.asic())
     }
 
     /// Reads a file.
@@ -65,15 +95,18 @@ impl<O: Os> Device<O> {
         if let Some(text) = self.proc_read(path) {
             return text;
         }
+        let nodes = self.nodes();
         let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         {
-            (Some("generation_id"), None, ..) => "2\n".to_string(),
+            (Some("generation_id"), None, ..) => format!("{}\n", self.generation()),
             (Some("system_properties"), None, ..) => self.system_properties(),
-            (Some("nodes"), Some("0"), Some(file), None, ..) => self.cpu_file(file)?,
-            (Some("nodes"), Some("1"), Some(file), None, ..) => self.gpu_file(file)?,
-            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), Some(item), Some("properties"), None) => {
+            (Some("nodes"), Some(node), Some(file), None, ..) => match Place::of(&nodes, node)? {
+                Place::Processors => self.cpu_file(&nodes, file)?,
+                Place::Gpu(node) => self.gpu_file(&nodes, node, file)?,
+            },
+            (Some("nodes"), Some(node), Some(list), Some(item), Some("properties"), None) => {
                 let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-                self.item(node == "1", list, item)?
+                self.item(&nodes, Place::of(&nodes, node)?, list, item)?
             }
             _ => return Err(Errno::ENOENT),
         };
@@ -88,26 +121,23 @@ impl<O: Os> Device<O> {
         if let Some(entries) = self.proc_list(path) {
             return entries;
         }
+        let nodes = self.nodes();
         let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
             (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
-            (Some("nodes"), None, ..) => Ok((0..NODES).map(|node| format!("{node}/")).collect()),
-            (Some("nodes"), Some("0" | "1"), None, ..) => Ok(strings(&[
-                "gpu_id",
-                "name",
-                "properties",
-                "mem_banks/",
-                "caches/",
-                "io_links/",
-                "p2p_links/",
-            ])),
-            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), None, ..) => {
-                Ok((0..self.count(node == "1", list)?).map(|item| format!("{item}/")).collect())
+            (Some("nodes"), None, ..) => Ok((0..=nodes.count()).map(|node| format!("{node}/")).collect()),
+            (Some("nodes"), Some(node), None, ..) => Place::of(&nodes, node).map(|_| {
+                let lists = ["mem_banks/", "caches/", "io_links/", "p2p_links/"];
+                [strings(&["gpu_id", "name", "properties"]), strings(&lists)].concat()
+            }),
+            (Some("nodes"), Some(node), Some(list), None, ..) => {
+                let count = self.count(&nodes, Place::of(&nodes, node)?, list)?;
+                Ok((0..count).map(|item| format!("{item}/")).collect())
             }
-            (Some("nodes"), Some(node @ ("0" | "1")), Some(list), Some(item), None) => {
+            (Some("nodes"), Some(node), Some(list), Some(item), None) => {
                 let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-                if item < self.count(node == "1", list)? {
+                if item < self.count(&nodes, Place::of(&nodes, node)?, list)? {
                     Ok(vec!["properties".to_string()])
                 } else {
                     Err(Errno::ENOENT)
@@ -117,11 +147,13 @@ impl<O: Os> Device<O> {
         }
     }
 
-    fn count(&self, gpu: bool, list: &str) -> Result<usize> {
-        match list {
-            "mem_banks" | "io_links" => Ok(1),
-            "caches" => Ok(if gpu { self.caches().len() } else { 0 }),
-            "p2p_links" => Ok(0),
+    fn count(&self, nodes: &Nodes, place: Place<'_>, list: &str) -> Result<usize> {
+        match (list, place) {
+            ("mem_banks", _) => Ok(1),
+            // One to each other node.
+            ("io_links", _) => Ok(nodes.count() as usize),
+            ("caches", Place::Gpu(node)) => Ok(self.caches(node).len()),
+            ("caches" | "p2p_links", _) => Ok(0),
             _ => Err(Errno::ENOENT),
         }
     }
@@ -133,7 +165,7 @@ impl<O: Os> Device<O> {
         lines.0
     }
 
-    fn cpu_file(&self, file: &str) -> Result<String> {
+    fn cpu_file(&self, nodes: &Nodes, file: &str) -> Result<String> {
         let cpu = self.hw.os().cpu_info();
         match file {
             "gpu_id" => Ok("0\n".to_string()),
@@ -141,7 +173,10 @@ impl<O: Os> Device<O> {
             "properties" => {
                 let mut lines = Lines::new();
                 lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
-                lines.line("caches_count", 0).line("io_links_count", 1).line("p2p_links_count", 0);
+                lines
+                    .line("caches_count", 0)
+                    .line("io_links_count", nodes.count())
+                    .line("p2p_links_count", 0);
                 lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
                 for key in [
                     "max_waves_per_simd",
@@ -175,11 +210,11 @@ impl<O: Os> Device<O> {
         }
     }
 
-    fn gpu_file(&self, file: &str) -> Result<String> {
+    fn gpu_file(&self, nodes: &Nodes, node: &Node, file: &str) -> Result<String> {
         match file {
-            "gpu_id" => Ok(format!("{}\n", self.gpu_id)),
+            "gpu_id" => Ok(format!("{}\n", node.gpu_id)),
             "name" => Ok("ip discovery\n".to_string()),
-            "properties" => Ok(self.gpu_properties()),
+            "properties" => Ok(self.gpu_properties(nodes, node)),
             _ => Err(Errno::ENOENT),
         }
     }
@@ -200,8 +235,8 @@ impl<O: Os> Device<O> {
             | self.hw.asic().capability
     }
 
-    fn gpu_properties(&self) -> String {
-        let config = &self.config;
+    fn gpu_properties(&self, nodes: &Nodes, node: &Node) -> String {
+        let config = &node.config;
         let info = self.hw.os().device_info();
         let asic = self.hw.asic();
         let area = (asic.save_area)(config);
@@ -210,7 +245,8 @@ impl<O: Os> Device<O> {
             .line("cpu_cores_count", 0)
             .line("simd_count", config.cus * asic.simds_per_cu)
             .line("mem_banks_count", 1);
-        lines.line("caches_count", self.caches().len()).line("io_links_count", 1).line("p2p_links_count", 0);
+        lines.line("caches_count", self.caches(node).len());
+        lines.line("io_links_count", nodes.count()).line("p2p_links_count", 0);
         lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
         lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
         lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
@@ -220,11 +256,13 @@ impl<O: Os> Device<O> {
         lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
         lines.line("gfx_target_version", asic.gfx_target_version);
         lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
-        lines.line("location_id", info.location_id).line("domain", info.domain);
-        lines.line("drm_render_minor", info.render_minor).line("hive_id", 0);
+        lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
+        // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
+        let hive = if nodes.count() > 1 { info.location_id } else { 0 };
+        lines.line("drm_render_minor", info.render_minor).line("hive_id", hive);
         lines
-            .line("num_sdma_engines", self.sdma.pcie_engines())
-            .line("num_sdma_xgmi_engines", self.sdma.engines() - self.sdma.pcie_engines())
+            .line("num_sdma_engines", node.sdma.pcie_engines())
+            .line("num_sdma_xgmi_engines", node.sdma.engines() - node.sdma.pcie_engines())
             .line("num_sdma_queues_per_engine", asic.sdma.queues_per_engine());
         lines
             .line("num_cp_queues", asic.cp_queues)
@@ -236,42 +274,48 @@ impl<O: Os> Device<O> {
             .line("capability2", 0)
             .line("debug_prop", asic.product.debug_prop)
             .line("sdma_fw_version", asic.product.sdma_fw_version);
-        lines.line("unique_id", u64::from(self.gpu_id)).line("num_xcc", config.xccs);
+        // The card's, whichever part of it this is.
+        lines.line("unique_id", u64::from(nodes.first().gpu_id)).line("num_xcc", config.xccs);
         lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
         lines.0
     }
 
-    fn item(&self, gpu: bool, list: &str, item: usize) -> Result<String> {
-        if item >= self.count(gpu, list)? {
+    fn item(&self, nodes: &Nodes, place: Place<'_>, list: &str, item: usize) -> Result<String> {
+        if item >= self.count(nodes, place, list)? {
             return Err(Errno::ENOENT);
         }
         let mut lines = Lines::new();
-        match list {
-            "mem_banks" if gpu => {
-                lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", self.vram.size());
+        match (list, place) {
+            ("mem_banks", Place::Gpu(_)) => {
+                let size = self.vram_of_node(nodes);
+                lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", size);
                 let product = &self.hw.asic().product;
                 lines.line("flags", 0).line("width", product.memory_width);
                 lines.line("mem_clk_max", product.max_memory_clock);
             }
-            "mem_banks" => {
+            ("mem_banks", Place::Processors) => {
                 lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
                 lines.line("size_in_bytes", self.hw.os().cpu_info().memory_bytes);
                 lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
             }
-            "io_links" => {
-                let (from, to) = if gpu { (1, 0) } else { (0, 1) };
-                lines
-                    .line("type", CRAT_IOLINK_TYPE_PCIEXPRESS)
-                    .line("version_major", 0)
-                    .line("version_minor", 0);
-                lines.line("node_from", from).line("node_to", to).line("weight", LINK_WEIGHT);
+            ("io_links", _) => {
+                // To the others in their order.
+                let from = place.number();
+                let to = item as u32 + u32::from(item as u32 >= from);
+                let (kind, weight, bandwidth) = if from == 0 || to == 0 {
+                    (CRAT_IOLINK_TYPE_PCIEXPRESS, LINK_WEIGHT, LINK_BANDWIDTH)
+                } else {
+                    (CRAT_IOLINK_TYPE_XGMI, SOCKET_WEIGHT, SOCKET_BANDWIDTH)
+                };
+                lines.line("type", kind).line("version_major", 0).line("version_minor", 0);
+                lines.line("node_from", from).line("node_to", to).line("weight", weight);
                 lines.line("min_latency", 0).line("max_latency", 0);
-                lines.line("min_bandwidth", LINK_BANDWIDTH.0).line("max_bandwidth", LINK_BANDWIDTH.1);
+                lines.line("min_bandwidth", bandwidth.0).line("max_bandwidth", bandwidth.1);
                 lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
                 lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
             }
-            "caches" => {
-                let caches = self.caches();
+            ("caches", Place::Gpu(node)) => {
+                let caches = self.caches(node);
                 let cache = caches.get(item).ok_or(Errno::ENOENT)?;
                 lines
                     .line("processor_id_low", GPU_PROCESSOR_ID_LOW + cache.first_simd)

@@ -20,9 +20,21 @@ use crate::vram::VramMemory;
 const SIZE: u64 = 2 * PAGE_SIZE;
 /// Where the code is (`SVM_CWSR_BASE`).
 pub(crate) const TBA: u64 = GPUVM_BASE - SIZE;
-/// Where the trap memory is (`KFD_CWSR_TMA_OFFSET` behind the code).
-pub(crate) const TMA: u64 = TBA + TMA_OFFSET;
+/// Where the trap memory of the first node is behind the code (`KFD_CWSR_TMA_OFFSET`); that of each further one follows.
 const TMA_OFFSET: u64 = PAGE_SIZE + 2048;
+/// Bytes of a node's: what its address is a multiple of.
+const TMA_SIZE: u64 = 256;
+/// Nodes that there is room for.
+const NODES: u32 = ((SIZE - TMA_OFFSET) / TMA_SIZE) as u32;
+
+const fn tma_offset(node: u32) -> u64 {
+    TMA_OFFSET + TMA_SIZE * (node % NODES) as u64
+}
+
+/// Where the trap memory of a node is.
+pub(crate) const fn tma(node: u32) -> u64 {
+    TBA + tma_offset(node)
+}
 
 /// The pages of one process.
 pub(crate) struct TrapHandler<O: Os> {
@@ -49,14 +61,22 @@ impl<O: Os> TrapHandler<O> {
         Ok(Self { memory })
     }
 
-    /// Sets the program's handler and its trap memory (`kfd_process_set_trap_handler`).
-    pub(crate) fn set_program(&self, tba: u64, tma: u64) {
-        self.memory.hw().vram_write(self.memory.offset() + TMA_OFFSET, [tba, tma].as_bytes());
+    /// Sets the program's handler on a node, and its trap memory (`kfd_process_set_trap_handler`).
+    pub(crate) fn set_program(&self, node: u32, tba: u64, tma: u64) {
+        self.memory.hw().vram_write(self.memory.offset() + tma_offset(node), [tba, tma].as_bytes());
+    }
+
+    /// No node has a handler of the program.
+    pub(crate) fn clear_programs(&self) {
+        (0..NODES).for_each(|node| self.set_program(node, 0, 0));
     }
 
     /// Says whether a debugger is attached (`kfd_process_set_trap_debug_flag`).
     pub(crate) fn set_debugged(&self, debugged: bool) {
-        self.memory.hw().vram_write(self.memory.offset() + TMA_OFFSET + 16, u64::from(debugged).as_bytes());
+        for node in 0..NODES {
+            let at = self.memory.offset() + tma_offset(node) + 16;
+            self.memory.hw().vram_write(at, u64::from(debugged).as_bytes());
+        }
     }
 
     /// Whether a range touches the pages.

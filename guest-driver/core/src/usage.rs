@@ -41,7 +41,7 @@ impl<O: Os> Device<O> {
             render_files,
             render_spaces,
             queues,
-            sdma_queues: self.sdma.taken(),
+            sdma_queues: self.nodes().iter().map(|node| node.sdma.taken()).sum(),
             watches: self.watches.load(Ordering::Relaxed).count_ones(),
             vram: self.vram.size() - self.vram.free_bytes(),
             gtt: self.gtt_used.load(Ordering::Relaxed),

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
@@ -160,7 +161,7 @@ impl<O: Os> Vram<O> {
         for extent in &extents {
             self.hw.vram_fill(extent.offset, extent.len, 0);
         }
-        Ok(VramMemory { vram: self.clone(), extents, len, public: false })
+        Ok(VramMemory { vram: self.clone(), extents, len, public: false, charge: None })
     }
 }
 
@@ -201,12 +202,45 @@ pub(crate) struct VramMemory<O: Os> {
     len: u64,
     /// It was asked for as memory that the processor may map.
     public: bool,
+    /// Who it counts for.
+    charge: Option<VramCharge>,
+}
+
+/// Bytes of VRAM that count for somebody until this is dropped.
+pub(crate) struct VramCharge {
+    used: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl VramCharge {
+    /// Adds bytes to what somebody uses, as far as that stays within a limit.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(used: &Arc<AtomicU64>, bytes: u64, limit: u64) -> Result<Self> {
+        let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
+        let added = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        added.map(|_| Self { used: used.clone(), bytes }).map_err(|_| Errno::ENOMEM)
+    }
+}
+
+impl Drop for VramCharge {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl<O: Os> VramMemory<O> {
     /// The same, which tells others whether it was asked for as memory that the processor may map.
     pub(crate) fn with_public(mut self, public: bool) -> Self {
         self.public = public;
+        self
+    }
+
+    /// The same, which counts for somebody as long as it is there.
+    pub(crate) fn charged(mut self, charge: Option<VramCharge>) -> Self {
+        self.charge = charge;
         self
     }
 

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use belfry_abi::pci;
 use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
-use belfry_kfd_core::Kfd;
 use belfry_kfd_core::os::ProcessKey;
+use belfry_kfd_core::{Errno, Kfd};
 
 use crate::arena::Arena;
 use crate::dmabuf::{self, Exports};
@@ -311,6 +311,37 @@ impl HostedGpu {
         let key = self.next_process.fetch_add(1, Ordering::Relaxed);
         let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
         HostedProcess::new(self.clone(), kfd, process, key, is_render).map_err(Error::Open)
+    }
+
+    /// Returns the text of a file of the topology, or of a process; its path is below the topology's directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOENT`], and [`Errno::ENODEV`] without a driver.
+    pub fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.driver()?.sysfs_read(path)
+    }
+
+    /// Returns the content of a file of the card, by its path below the PCI device's directory.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn card_read(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        self.driver()?.card_read(path)
+    }
+
+    /// Writes to a file of the card, as root does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`HostedGpu::card_read`], and those of the file.
+    pub fn card_write(&self, path: &str, text: &str) -> Result<(), Errno> {
+        self.driver()?.card_write(path, text.as_bytes())
+    }
+
+    fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {
+        lock(&self.kfd).clone().ok_or(Errno::ENODEV)
     }
 
     pub(crate) fn gems(&self) -> &Arc<Gems> {

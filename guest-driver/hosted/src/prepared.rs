@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use belfry_abi::partition::ComputePartition;
 use belfry_device::chip::Model;
 use belfry_device::{GpuConfig, Tier};
 use belfry_kfd_core::card::Card;
@@ -62,6 +63,9 @@ pub struct Prepared {
     pub chip: &'static Model,
     /// Graphics cores.
     pub xccs: u32,
+    /// How the graphics cores are shared out.
+    #[serde(with = "partition_name")]
+    pub partition: ComputePartition,
     /// Compute units.
     pub cus: u32,
     /// Bytes of VRAM.
@@ -95,6 +99,8 @@ struct CardFields {
     max_memory_clock: u32,
     mec_version: u32,
     sdma_version: u32,
+    partitioned_xccs: u32,
+    partitions: u32,
 }
 
 /// A chip as its name.
@@ -112,6 +118,29 @@ mod chip_name {
     }
 }
 
+/// How graphics cores are shared out, by the name that sysfs has for it.
+mod partition_name {
+    use belfry_abi::partition::ComputePartition;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(super) fn serialize<S: Serializer>(
+        mode: &ComputePartition,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(mode.name())
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(
+        deserializer: D,
+    ) -> Result<ComputePartition, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        ComputePartition::named(&name)
+            .ok_or_else(|| D::Error::custom(format_args!("no partition mode {name:?}")))
+    }
+}
+
 impl Prepared {
     /// What the device is made of, in a program that reaches all of its own memory.
     #[must_use]
@@ -119,6 +148,7 @@ impl Prepared {
         let gpu = GpuConfig {
             chip: self.chip,
             xccs: self.xccs,
+            partition: self.partition,
             cus: self.cus,
             vram_size: self.vram,
             workers: self.workers,
@@ -153,6 +183,7 @@ mod tests {
         let prepared = Prepared {
             chip: DEFAULT,
             xccs: 1,
+            partition: ComputePartition::Spx,
             cus: 4,
             vram: 1 << 28,
             workers: 1,

@@ -46,6 +46,7 @@ impl Lock {
             LockRank::Invalidation => AnyRank::of::<rank::KfdInvalidation>(),
             LockRank::Object => AnyRank::of::<rank::KfdObject>(),
             LockRank::RateLimit => AnyRank::of::<rank::KfdRateLimit>(),
+            LockRank::Nodes => AnyRank::of::<rank::KfdNodes>(),
         };
         Self { held: Mutex::new(false), free: Condvar::new(), rank }
     }

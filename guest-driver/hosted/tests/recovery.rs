@@ -16,6 +16,7 @@ use belfry_abi::kfd::event::{
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::smi::{EventKind, SmiEventsArgs};
 use belfry_device::GpuConfig;
+use belfry_device::chip::gfx942;
 use belfry_device::time::TimeSource;
 use belfry_kfd_hosted::{Errno, HostedGpu};
 use common::Client;
@@ -119,4 +120,26 @@ fn a_device_that_cannot_be_reset_is_wedged_until_the_driver_is_loaded_again() {
     gpu.unload();
     gpu.load().unwrap();
     Client::open(&gpu).check_queue_works();
+}
+
+#[test]
+fn partitions_are_as_they_were_after_a_reset() {
+    let time = TimeSource::manual();
+    let config = GpuConfig { chip: &gfx942::MODEL, xccs: 2, time: time.clone(), ..common::config() };
+    let gpu = HostedGpu::new(config).unwrap();
+    // The device alone would come back as one partition.
+    gpu.card_write("current_compute_partition", "CPX").unwrap();
+    let mut client = Client::open(&gpu);
+    client.gpu_id = gpu.sysfs_read("nodes/2/gpu_id").unwrap().trim().parse().unwrap();
+    client.acquire().unwrap();
+    let queue = client.create_queue().unwrap();
+    gpu.device().config_write(COMMAND, &2u16.to_le_bytes());
+    assert_eq!(destroy_in_vain(&client, queue.args.queue_id, &time), Err(Errno::ETIME));
+    assert_eq!(gpu.card_read("current_compute_partition").unwrap(), b"CPX\n");
+    let second = client.gpu_id;
+    drop(client);
+    let mut client = Client::open(&gpu);
+    client.gpu_id = second;
+    client.acquire().unwrap();
+    client.check_queue_works();
 }

@@ -106,6 +106,7 @@ unsafe extern "C" {
     pub(crate) fn os_device_put(dev: *mut OsDevice);
     pub(crate) fn os_device_info(dev: *mut OsDevice, info: *mut OsDeviceInfo);
     pub(crate) fn os_reset_function(dev: *mut OsDevice) -> i32;
+    pub(crate) fn os_topology_changed(dev: *mut OsDevice);
 
     pub(crate) fn os_reg_read(dev: *mut OsDevice, offset: u32) -> u32;
     pub(crate) fn os_reg_write(dev: *mut OsDevice, offset: u32, value: u32);
@@ -140,13 +141,7 @@ unsafe extern "C" {
     pub(crate) safe fn os_user_range_ok(va: u64, len: u64) -> bool;
 
     pub(crate) safe fn os_has_svm() -> bool;
-    pub(crate) fn os_user_area(
-        mm: u64,
-        va: u64,
-        end: *mut u64,
-        writable: *mut bool,
-        file: *mut bool,
-    ) -> i32;
+    pub(crate) fn os_user_area(mm: u64, va: u64, end: *mut u64, writable: *mut bool, file: *mut bool) -> i32;
     pub(crate) fn os_mirror_user(
         dev: *mut OsDevice,
         mm: u64,
@@ -228,7 +223,8 @@ unsafe extern "C" {
     ) -> i32;
     pub(crate) fn os_sync_target_put(target: *mut OsSyncTarget, fence: *mut OsFence);
     pub(crate) fn os_sync_target_release(target: *mut OsSyncTarget);
-    pub(crate) fn os_sync_export(file: *mut OsRenderFile, fence: *mut OsFence, to: u32, out: *mut u32) -> i32;
+    pub(crate) fn os_sync_export(file: *mut OsRenderFile, fence: *mut OsFence, to: u32, out: *mut u32)
+    -> i32;
 
     pub(crate) fn os_dmabuf_export(gem: *mut OsGem, dmabuf: *mut *mut OsDmabuf) -> i32;
     pub(crate) fn os_dmabuf_fd(dmabuf: *mut OsDmabuf, flags: u32) -> i32;

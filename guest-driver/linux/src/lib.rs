@@ -9,8 +9,8 @@ extern crate alloc;
 
 mod debug;
 mod entry;
-mod ffi;
 mod fence;
+mod ffi;
 mod files;
 mod memory;
 mod os;

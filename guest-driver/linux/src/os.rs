@@ -143,6 +143,11 @@ impl Os for LinuxOs {
         check(unsafe { ffi::os_reset_function(self.dev) })
     }
 
+    fn topology_changed(&self) {
+        // SAFETY: the device is valid.
+        unsafe { ffi::os_topology_changed(self.dev) }
+    }
+
     fn pages_alloc(&self, count: usize) -> Result<Pages> {
         Pages::new(self.dev, count)
     }

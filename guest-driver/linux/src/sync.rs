@@ -45,6 +45,7 @@ fn class(rank: LockRank) -> u32 {
         LockRank::Invalidation => 13,
         LockRank::Object => 14,
         LockRank::RateLimit => 15,
+        LockRank::Nodes => 16,
     }
 }
 

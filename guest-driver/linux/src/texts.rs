@@ -140,16 +140,18 @@ pub(crate) unsafe extern "C" fn belfry_card_write(
     status(path.and_then(|path| gpu.card_write(path, text)))
 }
 
-/// Writes mode and path of each file of the card, one per line, and returns the length of it.
+/// Writes mode and path of each file that the card has, one per line, and returns the length of it.
 ///
 /// # Safety
 ///
-/// `text` is valid for `text_len` bytes.
+/// `gpu` is valid, and `text` for `text_len` bytes.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_card_list(text: *mut u8, text_len: usize) -> isize {
+pub(crate) unsafe extern "C" fn belfry_card_list(gpu: *const Gpu, text: *mut u8, text_len: usize) -> isize {
+    // SAFETY: as promised by the caller.
+    let card = unsafe { &*gpu }.card();
     let mut lines = String::new();
     // The monitor's class makes its name.
-    for file in FILES.iter().filter(|file| file.path != "hwmon/name") {
+    for file in FILES.iter().filter(|file| file.path != "hwmon/name" && file.is_of(&card)) {
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "{:o} {}", file.mode(), file.path);
     }

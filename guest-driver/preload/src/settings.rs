@@ -176,6 +176,7 @@ impl Settings {
         let prepared = Prepared {
             chip: belfry_device::chip::DEFAULT,
             xccs: 1,
+            partition: belfry_abi::partition::ComputePartition::Spx,
             cus: 8,
             vram: 1 << 28,
             workers: 1,

@@ -1,5 +1,6 @@
 //! The chip on the command line: its name, and how much there is of it.
 
+use belfry_abi::partition::ComputePartition;
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model, UnknownChip};
 use clap::Args;
@@ -13,7 +14,7 @@ pub(super) enum ChipError {
     #[error(transparent)]
     Unknown(#[from] UnknownChip),
     /// A part that no chip is made of.
-    #[error("{0:?} of --chip is not xccs=N, cus=N or vram=SIZE")]
+    #[error("{0:?} of --chip is not xccs=N, partition=MODE (spx, dpx, tpx, qpx, cpx), cus=N or vram=SIZE")]
     Part(String),
     /// A part that is there twice.
     #[error("--chip has {0} twice")]
@@ -29,7 +30,7 @@ pub(super) fn parse_name(text: &str) -> Result<&'static str, UnknownChip> {
 #[derive(Clone, Debug, Args)]
 pub(super) struct ChipArg {
     /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
-    #[arg(long, value_name = "NAME[:xccs=N,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
+    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
 }
 
@@ -46,12 +47,12 @@ impl ChipArg {
     }
 }
 
-/// What `--chip NAME[:xccs=N,cus=N,vram=SIZE]` asks for: parts that it does not name are as `config` has them, but for the
-/// number of graphics cores, which is the chip's usual one.
+/// What `--chip NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]` asks for: parts that it does not name are as `config` has them,
+/// but for the number of graphics cores, which is the chip's usual one, in one partition.
 pub(super) fn configure(text: &str, config: GpuConfig) -> Result<GpuConfig, ChipError> {
     let (name, parts) = text.split_once(':').map_or((text, None), |(name, parts)| (name, Some(parts)));
     let chip = Model::named(name)?;
-    let mut config = GpuConfig { chip, xccs: chip.default.xccs, ..config };
+    let mut config = GpuConfig { chip, xccs: chip.default.xccs, partition: ComputePartition::Spx, ..config };
     let mut seen = Vec::new();
     for part in parts.into_iter().flat_map(|parts| parts.split(',')) {
         let bad = || ChipError::Part(part.to_owned());
@@ -62,6 +63,7 @@ pub(super) fn configure(text: &str, config: GpuConfig) -> Result<GpuConfig, Chip
         seen.push(key);
         match key {
             "xccs" => config.xccs = value.parse().map_err(|_| bad())?,
+            "partition" => config.partition = ComputePartition::named(value).ok_or_else(bad)?,
             "cus" => config.cus = value.parse().map_err(|_| bad())?,
             "vram" => config.vram_size = parse_size(value).map_err(|_| bad())?,
             _ => return Err(bad()),
@@ -85,11 +87,22 @@ mod tests {
         assert_eq!(shape("gfx942:xccs=8"), Ok(("gfx942", 8, 16, 1 << 28)));
         assert_eq!(shape("gfx942:xccs=2,cus=4,vram=1G"), Ok(("gfx942", 2, 4, 1 << 30)));
         assert_eq!(shape("gfx1100:cus=96"), Ok(("gfx1100", 1, 96, 1 << 28)));
+        let partition = |text| configure(text, GpuConfig::default()).expect("well formed").partition;
+        assert_eq!(partition("gfx942:xccs=8"), ComputePartition::Spx);
+        assert_eq!(partition("gfx942:partition=cpx,xccs=8"), ComputePartition::Cpx);
+        assert_eq!(partition("gfx942:xccs=4,partition=DPX"), ComputePartition::Dpx);
     }
 
     #[test]
     fn parts_that_are_none_are_refused_by_name() {
-        for text in ["gfx942:", "gfx942:xccs", "gfx942:wgps=2", "gfx942:cus=many", "gfx942:vram=1X"] {
+        for text in [
+            "gfx942:",
+            "gfx942:xccs",
+            "gfx942:wgps=2",
+            "gfx942:cus=many",
+            "gfx942:vram=1X",
+            "gfx942:partition=nps1",
+        ] {
             assert!(matches!(shape(text), Err(ChipError::Part(_))), "{text}");
         }
         assert_eq!(shape("gfx942:cus=2,cus=4"), Err(ChipError::Twice("cus".to_owned())));
@@ -100,9 +113,16 @@ mod tests {
     fn shapes_that_a_chip_cannot_have_are_refused() {
         let check = |text| configure(text, GpuConfig::default()).expect("well formed").validate();
         assert_eq!(check("gfx942:xccs=8,cus=304"), Ok(()));
-        for text in
-            ["gfx942:xccs=9", "gfx942:xccs=0", "gfx942:xccs=8,cus=12", "gfx1100:xccs=2", "gfx942:cus=39"]
-        {
+        assert_eq!(check("gfx942:xccs=8,cus=8,partition=qpx"), Ok(()));
+        for text in [
+            "gfx942:xccs=8,cus=8,partition=tpx",
+            "gfx1100:partition=cpx",
+            "gfx942:xccs=9",
+            "gfx942:xccs=0",
+            "gfx942:xccs=8,cus=12",
+            "gfx1100:xccs=2",
+            "gfx942:cus=39",
+        ] {
             assert!(check(text).is_err(), "{text}");
         }
     }

@@ -229,6 +229,7 @@ impl ExecOptions {
         Prepared {
             chip: self.gpu.chip,
             xccs: self.gpu.xccs,
+            partition: self.gpu.partition,
             cus: self.gpu.cus,
             vram: self.gpu.vram_size,
             workers: self.gpu.workers,

@@ -266,7 +266,7 @@ impl Tree<'_> {
     /// The driver's own files of the PCI device. What changes is made when a program opens it, and empty here.
     fn card(&self, card: Card) -> Result<(), ExecError> {
         let device = device(self.bus());
-        for file in card::FILES {
+        for file in card::FILES.iter().filter(|file| file.is_of(&card)) {
             let place = format!("{device}/{}", card_path(file.path));
             let content =
                 if file.source == Source::Card { file.show(&card, &Figures::default()) } else { Vec::new() };

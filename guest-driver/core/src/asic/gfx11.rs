@@ -33,6 +33,7 @@ pub(super) const GFX1100: Asic = Asic {
     packet_registers: u32::MAX,
     // Work group processors of two.
     fuses: Fuses { cus: 2, arrays: true },
+    partitions: false,
     mqd: mqd::MANAGER,
     kernel_me: 3,
     firmware: Firmware::Mes(MesFirmware { frames: mes::FRAMES, on_both_pipes: false }),

@@ -35,6 +35,7 @@ pub(super) static GFX942: Asic = Asic {
     // `NORMALIZE_XCC_REG_OFFSET`.
     packet_registers: 0xffff,
     fuses: Fuses { cus: 1, arrays: false },
+    partitions: true,
     mqd: mqd::MANAGER,
     kernel_me: 2,
     firmware: Firmware::Hiq(packets::PACKETS),

@@ -43,6 +43,8 @@ pub(crate) struct Asic {
     pub(crate) packet_registers: u32,
     /// Which compute units are there.
     pub(crate) fuses: Fuses,
+    /// Its graphics cores can be shared out (`CP_HYP_XCP_CTL`).
+    pub(crate) partitions: bool,
     /// Contents of MQDs.
     pub(crate) mqd: MqdManager,
     /// Micro engine of the kernel's own queues: the kernel interface queue, on pipe 1, and the scheduler's ring, on pipe 0.

@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
+use belfry_abi::partition::ComputePartition;
+
 use super::Source::{Activity, Card as Fixed, Memory};
 use super::{Card, Figures, File, Show, Source, Store, metrics, model};
 use crate::errno::{Errno, Result};
@@ -15,11 +17,37 @@ fn line(value: impl core::fmt::Display) -> Vec<u8> {
 }
 
 const fn file(path: &'static str, source: Source, show: Show) -> File {
-    File { path, source, show, store: None }
+    File { path, source, show, store: None, of_partitions: false }
 }
 
-const fn written(path: &'static str, source: Source, show: Show, store: Store) -> File {
-    File { path, source, show, store: Some(store) }
+const fn written(
+    path: &'static str,
+    source: Source,
+    show: Show,
+    store: fn(&Card, &str) -> Result<()>,
+) -> File {
+    File { path, source, show, store: Some(Store::Setting(store)), of_partitions: false }
+}
+
+/// A file of chips whose graphics cores can be shared out.
+const fn of_partitions(path: &'static str, show: Show, store: Option<Store>) -> File {
+    File { path, source: Fixed, show, store, of_partitions: true }
+}
+
+/// How the graphics cores are shared out (`amdgpu_gfx_get_current_compute_partition`).
+fn partition(card: &Card, _: &Figures) -> Vec<u8> {
+    let in_each = card.partitioned_xccs / card.partitions.max(1);
+    match ComputePartition::of(card.partitioned_xccs, in_each) {
+        Some(mode) => line(mode),
+        None => line("UNKNOWN"),
+    }
+}
+
+/// How they can be (`amdgpu_gfx_get_available_compute_partition`).
+fn available_partitions(card: &Card, _: &Figures) -> Vec<u8> {
+    let names: Vec<&str> =
+        ComputePartition::available(card.partitioned_xccs).map(|mode| mode.name()).collect();
+    line(names.join(", "))
 }
 
 /// Levels of a clock in MHz, with a star at the current one.
@@ -118,6 +146,10 @@ pub static FILES: &[File] = &[
         no_level,
     ),
     written("pp_dpm_pcie", Fixed, |_, _| line("0: 16.0GT/s, x16 *"), no_level),
+    of_partitions("current_compute_partition", partition, Some(Store::Partition)),
+    of_partitions("available_compute_partition", available_partitions, None),
+    // There is no other one: Linux lets nobody write then, and has no list of what there could be.
+    of_partitions("current_memory_partition", |_, _| line("NPS1"), None),
     file("hwmon/name", Fixed, |_, _| line("amdgpu")),
     file("hwmon/temp1_label", Fixed, |_, _| line("edge")),
     file("hwmon/temp1_input", Activity, |_, figures| milli(model::EDGE.temperature(figures))),

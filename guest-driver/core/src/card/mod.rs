@@ -42,6 +42,10 @@ pub struct Card {
     pub mec_version: u32,
     /// Version of the SDMA engines' microcode.
     pub sdma_version: u32,
+    /// Graphics cores that can be shared out among partitions; 0 for a chip that is not.
+    pub partitioned_xccs: u32,
+    /// Partitions that there are; of this alone, another driver's write tells.
+    pub partitions: u32,
 }
 
 /// What is measured.
@@ -100,7 +104,13 @@ impl Sensor {
 /// Shows a file.
 type Show = fn(&Card, &Figures) -> Vec<u8>;
 /// Takes what was written to a file.
-type Store = fn(&Card, &str) -> Result<()>;
+#[derive(Clone, Copy, Debug)]
+enum Store {
+    /// A value that is one that the file has already, or an error.
+    Setting(fn(&Card, &str) -> Result<()>),
+    /// How the graphics cores are shared out, which takes a device.
+    Partition,
+}
 
 /// One file below the PCI device's directory.
 #[derive(Debug)]
@@ -111,6 +121,7 @@ pub struct File {
     pub source: Source,
     show: Show,
     store: Option<Store>,
+    of_partitions: bool,
 }
 
 impl File {
@@ -118,6 +129,12 @@ impl File {
     #[must_use]
     pub fn show(&self, card: &Card, figures: &Figures) -> Vec<u8> {
         (self.show)(card, figures)
+    }
+
+    /// Whether a card has it: some files are those of chips that are shared out among partitions.
+    #[must_use]
+    pub fn is_of(&self, card: &Card) -> bool {
+        !self.of_partitions || card.partitioned_xccs > 0
     }
 
     /// Whether its owner may write to it; everybody may read it.
@@ -136,10 +153,13 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take.
+    /// `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take, `EBUSY` for what only a device could do.
     pub fn store(&self, card: &Card, text: &[u8]) -> Result<()> {
-        let store = self.store.ok_or(Errno::EACCES)?;
-        store(card, core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?.trim())
+        let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?.trim();
+        match self.store.ok_or(Errno::EACCES)? {
+            Store::Setting(store) => store(card, text),
+            Store::Partition => Err(Errno::EBUSY),
+        }
     }
 }
 
@@ -172,11 +192,13 @@ impl<O: Os> Device<O> {
         Card {
             vram: self.vram.size(),
             gtt: self.gtt_limit,
-            unique_id: u64::from(self.gpu_id),
+            unique_id: u64::from(self.gpu_id()),
             max_engine_clock: product.max_engine_clock,
             max_memory_clock: product.max_memory_clock,
             mec_version: product.fw_version,
             sdma_version: product.sdma_fw_version,
+            partitioned_xccs: if self.hw.asic().partitions { self.config.xccs.max(1) } else { 0 },
+            partitions: self.nodes().count(),
         }
     }
 
@@ -200,20 +222,30 @@ impl<O: Os> Device<O> {
 
     /// Reads a file of the card.
     pub(crate) fn card_read(&self, path: &str) -> Result<Vec<u8>> {
-        let file = file(path)?;
+        let (file, card) = (file(path)?, self.card());
         if !self.hw.alive() {
             return Err(Errno::ENODEV);
         }
-        Ok(file.show(&self.card(), &self.figures(file.source)))
+        if !file.is_of(&card) {
+            return Err(Errno::ENOENT);
+        }
+        Ok(file.show(&card, &self.figures(file.source)))
     }
 
     /// Writes to a file of the card.
     pub(crate) fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
-        let file = file(path)?;
+        let (file, card) = (file(path)?, self.card());
         if !self.hw.alive() {
             return Err(Errno::ENODEV);
         }
-        file.store(&self.card(), text)
+        if !file.is_of(&card) {
+            return Err(Errno::ENOENT);
+        }
+        if let Some(Store::Partition) = file.store {
+            let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+            return self.switch_partition(text.trim());
+        }
+        file.store(&card, text)
     }
 }
 

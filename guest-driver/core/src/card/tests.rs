@@ -18,6 +18,8 @@ const CARD: Card = Card {
     max_memory_clock: 1249,
     mec_version: 2140,
     sdma_version: 20,
+    partitioned_xccs: 8,
+    partitions: 2,
 };
 
 fn text(path: &str, busy_percent: u8) -> String {
@@ -124,7 +126,7 @@ fn memory_in_use_is_that_of_the_buffer_objects() {
     assert!(number(&bench, "mem_info_vram_used") >= before[0] + 0x20_0000);
     assert_eq!(number(&bench, "mem_info_gtt_used"), before[1] + 0x3000);
     for handle in [vram, gtt] {
-        process.unmap_memory(handle).unwrap();
+        process.unmap_memory(process.nodes.first(), handle).unwrap();
         process.free_memory(handle).unwrap();
     }
     assert!(number(&bench, "mem_info_vram_used") < before[0] + 0x20_0000);

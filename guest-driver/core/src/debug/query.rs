@@ -8,26 +8,30 @@ use zerocopy::IntoBytes;
 
 use super::{Debug, Exceptions};
 use crate::aperture::apertures;
-use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::node::{Node, Nodes};
 use crate::os::Os;
+use crate::process::Process;
 
 /// What has exceptions that a debugger has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) status: u64,
     pub(super) queue: u32,
-    pub(super) is_process: bool,
+    /// The id of the node; 0 for the process.
+    pub(super) gpu: u32,
 }
 
 impl<O: Os> Exceptions<O> {
     /// The exceptions of a queue, of the device, or of the process.
-    fn source(&mut self, code: ExceptionCode, source: u32, gpu: u32) -> Result<&mut u64> {
+    fn source(&mut self, code: ExceptionCode, source: u32, nodes: &Nodes) -> Result<&mut u64> {
         match code.mask() {
             mask if mask & ExceptionCode::MASK_QUEUE != 0 => {
                 self.queues.get_mut(&source).map(|queue| &mut queue.status).ok_or(Errno::EINVAL)
             }
-            mask if mask & ExceptionCode::MASK_DEVICE != 0 && source == gpu => Ok(&mut self.device),
+            mask if mask & ExceptionCode::MASK_DEVICE != 0 && nodes.named(source).is_ok() => {
+                Ok(self.devices.entry(source).or_insert(0))
+            }
             mask if mask & ExceptionCode::MASK_PROCESS != 0 => Ok(&mut self.process),
             _ => Err(Errno::EINVAL),
         }
@@ -45,13 +49,18 @@ impl<O: Os> Debug<O> {
         let exceptions = &mut *exceptions;
         let enabled = exceptions.enabled;
         let mut queues = exceptions.queues.iter_mut();
-        let (status, queue, is_process) = match queues.find(|(_, queue)| queue.status & enabled != 0) {
-            Some((&id, queue)) => (&mut queue.status, id, false),
-            None if exceptions.device & enabled != 0 => (&mut exceptions.device, 0, false),
-            None if exceptions.process & enabled != 0 => (&mut exceptions.process, 0, true),
-            None => return Err(Errno::EAGAIN),
-        };
-        let pending = Pending { status: *status, queue, is_process };
+        let mut devices = exceptions.devices.iter_mut();
+        let (status, queue, gpu) =
+            if let Some((&id, queue)) = queues.find(|(_, queue)| queue.status & enabled != 0) {
+                (&mut queue.status, id, queue.doorbell.0)
+            } else if let Some((&gpu, status)) = devices.find(|(_, status)| **status & enabled != 0) {
+                (status, 0, gpu)
+            } else if exceptions.process & enabled != 0 {
+                (&mut exceptions.process, 0, 0)
+            } else {
+                return Err(Errno::EAGAIN);
+            };
+        let pending = Pending { status: *status, queue, gpu };
         *status &= !forget;
         Ok(pending)
     }
@@ -64,12 +73,12 @@ impl<O: Os> Debug<O> {
     pub(super) fn info(
         &self,
         (code, source): (ExceptionCode, u32),
-        gpu: u32,
+        nodes: &Nodes,
         runtime: RuntimeInfo,
         clear: bool,
     ) -> Result<Vec<u8>> {
         let mut exceptions = self.exceptions.lock();
-        let status = exceptions.source(code, source, gpu)?;
+        let status = exceptions.source(code, source, nodes)?;
         if *status & code.mask() == 0 {
             return Err(Errno::ENODATA);
         }
@@ -91,24 +100,28 @@ impl<O: Os> Debug<O> {
         let mut exceptions = self.exceptions.lock();
         exceptions.enabled = mask;
         let queues = exceptions.queues.values().fold(0, |all, queue| all | queue.status);
-        let found = exceptions.process | exceptions.device | queues;
+        let devices = exceptions.devices.values().fold(0, |all, status| all | status);
+        let found = exceptions.process | devices | queues;
         exceptions.file.clone().filter(|_| found & mask != 0)
     }
 
-    /// The device's exceptions; those in `forget` are forgotten.
-    pub(super) fn device_status(&self, forget: u64) -> u64 {
+    /// The exceptions of the node with an id; those in `forget` are forgotten.
+    pub(super) fn device_status(&self, gpu: u32, forget: u64) -> u64 {
         let mut exceptions = self.exceptions.lock();
-        let status = exceptions.device;
-        exceptions.device &= !forget;
-        status
+        exceptions.devices.get_mut(&gpu).map_or(0, |all| {
+            let status = *all;
+            *all &= !forget;
+            status
+        })
     }
 }
 
-impl<O: Os> Device<O> {
-    /// What a debugger is told of the device.
-    pub(super) fn debug_info(&self, exception_status: u64) -> DbgDeviceInfoEntry {
-        let (info, config, asic) = (self.hw.os().device_info(), &self.config, self.hw.asic());
-        let apertures = apertures(self.gpu_id, &asic.apertures);
+impl<O: Os> Process<O> {
+    /// What a debugger is told of a node.
+    pub(super) fn debug_info(&self, node: &Node, exception_status: u64) -> DbgDeviceInfoEntry {
+        let device = &self.device;
+        let (info, config, asic) = (device.hw.os().device_info(), &node.config, device.hw.asic());
+        let apertures = apertures(node.gpu_id, &asic.apertures);
         DbgDeviceInfoEntry {
             exception_status,
             lds_base: apertures.lds_base,
@@ -117,8 +130,8 @@ impl<O: Os> Device<O> {
             scratch_limit: apertures.scratch_limit,
             gpuvm_base: apertures.gpuvm_base,
             gpuvm_limit: apertures.gpuvm_limit,
-            gpu_id: u32::from(self.gpu_id),
-            location_id: info.location_id,
+            gpu_id: u32::from(node.gpu_id),
+            location_id: self.nodes.location_id(node, &info),
             vendor_id: u32::from(info.vendor_id),
             device_id: u32::from(info.device_id),
             revision_id: u32::from(info.revision_id),
@@ -131,7 +144,7 @@ impl<O: Os> Device<O> {
             array_count: config.xccs.max(1) * config.shader_engines * config.arrays_per_engine,
             simd_arrays_per_engine: config.arrays_per_engine,
             num_xcc: config.xccs,
-            capability: self.capability(),
+            capability: device.capability(),
             debug_prop: asic.product.debug_prop,
             capability2: 0,
             pad: 0,

@@ -162,7 +162,7 @@ impl<O: Os> Process<O> {
                 read_pointer_address: queue.user.read_pointer,
                 ctx_save_restore_address: queue.user.save_area,
                 queue_id: id,
-                gpu_id: u32::from(self.device.gpu_id),
+                gpu_id: u32::from(self.nodes.get(queue.node).gpu_id),
                 ring_size: queue.ring_size,
                 queue_type: queue.user.queue_type,
                 ctx_save_restore_area_size: queue.user.save_area_size,

@@ -70,9 +70,7 @@ impl<O: Os> Process<O> {
     pub(super) fn send_to_runtime(&self, mask: u64, gpu: u32, queue: u32) -> Result<()> {
         let violation = ExceptionCode::DEVICE_MEMORY_VIOLATION.mask();
         if mask & violation != 0 {
-            if gpu != u32::from(self.device.gpu_id) {
-                return Err(Errno::ENODEV);
-            }
+            self.nodes.named(gpu).map_err(|_| Errno::ENODEV)?;
             let data = self.debug.exceptions.lock().fault.unwrap_or_default();
             self.evict();
             self.events.memory_exception(data);

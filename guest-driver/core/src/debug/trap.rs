@@ -22,6 +22,7 @@ use super::WATCHES;
 use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Phase, Process, State};
 
@@ -118,7 +119,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
             let found = pending.unwrap_or_default();
             args.exception_mask = found.status;
             args.queue_id = found.queue;
-            args.gpu_id = if found.status == 0 || found.is_process { 0 } else { u32::from(device.gpu_id) };
+            args.gpu_id = found.gpu;
             pending.map(|_| ())
         }),
         DbgTrapOp::QueryExceptionInfo => {
@@ -129,8 +130,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                     return Err(Errno::EINVAL);
                 }
                 let source = (ExceptionCode(args.exception_code), args.source_id);
-                let gpu = u32::from(device.gpu_id);
-                let info = process.debug.info(source, gpu, runtime, args.clear_exception != 0)?;
+                let info = process.debug.info(source, &process.nodes, runtime, args.clear_exception != 0)?;
                 let room = info.len().min(args.info_size as usize);
                 args.info_size = info.len() as u32;
                 device.hw.os().copy_to_user(args.info_ptr, &info[..room])
@@ -152,10 +152,13 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                 if args.snapshot_buf_ptr == 0 {
                     return Err(Errno::EINVAL);
                 }
-                let most = core::mem::replace(&mut args.num_entries, 1);
-                let status = process.debug.device_status(if most == 0 { 0 } else { args.exception_mask });
-                let entry = device.debug_info(status);
-                give_entries(device, args, [entry.as_bytes()].into_iter().take(most as usize))
+                let most = core::mem::replace(&mut args.num_entries, process.nodes.count());
+                let entry = |node: &Node| {
+                    let status = process.debug.device_status(node.gpu_id.into(), args.exception_mask);
+                    process.debug_info(node, status)
+                };
+                let entries: Vec<_> = process.nodes.iter().take(most as usize).map(entry).collect();
+                give_entries(device, args, entries.iter().map(IntoBytes::as_bytes))
             })
         }
     }
@@ -284,9 +287,7 @@ impl<O: Os> Process<O> {
     }
 
     fn set_watch(&self, state: &mut State<O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
-        if args.gpu_id != u32::from(self.device.gpu_id) {
-            return Err(Errno::ENODEV);
-        }
+        self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
         let id = self.device.take_watch()?;
         self.device.program_watch(id, args.address);
         state.debug.watches[id] = (self.device.hw.asic().watch_control)(args.mode, args.mask);
@@ -295,9 +296,7 @@ impl<O: Os> Process<O> {
     }
 
     fn clear_watch(&self, state: &mut State<O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
-        if args.gpu_id != u32::from(self.device.gpu_id) {
-            return Err(Errno::ENODEV);
-        }
+        self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
         let watch = state.debug.watches.get_mut(args.id as usize).filter(|watch| **watch != 0);
         *watch.ok_or(Errno::EINVAL)? = 0;
         let result = self.apply_debug(state);

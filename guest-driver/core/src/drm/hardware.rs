@@ -1,5 +1,7 @@
 //! What a file needs before its first work: an id that the device knows it by, doorbells, a page of the scheduler.
 
+use alloc::sync::Arc;
+
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::drm::AMDGPU_HW_IP_DMA;
 
@@ -8,12 +10,16 @@ use crate::device::Device;
 use crate::doorbell::Doorbells;
 use crate::errno::Result;
 use crate::gart::KernelBuffer;
+use crate::node::Nodes;
 use crate::os::Os;
 use crate::sdma::{SdmaChoice, SdmaPlace};
 
 /// What a file has on the device while it has rings.
 pub(crate) struct Hardware<O: Os> {
     pasid: u16,
+    /// The device's nodes, which stay as they are meanwhile; the rings are on the first one, as those of the first partition's
+    /// render node.
+    nodes: Arc<Nodes>,
     /// The device's epoch when it was made.
     epoch: u64,
     doorbells: Doorbells,
@@ -25,11 +31,16 @@ impl<O: Os> Hardware<O> {
     pub(crate) fn new(device: &Device<O>, pasid: u16, slice: u32, epoch: u64) -> Result<Self> {
         let context = device.gart.allocate(1)?;
         device.flush_gart()?;
-        Ok(Self { pasid, epoch, doorbells: Doorbells::new(slice, &device.hw.asic().doorbells), context })
+        let doorbells = Doorbells::new(slice, &device.hw.asic().doorbells);
+        Ok(Self { pasid, nodes: device.nodes(), epoch, doorbells, context })
     }
 
     pub(crate) fn pasid(&self) -> u16 {
         self.pasid
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -54,21 +65,21 @@ impl<O: Os> Hardware<O> {
         if id.kind != AMDGPU_HW_IP_DMA {
             return Ok((self.doorbells.take()?, None));
         }
-        let place = device.sdma.take(SdmaChoice::Engine(id.ring))?;
+        let place = self.nodes.first().sdma.take(SdmaChoice::Engine(id.ring))?;
         match place.doorbell(&device.hw.asic().sdma) {
             Ok(number) => Ok((number, Some(place))),
             Err(error) => {
-                device.sdma.put(place);
+                self.nodes.first().sdma.put(place);
                 Err(error)
             }
         }
     }
 
     /// Gives both back.
-    pub(crate) fn put_doorbell(&mut self, device: &Device<O>, number: u32, place: Option<SdmaPlace>) {
+    pub(crate) fn put_doorbell(&mut self, number: u32, place: Option<SdmaPlace>) {
         match place {
             None => self.doorbells.put(number),
-            Some(place) => device.sdma.put(place),
+            Some(place) => self.nodes.first().sdma.put(place),
         }
     }
 }

@@ -163,7 +163,7 @@ impl<O: Os> Device<O> {
             AMDGPU_INFO_FW_GFX_MEC if index == 0 => product.fw_version,
             // The second compute engine has none.
             AMDGPU_INFO_FW_GFX_MEC if index == 1 => 0,
-            AMDGPU_INFO_FW_SDMA if index < self.sdma.engines() => product.sdma_fw_version,
+            AMDGPU_INFO_FW_SDMA if index < self.config.sdma_engines => product.sdma_fw_version,
             AMDGPU_INFO_FW_GFX_MEC | AMDGPU_INFO_FW_SDMA => return Err(Errno::EINVAL),
             AMDGPU_INFO_FW_VCE..=AMDGPU_INFO_FW_VPE if kind != 9 => 0,
             _ => return Err(Errno::EINVAL),

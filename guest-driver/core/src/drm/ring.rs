@@ -20,6 +20,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
 use crate::mqd::Mqds;
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::scheduler::QueueRequest;
 use crate::sdma::SdmaPlace;
@@ -85,13 +86,13 @@ impl<O: Os> Ring<O> {
         let index = if id.kind == AMDGPU_HW_IP_DMA { super::context::COMPUTE_RINGS } else { 0 } + id.ring;
         let va = END_VA + u64::from(index) * STRIDE;
         let buffer = device.gart.allocate(PAGES)?;
-        let mqds = Mqds::new(device, id.kind == AMDGPU_HW_IP_DMA)?;
+        let mqds = Mqds::new(device, hardware.nodes().first(), id.kind == AMDGPU_HW_IP_DMA)?;
         device.flush_gart()?;
         let (number, place) = hardware.take_doorbell(device, id)?;
         let doorbell = hardware.doorbell(number);
         let mut ring =
             Self { id, va, mqds, buffer, save: None, doorbell, number, place, written: 0, fence: 0 };
-        let started = ring.map(device, space).and_then(|()| ring.add(device, space, hardware));
+        let started = ring.map(device, space, hardware).and_then(|()| ring.add(device, space, hardware));
         match started {
             Ok(()) => Ok(ring),
             Err(error) => {
@@ -106,11 +107,11 @@ impl<O: Os> Ring<O> {
     }
 
     /// Maps what the queue uses.
-    fn map(&mut self, device: &Device<O>, space: &Space<O>) -> Result<()> {
+    fn map(&mut self, device: &Device<O>, space: &Space<O>, hardware: &Hardware<O>) -> Result<()> {
         let rights =
             PageRights { readable: true, writable: true, executable: false, system: true, uncached: true };
         if !self.is_dma() {
-            let area = (device.hw.asic().save_area)(&device.config);
+            let area = (device.hw.asic().save_area)(&hardware.nodes().first().config);
             let len = area.total(area.cwsr_size);
             if len > STRIDE - SAVE_AREA {
                 return Err(Errno::ENOMEM);
@@ -135,8 +136,8 @@ impl<O: Os> Ring<O> {
     }
 
     /// What CREATE_QUEUE would have been told.
-    fn args(&self, device: &Device<O>) -> CreateQueueArgs {
-        let area = (device.hw.asic().save_area)(&device.config);
+    fn args(&self, device: &Device<O>, node: &Node) -> CreateQueueArgs {
+        let area = (device.hw.asic().save_area)(&node.config);
         let common = CreateQueueArgs {
             ring_base_address: self.va + PACKETS as u64,
             ring_size: PACKET_BYTES as u32,
@@ -162,7 +163,8 @@ impl<O: Os> Ring<O> {
 
     /// Writes the MQD, and has the scheduler run the queue.
     fn add(&self, device: &Device<O>, space: &Space<O>, hardware: &Hardware<O>) -> Result<()> {
-        let args = self.args(device);
+        let node = hardware.nodes().first();
+        let args = self.args(device, node);
         let mqd = &device.hw.asic().mqd;
         self.mqds.change(|image, share| {
             let queue =
@@ -182,6 +184,7 @@ impl<O: Os> Ring<O> {
             }
         })?;
         let request = QueueRequest {
+            node: node.number,
             pasid: hardware.pasid(),
             root: space.root(),
             process_context: hardware.context(),
@@ -193,7 +196,7 @@ impl<O: Os> Ring<O> {
             process_wptr: args.write_pointer_address,
             ring_dwords: (PACKET_BYTES / 4) as u32,
             trap_handler: trap_handler::TBA,
-            trap_memory: trap_handler::TMA,
+            trap_memory: trap_handler::tma(node.number),
             sdma: self.place,
             aql: false,
             gws: false,
@@ -222,7 +225,7 @@ impl<O: Os> Ring<O> {
     }
 
     fn give_back(self, device: &Device<O>, space: &Space<O>, hardware: &mut Hardware<O>) {
-        hardware.put_doorbell(device, self.number, self.place);
+        hardware.put_doorbell(self.number, self.place);
         let flushed = {
             let mut state = space.lock();
             state.vm.unmap(self.va, SAVE_AREA + self.save.as_ref().map_or(0, VramMemory::len));

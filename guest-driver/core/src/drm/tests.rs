@@ -233,11 +233,11 @@ fn process_and_file_share_one_address_space() {
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.
     let other = bench.device.open_process(ProcessKey(10)).unwrap();
-    assert_eq!(other.acquire_vm(9), Err(Errno::EINVAL));
+    assert_eq!(other.acquire_vm(other.nodes.first(), 9), Err(Errno::EINVAL));
     bench.device.exit_process(process.key());
     assert_eq!(file.walk(VA), None, "what the process had is gone");
     assert_eq!(file.walk(VA + 4 * PAGE).unwrap().0, place, "what the file has is not");
-    other.acquire_vm(9).unwrap();
+    other.acquire_vm(other.nodes.first(), 9).unwrap();
 }
 
 #[test]

@@ -5,17 +5,19 @@ extern crate std;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
 use belfry_abi::gpuvm::PTE_ADDRESS_MASK;
+use belfry_abi::partition::ComputePartition;
 use belfry_abi::pm4::{Opcode, Pm4Header};
 use belfry_abi::regs::{Ip, Register, gc as regs};
 
 use super::*;
 use crate::asic;
+use crate::discovery::Config;
 use crate::gart::GART_START;
-use crate::os::PAGE_SIZE;
+use crate::os::{DeviceInfo, PAGE_SIZE};
 use crate::registers::RegisterMap;
 use crate::sdma::SdmaPlace;
 use crate::testing::{FakeOs, lock};
@@ -46,13 +48,13 @@ fn registers() -> RegisterMap {
 /// The firmware: it does what packets ask for as far as the driver can see it.
 #[derive(Default)]
 struct Firmware {
-    /// Dwords taken of each ring, by doorbell: the KIQs and the HIQ.
-    taken: [u64; XCCS + 1],
-    /// Packets of the HIQ, without fences.
-    packets: Vec<Vec<u32>>,
+    /// Dwords taken of each ring: the KIQs, and the HIQs of partitions by their first graphics core.
+    taken: [u64; 2 * XCCS],
+    /// Packets of each HIQ, without fences.
+    packets: [Vec<Vec<u32>>; XCCS],
     /// MQDs that KIQs have mapped.
     mapped: Vec<(usize, u64)>,
-    list: Vec<u32>,
+    list: [Vec<u32>; XCCS],
 }
 
 /// The dword at `address` of VMID 0.
@@ -113,7 +115,7 @@ impl Firmware {
         }
     }
 
-    fn hiq(&mut self, packets: Vec<Vec<u32>>, os: &FakeOs) {
+    fn hiq(&mut self, first: usize, packets: Vec<Vec<u32>>, os: &FakeOs) {
         for packet in packets {
             match opcode(&packet) {
                 Opcode::QUERY_STATUS => {
@@ -123,11 +125,11 @@ impl Firmware {
                     continue;
                 }
                 Opcode::RUN_LIST => {
-                    self.list = dwords(os, address(&packet[1..]), u64::from(packet[3] & 0xf_ffff));
+                    self.list[first] = dwords(os, address(&packet[1..]), u64::from(packet[3] & 0xf_ffff));
                 }
                 _ => {}
             }
-            self.packets.push(packet);
+            self.packets[first].push(packet);
         }
     }
 }
@@ -140,22 +142,32 @@ struct Rig {
 }
 
 fn rig() -> Rig {
+    rig_as(ComputePartition::Spx)
+}
+
+fn rig_as(mode: ComputePartition) -> Rig {
     let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers(), asic::find((9, 4, 3)).unwrap()));
     let vram = crate::vram::Vram::new(hw.clone(), VRAM as u64 - (2 << 20)).unwrap();
     let gart = Gart::new(hw.clone(), &vram).unwrap();
     gart.enable();
     let asic::Firmware::Hiq(packets) = &hw.asic().firmware else { panic!("no HIQ") };
-    let mut scheduler = Hiq::new(hw.clone(), &gart, packets).unwrap();
+    let config = Config { xccs: XCCS as u32, sdma_engines: 4, ..Config::default() };
+    let nodes = Nodes::new(hw.asic(), &DeviceInfo::default(), &config, mode).unwrap();
+    let mut scheduler = Hiq::new(hw.clone(), &gart, packets, &nodes).unwrap();
     let firmware = Arc::new(Mutex::new(Firmware::default()));
     let deaf = Arc::new(AtomicBool::new(false));
-    let (told, silent, ring) = (firmware.clone(), deaf.clone(), Scheduler::ring(&scheduler));
+    let (told, silent) = (firmware.clone(), deaf.clone());
+    let rings: Vec<u64> = scheduler.partitions.iter().map(|one| one.ring.ring_address()).collect();
+    let in_each = XCCS / rings.len();
     *lock(&hw.os().on_doorbell) = Some(Box::new(move |os, doorbell, wptr| {
         let mut told = lock(&told);
         match doorbell.number().unwrap() {
             1 if silent.load(Ordering::Relaxed) => {}
-            1 => {
-                let packets = told.ring(XCCS, ring, os, wptr);
-                told.hiq(packets, os);
+            number if number % 0x20 == 1 => {
+                let first = (number / 0x20) as usize;
+                let ring = (rings[first / in_each], partition::RING_SIZE as u64);
+                let packets = told.ring(XCCS + first, ring, os, wptr);
+                told.hiq(first, packets, os);
             }
             number => {
                 let xcc = (number / 0x20) as usize;
@@ -178,6 +190,7 @@ fn rig() -> Rig {
 
 fn queue(process: u16, doorbell: u32) -> QueueRequest {
     QueueRequest {
+        node: 0,
         pasid: process,
         root: u64::from(process) << 12 | 1,
         process_context: u64::from(process),
@@ -199,12 +212,20 @@ fn queue(process: u16, doorbell: u32) -> QueueRequest {
 
 impl Rig {
     fn opcodes(&self) -> Vec<Opcode> {
-        let packets = core::mem::take(&mut lock(&self.firmware).packets);
+        self.opcodes_of(0)
+    }
+
+    fn opcodes_of(&self, first: usize) -> Vec<Opcode> {
+        let packets = core::mem::take(&mut lock(&self.firmware).packets[first]);
         packets.iter().map(|packet| opcode(packet)).collect()
     }
 
     fn list(&self) -> Vec<Vec<u32>> {
-        split(&lock(&self.firmware).list)
+        self.list_of(0)
+    }
+
+    fn list_of(&self, first: usize) -> Vec<Vec<u32>> {
+        split(&lock(&self.firmware).list[first])
     }
 }
 
@@ -311,11 +332,42 @@ fn queues_that_do_not_stop_are_a_time_out_and_gone_after_the_reset() {
 fn list_that_gets_too_long_refuses_the_queue_and_runs_on_without_it() {
     let mut rig = rig();
     // A process and two queues.
-    rig.scheduler.room = 21 + 2 * 7;
+    rig.scheduler.partitions[0].room = 21 + 2 * 7;
     rig.scheduler.add_queue(&queue(3, 0x800)).unwrap();
     rig.scheduler.add_queue(&queue(3, 0x801)).unwrap();
     rig.opcodes();
     assert_eq!(rig.scheduler.add_queue(&queue(3, 0x802)), Err(Errno::ENOSPC));
     assert_eq!(rig.opcodes(), [Opcode::UNMAP_QUEUES, Opcode::RUN_LIST]);
     assert_eq!(rig.list().len(), 3);
+}
+
+#[test]
+fn partitions_have_a_ring_and_a_list_each() {
+    let mut rig = rig_as(ComputePartition::Cpx);
+    let places: Vec<_> = rig.hw.xccs().map(|xcc| xcc.read::<gfx9::CP_HYP_XCP_CTL>()).collect();
+    assert!(places.iter().all(|place| (place.num_xcc_in_xcp(), place.virtual_xcc_id()) == (1, 0)));
+    let mapped = lock(&rig.firmware).mapped.clone();
+    assert_eq!(mapped.iter().map(|(xcc, _)| *xcc).collect::<Vec<_>>(), [0, 1]);
+    // VMIDs 4 to 9 for the one, 10 to 15 for the other.
+    let resources: Vec<_> = lock(&rig.firmware).packets.iter().map(|all| all[0][1] & 0xffff).collect();
+    assert_eq!(resources, [0x3f0, 0xfc00]);
+    assert_eq!(
+        (rig.opcodes_of(0), rig.opcodes_of(1)),
+        (vec![Opcode::SET_RESOURCES], vec![Opcode::SET_RESOURCES])
+    );
+    rig.scheduler.add_queue(&queue(3, 0x800)).unwrap();
+    // The same process, by the doorbells that it has for the other node.
+    rig.scheduler.add_queue(&QueueRequest { node: 1, ..queue(3, 0xc00) }).unwrap();
+    assert_eq!((rig.opcodes_of(0), rig.opcodes_of(1)), (vec![Opcode::RUN_LIST], vec![Opcode::RUN_LIST]));
+    assert_eq!((rig.list_of(0).len(), rig.list_of(1).len()), (2, 2));
+    assert_eq!((rig.list_of(0)[1][2], rig.list_of(1)[1][2]), (0x800 << 3, 0xc00 << 3));
+    rig.scheduler.remove_queue(DoorbellIndex::of_number(0xc00), 0).unwrap();
+    assert_eq!((rig.opcodes_of(0), rig.opcodes_of(1)), (vec![], vec![Opcode::UNMAP_QUEUES]));
+    assert_eq!(rig.scheduler.remove_queue(DoorbellIndex::of_number(0xc00), 0), Err(Errno::EINVAL));
+    assert_eq!(rig.scheduler.add_queue(&QueueRequest { node: 2, ..queue(3, 0x801) }), Err(Errno::EINVAL));
+    let launch = LaunchControl { trap_en: true, ..LaunchControl::default() };
+    let debugger = ShaderDebugger { process_context: 3, launch, watches: [5, 0, 0, 0], flags: 0 };
+    rig.scheduler.set_shader_debugger(&debugger).unwrap();
+    rig.scheduler.add_queue(&QueueRequest { node: 1, ..queue(3, 0xc00) }).unwrap();
+    assert_eq!((rig.list_of(0)[0][15], rig.list_of(1)[0][15]), (5, 5));
 }

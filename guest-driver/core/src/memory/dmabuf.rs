@@ -46,7 +46,7 @@ impl<O: Os> Process<O> {
         // Taken under the lock and used without it: making a descriptor may wait.
         let dmabuf = {
             let state = self.state.lock();
-            let id = state.bo_id(self.device.gpu_id, args.handle).ok_or(Errno::EINVAL)?;
+            let id = state.bo_id(&self.nodes, args.handle).ok_or(Errno::EINVAL)?;
             match state.bos.get(&id) {
                 Some(Bo { kind: BoKind::User(_), .. }) => return Err(Errno::EPERM),
                 Some(Bo { kind: BoKind::Imported(memory), .. }) => memory.dmabuf.clone(),
@@ -65,10 +65,8 @@ impl<O: Os> Process<O> {
     /// `EINVAL` for another GPU or a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
     pub(crate) fn import_dmabuf(&self, args: &mut ImportDmabufArgs) -> Result<()> {
         let device = &self.device;
-        if args.gpu_id != u32::from(device.gpu_id) {
-            return Err(Errno::EINVAL);
-        }
-        if self.state.lock().space.is_none() {
+        let node = self.nodes.named(args.gpu_id)?;
+        if self.state.lock().acquired & node.bit() == 0 {
             return Err(Errno::ENODEV);
         }
         let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
@@ -80,7 +78,7 @@ impl<O: Os> Process<O> {
         // As amdkfd does, whatever the exporter may do with it.
         let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
         let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
-        let mut bo = Bo { kind, va: args.va_addr, size, flags, mapped: false, queues: 0, gem: None };
+        let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
         let mut state = self.state.lock();
         let result = state.insert_bo(device, &mut bo);
         let Ok((id, _)) = result else {
@@ -91,7 +89,7 @@ impl<O: Os> Process<O> {
         };
         state.bos.insert(id, bo);
         drop(state);
-        args.handle = u64::from(device.gpu_id) << 32 | u64::from(id);
+        args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
         Ok(())
     }
 }
@@ -106,7 +104,8 @@ pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> R
     let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
     let backing = dmabuf.backing();
     args.size = backing.size();
-    args.gpu_id = u32::from(device.gpu_id);
+    // Memory is the whole GPU's.
+    args.gpu_id = u32::from(device.gpu_id());
     args.flags = backing.flags().bits();
     if args.metadata_ptr != 0 {
         let data = Object::<O>::of(&*backing).map(|object| object.metadata().data).unwrap_or_default();

@@ -25,8 +25,9 @@ impl<O: Os> fmt::Debug for Bo<O> {
             .field("va", &format_args!("{:#x}", self.va))
             .field("size", &format_args!("{:#x}", self.size))
             .field("flags", &self.flags)
-            .field("mapped", &self.mapped)
+            .field("mapped_on", &format_args!("{:#b}", self.mapped_on))
             .field("queues", &format_args!("{}", self.queues))
+            .field("node", &format_args!("{}", self.node))
             .finish_non_exhaustive()
     }
 }

@@ -37,6 +37,8 @@ pub enum LockRank {
     Object,
     /// A rate limit.
     RateLimit,
+    /// Which nodes the device has.
+    Nodes,
 }
 
 /// A sleeping, non-recursive mutual exclusion lock.

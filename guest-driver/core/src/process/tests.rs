@@ -40,7 +40,7 @@ pub(crate) fn queue_args(bench: &Bench, process: &Arc<Process<FakeOs>>, save: u6
         write_pointer_address: control,
         read_pointer_address: control + 8,
         ring_size: PAGE_SIZE as u32,
-        gpu_id: u32::from(bench.device.gpu_id),
+        gpu_id: u32::from(bench.device.gpu_id()),
         queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
         queue_percentage: 100,
         eop_buffer_address: eop,
@@ -95,14 +95,14 @@ fn memory_the_device_may_still_translate_to_is_not_freed() {
     // The process runs in VMID 8.
     bench.device.hw.write_at(8, osssys::IH_VMID_0_LUT(u32::from(process.pasid)));
     *lock(&bench.os().deaf) = true;
-    assert_eq!(process.unmap_memory(handle), Err(Errno::ETIME));
+    assert_eq!(process.unmap_memory(process.nodes.first(), handle), Err(Errno::ETIME));
     assert_eq!(process.free_memory(handle), Err(Errno::EBUSY));
     // New pages come, and the old ones stay.
     let notice = lock(&bench.os().notices)[0].clone();
     notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     assert_eq!(trace(&bench), [""; 0]);
     *lock(&bench.os().deaf) = false;
-    process.unmap_memory(handle).unwrap();
+    process.unmap_memory(process.nodes.first(), handle).unwrap();
     process.free_memory(handle).unwrap();
     assert_eq!(trace(&bench), ["unpin"], "the new pages");
 }
@@ -116,7 +116,7 @@ fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
     for notice in notices {
         notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     }
-    assert!(process.state.lock().bos.values().all(|bo| bo.mapped), "the queue would fault");
+    assert!(process.state.lock().bos.values().all(|bo| bo.is_mapped()), "the queue would fault");
     assert!(lock(&bench.os().log).iter().all(|line| !line.contains("user memory")));
     bench.device.exit_process(process.key());
     assert_eq!(trace(&bench)[..2], ["add", "remove"]);

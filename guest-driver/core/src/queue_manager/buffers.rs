@@ -7,6 +7,7 @@ use belfry_abi::kfd::queue::CreateQueueArgs;
 
 use super::{EOP_BUFFER_SIZE, Engine};
 use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Process, State};
 
@@ -24,18 +25,19 @@ impl<O: Os> Process<O> {
     pub(super) fn queue_buffers(
         &self,
         state: &State<O>,
+        node: &Node,
         args: &CreateQueueArgs,
         engine: Engine,
     ) -> Result<QueueBuffers> {
         let mut bos = Vec::new();
         bos.try_reserve_exact(4).map_err(|_| Errno::ENOMEM)?;
-        bos.push(state.queue_buffer(args.write_pointer_address, PAGE_SIZE)?);
-        bos.push(state.queue_buffer(args.read_pointer_address, PAGE_SIZE)?);
+        bos.push(state.queue_buffer(node, args.write_pointer_address, PAGE_SIZE)?);
+        bos.push(state.queue_buffer(node, args.read_pointer_address, PAGE_SIZE)?);
         if !args.write_pointer_address.is_multiple_of(8) || !args.read_pointer_address.is_multiple_of(8) {
             return Err(Errno::EINVAL);
         }
         // UPDATE_QUEUE may take a queue's ring away; a queue begins with one (`kfd_queue_acquire_buffers`).
-        let ring = self.ring_buffer(state, args.ring_base_address, args.ring_size)?;
+        let ring = self.ring_buffer(state, node, args.ring_base_address, args.ring_size)?;
         if ring.is_none() {
             return Err(Errno::EINVAL);
         }
@@ -50,9 +52,9 @@ impl<O: Os> Process<O> {
             if !args.eop_buffer_address.is_multiple_of(PAGE_SIZE) {
                 return Err(Errno::EINVAL);
             }
-            bos.push(state.queue_buffer(args.eop_buffer_address, args.eop_buffer_size)?);
+            bos.push(state.queue_buffer(node, args.eop_buffer_address, args.eop_buffer_size)?);
         }
-        let area = (self.device.hw.asic().save_area)(&self.device.config);
+        let area = (self.device.hw.asic().save_area)(&node.config);
         if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
             return Err(Errno::EINVAL);
         }
@@ -60,7 +62,7 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         }
         let (va, size) = (args.ctx_save_restore_address, area.total(args.ctx_save_restore_size));
-        let save_area = match state.queue_buffer(va, size) {
+        let save_area = match state.queue_buffer(node, va, size) {
             Ok(id) => {
                 bos.push(id);
                 None
@@ -71,13 +73,19 @@ impl<O: Os> Process<O> {
         Ok(QueueBuffers { ring, bos, save_area })
     }
 
-    pub(super) fn ring_buffer(&self, state: &State<O>, base: u64, size: u32) -> Result<Option<u32>> {
+    pub(super) fn ring_buffer(
+        &self,
+        state: &State<O>,
+        node: &Node,
+        base: u64,
+        size: u32,
+    ) -> Result<Option<u32>> {
         if base == 0 {
             return Ok(None);
         }
         if !base.is_multiple_of(256) || base & (PAGE_SIZE - 1) != 0 {
             return Err(Errno::EINVAL);
         }
-        state.queue_buffer(base, u64::from(size)).map(Some)
+        state.queue_buffer(node, base, u64::from(size)).map(Some)
     }
 }

@@ -9,7 +9,7 @@ use crate::testing::{Bench, lock};
 const ALL: u64 = u64::MAX;
 
 fn open(bench: &Bench, mask: u64) -> usize {
-    let fd = bench.device.smi_open(1).unwrap();
+    let fd = bench.device.smi_open(1, 0).unwrap();
     let index = fd as usize - 1;
     assert_eq!(lock(&bench.os().smi)[index].write(&mask.to_le_bytes()), Ok(8));
     index
@@ -28,7 +28,7 @@ fn fault_of_a_process_is_a_line_for_those_who_chose_faults() {
     let process = bench.process(1);
     let faults = open(&bench, EventKind::VmFault.mask());
     let resets = open(&bench, EventKind::GpuPreReset.mask() | EventKind::GpuPostReset.mask());
-    let nothing = bench.device.smi_open(1).unwrap() as usize - 1;
+    let nothing = bench.device.smi_open(1, 0).unwrap() as usize - 1;
     bench.raise_fault(&process);
     assert!(!bench.device.interrupt());
     assert_eq!(read(&bench, faults, 96), Err(Errno::EAGAIN), "the interrupt thread raises no event");
@@ -92,7 +92,7 @@ fn lines_that_do_not_fit_are_dropped_whole() {
 #[test]
 fn masks_are_taken_as_linux_takes_them() {
     let bench = Bench::new();
-    let client = bench.device.smi_open(1).unwrap() as usize - 1;
+    let client = bench.device.smi_open(1, 0).unwrap() as usize - 1;
     for (bytes, expected) in [
         (&[0u8; 0][..], Err(Errno::EFAULT)),
         (&[0xff; 1], Err(Errno::EFAULT)),

@@ -12,6 +12,7 @@ use belfry_abi::kfd::svm::{
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
+use crate::node::Nodes;
 
 /// Pages that move together by default, as a power of two (`svm_range_set_default_attributes`).
 const DEFAULT_GRANULARITY: u32 = 9;
@@ -20,39 +21,63 @@ const MAX_GRANULARITY: u32 = 0x3f;
 /// What no range exceeds, where an answer begins.
 const ANY_GRANULARITY: u32 = 0xff;
 
-/// What the GPU may do with a range.
+/// Which nodes may access a range, one bit each (`bitmap_access`, `bitmap_aip`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing.
-    No,
-    /// Access it, wherever it is.
-    Yes,
-    /// Access it where it is.
-    InPlace,
+pub(crate) struct Access {
+    /// Wherever it is.
+    pub(crate) anywhere: u32,
+    /// Where it is.
+    pub(crate) in_place: u32,
 }
 
 impl Access {
-    /// What an attribute of this kind says, if it is about access.
-    fn of(kind: u32) -> Option<Self> {
-        match kind {
-            KFD_IOCTL_SVM_ATTR_ACCESS => Some(Self::Yes),
-            KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE => Some(Self::InPlace),
-            KFD_IOCTL_SVM_ATTR_NO_ACCESS => Some(Self::No),
-            _ => None,
+    /// None.
+    pub(crate) const NONE: Self = Self { anywhere: 0, in_place: 0 };
+
+    /// Whether any may. The nodes of a GPU share page tables: what one may access, all can.
+    pub(crate) fn any(self) -> bool {
+        self.anywhere | self.in_place != 0
+    }
+
+    /// The kind of attribute that says what a node may do.
+    fn of(self, node: u32) -> u32 {
+        if self.anywhere & node != 0 {
+            KFD_IOCTL_SVM_ATTR_ACCESS
+        } else if self.in_place & node != 0 {
+            KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE
+        } else {
+            KFD_IOCTL_SVM_ATTR_NO_ACCESS
         }
     }
+
+    /// A node may do what an attribute of this kind says.
+    fn set(&mut self, kind: u32, node: u32) {
+        (self.anywhere, self.in_place) = (self.anywhere & !node, self.in_place & !node);
+        match kind {
+            KFD_IOCTL_SVM_ATTR_ACCESS => self.anywhere |= node,
+            KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE => self.in_place |= node,
+            _ => {}
+        }
+    }
+}
+
+/// Whether attributes of a kind say what a node may do, by its value.
+fn is_access(kind: u32) -> bool {
+    matches!(
+        kind,
+        KFD_IOCTL_SVM_ATTR_ACCESS | KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE | KFD_IOCTL_SVM_ATTR_NO_ACCESS
+    )
 }
 
 /// What is set for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// A GPU's id or a location.
+    /// A node's id or a location.
     pub(crate) preferred: u32,
     pub(crate) prefetch: u32,
     pub(crate) granularity: u32,
     /// `KFD_IOCTL_SVM_FLAG_*`.
     pub(crate) flags: u32,
-    /// Of the one GPU there is.
     pub(crate) access: Access,
 }
 
@@ -64,25 +89,28 @@ impl Default for Attributes {
             granularity: DEFAULT_GRANULARITY,
             flags: KFD_IOCTL_SVM_FLAG_HOST_ACCESS | KFD_IOCTL_SVM_FLAG_COHERENT,
             // Only GPUs that retry faults access what nothing was said about.
-            access: Access::No,
+            access: Access::NONE,
         }
     }
 }
 
-/// Checks attributes to be set.
+/// Checks attributes to be set; in those about access, the id of a node becomes its bit.
 ///
 /// # Errors
 ///
-/// `EINVAL` for an unknown kind, and for the id of a GPU there is not.
-pub(crate) fn check(gpu_id: u32, list: &[SvmAttribute]) -> Result<()> {
-    for &SvmAttribute { kind, value } in list {
-        let good = match kind {
+/// `EINVAL` for an unknown kind, and for the id of a node there is not.
+pub(crate) fn check(nodes: &Nodes, list: &mut [SvmAttribute]) -> Result<()> {
+    let is_node = |value: u32| nodes.named(value).is_ok();
+    for SvmAttribute { kind, value } in list {
+        let good = match *kind {
             KFD_IOCTL_SVM_ATTR_PREFERRED_LOC => {
-                [KFD_IOCTL_SVM_LOCATION_SYSMEM, KFD_IOCTL_SVM_LOCATION_UNDEFINED, gpu_id].contains(&value)
+                [KFD_IOCTL_SVM_LOCATION_SYSMEM, KFD_IOCTL_SVM_LOCATION_UNDEFINED].contains(value)
+                    || is_node(*value)
             }
-            KFD_IOCTL_SVM_ATTR_PREFETCH_LOC => [KFD_IOCTL_SVM_LOCATION_SYSMEM, gpu_id].contains(&value),
-            KFD_IOCTL_SVM_ATTR_ACCESS | KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE | KFD_IOCTL_SVM_ATTR_NO_ACCESS => {
-                value == gpu_id
+            KFD_IOCTL_SVM_ATTR_PREFETCH_LOC => *value == KFD_IOCTL_SVM_LOCATION_SYSMEM || is_node(*value),
+            kind if is_access(kind) => {
+                *value = nodes.named(*value)?.bit();
+                true
             }
             KFD_IOCTL_SVM_ATTR_SET_FLAGS | KFD_IOCTL_SVM_ATTR_CLR_FLAGS | KFD_IOCTL_SVM_ATTR_GRANULARITY => {
                 true
@@ -96,16 +124,10 @@ pub(crate) fn check(gpu_id: u32, list: &[SvmAttribute]) -> Result<()> {
     Ok(())
 }
 
-/// Whether an attribute names a GPU to be told about.
-pub(crate) fn asks_about_gpu(attribute: &SvmAttribute) -> bool {
-    attribute.kind == KFD_IOCTL_SVM_ATTR_ACCESS
-}
-
 /// Whether setting these attributes may change what page tables say.
 pub(crate) fn change_mapping(list: &[SvmAttribute]) -> bool {
     list.iter().any(|&SvmAttribute { kind, .. }| {
-        Access::of(kind).is_some()
-            || matches!(kind, KFD_IOCTL_SVM_ATTR_SET_FLAGS | KFD_IOCTL_SVM_ATTR_CLR_FLAGS)
+        is_access(kind) || matches!(kind, KFD_IOCTL_SVM_ATTR_SET_FLAGS | KFD_IOCTL_SVM_ATTR_CLR_FLAGS)
     })
 }
 
@@ -119,7 +141,8 @@ impl Attributes {
                 KFD_IOCTL_SVM_ATTR_SET_FLAGS => self.flags |= value,
                 KFD_IOCTL_SVM_ATTR_CLR_FLAGS => self.flags &= !value,
                 KFD_IOCTL_SVM_ATTR_GRANULARITY => self.granularity = value.min(MAX_GRANULARITY),
-                _ => self.access = Access::of(kind).unwrap_or(self.access),
+                kind if is_access(kind) => self.access.set(kind, value),
+                _ => {}
             }
         }
     }
@@ -132,7 +155,7 @@ impl Attributes {
             KFD_IOCTL_SVM_ATTR_SET_FLAGS => self.flags & value == value,
             KFD_IOCTL_SVM_ATTR_CLR_FLAGS => self.flags & value == 0,
             KFD_IOCTL_SVM_ATTR_GRANULARITY => self.granularity == value,
-            _ => Access::of(kind) == Some(self.access),
+            _ => self.access.of(value) == kind,
         })
     }
 
@@ -184,28 +207,31 @@ impl Common {
             granularity: common.granularity.min(one.granularity),
             flags_all: common.flags_all & one.flags_all,
             flags_any: common.flags_any | one.flags_any,
-            // Linux keeps a set of GPUs for each kind of access, so that different kinds have none in common.
-            access: if common.access == one.access { one.access } else { Access::No },
+            access: Access {
+                anywhere: common.access.anywhere & one.access.anywhere,
+                in_place: common.access.in_place & one.access.in_place,
+            },
         }
     }
 
     /// Answers a question that was checked by [`check_question`].
-    pub(crate) fn answer(&self, attribute: &mut SvmAttribute) {
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for the id of a node there is not.
+    pub(crate) fn answer(&self, nodes: &Nodes, attribute: &mut SvmAttribute) -> Result<()> {
         match attribute.kind {
             KFD_IOCTL_SVM_ATTR_PREFERRED_LOC => attribute.value = self.preferred,
             KFD_IOCTL_SVM_ATTR_PREFETCH_LOC => attribute.value = self.prefetch,
             KFD_IOCTL_SVM_ATTR_ACCESS => {
-                attribute.kind = match self.access {
-                    Access::Yes => KFD_IOCTL_SVM_ATTR_ACCESS,
-                    Access::InPlace => KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE,
-                    Access::No => KFD_IOCTL_SVM_ATTR_NO_ACCESS,
-                }
+                attribute.kind = self.access.of(nodes.named(attribute.value)?.bit());
             }
             KFD_IOCTL_SVM_ATTR_SET_FLAGS => attribute.value = self.flags_all,
             KFD_IOCTL_SVM_ATTR_CLR_FLAGS => attribute.value = !self.flags_any,
             KFD_IOCTL_SVM_ATTR_GRANULARITY => attribute.value = self.granularity,
             _ => {}
         }
+        Ok(())
     }
 }
 

@@ -33,7 +33,6 @@ impl<O: Os> Process<O> {
     ///
     /// A page that cannot be moved stays where it is. The program is not told, as with amdkfd.
     pub(super) fn svm_prefetch(&self, range: &Range<u64>) -> bool {
-        let gpu_id = u32::from(self.device.gpu_id);
         let (migration, in_vram) = {
             let state = self.state.lock();
             let (Some((_, one)), Some(task)) = (state.svm.ranges.touching(range).next(), state.task) else {
@@ -44,7 +43,7 @@ impl<O: Os> Process<O> {
         };
         match migration.attributes.prefetch {
             // Asked only now: the pages of VRAM cost the operating system memory from the first question on.
-            location if location == gpu_id && self.device.hw.os().has_vram_pages() => {
+            location if self.nodes.named(location).is_ok() && self.device.hw.os().has_vram_pages() => {
                 self.svm_to_vram(&migration)
             }
             KFD_IOCTL_SVM_LOCATION_SYSMEM if in_vram => self.svm_to_system(&migration),
@@ -53,7 +52,7 @@ impl<O: Os> Process<O> {
     }
 
     fn svm_to_vram(&self, migration: &Migration) -> bool {
-        let places = (KFD_IOCTL_SVM_LOCATION_SYSMEM, u32::from(self.device.gpu_id));
+        let places = (KFD_IOCTL_SVM_LOCATION_SYSMEM, migration.attributes.prefetch);
         // Before the pages are there, so that a lack of VRAM finds them.
         self.svm_note_vram(&migration.range, true);
         self.svm_for_areas(migration, places, |part| {
@@ -81,7 +80,7 @@ impl<O: Os> Process<O> {
     }
 
     fn svm_to_system(&self, migration: &Migration) -> bool {
-        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        let places = (u32::from(self.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
         let moved = self.svm_for_areas(migration, places, |part| {
             let count = ((part.end - part.start) / PAGE_SIZE) as usize;
             (self.device.hw.os().move_to_system(self.key(), part.start, count), false)
@@ -129,7 +128,7 @@ impl<O: Os> Process<O> {
         let size = PAGE_SIZE << one.attributes.granularity.min(40);
         let piece = va & !(size - 1);
         let range = piece.max(start)..piece.saturating_add(size).min(one.end);
-        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        let places = (u32::from(self.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
         let (attributes, trigger) = (one.attributes, MigrateTrigger::PagefaultCpu);
         self.device.smi_migrate_start(self.pasid, &state.task?, &range, places, &attributes, trigger);
         Some(range)
@@ -138,7 +137,7 @@ impl<O: Os> Process<O> {
     /// It has moved.
     pub(crate) fn svm_touched_end(&self, range: &Range<u64>) {
         let Some(task) = self.state.lock().task else { return };
-        let places = (u32::from(self.device.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+        let places = (u32::from(self.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
         self.device.smi_migrate_end(self.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
     }
 

@@ -38,17 +38,17 @@ pub(crate) struct Ranges {
     by_start: BTreeMap<u64, SvmRange>,
     /// New ranges are divided at multiples of this, a power of two.
     piece: u64,
-    /// What the GPU may do with ranges of which that is not said.
+    /// Who may access ranges of which that is not said.
     access: Access,
 }
 
 impl Ranges {
     /// No ranges; new ones will be divided at multiples of `piece` bytes, a power of two.
     pub(crate) fn new(piece: u64) -> Self {
-        Self { by_start: BTreeMap::new(), piece, access: Access::No }
+        Self { by_start: BTreeMap::new(), piece, access: Access::NONE }
     }
 
-    /// What the GPU may do with new ranges of which that is not said: GPUs that retry faults have access.
+    /// Who may access new ranges of which that is not said: GPUs that retry faults do.
     pub(crate) fn set_default_access(&mut self, access: Access) {
         self.access = access;
     }

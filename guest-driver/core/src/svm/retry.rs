@@ -50,7 +50,8 @@ impl<O: Os> Process<O> {
         }
         let on = mode > 0;
         state.xnack = on;
-        state.svm.ranges.set_default_access(if on { Access::Yes } else { Access::No });
+        let anywhere = if on { self.nodes.iter().fold(0, |all, node| all | node.bit()) } else { 0 };
+        state.svm.ranges.set_default_access(Access { anywhere, in_place: 0 });
         Ok(on)
     }
 
@@ -59,7 +60,7 @@ impl<O: Os> Process<O> {
         let state = self.state.lock();
         state.xnack
             && !state.svm.ranges.touching(range).any(|(_, one)| {
-                one.attributes.access == Access::InPlace
+                one.attributes.access.in_place != 0
                     || one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
             })
     }
@@ -103,7 +104,7 @@ impl<O: Os> Process<O> {
             state.svm.ranges.touching(&page).next().map(|(start, one)| (start..one.end, one.attributes))
         };
         if let Some((range, attributes)) = known {
-            if attributes.access == Access::No {
+            if !attributes.access.any() {
                 return Err(Errno::EPERM);
             }
             let around = around(va, attributes.granularity);
@@ -144,7 +145,7 @@ impl<O: Os> Process<O> {
         {
             let failure =
                 MemoryExceptionFailure { not_present: 1, read_only: 0, no_execute: 0, imprecise: 0 };
-            let gpu_id = u32::from(self.device.gpu_id);
+            let gpu_id = u32::from(self.nodes.first().gpu_id);
             self.memory_fault(MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
         }
     }

@@ -8,16 +8,19 @@ use core::sync::atomic::Ordering;
 use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use belfry_abi::kfd::svm::*;
+use belfry_abi::partition::ComputePartition;
 
 use super::ranges::Growth;
 use super::*;
+use crate::discovery::Config;
+use crate::node::Nodes;
+use crate::os::DeviceInfo;
 use crate::testing::{Bench, FakeOs, lock, walk};
 
 const PAGE: u64 = PAGE_SIZE;
 const VA: u64 = 0x7f00_0000_0000;
 const MIB: u64 = 1 << 20;
 const UNDEFINED: u32 = KFD_IOCTL_SVM_LOCATION_UNDEFINED;
-const GPU: u32 = 7;
 
 const fn attribute(kind: u32, value: u32) -> SvmAttribute {
     SvmAttribute { kind, value }
@@ -41,7 +44,7 @@ fn get(
 }
 
 fn access(bench: &Bench) -> SvmAttribute {
-    attribute(KFD_IOCTL_SVM_ATTR_ACCESS, u32::from(bench.device.gpu_id))
+    attribute(KFD_IOCTL_SVM_ATTR_ACCESS, u32::from(bench.device.gpu_id()))
 }
 
 /// Physical address and entry of a page of a process.
@@ -113,6 +116,14 @@ fn ranges_are_divided_where_attributes_differ_and_nowhere_else() {
 #[test]
 fn several_ranges_answer_with_what_they_have_in_common() {
     let mut ranges = Ranges::new(2 * MIB);
+    let (asic, info) = (crate::asic::ANY, DeviceInfo::default());
+    let nodes = Nodes::new(asic, &info, &Config::default(), ComputePartition::Spx).unwrap();
+    let gpu = u32::from(nodes.first().gpu_id);
+    let set = |ranges: &mut Ranges, range: &Range<u64>, list: &[SvmAttribute]| {
+        let mut list = list.to_vec();
+        attributes::check(&nodes, &mut list).unwrap();
+        ranges.set(range, &list);
+    };
     let (first, second) = (0..PAGE, PAGE..2 * PAGE);
     let ask = |ranges: &Ranges, range: Range<u64>| -> Vec<(u32, u32)> {
         let common = ranges.common(&range);
@@ -126,8 +137,8 @@ fn several_ranges_answer_with_what_they_have_in_common() {
         ]
         .into_iter()
         .map(|kind| {
-            let mut one = attribute(kind, GPU);
-            common.answer(&mut one);
+            let mut one = attribute(kind, gpu);
+            common.answer(&nodes, &mut one).unwrap();
             (one.kind, one.value)
         })
         .collect()
@@ -135,36 +146,38 @@ fn several_ranges_answer_with_what_they_have_in_common() {
     let none = KFD_IOCTL_SVM_ATTR_NO_ACCESS;
     assert_eq!(
         ask(&ranges, 0..2 * PAGE),
-        [(0, UNDEFINED), (1, UNDEFINED), (none, GPU), (5, 3), (6, !3), (7, 9)]
+        [(0, UNDEFINED), (1, UNDEFINED), (none, gpu), (5, 3), (6, !3), (7, 9)]
     );
-    ranges.set(
+    set(
+        &mut ranges,
         &first,
         &[
-            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, gpu),
             attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0),
-            attribute(KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, gpu),
             attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, 0x10),
             attribute(KFD_IOCTL_SVM_ATTR_CLR_FLAGS, 1),
             attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 0xff),
         ],
     );
     let in_place = KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE;
-    let alone = [(0, GPU), (1, 0), (in_place, GPU), (5, 0x12), (6, !0x12), (7, 0x3f)];
+    let alone = [(0, gpu), (1, 0), (in_place, gpu), (5, 0x12), (6, !0x12), (7, 0x3f)];
     assert_eq!(ask(&ranges, first.clone()), alone);
     // Memory of no range does not count where there is one.
     assert_eq!(ask(&ranges, 0..2 * PAGE), alone);
-    ranges.set(
+    set(
+        &mut ranges,
         &second,
         &[
-            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, GPU),
-            attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, GPU),
-            attribute(KFD_IOCTL_SVM_ATTR_ACCESS, GPU),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, gpu),
+            attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu),
+            attribute(KFD_IOCTL_SVM_ATTR_ACCESS, gpu),
             attribute(KFD_IOCTL_SVM_ATTR_GRANULARITY, 2),
         ],
     );
     assert_eq!(
         ask(&ranges, 0..2 * PAGE),
-        [(0, GPU), (1, UNDEFINED), (none, GPU), (5, 2), (6, !0x13), (7, 2)]
+        [(0, gpu), (1, UNDEFINED), (none, gpu), (5, 2), (6, !0x13), (7, 2)]
     );
 }
 
@@ -172,7 +185,7 @@ fn several_ranges_answer_with_what_they_have_in_common() {
 fn what_is_not_accepted_changes_nothing() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let gpu = u32::from(bench.device.gpu_id);
+    let gpu = u32::from(bench.device.gpu_id());
     lock(&bench.os().users.holes).push(VA + 8 * PAGE..VA + 9 * PAGE);
     bench.memory(&process, VA + 16 * PAGE, PAGE, AllocFlags::VRAM);
     let used = bench.device.gtt_used.load(Ordering::Relaxed);
@@ -221,7 +234,7 @@ fn what_is_not_accepted_changes_nothing() {
 fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let gpu = u32::from(bench.device.gpu_id);
+    let gpu = u32::from(bench.device.gpu_id());
     lock(&bench.os().users.read_only).push(VA + PAGE..VA + 2 * PAGE);
     set(&process, VA, 3 * PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, gpu)]).unwrap();
     assert_eq!(page(&bench, &process, VA), None, "nobody has access");
@@ -256,7 +269,7 @@ fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
     args = AllocMemoryOfGpuArgs { mmap_offset: 0, flags: AllocFlags::VRAM.bits(), ..args };
     process.alloc_memory(&mut args).unwrap();
     set(&process, VA + MIB, PAGE, &[access(&bench)]).unwrap();
-    assert_eq!(process.map_memory(args.handle), Err(Errno::EINVAL));
+    assert_eq!(process.map_memory(process.nodes.first(), args.handle), Err(Errno::EINVAL));
     let trace = lock(&bench.os().trace).clone();
     assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
 }
@@ -306,8 +319,8 @@ fn queue_steps(bench: &Bench) -> Vec<&'static str> {
 fn queues_rest_while_memory_changes_and_go_on_when_it_is_mapped_anew() {
     let bench = Bench::new();
     let (process, ..) = with_queue(&bench);
-    let client = bench.device.smi_open(process.pasid()).unwrap() as usize - 1;
-    let stranger = bench.device.smi_open(process.pasid() + 1).unwrap() as usize - 1;
+    let client = bench.device.smi_open(process.pasid(), 0).unwrap() as usize - 1;
+    let stranger = bench.device.smi_open(process.pasid() + 1, 0).unwrap() as usize - 1;
     let clients = lock(&bench.os().smi).clone();
     for client in [client, stranger] {
         clients[client].write(&u64::MAX.to_le_bytes()).unwrap();
@@ -328,7 +341,7 @@ fn queues_rest_while_memory_changes_and_go_on_when_it_is_mapped_anew() {
     let mut text = [0; 256];
     let len = clients[client].read(&mut text).unwrap();
     let text = String::from_utf8(text[..len].to_vec()).unwrap();
-    let gpu = bench.device.gpu_id;
+    let gpu = bench.device.gpu_id();
     let kinds: Vec<String> = text
         .lines()
         .map(|line| {
@@ -386,7 +399,7 @@ fn access_that_was_taken_ends_with_the_next_change() {
     let bench = Bench::new();
     let process = bench.process(1);
     set(&process, VA, 2 * PAGE, &[access(&bench)]).unwrap();
-    let none = attribute(KFD_IOCTL_SVM_ATTR_NO_ACCESS, u32::from(bench.device.gpu_id));
+    let none = attribute(KFD_IOCTL_SVM_ATTR_NO_ACCESS, u32::from(bench.device.gpu_id()));
     // As amdkfd, which leaves a note about this.
     set(&process, VA, PAGE, &[none]).unwrap();
     assert!(page(&bench, &process, VA).is_some());

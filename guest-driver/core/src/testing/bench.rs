@@ -57,7 +57,7 @@ impl Bench {
         let process = self.device.open_process(ProcessKey(key)).unwrap();
         // The file's identity is its descriptor.
         self.device.open_file(key).unwrap();
-        process.acquire_vm(key as i32).unwrap();
+        process.acquire_vm(process.nodes.first(), key as i32).unwrap();
         process
     }
 
@@ -79,12 +79,12 @@ impl Bench {
             va_addr: va,
             size,
             mmap_offset: va,
-            gpu_id: u32::from(self.device.gpu_id),
+            gpu_id: u32::from(self.device.gpu_id()),
             flags: (flags | AllocFlags::WRITABLE).bits(),
             ..Default::default()
         };
         process.alloc_memory(&mut args).unwrap();
-        process.map_memory(args.handle).unwrap();
+        process.map_memory(process.nodes.first(), args.handle).unwrap();
         args.handle
     }
 

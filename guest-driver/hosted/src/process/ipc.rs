@@ -68,7 +68,8 @@ impl HostedProcess {
     }
 
     fn check_gpu(&self, gpu_id: u32) -> Result<()> {
-        if gpu_id == u32::from(self.kfd.gpu_id()) { Ok(()) } else { Err(Errno::EINVAL) }
+        let known = self.kfd.gpu_ids().into_iter().any(|id| u32::from(id) == gpu_id);
+        if known { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     fn ipc_export(&self, args: &mut IpcExportHandleArgs) -> Result<()> {

@@ -92,8 +92,12 @@ impl Client {
         ioctl(&self.process, command, args)
     }
 
+    /// What the node that requests go to says of itself.
     pub(crate) fn property(&self, key: &str) -> u64 {
-        let text = self.process.sysfs_read("nodes/1/properties").unwrap();
+        let id = format!("{}\n", self.gpu_id);
+        let is_own = |node: &u32| self.process.sysfs_read(&format!("nodes/{node}/gpu_id")).unwrap() == id;
+        let node = (1..).find(is_own).unwrap();
+        let text = self.process.sysfs_read(&format!("nodes/{node}/properties")).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {key}")).parse().unwrap()
     }
@@ -195,6 +199,16 @@ impl Client {
         Ok((args.wait_result, event))
     }
 
+    /// Bytes of a context save area (`kfd_queue_ctx_save_restore_size`).
+    fn save_area(&self, cwsr_size: u64) -> u64 {
+        let (xccs, per_cu) = (self.property("num_xcc").max(1), self.property("simd_per_cu"));
+        let cus = self.property("simd_count") / per_cu / xccs;
+        let engines = self.property("array_count") / self.property("simd_arrays_per_engine") / xccs;
+        // Compute units have waves of their own before gfx10.
+        let waves = if per_cu == 4 { (cus * 40).min(engines * 512) } else { cus * 32 };
+        ((cwsr_size + (waves * 32).next_multiple_of(64)) * xccs).next_multiple_of(PAGE)
+    }
+
     pub(crate) fn queue_args(&self) -> Result<CreateQueueArgs, Errno> {
         let control = self.alloc(PAGE, AllocFlags::GTT | AllocFlags::COHERENT | RW)?;
         // amd_queue_t: read_dispatch_id lies at 0x80, and 0x88 says so.
@@ -202,8 +216,7 @@ impl Client {
         let ring = self.user(PAGE)?;
         let eop = self.alloc(PAGE, AllocFlags::VRAM | RW)?;
         let cwsr_size = self.property("cwsr_size");
-        let debug = (self.property("simd_count") / 2 * 32 * 32).next_multiple_of(64);
-        let save = self.user((cwsr_size + debug).next_multiple_of(PAGE))?;
+        let save = self.user(self.save_area(cwsr_size))?;
         for packet in 0..PAGE / 64 {
             // INVALID
             ring.word(packet * 64).store(1, Ordering::Relaxed);

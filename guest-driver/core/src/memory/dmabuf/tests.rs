@@ -21,7 +21,7 @@ fn export(process: &Arc<Process<FakeOs>>, handle: u64) -> Result<i32> {
 }
 
 fn import(bench: &Bench, process: &Arc<Process<FakeOs>>, fd: i32) -> Result<u64> {
-    let gpu_id = u32::from(bench.device.gpu_id);
+    let gpu_id = u32::from(bench.device.gpu_id());
     let mut args =
         ImportDmabufArgs { va_addr: ELSEWHERE, gpu_id, dmabuf_fd: fd as u32, ..Default::default() };
     process.import_dmabuf(&mut args).map(|()| args.handle)
@@ -47,7 +47,7 @@ fn both_processes_have_the_same_pages_with_all_rights() {
         let fd = export(&one, handle).unwrap();
         let imported = import(&bench, &two, fd).unwrap();
         assert_eq!(place(&bench, &two, ELSEWHERE), None, "it is mapped when that is asked for");
-        two.map_memory(imported).unwrap();
+        two.map_memory(two.nodes.first(), imported).unwrap();
         for offset in (0..SIZE).step_by(PAGE_SIZE as usize) {
             let (first, _) = place(&bench, &one, VA + offset).unwrap();
             let (second, entry) = place(&bench, &two, ELSEWHERE + offset).unwrap();
@@ -56,7 +56,7 @@ fn both_processes_have_the_same_pages_with_all_rights() {
             assert_ne!(entry & PTE_WRITEABLE, 0);
         }
         assert_eq!(place(&bench, &two, ELSEWHERE + SIZE), None);
-        two.unmap_memory(imported).unwrap();
+        two.unmap_memory(two.nodes.first(), imported).unwrap();
         assert_eq!(place(&bench, &two, ELSEWHERE), None);
         assert_eq!(two.free_memory(imported), Ok(()));
     }
@@ -77,7 +77,7 @@ fn memory_stays_until_its_last_reference_goes_whichever_that_is() {
         let handle = bench.memory(&exporter, VA, SIZE, kind);
         let fd = export(&exporter, handle).unwrap();
         // The exporter frees its own, and ends.
-        exporter.unmap_memory(handle).unwrap();
+        exporter.unmap_memory(exporter.nodes.first(), handle).unwrap();
         exporter.free_memory(handle).unwrap();
         bench.end(1);
         drop(exporter);
@@ -110,7 +110,7 @@ fn imported_memory_goes_with_its_process() {
     let (one, two) = (bench.process(1), bench.process(2));
     let fd = export(&one, bench.memory(&one, VA, SIZE, AllocFlags::VRAM)).unwrap();
     let imported = import(&bench, &two, fd).unwrap();
-    two.map_memory(imported).unwrap();
+    two.map_memory(two.nodes.first(), imported).unwrap();
     close(&bench, fd);
     bench.end(1);
     assert!(bench.device.vram.free_bytes() < free);
@@ -142,7 +142,7 @@ fn info_tells_size_kind_and_gpu_and_that_there_is_no_metadata() {
             };
             info(&bench.device, &mut args).unwrap();
             assert_eq!(args.size, SIZE);
-            assert_eq!(args.gpu_id, u32::from(bench.device.gpu_id));
+            assert_eq!(args.gpu_id, u32::from(bench.device.gpu_id()));
             assert_eq!(args.flags, told.bits(), "{flags:?}");
             assert_eq!(args.metadata_size, if metadata_ptr == 0 { 64 } else { 0 });
         }
@@ -153,7 +153,7 @@ fn info_tells_size_kind_and_gpu_and_that_there_is_no_metadata() {
 fn what_is_no_memory_of_the_driver_is_refused() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let gpu = u64::from(bench.device.gpu_id) << 32;
+    let gpu = u64::from(bench.device.gpu_id()) << 32;
     let handle = bench.memory(&process, VA, SIZE, AllocFlags::VRAM);
     let user = bench.memory(&process, 0x2000_0000, PAGE_SIZE, AllocFlags::USERPTR);
     let doorbells = bench.memory(&process, 0x3000_0000, 8192, AllocFlags::DOORBELL);
@@ -180,7 +180,7 @@ fn what_is_no_memory_of_the_driver_is_refused() {
         assert_eq!(info(&bench.device, &mut args), Err(errno), "{fd}");
     }
     let mut args = ImportDmabufArgs {
-        gpu_id: u32::from(bench.device.gpu_id) ^ 1,
+        gpu_id: u32::from(bench.device.gpu_id()) ^ 1,
         dmabuf_fd: fd as u32,
         ..Default::default()
     };
@@ -189,9 +189,13 @@ fn what_is_no_memory_of_the_driver_is_refused() {
     assert_eq!(import(&bench, &without_vm, fd), Err(Errno::ENODEV));
 
     // An address that cannot be mapped is refused when it is mapped, as for any buffer object.
-    args = ImportDmabufArgs { va_addr: VA, gpu_id: u32::from(bench.device.gpu_id), ..args };
+    args = ImportDmabufArgs { va_addr: VA, gpu_id: u32::from(bench.device.gpu_id()), ..args };
     process.import_dmabuf(&mut args).unwrap();
-    assert_eq!(process.map_memory(args.handle), Err(Errno::EINVAL), "the exporter's own is there");
+    assert_eq!(
+        process.map_memory(process.nodes.first(), args.handle),
+        Err(Errno::EINVAL),
+        "the exporter's own is there"
+    );
 
     while lock(&bench.os().descriptors).len() < FD_END as usize {
         export(&process, handle).unwrap();

@@ -103,7 +103,7 @@ fn ranges_without_access_go_with_their_memory_too() {
         let bench = Bench::new();
         let process = bench.process(1);
         let used = bench.device.gtt_used.load(Ordering::Relaxed);
-        let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id));
+        let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id()));
         set(&process, VA, 4 * PAGE, &[preferred]).unwrap();
         set(&process, VA + 2 * PAGE, 4 * PAGE, &[preferred]).unwrap();
         told(&bench, VA + PAGE, VA + 5 * PAGE, true);
@@ -137,7 +137,7 @@ fn memory_that_changes_while_it_is_looked_at_is_looked_at_again() {
     assert_eq!(set(&process, VA, PAGE, &[access(&bench)]), Err(Errno::EAGAIN));
     assert_eq!((shown(&process), page(&bench, &process, VA)), (vec![], None));
     // A range that is watched already is mapped later.
-    let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id));
+    let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id()));
     *lock(&bench.os().users.restless) = 0;
     set(&process, VA, PAGE, &[preferred]).unwrap();
     *lock(&bench.os().users.restless) = u32::MAX;

@@ -9,7 +9,7 @@ fn prefetch(to: u32) -> SvmAttribute {
 }
 
 fn gpu(bench: &Bench) -> u32 {
-    u32::from(bench.device.gpu_id)
+    u32::from(bench.device.gpu_id())
 }
 
 /// Whether the GPU finds each page in VRAM; `None` where it finds none.
@@ -78,7 +78,7 @@ fn memory_that_the_gpu_does_not_reach_moves_as_well_and_preferences_move_nothing
 fn events_tell_where_memory_moves_and_why() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let fd = bench.device.smi_open(process.pasid()).unwrap() as usize - 1;
+    let fd = bench.device.smi_open(process.pasid(), 0).unwrap() as usize - 1;
     let client = lock(&bench.os().smi)[fd].clone();
     client.write(&0x30u64.to_le_bytes()).unwrap();
     let said = || {

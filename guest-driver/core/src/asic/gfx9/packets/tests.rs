@@ -12,6 +12,7 @@ fn packets(fill: impl FnOnce(&mut Vec<u32>)) -> Vec<u32> {
 
 fn queue(engine: Option<u32>, gws: bool) -> QueueRequest {
     QueueRequest {
+        node: 0,
         pasid: 0x8001,
         root: 0x20_0000_0001,
         process_context: 0,

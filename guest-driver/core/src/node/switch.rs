@@ -1,0 +1,63 @@
+//! The switch to other nodes: the graphics cores are shared out in another way, as a write to `current_compute_partition` asks for
+//! (`amdgpu_gfx_set_compute_partition`, `aqua_vanjaram_switch_partition_mode`).
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use belfry_abi::partition::ComputePartition;
+
+use super::Nodes;
+use crate::device::Device;
+use crate::errno::{Errno, Result};
+use crate::hw::log;
+use crate::os::Os;
+use crate::scheduler;
+
+/// The mode that a write names, by its first letters as Linux looks at them.
+fn mode_named(text: &str) -> Result<ComputePartition> {
+    text.get(..3).and_then(ComputePartition::named).ok_or(Errno::EINVAL)
+}
+
+impl<O: Os> Device<O> {
+    /// Shares the graphics cores out as `text` says, while nobody uses the device: other nodes are in the topology then.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a mode that there is not or that these cores do not have, and on chips that are not shared out; `EBUSY` while a
+    /// process has the KFD node open or a file of the render node has had work; `ENODEV` after removal, `EIO` for a device beyond
+    /// repair, `ENOMEM`, `ETIME` when the scheduler does not start, after which the device was reset.
+    pub(crate) fn switch_partition(&self, text: &str) -> Result<()> {
+        let xccs = self.config.xccs.max(1);
+        // An odd number cannot be shared out, says Linux, and looks no further.
+        if !self.hw.asic().partitions || !xccs.is_multiple_of(2) {
+            return Err(Errno::EINVAL);
+        }
+        let mode = mode_named(text)?;
+        let nodes = Nodes::new(self.hw.asic(), &self.info, &self.config, mode)?;
+        if mode == self.nodes().mode() {
+            return Ok(());
+        }
+        self.lock_out()?;
+        let result = self.share_out(&nodes);
+        self.let_in();
+        result.inspect_err(|error| log!(self.hw, Error, "the GPU is not {mode} ({error})"))?;
+        log!(self.hw, Info, "the GPU is {mode} now, {} nodes", nodes.count());
+        self.hw.os().topology_changed();
+        Ok(())
+    }
+
+    /// Stops the scheduler, and starts one of other nodes. Nobody uses the device, and nobody begins to.
+    fn share_out(&self, nodes: &Arc<Nodes>) -> Result<()> {
+        // Made before the old one goes: without memory, all is as it was.
+        let new = scheduler::new(&self.hw, &self.gart, nodes)?;
+        let epoch = self.epoch();
+        let result = self.replace_scheduler(new, || {
+            let before = self.set_nodes(nodes.clone());
+            self.generation.fetch_add(before.count() + nodes.count(), Ordering::AcqRel);
+        });
+        if result == Err(Errno::ETIME) {
+            self.recover_after(epoch, result);
+        }
+        result
+    }
+}
