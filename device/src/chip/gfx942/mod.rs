@@ -23,7 +23,7 @@ use super::{
 pub static MODEL: Model = Model {
     name: "gfx942",
     product: "MI300X",
-    modelled: "compute: AQL queues on all XCCs of one partition, HWS, KIQ",
+    modelled: "compute: AQL queues on the XCCs of each partition, HWS, KIQ",
     generation: &GENERATION,
     default: Shape::one(8),
     max_cus: WHOLE.cus,
