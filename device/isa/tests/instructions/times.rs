@@ -9,10 +9,10 @@ use belfry_isa::lanes::{Backend, BackendKind, Tier};
 
 use super::{Bench, lanes};
 
-/// s_mov_b32 s0, 40; then a loop of v_add_nc_u32 v4, v4, v0; v_readfirstlane_b32 s7, v0; s_sub_u32 s0, s0, 1;
+/// s_mov_b32 s0, 40; then a loop of v_add_nc_u32 v4, v4, v0; v_readlane_b32 s7, v0, s1; s_sub_u32 s0, s0, 1;
 /// s_cmp_lg_u32 s0, 0; s_cbranch_scc1; s_endpgm.
-const LOOP: [u32; 7] =
-    [0xbe80_00a8, 0x4a08_0104, 0x7e0e_0500, 0x8080_8100, 0xbf07_8000, 0xbfa2_fffb, 0xbfb0_0000];
+const LOOP: [u32; 8] =
+    [0xbe80_00a8, 0x4a08_0104, 0xd760_0007, 0x0000_0300, 0x8080_8100, 0xbf07_8000, 0xbfa2_fffa, 0xbfb0_0000];
 const ROUNDS: u64 = 40;
 
 #[test]
@@ -34,8 +34,8 @@ fn calls_of_handlers_and_executions_of_blocks_are_counted() {
         }
         assert_eq!((times.entries, times.instructions), (1, wave.instructions));
         let calls: Vec<_> = times.calls.iter().map(|(name, (calls, _))| (*name, *calls)).collect();
-        assert_eq!(calls, [("v_readfirstlane_b32", ROUNDS)]);
-        let (_, in_calls) = times.calls["v_readfirstlane_b32"];
+        assert_eq!(calls, [("v_readlane_b32", ROUNDS)]);
+        let (_, in_calls) = times.calls["v_readlane_b32"];
         assert!(in_calls > 0 && in_calls < times.ticks, "{times:?}");
         let mut again = CodeTimes::default();
         code.take_times(&mut again);
