@@ -166,11 +166,21 @@ pub(crate) fn writelane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
+/// Those of lanes 0 to 31, or of the high ones, that are below a lane.
+pub(crate) fn lanes_below(high: bool, lane: u32) -> u32 {
+    match (high, lane) {
+        (false, 32..) => u32::MAX,
+        (true, 0..32) => 0,
+        _ => (1 << (lane & 31)) - 1,
+    }
+}
+
 /// `v_mbcnt_lo_u32_b32`: bits of the mask below the lane, of lanes 0 to 31.
 pub(crate) fn mbcnt_lo(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     for_each_active(w, |w, lane| {
-        let below = if lane >= 32 { u32::MAX } else { (1 << lane) - 1 };
-        let value = (d.src[0].lane(w, lane) & below).count_ones().wrapping_add(d.src[1].lane(w, lane));
+        let value = (d.src[0].lane(w, lane) & lanes_below(false, lane))
+            .count_ones()
+            .wrapping_add(d.src[1].lane(w, lane));
         w.v.set_lane(d.dst + lane / 32, lane & 31, value);
     });
     Flow::NEXT
@@ -179,8 +189,9 @@ pub(crate) fn mbcnt_lo(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 /// `v_mbcnt_hi_u32_b32`: the same for lanes 32 to 63.
 pub(crate) fn mbcnt_hi(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     for_each_active(w, |w, lane| {
-        let below = if lane >= 32 { (1 << (lane - 32)) - 1 } else { 0 };
-        let value = (d.src[0].lane(w, lane) & below).count_ones().wrapping_add(d.src[1].lane(w, lane));
+        let value = (d.src[0].lane(w, lane) & lanes_below(true, lane))
+            .count_ones()
+            .wrapping_add(d.src[1].lane(w, lane));
         w.v.set_lane(d.dst + lane / 32, lane & 31, value);
     });
     Flow::NEXT
@@ -222,6 +233,12 @@ fn permute(w: &mut Wave, d: &Di, from: impl Fn(u32) -> u32) -> Flow {
     Flow::NEXT
 }
 
+/// The lane of its row, or of the other row of the pair, that a lane reads by `v_permlane16_b32`.
+pub(crate) fn lane_of_row(select: u64, other: bool, lane: u32) -> u32 {
+    let row = if other { lane ^ 16 } else { lane } & !15;
+    row | (select >> ((lane & 15) * 4) & 15) as u32
+}
+
 fn permlane_select(w: &Wave, d: &Di) -> u64 {
     u64::from(d.src[1].scalar(w)) | u64::from(d.src[2].scalar(w)) << 32
 }
@@ -229,13 +246,13 @@ fn permlane_select(w: &Wave, d: &Di) -> u64 {
 /// `v_permlane16_b32`: any lane of the same row of 16.
 pub(crate) fn permlane16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let select = permlane_select(w, d);
-    permute(w, d, |lane| lane & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
+    permute(w, d, |lane| lane_of_row(select, false, lane))
 }
 
 /// `v_permlanex16_b32`: any lane of the other row of the pair.
 pub(crate) fn permlanex16(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let select = permlane_select(w, d);
-    permute(w, d, |lane| (lane ^ 16) & !15 | (select >> ((lane & 15) * 4) & 15) as u32)
+    permute(w, d, |lane| lane_of_row(select, true, lane))
 }
 
 /// `v_permlane16_var_b32`: the lane of the same row that the lane's second source says.

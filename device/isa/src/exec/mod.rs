@@ -31,7 +31,7 @@ mod float;
 mod gws;
 pub(crate) mod hwreg;
 pub(crate) mod index;
-mod lane;
+pub(crate) mod lane;
 mod lds;
 pub(crate) mod lower;
 mod mfma;

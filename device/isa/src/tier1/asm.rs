@@ -54,9 +54,7 @@ pub(super) enum Operand {
     /// One constant of 64 bits for all pairs of lanes.
     Constant64(u64),
     /// A constant for each lane.
-    Words(&'static [u32; 16]),
-    /// The same made for one instruction.
-    Lanes([u32; 16]),
+    Words([u32; 16]),
     /// An element for each lane: its distance from a base is in a register.
     Indexed(Gpr, Zmm),
 }
@@ -232,7 +230,7 @@ impl Assembler {
         let (x, b) = match last {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
-            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) | Operand::Lanes(_) => (0, 0),
+            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) => (0, 0),
             Operand::Indexed(base, Zmm(index)) => (index >> 3 & 1, base as u8 >> 3),
         };
         // The index has its fifth bit where that of `vvvv` is, which means nothing then.
@@ -260,21 +258,18 @@ impl Assembler {
                 let index = self.constant64_in_pool(value);
                 self.in_pool(reg, op, Target::Constant(index));
             }
-            Operand::Words(words) => self.lanes_in_pool(reg, op, *words),
-            Operand::Lanes(words) => self.lanes_in_pool(reg, op, words),
+            Operand::Words(words) => {
+                let known = self.words.iter().position(|known| *known == words);
+                let index = known.unwrap_or_else(|| {
+                    self.words.push(words);
+                    self.words.len() - 1
+                });
+                self.in_pool(reg, op, Target::Words(index));
+            }
         }
         if let Some(value) = op.immediate {
             self.byte(value);
         }
-    }
-
-    fn lanes_in_pool(&mut self, reg: u8, op: Evex, words: [u32; 16]) {
-        let known = self.words.iter().position(|known| *known == words);
-        let index = known.unwrap_or_else(|| {
-            self.words.push(words);
-            self.words.len() - 1
-        });
-        self.in_pool(reg, op, Target::Words(index));
     }
 
     /// `ModRM` and displacement of a constant.

@@ -124,7 +124,7 @@ impl Body<'_> {
     /// The same for some sixteens of lanes, the first of which has its element at `base`.
     pub(super) fn load_run(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: &[(u32, u8)]) {
         if moves == Moves::Dwords(3) {
-            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(apart(12)));
+            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*apart(12)));
         }
         for (first, &(half, chunk)) in (0..).zip(lanes) {
             let to = self.of_half(to, half);
@@ -160,7 +160,7 @@ impl Body<'_> {
             [even, odd] => {
                 self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(0));
                 for (to, pick) in [(even, &PICK[0]), (odd, &PICK[1])] {
-                    self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(pick));
+                    self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*pick));
                     self.a.evex(VPERMI2D, Zmm(1), Zmm(0), at(1));
                     self.a.evex(VMOVDQA32, to.chunk(chunk), Zmm(0), Zmm(1));
                 }
@@ -169,7 +169,7 @@ impl Body<'_> {
                 for (low, high, pick) in [(a, b, &PICK_OF_FOUR[0]), (c, e, &PICK_OF_FOUR[1])] {
                     for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
                         self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(n));
-                        self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(pick));
+                        self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(*pick));
                         self.a.evex(VPERMI2D, half, Zmm(0), at(n + 1));
                     }
                     self.a.evex(VSHUFI64X2.by(0x44), low.chunk(chunk), Zmm(1), Zmm(2));
@@ -184,7 +184,7 @@ impl Body<'_> {
     pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2]) {
         for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
             self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(base, n * 64)));
-            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(&PICK_OF_FOUR[0]));
+            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(PICK_OF_FOUR[0]));
             self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(base, n * 64 + 64)));
         }
         self.a.evex(VSHUFI64X2.by(0x44), first.chunk(0), Zmm(1), Zmm(2));
@@ -259,7 +259,7 @@ impl Body<'_> {
     /// Rows to elements of all lanes that follow each other from `base` on.
     pub(super) fn store_elements(&mut self, base: Gpr, moves: Moves, from: &[Pair]) {
         if moves == Moves::Dwords(3) {
-            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(apart(12)));
+            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*apart(12)));
         }
         for (half, chunk) in self.sixteens() {
             let first = half as i32 * 2 + i32::from(chunk);
@@ -314,7 +314,7 @@ impl Body<'_> {
 
     /// Dwords of two registers, as `pick` numbers them.
     fn mix(&mut self, to: Zmm, pick: &'static [u32; 16], first: Zmm, second: Zmm) {
-        self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(pick));
+        self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(*pick));
         self.a.evex(VPERMI2D, to, first, second);
     }
 

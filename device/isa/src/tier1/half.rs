@@ -308,7 +308,7 @@ impl Body<'_> {
             Kind::Vector => {
                 let low = self.load_row(source.value + half).chunk(chunk);
                 let high = self.load_row(source.value + self.halves + half).chunk(chunk);
-                self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(&PAIRS[eight]));
+                self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(PAIRS[eight]));
                 self.a.evex(VPERMI2D, to, low, high);
             }
             Kind::Scalar => self.a.evex(VPBROADCASTQ, to, Zmm(0), Operand::Splat(scalar(source.value))),
@@ -358,7 +358,7 @@ impl Body<'_> {
             }
             let mask = self.exec(half, chunk);
             for (to, pick) in [(low, &WORDS[0]), (high, &WORDS[1])] {
-                self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(pick));
+                self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(*pick));
                 self.a.evex(VPERMI2D, Zmm(2), Zmm(0), Zmm(1));
                 self.put(to.chunk(chunk), Zmm(2), mask);
             }

@@ -215,7 +215,7 @@ impl Body<'_> {
         if let [first, second] = *to {
             self.a.bind(pairs);
             // Both chunks the same pairs, sixteen bytes apart.
-            self.a.evex(VPADDD, Zmm(1), Zmm(0), Operand::Words(apart(16)));
+            self.a.evex(VPADDD, Zmm(1), Zmm(0), Operand::Words(*apart(16)));
             for lanes in [(0, 0), (0, 1)] {
                 self.unlike(VPCMPUD.by(DIFFERENT), address.chunk(lanes.1), Zmm(1), lanes);
             }

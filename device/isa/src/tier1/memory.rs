@@ -33,7 +33,7 @@ impl Body<'_> {
     /// Leaves for a place unless the elements of so many bytes follow each other, from the first lane's address in temporary 0 on.
     pub(super) fn leave_unless_apart(&mut self, rows: &[Pair], bytes: u32, to: Label) {
         for (n, lanes) in (0..).zip(self.sixteens()) {
-            let expected = Operand::Words(apart(bytes));
+            let expected = Operand::Words(*apart(bytes));
             let (from, to) = if n == 0 { (Zmm(0), Zmm(1)) } else { (Zmm(1), Zmm(1)) };
             let step = if n == 0 { expected } else { Operand::Constant(bytes * 16) };
             self.a.evex(VPADDD, to, from, step);
@@ -215,7 +215,7 @@ impl Body<'_> {
                 let expected = match (same, chunk) {
                     (true, _) => Zmm(2),
                     (false, 0) => {
-                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Words(apart(size)));
+                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Words(*apart(size)));
                         Zmm(2)
                     }
                     (false, _) => {

@@ -10,6 +10,7 @@ use super::rows::Pair;
 use crate::exec::di::{Di, Kind};
 use crate::exec::dpp::{Control, fetches_inactive, has_bound_ctrl};
 use crate::exec::ds::swizzled;
+use crate::exec::lane::{lane_of_row, lanes_below};
 use crate::wave::Wave;
 
 /// Sixteen lanes that come from sixteen lanes.
@@ -39,22 +40,10 @@ fn constant(d: &Di, n: usize) -> Option<u32> {
     matches!(d.src[n].kind, Kind::Constant | Kind::Signed).then_some(d.src[n].value)
 }
 
-/// The lane of the row that a lane of a `v_permlane16_b32` reads.
+/// The lane that a lane of a `v_permlane16_b32`, or of one of the other row, reads by constants.
 fn selected(d: &Di, other: bool, lane: u32) -> Option<u32> {
     let select = u64::from(constant(d, 1)?) | u64::from(constant(d, 2)?) << 32;
-    let row = if other { (lane ^ 16) & !15 } else { lane & !15 };
-    Some(row | (select >> ((lane & 15) * 4) & 15) as u32)
-}
-
-/// Bits of a constant mask below a lane.
-fn below(mask: u32, high: bool, lane: u32) -> u32 {
-    let bits = match (high, lane) {
-        (false, 32..) => u32::MAX,
-        (false, _) => (1 << lane) - 1,
-        (true, 0..32) => 0,
-        (true, _) => (1 << (lane - 32)) - 1,
-    };
-    (mask & bits).count_ones()
+    Some(lane_of_row(select, other, lane))
 }
 
 /// Whether there is code for such an element, where nothing about its result is unusual.
@@ -124,10 +113,10 @@ impl Body<'_> {
             };
             let to = to[half as usize].chunk(chunk);
             let given = self.given(&from, sixteen.from, (Zmm(0), fetches_inactive(d)));
-            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Lanes(sixteen.index));
+            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(sixteen.index));
             self.a.evex(VPERMD, to, Zmm(1), given);
             if sixteen.inside.contains(&0) {
-                self.a.evex(VPANDD, to, to, Operand::Lanes(sixteen.inside));
+                self.a.evex(VPANDD, to, to, Operand::Words(sixteen.inside));
             }
             if !keeps_exec {
                 all &= self.take_lanes(control, d, (half, chunk), &sixteen);
@@ -150,12 +139,12 @@ impl Body<'_> {
         });
         let source = self.exec(from.from / 2, (from.from & 1) as u8);
         if bound_ctrl || fetches_inactive(d) || source == K0 {
-            self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Lanes(kept));
+            self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(kept));
         } else {
             self.a.evex(VPXORD, Zmm(2), Zmm(2), Zmm(2));
             self.a.masked(VPTERNLOGD.by(0xff), Zmm(2), Zmm(2), Zmm(2), source);
             self.a.evex(VPERMD, Zmm(2), Zmm(1), Zmm(2));
-            self.a.evex(VPANDD, Zmm(2), Zmm(2), Operand::Lanes(kept));
+            self.a.evex(VPANDD, Zmm(2), Zmm(2), Operand::Words(kept));
         }
         let (left, exec) = (SCRATCH[0], self.exec(half, chunk));
         self.a.compare(VPTESTMD, left, Zmm(2), Zmm(2), exec);
@@ -242,7 +231,7 @@ impl Body<'_> {
             let results = [Zmm(0), Zmm(1)];
             for (first, result) in [(0, results[0]), (16, results[1])] {
                 let lanes = core::array::from_fn(|lane| swizzled(d.imm, first + lane as u32) & 31);
-                self.a.evex(VMOVUPS_LOAD, result, Zmm(0), Operand::Lanes(lanes));
+                self.a.evex(VMOVUPS_LOAD, result, Zmm(0), Operand::Words(lanes));
             }
             self.both(&data, half, results);
             self.put_both(&to, half, results);
@@ -260,7 +249,7 @@ impl Body<'_> {
                     unreachable!("a row comes from one row")
                 };
                 let given = self.given(&data, sixteen.from, (Zmm(2), d.aux & 1 != 0));
-                self.a.evex(VMOVUPS_LOAD, result, Zmm(0), Operand::Lanes(sixteen.index));
+                self.a.evex(VMOVUPS_LOAD, result, Zmm(0), Operand::Words(sixteen.index));
                 self.a.evex(VPERMD, result, result, given);
             }
             self.put_both(&to, half, results);
@@ -277,10 +266,12 @@ impl Body<'_> {
             let to = self.define(d.dst + half);
             for chunk in 0..2 {
                 let first = half * 32 + u32::from(chunk) * 16;
-                let counts = core::array::from_fn(|lane| below(d.src[0].value, high, first + lane as u32));
+                let counts = core::array::from_fn(|lane| {
+                    (d.src[0].value & lanes_below(high, first + lane as u32)).count_ones()
+                });
                 let added = self.register(&d.src[1], false, half, chunk, Zmm(0));
                 let exec = self.exec(half, chunk);
-                self.a.masked(VPADDD, to.chunk(chunk), added, Operand::Lanes(counts), exec);
+                self.a.masked(VPADDD, to.chunk(chunk), added, Operand::Words(counts), exec);
             }
         }
     }

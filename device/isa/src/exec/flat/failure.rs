@@ -85,11 +85,16 @@ pub(super) fn check_scratch(w: &Wave, offset: u32, bytes: u32, access: Access) -
 /// Lanes in EXEC, lowest first.
 #[inline(always)]
 pub(super) fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
-    let mut exec = if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() };
+    lanes(if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() })
+}
+
+/// Lanes in a mask, lowest first.
+#[inline(always)]
+pub(super) fn lanes(mut mask: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
-        (exec != 0).then(|| {
-            let lane = exec.trailing_zeros();
-            exec &= exec - 1;
+        (mask != 0).then(|| {
+            let lane = mask.trailing_zeros();
+            mask &= mask - 1;
             lane
         })
     })

@@ -7,7 +7,7 @@
 )]
 
 use super::address::{Block, advance, block, block32, global_addresses, segment};
-use super::failure::{Failure, fail};
+use super::failure::{Failure, fail, lanes};
 use super::lane::load_lane;
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::Narrow;
@@ -106,10 +106,7 @@ pub(super) fn load_lanes<const N: usize>(
     values: &mut [[u32; 16]; N],
 ) -> Result<(), (Failure, u64)> {
     let addresses = global_addresses(w, d, first_lane);
-    let mut left = mask;
-    while left != 0 {
-        let i = left.trailing_zeros();
-        left &= left - 1;
+    for i in lanes(mask.into()) {
         let (lane, at) = (first_lane + i, i as usize & 15);
         if let Some(addresses) = &addresses {
             let words = m.global.load_words::<N>(addresses[at]);
@@ -221,10 +218,7 @@ fn load_parts<T: Word + Into<u16>>(
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let first_lane = half * 32 + chunk as u32 * 16;
             let addresses = global_addresses(w, d, first_lane);
-            let mut left = mask;
-            while left != 0 {
-                let i = left.trailing_zeros();
-                left &= left - 1;
+            for i in lanes(mask.into()) {
                 let (lane, at) = (first_lane + i, i as usize & 15);
                 let value: Result<T, Failure> = match &addresses {
                     Some(addresses) => m.global.load(addresses[at]).map_err(Failure::Memory),

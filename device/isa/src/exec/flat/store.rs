@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 
 use super::address::{Block, advance, block, block32, global_addresses, segment};
-use super::failure::{Failure, fail};
+use super::failure::{Failure, fail, lanes};
 use super::lane::{reach, store_lane};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::{Half, Narrow};
@@ -86,11 +86,8 @@ pub(super) fn store_lanes<const N: usize>(
     mask: u16,
 ) -> Result<(), (Failure, u64)> {
     let addresses = global_addresses(w, d, first_lane);
-    let mut left = mask;
-    while left != 0 {
-        let i = left.trailing_zeros();
+    for i in lanes(mask.into()) {
         let lane = first_lane + i;
-        left &= left - 1;
         let words: [u32; N] =
             core::array::from_fn(|n| w.v.lane(d.src[1].value + n as u32 * w.halves + lane / 32, lane & 31));
         if let Some(addresses) = &addresses {
@@ -161,10 +158,7 @@ fn store_parts<T: Word>(
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let first_lane = half * 32 + chunk as u32 * 16;
             let addresses = global_addresses(w, d, first_lane);
-            let mut left = mask;
-            while left != 0 {
-                let i = left.trailing_zeros();
-                left &= left - 1;
+            for i in lanes(mask.into()) {
                 let (lane, at) = (first_lane + i, i as usize & 15);
                 let value = part(data[chunk].0[at] >> shift);
                 let stored = match &addresses {
