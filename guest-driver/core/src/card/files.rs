@@ -148,7 +148,7 @@ pub static FILES: &[File] = &[
     written("pp_dpm_pcie", Fixed, |_, _| line("0: 16.0GT/s, x16 *"), no_level),
     of_partitions("current_compute_partition", partition, Some(Store::Partition)),
     of_partitions("available_compute_partition", available_partitions, None),
-    // There is no other one: Linux lets nobody write then, and has no list of what there could be.
+    // NPS1 is the only mode. With one mode Linux makes this file read-only and leaves out `available_memory_partition`.
     of_partitions("current_memory_partition", |_, _| line("NPS1"), None),
     file("hwmon/name", Fixed, |_, _| line("amdgpu")),
     file("hwmon/temp1_label", Fixed, |_, _| line("edge")),

@@ -153,14 +153,19 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take, `EBUSY` for what only a device could do.
+    /// `EACCES` for a file that cannot be written to. `EINVAL` for a text that it does not take. `EBUSY` for the partitions, which
+    /// only a device can change.
     pub fn store(&self, card: &Card, text: &[u8]) -> Result<()> {
-        let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?.trim();
         match self.store.ok_or(Errno::EACCES)? {
-            Store::Setting(store) => store(card, text),
-            Store::Partition => Err(Errno::EBUSY),
+            Store::Setting(store) => store(card, written(text)?),
+            Store::Partition => written(text).and(Err(Errno::EBUSY)),
         }
     }
+}
+
+/// What is written to a file, without the spaces around it.
+fn written(text: &[u8]) -> Result<&str> {
+    core::str::from_utf8(text).map(str::trim).map_err(|_| Errno::EINVAL)
 }
 
 /// The file of a path below the PCI device's directory.
@@ -242,8 +247,7 @@ impl<O: Os> Device<O> {
             return Err(Errno::ENOENT);
         }
         if let Some(Store::Partition) = file.store {
-            let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-            return self.switch_partition(text.trim());
+            return self.switch_partition(written(text)?);
         }
         file.store(&card, text)
     }

@@ -113,6 +113,7 @@ fn writes_are_answered_as_linux_does() {
         assert_eq!(result, expected, "{path} {content:?}");
     }
     assert_eq!(file("hwmon/power1_cap").unwrap().store(&CARD, &[0xff, 0xfe]), Err(Errno::EINVAL));
+    assert_eq!(file("gpu_busy_percent").unwrap().store(&CARD, &[0xff, 0xfe]), Err(Errno::EACCES));
 }
 
 #[test]

@@ -19,7 +19,8 @@ fn mode_named(text: &str) -> Result<ComputePartition> {
 }
 
 impl<O: Os> Device<O> {
-    /// Shares the graphics cores out as `text` says, while nobody uses the device: other nodes are in the topology then.
+    /// Shares the graphics cores out as `text` says, and puts the nodes of the new partitions into the topology. The device must not be
+    /// in use.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl<O: Os> Device<O> {
         Ok(())
     }
 
-    /// Stops the scheduler, and starts one of other nodes. Nobody uses the device, and nobody begins to.
+    /// Stops the scheduler, and starts one for the new nodes. The device is not in use, and the caller has locked new users out.
     fn share_out(&self, nodes: &Arc<Nodes>) -> Result<()> {
         // Made before the old one goes: without memory, all is as it was.
         let new = scheduler::new(&self.hw, &self.gart, nodes)?;
