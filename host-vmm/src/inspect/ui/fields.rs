@@ -60,7 +60,7 @@ pub(super) fn fields(value: &Value) -> impl Iterator<Item = (String, &Value)> {
     fields.take(MOST_ITEMS).map(|(name, value)| (plain(name), value))
 }
 
-/// Three numbers as `x * y * z`.
+/// Three numbers with an `x` between each two.
 pub(super) fn volume(value: &Value) -> String {
     let words: Vec<String> = items(value).take(3).map(word).collect();
     words.join("x")
