@@ -34,7 +34,7 @@ use crate::doorbell::Doorbell;
 use crate::inspect::Server;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
-use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
+use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
 use crate::{disasm, doctor};
 use bench::Suite;
@@ -187,6 +187,9 @@ struct RunArgs {
     /// repeatable.
     #[arg(long = "share", value_name = "DIR[:ro]")]
     shares: Vec<Share>,
+    /// What the machine of a disk with a system of its own starts by.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_default_value = true)]
+    firmware: Firmware,
     /// Runs the program, or a login shell, over ssh in a disk with a system of its own; implied by a program.
     #[arg(long, conflicts_with = "interactive")]
     ssh: bool,
@@ -358,6 +361,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             append: args.machine.append,
         },
         system,
+        firmware: args.firmware,
         ssh: args.ssh,
         root,
         shares: args.shares,

@@ -94,11 +94,21 @@ fn disks_that_the_firmware_does_not_boot_are_refused_before_the_machine_starts()
     let mut uefi = vec![0; 1 << 20];
     uefi[446 + 4] = 0xef;
     uefi[510..512].copy_from_slice(&[0x55, 0xaa]);
-    for (content, why) in [(vec![0; 1 << 20], "no boot loader"), (uefi, "boots by UEFI alone")] {
+    // Code and no such partition.
+    let mut bios = vec![0; 1 << 20];
+    bios[0] = 0xeb;
+    bios[510..512].copy_from_slice(&[0x55, 0xaa]);
+    let cases: [(_, &[&str], _); 3] = [
+        (vec![0; 1 << 20], &[], "no boot loader"),
+        (uefi, &["--firmware", "bios"], "boots by UEFI alone"),
+        (bios, &["--firmware", "uefi"], "no EFI system partition"),
+    ];
+    for (content, firmware, why) in cases {
         fs::write(&disk, content).unwrap();
         for how in [&["--interactive"][..], &["--ssh"], &["--", "true"]] {
-            let said = refusal(&[&["run", "--image", &path][..], how].concat());
-            assert!(said.contains(why) && said.contains("grub-pc"), "{how:?}: {said}");
+            let said = refusal(&[&["run", "--image", &path][..], firmware, how].concat());
+            assert!(said.contains(why), "{how:?}: {said}");
         }
     }
+    assert!(refusal(&["run", "--firmware", "uefi"]).contains("add --image PATH"));
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use belfry_device::{Gpu, GpuConfig};
 use belfry_image::Cache;
+use belfry_image::tools::Uefi;
 use belfry_machine::DiskConfig;
 
 use super::config::QemuConfig;
@@ -19,6 +20,8 @@ use super::{GuestError, failed};
 pub struct SystemConfig {
     /// The disk with the system; what it writes is forgotten.
     pub disk: DiskConfig,
+    /// The firmware, where it is not QEMU's BIOS.
+    pub uefi: Option<Uefi>,
     /// Further disks.
     pub disks: Vec<DiskConfig>,
     /// The GPU.

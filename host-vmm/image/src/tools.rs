@@ -1,5 +1,5 @@
 //! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, LLVM 19 for tests and
-//! `cargo xtask`, tmux for tests; and single packages for `cargo xtask`.
+//! `cargo xtask`, tmux for tests, firmware for machines that boot by UEFI; and single packages for `cargo xtask`.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -146,6 +146,25 @@ pub fn tmux(cache: &Cache, progress: &Progress) -> Result<(Tool, PathBuf), Fetch
     };
     let (root, _) = obtain(cache, TMUX, Freshness::Cached, progress, &choose, &trim)?;
     Ok((under_loader(&root, &["--argv0", TMUX], "usr/bin/tmux"), root.join("usr/share/terminfo")))
+}
+
+/// A UEFI firmware for QEMU's machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uefi {
+    /// Its code, for the first flash chip.
+    pub code: PathBuf,
+    /// Its variables as they are on a new machine, to be copied for the second one.
+    pub variables: PathBuf,
+}
+
+/// Debian's OVMF without Secure Boot, fetched (some 18 MB) or found in the cache.
+///
+/// # Errors
+///
+/// A package that cannot be had, with what to do.
+pub fn ovmf(cache: &Cache, progress: &Progress) -> Result<Uefi, FetchError> {
+    let files = package(cache, "ovmf", progress)?.join("usr/share/OVMF");
+    Ok(Uefi { code: files.join("OVMF_CODE_4M.fd"), variables: files.join("OVMF_VARS_4M.fd") })
 }
 
 /// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.

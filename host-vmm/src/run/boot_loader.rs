@@ -1,6 +1,6 @@
-//! Whether a disk has what the machine's firmware boots: code in its first sector, as a PC's BIOS wants it.
+//! What a disk boots by: code in its first sector, as a PC's BIOS wants it, or an EFI system partition.
 //!
-//! The firmware says nothing of a sector of zeroes, and runs it for ever; so this looks before the machine starts.
+//! A BIOS says nothing of a sector of zeroes, and runs it for ever; so this looks before the machine starts.
 
 use belfry_machine::{DiskConfig, DiskError};
 
@@ -20,15 +20,13 @@ const MBR_ESP: u8 = 0xef;
 const GPT_ESP: [u8; 16] =
     [0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b];
 
-/// What a disk boots by.
+/// What a disk may boot by; one for both firmwares has both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BootLoader {
+pub(super) struct BootLoader {
     /// Code in its first sector.
-    Bios,
-    /// An EFI system partition, and no code.
-    UefiAlone,
-    /// Neither.
-    Missing,
+    pub(super) bios: bool,
+    /// An EFI system partition.
+    pub(super) uefi: bool,
 }
 
 impl BootLoader {
@@ -43,13 +41,8 @@ impl BootLoader {
 
     fn in_beginning(beginning: &[u8]) -> Self {
         let first = beginning.get(..SECTOR).unwrap_or_default();
-        if first.ends_with(&SIGNATURE) && first[..CODE].iter().any(|&byte| byte != 0) {
-            Self::Bios
-        } else if has_esp(beginning) {
-            Self::UefiAlone
-        } else {
-            Self::Missing
-        }
+        let bios = first.ends_with(&SIGNATURE) && first[..CODE].iter().any(|&byte| byte != 0);
+        Self { bios, uefi: has_esp(beginning) }
     }
 }
 
@@ -89,6 +82,8 @@ mod tests {
 
     #[test]
     fn boot_loaders_are_told_by_the_first_sectors() {
+        let [bios, uefi, both, neither] = [(true, false), (false, true), (true, true), (false, false)]
+            .map(|(bios, uefi)| BootLoader { bios, uefi });
         let signed: (usize, &[u8]) = (510, &SIGNATURE);
         let code: (usize, &[u8]) = (0, &[0xeb, 0x63]);
         let gpt: [(usize, &[u8]); 3] =
@@ -96,24 +91,20 @@ mod tests {
         let second: (usize, &[u8]) = (1024 + 128, &GPT_ESP);
         let with = |more: &[(usize, &[u8])]| beginning(&[&gpt[..], more].concat());
         let cases = [
-            ("code", beginning(&[signed, code]), BootLoader::Bios),
-            ("code and an ESP", with(&[signed, code, second]), BootLoader::Bios),
-            ("code without a signature", beginning(&[code]), BootLoader::Missing),
-            ("a partition table alone", beginning(&[signed, (450, &[0x83])]), BootLoader::Missing),
-            (
-                "a disk's signature is no code",
-                beginning(&[signed, (440, &[1, 2, 3, 4])]),
-                BootLoader::Missing,
-            ),
-            ("an ESP in a GPT", with(&[signed, (450, &[0xee]), second]), BootLoader::UefiAlone),
-            ("an ESP in an MBR", beginning(&[signed, (446 + 16 + 4, &[0xef])]), BootLoader::UefiAlone),
-            ("a GPT without one", with(&[signed, (1024, &[7; 16])]), BootLoader::Missing),
-            ("an ESP's type outside a table", beginning(&[signed, second]), BootLoader::Missing),
-            ("entries of no length", with(&[(512 + 84, &[0; 4]), second]), BootLoader::Missing),
-            ("entries beyond", with(&[(512 + 72, &[0xff; 8]), second]), BootLoader::Missing),
-            ("nothing", Vec::new(), BootLoader::Missing),
-            ("less than a table", beginning(&[signed, code])[..300].to_vec(), BootLoader::Missing),
-            ("a sector alone", beginning(&[signed, code])[..512].to_vec(), BootLoader::Bios),
+            ("code", beginning(&[signed, code]), bios),
+            ("code and an ESP", with(&[signed, code, second]), both),
+            ("code without a signature", beginning(&[code]), neither),
+            ("a partition table alone", beginning(&[signed, (450, &[0x83])]), neither),
+            ("a disk's signature is no code", beginning(&[signed, (440, &[1, 2, 3, 4])]), neither),
+            ("an ESP in a GPT", with(&[signed, (450, &[0xee]), second]), uefi),
+            ("an ESP in an MBR", beginning(&[signed, (446 + 16 + 4, &[0xef])]), uefi),
+            ("a GPT without one", with(&[signed, (1024, &[7; 16])]), neither),
+            ("an ESP's type outside a table", beginning(&[signed, second]), neither),
+            ("entries of no length", with(&[(512 + 84, &[0; 4]), second]), neither),
+            ("entries beyond", with(&[(512 + 72, &[0xff; 8]), second]), neither),
+            ("nothing", Vec::new(), neither),
+            ("less than a table", beginning(&[signed, code])[..300].to_vec(), neither),
+            ("a sector alone", beginning(&[signed, code])[..512].to_vec(), bios),
         ];
         for (what, beginning, expected) in cases {
             assert_eq!(BootLoader::in_beginning(&beginning), expected, "{what}");

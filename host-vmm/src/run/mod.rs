@@ -35,7 +35,7 @@ use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 use report::{from_device, milliseconds};
-pub use system::SystemError;
+pub use system::{Firmware, SystemError};
 
 /// Where programs run in a guest.
 const PROGRAM_DIRECTORY: &str = "/root";
@@ -136,6 +136,8 @@ pub struct RunOptions {
     pub machine: MachineOptions,
     /// A disk with a system of its own, which is booted as it is.
     pub system: Option<DiskConfig>,
+    /// What its machine starts by.
+    pub firmware: Firmware,
     /// Whether programs run in that system over ssh even where none is named.
     pub ssh: bool,
     /// The root file system of a guest; without one it has the examples and static programs alone.
@@ -165,6 +167,7 @@ impl Default for RunOptions {
             doorbell: None,
             machine: MachineOptions::default(),
             system: None,
+            firmware: Firmware::Auto,
             ssh: false,
             root: None,
             shares: Vec::new(),
@@ -290,6 +293,11 @@ pub fn run(
 ) -> Result<RunReport, RunError> {
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
+    }
+    if options.firmware != Firmware::Auto {
+        return Err(RunError::WrongGuest(
+            "--firmware is for disks with a system of their own; add --image PATH",
+        ));
     }
     if options.ssh {
         return Err(RunError::WrongGuest("--ssh is for disks with a system of their own; add --image PATH"));

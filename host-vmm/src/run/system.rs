@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use belfry_guest::qemu::choose_accelerator;
 use belfry_guest::{GuestError, QemuConfig, Stream, System, SystemConfig, Terminal};
-use belfry_image::{Cache, Freshness, ImageError, Progress, artifacts};
+use belfry_image::{Cache, Freshness, ImageError, Progress, artifacts, tools};
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
@@ -30,6 +30,18 @@ const SSH_PAUSE: Duration = Duration::from_secs(1);
 /// Exit status of ssh's own failures (`ssh(1)`, "EXIT STATUS").
 const SSH_FAILED: i32 = 255;
 
+/// What the machine of such a system starts by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Firmware {
+    /// A BIOS if a disk boots by it, UEFI otherwise.
+    #[default]
+    Auto,
+    /// SeaBIOS.
+    Bios,
+    /// OVMF without Secure Boot.
+    Uefi,
+}
+
 /// Why a system of a user's own could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
@@ -42,14 +54,11 @@ pub enum SystemError {
         fix: &'static str,
     },
     /// A disk that the machine's firmware does not boot.
-    #[error(
-        "{disk} does not boot: {why}, and the machine's firmware is a BIOS; install a boot loader for BIOS on it (Debian: \
-         grub-pc)"
-    )]
+    #[error("{disk} does not boot: {why}")]
     NoBootLoader {
         /// The disk.
         disk: PathBuf,
-        /// What it has instead.
+        /// What it lacks, and what to do.
         why: &'static str,
     },
     /// A program of the machine that is not there.
@@ -89,17 +98,24 @@ pub(super) fn run(
     refuse(options)?;
     disk.check().map_err(GuestError::from)?;
     let MachineOptions { cpus, memory, disks, .. } = options.machine.clone();
-    boots(disk, &disks)?;
+    let firmware = firmware(options.firmware, disk, &disks)?;
     let over_ssh = options.ssh || !(options.interactive || options.program.is_empty());
     let ssh = over_ssh.then(Ssh::new).transpose()?;
     let cache = Cache::open()?;
     let program = artifacts::qemu(&cache, Freshness::Cached, progress);
     let program = program.map_err(ImageError::from).map_err(RunError::Image)?;
+    let uefi = match firmware {
+        Firmware::Uefi => {
+            Some(tools::ovmf(&cache, progress).map_err(ImageError::from).map_err(RunError::Image)?)
+        }
+        Firmware::Auto | Firmware::Bios => None,
+    };
     let accelerator = choose_accelerator(&cache, &program);
     let doorbell = doorbell::on_qemu(options.doorbell)?;
     let terminal = if over_ssh { None } else { Some(Terminal::standard().map_err(RunError::Terminal)?) };
     let config = SystemConfig {
         disk: disk.clone(),
+        uefi,
         disks,
         gpu: options.gpu.clone(),
         cpus: cpus.map_or_else(|| belfry_guest::GuestConfig::default().cpus, u32::from),
@@ -167,19 +183,24 @@ fn refuse(options: &RunOptions) -> Result<(), RunError> {
     }
 }
 
-/// Refuses a disk without a boot loader, where no other disk has one for it.
-fn boots(disk: &DiskConfig, others: &[DiskConfig]) -> Result<(), RunError> {
-    let of = |disk| BootLoader::of(disk).map_err(GuestError::from);
-    let why = match of(disk)? {
-        BootLoader::Bios => return Ok(()),
-        BootLoader::UefiAlone => "it boots by UEFI alone",
-        BootLoader::Missing => "its first sector has no boot loader",
-    };
-    for other in others {
-        if of(other)? == BootLoader::Bios {
-            return Ok(());
-        }
+/// The firmware that boots a disk, or another one that has its boot loader; refuses disks that the wanted one does not boot.
+fn firmware(wanted: Firmware, disk: &DiskConfig, others: &[DiskConfig]) -> Result<Firmware, RunError> {
+    let (mut bios, mut uefi) = (false, false);
+    for disk in std::iter::once(disk).chain(others) {
+        let loader = BootLoader::of(disk).map_err(GuestError::from)?;
+        bios |= loader.bios;
+        uefi |= loader.uefi;
     }
+    let why = match (wanted, bios, uefi) {
+        (Firmware::Auto | Firmware::Bios, true, _) => return Ok(Firmware::Bios),
+        (Firmware::Auto | Firmware::Uefi, _, true) => return Ok(Firmware::Uefi),
+        (_, false, false) => {
+            "its first sector has no boot loader and it has no EFI system partition; install a boot loader on it (Debian: \
+             grub-pc)"
+        }
+        (Firmware::Bios, ..) => "it boots by UEFI alone; leave --firmware bios away",
+        (Firmware::Uefi, ..) => "it has no EFI system partition; leave --firmware uefi away",
+    };
     Err(SystemError::NoBootLoader { disk: disk.path.clone(), why }.into())
 }
 

@@ -129,6 +129,13 @@ pub(super) fn user_network(ssh: Option<u16>) -> [String; 4] {
     ]
 }
 
+/// The options of the two flash chips of a UEFI firmware.
+pub(super) fn flash(code: &Path, variables: &Path) -> [String; 4] {
+    let chip = |unit, path, more| format!("if=pflash,unit={unit},format=raw,file={}{more}", option(path));
+    let drive = || "-drive".to_owned();
+    [drive(), chip(0, code, ",readonly=on"), drive(), chip(1, variables, "")]
+}
+
 /// The options of a credential for systemd (`systemd.exec(5)`, "CREDENTIALS").
 pub(super) fn credential(name: &str, content: &str) -> [String; 2] {
     // QEMU wants commas in option values doubled.
@@ -158,6 +165,13 @@ mod tests {
         assert!(folder.contains("path=/a,,b,") && folder.ends_with("readonly=on"), "{folder}");
         assert_eq!(device, "virtio-9p-pci,fsdev=share1,mount_tag=belfry-share-1");
         assert!(share(0, &Share { path: "/a".into(), read_only: false })[1].ends_with("readonly=off"));
+    }
+
+    #[test]
+    fn only_the_variables_of_a_firmware_are_written() {
+        let [_, code, _, variables] = flash(Path::new("/f,w/code.fd"), Path::new("/t/variables.fd"));
+        assert_eq!(code, "if=pflash,unit=0,format=raw,file=/f,,w/code.fd,readonly=on");
+        assert_eq!(variables, "if=pflash,unit=1,format=raw,file=/t/variables.fd");
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl QemuHost {
         for (name, content) in &config.credentials {
             more.extend(command::credential(name, content));
         }
+        if let Some(uefi) = &config.uefi {
+            // Variables are forgotten with everything else that the guest writes.
+            let variables = directory.path().join("variables.fd");
+            fs::copy(&uefi.variables, &variables).map_err(failed("the firmware's variables"))?;
+            more.extend(command::flash(&uefi.code, &variables));
+        }
         let (cpus, memory, boot) = (config.cpus, config.memory, Boot::Disk);
         let parts =
             Parts { gpu: Some(&config.gpu), terminal: config.terminal.as_ref(), cpus, memory, boot, more };

@@ -1,21 +1,35 @@
 //! `belfry run --image` with a disk in which the driver's package was installed as a user would.
 
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
+use belfry_image::{Cache, Progress, tools};
 use belfry_tests::suite::process::run_with_input;
 
+use super::installs::copy_of;
 use super::screen::Screen;
-use super::{Case, LIMIT, Trial, said};
+use super::{Case, LIMIT, Trial, said, tool};
 
-pub(super) const CASES: [Case; 5] = [
+pub(super) const CASES: [Case; 7] = [
     ("program-over-ssh", |trial| over_ssh(trial, &trial.disk("driver")?.display().to_string())),
     ("shell-over-ssh", shell_over_ssh),
     ("console", |trial| at_the_console(trial, &trial.disk("driver")?.display().to_string())),
     ("console-ended-by-keys", console_ended_by_keys),
     ("guest-switches-off-under-a-program", switches_off),
+    ("uefi-alone", |trial| by_uefi(trial, true)),
+    ("uefi-by-choice", |trial| by_uefi(trial, false)),
 ];
+
+/// Where the EFI system partition begins in the disks.
+const ESP: &str = "1M";
+/// Code of a BIOS's boot loader in the first sector.
+const CODE: usize = 440;
+/// What systemd-boot starts.
+const ENTRY: &str = "title linux\nlinux /vmlinuz\ninitrd /initrd.img\n\
+options root=LABEL=root rw console=ttyS0,115200\n";
 
 /// What a program over ssh finds, and the status it ends with.
 const LOOK: &str = "set -e; grep -q '^amdgpu ' /proc/modules; test -c /dev/kfd -a -c /dev/dri/renderD128
@@ -28,6 +42,29 @@ pub(super) fn over_ssh(trial: &Trial, disk: &str) -> Result<()> {
     for part in ["updates/dkms/amdgpu.ko", "gfx1100", "\nrunning\n", "word with 'quotes': $HOME"] {
         ensure!(said.contains(part), "no {part:?}: {said}");
     }
+    Ok(())
+}
+
+/// A disk with systemd-boot, without a boot loader for BIOS or beside one.
+fn by_uefi(trial: &Trial, alone: bool) -> Result<()> {
+    let folder = trial.folder()?;
+    let disk = copy_of(&trial.disk("driver")?, folder.path())?;
+    if alone {
+        OpenOptions::new().write(true).open(&disk)?.write_all_at(&[0; CODE], 0)?;
+    }
+    let loader = tools::package(&Cache::open()?, "systemd-boot-efi", &Progress::new())?;
+    let loader = loader.join("usr/lib/systemd/boot/efi/systemd-bootx64.efi").display().to_string();
+    let entry = folder.path().join("linux.conf");
+    fs::write(&entry, ENTRY)?;
+    let esp = format!("{}@@{ESP}", disk.display());
+    tool("mmd", &["-i", &esp, "::/EFI", "::/EFI/BOOT", "::/loader", "::/loader/entries"])?;
+    tool("mcopy", &["-i", &esp, &loader, "::/EFI/BOOT/BOOTX64.EFI"])?;
+    tool("mcopy", &["-i", &esp, &entry.display().to_string(), "::/loader/entries/linux.conf"])?;
+    let firmware: &[&str] = if alone { &[] } else { &["--firmware", "uefi"] };
+    let program = ["--", "sh", "-c", "test -d /sys/firmware/efi && rocminfo | grep -m1 -o gfx1100"];
+    let disk = disk.display().to_string();
+    let said = trial.belfry(&[&["run", "--image", &disk][..], firmware, &program].concat(), 0)?;
+    ensure!(said.contains("gfx1100"), "{said}");
     Ok(())
 }
 

@@ -39,7 +39,7 @@ const LITTLE: u64 = (2 << 20) / BLOCK;
 const FAILED: i32 = 125;
 
 /// A sparse copy of a disk.
-fn copy_of(disk: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn copy_of(disk: &Path, folder: &Path) -> Result<PathBuf> {
     let copy = folder.join("disk.raw");
     let (from, to) = (disk.display().to_string(), copy.display().to_string());
     tool("cp", &["--sparse=always", "--reflink=auto", &from, &to])?;
