@@ -5,6 +5,7 @@
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
+use super::probe::{Probe, Prober};
 use super::profile::Profile;
 use super::{Env, FaultCause, Next, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
@@ -162,6 +163,12 @@ pub(super) fn run_stepped(
 ) -> Stop {
     let mut stepper = Stepper::new(wave, env.code.arch(), observer);
     run_with(wave, env, budget, |wave, machine, region, limit| stepper.run(wave, machine, region, limit))
+}
+
+/// See [`super::run_probed`].
+pub(super) fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut dyn Probe) -> Stop {
+    let mut prober = Prober::new(probe);
+    run_with(wave, env, budget, |wave, machine, region, limit| prober.run(wave, machine, region, limit))
 }
 
 /// See [`super::step`].

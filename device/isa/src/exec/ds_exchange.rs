@@ -55,7 +55,7 @@ fn each_atomic<const N: usize>(
 }
 
 /// Address of a lane: `M0[15:0]`, the offset and four bytes for each lane before it.
-fn by_thread(w: &Wave, d: &Di, lane: u32) -> [u32; 1] {
+pub(super) fn by_thread(w: &Wave, d: &Di, lane: u32) -> [u32; 1] {
     [(w.s[slot::M0] & 0xffff).wrapping_add(d.imm + lane * 4)]
 }
 

@@ -11,6 +11,7 @@ mod load;
 mod store;
 
 pub(crate) use address::Form;
+pub(super) use address::segment;
 
 use super::di::Handler;
 use super::properties::{Effect, Moves};

@@ -58,10 +58,15 @@ impl GwsOp {
     }
 }
 
+/// The resource that an element of [`request`] goes to.
+pub(super) fn resource(w: &Wave, d: &Di) -> u8 {
+    ((w.s[slot::M0] >> 16).wrapping_add(d.imm) % GWS_RESOURCES) as u8
+}
+
 /// `ds_gws_*`: `aux` is the operation, `src[0]` the data register, `imm` the offset.
 pub(crate) fn request(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let resource = (w.s[slot::M0] >> 16).wrapping_add(d.imm) % GWS_RESOURCES;
+    let resource = resource(w, d);
     let value = d.src[0].lane(w, first_active(w));
     let op = GwsOp::ALL[d.aux as usize % GwsOp::ALL.len()];
-    m.stop(Stop::GlobalWaveSync(GwsRequest { op, resource: resource as u8, value }))
+    m.stop(Stop::GlobalWaveSync(GwsRequest { op, resource, value }))
 }

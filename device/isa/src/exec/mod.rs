@@ -39,6 +39,8 @@ mod movrel;
 mod mubuf;
 mod observe;
 mod op;
+mod pending;
+mod probe;
 mod profile;
 pub(crate) mod properties;
 mod qsad;
@@ -53,6 +55,7 @@ mod soft;
 mod sop;
 #[cfg(test)]
 mod tests;
+mod touches;
 mod trans;
 pub(crate) mod vop3p;
 mod vop_clamp;
@@ -70,7 +73,10 @@ pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};
 pub use observe::{Change, Observer, Step};
+pub use pending::{Hazard, Pending};
+pub use probe::{About, Probe};
 pub use profile::{CodeTimes, Profile};
+pub use touches::{Place, Touch};
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
@@ -247,6 +253,13 @@ pub fn run_stepped(
     observer: Option<&mut dyn Observer>,
 ) -> Stop {
     dispatch::run_stepped(wave, env, budget, observer)
+}
+
+/// As [`run`], but stops after exactly `budget` instructions, and tells `probe` of each before it is executed.
+///
+/// Many times slower than [`run`].
+pub fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut dyn Probe) -> Stop {
+    dispatch::run_probed(wave, env, budget, probe)
 }
 
 /// Executes the one instruction that the wave is at, and shows it to `observer`: [`Stop::Budget`] when the next one may follow.

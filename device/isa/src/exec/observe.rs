@@ -172,7 +172,7 @@ impl Watcher<'_> {
     }
 }
 
-fn size(w: &Wave) -> WaveSize {
+pub(super) fn size(w: &Wave) -> WaveSize {
     if w.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 }
 }
 
@@ -285,19 +285,28 @@ impl<'a> Stepper<'a> {
 /// Executes the elements of the instruction whose first is at `at`: the last flow, and the index behind the last element.
 pub(super) fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
     let rest = if w.is_partly_done() { resume::begin(w, region, at) } else { None };
-    let result = elements(w, machine, region, at);
+    let result = elements(w, machine, region, at, &mut |_, _, _| {});
     if let Some(rest) = &rest {
         resume::end(w, rest, result.0);
     }
     result
 }
 
-fn elements(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
+/// As [`one`], of an instruction that is not partly done; `before` is told of each element.
+#[inline(always)]
+pub(super) fn elements(
+    w: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+    at: usize,
+    before: &mut impl FnMut(&Wave, &Machine<'_>, usize),
+) -> (Flow, usize) {
     let offset = region.offsets.get(at).copied();
     let mut index = at;
     while let Some(di) = region.code.get(index)
         && region.offsets.get(index).copied() == offset
     {
+        before(w, machine, index);
         w.instructions += u64::from(di.count);
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
         let flow = unsafe { (di.f)(w, machine, di) };

@@ -71,6 +71,8 @@ pub struct OperandType {
     pub mask: bool,
     /// Whether it has floating-point `neg` and `abs`.
     pub float_modifiers: bool,
+    /// Whether bit 7 of a vector register's number says which half of it.
+    pub halves: bool,
 }
 
 /// The register and constant operands that the encoding of `inst` spells out.
@@ -124,6 +126,7 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
                 constant: kind.imm,
                 mask: matches!(kind.decode, Decode::Bool | Decode::SdwaVopcDst),
                 float_modifiers: modifiers(spec.0),
+                halves: matches!(kind.decode, Decode::VgprT16 | Decode::SrcT16),
             })
         })
         .collect()

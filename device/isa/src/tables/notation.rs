@@ -28,6 +28,10 @@ pub(crate) struct Notation {
     messages: &'static [(u8, &'static str)],
     /// Counters of `s_waitcnt`: name, first bit, first bit of what is above, and how many bits each has.
     pub(crate) wait_counters: [(&'static str, [u8; 4]); 3],
+    /// Whether `vmcnt` counts stores as well.
+    pub(crate) stores_count: bool,
+    /// Whether scalar loads have a counter of their own, `kmcnt`.
+    pub(crate) scalar_counter: bool,
     /// How it is written, where that changed with GFX10.
     pub(crate) style: Style,
 }
@@ -139,6 +143,8 @@ static GFX9: Notation = Notation {
         (15, "MSG_SYSMSG"),
     ],
     wait_counters: [("vmcnt", [0, 4, 14, 2]), ("expcnt", [4, 3, 0, 0]), ("lgkmcnt", [8, 4, 0, 0])],
+    stores_count: true,
+    scalar_counter: false,
     style: Style::Gfx9,
 };
 
@@ -205,6 +211,8 @@ static GFX11: Notation = Notation {
         (134, "MSG_RTN_GET_TBA_TO_PC"),
     ],
     wait_counters: GFX11_COUNTERS,
+    stores_count: false,
+    scalar_counter: false,
     style: Style::Gfx10,
 };
 
@@ -261,5 +269,7 @@ static GFX12: Notation = Notation {
         (135, "MSG_RTN_GET_SE_AID_ID"),
     ],
     wait_counters: GFX11_COUNTERS,
+    stores_count: false,
+    scalar_counter: true,
     style: Style::Gfx10,
 };

@@ -35,7 +35,7 @@ impl Form {
 
 /// One lane's address.
 #[inline(always)]
-pub(super) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
+pub(in crate::exec) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> Segment {
     let (half, at) = (lane / 32, lane & 31);
     let offset = i64::from(d.imm.cast_signed());
     match Form::of(d) {

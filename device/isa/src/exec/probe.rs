@@ -1,0 +1,122 @@
+//! Execution that tells of each instruction before it is executed, for checks of what a kernel does.
+
+use super::Stop;
+use super::di::{Flow, Machine, Role};
+use super::dispatch::{end, entry};
+use super::gws::{self, GwsOp};
+use super::observe::size;
+use super::touches::{Touch, collect};
+use crate::code_cache::Region;
+use crate::decode::decode_for;
+use crate::inst::Inst;
+use crate::wave::Wave;
+
+/// An instruction that is about to be executed.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Its address.
+    pub pc: u64,
+    /// The instruction.
+    pub inst: &'a Inst,
+    /// What it accesses of memory that waves share.
+    pub touches: &'a [Touch],
+    /// The resource of global wave sync that it goes to.
+    pub gws: Option<u8>,
+}
+
+/// Sees the instructions of a wave before they are executed.
+pub trait Probe {
+    /// An instruction is next; also called for waits and hints. `lds` is how many bytes the workgroup has.
+    fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32);
+}
+
+/// A run that ends after exactly the instructions it may execute.
+pub(super) struct Prober<'a> {
+    probe: &'a mut dyn Probe,
+    touches: Vec<Touch>,
+}
+
+impl<'a> Prober<'a> {
+    pub(super) fn new(probe: &'a mut dyn Probe) -> Self {
+        Self { probe, touches: Vec::new() }
+    }
+
+    /// As the loop of `dispatch`, instruction by instruction.
+    pub(super) fn run(
+        &mut self,
+        w: &mut Wave,
+        m: &mut Machine<'_>,
+        region: &Region,
+        limit: u64,
+    ) -> Option<Stop> {
+        let mut at = match entry(w, region) {
+            Ok(index) => index,
+            Err(stop) => return Some(stop),
+        };
+        let mut next = w.pc;
+        loop {
+            let pc = region.pc_of(at);
+            self.skipped(w, m, region, &mut next, pc);
+            if w.instructions >= limit {
+                w.pc = pc;
+                return Some(Stop::Budget);
+            }
+            let inst = decode(w, region, pc);
+            next = pc.wrapping_add(inst.map_or(4, |inst| u64::from(inst.size)));
+            let (flow, last) = self.elements(w, m, region, at, inst.as_ref());
+            match flow {
+                Flow::NEXT => at = last,
+                flow if flow.is_jump() => {
+                    at = flow.index();
+                    // Waits that a jump lands on are part of what it lands on.
+                    next = inst.and_then(|inst| inst.branch_target(pc)).unwrap_or_else(|| region.pc_of(at));
+                }
+                flow => {
+                    let stop = end(w, m, region, last - 1, flow);
+                    // Waits behind it are not executed again when the wave goes on.
+                    if matches!(flow, Flow::STOP | Flow::BARRIER) {
+                        let pc = w.pc;
+                        self.skipped(w, m, region, &mut next, pc);
+                    }
+                    return stop;
+                }
+            }
+        }
+    }
+
+    /// Tells of waits and hints, which have no elements, from `next` up to `pc`.
+    fn skipped(&mut self, w: &Wave, m: &Machine<'_>, region: &Region, next: &mut u64, pc: u64) {
+        while *next < pc {
+            let Some(inst) = decode(w, region, *next) else { break };
+            self.probe.before(w, &About { pc: *next, inst: &inst, touches: &[], gws: None }, m.lds.size());
+            *next = next.wrapping_add(u64::from(inst.size));
+        }
+    }
+
+    /// Executes the elements of the instruction whose first is at `at`, as `observe::elements`.
+    fn elements(
+        &mut self,
+        w: &mut Wave,
+        m: &mut Machine<'_>,
+        region: &Region,
+        at: usize,
+        inst: Option<&Inst>,
+    ) -> (Flow, usize) {
+        let probe = &mut *self.probe;
+        let touches = &mut self.touches;
+        super::observe::elements(w, m, region, at, &mut |w, m, index| {
+            let (Some(inst), Some(di)) = (inst, region.code.get(index)) else { return };
+            if matches!(region.roles.get(index), Some(Role::Operation(_) | Role::Pair(..))) {
+                touches.clear();
+                collect(w, m, inst, di, touches);
+                let gws = GwsOp::of(inst.op).map(|_| gws::resource(w, di));
+                probe.before(w, &About { pc: region.pc_of(at), inst, touches, gws }, m.lds.size());
+            }
+        })
+    }
+}
+
+fn decode(w: &Wave, region: &Region, pc: u64) -> Option<Inst> {
+    let offset = usize::try_from(pc.wrapping_sub(region.start)).ok()?;
+    decode_for(region.arch, size(w), region.bytes.get(offset..)?).ok()
+}

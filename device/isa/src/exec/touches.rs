@@ -1,0 +1,158 @@
+//! What an instruction is about to access of memory that waves share: global memory and LDS.
+//!
+//! Private memory belongs to a lane, and scalar loads are of constants as compilers make them: neither is told of. Neither are
+//! buffer instructions with formats.
+
+use super::atomic::Function;
+use super::buffer::Buffer;
+use super::di::{Di, Machine};
+use super::properties::{Effect, Family, Moves, properties};
+use super::{ds, ds_exchange, flat, mubuf};
+use crate::inst::Inst;
+use crate::mem::{Access, Segment};
+use crate::registers::slot;
+use crate::wave::Wave;
+
+/// Where an access is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// GPU virtual address.
+    Global(u64),
+    /// Byte address in the workgroup's LDS, which may be outside of it.
+    Lds(u32),
+}
+
+/// What one lane is about to access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The lane.
+    pub lane: u8,
+    /// Where.
+    pub place: Place,
+    /// Bytes.
+    pub bytes: u32,
+    /// What it does.
+    pub access: Access,
+    /// Whether it does not depend on what is there: stores, and atomic exchanges.
+    pub replaces: bool,
+}
+
+/// Everything one instruction is about to access.
+struct Collector<'a> {
+    w: &'a Wave,
+    access: Access,
+    replaces: bool,
+    into: &'a mut Vec<Touch>,
+}
+
+impl Collector<'_> {
+    fn active(&self) -> impl Iterator<Item = u32> + use<> {
+        let exec = self.w.exec();
+        (0..64).filter(move |lane| exec >> lane & 1 != 0)
+    }
+
+    fn add(&mut self, lane: u32, place: Place, bytes: u32) {
+        let Collector { access, replaces, .. } = *self;
+        self.into.push(Touch { lane: lane as u8, place, bytes, access, replaces });
+    }
+
+    fn lds(&mut self, d: &Di, offsets: &[u32], bytes: u32) {
+        for lane in self.active() {
+            let base = self.w.v.lane(d.src[0].value + lane / 32, lane & 31);
+            for offset in offsets {
+                self.add(lane, Place::Lds(base.wrapping_add(*offset)), bytes);
+            }
+        }
+    }
+
+    fn flat(&mut self, m: &Machine<'_>, d: &Di, bytes: u32) {
+        for lane in self.active() {
+            match flat::segment(self.w, m, d, lane) {
+                Segment::Global(va) => self.add(lane, Place::Global(va), bytes),
+                Segment::Shared(address) => self.add(lane, Place::Lds(address), bytes),
+                Segment::Private(_) => {}
+            }
+        }
+    }
+
+    fn buffer(&mut self, d: &Di, bytes: u32) {
+        let buffer = Buffer::of(self.w, d);
+        for lane in self.active() {
+            if let Some(va) = buffer.address(buffer.place(self.w, d, lane), 0, u64::from(bytes)) {
+                self.add(lane, Place::Global(va), bytes);
+            }
+        }
+    }
+}
+
+fn bytes_of(moves: Moves) -> u32 {
+    match moves {
+        Moves::Dwords(count) => count * 4,
+        Moves::Part(part) => part.bytes,
+        Moves::Atomic(_, bits) => bits / 8,
+    }
+}
+
+/// Collects what an instruction is about to access whose operation is lowered to `d`.
+pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut Vec<Touch>) {
+    let row = properties(inst.op);
+    let Some((_, effect)) = row.memory else { return };
+    let access = match effect {
+        Effect::Load => Access::Read,
+        Effect::Store => Access::Write,
+        Effect::Atomic => Access::Atomic,
+    };
+    let exchanges = |moves: Moves| matches!(moves, Moves::Atomic(Function::Exchange, _));
+    let replaces = effect == Effect::Store;
+    let mut all = Collector { w, access, replaces, into };
+    match row.family {
+        Family::Flat(moves) => {
+            all.replaces |= exchanges(moves);
+            all.flat(m, d, bytes_of(moves));
+        }
+        Family::FlatToLds(moves) => {
+            all.flat(m, d, bytes_of(moves));
+            let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
+            (all.access, all.replaces) = (Access::Write, true);
+            for lane in all.active() {
+                all.add(lane, Place::Lds(base.wrapping_add(lane * 4)), 4);
+            }
+        }
+        Family::Lds(ds::Operation::Moves(moves)) => {
+            all.replaces |= exchanges(moves);
+            all.lds(d, &[d.imm], bytes_of(moves));
+        }
+        Family::Lds(ds::Operation::Returning(function, bits)) => {
+            all.replaces |= function == Function::Exchange;
+            all.lds(d, &[d.imm], bits / 8);
+        }
+        Family::Lds(ds::Operation::Two { dwords, unit }) => {
+            // Two dwords side by side are lowered as one element: the offsets are the instruction's own.
+            let first = inst.mem.offset.cast_unsigned() & 0xff;
+            all.lds(d, &[first * unit, u32::from(inst.mem.offset1) * unit], dwords * 4);
+        }
+        Family::LdsExchange(operation) => exchange(&mut all, d, operation),
+        Family::Buffer(mubuf::Operation::Moves(moves)) => {
+            all.replaces |= exchanges(moves);
+            all.buffer(d, bytes_of(moves));
+        }
+        _ => {}
+    }
+}
+
+fn exchange(all: &mut Collector<'_>, d: &Di, operation: ds_exchange::Operation) {
+    use ds_exchange::Operation;
+    match operation {
+        Operation::LoadByLane | Operation::StoreByLane => {
+            for lane in all.active() {
+                let [at] = ds_exchange::by_thread(all.w, d, lane);
+                all.add(lane, Place::Lds(at), 4);
+            }
+        }
+        Operation::Conditional => all.lds(d, &[d.imm], 8),
+        Operation::Two { dwords, .. } => {
+            all.replaces = true;
+            all.lds(d, &[d.imm, d.dst2], dwords * 4);
+        }
+    }
+}
