@@ -8,6 +8,7 @@ use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
+use crate::sanitize::Sanitizer;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -61,6 +62,8 @@ pub struct GpuConfig {
     pub tier: Tier,
     /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
     pub counts_code: bool,
+    /// Holds what kernels do against rules; they run many times slower then.
+    pub sanitizer: Option<Arc<Sanitizer>>,
     /// The time that it goes by.
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
@@ -91,6 +94,7 @@ impl Default for GpuConfig {
             deterministic: None,
             tier: Tier::default(),
             counts_code: false,
+            sanitizer: None,
             time: TimeSource::default(),
             activity: Activity::default(),
         }

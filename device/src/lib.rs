@@ -27,6 +27,7 @@ mod pm4;
 pub mod queue;
 mod regs;
 mod runner;
+pub mod sanitize;
 mod save;
 pub mod sdma;
 pub mod shader;

@@ -346,8 +346,7 @@ impl AqlQueue {
             self.waiting = Waiting::Reclaim;
         }
         let grid = prepared.launch.grid;
-        let (workgroup, kernel_object) = (prepared.launch.workgroup, packet.kernel_object);
-        self.trace_dispatch(kernel_object, grid, workgroup);
+        self.tell_of_dispatch(packet.kernel_object, &prepared.launch);
         let owner = Arc::clone(&in_flight);
         self.shader
             .submit(&self.state.shader, prepared.launch, owner)

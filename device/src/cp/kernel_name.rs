@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use belfry_isa::mem::Mmu as _;
+
+use crate::shader::ShaderEngine;
 use crate::vm::AddressSpace;
 
 /// Fills bytes from an address of the process; whether they are mapped.
@@ -222,6 +225,13 @@ pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
         base = base.checked_sub(PAGE)?;
     }
     None
+}
+
+/// Tells what checks kernels what one is called.
+pub(crate) fn name_for_sanitizer(shader: &ShaderEngine, space: &AddressSpace, entry: u64) {
+    if let Some(sanitizer) = shader.sanitizer() {
+        sanitizer.name_kernel(space.context(), entry, || kernel_at(space, entry));
+    }
 }
 
 /// A string of a string table; nothing if it is none, or too long.

@@ -215,6 +215,7 @@ fn shader_config(
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },
         deterministic: config.deterministic,
+        sanitizer: config.sanitizer.clone(),
         trace: tracer.clone(),
         walks: Arc::clone(walks),
         activity: config.activity.clone(),

@@ -115,6 +115,8 @@ ranks! {
     DebugSettings = "Debugger.watches",
     Waits = "Waits.pages",
     Stops = "Stops.state",
+    SanitizerGrid = "Grid.known",
+    Sanitizer = "Sanitizer.state",
     Unmodelled = "Unmodelled",
     Counters = "Counters",
     Wake = "Wake.asleep",

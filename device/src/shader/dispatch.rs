@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_isa::mem::Mmu as _;
+
 use super::chance::Chance;
 use super::engine::Work;
 use super::failure::WaveFailure;
@@ -16,6 +18,7 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::sanitize::{Grid, Sanitizer};
 use crate::show::Few;
 use crate::trace::{self, Job};
 use crate::vm::Fault;
@@ -90,6 +93,8 @@ pub(super) struct Dispatch {
     paused: Mutex<VecDeque<Box<Workgroup>>, rank::DispatchPaused>,
     /// Paused workgroups that are off the GPU.
     off: AtomicUsize,
+    /// What is known of its waves, if they are checked.
+    check: Option<Arc<Grid>>,
 }
 
 /// Paused workgroups that are shown.
@@ -142,7 +147,20 @@ impl Dispatch {
             settled: AtomicBool::new(false),
             paused: Mutex::default(),
             off: AtomicUsize::new(0),
+            check: None,
         }
+    }
+
+    /// Has what its waves do checked from now on; nothing that was saved is.
+    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> Self {
+        let (space, entry) = (self.queue.space().context(), self.launch.entry);
+        let check = sanitizer.and_then(|sanitizer| Grid::new(sanitizer, space, entry, self.number));
+        Self { check, ..self }
+    }
+
+    /// What is known of its waves, if they are checked.
+    pub(super) fn check(&self) -> Option<&Arc<Grid>> {
+        self.check.as_ref()
     }
 
     /// One that was saved: `unclaimed` are the workgroups that have not begun. Those that have begun and not ended are

@@ -29,6 +29,7 @@ use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::sanitize::Sanitizer;
 use crate::stops::Stops;
 use crate::threads::patience;
 use crate::time::Clock;
@@ -60,6 +61,8 @@ pub struct ShaderConfig {
     pub deterministic: Option<u64>,
     /// Receiver of events and of executed instructions.
     pub trace: Tracer,
+    /// Checks what kernels do.
+    pub sanitizer: Option<Arc<Sanitizer>>,
     /// The device's page walks, which are recorded beside its waves.
     pub walks: Arc<WalkCounter>,
     /// Where it counts the threads that execute waves.
@@ -112,6 +115,7 @@ pub(super) struct Shared {
     pub(super) workers: usize,
     deterministic: Option<u64>,
     pub(super) trace: Tracer,
+    pub(super) sanitizer: Option<Arc<Sanitizer>>,
     /// The sink asks for waves one by one.
     pub(super) wants_waves: bool,
     pub(super) walks: Arc<WalkCounter>,
@@ -175,6 +179,7 @@ impl ShaderEngine {
             deterministic: config.deterministic,
             wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
             trace: config.trace,
+            sanitizer: config.sanitizer,
             walks: config.walks,
             stops: Arc::default(),
             activity: config.activity,
@@ -219,7 +224,7 @@ impl ShaderEngine {
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
         let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
-        let dispatch = Arc::new(dispatch);
+        let dispatch = Arc::new(dispatch.checked_by(self.shared.sanitizer.as_ref()));
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)
             && let Some(aftermath) = self.first_turn(&dispatch)

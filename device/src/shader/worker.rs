@@ -182,7 +182,9 @@ impl Worker {
         let armed = shared.stops.armed().filter(|_| by_hand.is_none());
         let armed = armed.as_deref();
         let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
-        let runs_through = !deterministic && !watched && !shared.wants_waves && armed.is_none();
+        let checked = dispatch.check();
+        let runs_through =
+            !deterministic && !watched && !shared.wants_waves && armed.is_none() && checked.is_none();
         self.series.forget();
         let mut resumed = current.is_some();
         loop {
@@ -222,8 +224,14 @@ impl Worker {
                         begins = self.series.has(id).then_some(id);
                     }
                     match begins {
-                        Some(_) => workgroup.seat = Some(seat),
-                        None => workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control),
+                        Some(_) => {
+                            workgroup.seat = Some(seat);
+                            workgroup.forget_check();
+                        }
+                        None => {
+                            workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control);
+                            workgroup.check_in(checked, dispatch.launch().wave_size);
+                        }
                     }
                     workgroup
                 }

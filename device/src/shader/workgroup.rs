@@ -8,9 +8,11 @@ mod show;
 mod through;
 
 use std::fmt;
+use std::sync::Arc;
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop, WaveFault};
+use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -23,6 +25,7 @@ use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
 use crate::chip::Generation;
+use crate::sanitize::{Grid, Group, WaveProbe};
 use crate::stops::Armed;
 use crate::trace::{TraceSink, WaveId};
 use crate::vm::{LaunchControl, Waits};
@@ -92,6 +95,8 @@ pub(super) struct Workgroup {
     lds: Lds,
     /// Residency and scratch memory it occupies.
     pub(super) seat: Option<Box<Seat>>,
+    /// What is known of what its waves do, if they are checked.
+    check: Option<Box<Group>>,
 }
 
 /// How a turn of a workgroup ended.
@@ -163,6 +168,7 @@ impl Workgroup {
             next: 0,
             lds: Lds::default(),
             seat: None,
+            check: None,
         }
     }
 
@@ -209,6 +215,18 @@ impl Workgroup {
         if control.changes_launch() {
             self.begin_debugged(control);
         }
+    }
+
+    /// Has nothing checked of what begins in its place without [`Workgroup::check_in`].
+    #[inline(always)]
+    pub(super) fn forget_check(&mut self) {
+        self.check = None;
+    }
+
+    /// Has its waves checked, which have just started, if those of the dispatch are.
+    pub(super) fn check_in(&mut self, grid: Option<&Arc<Grid>>, size: WaveSize) {
+        let kind = (self.chip.arch, size);
+        self.check = grid.and_then(|grid| Group::new(grid, kind, self.id, self.count as u32));
     }
 
     /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
@@ -367,8 +385,13 @@ impl Workgroup {
         let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
         let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
         let debugged = wave.steps() || turn.watches || turn.steps || turn.armed.is_some();
-        wave.take_turns(self.count > 1 && !debugged && traced.is_none() && turn.chance.is_none());
+        let checked = self.check.as_deref_mut().filter(|_| !debugged && traced.is_none());
+        let takes_turns = !debugged && traced.is_none() && turn.chance.is_none() && checked.is_none();
+        wave.take_turns(self.count > 1 && takes_turns);
         let stop = match &mut traced {
+            None if let Some(group) = checked => {
+                exec::run_probed(wave, &mut env, quantum, &mut WaveProbe { group, wave: index })
+            }
             None if let Some(armed) = turn.armed => {
                 debug::run_armed(wave, &mut env, quantum, (armed, &id), None)
             }

@@ -137,6 +137,7 @@ impl Bench {
             topology: gfx1100::chip(8).topology(),
             chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
+            sanitizer: None,
             deterministic: None,
             trace: Tracer::default(),
             walks: Arc::default(),

@@ -3,7 +3,8 @@
 use belfry_abi::aql::{AmdFormat, KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::AqlQueue;
-use crate::cp::kernel_name::KernelNames;
+use crate::cp::kernel_name::{KernelNames, name_for_sanitizer};
+use crate::shader::Launch;
 use crate::trace::{Job, JobScope, TraceEvent};
 
 /// What a queue remembers for the trace; nothing of it is part of a saved state.
@@ -42,7 +43,9 @@ impl AqlQueue {
     }
 
     /// Records a dispatch, and what its kernel is called.
-    pub(super) fn trace_dispatch(&mut self, kernel_object: u64, grid: [u32; 3], workgroup: [u32; 3]) {
+    pub(super) fn tell_of_dispatch(&mut self, kernel_object: u64, launch: &Launch) {
+        let (grid, workgroup) = (launch.grid, launch.workgroup);
+        name_for_sanitizer(&self.shader, self.state.space(), launch.entry);
         if self.state.tracer().is_on() {
             let name = self.traced.kernels.get(self.state.space(), kernel_object);
             self.state.trace(TraceEvent::DispatchStart { kernel_object, grid, workgroup, name });

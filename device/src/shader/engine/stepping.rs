@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{Dispatch, ShaderEngine, Work};
+use crate::sanitize::Sanitizer;
 use crate::shader::workgroup::ByHand;
 use crate::stops::{Stops, WaveKey};
 
@@ -28,6 +29,11 @@ impl ShaderEngine {
     /// Breakpoints, and whether waves stay where they are.
     pub(crate) fn stops(&self) -> &Arc<Stops> {
         &self.shared.stops
+    }
+
+    /// What checks kernels, if anything does.
+    pub(crate) fn sanitizer(&self) -> Option<&Sanitizer> {
+        self.shared.sanitizer.as_deref()
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.

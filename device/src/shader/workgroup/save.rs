@@ -79,6 +79,8 @@ impl Workgroup {
             next: saved.next as usize,
             lds,
             seat: Some(seat),
+            // What its waves did before is not known.
+            check: None,
         }))
     }
 }

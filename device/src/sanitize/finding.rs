@@ -1,0 +1,150 @@
+//! Rules, and what is told of one that was broken.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a kernel must not do.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Rule {
+    /// Two waves of a workgroup access LDS, one of them writes, and no barrier or atomic is between.
+    LdsRace,
+    /// Two waves access global memory, one of them writes, and no barrier or atomic is between.
+    GlobalRace,
+    /// LDS is read that nothing in the workgroup has written.
+    LdsUninitialized,
+    /// LDS is accessed beyond the workgroup's allocation, where hardware reads 0 and drops stores.
+    LdsOutOfBounds,
+    /// Waves of a workgroup wait for each other at different barriers.
+    BarrierDivergence,
+    /// A register is used before a wait for the load that writes it.
+    MissingWait,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::LdsRace,
+        Self::GlobalRace,
+        Self::LdsUninitialized,
+        Self::LdsOutOfBounds,
+        Self::BarrierDivergence,
+        Self::MissingWait,
+    ];
+
+    /// What it is called on command lines and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LdsRace => "lds-race",
+            Self::GlobalRace => "global-race",
+            Self::LdsUninitialized => "lds-uninitialized",
+            Self::LdsOutOfBounds => "lds-out-of-bounds",
+            Self::BarrierDivergence => "barrier-divergence",
+            Self::MissingWait => "missing-wait",
+        }
+    }
+
+    /// What is wrong where it is broken, and what was expected.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::LdsRace => {
+                "two waves of the workgroup access these bytes of LDS, and no barrier orders them"
+            }
+            Self::GlobalRace => {
+                "two waves access these bytes, and neither a barrier nor an atomic orders them"
+            }
+            Self::LdsUninitialized => "nothing in the workgroup has written these bytes of LDS",
+            Self::LdsOutOfBounds => {
+                "these bytes are beyond the workgroup's LDS: hardware reads 0 and drops stores there"
+            }
+            Self::BarrierDivergence => "waves of the workgroup meet at different barriers",
+            Self::MissingWait => {
+                "the load of this register may not be over: a wait for its counter is missing"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|rule| rule.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|rule| rule.name()).collect();
+            format!("{text:?} is no rule; these are: {}", names.join(", "))
+        })
+    }
+}
+
+/// A place in a kernel, and who was there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Other {
+    /// The workgroup.
+    pub workgroup: [u32; 3],
+    /// The wave in it.
+    pub wave: u32,
+    /// The lane, of an access of memory.
+    pub lane: Option<u8>,
+    /// Address of the instruction.
+    pub pc: u64,
+    /// The instruction.
+    pub instruction: String,
+    /// What it does there.
+    pub does: String,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// The rule.
+    pub rule: Rule,
+    /// The kernel's name, empty if it is not known.
+    pub kernel: String,
+    /// Address of the kernel's first instruction.
+    pub entry: u64,
+    /// The number of the dispatch, the first where it was met.
+    pub dispatch: u64,
+    /// Where it was noticed.
+    pub here: Other,
+    /// What it is against, if it takes two.
+    pub against: Option<Other>,
+    /// How often it was met.
+    pub count: u64,
+}
+
+impl Finding {
+    fn place(&self, f: &mut fmt::Formatter<'_>, at: &Other) -> fmt::Result {
+        let [x, y, z] = at.workgroup;
+        let offset = at.pc.wrapping_sub(self.entry).cast_signed();
+        let sign = if offset < 0 { '-' } else { '+' };
+        write!(f, "  {sign}{:#x} ({:#x}): {}", offset.unsigned_abs(), at.pc, at.instruction)?;
+        write!(f, "\n    wave {} of workgroup {x},{y},{z}", at.wave)?;
+        if let Some(lane) = at.lane {
+            write!(f, ", lane {lane},")?;
+        }
+        write!(f, " {}", at.does)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kernel = if self.kernel.is_empty() { "a kernel without a name" } else { &*self.kernel };
+        writeln!(f, "{}: {kernel}, dispatch {}: {}", self.rule, self.dispatch, self.rule.meaning())?;
+        self.place(f, &self.here)?;
+        if let Some(against) = &self.against {
+            f.write_str("\n")?;
+            self.place(f, against)?;
+        }
+        match self.count {
+            1 => Ok(()),
+            count => write!(f, "\n    met {count} times"),
+        }
+    }
+}

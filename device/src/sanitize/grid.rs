@@ -1,0 +1,164 @@
+//! What is known of one dispatch: its waves' clocks, and who accessed which global memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use super::Sanitizer;
+use super::clock::Clocks;
+use super::finding::{Finding, Other, Rule};
+use super::shadow::{Cell, Does, Pages, Record};
+use crate::lock::{Mutex, MutexGuard, rank};
+
+/// Waves of a dispatch that are looked at.
+const MAX_WAVES: usize = 4 << 20;
+/// Addresses at which waves meet by atomics.
+const MAX_MEETINGS: usize = 1 << 18;
+
+/// A dispatch that is checked.
+pub(crate) struct Grid {
+    pub(super) sanitizer: Arc<Sanitizer>,
+    kernel: Arc<str>,
+    entry: u64,
+    dispatch: u64,
+    known: Mutex<Known, rank::SanitizerGrid>,
+}
+
+/// Where a wave is, and what it knows of others.
+pub(super) struct WaveClock {
+    workgroup: [u32; 3],
+    wave: u32,
+    /// Grows whenever others can learn of what it has done.
+    pub(super) time: u32,
+    pub(super) knows: Clocks,
+}
+
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) waves: Vec<WaveClock>,
+    pub(super) pages: Pages,
+    /// What waves that update an address have left there.
+    meetings: HashMap<u64, Clocks>,
+    /// Numbers of instructions, by address; their addresses and texts.
+    numbers: HashMap<u64, u32>,
+    texts: Vec<(u64, String)>,
+}
+
+impl Known {
+    /// The number of an instruction.
+    pub(super) fn instruction(&mut self, pc: u64, text: impl FnOnce() -> String) -> u32 {
+        let texts = &mut self.texts;
+        *self.numbers.entry(pc).or_insert_with(|| {
+            texts.push((pc, text()));
+            (texts.len() - 1) as u32
+        })
+    }
+
+    /// Who and what made a record.
+    pub(super) fn other(&self, record: &Record, place: &str) -> Option<Other> {
+        let wave = self.waves.get(record.wave as usize)?;
+        let (pc, instruction) = self.texts.get(record.at as usize)?;
+        let does = match record.does {
+            Does::Reads => "has read",
+            Does::Writes => "has written",
+            Does::Updates => "has updated",
+        };
+        Some(Other {
+            workgroup: wave.workgroup,
+            wave: wave.wave,
+            lane: Some(record.lane),
+            pc: *pc,
+            instruction: instruction.clone(),
+            does: format!("{does} {place}"),
+        })
+    }
+
+    /// A wave that is about to do something.
+    pub(super) fn here(&self, wave: u32, pc: u64, lane: Option<u8>, text: String, does: String) -> Other {
+        let (workgroup, number) =
+            self.waves.get(wave as usize).map_or(([0; 3], 0), |known| (known.workgroup, known.wave));
+        Other { workgroup, wave: number, lane, pc, instruction: text, does }
+    }
+
+    /// A wave updates an address: others that do so later, and see what it leaves there, know what it knows.
+    pub(super) fn meet(&mut self, wave: u32, key: u64, sees: bool) -> bool {
+        if self.meetings.len() == MAX_MEETINGS && !self.meetings.contains_key(&key) {
+            return false;
+        }
+        let (Some(own), meeting) = (self.waves.get_mut(wave as usize), self.meetings.entry(key).or_default())
+        else {
+            return true;
+        };
+        let learned = !sees || own.knows.join(meeting);
+        let left = meeting.join(&own.knows);
+        learned & left & meeting.learn(wave, own.time)
+    }
+
+    /// A wave sees what all others have left at an address that they update.
+    pub(super) fn see(&mut self, wave: u32, key: u64) -> bool {
+        let (Some(own), Some(meeting)) = (self.waves.get_mut(wave as usize), self.meetings.get(&key)) else {
+            return true;
+        };
+        own.knows.join(meeting)
+    }
+
+    /// A wave sees what another one has left, by a load that bypasses caches: it knows what that one knows now.
+    pub(super) fn learn_from(&mut self, wave: u32, other: u32) -> bool {
+        let Some(from) = self.waves.get_mut(other as usize) else { return true };
+        let (knows, time) = (from.knows.clone(), from.time);
+        from.time += 1;
+        let Some(own) = self.waves.get_mut(wave as usize) else { return true };
+        let all = own.knows.join(&knows);
+        own.knows.learn(other, time) & all
+    }
+}
+
+/// Whether a record is of what a wave knows to be over.
+pub(super) fn ordered(waves: &[WaveClock], wave: u32, record: &Record) -> bool {
+    waves.get(wave as usize).is_none_or(|own| own.knows.cover(record.wave, record.time))
+}
+
+/// The access that must not be unordered with one of these bytes.
+pub(super) fn conflict(waves: &[WaveClock], cell: &Cell, now: &Record) -> Option<Record> {
+    cell.conflict(now, |before| ordered(waves, now.wave, before))
+}
+
+impl Grid {
+    /// Dispatch `dispatch` of the kernel at `entry`, if it is to be checked.
+    pub(crate) fn new(
+        sanitizer: &Arc<Sanitizer>,
+        space: u64,
+        entry: u64,
+        dispatch: u64,
+    ) -> Option<Arc<Self>> {
+        let kernel = sanitizer.kernel(space, entry)?;
+        let (sanitizer, known) = (Arc::clone(sanitizer), Mutex::default());
+        Some(Arc::new(Self { sanitizer, kernel, entry, dispatch, known }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known, rank::SanitizerGrid> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in the waves of a workgroup: the number of the first; `None` where there are too many.
+    pub(super) fn enter(&self, workgroup: [u32; 3], count: u32) -> Option<u32> {
+        let mut known = self.lock();
+        if known.waves.len() + count as usize > MAX_WAVES {
+            self.sanitizer.incomplete();
+            return None;
+        }
+        let first = known.waves.len() as u32;
+        let clock = |wave| WaveClock { workgroup, wave, time: 1, knows: Clocks::default() };
+        known.waves.extend((0..count).map(clock));
+        Some(first)
+    }
+
+    /// Tells of something.
+    pub(super) fn found(&self, rule: Rule, pcs: (u64, u64), parts: impl FnOnce() -> (Other, Option<Other>)) {
+        let finding = || {
+            let (here, against) = parts();
+            let (kernel, entry, dispatch) = (self.kernel.to_string(), self.entry, self.dispatch);
+            Finding { rule, kernel, entry, dispatch, here, against, count: 1 }
+        };
+        self.sanitizer.found(self.entry, finding, rule, pcs);
+    }
+}

@@ -1,0 +1,369 @@
+//! One workgroup that is checked: its LDS, its barriers, and what its waves have loaded.
+
+use std::sync::Arc;
+
+use belfry_isa::disasm::Disassembly;
+use belfry_isa::exec::{About, Hazard, Pending, Place, Probe, Touch};
+use belfry_isa::inst::{Arch, Inst, Op, WaveSize};
+use belfry_isa::mem::Access;
+use belfry_isa::wave::Wave;
+
+use super::clock::Clocks;
+use super::finding::Rule;
+use super::grid::{Grid, Known, conflict};
+use super::shadow::{Cell, Does, Record, dwords};
+
+/// Bit of a meeting's key that says that it is in LDS; further bits are the workgroup's.
+const IN_LDS: u64 = 1 << 63;
+/// Bits of the key of a resource of global wave sync, which is no address.
+const IN_GWS: u64 = 1 << 62;
+
+/// A workgroup, see the module.
+pub(crate) struct Group {
+    grid: Arc<Grid>,
+    arch: Arch,
+    size: WaveSize,
+    /// Number of its first wave in the dispatch.
+    first: u32,
+    waves: Vec<InGroup>,
+    /// Of each dword, as far as it was accessed.
+    lds: Vec<Cell>,
+    /// What waves that have come to a barrier know.
+    at_barriers: Clocks,
+    /// The address of the barrier at which the last waves met, by number; two are under way at most.
+    barriers: [(u32, u64); 2],
+}
+
+struct InGroup {
+    pending: Pending,
+    /// It has come to a barrier, and goes on when all have.
+    joins: bool,
+    /// It has come to a resource of global wave sync, by the key of its meeting.
+    sees: Option<u64>,
+    /// Barriers it has come to.
+    barriers: u32,
+}
+
+/// What an instruction does at a barrier.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum AtBarrier {
+    Comes,
+    Waits,
+    Both,
+}
+
+impl AtBarrier {
+    fn of(op: Op) -> Option<Self> {
+        match op {
+            Op::S_BARRIER => Some(Self::Both),
+            Op::S_BARRIER_SIGNAL | Op::S_BARRIER_SIGNAL_ISFIRST => Some(Self::Comes),
+            Op::S_BARRIER_WAIT => Some(Self::Waits),
+            _ => None,
+        }
+    }
+}
+
+/// Watches one wave of a workgroup.
+pub(crate) struct WaveProbe<'a> {
+    pub(crate) group: &'a mut Group,
+    pub(crate) wave: usize,
+}
+
+impl Probe for WaveProbe<'_> {
+    fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32) {
+        // Trap handlers save and restore what is not theirs.
+        if !wave.is_privileged() {
+            self.group.before(self.wave, about, lds);
+        }
+    }
+}
+
+impl Group {
+    /// The workgroup of this identifier, with `count` waves; `None` where it cannot be checked.
+    pub(crate) fn new(
+        grid: &Arc<Grid>,
+        (arch, size): (Arch, WaveSize),
+        id: [u32; 3],
+        count: u32,
+    ) -> Option<Box<Self>> {
+        let first = grid.enter(id, count)?;
+        let wave = || InGroup { pending: Pending::new(arch, size), joins: false, sees: None, barriers: 0 };
+        Some(Box::new(Self {
+            grid: Arc::clone(grid),
+            arch,
+            size,
+            first,
+            waves: (0..count).map(|_| wave()).collect(),
+            lds: Vec::new(),
+            at_barriers: Clocks::default(),
+            barriers: [(0, 0); 2],
+        }))
+    }
+
+    fn text(&self, inst: &Inst) -> String {
+        text(inst, self.arch, self.size)
+    }
+
+    fn before(&mut self, index: usize, about: &About<'_>, lds: u32) {
+        let Some(wave) = self.waves.get_mut(index) else { return };
+        let hazard = wave.pending.before(about.pc, about.inst);
+        let barrier = AtBarrier::of(about.inst.op);
+        let gws = about.gws;
+        if barrier.is_none() && gws.is_none() && hazard.is_none() && about.touches.is_empty() {
+            return;
+        }
+        let grid = Arc::clone(&self.grid);
+        let mut known = grid.lock();
+        let number = self.first + index as u32;
+        // Only what a wave does once it goes on comes here: waits behind a barrier are told of when it comes to that.
+        let (joins, sees) = (std::mem::take(&mut wave.joins), wave.sees.take());
+        if joins && let Some(own) = known.waves.get_mut(number as usize) {
+            own.knows.join(&self.at_barriers);
+        }
+        if sees.is_some_and(|key| !known.see(number, key)) {
+            grid.sanitizer.incomplete();
+        }
+        if let Some(resource) = gws {
+            let key = IN_GWS | u64::from(resource);
+            wave.sees = Some(key);
+            self.meet(&mut known, number, key);
+        }
+        if let Some(hazard) = hazard {
+            self.hazard(&known, number, about, hazard);
+        }
+        if let Some(barrier) = barrier {
+            self.barrier(&mut known, index, about, barrier);
+        }
+        self.touches(&mut known, number, about, lds);
+    }
+
+    fn hazard(&self, known: &Known, number: u32, about: &About<'_>, hazard: Hazard) {
+        if !self.grid.sanitizer.checks(Rule::MissingWait) {
+            return;
+        }
+        self.grid.found(Rule::MissingWait, (about.pc, hazard.load), || {
+            let name = hazard.register(self.arch);
+            let does = format!("uses {name}, which the load at {:#x} writes", hazard.load);
+            (known.here(number, about.pc, None, self.text(about.inst), does), None)
+        });
+    }
+
+    fn barrier(&mut self, known: &mut Known, index: usize, about: &About<'_>, barrier: AtBarrier) {
+        let number = self.first + index as u32;
+        let Some(wave) = self.waves.get_mut(index) else { return };
+        wave.joins = barrier != AtBarrier::Comes;
+        if barrier == AtBarrier::Waits {
+            return;
+        }
+        wave.barriers += 1;
+        let count = wave.barriers;
+        if let Some(own) = known.waves.get_mut(number as usize) {
+            self.at_barriers.join(&own.knows);
+            self.at_barriers.learn(number, own.time);
+            own.time += 1;
+        }
+        let slot = &mut self.barriers[count as usize % 2];
+        if slot.0 != count {
+            *slot = (count, about.pc);
+        } else if slot.1 != about.pc && self.grid.sanitizer.checks(Rule::BarrierDivergence) {
+            let other = slot.1;
+            self.grid.found(Rule::BarrierDivergence, (about.pc, other), || {
+                let does =
+                    format!("comes to its barrier {count} here, another wave came to it at {other:#x}");
+                (known.here(number, about.pc, None, self.text(about.inst), does), None)
+            });
+        }
+    }
+
+    /// Holds accesses against those before. Of one instruction only the first of each rule is told of.
+    fn touches(&mut self, known: &mut Known, number: u32, about: &About<'_>, lds: u32) {
+        let Some(first) = about.touches.first() else { return };
+        let at = known.instruction(about.pc, || self.text(about.inst));
+        let updates = first.access == Access::Atomic;
+        if updates {
+            let sees = about.inst.dst.is_some() || about.inst.mem.glc;
+            self.meet_at(known, number, about.touches, sees);
+        }
+        let mut told = Told::default();
+        let coherent = about.inst.mem.is_coherent();
+        for touch in about.touches {
+            let Some(time) = known.waves.get(number as usize).map(|wave| wave.time) else { return };
+            let does = match touch.access {
+                Access::Write => Does::Writes,
+                Access::Atomic => Does::Updates,
+                Access::Read | Access::Execute => Does::Reads,
+            };
+            let record = Record { wave: number, time, at, mask: 0, lane: touch.lane, does };
+            match touch.place {
+                Place::Lds(address) if u64::from(address) + u64::from(touch.bytes) > u64::from(lds) => {
+                    self.outside(known, number, about, touch, (&mut told, lds));
+                }
+                Place::Lds(address) => self.in_lds(known, about, (touch, address, lds), record, &mut told),
+                Place::Global(va) => self.in_global(known, about, (touch, va), (record, coherent), &mut told),
+            }
+        }
+        if updates && let Some(own) = known.waves.get_mut(number as usize) {
+            own.time += 1;
+        }
+    }
+
+    /// A wave leaves what it knows for others, and goes on to a later time.
+    fn meet(&self, known: &mut Known, number: u32, key: u64) {
+        if !known.meet(number, key, false) {
+            self.grid.sanitizer.incomplete();
+        }
+        if let Some(own) = known.waves.get_mut(number as usize) {
+            own.time += 1;
+        }
+    }
+
+    fn meet_at(&self, known: &mut Known, number: u32, touches: &[Touch], sees: bool) {
+        let mut last = None;
+        for touch in touches {
+            let key = match touch.place {
+                Place::Global(va) => va,
+                Place::Lds(address) => IN_LDS | u64::from(self.first) << 32 | u64::from(address),
+            };
+            if last != Some(key) && !known.meet(number, key, sees) {
+                self.grid.sanitizer.incomplete();
+            }
+            last = Some(key);
+        }
+    }
+
+    fn outside(
+        &self,
+        known: &Known,
+        number: u32,
+        about: &About<'_>,
+        touch: &Touch,
+        (told, lds): (&mut Told, u32),
+    ) {
+        if told.outside || !self.grid.sanitizer.checks(Rule::LdsOutOfBounds) {
+            return;
+        }
+        told.outside = true;
+        self.grid.found(Rule::LdsOutOfBounds, (about.pc, 0), || {
+            let does = format!("{}; the workgroup has {lds} bytes", doing(touch));
+            (known.here(number, about.pc, Some(touch.lane), self.text(about.inst), does), None)
+        });
+    }
+
+    fn in_lds(
+        &mut self,
+        known: &mut Known,
+        about: &About<'_>,
+        (touch, address, lds): (&Touch, u32, u32),
+        now: Record,
+        told: &mut Told,
+    ) {
+        let length = lds.div_ceil(4) as usize;
+        if self.lds.len() < length {
+            self.lds.resize(length, Cell::default());
+        }
+        let (races, unwritten) = {
+            let sanitizer = &self.grid.sanitizer;
+            (sanitizer.checks(Rule::LdsRace), sanitizer.checks(Rule::LdsUninitialized))
+        };
+        let (arch, size) = (self.arch, self.size);
+        for (dword, mask) in dwords(address.into(), touch.bytes) {
+            let Some(cell) = self.lds.get_mut(dword as usize) else { continue };
+            let now = Record { mask, ..now };
+            if races
+                && !told.race
+                && let Some(before) = conflict(&known.waves, cell, &now)
+            {
+                told.race = true;
+                let text = text(about.inst, arch, size);
+                race(&self.grid, known, (Rule::LdsRace, about.pc), (touch, text), (now, before));
+            }
+            let reads = now.does == Does::Reads || now.does == Does::Updates && !touch.replaces;
+            if unwritten && reads && !told.unwritten && mask & !cell.written() != 0 {
+                told.unwritten = true;
+                self.grid.found(Rule::LdsUninitialized, (about.pc, 0), || {
+                    let text = text(about.inst, arch, size);
+                    (known.here(now.wave, about.pc, Some(touch.lane), text, doing(touch)), None)
+                });
+            }
+            cell.add(now);
+        }
+    }
+
+    fn in_global(
+        &self,
+        known: &mut Known,
+        about: &About<'_>,
+        (touch, va): (&Touch, u64),
+        (now, coherent): (Record, bool),
+        told: &mut Told,
+    ) {
+        if !self.grid.sanitizer.checks(Rule::GlobalRace) {
+            return;
+        }
+        for (dword, mask) in dwords(va, touch.bytes) {
+            let now = Record { mask, ..now };
+            let Some(cell) = known.pages.dword(dword) else {
+                self.grid.sanitizer.incomplete();
+                return;
+            };
+            // Loads that bypass caches are how waves look for what others leave: they learn, and are in nobody's way.
+            if coherent && now.does == Does::Reads {
+                let change = cell.last_change(mask).filter(|change| change.wave != now.wave);
+                let seen = known.see(now.wave, va);
+                if !change.is_none_or(|change| known.learn_from(now.wave, change.wave)) || !seen {
+                    self.grid.sanitizer.incomplete();
+                }
+                continue;
+            }
+            let before = conflict(&known.waves, cell, &now).filter(|_| !told.race);
+            cell.add(now);
+            if let Some(before) = before {
+                told.race = true;
+                let text = self.text(about.inst);
+                race(&self.grid, known, (Rule::GlobalRace, about.pc), (touch, text), (now, before));
+            }
+        }
+    }
+}
+
+/// Rules that an instruction was told of.
+#[derive(Default)]
+struct Told {
+    race: bool,
+    unwritten: bool,
+    outside: bool,
+}
+
+fn race(
+    grid: &Grid,
+    known: &Known,
+    (rule, pc): (Rule, u64),
+    (touch, text): (&Touch, String),
+    (now, before): (Record, Record),
+) {
+    let place = place(touch);
+    let Some(other) = known.other(&before, &place) else { return };
+    let pcs = (pc, other.pc);
+    grid.found(rule, pcs, || (known.here(now.wave, pc, Some(touch.lane), text, doing(touch)), Some(other)));
+}
+
+fn text(inst: &Inst, arch: Arch, size: WaveSize) -> String {
+    Disassembly::new(*inst, arch, size).to_string()
+}
+
+fn place(touch: &Touch) -> String {
+    match touch.place {
+        Place::Global(va) => format!("{va:#x}"),
+        Place::Lds(address) => format!("LDS {address:#x}"),
+    }
+}
+
+fn doing(touch: &Touch) -> String {
+    let does = match touch.access {
+        Access::Write => "writes",
+        Access::Atomic => "updates",
+        Access::Read | Access::Execute => "reads",
+    };
+    let plural = if touch.bytes == 1 { "" } else { "s" };
+    format!("{does} {} byte{plural} at {}", touch.bytes, place(touch))
+}

@@ -1,0 +1,199 @@
+//! The sanitizer of kernels: says which rule a kernel has broken, where, and against whom.
+//!
+//! Waves of a dispatch that is checked run instruction by instruction; what they are about to do is held against what other
+//! waves of the dispatch have done. Nothing of it changes what a kernel computes. Off, it is one `Option` for each dispatch.
+
+mod clock;
+mod finding;
+mod grid;
+mod group;
+mod shadow;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use crate::lock::{Mutex, MutexGuard, rank};
+
+pub use finding::{Finding, Other, Rule};
+pub(crate) use grid::Grid;
+pub(crate) use group::{Group, WaveProbe};
+
+/// Findings that are kept apart.
+const MAX_FINDINGS: usize = 256;
+/// Kernels whose names are remembered.
+const MAX_KERNELS: usize = 4096;
+
+/// What is checked.
+#[derive(Clone, Debug)]
+pub struct SanitizeOptions {
+    /// The rules.
+    pub rules: BTreeSet<Rule>,
+    /// The kernels, by names as their code objects have them; all if there are none.
+    pub kernels: Vec<String>,
+    /// What is not told of.
+    pub suppressions: Vec<Suppression>,
+}
+
+impl Default for SanitizeOptions {
+    fn default() -> Self {
+        Self { rules: Rule::ALL.into_iter().collect(), kernels: Vec::new(), suppressions: Vec::new() }
+    }
+}
+
+/// Findings of a rule in kernels of a name, which may have a `*` at its end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Suppression {
+    /// The rule; every one if absent.
+    pub rule: Option<Rule>,
+    /// The kernel's name.
+    pub kernel: String,
+}
+
+impl Suppression {
+    fn covers(&self, rule: Rule, kernel: &str) -> bool {
+        let names = match self.kernel.strip_suffix('*') {
+            Some(beginning) => kernel.starts_with(beginning),
+            None => kernel == self.kernel,
+        };
+        names && self.rule.is_none_or(|of| of == rule)
+    }
+}
+
+/// `RULE:KERNEL`, the rule as [`Rule`] has it or `*`.
+impl std::str::FromStr for Suppression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rule, kernel) = text
+            .split_once(':')
+            .ok_or_else(|| format!("{text:?} is not RULE:KERNEL, like lds-race:reduce*"))?;
+        let rule = if rule.trim() == "*" { None } else { Some(rule.trim().parse()?) };
+        match kernel.trim() {
+            "" => Err(format!("{text:?} names no kernel; `*` stands for all")),
+            kernel => Ok(Self { rule, kernel: kernel.to_owned() }),
+        }
+    }
+}
+
+/// What tells one finding from another: rule, kernel's entry, instruction, the other instruction.
+type Key = (Rule, u64, u64, u64);
+
+#[derive(Default)]
+struct State {
+    /// Names by address space and entry.
+    kernels: BTreeMap<(u64, u64), Arc<str>>,
+    found: BTreeMap<Key, Finding>,
+    /// Findings beyond those that are kept.
+    beyond: u64,
+    /// Something was not looked at, as there was too much of it.
+    incomplete: bool,
+}
+
+/// The sanitizer of a device's kernels.
+pub struct Sanitizer {
+    options: SanitizeOptions,
+    state: Mutex<State, rank::Sanitizer>,
+}
+
+impl fmt::Debug for Sanitizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sanitizer").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct SanitizeReport {
+    /// Each finding once, in order of rule and place.
+    pub findings: Vec<Finding>,
+    /// Times that further findings were met.
+    pub beyond: u64,
+    /// Memory or waves were more than could be kept, so that something may be missing.
+    pub incomplete: bool,
+}
+
+impl Sanitizer {
+    /// One that checks what the options say.
+    #[must_use]
+    pub fn new(options: SanitizeOptions) -> Self {
+        Self { options, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State, rank::Sanitizer> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a rule is checked.
+    pub(crate) fn checks(&self, rule: Rule) -> bool {
+        self.options.rules.contains(&rule)
+    }
+
+    /// Names the kernel that begins at `entry` of an address space; `name` is asked once.
+    pub(crate) fn name_kernel(&self, space: u64, entry: u64, name: impl FnOnce() -> Option<String>) {
+        if self.lock().kernels.contains_key(&(space, entry)) {
+            return;
+        }
+        let name = name().unwrap_or_default();
+        let mut state = self.lock();
+        if state.kernels.len() == MAX_KERNELS {
+            state.kernels.pop_first();
+        }
+        state.kernels.insert((space, entry), name.into());
+    }
+
+    /// The kernel that begins at `entry`, if its dispatches are checked.
+    pub(crate) fn kernel(&self, space: u64, entry: u64) -> Option<Arc<str>> {
+        let name = self.lock().kernels.get(&(space, entry)).cloned().unwrap_or_default();
+        let wanted = self.options.kernels.is_empty() || self.options.kernels.iter().any(|of| **of == *name);
+        wanted.then_some(name)
+    }
+
+    pub(crate) fn incomplete(&self) {
+        self.lock().incomplete = true;
+    }
+
+    /// Keeps a finding, or counts it once more.
+    pub(crate) fn found(&self, entry: u64, finding: impl FnOnce() -> Finding, rule: Rule, pcs: (u64, u64)) {
+        let mut state = self.lock();
+        let full = state.found.len() == MAX_FINDINGS;
+        match state.found.entry((rule, entry, pcs.0, pcs.1)) {
+            std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().count += 1,
+            std::collections::btree_map::Entry::Vacant(_) if full => state.beyond += 1,
+            std::collections::btree_map::Entry::Vacant(free) => {
+                free.insert(finding());
+            }
+        }
+    }
+
+    /// What was found until now, without what is suppressed.
+    #[must_use]
+    pub fn report(&self) -> SanitizeReport {
+        let state = self.lock();
+        let told = |finding: &&Finding| {
+            !self.options.suppressions.iter().any(|of| of.covers(finding.rule, &finding.kernel))
+        };
+        SanitizeReport {
+            findings: state.found.values().filter(told).cloned().collect(),
+            beyond: state.beyond,
+            incomplete: state.incomplete,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suppressions_name_a_rule_and_a_kernel() {
+        let race: Suppression = "lds-race:red*".parse().unwrap();
+        assert!(race.covers(Rule::LdsRace, "reduce") && !race.covers(Rule::LdsRace, "scan"));
+        assert!(!race.covers(Rule::GlobalRace, "reduce"));
+        let all: Suppression = "*:scan".parse().unwrap();
+        assert!(all.covers(Rule::MissingWait, "scan") && !all.covers(Rule::MissingWait, "scan2"));
+        for bad in ["", "lds-race", "lds-race:", "no-rule:scan", ":"] {
+            bad.parse::<Suppression>().unwrap_err();
+        }
+    }
+}
