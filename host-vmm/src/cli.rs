@@ -4,6 +4,7 @@ mod bench;
 mod exec;
 mod image;
 mod inspect;
+mod sanitize;
 mod shape;
 mod size;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use bench::Suite;
 use exec::ExecArgs;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
+use sanitize::{SanitizeArgs, Sanitizing};
 use size::{parse_memory, parse_size, parse_tier};
 use trace::{TraceArgs, TraceVerb};
 
@@ -168,6 +170,8 @@ struct RunArgs {
     trace: TraceArgs,
     #[command(flatten)]
     inspect: InspectFlags,
+    #[command(flatten)]
+    sanitize: SanitizeArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -343,6 +347,8 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
     }
+    let sanitizing = args.sanitize.start()?;
+    gpu.sanitizer = sanitizing.as_ref().map(Sanitizing::sanitizer);
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
@@ -382,6 +388,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(recording) = recording {
         recording.finish();
     }
+    let broken = sanitizing.map_or(Ok(false), Sanitizing::finish)?;
     let report = report?;
     if json {
         say!("{}", serde_json::to_string(&report)?);
@@ -391,7 +398,10 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
             output::write(report.shortcomings().as_bytes());
         }
     }
-    Ok(u8::try_from(report.exit_status).unwrap_or(1))
+    Ok(match u8::try_from(report.exit_status) {
+        Ok(0) => u8::from(broken),
+        status => status.unwrap_or(1),
+    })
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {

@@ -24,5 +24,6 @@ pub mod isa_trace;
 mod output;
 pub mod own_machine;
 pub mod run;
+pub mod sanitize;
 pub mod suite;
 pub mod trace;

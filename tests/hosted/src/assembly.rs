@@ -15,7 +15,8 @@ pub struct Kernel<'a> {
     pub name: &'a str,
     /// Its instructions, `s_endpgm` included.
     pub body: &'a str,
-    /// More directives of its descriptor, `.amdhsa_*`; with shared vector registers it has waves of 64 lanes, else of 32.
+    /// More directives of its descriptor, `.amdhsa_*`; with shared vector registers, or an offset of accumulation registers as on
+    /// gfx942, it has waves of 64 lanes, else of 32.
     pub directives: &'a str,
     /// Vector registers its descriptor says it uses.
     pub vgprs: u32,
@@ -60,21 +61,28 @@ fn run_clang(gpu: &str, source: &Path, object: &Path) -> Result<()> {
 
 /// Lanes of a wave.
 fn lanes(directives: &str) -> u32 {
-    if directives.contains(".amdhsa_shared_vgpr_count") { 64 } else { 32 }
+    let wide = [".amdhsa_shared_vgpr_count", ".amdhsa_accum_offset"];
+    if wide.iter().any(|directive| directives.contains(directive)) { 64 } else { 32 }
 }
 
 fn text(gpu: &str, kernels: &[Kernel<'_>]) -> Result<String> {
     let mut text = format!(".amdgcn_target \"amdgcn-amd-amdhsa--{gpu}\"\n");
     for Kernel { name, body, directives, vgprs, pointers } in kernels {
         let bytes = pointers * 8;
-        let wave32 = u32::from(lanes(directives) == 32);
+        // Only later chips have a choice, and an instruction that nothing gets to.
+        let (size, filler) = if directives.contains(".amdhsa_accum_offset") {
+            (String::new(), "s_nop 0")
+        } else {
+            let wave32 = u32::from(lanes(directives) == 32);
+            (format!("  .amdhsa_wavefront_size32 {wave32}\n"), "s_code_end")
+        };
         write!(
             text,
             ".text\n.globl {name}\n.p2align 8\n.type {name},@function\n{name}:\n{body}\n.Lend_{name}:\n\
-             .size {name}, .Lend_{name}-{name}\n.rept 64\ns_code_end\n.endr\n\
+             .size {name}, .Lend_{name}-{name}\n.rept 64\n{filler}\n.endr\n\
              .rodata\n.p2align 6\n.amdhsa_kernel {name}\n  .amdhsa_next_free_vgpr {vgprs}\n\
              \x20 .amdhsa_next_free_sgpr 100\n  .amdhsa_user_sgpr_kernarg_segment_ptr 1\n\
-             \x20 .amdhsa_kernarg_size {bytes}\n  .amdhsa_wavefront_size32 {wave32}\n{directives}\n.end_amdhsa_kernel\n"
+             \x20 .amdhsa_kernarg_size {bytes}\n{size}{directives}\n.end_amdhsa_kernel\n"
         )?;
     }
     text.push_str(".amdgpu_metadata\namdhsa.version: [1, 2]\namdhsa.kernels:\n");

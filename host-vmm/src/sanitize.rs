@@ -1,0 +1,228 @@
+//! What the sanitizer of kernels has found, as text and in the formats of tools: JSON, SARIF 2.1.0, JUnit.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use belfry_device::sanitize::{Finding, Other, Rule, SanitizeReport};
+use serde_json::{Value, json};
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// An object of our own.
+    Json,
+    /// Static Analysis Results Interchange Format, which code hosts read.
+    Sarif,
+    /// Test results, which CI systems read: a test for each rule.
+    Junit,
+}
+
+impl Format {
+    /// The format that a file's name ends in.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("sarif") => Self::Sarif,
+            Some("xml") => Self::Junit,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// The report in a format.
+#[must_use]
+pub fn render(report: &SanitizeReport, format: Format) -> String {
+    match format {
+        Format::Text => text(report),
+        Format::Json => format!("{:#}\n", as_json(report)),
+        Format::Sarif => format!("{:#}\n", sarif(report)),
+        Format::Junit => junit(report),
+    }
+}
+
+fn text(report: &SanitizeReport) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        let _ = writeln!(text, "{finding}");
+    }
+    let _ = writeln!(text, "sanitizer: {}", summary(report));
+    text
+}
+
+fn summary(report: &SanitizeReport) -> String {
+    let mut text = match report.findings.len() {
+        0 => "no rule was broken".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    if report.beyond > 0 {
+        let _ = write!(text, ", and {} more times others that were not kept", report.beyond);
+    }
+    if report.incomplete {
+        text.push_str("; some of what kernels did was more than could be kept, and was not looked at");
+    }
+    text
+}
+
+fn as_json(report: &SanitizeReport) -> Value {
+    let place = |at: &Other| {
+        json!({
+            "workgroup": at.workgroup, "wave": at.wave, "lane": at.lane, "pc": format!("{:#x}", at.pc),
+            "instruction": at.instruction, "does": at.does,
+        })
+    };
+    let finding = |finding: &Finding| {
+        json!({
+            "rule": finding.rule.name(), "meaning": finding.rule.meaning(), "kernel": finding.kernel,
+            "entry": format!("{:#x}", finding.entry), "dispatch": finding.dispatch, "count": finding.count,
+            "here": place(&finding.here), "against": finding.against.as_ref().map(place),
+        })
+    };
+    json!({
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "beyond": report.beyond, "incomplete": report.incomplete,
+    })
+}
+
+fn sarif(report: &SanitizeReport) -> Value {
+    let rule = |rule: Rule| json!({"id": rule.name(), "shortDescription": {"text": rule.meaning()}});
+    let result = |finding: &Finding| {
+        json!({
+            "ruleId": finding.rule.name(),
+            "level": "error",
+            "message": {"text": finding.to_string()},
+            "occurrenceCount": finding.count,
+            "locations": [{
+                "physicalLocation": {"address": {"absoluteAddress": finding.here.pc}},
+                "logicalLocations": [{"name": finding.kernel, "kind": "function"}],
+            }],
+        })
+    };
+    json!({
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "belfry",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": Rule::ALL.map(rule),
+            }},
+            "results": report.findings.iter().map(result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn junit(report: &SanitizeReport) -> String {
+    let broken = |rule: Rule| report.findings.iter().filter(move |finding| finding.rule == rule);
+    let failures = Rule::ALL.into_iter().filter(|rule| broken(*rule).next().is_some()).count();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"belfry sanitizer\" tests=\"{}\" \
+         failures=\"{failures}\">\n",
+        Rule::ALL.len()
+    );
+    for rule in Rule::ALL {
+        let _ = write!(text, "  <testcase classname=\"sanitizer\" name=\"{rule}\"");
+        let all: Vec<String> = broken(rule).map(ToString::to_string).collect();
+        if all.is_empty() {
+            text.push_str("/>\n");
+        } else {
+            let _ = writeln!(
+                text,
+                ">\n    <failure message=\"{}\">{}</failure>\n  </testcase>",
+                escaped(rule.meaning()),
+                escaped(&all.join("\n"))
+            );
+        }
+    }
+    text.push_str("</testsuite>\n");
+    text
+}
+
+/// Text within XML; names come from code objects, and may have anything in them.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(character),
+            control if control.is_control() => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> SanitizeReport {
+        let place = |wave| Other {
+            workgroup: [1, 2, 3],
+            wave,
+            lane: Some(4),
+            pc: 0x1010,
+            instruction: "ds_load_b32 v1, v2".into(),
+            does: "reads 4 bytes at LDS 0x10".into(),
+        };
+        let finding = Finding {
+            rule: Rule::LdsRace,
+            kernel: "a<b>&\"c\"\u{1}".into(),
+            entry: 0x1000,
+            dispatch: 7,
+            here: place(0),
+            against: Some(place(1)),
+            count: 3,
+        };
+        SanitizeReport { findings: vec![finding], beyond: 0, incomplete: false }
+    }
+
+    #[test]
+    fn text_tells_who_and_where() {
+        let text = render(&report(), Format::Text);
+        for part in [
+            "lds-race: a<b>",
+            "dispatch 7",
+            "+0x10 (0x1010): ds_load_b32 v1, v2",
+            "wave 1 of workgroup 1,2,3, lane 4, reads 4 bytes at LDS 0x10",
+            "met 3 times",
+            "sanitizer: 1 finding\n",
+        ] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        assert_eq!(render(&SanitizeReport::default(), Format::Text), "sanitizer: no rule was broken\n");
+    }
+
+    #[test]
+    fn formats_of_tools_are_well_formed() {
+        let json: Value = serde_json::from_str(&render(&report(), Format::Json)).unwrap();
+        assert_eq!(json["findings"][0]["against"]["wave"], 1);
+        let sarif: Value = serde_json::from_str(&render(&report(), Format::Sarif)).unwrap();
+        assert_eq!(sarif["version"], "2.1.0");
+        assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "lds-race");
+        assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), Rule::ALL.len());
+        let junit = render(&report(), Format::Junit);
+        assert!(junit.contains("tests=\"6\" failures=\"1\""), "{junit}");
+        assert!(junit.contains("a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}"), "{junit}");
+        assert_eq!(junit.matches("<testcase").count(), Rule::ALL.len());
+        assert!(render(&SanitizeReport::default(), Format::Junit).contains("failures=\"0\""));
+    }
+
+    #[test]
+    fn files_are_written_as_their_names_end() {
+        for (name, format) in [
+            ("a.json", Format::Json),
+            ("a.sarif", Format::Sarif),
+            ("a.xml", Format::Junit),
+            ("a.txt", Format::Text),
+            ("a", Format::Text),
+        ] {
+            assert_eq!(Format::of(Path::new(name)), format);
+        }
+    }
+}

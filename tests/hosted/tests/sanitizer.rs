@@ -1,0 +1,217 @@
+//! The sanitizer of kernels: each rule is broken once and told of, and nothing is told of kernels that keep them.
+
+use std::sync::Arc;
+
+use belfry_device::GpuConfig;
+use belfry_device::chip;
+use belfry_device::sanitize::{Finding, Rule, SanitizeOptions, Sanitizer};
+use belfry_hosted_tests::assembly::{Kernel, assemble};
+use belfry_kfd_hosted::HostedGpu;
+use belfry_runtime::Runtime;
+use belfry_runtime_hosted::HostedTransport;
+
+/// Bytes of LDS.
+const LDS: u32 = 256;
+/// The argument in `s[4:5]`.
+const ARGUMENT: &str = "s_load_b64 s[4:5], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n";
+
+/// Runs kernel `k` of a chip on two workgroups of two waves, with 1024 dwords of zeros; what was found.
+fn run_on(name: &str, body: &str, options: SanitizeOptions) -> (Vec<Finding>, Vec<u32>) {
+    let sanitizer = Arc::new(Sanitizer::new(options));
+    let model = chip::Model::named(name).unwrap();
+    let config = GpuConfig {
+        chip: model,
+        cus: model.default.cus,
+        xccs: model.default.xccs,
+        vram_size: 64 << 20,
+        sanitizer: Some(Arc::clone(&sanitizer)),
+        ..GpuConfig::default()
+    };
+    let runtime =
+        Runtime::with_transport(HostedTransport::open(&HostedGpu::new(config).unwrap()).unwrap()).unwrap();
+    let gpu = runtime.gpu();
+    let wave64 = name == "gfx942";
+    let directives = if wave64 { ".amdhsa_accum_offset 32" } else { "" };
+    let kernel = Kernel { directives, ..Kernel::new("k", body) };
+    let module = gpu.load(&assemble(name, &[kernel]).unwrap()).unwrap();
+    let out = gpu.gtt().buffer_from(&[0u32; 1024]).unwrap();
+    let queue = gpu.queue().unwrap();
+    let block = if wave64 { 128 } else { 64 };
+    let kernel = module.kernel("k").unwrap();
+    kernel.launch(&queue).grid(2 * block).block(block).shared(LDS).args((&out,)).run().unwrap();
+    let values = out.to_vec();
+    let report = sanitizer.report();
+    assert!(!report.incomplete && report.beyond == 0);
+    (report.findings, values)
+}
+
+fn findings(body: &str) -> Vec<Finding> {
+    run_on("gfx1100", body, SanitizeOptions::default()).0
+}
+
+/// The only finding, of this rule.
+#[track_caller]
+fn only(found: Vec<Finding>, rule: Rule) -> Finding {
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let [finding] = <[Finding; 1]>::try_from(found).unwrap_or_else(|_| panic!("{told:#?}"));
+    assert_eq!((finding.rule, &*finding.kernel), (rule, "k"), "{told:#?}");
+    finding
+}
+
+#[test]
+fn two_waves_store_to_the_same_lds() {
+    let finding = only(findings("v_mov_b32 v1, 0\n ds_store_b32 v1, v0\n s_endpgm"), Rule::LdsRace);
+    assert_eq!(finding.here.instruction, "ds_store_b32 v1, v0");
+    let against = finding.against.unwrap();
+    assert_eq!((finding.here.workgroup, finding.here.pc), (against.workgroup, against.pc));
+    assert_ne!(finding.here.wave, against.wave);
+    assert_eq!(finding.here.does, "writes 4 bytes at LDS 0x0");
+    // Once in each workgroup.
+    assert_eq!(finding.count, 2);
+}
+
+#[test]
+fn two_waves_store_to_the_same_memory() {
+    let body = format!("{ARGUMENT} v_mov_b32 v1, 0\n global_store_b32 v1, v0, s[4:5]\n s_endpgm");
+    let finding = only(findings(&body), Rule::GlobalRace);
+    assert_eq!(finding.here.instruction, "global_store_b32 v1, v0, s[4:5]");
+    // Four waves, each of which but the first meets another one.
+    assert_eq!(finding.count, 3);
+}
+
+#[test]
+fn lds_is_read_that_nobody_has_written() {
+    let body = "v_lshlrev_b32 v1, 2, v0\n ds_load_b32 v2, v1\n s_waitcnt lgkmcnt(0)\n s_endpgm";
+    let finding = only(findings(body), Rule::LdsUninitialized);
+    assert_eq!(finding.here.does, "reads 4 bytes at LDS 0x0");
+    // An atomic that depends on what is there reads it as well; one that replaces it does not.
+    let body = "v_lshlrev_b32 v1, 2, v0\n ds_add_u32 v1, v0\n s_endpgm";
+    only(findings(body), Rule::LdsUninitialized);
+    let body = "v_lshlrev_b32 v1, 2, v0\n ds_storexchg_rtn_b32 v2, v1, v0\n s_endpgm";
+    assert_eq!(findings(body), []);
+}
+
+#[test]
+fn lds_is_accessed_beyond_the_allocation() {
+    let body = "v_lshlrev_b32 v1, 2, v0\n ds_store_b32 v1, v0 offset:448\n s_endpgm";
+    let finding = only(findings(body), Rule::LdsOutOfBounds);
+    assert_eq!(finding.here.lane, Some(16));
+    // LDS comes in pieces of 512 bytes.
+    assert!(finding.here.does.ends_with("at LDS 0x200; the workgroup has 512 bytes"), "{finding}");
+}
+
+#[test]
+fn waves_meet_at_different_barriers() {
+    let body = "
+        v_readfirstlane_b32 s6, v0
+        s_cmp_lt_u32 s6, 32
+        s_cbranch_scc1 .Lfirst
+        s_barrier
+        s_endpgm
+    .Lfirst:
+        s_barrier
+        s_endpgm";
+    let finding = only(findings(body), Rule::BarrierDivergence);
+    assert_eq!(finding.here.instruction, "s_barrier");
+}
+
+#[test]
+fn loads_are_not_waited_for() {
+    let used_early = |name, wait_for_argument: &str, load: &str| {
+        let body = format!(
+            "s_load_b64 s[4:5], s[0:1], 0x0\n {wait_for_argument}\n v_mov_b32 v1, 0\n {load} v2, v1, s[4:5]\n
+             v_mov_b32 v3, v2\n s_endpgm"
+        );
+        only(run_on(name, &body, SanitizeOptions::default()).0, Rule::MissingWait)
+    };
+    let finding = used_early("gfx1100", "s_waitcnt lgkmcnt(0)", "global_load_b32");
+    assert!(finding.here.does.starts_with("uses v2, which the load at "), "{finding}");
+    used_early("gfx1201", "s_wait_kmcnt 0x0", "global_load_b32");
+    // Its assembler has older names.
+    let body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_mov_b32 v1, 0\n
+        global_load_dword v2, v1, s[4:5]\n v_mov_b32 v3, v2\n s_endpgm";
+    only(run_on("gfx942", body, SanitizeOptions::default()).0, Rule::MissingWait);
+}
+
+#[test]
+fn waits_count_in_order() {
+    // Of two loads that come back in order a wait for all but one is enough for the first, and not for the second.
+    let body = |used: &str| {
+        format!(
+            "{ARGUMENT} v_mov_b32 v1, 0\n global_load_b32 v2, v1, s[4:5]\n global_load_b32 v3, v1, s[4:5]\n
+             s_waitcnt vmcnt(1)\n v_mov_b32 v4, {used}\n s_endpgm"
+        )
+    };
+    assert_eq!(findings(&body("v2")), []);
+    only(findings(&body("v3")), Rule::MissingWait);
+    // Scalar loads come back in any order.
+    let body = "s_load_b64 s[4:5], s[0:1], 0x0\n s_load_b32 s8, s[0:1], 0x0\n s_waitcnt lgkmcnt(1)\n
+        s_mov_b32 s9, s4\n s_endpgm";
+    only(findings(body), Rule::MissingWait);
+}
+
+/// Waves exchange values over LDS with a barrier, add them up in memory with an atomic, and the last one of all writes the sum where
+/// the others, who look with loads that bypass caches, wait for it.
+const ORDERLY: &str = "
+    s_load_b64 s[4:5], s[0:1], 0x0
+    v_lshlrev_b32 v1, 2, v0
+    v_sub_nc_u32 v2, 63, v0
+    v_lshlrev_b32 v2, 2, v2
+    ds_store_b32 v1, v0
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    ds_load_b32 v3, v2
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    ds_store_b32 v1, v3
+    v_mov_b32 v5, 0
+    global_atomic_add_u32 v5, v3, s[4:5]
+    s_waitcnt_vscnt null, 0x0
+    v_mov_b32 v6, 1
+    v_cmp_eq_u32 vcc_lo, 0, v0
+    s_and_saveexec_b32 s6, vcc_lo
+    s_cbranch_execz .Ldone
+    s_waitcnt lgkmcnt(0)
+    global_atomic_add_u32 v7, v5, v6, s[4:5] offset:4 glc
+    s_waitcnt vmcnt(0)
+    v_cmp_eq_u32 vcc_lo, 1, v7
+    s_cbranch_vccz .Llook
+    global_store_b32 v5, v6, s[4:5] offset:12
+    s_waitcnt_vscnt null, 0x0
+    global_store_b32 v5, v6, s[4:5] offset:8
+    s_branch .Ldone
+.Llook:
+    global_load_b32 v8, v5, s[4:5] offset:8 glc
+    s_waitcnt vmcnt(0)
+    v_cmp_eq_u32 vcc_lo, 1, v8
+    s_cbranch_vccz .Llook
+    global_load_b32 v9, v5, s[4:5] offset:12
+    s_waitcnt vmcnt(0)
+    v_add_nc_u32 v9, v9, 4
+    global_store_b32 v5, v9, s[4:5] offset:16
+.Ldone:
+    s_endpgm";
+
+#[test]
+fn nothing_is_told_of_waves_that_keep_the_rules() {
+    let (found, values) = run_on("gfx1100", ORDERLY, SanitizeOptions::default());
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{told:#?}");
+    // Both workgroups' 0 + 1 + .. + 63, both of them, the flag, what was there before, and what it was seen as.
+    assert_eq!(values[..5], [4032, 2, 1, 1, 5]);
+}
+
+#[test]
+fn only_what_is_wanted_is_checked() {
+    let body = "v_mov_b32 v1, 0\n ds_store_b32 v1, v0\n s_endpgm";
+    let options = |edit: &dyn Fn(&mut SanitizeOptions)| {
+        let mut options = SanitizeOptions::default();
+        edit(&mut options);
+        run_on("gfx1100", body, options).0
+    };
+    assert_eq!(options(&|all| all.rules = [Rule::GlobalRace].into()), []);
+    assert_eq!(options(&|all| all.kernels = vec!["other".into()]), []);
+    assert_eq!(options(&|all| all.suppressions = vec!["lds-race:k".parse().unwrap()]), []);
+    only(options(&|all| all.kernels = vec!["k".into()]), Rule::LdsRace);
+    only(options(&|all| all.suppressions = vec!["global-race:*".parse().unwrap()]), Rule::LdsRace);
+}
