@@ -347,8 +347,8 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
     }
-    let sanitizing = args.sanitize.start()?;
-    gpu.sanitizer = sanitizing.as_ref().map(Sanitizing::sanitizer);
+    let mut sanitizing = args.sanitize.start()?;
+    gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What a kernel must not do.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// Two waves of a workgroup access LDS, one of them writes, and no barrier or atomic is between.
     LdsRace,
@@ -84,7 +85,7 @@ impl FromStr for Rule {
 }
 
 /// A place in a kernel, and who was there.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Other {
     /// The workgroup.
     pub workgroup: [u32; 3],
@@ -101,7 +102,7 @@ pub struct Other {
 }
 
 /// A rule that was broken.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Finding {
     /// The rule.
     pub rule: Rule,
@@ -120,6 +121,24 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Whether it is the same finding in another process, in which the kernel may be somewhere else.
+    fn is_same(&self, other: &Self) -> bool {
+        let offset = |finding: &Self, at: &Other| (at.pc.wrapping_sub(finding.entry), at.instruction.clone());
+        let places = |finding: &Self| {
+            (offset(finding, &finding.here), finding.against.as_ref().map(|at| offset(finding, at)))
+        };
+        (self.rule, &self.kernel) == (other.rule, &other.kernel) && places(self) == places(other)
+    }
+
+    /// Counts the times of the same finding in another process; whether it is the same.
+    pub(super) fn takes(&mut self, other: &Self) -> bool {
+        let same = self.is_same(other);
+        if same {
+            self.count += other.count;
+        }
+        same
+    }
+
     fn place(&self, f: &mut fmt::Formatter<'_>, at: &Other) -> fmt::Result {
         let [x, y, z] = at.workgroup;
         let offset = at.pc.wrapping_sub(self.entry).cast_signed();

@@ -106,7 +106,7 @@ impl Group {
 
     fn before(&mut self, index: usize, about: &About<'_>, lds: u32) {
         let Some(wave) = self.waves.get_mut(index) else { return };
-        let hazard = wave.pending.before(about.pc, about.inst);
+        let hazard = wave.pending.before(about);
         let barrier = AtBarrier::of(about.inst.op);
         let gws = about.gws;
         if barrier.is_none() && gws.is_none() && hazard.is_none() && about.touches.is_empty() {

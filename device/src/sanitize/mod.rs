@@ -25,13 +25,14 @@ const MAX_FINDINGS: usize = 256;
 const MAX_KERNELS: usize = 4096;
 
 /// What is checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub struct SanitizeOptions {
     /// The rules.
     pub rules: BTreeSet<Rule>,
     /// The kernels, by names as their code objects have them; all if there are none.
     pub kernels: Vec<String>,
-    /// What is not told of.
+    /// What is not told of; stays where the options are made.
+    #[serde(skip)]
     pub suppressions: Vec<Suppression>,
 }
 
@@ -103,7 +104,7 @@ impl fmt::Debug for Sanitizer {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SanitizeReport {
     /// Each finding once, in order of rule and place.
     pub findings: Vec<Finding>,
@@ -170,14 +171,31 @@ impl Sanitizer {
     #[must_use]
     pub fn report(&self) -> SanitizeReport {
         let state = self.lock();
-        let told = |finding: &&Finding| {
-            !self.options.suppressions.iter().any(|of| of.covers(finding.rule, &finding.kernel))
-        };
-        SanitizeReport {
-            findings: state.found.values().filter(told).cloned().collect(),
-            beyond: state.beyond,
-            incomplete: state.incomplete,
+        let (beyond, incomplete) = (state.beyond, state.incomplete);
+        let mut report =
+            SanitizeReport { findings: state.found.values().cloned().collect(), beyond, incomplete };
+        report.suppress(&self.options.suppressions);
+        report
+    }
+}
+
+impl SanitizeReport {
+    /// Leaves out what is suppressed.
+    pub fn suppress(&mut self, suppressions: &[Suppression]) {
+        self.findings.retain(|finding| {
+            !suppressions.iter().any(|suppression| suppression.covers(finding.rule, &finding.kernel))
+        });
+    }
+
+    /// Adds what was found in another process.
+    pub fn add(&mut self, other: Self) {
+        for finding in other.findings {
+            if !self.findings.iter_mut().any(|known| known.takes(&finding)) {
+                self.findings.push(finding);
+            }
         }
+        self.beyond += other.beyond;
+        self.incomplete |= other.incomplete;
     }
 }
 

@@ -23,6 +23,8 @@ pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
 /// Environment variable with the size of a trace's ring in bytes, a colon, and the directory that each process which uses the
 /// GPU makes its ring in.
 pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
+/// Environment variable with what is checked of kernels, as JSON of the device's `SanitizeOptions`.
+pub const SANITIZE_VARIABLE: &str = "BELFRY_EXEC_SANITIZE";
 /// How the names of rings end, behind a dot.
 pub const RING_ENDING: &str = "ring";
 /// Name of the settings file in the directory.

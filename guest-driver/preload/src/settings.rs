@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE,
+    TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
     pub(crate) trace: Option<TraceTo>,
+    /// What is checked of kernels, as it was handed over.
+    pub(crate) sanitize: Option<Vec<u8>>,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
@@ -103,6 +106,7 @@ impl Started {
 static TREE: Started = Started::new(TREE_VARIABLE);
 static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
 static TRACE: Started = Started::new(TRACE_VARIABLE);
+static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
@@ -115,6 +119,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             TREE.take(line);
             SUMMARY.take(line);
             TRACE.take(line);
+            SANITIZE.take(line);
             CARD.take(line);
             at = at.add(1);
         }
@@ -155,6 +160,7 @@ fn read() -> Option<Settings> {
         render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
+        sanitize: SANITIZE.get(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -198,6 +204,7 @@ impl Settings {
             render_minor: 128,
             summary: None,
             trace: None,
+            sanitize: None,
             card_name: Vec::new(),
             prepared,
         }

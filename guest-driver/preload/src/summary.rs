@@ -5,7 +5,9 @@ use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
 
+use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
 use serde::Serialize;
 
 use crate::inside::inside;
@@ -61,6 +63,8 @@ struct Line {
     interrupts: u64,
     errors: BTreeMap<&'static str, u64>,
     unmodelled: Vec<Unmodelled>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sanitizer: Option<SanitizeReport>,
 }
 
 #[derive(Serialize)]
@@ -75,6 +79,17 @@ struct Unmodelled {
     register: String,
     reads: u64,
     writes: u64,
+}
+
+/// What checks the kernels of this process, from what was handed over.
+pub(crate) fn sanitizer(options: &[u8]) -> Option<Arc<Sanitizer>> {
+    match serde_json::from_slice::<SanitizeOptions>(options) {
+        Ok(options) => Some(Arc::new(Sanitizer::new(options))),
+        Err(error) => {
+            crate::notice::say(format_args!("kernels of this process are not checked: {error}"));
+            None
+        }
+    }
 }
 
 /// Whether somebody wants the line.
@@ -121,6 +136,7 @@ pub(crate) fn write(end: End) {
                 .into_iter()
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
+            sanitizer: device.config().sanitizer.as_deref().map(Sanitizer::report),
         };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');

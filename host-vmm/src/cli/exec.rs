@@ -10,6 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
+use super::sanitize::SanitizeArgs;
 use super::size::{parse_size, parse_tier};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions};
@@ -65,6 +66,8 @@ pub(super) struct ExecArgs {
     json: bool,
     #[command(flatten)]
     trace: TraceArgs,
+    #[command(flatten)]
+    sanitize: SanitizeArgs,
     /// Says nothing of its own.
     #[arg(long, short)]
     quiet: bool,
@@ -110,6 +113,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         namespace: false,
         json: false,
         trace: TraceArgs::default(),
+        sanitize: SanitizeArgs::default(),
         quiet: false,
         program: Vec::new(),
     };
@@ -160,6 +164,7 @@ impl ExecArgs {
     /// The options that say what GPU a program gets, for a `belfry exec` that says nothing of its own.
     fn of_device(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
+        options.extend(self.sanitize.spelled());
         let mut add = |name: &str, value: String| options.extend([name.into(), value.into()]);
         add("--chip", self.chip.clone());
         add("--cus", self.cus.to_string());
@@ -213,8 +218,16 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         }
         None => args.root,
     };
-    let mut options =
-        ExecOptions { gpu, root, namespace: args.namespace, trace: None, program: args.program, asked: None };
+    let sanitizing = args.sanitize.start()?;
+    let mut options = ExecOptions {
+        gpu,
+        root,
+        namespace: args.namespace,
+        trace: None,
+        sanitize: sanitizing.as_ref().map(|sanitizing| sanitizing.options().clone()),
+        program: args.program,
+        asked: None,
+    };
     let mut notice = String::new();
     if !args.quiet {
         let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
@@ -224,7 +237,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    if suite.is_none() && !args.json && !args.trace.is_asked_for() {
+    if suite.is_none() && !args.json && !args.trace.is_asked_for() && sanitizing.is_none() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
@@ -235,18 +248,32 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         directory: recording.directory().to_owned(),
         size: recording.ring_size(),
     });
-    let status = match (args.json, &recording) {
+    let reports = args.json || sanitizing.is_some();
+    let mut broken = false;
+    let status = match (reports, &recording) {
         (false, None) => return Err(exec::replace(&options).into()),
-        (false, Some(_)) => exec::wait(&options),
-        (true, _) => exec::run(&options).and_then(|report| {
-            say!("{}", serde_json::to_string(&report)?);
-            Ok(report.exit_status)
-        }),
+        (false, Some(_)) => exec::wait(&options).map_err(anyhow::Error::from),
+        (true, _) => {
+            let stdout = if args.json { exec::Stdout::Moved } else { exec::Stdout::Kept };
+            exec::run(&options, stdout).map_err(anyhow::Error::from).and_then(|mut report| {
+                if let Some(sanitizing) = sanitizing {
+                    let found = report.processes.iter_mut().filter_map(|process| process.sanitizer.take());
+                    broken = sanitizing.quiet_if(args.quiet).finish_with(found)?;
+                }
+                if args.json {
+                    say!("{}", serde_json::to_string(&report)?);
+                }
+                Ok(report.exit_status)
+            })
+        }
     };
     if let Some(recording) = recording {
         recording.finish();
     }
-    Ok(u8::try_from(status?).unwrap_or(1))
+    Ok(match u8::try_from(status?) {
+        Ok(0) => u8::from(broken),
+        status => status.unwrap_or(1),
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `--sanitize` of commands that run programs.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,8 +32,10 @@ pub(super) struct SanitizeArgs {
 /// Checks that run.
 #[derive(Debug)]
 pub(super) struct Sanitizing {
-    sanitizer: Arc<Sanitizer>,
+    options: SanitizeOptions,
+    sanitizer: Option<Arc<Sanitizer>>,
     file: Option<PathBuf>,
+    quiet: bool,
 }
 
 impl SanitizeArgs {
@@ -48,21 +51,56 @@ impl SanitizeArgs {
         if let Some(path) = &self.suppressions {
             options.suppressions = suppressions(path)?;
         }
-        let file = self.sanitize_report.clone();
-        Ok(Some(Sanitizing { sanitizer: Arc::new(Sanitizer::new(options)), file }))
+        Ok(Some(Sanitizing { options, sanitizer: None, file: self.sanitize_report.clone(), quiet: false }))
+    }
+
+    /// The words that ask for the same, but for a file.
+    pub(super) fn spelled(&self) -> Vec<OsString> {
+        let mut words = Vec::new();
+        if let Some(rules) = &self.sanitize {
+            words.push(format!("--sanitize={rules}").into());
+        }
+        for kernel in &self.sanitize_kernel {
+            words.extend(["--sanitize-kernel".into(), kernel.into()]);
+        }
+        if let Some(path) = &self.suppressions {
+            words.extend(["--suppressions".into(), path.into()]);
+        }
+        words
     }
 }
 
 impl Sanitizing {
-    /// What checks the kernels of a GPU.
-    pub(super) fn sanitizer(&self) -> Arc<Sanitizer> {
-        Arc::clone(&self.sanitizer)
+    /// What is checked.
+    pub(super) fn options(&self) -> &SanitizeOptions {
+        &self.options
+    }
+
+    /// What checks the kernels of a GPU in this process.
+    pub(super) fn sanitizer(&mut self) -> Arc<Sanitizer> {
+        let sanitizer = Arc::new(Sanitizer::new(self.options.clone()));
+        Arc::clone(self.sanitizer.insert(sanitizer))
+    }
+
+    /// Says nothing where nothing was found.
+    pub(super) fn quiet_if(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
+    }
+
+    /// Tells what was found in this process.
+    pub(super) fn finish(self) -> anyhow::Result<bool> {
+        let report = self.sanitizer.as_deref().map(Sanitizer::report);
+        self.finish_with(report.into_iter())
     }
 
     /// Tells what was found on standard error, and writes the file; whether a rule was broken.
-    pub(super) fn finish(self) -> anyhow::Result<bool> {
-        let report = self.sanitizer.report();
-        output::write_error(render(&report, Format::Text).as_bytes());
+    pub(super) fn finish_with(self, found: impl Iterator<Item = SanitizeReport>) -> anyhow::Result<bool> {
+        let mut report = SanitizeReport::default();
+        found.for_each(|found| report.add(found));
+        report.suppress(&self.options.suppressions);
+        if !self.quiet || !report.findings.is_empty() || report.beyond > 0 {
+            output::write_error(render(&report, Format::Text).as_bytes());
+        }
         if let Some(path) = &self.file {
             let text = render(&report, Format::of(path));
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;

@@ -18,9 +18,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use belfry_kfd_hosted::prepared::{Prepared, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE};
+use belfry_device::sanitize::SanitizeOptions;
+use belfry_kfd_hosted::prepared::{
+    Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+};
 
-pub use report::{ExecReport, ProcessReport};
+pub use report::{ExecReport, ProcessReport, Stdout};
 
 use belfry_image::Cache;
 
@@ -86,6 +89,8 @@ pub struct ExecOptions {
     pub namespace: bool,
     /// Where each process that uses the GPU leaves its events.
     pub trace: Option<TraceTo>,
+    /// What is checked of kernels.
+    pub sanitize: Option<SanitizeOptions>,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
     /// How this was asked for, where the next start may be done by the record of this one.
@@ -198,6 +203,10 @@ impl ExecOptions {
             }
             _ => command.env_remove(TRACE_VARIABLE),
         };
+        match &self.sanitize {
+            Some(sanitize) => command.env(SANITIZE_VARIABLE, serde_json::to_string(sanitize)?),
+            None => command.env_remove(SANITIZE_VARIABLE),
+        };
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said })
     }
@@ -218,7 +227,7 @@ impl ExecOptions {
                 ("LD_PRELOAD", places.library.as_os_str()),
                 (TREE_VARIABLE, places.tree.as_os_str()),
             ],
-            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE],
+            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE, SANITIZE_VARIABLE],
         };
         again.write(directory);
     }
@@ -292,9 +301,9 @@ pub fn userfault() -> bool {
     fd >= 0
 }
 
-/// Runs the program and tells what came of it; its output goes to standard error.
-pub fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
-    report::run(options)
+/// Runs the program and tells what came of it.
+pub fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, ExecError> {
+    report::run(options, stdout)
 }
 
 /// Runs the program with its own output, and answers its exit status: 128 + the signal's number for a killed one.

@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
+use belfry_device::sanitize::SanitizeReport;
 use serde::{Deserialize, Serialize};
 
 use super::{ExecError, ExecOptions, Prepare};
@@ -71,6 +72,9 @@ pub struct ProcessReport {
     pub errors: std::collections::BTreeMap<String, u64>,
     /// Registers the driver used that have no behaviour.
     pub unmodelled: Vec<Unmodelled>,
+    /// What was found in its kernels, where they were checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitizer: Option<SanitizeReport>,
 }
 
 /// How a process has ended.
@@ -122,14 +126,26 @@ pub(super) fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
     wait_for(options.prepare(None)?).map(|(_, status)| exit_status(status))
 }
 
-pub(super) fn run(options: &ExecOptions) -> Result<ExecReport, ExecError> {
+/// What becomes of the program's standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdout {
+    /// It stays the program's.
+    Kept,
+    /// It goes to standard error: a report has it for itself.
+    Moved,
+}
+
+pub(super) fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, ExecError> {
     let summary = tempfile::NamedTempFile::new().map_err(ExecError::io("create in", std::env::temp_dir()))?;
     let mut prepared = options.prepare(Some(summary.path()))?;
-    // The report has standard output for itself.
-    let output = io::stderr();
-    prepared.command.stdout(Stdio::from(
-        std::os::fd::AsFd::as_fd(&output).try_clone_to_owned().map_err(ExecError::io("copy", "stderr"))?,
-    ));
+    if stdout == Stdout::Moved {
+        let output = io::stderr();
+        prepared.command.stdout(Stdio::from(
+            std::os::fd::AsFd::as_fd(&output)
+                .try_clone_to_owned()
+                .map_err(ExecError::io("copy", "stderr"))?,
+        ));
+    }
     let arguments =
         prepared.command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let program = prepared.program.clone();

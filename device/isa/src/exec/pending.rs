@@ -6,10 +6,12 @@
 
 use std::collections::VecDeque;
 
+use super::probe::About;
 use super::properties::{Effect, Family, Space, properties};
+use super::touches::Place;
 use crate::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 use crate::tables::notation::Notation;
-use crate::tables::{Place, operand_types};
+use crate::tables::{self, operand_types};
 
 /// Loads that are kept for each counter: more than any counter counts.
 const MAX_EVENTS: usize = 64;
@@ -121,23 +123,26 @@ impl Pending {
     }
 
     /// Counts an instruction that is about to be executed, and says which register it uses too early, the first of them.
-    pub fn before(&mut self, pc: u64, inst: &Inst) -> Option<Hazard> {
+    pub fn before(&mut self, About { pc, inst, touches, .. }: &About<'_>) -> Option<Hazard> {
         if self.waits(inst) {
             return None;
         }
-        let event = self.event(pc, inst);
+        let event = self.event(*pc, inst);
         let hazard = if self.vector.0.is_empty() && self.lds.0.is_empty() && self.scalar.0.is_empty() {
             None
         } else {
             self.hazard(inst, event.map(|(event, _)| event.kind))
         };
         if let Some((event, counters)) = event {
-            for (counter, counts) in
-                [&mut self.vector, &mut self.lds, &mut self.scalar].into_iter().zip(counters)
-            {
-                if counts {
-                    counter.count(event);
-                }
+            // Both counters count a flat access, and what it loads is there when that of the memory it went to says so.
+            let is_flat = event.kind == Kind::Flat;
+            let in_lds = touches.iter().any(|touch| matches!(touch.place, Place::Lds(_)));
+            let elsewhere = !in_lds || touches.iter().any(|touch| matches!(touch.place, Place::Global(_)));
+            let loads = [elsewhere, in_lds, true].map(|loads| loads || !is_flat);
+            let all =
+                [&mut self.vector, &mut self.lds, &mut self.scalar].into_iter().zip(counters).zip(loads);
+            for ((counter, _), loads) in all.filter(|((_, counts), _)| *counts) {
+                counter.count(Event { into: event.into.filter(|_| loads), ..event });
             }
         }
         hazard
@@ -207,7 +212,7 @@ impl Pending {
 
     fn written(&self, inst: &Inst) -> Option<Registers> {
         let types = operand_types(self.arch, inst);
-        let dst = types.iter().find(|operand| operand.place == Place::Dst)?;
+        let dst = types.iter().find(|operand| operand.place == tables::Place::Dst)?;
         registers(inst.dst, u16::from(dst.words), dst.halves)
     }
 
@@ -219,11 +224,11 @@ impl Pending {
         };
         for operand in operand_types(self.arch, inst) {
             let value = match operand.place {
-                Place::Dst => inst.dst,
-                Place::Dst2 => inst.dst2,
-                Place::Src(n) => inst.src.get(n).copied().unwrap_or(Operand::None),
-                Place::DualDst => inst.dual.map_or(Operand::None, |dual| dual.dst),
-                Place::DualSrc(n) => {
+                tables::Place::Dst => inst.dst,
+                tables::Place::Dst2 => inst.dst2,
+                tables::Place::Src(n) => inst.src.get(n).copied().unwrap_or(Operand::None),
+                tables::Place::DualDst => inst.dual.map_or(Operand::None, |dual| dual.dst),
+                tables::Place::DualSrc(n) => {
                     inst.dual.and_then(|dual| dual.src.get(n).copied()).unwrap_or(Operand::None)
                 }
             };
@@ -232,8 +237,9 @@ impl Pending {
             for counter in [&mut self.vector, &mut self.lds, &mut self.scalar] {
                 for event in &mut counter.0 {
                     // What comes back in order also overwrites in order.
-                    let in_order =
-                        operand.place == Place::Dst && event.kind.is_in_order() && kind == Some(event.kind);
+                    let in_order = operand.place == tables::Place::Dst
+                        && event.kind.is_in_order()
+                        && kind == Some(event.kind);
                     if let Some(into) = event.into
                         && into.overlap(used)
                         && !in_order

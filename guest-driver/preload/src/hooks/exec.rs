@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
-use belfry_kfd_hosted::prepared::{CARD_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE};
+use belfry_kfd_hosted::prepared::{
+    CARD_VARIABLE, SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+};
 
 use crate::settings::{PRELOAD, settings};
 use crate::{card, node, notice, summary};
@@ -39,6 +41,9 @@ fn own() -> Option<&'static Own> {
             }
             if let Some(trace) = &settings.trace {
                 variables.push(line(TRACE_VARIABLE, &trace.value()));
+            }
+            if let Some(sanitize) = &settings.sanitize {
+                variables.push(line(SANITIZE_VARIABLE, sanitize));
             }
             if !settings.card_name.is_empty() {
                 variables.push(line(CARD_VARIABLE, &settings.card_name));
