@@ -31,7 +31,7 @@ use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
-use crate::inspect::Server;
+use crate::inspect::Onlookers;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -343,6 +343,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
+    let inspect = args.inspect.options(&args.program);
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -364,7 +365,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         network: args.net.is_some(),
         interactive: args.interactive,
         files: args.files,
-        inspect: args.inspect.options(),
+        inspect,
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
@@ -401,8 +402,9 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
-    let inspect = args.inspect.options();
-    let _inspector = inspect.map(|options| Server::start(server.function().gpu(), &options)).transpose()?;
+    let inspect = args.inspect.options(&[]);
+    let _inspector =
+        inspect.map(|options| Onlookers::start(server.function().gpu(), &options)).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
         stop.stop();

@@ -1,0 +1,187 @@
+//! Symbols of code objects: source lines, functions and variables, from DWARF.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | a file: its segments, lines, functions, variables | `read.rs` |
+//! | where a variable is, and its value as text | `variables.rs` |
+//! | a copy of a file that stock GDB understands | `for_gdb.rs` |
+//!
+//! Debug information is not loaded into a GPU's memory, so it comes from files: those that the user names, and that of `launch`. A code object
+//! in memory and a file belong together where the machine code is the same, byte by byte.
+
+mod for_gdb;
+mod read;
+mod variables;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+pub use read::SymbolFile;
+pub use variables::{Place, Register, State};
+
+/// Bytes of a file at most.
+const MAX_FILE: u64 = 256 << 20;
+/// Files of a folder that are looked at, at most.
+const MAX_FILES: usize = 4096;
+
+/// Why there are no symbols.
+#[derive(Debug, thiserror::Error)]
+pub enum SymbolError {
+    /// A path that cannot be read.
+    #[error("--symbols {path}: {source}")]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What failed.
+        source: std::io::Error,
+    },
+    /// A file that is no code object, or whose debug information is broken.
+    #[error("--symbols {path}: {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A code object in a process's memory whose file is known.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Its process.
+    pub pasid: u16,
+    /// Where it is loaded: what is added to its file's addresses.
+    pub base: u64,
+    /// Its file.
+    pub file: Arc<SymbolFile>,
+}
+
+/// The files that are known, and the code objects that were found to be theirs.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    files: Vec<Arc<SymbolFile>>,
+    /// Code objects in memory, in the order in which they were found.
+    pub loaded: Vec<Loaded>,
+    /// Those that have no file: process and place.
+    unknown: Vec<(u16, u64)>,
+}
+
+/// Code objects that are remembered at most.
+const MAX_LOADED: usize = 4096;
+
+/// A place in a source file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SourceLine<'a> {
+    /// The file's path, as its compiler had it.
+    pub file: &'a str,
+    /// The line, from 1 on.
+    pub line: u32,
+    /// The function around it.
+    pub function: Option<&'a str>,
+}
+
+impl std::fmt::Display for SourceLine<'_> {
+    /// `vecadd.cl:14`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = Path::new(self.file).file_name().and_then(|name| name.to_str()).unwrap_or(self.file);
+        write!(f, "{name}:{}", self.line)
+    }
+}
+
+impl Symbols {
+    /// Reads files, and all code objects of folders.
+    ///
+    /// # Errors
+    ///
+    /// Paths that cannot be read, and files that are no code objects; others of a folder are left out.
+    pub fn of(paths: &[PathBuf]) -> Result<Self, SymbolError> {
+        let mut symbols = Self::default();
+        for path in paths {
+            let failed = |source| SymbolError::Path { path: path.clone(), source };
+            if fs::metadata(path).map_err(failed)?.is_dir() {
+                let entries = fs::read_dir(path).map_err(failed)?.flatten().take(MAX_FILES);
+                let found = entries.filter_map(|entry| read_file(&entry.path()).ok());
+                symbols.files.extend(found.map(Arc::new));
+            } else {
+                symbols.files.push(Arc::new(read_file(path)?));
+            }
+        }
+        Ok(symbols)
+    }
+
+    /// Whether there are any files.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Takes note of a code object in memory; whether it is one that was not known and has a file. `read` reads memory of its process, and
+    /// tells how many bytes there are.
+    pub fn found(&mut self, pasid: u16, base: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> usize) -> bool {
+        let known = |loaded: &Loaded| (loaded.pasid, loaded.base) == (pasid, base);
+        // One that is known may have gone, and another one may have come to its place.
+        if let Some(index) = self.loaded.iter().position(known) {
+            if self.loaded[index].file.is_at(base, read) {
+                return false;
+            }
+            self.loaded.remove(index);
+        }
+        let file = self.files.iter().find(|file| file.is_at(base, read)).cloned();
+        match file {
+            Some(file) if self.loaded.len() < MAX_LOADED => {
+                self.loaded.push(Loaded { pasid, base, file });
+                true
+            }
+            _ => {
+                if !self.unknown.contains(&(pasid, base)) && self.unknown.len() < MAX_LOADED {
+                    self.unknown.push((pasid, base));
+                }
+                false
+            }
+        }
+    }
+
+    /// The code object around an address, and the address in its file.
+    #[must_use]
+    pub fn around(&self, address: u64) -> Option<(Arc<SymbolFile>, u64)> {
+        self.near(address).map(|(file, own)| (Arc::clone(file), own))
+    }
+
+    fn near(&self, address: u64) -> Option<(&Arc<SymbolFile>, u64)> {
+        self.loaded.iter().find_map(|loaded| {
+            let own = address.checked_sub(loaded.base)?;
+            loaded.file.has_code(own).then_some((&loaded.file, own))
+        })
+    }
+
+    /// The source line of an instruction.
+    #[must_use]
+    pub fn line(&self, address: u64) -> Option<SourceLine<'_>> {
+        let (file, own) = self.near(address)?;
+        file.line(own)
+    }
+
+    /// Addresses of the instructions with which a source line begins, in each code object; `file` is a path or the end of one.
+    #[must_use]
+    pub fn addresses(&self, file: &str, line: u32) -> Vec<u64> {
+        let each = self.loaded.iter().flat_map(|loaded| {
+            loaded.file.addresses(file, line).into_iter().map(|own| own.wrapping_add(loaded.base))
+        });
+        each.collect()
+    }
+}
+
+fn read_file(path: &Path) -> Result<SymbolFile, SymbolError> {
+    let failed = |source| SymbolError::Path { path: path.to_owned(), source };
+    let wrong = |why: String| SymbolError::File { path: path.to_owned(), why };
+    let size = fs::metadata(path).map_err(failed)?.len();
+    if size > MAX_FILE {
+        return Err(wrong(format!("{size} bytes are more than a code object's {MAX_FILE}")));
+    }
+    SymbolFile::read(path.display().to_string(), fs::read(path).map_err(failed)?).map_err(wrong)
+}
+
+/// A copy for GDB that is made when it is wanted.
+#[derive(Debug, Default)]
+struct Copy(OnceLock<Vec<u8>>);
