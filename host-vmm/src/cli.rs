@@ -36,6 +36,7 @@ use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
+use crate::symbols::Symbols;
 use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
@@ -135,6 +136,10 @@ struct GpuArgs {
     /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
     trace_wave: TracedWave,
+    /// A file of a code object with its debug information, or a folder of such files, for source lines and variables; `run` knows the file
+    /// of `launch` without it.
+    #[arg(long, value_name = "PATH")]
+    symbols: Vec<PathBuf>,
 }
 
 impl GpuArgs {
@@ -148,7 +153,8 @@ impl GpuArgs {
         config.tier = self.tier;
         config.validate()?;
         if let Some(path) = &self.trace_isa {
-            config.trace = Some(Arc::new(IsaTrace::open(path, self.trace_wave)?));
+            config.trace =
+                Some(Arc::new(IsaTrace::open(path, self.trace_wave)?.with(Symbols::of(&self.symbols)?)));
         }
         Ok(config)
     }
@@ -322,7 +328,15 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-fn run_program(args: RunArgs) -> anyhow::Result<u8> {
+/// The code object that is launched, where it is a file of this machine.
+fn launched(program: &[String]) -> Option<PathBuf> {
+    match program {
+        [launch, file, ..] if launch == "launch" => Some(PathBuf::from(file)).filter(|file| file.is_file()),
+        _ => None,
+    }
+}
+
+fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     scratch::sweep();
     let limit = if args.interactive || args.ssh { NO_LIMIT } else { RunOptions::default().timeout };
     let is_disk = |image: &&str| image.contains('/') || DISK_ENDINGS.iter().any(|end| image.ends_with(end));
@@ -335,6 +349,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
+    args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
@@ -343,7 +358,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
-    let inspect = args.inspect.options(&args.program);
+    let inspect = args.inspect.options(&args.gpu.symbols);
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -402,7 +417,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
-    let inspect = args.inspect.options(&[]);
+    let inspect = args.inspect.options(&args.gpu.symbols);
     let _inspector =
         inspect.map(|options| Onlookers::start(server.function().gpu(), &options)).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {

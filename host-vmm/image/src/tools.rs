@@ -165,8 +165,9 @@ pub fn gdb(cache: &Cache, progress: &Progress) -> Result<PathBuf, FetchError> {
                     \"$root/usr/bin/gdb-multiarch\" --data-directory=\"$root/usr/share/gdb\" \"$@\"\n";
         let path = root.join(GDB);
         fs::write(&path, text).map_err(io_error("write", &path))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-            .map_err(io_error("make executable", &path))
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, mode).map_err(io_error("make executable", &path))?;
+        Ok(())
     };
     Ok(obtain(cache, GDB, Freshness::Cached, progress, &choose, &trim)?.0.join(GDB))
 }

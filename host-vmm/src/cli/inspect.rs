@@ -1,6 +1,6 @@
 //! `belfry inspect`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
@@ -39,22 +39,12 @@ pub(super) struct InspectFlags {
     /// TCP, or a Unix socket [default: a free port of 127.0.0.1].
     #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     gdb: Option<GdbAddress>,
-    /// A file of a code object with its debug information, or a folder of such files; the file of `launch` is known without it.
-    #[arg(long, value_name = "PATH")]
-    symbols: Vec<PathBuf>,
 }
 
 impl InspectFlags {
-    /// How the GPU is to be inspected by a program, if it is.
-    pub(super) fn options(&self, program: &[String]) -> Option<InspectOptions> {
-        let (breaks, mut symbols) = (self.breaks.clone(), self.symbols.clone());
-        // The code object that is launched, where it is a file of this machine.
-        if let [launch, file, ..] = program
-            && launch == "launch"
-            && Path::new(file).is_file()
-        {
-            symbols.push(file.into());
-        }
+    /// How the GPU is to be inspected with symbols from files, if it is.
+    pub(super) fn options(&self, symbols: &[PathBuf]) -> Option<InspectOptions> {
+        let (breaks, symbols) = (self.breaks.clone(), symbols.to_vec());
         let options = InspectOptions { socket: self.inspect, gdb: self.gdb.clone(), symbols, breaks };
         (self.inspect || self.gdb.is_some()).then_some(options)
     }

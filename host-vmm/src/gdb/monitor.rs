@@ -7,7 +7,7 @@ use gdbstub::common::Tid;
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 
 use super::target::Waves;
-use crate::inspect::answer_with;
+use crate::inspect::{answer_with, faulting};
 use crate::symbols::Loaded;
 
 const HELP: &str = "\
@@ -135,12 +135,15 @@ impl Waves {
         let seen = self.details(thread).ok_or("the wave has ended")?;
         let (pc, kernel) = (seen.view.pc, seen.view.kernel.clone());
         self.source_of(pc.0)?;
+        let why = self.gpu.inspect().status().why.filter(|why| why.starts_with("fault")).unwrap_or_default();
+        let lane = faulting(&why).unwrap_or_else(|| format!(", lane {}", self.lane));
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(source) = symbols.line(pc.0) else {
             return Err(format!("no source line is known for {pc}"));
         };
         let function = source.function.unwrap_or("?");
-        Ok(format!("{source}, lane {}, in {function} of {kernel}, {}, {pc}", self.lane, source.file))
+        let why = if why.is_empty() { why } else { format!("\n{why}") };
+        Ok(format!("{source}{lane}, in {function} of {kernel}, {}, {pc}{why}", source.file))
     }
 
     fn locals(&mut self) -> Result<String, String> {

@@ -118,27 +118,33 @@ impl Waves {
         }
     }
 
+    /// How far a thread's wave has come: instructions, and its pc.
+    fn progress(&mut self, thread: Tid) -> Option<(u64, u64)> {
+        self.details(thread).map(|seen| (seen.instructions, seen.view.pc.0))
+    }
+
     /// Steps a wave until it leaves a range, or once.
     fn step(&mut self, thread: Tid, range: Option<(u64, u64)>) -> Option<Stop> {
         let Some(wave) = self.wave(thread) else { return Some(self.stopped(None, Signal::SIGTRAP)) };
         let inspector = std::sync::Arc::clone(&self.gpu);
         let inspector = inspector.inspect();
         for _ in 0..STEPS {
-            let before = self.details(thread).map(|seen| seen.instructions);
+            // Waits that never wait are not counted: the pc tells of them.
+            let before = self.progress(thread);
             let stepped = inspector.step(wave, 1);
             self.moved();
-            let now = self.details(thread).map(|seen| (seen.instructions, seen.view.pc.0));
-            let (Ok(()), Some((instructions, pc))) = (stepped, now) else {
+            let now = self.progress(thread);
+            let (Ok(()), Some((_, pc))) = (stepped, now) else {
                 // It has ended, or its queue was taken off the compute units.
                 return Some(self.stopped(now.map(|_| wave), Signal::SIGTRAP));
             };
-            if before == Some(instructions) {
+            if before == now {
                 // It waits for other waves of its workgroup; nothing else is let go on.
                 let _ = inspector.step_to_barrier(wave);
                 self.moved();
-                let now = self.details(thread).map(|seen| seen.instructions);
-                if now == before {
-                    return Some(self.stopped(Some(wave), Signal::SIGTRAP));
+                let now = self.progress(thread);
+                if now == before || now.is_none() {
+                    return Some(self.stopped(now.map(|_| wave), Signal::SIGTRAP));
                 }
                 continue;
             }

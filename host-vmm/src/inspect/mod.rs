@@ -28,6 +28,7 @@ pub use onlookers::Onlookers;
 pub use places::{Running, only, running};
 pub use query::{HELP, answer};
 pub use server::Server;
+pub(crate) use sources::faulting;
 pub use sources::{answer_with, look_for_code};
 
 use crate::gdb::{GdbAddress, GdbError};

@@ -1,6 +1,7 @@
 //! Questions about source lines and variables.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
 
@@ -60,6 +61,11 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
             let source = symbols.line(pc.0).ok_or_else(|| format!("no source line is known for {pc}"))?;
             Ok(json!({ "pc": pc, "file": source.file, "line": source.line, "function": source.function }))
         }
+        ["status"] | ["wait", _] => {
+            let mut said = answer(gpu, question)?;
+            add_place(gpu, symbols, &mut said);
+            Ok(said)
+        }
         ["wave", ..] | ["step", ..] => {
             let mut said = answer(gpu, question)?;
             look_for_code(gpu, symbols);
@@ -78,6 +84,26 @@ fn reason(symbols: &Mutex<Symbols>) -> String {
         (_, true) => "nothing was dispatched from a code object whose file is known".to_owned(),
         _ => "the line has none".to_owned(),
     }
+}
+
+/// Adds the source line of the wave by which the device is halted, and the lanes of a fault in words.
+fn add_place(gpu: &Gpu, symbols: &Mutex<Symbols>, status: &mut Value) {
+    let Some(wave) = status["wave"].as_str().map(str::to_owned) else { return };
+    if let Ok(found) = answer_with(gpu, symbols, &format!("source {wave}")) {
+        let file = found["file"].as_str().unwrap_or_default();
+        let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
+        let lanes = status["why"].as_str().and_then(faulting).unwrap_or_default();
+        status["source"] = format!("{name}:{}{lanes}", found["line"]).into();
+    }
+}
+
+/// `, lane 7`: the first lane of a fault that names its lanes as a mask.
+pub(crate) fn faulting(why: &str) -> Option<String> {
+    let digits = why.split("(lanes 0x").nth(1)?.split(')').next()?;
+    let mask = u64::from_str_radix(digits, 16).ok().filter(|mask| *mask != 0)?;
+    let others =
+        if mask.count_ones() > 1 { format!(" and {} more", mask.count_ones() - 1) } else { String::new() };
+    Some(format!(", lane {}{others}", mask.trailing_zeros()))
 }
 
 /// Adds source lines to the code of a wave.

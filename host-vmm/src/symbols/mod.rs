@@ -67,6 +67,9 @@ pub struct Symbols {
     unknown: Vec<(u16, u64)>,
 }
 
+/// What code objects are loaded at multiples of.
+const PAGE: u64 = 4096;
+
 /// Code objects that are remembered at most.
 const MAX_LOADED: usize = 4096;
 
@@ -139,6 +142,20 @@ impl Symbols {
                 }
                 false
             }
+        }
+    }
+
+    /// Takes note of a code object by a kernel that is dispatched from it: its name, and the address of its descriptor.
+    pub fn dispatched(&mut self, kernel: &str, descriptor: u64) {
+        let base = |file: &SymbolFile| {
+            let base = descriptor.checked_sub(file.descriptor(kernel)?)?;
+            (base % PAGE == 0).then_some(base)
+        };
+        let found = self.files.iter().find_map(|file| Some((base(file)?, Arc::clone(file))));
+        let Some((base, file)) = found else { return };
+        self.loaded.retain(|loaded| loaded.base != base);
+        if self.loaded.len() < MAX_LOADED {
+            self.loaded.push(Loaded { pasid: 0, base, file });
         }
     }
 

@@ -12,7 +12,7 @@ use gimli::{
 };
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset};
 use object::read::elf::ElfFile64;
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::{Copy, SourceLine, for_gdb};
 
@@ -102,6 +102,8 @@ pub struct SymbolFile {
     pub(super) data: Vec<u8>,
     /// Code: its address, and where it is in the file.
     code: Vec<(u64, Range<usize>)>,
+    /// Kernels and the addresses of their descriptors.
+    kernels: Vec<(String, u64)>,
     files: Vec<String>,
     rows: Vec<Row>,
     pub(super) functions: Vec<Function>,
@@ -133,6 +135,10 @@ impl SymbolFile {
                 range.filter(|range| range.end <= data.len()).ok_or("a segment is not in the file")?;
             code.push((segment.address(), range));
         }
+        let descriptor = |symbol: object::read::elf::ElfSymbol64<'_, '_, object::LittleEndian>| {
+            Some((symbol.name().ok()?.strip_suffix(".kd")?.to_owned(), symbol.address()))
+        };
+        let kernels = elf.dynamic_symbols().filter_map(descriptor).take(MOST).collect();
         let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, String> {
             let Some(section) = elf.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
             section.uncompressed_data().map_err(text)
@@ -144,13 +150,18 @@ impl SymbolFile {
         let Reader { files, mut rows, functions, .. } = reader;
         // Where one sequence ends and another one begins, the beginning counts.
         rows.sort_by_key(|row| (row.address, !row.end));
-        Ok(Self { path, code, files, rows, functions, copy: Copy::default(), data })
+        Ok(Self { path, code, kernels, files, rows, functions, copy: Copy::default(), data })
     }
 
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The address of a kernel's descriptor.
+    pub(super) fn descriptor(&self, kernel: &str) -> Option<u64> {
+        self.kernels.iter().find(|(name, _)| name == kernel).map(|(_, address)| *address)
     }
 
     /// Whether it has source lines.
