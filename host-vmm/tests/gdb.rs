@@ -88,10 +88,12 @@ impl Run {
         let mut command = Command::new(gdb);
         command.args(["-nx", "-batch", "-x"]).arg(script).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
         die_with_parent(&mut command);
-        let output = command.output().unwrap();
-        let said =
-            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        assert!(output.status.success(), "{}: {said}", output.status);
+        // Both in one file, in the order in which they are written.
+        let path = self.folder.path().join("said");
+        let out = fs::File::create(&path).unwrap();
+        let status = command.stdout(out.try_clone().unwrap()).stderr(out).status().unwrap();
+        let said = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        assert!(status.success(), "{status}: {said}");
         said
     }
 
@@ -105,7 +107,10 @@ impl Run {
 
     fn ask(&self, question: &str) -> serde_json::Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
-        command.env("XDG_RUNTIME_DIR", self.folder.path()).args(["inspect", "--json", question]);
+        command
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .args(["inspect", "--json"])
+            .args(question.split(' '));
         serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or_default()
     }
 
@@ -224,7 +229,7 @@ fn source_lines_stop_every_wave_and_only_those_that_are_asked_for() {
 
 #[test]
 fn kernels_of_other_chips_and_wave64_have_lines_and_variables() {
-    for (chip, code) in [("mi300x", GFX942), ("navi48", GFX1201)] {
+    for (chip, code) in [("gfx942", GFX942), ("gfx1201", GFX1201)] {
         let mut run = Run::vecadd(&["--chip", chip], code);
         let said = run.gdb(&[
             "break vecadd.cl:7",
@@ -259,7 +264,7 @@ fn kernel_without_symbols_is_stopped_at_an_address_and_let_go() {
     ]);
     has(
         &said,
-        &["hit Breakpoint 1, 0x", &pc, "of endless", "4 waves of 1 dispatches", "no symbols are known"],
+        &["hit Breakpoint 1, 0x", &pc, "of endless", "4 waves of 1 dispatches", "no variables are known"],
     );
     run.runs_on();
 }
@@ -290,6 +295,46 @@ fn dispatches_of_a_kernel_are_stopped_at_while_another_one_runs() {
     );
     let status = run.child.0.wait().unwrap();
     assert!(status.success() && run.said().contains("work beside and after verified"), "{}", run.said());
+}
+
+#[test]
+fn inspector_and_trace_have_source_lines_too() {
+    let mut run = Run::vecadd(&["--inspect"], VECADD);
+    run.until("its dispatch waits", || run.ask("status")["halted"] == true);
+    assert_eq!(run.ask("break line vecadd.cl:6")["breakpoints"].as_array().map(Vec::len), Some(1));
+    assert!(run.ask("break line vecadd.cl:600").is_null() && run.ask("break line other.cl:6").is_null());
+    assert_eq!(run.ask("continue")["was_halted"], true);
+    run.until("a wave comes to the line", || run.ask("status")["source"] == "vecadd.cl:6");
+    let status = run.ask("status");
+    let wave = status["wave"].as_str().unwrap();
+    let source = run.ask(&format!("source {wave}"));
+    assert_eq!((&source["line"], &source["function"]), (&6.into(), &"vecadd".into()), "{source}");
+    let details = run.ask(&format!("wave {wave}"));
+    let next = details["code"].as_array().unwrap().iter().find(|line| line["next"] == true).unwrap();
+    assert_eq!(next["source"], "vecadd.cl:6", "{next}");
+    run.ask("unbreak all");
+    run.ask("continue");
+    run.ends_well();
+
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+    command.args([
+        "run",
+        "--mode",
+        "hosted",
+        &format!("--trace-isa={}", trace.display()),
+        "--",
+        "launch",
+        VECADD,
+    ]);
+    command.args(["--kernel", "vecadd", "--grid", "64", "--block", "64"]);
+    for argument in ["buf:f32:64:iota", "buf:f32:64:iota", "buf:f32:64:zero", "u32:64"] {
+        command.args(["--arg", argument]);
+    }
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    let traced = fs::read_to_string(trace).unwrap();
+    has(&traced, &["0:0,0,0:0 vecadd.cl:2 ", "0:0,0,0:0 vecadd.cl:7 ", "global_store_b32", "vecadd.cl:9 "]);
 }
 
 #[test]
@@ -357,7 +402,7 @@ fn places_and_symbols_that_cannot_be_are_told() {
     fs::write(&file, "no code").unwrap();
     let told = |options: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
-        command.args(["run", "--mode", "hosted"]).args(options).args(["--", "vecadd"]);
+        command.args(["run", "--mode", "hosted"]).args(options).args(["--", "vector-add"]);
         let output = command.output().unwrap();
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
