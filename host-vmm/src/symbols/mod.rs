@@ -11,6 +11,8 @@
 
 mod for_gdb;
 mod read;
+#[cfg(test)]
+mod tests;
 mod variables;
 
 use std::fs;

@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
             if self.rows.len() >= MOST {
                 break;
             }
-            let file = row.file_index().saturating_sub(numbers) as usize + first;
+            let file = (row.file_index().saturating_sub(numbers) as usize).saturating_add(first);
             self.rows.push(Row {
                 address: row.address(),
                 file: u32::try_from(file).unwrap_or(u32::MAX),
