@@ -136,8 +136,8 @@ struct GpuArgs {
     /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
     trace_wave: TracedWave,
-    /// A file of a code object with its debug information, or a folder of such files, for source lines and variables; `run` knows the file
-    /// of `launch` without it.
+    /// A file with debug information, for source lines and variables: a code object, a bundle, a HIP program, or a folder of such files;
+    /// `run` knows the file of `launch` without it.
     #[arg(long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
 }

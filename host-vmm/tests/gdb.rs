@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use belfry_image::{Cache, Progress, tools};
+use belfry_image::{Cache, Freshness, Progress, tools};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 
 const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1100.hsaco");
@@ -26,10 +26,15 @@ struct Run {
 
 impl Run {
     fn vecadd(options: &[&str], code: &str) -> Self {
+        Self::vecadd_of("128", options, code)
+    }
+
+    /// The same with another number of work-items for vectors of 128.
+    fn vecadd_of(count: &str, options: &[&str], code: &str) -> Self {
         let floats = "buf:f32:128:iota";
         let arguments =
-            ["--kernel", "vecadd", "--grid", "128", "--block", "64", "--arg", floats, "--arg", floats];
-        let more = ["--arg", "buf:f32:128:zero", "--arg", "u32:128"];
+            ["--kernel", "vecadd", "--grid", count, "--block", "64", "--arg", floats, "--arg", floats];
+        let more = ["--arg", "buf:f32:128:zero", "--arg", &format!("u32:{count}")];
         Self::launch(options, &[&[code], &arguments[..], &more].concat())
     }
 
@@ -208,6 +213,8 @@ fn source_lines_stop_every_wave_and_only_those_that_are_asked_for() {
     let said = run.gdb(&[
         "break vecadd.cl:7",
         "continue",
+        "monitor thread 1",
+        "monitor thread 2",
         "print sum",
         "continue",
         "continue",
@@ -222,7 +229,17 @@ fn source_lines_stop_every_wave_and_only_those_that_are_asked_for() {
         "continue",
     ]);
     // Four waves of 32 lanes: each comes to the line once.
-    has(&said, &["hit Breakpoint 1", "hit Breakpoint 1", "hit Breakpoint 1", "lane 1"]);
+    has(
+        &said,
+        &[
+            "hit Breakpoint 1",
+            "\"1\" is no thread",
+            "vecadd.cl:7, lane 0, in vecadd",
+            "hit Breakpoint 1",
+            "hit Breakpoint 1",
+            "lane 1",
+        ],
+    );
     has(&said, &["set\n", "vecadd.cl:7", "exited normally"]);
     run.ends_well();
 }
@@ -295,6 +312,61 @@ fn dispatches_of_a_kernel_are_stopped_at_while_another_one_runs() {
     );
     let status = run.child.0.wait().unwrap();
     assert!(status.success() && run.said().contains("work beside and after verified"), "{}", run.said());
+}
+
+#[test]
+fn variables_of_optimised_code_are_those_of_registers() {
+    let llvm = tools::llvm(&Cache::open().unwrap(), Freshness::Cached, &Progress::silent()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let code = folder.path().join("vecadd.hsaco");
+    let mut clang = Command::new(llvm.join("clang-19"));
+    clang.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100"]);
+    clang.args(["-mcode-object-version=5", "-nogpulib", "-g", "-O1"]);
+    clang.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.cl")).arg("-o").arg(&code);
+    assert!(clang.status().unwrap().success());
+    let mut run = Run::vecadd(&[], code.to_str().unwrap());
+    let said = run.gdb(&[
+        "break vecadd.cl:5",
+        "continue",
+        "set $lane = 6",
+        "print i",
+        "monitor print i",
+        "print sum",
+        // From the sum on, the variable is in a register.
+        "while sum == 0",
+        "stepi",
+        "end",
+        "print sum",
+        "monitor print sum",
+        "monitor locals",
+        "delete",
+        "continue",
+    ]);
+    has(
+        &said,
+        &["hit Breakpoint 1, vecadd (a=<optimized out>", "$1 = 6", "i = 6", "$2 = 0", "$3 = 12", "sum = 12"],
+    );
+    has(&said, &["a: it is optimised out here", "exited normally"]);
+    run.ends_well();
+}
+
+#[test]
+fn fault_is_told_with_its_line_and_lanes() {
+    let mut run = Run::vecadd_of("65536", &[], VECADD);
+    let said = run.gdb(&[
+        "monitor break fault",
+        "continue",
+        "monitor where",
+        "print i > 127",
+        "monitor unbreak",
+        "continue",
+    ]);
+    has(
+        &said,
+        &["received signal SIGSEGV", "at ./vecadd.cl:", "vecadd.cl:", ", lane ", "in vecadd of vecadd"],
+    );
+    has(&said, &["fault: ", "NotPresent", "$1 = 1", "exited with code 01"]);
+    assert_eq!(run.child.0.wait().unwrap().code(), Some(1));
 }
 
 #[test]

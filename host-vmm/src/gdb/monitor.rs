@@ -12,6 +12,7 @@ use crate::symbols::Loaded;
 
 const HELP: &str = "\
 lane [N]                      the lane whose variables and private memory are shown; also: set $lane = N
+thread N                      the wave that the commands below are for, until something runs: at first the one that has stopped (N as in `Thread 1.N`)
 waves                         dispatches and waves
 wave [ID]                     a wave with its code and registers
 disassemble                   code around the pc of the wave that has stopped
@@ -47,6 +48,11 @@ impl Waves {
                 let lane = number.parse().ok().filter(|lane| *lane < 64);
                 self.lane = lane.ok_or_else(|| format!("{number:?} is no lane from 0 to 63"))?;
                 Ok(format!("lane {}", self.lane))
+            }
+            ["thread", number] => {
+                let thread = number.parse().ok().and_then(|thread| self.wave(thread));
+                self.current = Some(thread.ok_or_else(|| format!("{number:?} is no thread of a wave"))?);
+                self.place()
             }
             ["waves"] => self.waves(),
             ["disassemble"] => self.disassemble(),
@@ -134,9 +140,13 @@ impl Waves {
         let thread = self.stopped_thread()?;
         let seen = self.details(thread).ok_or("the wave has ended")?;
         let (pc, kernel) = (seen.view.pc, seen.view.kernel.clone());
+        let off = if seen.view.exec.0 >> self.lane & 1 == 0 { " (off)" } else { "" };
         self.source_of(pc.0)?;
-        let why = self.gpu.inspect().status().why.filter(|why| why.starts_with("fault")).unwrap_or_default();
-        let lane = faulting(&why).unwrap_or_else(|| format!(", lane {}", self.lane));
+        let status = self.gpu.inspect().status();
+        let why = status.why.filter(|why| status.wave == self.current && why.starts_with("fault"));
+        let why = why.unwrap_or_default();
+        let lane = self.lane;
+        let lane = faulting(&why).unwrap_or_else(|| format!(", lane {}{off}", lane));
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(source) = symbols.line(pc.0) else {
             return Err(format!("no source line is known for {pc}"));

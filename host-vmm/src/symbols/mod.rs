@@ -3,6 +3,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | a file: its segments, lines, functions, variables | `read.rs` |
+//! | what a file says, as plain values | `model.rs` |
 //! | where a variable is, and its value as text | `variables.rs` |
 //! | a copy of a file that stock GDB understands | `for_gdb.rs` |
 //!
@@ -10,6 +11,7 @@
 //! in memory and a file belong together where the machine code is the same, byte by byte.
 
 mod for_gdb;
+mod model;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use belfry_device::chip;
+use belfry_runtime::code_object::unbundle;
 pub use read::SymbolFile;
 pub use variables::{Place, Register, State};
 
@@ -95,21 +99,21 @@ impl std::fmt::Display for SourceLine<'_> {
 }
 
 impl Symbols {
-    /// Reads files, and all code objects of folders.
+    /// Reads files, and all files of folders: code objects, bundles of such, and programs with bundles in them.
     ///
     /// # Errors
     ///
-    /// Paths that cannot be read, and files that are no code objects; others of a folder are left out.
+    /// Paths that cannot be read, and files that have no code objects; others of a folder are left out.
     pub fn of(paths: &[PathBuf]) -> Result<Self, SymbolError> {
         let mut symbols = Self::default();
         for path in paths {
             let failed = |source| SymbolError::Path { path: path.clone(), source };
             if fs::metadata(path).map_err(failed)?.is_dir() {
                 let entries = fs::read_dir(path).map_err(failed)?.flatten().take(MAX_FILES);
-                let found = entries.filter_map(|entry| read_file(&entry.path()).ok());
-                symbols.files.extend(found.map(Arc::new));
+                let found = entries.filter_map(|entry| read_files(&entry.path()).ok());
+                symbols.files.extend(found.flatten());
             } else {
-                symbols.files.push(Arc::new(read_file(path)?));
+                symbols.files.append(&mut read_files(path)?);
             }
         }
         Ok(symbols)
@@ -191,14 +195,30 @@ impl Symbols {
     }
 }
 
-fn read_file(path: &Path) -> Result<SymbolFile, SymbolError> {
+/// The code objects of a file: itself, or those of the bundles in it.
+fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     let failed = |source| SymbolError::Path { path: path.to_owned(), source };
     let wrong = |why: String| SymbolError::File { path: path.to_owned(), why };
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > MAX_FILE {
         return Err(wrong(format!("{size} bytes are more than a code object's {MAX_FILE}")));
     }
-    SymbolFile::read(path.display().to_string(), fs::read(path).map_err(failed)?).map_err(wrong)
+    let bytes = fs::read(path).map_err(failed)?;
+    // What is no bundle comes back as it is, for each chip.
+    let mut objects: Vec<&[u8]> = Vec::new();
+    let mut refused = None;
+    for model in chip::MODELS {
+        match unbundle(&bytes, Some(model.name)) {
+            Ok(found) => objects.extend(found),
+            Err(error) => refused = Some(error.to_string()),
+        }
+    }
+    objects.dedup_by_key(|object| object.as_ptr());
+    if let (true, Some(why)) = (objects.is_empty(), refused) {
+        return Err(wrong(why));
+    }
+    let read = |object: &[u8]| SymbolFile::read(path.display().to_string(), object.to_vec()).map(Arc::new);
+    objects.into_iter().map(read).collect::<Result<_, _>>().map_err(wrong)
 }
 
 /// A copy for GDB that is made when it is wanted.

@@ -14,6 +14,7 @@ use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset};
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
+use super::model::{Function, Kind, Location, Row, Variable};
 use super::{Copy, SourceLine, for_gdb};
 
 /// Rows of line tables, functions and variables of a file, at most.
@@ -26,74 +27,6 @@ const DEPTH: u32 = 6;
 const MACHINE: u16 = 224;
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
-
-/// A row of a line table: code from an address on.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    address: u64,
-    file: u32,
-    line: u32,
-    /// Nothing is known of the code behind it.
-    end: bool,
-    /// It begins a statement.
-    statement: bool,
-}
-
-/// A function with its variables.
-#[derive(Debug)]
-pub(super) struct Function {
-    pub(super) name: String,
-    code: Range<u64>,
-    /// The expression of its frame.
-    pub(super) frame: Option<Vec<u8>>,
-    pub(super) variables: Vec<Variable>,
-}
-
-/// A variable or a parameter.
-#[derive(Debug)]
-pub(super) struct Variable {
-    pub(super) name: String,
-    /// The code that can name it.
-    scope: Range<u64>,
-    /// Where it is, in which code.
-    pub(super) locations: Vec<Location>,
-    pub(super) kind: Kind,
-}
-
-/// An expression that says where something is.
-#[derive(Clone, Debug)]
-pub(super) struct Location {
-    /// The code in which it holds.
-    pub(super) code: Range<u64>,
-    pub(super) expression: Vec<u8>,
-    /// Where the expression is in the file.
-    pub(super) at: Option<usize>,
-}
-
-/// A type.
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    /// A number: its DWARF encoding and its bytes.
-    Number(u8, usize),
-    /// A pointer of so many bytes.
-    Pointer(usize),
-    /// Members with their offsets.
-    Members(Vec<(String, usize, Self)>, usize),
-    /// Elements.
-    Array(Box<Self>, usize),
-    /// Anything else, of so many bytes.
-    Other(usize),
-}
-
-impl Kind {
-    /// Bytes of a value.
-    pub(super) fn size(&self) -> usize {
-        match self {
-            Self::Number(_, size) | Self::Pointer(size) | Self::Members(_, size) | Self::Other(size) => *size,
-            Self::Array(element, count) => element.size().saturating_mul(*count),
-        }
-    }
-}
 
 /// A file of a code object.
 #[derive(Debug)]
@@ -108,10 +41,6 @@ pub struct SymbolFile {
     rows: Vec<Row>,
     pub(super) functions: Vec<Function>,
     copy: Copy,
-}
-
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }
 
 impl SymbolFile {
@@ -141,7 +70,7 @@ impl SymbolFile {
         let kernels = elf.dynamic_symbols().filter_map(descriptor).take(MOST).collect();
         let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, String> {
             let Some(section) = elf.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
-            section.uncompressed_data().map_err(text)
+            section.uncompressed_data().map_err(|error| error.to_string())
         })?;
         let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
         let mut reader =

@@ -68,6 +68,24 @@ fn code_object_is_known_by_its_code_and_forgotten_when_another_one_is_there() {
 }
 
 #[test]
+fn bundles_have_the_code_objects_of_all_chips() {
+    let name = b"hipv4-amdgcn-amd-amdhsa--gfx1100";
+    let mut bundle =
+        [&b"__CLANG_OFFLOAD_BUNDLE__"[..], &1_u64.to_le_bytes(), &4096_u64.to_le_bytes()].concat();
+    bundle.extend([(VECADD.len() as u64).to_le_bytes(), (name.len() as u64).to_le_bytes()].concat());
+    bundle.extend(name);
+    bundle.resize(4096, 0);
+    bundle.extend(VECADD);
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
+    fs::write(&whole, &bundle).unwrap();
+    fs::write(&cut, &bundle[..5000]).unwrap();
+    assert_eq!(Symbols::of(&[whole]).unwrap().files.len(), 1);
+    let refused = Symbols::of(std::slice::from_ref(&cut)).unwrap_err().to_string();
+    assert!(refused.contains(cut.to_str().unwrap()) && refused.contains("damaged"), "{refused}");
+}
+
+#[test]
 fn broken_files_are_refused_or_read_without_panic() {
     assert!(SymbolFile::read(String::new(), Vec::new()).is_err());
     for len in (0..VECADD.len()).step_by(97) {

@@ -6,7 +6,8 @@
 
 use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 
-use super::read::{Function, Kind, Location, SymbolFile, Variable};
+use super::model::{Function, Kind, Location, Variable};
+use super::read::SymbolFile;
 
 /// Numbers of registers in DWARF: the first one, how many, and what they are. From LLVM's AMDGPU usage.
 const SGPRS: [(u16, u16, u16); 2] = [(32, 64, 0), (1088, 42, 64)];
