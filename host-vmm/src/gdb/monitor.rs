@@ -146,7 +146,7 @@ impl Waves {
         let why = status.why.filter(|why| status.wave == self.current && why.starts_with("fault"));
         let why = why.unwrap_or_default();
         let lane = self.lane;
-        let lane = faulting(&why).unwrap_or_else(|| format!(", lane {}{off}", lane));
+        let lane = faulting(&why).unwrap_or_else(|| format!(", lane {lane}{off}"));
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(source) = symbols.line(pc.0) else {
             return Err(format!("no source line is known for {pc}"));
