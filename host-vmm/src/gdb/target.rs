@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
 use belfry_device::inspect::{BreakOn, BytesOf, InspectError, StatusView, WaveDetails, WaveId, WaveParts};
-use belfry_isa::inst::Arch;
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::{MultiThreadBase, MultiThreadResumeOps};
@@ -82,7 +81,6 @@ impl Waves {
     /// Halts the device for a client.
     pub(super) fn attach(gpu: Arc<Gpu>, symbols: Arc<Mutex<Symbols>>) -> Result<Self, InspectError> {
         let status = gpu.inspect().halt()?;
-        let accumulators = gpu.config().chip.generation.arch == Arch::Gfx942;
         let mut waves = Self {
             gpu,
             threads: BTreeMap::new(),
@@ -95,7 +93,7 @@ impl Waves {
             told: BTreeSet::new(),
             current: status.wave,
             seen: None,
-            description: registers::description(accumulators),
+            description: registers::description(),
             symbols,
             untold: false,
             open: Vec::new(),
