@@ -51,7 +51,8 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         let out = fs::File::create(folder.path().join("out")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
-        command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--mode", "hosted", "--timeout", "600"]);
+        let mode = if options.contains(&"--mode") { &[][..] } else { &["--mode", "hosted"] };
+        command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--timeout", "600"]).args(mode);
         command.arg("--gdb").arg(folder.path().join("gdb.sock")).args(options).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         die_with_parent(&mut command);
@@ -312,6 +313,14 @@ fn dispatches_of_a_kernel_are_stopped_at_while_another_one_runs() {
     );
     let status = run.child.0.wait().unwrap();
     assert!(status.success() && run.said().contains("work beside and after verified"), "{}", run.said());
+}
+
+#[test]
+fn kernel_of_a_guest_is_stopped_at_its_source_and_let_go() {
+    let mut run = Run::vecadd(&["--mode", "qemu"], VECADD);
+    let commands = ["break vecadd.cl:7", "continue", "set $lane = 9", "print sum", "delete", "continue"];
+    has(&run.gdb(&commands), &["hit Breakpoint 1, vecadd (", "vecadd.cl:7", "$1 = 18", "exited normally"]);
+    run.ends_well();
 }
 
 #[test]
