@@ -143,6 +143,13 @@ struct GpuArgs {
 }
 
 impl GpuArgs {
+    /// Refuses symbols that nobody would look at.
+    fn check_symbols(&self, inspect: &InspectFlags) -> anyhow::Result<()> {
+        let used = self.symbols.is_empty() || self.trace_isa.is_some() || inspect.options(&[]).is_some();
+        anyhow::ensure!(used, "--symbols is for --gdb, --inspect and --trace-isa, and none of them is there");
+        Ok(())
+    }
+
     fn config(&self) -> anyhow::Result<GpuConfig> {
         let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
         let mut config = shape::configure(&self.chip, plain)?;
@@ -349,6 +356,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
+    args.gpu.check_symbols(&args.inspect)?;
     args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
     let recording = args.trace.start()?;
@@ -407,6 +415,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
+    args.gpu.check_symbols(&args.inspect)?;
     let mut config = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {

@@ -33,9 +33,15 @@ impl MonitorCmd for Waves {
             Err(_) => Err("that is no text".to_owned()),
         };
         let (Ok(said) | Err(said)) = said;
-        outputln!(out, "{said}");
+        outputln!(out, "{}", plain(&said));
         Ok(())
     }
+}
+
+/// A text without characters that act on a terminal: names come from guests' memory.
+pub(super) fn plain(text: &str) -> String {
+    let shown = |character: char| if character.is_control() && character != '\n' { '?' } else { character };
+    text.chars().map(shown).collect()
 }
 
 impl Waves {

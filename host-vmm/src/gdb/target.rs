@@ -20,6 +20,7 @@ use gdbstub::target::ext::target_description_xml_override::{
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 
+use super::monitor::plain;
 use super::registers::{self, Foreign, Gpu64, Register};
 use super::resume::Plan;
 use super::windows::{LDS, PRIVATE, REGISTERS, SGPR_WINDOW};
@@ -344,6 +345,7 @@ impl ThreadExtraInfo for Waves {
                 Err(_) => format!("wave {wave} has ended"),
             },
         };
+        let text = plain(&text);
         let count = text.len().min(buf.len());
         buf[..count].copy_from_slice(&text.as_bytes()[..count]);
         Ok(count)

@@ -69,8 +69,6 @@ pub struct Symbols {
     files: Vec<Arc<SymbolFile>>,
     /// Code objects in memory, in the order in which they were found.
     pub loaded: Vec<Loaded>,
-    /// Those that have no file: process and place.
-    unknown: Vec<(u16, u64)>,
 }
 
 /// What code objects are loaded at multiples of.
@@ -137,18 +135,9 @@ impl Symbols {
             self.loaded.remove(index);
         }
         let file = self.files.iter().find(|file| file.is_at(base, read)).cloned();
-        match file {
-            Some(file) if self.loaded.len() < MAX_LOADED => {
-                self.loaded.push(Loaded { pasid, base, file });
-                true
-            }
-            _ => {
-                if !self.unknown.contains(&(pasid, base)) && self.unknown.len() < MAX_LOADED {
-                    self.unknown.push((pasid, base));
-                }
-                false
-            }
-        }
+        let Some(file) = file.filter(|_| self.loaded.len() < MAX_LOADED) else { return false };
+        self.loaded.push(Loaded { pasid, base, file });
+        true
     }
 
     /// Takes note of a code object by a kernel that is dispatched from it: its name, and the address of its descriptor.
