@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use belfry_device::inspect::WaveDetails;
 use gdbstub::arch::{Arch, RegId, Registers};
 
-use super::windows::{PRIVATE, REGISTERS};
+use super::windows::{LDS, PRIVATE, REGISTERS};
 
 /// Lanes of a vector register in the description: those of a wave64. The upper half of a wave32's is 0.
 const LANES: usize = 64;
@@ -84,8 +84,9 @@ impl Foreign {
     pub(super) fn bytes(&self, number: usize, size: usize) -> Vec<u8> {
         let value = match number {
             RIP => self.pc,
-            // rbx, rsp, rbp: what the locations of variables in symbol files for GDB are written with.
+            // rbx, rdi, rsp, rbp: what the locations of variables in symbol files for GDB are written with.
             1 => REGISTERS,
+            5 => LDS,
             7 => PRIVATE,
             6 => self.frame,
             _ => 0,

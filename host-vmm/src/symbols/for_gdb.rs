@@ -6,13 +6,14 @@
 
 use super::read::SymbolFile;
 use super::variables::{Form, Register, form};
-use crate::gdb::windows::{LDS, SGPR_WINDOW};
+use crate::gdb::windows::SGPR_WINDOW;
 
-const DW_OP_CONST8U: u8 = 0x0e;
 const DW_OP_NOP: u8 = 0x96;
 const DW_OP_STACK_VALUE: u8 = 0x9f;
 /// `DW_OP_breg` of `rbx`, which has the address of the window of registers.
 const DW_OP_BREG_REGISTERS: u8 = 0x73;
+/// `DW_OP_breg` of `rdi`, which has the address of the window of LDS.
+const DW_OP_BREG_LDS: u8 = 0x75;
 /// `DW_OP_breg` of `rbp`, which has the address of the frame in the window of private memory.
 const DW_OP_BREG_FRAME: u8 = 0x76;
 /// `EM_X86_64`
@@ -33,8 +34,8 @@ fn sleb(mut value: i64) -> Vec<u8> {
 }
 
 /// A location for GDB in as many bytes; nothing if there is none.
-fn location(expression: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = match form(expression).ok()? {
+fn location(expression: &[u8], indexed: Option<u64>) -> Option<Vec<u8>> {
+    let mut bytes = match form(expression, indexed).ok()? {
         Form::Frame(offset) => [vec![DW_OP_BREG_FRAME], sleb(offset)].concat(),
         Form::In(Register::Vector(number)) => {
             [vec![DW_OP_BREG_REGISTERS], sleb(i64::from(number) * 4)].concat()
@@ -42,7 +43,7 @@ fn location(expression: &[u8]) -> Option<Vec<u8>> {
         Form::In(Register::Scalar(number)) => {
             [vec![DW_OP_BREG_REGISTERS], sleb(SGPR_WINDOW as i64 + i64::from(number) * 4)].concat()
         }
-        Form::At(address, Some(2)) => [vec![DW_OP_CONST8U], (LDS | address).to_le_bytes().to_vec()].concat(),
+        Form::At(address, Some(2)) => [vec![DW_OP_BREG_LDS], sleb(address.cast_signed())].concat(),
         // The constant stays, and what is behind it goes.
         Form::Constant(_) if expression.len() > 4 => {
             let head = expression.len() - 4;
@@ -69,7 +70,7 @@ pub(super) fn copy(file: &SymbolFile) -> Option<Vec<u8>> {
     data.get_mut(48..52)?.fill(0);
     let variables = file.functions.iter().flat_map(|function| &function.variables);
     for found in variables.flat_map(|variable| &variable.locations) {
-        if let (Some(at), Some(bytes)) = (found.at, location(&found.expression)) {
+        if let (Some(at), Some(bytes)) = (found.at, location(&found.expression, found.indexed)) {
             data.get_mut(at..at + bytes.len())?.copy_from_slice(&bytes);
         }
     }
@@ -124,12 +125,14 @@ mod tests {
 
     #[test]
     fn locations_become_those_of_windows_in_as_many_bytes() {
-        assert_eq!(location(&[0x91, 28, 0x31, 0x16, 0x18]), Some(vec![0x76, 28, 0x96, 0x96, 0x96]));
+        assert_eq!(location(&[0x91, 28, 0x31, 0x16, 0x18], None), Some(vec![0x76, 28, 0x96, 0x96, 0x96]));
         let vector = [0x92, 0x82, 0x0c, 0, 0x31, 0x16, 0x18];
-        assert_eq!(location(&vector), Some(vec![0x73, 8, 0x96, 0x96, 0x96, 0x96, 0x96]));
+        assert_eq!(location(&vector, None), Some(vec![0x73, 8, 0x96, 0x96, 0x96, 0x96, 0x96]));
         let constant = [0x30, 0x31, 0x16, 0x18, 0x9f];
-        assert_eq!(location(&constant), Some(vec![0x30, 0x96, 0x96, 0x96, 0x9f]));
-        assert_eq!(location(&[0x90, 0x41]), None, "it has no room");
+        assert_eq!(location(&constant, None), Some(vec![0x30, 0x96, 0x96, 0x96, 0x9f]));
+        let lds = [0xa1, 0, 0x32, 0x16, 0x18];
+        assert_eq!(location(&lds, Some(64)), Some(vec![0x75, 0xc0, 0, 0x96, 0x96]));
+        assert_eq!(location(&[0x90, 0x41], None), None, "it has no room");
         assert_eq!((sleb(-1), sleb(64), sleb(1020)), (vec![0x7f], vec![0xc0, 0], vec![0xfc, 7]));
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Location {
     /// The code in which it holds.
     pub(super) code: Range<u64>,
     pub(super) expression: Vec<u8>,
+    /// The address that the expression has by its index in `.debug_addr`, if it has one.
+    pub(super) indexed: Option<u64>,
     /// Where the expression is in the file.
     pub(super) at: Option<usize>,
 }

@@ -11,6 +11,7 @@ use gimli::{
     DW_AT_upper_bound,
 };
 use gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit, UnitOffset};
+use gimli::{Expression, Operation};
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
@@ -340,21 +341,31 @@ impl<'a> Reader<'a> {
         };
         if let Some(expression) = value.exprloc_value() {
             let slice = expression.0.slice();
-            let (code, at) = (scope.clone(), place(slice));
-            return Ok(vec![Location { code, expression: slice.to_vec(), at }]);
+            let (code, at, indexed) = (scope.clone(), place(slice), self.indexed(unit, slice));
+            return Ok(vec![Location { code, expression: slice.to_vec(), indexed, at }]);
         }
         let mut found = Vec::new();
         if let Some(mut list) = self.dwarf.attr_locations(unit, value)? {
             while let Some(entry) = list.next()? {
                 let slice = entry.data.0.slice();
                 let code = entry.range.begin..entry.range.end;
-                found.push(Location { code, expression: slice.to_vec(), at: place(slice) });
+                let indexed = self.indexed(unit, slice);
+                found.push(Location { code, expression: slice.to_vec(), indexed, at: place(slice) });
                 if found.len() >= 4096 {
                     break;
                 }
             }
         }
         Ok(found)
+    }
+
+    /// The address that an expression begins with by its index.
+    fn indexed(&self, unit: &Unit<Slice<'a>>, expression: &'a [u8]) -> Option<u64> {
+        let expression = Expression(EndianSlice::new(expression, LittleEndian));
+        match expression.operations(unit.encoding()).next().ok()?? {
+            Operation::AddressIndex { index } => self.dwarf.address(unit, index).ok(),
+            _ => None,
+        }
     }
 
     /// The type of an entry.

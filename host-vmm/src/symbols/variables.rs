@@ -93,8 +93,8 @@ pub(super) enum Form {
     Constant(u64),
 }
 
-/// Reads an expression of the forms that clang writes.
-pub(super) fn form(expression: &[u8]) -> Result<Form, String> {
+/// Reads an expression of the forms that clang writes, with the address that it may have by an index.
+pub(super) fn form(expression: &[u8], indexed: Option<u64>) -> Result<Form, String> {
     let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
     let mut operations = Expression(EndianSlice::new(expression, LittleEndian)).operations(encoding);
     let mut all = Vec::new();
@@ -130,6 +130,9 @@ pub(super) fn form(expression: &[u8]) -> Result<Form, String> {
         [Operation::UnsignedConstant { value }] if is_value => Ok(Form::Constant(value)),
         [Operation::SignedConstant { value }] if is_value => Ok(Form::Constant(value.cast_unsigned())),
         [Operation::Address { address }] => Ok(Form::At(address, space)),
+        [Operation::AddressIndex { .. }] => {
+            Ok(Form::At(indexed.ok_or("its address is not in the file")?, space))
+        }
         [] => Err("it is optimised out here".to_owned()),
         _ => Err(format!("its location {expression:02x?} has a form that is not known")),
     }
@@ -187,9 +190,9 @@ fn place(
     let here = |location: &&Location| location.code.contains(&address);
     let location = variable.locations.iter().find(here);
     let location = location.ok_or("it is optimised out here")?;
-    Ok(match form(&location.expression)? {
+    Ok(match form(&location.expression, location.indexed)? {
         Form::Frame(offset) => {
-            let frame = match form(function.frame.as_deref().unwrap_or_default())? {
+            let frame = match form(function.frame.as_deref().unwrap_or_default(), None)? {
                 Form::In(register) => register,
                 _ => return Err("its frame is in no register".to_owned()),
             };
@@ -277,14 +280,19 @@ mod tests {
     #[test]
     fn forms_that_clang_writes_are_read() {
         let frame = [0x91, 28, 0x31, 0x16, 0x18];
-        assert_eq!(form(&frame), Ok(Form::Frame(28)));
+        assert_eq!(form(&frame, None), Ok(Form::Frame(28)));
         let vector = [0x92, 0x82, 0x0c, 0, 0x31, 0x16, 0x18];
-        assert_eq!(form(&vector), Ok(Form::In(Register::Vector(2))));
-        assert_eq!(form(&[0x30, 0x31, 0x16, 0x18, 0x9f]), Ok(Form::Constant(0)));
-        assert_eq!(form(&[0x90, 0x41]), Ok(Form::In(Register::Scalar(33))));
+        assert_eq!(form(&vector, None), Ok(Form::In(Register::Vector(2))));
+        assert_eq!(form(&[0x30, 0x31, 0x16, 0x18, 0x9f], None), Ok(Form::Constant(0)));
+        assert_eq!(form(&[0x90, 0x41], None), Ok(Form::In(Register::Scalar(33))));
         let lds = [3, 16, 0, 0, 0, 0, 0, 0, 0, 0x32, 0x16, 0x18];
-        assert_eq!(form(&lds), Ok(Form::At(16, Some(LOCAL))));
-        assert!(form(&[]).is_err() && form(&[0x12]).is_err() && form(&[0xff, 0xff]).is_err());
+        assert_eq!(form(&lds, None), Ok(Form::At(16, Some(LOCAL))));
+        let index = [0xa1, 0, 0x32, 0x16, 0x18];
+        assert_eq!(form(&index, Some(8)), Ok(Form::At(8, Some(LOCAL))));
+        assert!(form(&index, None).is_err());
+        assert!(
+            form(&[], None).is_err() && form(&[0x12], None).is_err() && form(&[0xff, 0xff], None).is_err()
+        );
     }
 
     #[test]
