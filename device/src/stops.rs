@@ -124,6 +124,11 @@ impl Stops {
         self.lock().why.clone()
     }
 
+    /// Waves that stay at a breakpoint, with their address.
+    pub(crate) fn at(&self) -> Vec<(WaveKey, u64)> {
+        self.lock().at.clone()
+    }
+
     /// The breakpoints by their numbers.
     pub(crate) fn breaks(&self) -> BTreeMap<u32, BreakOn> {
         self.lock().breaks.clone()

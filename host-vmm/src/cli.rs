@@ -32,11 +32,12 @@ use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doorbell::Doorbell;
-use crate::inspect::Server;
+use crate::inspect::Onlookers;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
+use crate::symbols::Symbols;
 use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
@@ -137,9 +138,20 @@ struct GpuArgs {
     /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
     trace_wave: TracedWave,
+    /// A file with debug information, for source lines and variables: a code object, a bundle, a HIP program, or a folder of such files;
+    /// `run` knows the file of `launch` without it.
+    #[arg(long, value_name = "PATH")]
+    symbols: Vec<PathBuf>,
 }
 
 impl GpuArgs {
+    /// Refuses symbols that nobody would look at.
+    fn check_symbols(&self, inspect: &InspectFlags) -> anyhow::Result<()> {
+        let used = self.symbols.is_empty() || self.trace_isa.is_some() || inspect.options(&[]).is_some();
+        anyhow::ensure!(used, "--symbols is for --gdb, --inspect and --trace-isa, and none of them is there");
+        Ok(())
+    }
+
     fn config(&self) -> anyhow::Result<GpuConfig> {
         let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
         let mut config = shape::configure(&self.chip, plain)?;
@@ -150,7 +162,8 @@ impl GpuArgs {
         config.tier = self.tier;
         config.validate()?;
         if let Some(path) = &self.trace_isa {
-            config.trace = Some(Arc::new(IsaTrace::open(path, self.trace_wave)?));
+            config.trace =
+                Some(Arc::new(IsaTrace::open(path, self.trace_wave)?.with(Symbols::of(&self.symbols)?)));
         }
         Ok(config)
     }
@@ -329,7 +342,15 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-fn run_program(args: RunArgs) -> anyhow::Result<u8> {
+/// The code object that is launched, where it is a file of this machine.
+fn launched(program: &[String]) -> Option<PathBuf> {
+    match program {
+        [launch, file, ..] if launch == "launch" => Some(PathBuf::from(file)).filter(|file| file.is_file()),
+        _ => None,
+    }
+}
+
+fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     scratch::sweep();
     let limit = if args.interactive || args.ssh { NO_LIMIT } else { RunOptions::default().timeout };
     let is_disk = |image: &&str| image.contains('/') || DISK_ENDINGS.iter().any(|end| image.ends_with(end));
@@ -342,6 +363,8 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
+    args.gpu.check_symbols(&args.inspect)?;
+    args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
@@ -352,6 +375,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
+    let inspect = args.inspect.options(&args.gpu.symbols);
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -374,7 +398,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
         network: args.net.is_some(),
         interactive: args.interactive,
         files: args.files,
-        inspect: args.inspect.options(),
+        inspect,
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
@@ -405,6 +429,7 @@ fn run_program(args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
+    args.gpu.check_symbols(&args.inspect)?;
     let mut config = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
@@ -415,8 +440,9 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
-    let inspect = args.inspect.options();
-    let _inspector = inspect.map(|options| Server::start(server.function().gpu(), &options)).transpose()?;
+    let inspect = args.inspect.options(&args.gpu.symbols);
+    let _inspector =
+        inspect.map(|options| Onlookers::start(server.function().gpu(), &options)).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
         stop.stop();

@@ -11,7 +11,7 @@ use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
 
-use crate::inspect::{InspectError, InspectOptions, Server};
+use crate::inspect::{InspectError, InspectOptions, Onlookers};
 
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub fn run(
     let started = Instant::now();
     let gpu = HostedGpu::new(config.clone())?;
     let device = started.elapsed();
-    let _inspector = inspect.map(|options| Server::start(gpu.device(), options)).transpose()?;
+    let onlookers = inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     let driver = started.elapsed();
@@ -94,6 +94,9 @@ pub fn run(
         }
         Err(_) => return Err(HostedError::Thread("it panicked".into())),
     };
+    if let Some(onlookers) = &onlookers {
+        onlookers.ended(exit_status);
+    }
     Ok(Outcome {
         exit_status,
         device,

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use belfry_device::trace::{Record, TraceSink, WaveId};
+use belfry_device::trace::{Kind, Record, TraceSink, WaveId};
 use belfry_isa::exec::Step;
+
+use crate::symbols::Symbols;
 
 /// Which waves are traced.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,10 +61,16 @@ impl FromStr for TracedWave {
     }
 }
 
-/// Writes a line for each executed instruction: wave, address, text, and the registers it changed.
+/// Writes a line for each executed instruction: wave, source line where that is known, address, text, and the registers it changed.
 pub struct IsaTrace {
     wave: TracedWave,
-    out: Mutex<Box<dyn Write + Send>>,
+    out: Mutex<Out>,
+    has_symbols: bool,
+}
+
+struct Out {
+    to: Box<dyn Write + Send>,
+    symbols: Symbols,
 }
 
 impl fmt::Debug for IsaTrace {
@@ -85,12 +93,26 @@ impl IsaTrace {
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
             Box::new(BufWriter::new(file))
         };
-        Ok(Self { wave, out: Mutex::new(out) })
+        let out = Mutex::new(Out { to: out, symbols: Symbols::default() });
+        Ok(Self { wave, out, has_symbols: false })
+    }
+
+    /// The same with source lines. Code objects are known by their kernels' names and places: the trace reads no memory.
+    #[must_use]
+    pub fn with(mut self, symbols: Symbols) -> Self {
+        self.has_symbols = !symbols.is_empty();
+        self.out.get_mut().unwrap_or_else(PoisonError::into_inner).symbols = symbols;
+        self
     }
 }
 
 impl TraceSink for IsaTrace {
-    fn record(&self, _record: &Record) {}
+    fn record(&self, record: &Record) {
+        if self.has_symbols && record.kind == Kind::DispatchStart {
+            let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            out.symbols.dispatched(&record.text, record.arguments[0]);
+        }
+    }
 
     fn wants_waves(&self) -> bool {
         true
@@ -106,13 +128,17 @@ impl TraceSink for IsaTrace {
     fn instruction(&self, wave: &WaveId, step: &Step<'_>) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // A full disk or a reader that has left must not stop the program that is traced.
-        let _ = writeln!(out, "{wave} {step}");
+        let Out { to, symbols } = &mut *out;
+        let _ = match symbols.line(step.pc) {
+            None => writeln!(to, "{wave} {step}"),
+            Some(source) => writeln!(to, "{wave} {source} {step}"),
+        };
     }
 }
 
 impl Drop for IsaTrace {
     fn drop(&mut self) {
-        let _ = self.out.get_mut().unwrap_or_else(PoisonError::into_inner).flush();
+        let _ = self.out.get_mut().unwrap_or_else(PoisonError::into_inner).to.flush();
     }
 }
 

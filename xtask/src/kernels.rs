@@ -56,8 +56,12 @@ const PROCESSORS: &[Processor] = &[
 /// Programs whose results are compared, bit by bit, with those of the same source on the processor.
 const PROGRAMS: &str = "tests/programs";
 
+/// Programs for debuggers: with debug information, in which no path is this machine's, and without optimisation.
+const DEBUGGED: &str = "host-vmm/tests/kernels";
+
 /// The folders of sources: those of the examples, and those of the tests.
-const FOLDERS: &[&str] = &["guest-runtime/kernels", "tests/kernels", PROGRAMS, "device/tests/fixtures"];
+const FOLDERS: &[&str] =
+    &["guest-runtime/kernels", "tests/kernels", PROGRAMS, DEBUGGED, "device/tests/fixtures"];
 
 /// The driver's trap handlers, by processor, without extension: each is assembled to the bytes of its code.
 const TRAP_HANDLERS: &[(&str, &str)] = &[
@@ -99,6 +103,9 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
     let mut options = vec!["-I".to_owned(), format!("{up}guest-runtime/kernels")];
     if name == PROGRAMS {
         options.extend(["-ffp-contract=off", "-cl-fp32-correctly-rounded-divide-sqrt"].map(str::to_owned));
+    }
+    if name == DEBUGGED {
+        options.extend(["-g", "-O0", "-fdebug-compilation-dir=."].map(str::to_owned));
     }
     let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)
         .with_context(|| format!("no kernel folder at {}", folder.display()))?

@@ -328,6 +328,13 @@ impl Wave {
         self.halves * 32
     }
 
+    /// GPU virtual address of a byte of a lane's private memory: dwords of all lanes side by side.
+    #[inline(always)]
+    pub fn private_address(&self, lane: u32, offset: u32) -> u64 {
+        let dword = u64::from(offset & !3) * u64::from(self.halves * 32);
+        self.scratch_base.wrapping_add(dword + u64::from(lane * 4) + u64::from(offset & 3))
+    }
+
     /// `EXEC`.
     pub fn exec(&self) -> u64 {
         self.pair(slot::EXEC)

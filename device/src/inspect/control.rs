@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{InspectError, Inspector, WaveId};
+use super::{Hex, InspectError, Inspector, WaveId};
 use crate::shader::{StepError, Stepped};
 pub use crate::stops::BreakOn;
 use crate::stops::{WaveKey, Why};
@@ -23,6 +23,8 @@ pub struct StatusView {
     pub breakpoint: Option<u32>,
     /// The wave that has come to it.
     pub wave: Option<WaveId>,
+    /// All waves that stay at a breakpoint, with their address: several may come to one at the same time.
+    pub at: Vec<(WaveId, Hex)>,
     /// All breakpoints: number, and what each is for.
     pub breakpoints: Vec<(u32, String)>,
 }
@@ -36,16 +38,16 @@ impl Inspector<'_> {
     #[must_use]
     pub fn status(&self) -> StatusView {
         let stops = self.gpu.shader.stops();
+        let id = |(dispatch, workgroup, wave)| WaveId { dispatch, workgroup, wave };
+        let at = stops.at().into_iter().map(|(wave, pc)| (id(wave), Hex(pc))).collect();
         let (why, breakpoint, wave) = match stops.why() {
             None => (None, None, None),
             Some(Why::Paused) => (Some("paused".to_owned()), None, None),
-            Some(Why::Wave(number, what, (dispatch, workgroup, wave))) => {
-                (Some(what), Some(number), Some(WaveId { dispatch, workgroup, wave }))
-            }
+            Some(Why::Wave(number, what, wave)) => (Some(what), Some(number), Some(id(wave))),
             Some(Why::Other(number, what)) => (Some(what), Some(number), None),
         };
         let breakpoints = stops.breaks().into_iter().map(|(number, on)| (number, on.to_string())).collect();
-        StatusView { halted: why.is_some(), why, breakpoint, wave, breakpoints }
+        StatusView { halted: why.is_some(), why, breakpoint, wave, at, breakpoints }
     }
 
     /// Halts the device; when this returns, no wave runs and no packet is processed.

@@ -1,6 +1,7 @@
 //! Memory by what is in it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::signal::{
@@ -10,8 +11,9 @@ use belfry_abi::signal::{
 use serde::Serialize;
 use zerocopy::FromBytes as _;
 
-use super::{Hex, InspectError, Inspector, PacketView, packets};
+use super::{Hex, InspectError, Inspector, PacketView, WaveId, packets, waves};
 use crate::cp::KernelNames;
+use crate::vm::AddressSpace;
 
 /// The most bytes of one answer.
 pub const MAX_BYTES: u64 = 64 << 10;
@@ -55,6 +57,40 @@ pub enum MemoryItem {
     Fields(Hex, BTreeMap<&'static str, String>),
 }
 
+/// Bytes that are wanted of a wave.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BytesOf {
+    /// Memory of its process, from an address on.
+    Memory(u64),
+    /// Private memory of a lane.
+    Private {
+        /// The lane.
+        lane: u32,
+        /// Offset of the first byte in the lane's memory.
+        offset: u32,
+    },
+}
+
+/// Reads as much as there is.
+fn read_up_to(space: &AddressSpace, address: u64, bytes: &mut [u8]) -> usize {
+    if space.read_bytes(address, bytes).is_ok() {
+        return bytes.len();
+    }
+    read_each(space, (0..bytes.len() as u64).map(|index| address.wrapping_add(index)), bytes)
+}
+
+/// Reads bytes of which each has its own address, up to the first one that is not there.
+fn read_each(space: &AddressSpace, places: impl Iterator<Item = u64>, bytes: &mut [u8]) -> usize {
+    let mut read = 0;
+    for (byte, at) in bytes.iter_mut().zip(places) {
+        if space.read_bytes(at, std::slice::from_mut(byte)).is_err() {
+            break;
+        }
+        read += 1;
+    }
+    read
+}
+
 fn signal(bytes: &[u8]) -> Option<BTreeMap<&'static str, String>> {
     let signal = AmdSignal::read_from_bytes(bytes).ok()?;
     let kind = match signal.kind {
@@ -93,6 +129,52 @@ pub(super) fn descriptor(address: u64, bytes: &[u8]) -> Option<BTreeMap<&'static
 }
 
 impl Inspector<'_> {
+    /// Reads memory as a wave sees it, or private memory of one of its lanes; how many bytes could be read.
+    ///
+    /// # Errors
+    ///
+    /// No such wave.
+    pub fn bytes_of_wave(&self, wave: WaveId, of: BytesOf, bytes: &mut [u8]) -> Result<usize, InspectError> {
+        let mut found = None;
+        let dwords = bytes.len() / 4 + 2;
+        self.look(&mut |seen| {
+            if waves::id(seen) != wave {
+                return;
+            }
+            // Dwords of a lane are apart, so each has its own address.
+            let places: Vec<u64> = match of {
+                BytesOf::Memory(_) => Vec::new(),
+                BytesOf::Private { lane, offset } => (0..dwords as u32)
+                    .map(|dword| seen.wave.private_address(lane, (offset & !3).wrapping_add(dword * 4)))
+                    .collect(),
+            };
+            found = Some((Arc::clone(seen.dispatch.space), places));
+        })?;
+        let (space, places) = found.ok_or(InspectError::Wave(wave))?;
+        Ok(match of {
+            BytesOf::Memory(address) => read_up_to(&space, address, bytes),
+            BytesOf::Private { offset, .. } => {
+                let places =
+                    places.iter().flat_map(|&dword| (0..4).map(move |byte| dword.wrapping_add(byte)));
+                read_each(&space, places.skip(offset as usize & 3), bytes)
+            }
+        })
+    }
+
+    /// Reads memory of a process; how many bytes could be read. PASID 0 is the kernel.
+    ///
+    /// # Errors
+    ///
+    /// No such process.
+    pub fn bytes_of_process(
+        &self,
+        pasid: u16,
+        address: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize, InspectError> {
+        Ok(read_up_to(&*self.space(pasid)?, address, bytes))
+    }
+
     /// Memory of a process; PASID 0 is the kernel. What does not fill an item is left out.
     ///
     /// # Errors

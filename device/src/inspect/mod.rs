@@ -34,7 +34,7 @@ pub use control::{BreakOn, StatusView};
 pub use hex::Hex;
 pub use interrupts::{IhEntryView, IhRingView};
 pub use kernels::KernelView;
-pub use memory::{MAX_BYTES, MemoryAs, MemoryItem};
+pub use memory::{BytesOf, MAX_BYTES, MemoryAs, MemoryItem};
 pub use overview::Overview;
 pub use packets::PacketView;
 pub use queues::{QueueDetails, QueueView};

@@ -179,7 +179,7 @@ pub struct WaveDetails {
     pub lds: String,
 }
 
-fn id(seen: &SeenWave<'_>) -> WaveId {
+pub(super) fn id(seen: &SeenWave<'_>) -> WaveId {
     WaveId { dispatch: seen.dispatch.number, workgroup: seen.workgroup, wave: seen.number }
 }
 
@@ -228,7 +228,10 @@ fn code(arch: Arch, size: WaveSize, space: &AddressSpace, (entry, pc): (u64, u64
 }
 
 impl Inspector<'_> {
-    fn look(&self, waves: &mut dyn FnMut(&SeenWave<'_>)) -> Result<Vec<DispatchView>, InspectError> {
+    pub(super) fn look(
+        &self,
+        waves: &mut dyn FnMut(&SeenWave<'_>),
+    ) -> Result<Vec<DispatchView>, InspectError> {
         let mut dispatches: Vec<DispatchView> = Vec::new();
         let mut spaces = Vec::new();
         let looked = self.gpu.runner.between_passes(|_| {

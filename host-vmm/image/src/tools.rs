@@ -1,5 +1,5 @@
 //! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, LLVM 19 for tests and
-//! `cargo xtask`, tmux for tests, firmware for machines that boot by UEFI; and single packages for `cargo xtask`.
+//! `cargo xtask`, tmux and GDB for tests, firmware for machines that boot by UEFI; and single packages for `cargo xtask`.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
 
@@ -20,6 +20,8 @@ pub const E2FSPROGS: &str = "e2fsprogs";
 pub const PASST: &str = "passt";
 /// The package `tmux` is in, and the artifact of the cache.
 const TMUX: &str = "tmux";
+/// The package of GDB with all architectures, and the artifact of the cache.
+const GDB: &str = "gdb-multiarch";
 /// What is fetched, beside what these need.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
 /// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
@@ -165,6 +167,28 @@ pub struct Uefi {
 pub fn ovmf(cache: &Cache, progress: &Progress) -> Result<Uefi, FetchError> {
     let files = package(cache, "ovmf", progress)?.join("usr/share/OVMF");
     Ok(Uefi { code: files.join("OVMF_CODE_4M.fd"), variables: files.join("OVMF_VARS_4M.fd") })
+}
+
+/// Debian's `gdb-multiarch`, fetched (some 35 MB with its libraries) or found in the cache: a script that starts it under its own loader.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn gdb(cache: &Cache, progress: &Progress) -> Result<PathBuf, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.closure(&[GDB], None)?, BTreeMap::new()));
+    let trim = |root: &Path| {
+        drop_manuals(root);
+        // Its Python looks for its own modules where the machine would have them.
+        let text = "#!/bin/sh\nroot=$(dirname -- \"$(readlink -f -- \"$0\")\")\nexport PYTHONHOME=\"$root/usr\"\n\
+                    exec \"$root/usr/lib64/ld-linux-x86-64.so.2\" --library-path \"$root/usr/lib/x86_64-linux-gnu\" \\\n  \
+                    \"$root/usr/bin/gdb-multiarch\" --data-directory=\"$root/usr/share/gdb\" \"$@\"\n";
+        let path = root.join(GDB);
+        fs::write(&path, text).map_err(io_error("write", &path))?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, mode).map_err(io_error("make executable", &path))?;
+        Ok(())
+    };
+    Ok(obtain(cache, GDB, Freshness::Cached, progress, &choose, &trim)?.0.join(GDB))
 }
 
 /// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.

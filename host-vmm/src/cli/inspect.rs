@@ -1,8 +1,11 @@
 //! `belfry inspect`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::Value;
 
+use crate::gdb::GdbAddress;
 use crate::inspect::{Client, HELP, InspectOptions, running, ui};
 use crate::output::say;
 
@@ -32,12 +35,18 @@ pub(super) struct InspectFlags {
     /// lets it go on.
     #[arg(long = "break", value_name = "BREAKPOINT", requires = "inspect")]
     breaks: Vec<String>,
+    /// Lets GDB debug the waves of the GPU, which stays at its first dispatch until GDB has connected and lets it go on: at an address of
+    /// TCP, or a Unix socket [default: a free port of 127.0.0.1].
+    #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    gdb: Option<GdbAddress>,
 }
 
 impl InspectFlags {
-    /// How the GPU is to be inspected, if it is.
-    pub(super) fn options(&self) -> Option<InspectOptions> {
-        self.inspect.then(|| InspectOptions { breaks: self.breaks.clone() })
+    /// How the GPU is to be inspected with symbols from files, if it is.
+    pub(super) fn options(&self, symbols: &[PathBuf]) -> Option<InspectOptions> {
+        let (breaks, symbols) = (self.breaks.clone(), symbols.to_vec());
+        let options = InspectOptions { socket: self.inspect, gdb: self.gdb.clone(), symbols, breaks };
+        (self.inspect || self.gdb.is_some()).then_some(options)
     }
 }
 

@@ -5,24 +5,34 @@
 //! | where sockets are, and which there are | `places.rs` |
 //! | the socket of a GPU, and its clients | `server.rs` |
 //! | what is asked, and the device's answer | `query.rs` |
+//! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
+//! | questions about source lines and variables | `sources.rs` |
 //! | the side that asks | `client.rs` |
 //! | the terminal's user interface | `ui/` |
 //!
 //! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
 
 mod client;
+mod onlookers;
 mod places;
 mod query;
 mod server;
+mod sources;
 pub mod ui;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use client::Client;
+pub use onlookers::Onlookers;
 pub use places::{Running, only, running};
 pub use query::{HELP, answer};
 pub use server::Server;
+pub(crate) use sources::faulting;
+pub use sources::{answer_with, look_for_code};
+
+use crate::gdb::{GdbAddress, GdbError};
+use crate::symbols::SymbolError;
 
 /// The longest question in bytes, its end included.
 pub const MAX_QUESTION: usize = 4096;
@@ -32,6 +42,12 @@ pub const MAX_ANSWER: usize = 32 << 20;
 /// How a GPU is to be looked at.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct InspectOptions {
+    /// Whether there is a socket for `belfry inspect`.
+    pub socket: bool,
+    /// Where GDB can connect, if it can.
+    pub gdb: Option<GdbAddress>,
+    /// Files of code objects with their debug information, or folders of such files.
+    pub symbols: Vec<PathBuf>,
     /// Breakpoints from the start, in the words of the question `break`.
     pub breaks: Vec<String>,
 }
@@ -58,6 +74,12 @@ pub enum InspectError {
     /// The thread could not be started.
     #[error("the thread of the inspector cannot be started: {0}")]
     Thread(#[source] io::Error),
+    /// GDB cannot connect.
+    #[error(transparent)]
+    Gdb(#[from] GdbError),
+    /// There are no such symbols.
+    #[error(transparent)]
+    Symbols(#[from] SymbolError),
     /// No such process.
     #[error("process {0} has no GPU that can be inspected; start it with --inspect")]
     NoProcess(u32),

@@ -32,7 +32,8 @@ pause, continue               halt everything, let it go on
 wait SECONDS                  until the device is halted
 step WAVE [COUNT]             run instructions of a wave while the device is halted
 barrier WAVE                  run its workgroup to the next barrier
-break pc ADDRESS | kernel NAME | packet KIND | register NAME | fault
+source WAVE                   source line of a wave, where symbols are known (`--symbols`)
+break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | register NAME | fault
 unbreak NUMBER | all
 help                          this list";
 
@@ -151,7 +152,8 @@ fn break_on(words: &[&str]) -> Result<BreakOn, String> {
             }
         }
         ["fault"] => Ok(BreakOn::Fault),
-        _ => Err("break pc ADDRESS | kernel NAME | packet KIND | register NAME | fault".to_owned()),
+        _ => Err("break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | register NAME | fault"
+            .to_owned()),
     }
 }
 

@@ -19,7 +19,8 @@ use belfry_device::Gpu;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{InspectError, InspectOptions, MAX_QUESTION, answer, places};
+use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
+use crate::symbols::Symbols;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
@@ -36,6 +37,7 @@ struct Question {
 
 struct Shared {
     gpu: Weak<Gpu>,
+    symbols: Arc<Mutex<Symbols>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
     clients: Mutex<BTreeMap<u64, UnixStream>>,
@@ -62,10 +64,15 @@ impl Server {
     /// # Errors
     ///
     /// A folder that is not this user's alone, a socket that cannot be made, no thread, or a breakpoint that is none.
-    pub fn start(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Self, InspectError> {
-        let server = Self::start_at(&places::own()?, gpu)?;
+    pub fn start(
+        gpu: &Arc<Gpu>,
+        options: &InspectOptions,
+        symbols: &Arc<Mutex<Symbols>>,
+    ) -> Result<Self, InspectError> {
+        let server = Self::start_at(&places::own()?, gpu, symbols)?;
         for on in &options.breaks {
-            answer(gpu, &format!("break {on}")).map_err(|why| InspectError::Break(on.clone(), why))?;
+            answer_with(gpu, symbols, &format!("break {on}"))
+                .map_err(|why| InspectError::Break(on.clone(), why))?;
         }
         Ok(server)
     }
@@ -75,11 +82,16 @@ impl Server {
     /// # Errors
     ///
     /// A socket that cannot be made, or no thread.
-    pub fn start_at(path: &Path, gpu: &Arc<Gpu>) -> Result<Self, InspectError> {
+    pub fn start_at(
+        path: &Path,
+        gpu: &Arc<Gpu>,
+        symbols: &Arc<Mutex<Symbols>>,
+    ) -> Result<Self, InspectError> {
         let listener = UnixListener::bind(path)
             .map_err(|source| InspectError::Socket { path: path.to_owned(), source })?;
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
+            symbols: Arc::clone(symbols),
             closing: AtomicBool::new(false),
             clients: Mutex::default(),
             admitted: AtomicU64::new(0),
@@ -178,7 +190,7 @@ fn serve(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
             let line: Vec<u8> = pending.drain(..=end).collect();
             let asked = Instant::now();
             let Some(gpu) = shared.gpu.upgrade() else { return Ok(()) };
-            let answered = ask(&gpu, &line[..end]);
+            let answered = ask(&gpu, &shared.symbols, &line[..end]);
             drop(gpu);
             reply(stream, &answered)?;
             std::thread::sleep(asked.elapsed().min(LONGEST_REST));
@@ -209,12 +221,12 @@ fn serve(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-fn ask(gpu: &Gpu, line: &[u8]) -> Value {
+fn ask(gpu: &Gpu, symbols: &Mutex<Symbols>, line: &[u8]) -> Value {
     let question = match serde_json::from_slice::<Question>(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("no question {{\"query\": \"...\"}}: {error}") }),
     };
-    match answer(gpu, &question.query) {
+    match answer_with(gpu, symbols, &question.query) {
         Ok(answer) => json!({ "answer": answer }),
         Err(error) => json!({ "error": error }),
     }

@@ -284,6 +284,9 @@ impl Job<'_> {
             phases: Some(phases.into()),
             ..from_device(&stats, unmodelled)
         };
+        if let Some(onlookers) = &inspector {
+            onlookers.ended(exit_status);
+        }
         // A GPU that was left halted goes on, so that its driver can leave it.
         drop(inspector);
         guest.power_off()?;

@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::doorbell::{self, Doorbell, NoSuchWay};
 use crate::hosted::HostedError;
-use crate::inspect::{InspectError, InspectOptions, Server};
+use crate::inspect::{InspectError, InspectOptions, Onlookers};
 use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
@@ -280,9 +280,9 @@ pub enum RunError {
 }
 
 /// Lets a GPU be looked at, if that is asked for.
-fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Server>, InspectError> {
+fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Onlookers>, InspectError> {
     let (Some(gpu), Some(options)) = (gpu, &options.inspect) else { return Ok(None) };
-    Server::start(gpu, options).map(Some)
+    Onlookers::start(gpu, options).map(Some)
 }
 
 /// Runs a program and collects what came of it; `output` gets what it writes, as it comes.
@@ -391,7 +391,9 @@ fn bare_metal_guest(
         ));
     }
     if options.inspect.is_some() {
-        return Err(RunError::WrongGuest("--inspect is not for the bare-metal guest, which ends at once"));
+        return Err(RunError::WrongGuest(
+            "--inspect and --gdb are not for the bare-metal guest, which ends at once",
+        ));
     }
     let doorbells = doorbell::on_kvm(options.doorbell)?;
     let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;

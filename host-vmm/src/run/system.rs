@@ -152,6 +152,9 @@ pub(super) fn run(
     let whole = system.age();
     let stats = system.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
     let unmodelled = system.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+    if let Some(onlookers) = &inspector {
+        onlookers.ended(exit_status);
+    }
     drop(inspector);
     system.stop()?;
     Ok(RunReport {

@@ -75,11 +75,10 @@ pub(super) fn global_addresses(w: &Wave, d: &Di, first_lane: u32) -> Option<[u64
     }
 }
 
-/// GPU virtual address of a byte of a lane's private memory: dwords of all lanes side by side.
+/// GPU virtual address of a byte of a lane's private memory.
 #[inline(always)]
 pub(super) fn scratch_address(w: &Wave, lane: u32, offset: u32) -> u64 {
-    let dword = u64::from(offset & !3) * u64::from(w.halves * 32);
-    w.scratch_base.wrapping_add(dword + u64::from(lane * 4) + u64::from(offset & 3))
+    w.private_address(lane, offset)
 }
 
 /// The address `n` dwords on.

@@ -153,7 +153,9 @@ fn code_line(line: &Value, replies: &Replies) -> Line<'static> {
     let next = if is(line, "next") { '>' } else { ' ' };
     let target =
         if line["target"].is_null() { String::new() } else { format!(" -> {}", field(line, "target")) };
-    let text = format!("{stop}{next} {address} {}{target}", field(line, "text"));
+    let source =
+        if line["source"].is_null() { String::new() } else { format!("  ; {}", field(line, "source")) };
+    let text = format!("{stop}{next} {address} {}{target}{source}", field(line, "text"));
     if next == '>' { Line::styled(text, MARKED) } else { Line::raw(text) }
 }
 

@@ -1,0 +1,90 @@
+//! `--gdb`: a stub of GDB's remote protocol, over which stock GDB debugs waves.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | where it listens, and one client after the other | `server.rs` |
+//! | a client: packets, waiting, what it may not do to the run | `session.rs` |
+//! | waves as threads: breakpoints, steps, memory | `target.rs`, `resume.rs` |
+//! | registers and their description | `registers.rs` |
+//! | addresses at which there is no memory, but a lane's state | `windows.rs` |
+//! | symbol files as GDB is given them | `libraries.rs` |
+//! | `monitor` commands | `monitor.rs` |
+//!
+//! Distributions' GDB has no architecture for AMD GPUs. To it the GPU is an x86-64 processor with more registers: the description has
+//! the registers that the architecture needs, of which `rip` alone is a wave's, and those of the wave beside them.
+
+mod libraries;
+mod monitor;
+mod registers;
+mod resume;
+mod server;
+mod session;
+mod target;
+pub(crate) mod windows;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use server::Server;
+
+/// Where the stub listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum GdbAddress {
+    /// TCP; port 0 is a free one.
+    Tcp(SocketAddr),
+    /// A Unix socket, which this user alone can connect to.
+    Unix(PathBuf),
+}
+
+impl FromStr for GdbAddress {
+    type Err = String;
+
+    /// `ADDR:PORT`, `:PORT`, or a path with a slash.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return Ok(Self::Unix(text.into()));
+        }
+        let whole = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
+        let wrong = |_| format!("{text:?} is neither ADDR:PORT nor a path with a slash");
+        whole.parse().map(Self::Tcp).map_err(wrong)
+    }
+}
+
+/// Why there is no stub.
+#[derive(Debug, thiserror::Error)]
+pub enum GdbError {
+    /// It cannot listen there.
+    #[error(
+        "GDB's stub cannot listen at {at}: {source}; choose another place with --gdb ADDR:PORT or --gdb PATH"
+    )]
+    Listen {
+        /// Where.
+        at: String,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The thread could not be started.
+    #[error("the thread of GDB's stub cannot be started: {0}")]
+    Thread(#[source] io::Error),
+    /// The device has no room for its breakpoint, or has ended.
+    #[error("the GPU cannot be debugged: {0}")]
+    Device(#[from] belfry_device::inspect::InspectError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused_in_words() {
+        let tcp = |text: &str| GdbAddress::Tcp(text.parse().unwrap());
+        assert_eq!("127.0.0.1:0".parse(), Ok(tcp("127.0.0.1:0")));
+        assert_eq!(":3333".parse(), Ok(tcp("127.0.0.1:3333")));
+        assert_eq!("./gdb.sock".parse(), Ok(GdbAddress::Unix("./gdb.sock".into())));
+        for wrong in ["", "3333", "localhost", "1.2.3.4", ":x"] {
+            assert!(wrong.parse::<GdbAddress>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a file says: rows of its line tables, functions, variables and their types.
+
+use std::ops::Range;
+
+/// A row of a line table: code from an address on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) address: u64,
+    pub(super) file: u32,
+    pub(super) line: u32,
+    /// Nothing is known of the code behind it.
+    pub(super) end: bool,
+    /// It begins a statement.
+    pub(super) statement: bool,
+}
+
+/// A function with its variables.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) code: Range<u64>,
+    /// The expression of its frame.
+    pub(super) frame: Option<Vec<u8>>,
+    pub(super) variables: Vec<Variable>,
+}
+
+/// A variable or a parameter.
+#[derive(Debug)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    /// The code that can name it.
+    pub(super) scope: Range<u64>,
+    /// Where it is, in which code.
+    pub(super) locations: Vec<Location>,
+    pub(super) kind: Kind,
+}
+
+/// An expression that says where something is.
+#[derive(Clone, Debug)]
+pub(super) struct Location {
+    /// The code in which it holds.
+    pub(super) code: Range<u64>,
+    pub(super) expression: Vec<u8>,
+    /// The address that the expression has by its index in `.debug_addr`, if it has one.
+    pub(super) indexed: Option<u64>,
+    /// Where the expression is in the file.
+    pub(super) at: Option<usize>,
+}
+
+/// A type.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// A number: its DWARF encoding and its bytes.
+    Number(u8, usize),
+    /// A pointer of so many bytes.
+    Pointer(usize),
+    /// Members with their offsets.
+    Members(Vec<(String, usize, Self)>, usize),
+    /// Elements.
+    Array(Box<Self>, usize),
+    /// Anything else, of so many bytes.
+    Other(usize),
+}
+
+impl Kind {
+    /// Bytes of a value.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Number(_, size) | Self::Pointer(size) | Self::Members(_, size) | Self::Other(size) => *size,
+            Self::Array(element, count) => element.size().saturating_mul(*count),
+        }
+    }
+}
