@@ -85,7 +85,8 @@ pub(super) fn at_the_console(trial: &Trial, disk: &str) -> Result<()> {
     let mut screen = Screen::start(&trial.belfry, &["run", "--interactive", "--image", disk])?;
     screen.play(&[
         ("login:", "root\r"),
-        ("# ", "rocminfo | grep -m1 -o gfx1100; echo seen=$((40 + 2))\r"),
+        // The prompt may come before the driver is loaded.
+        ("# ", "systemctl is-system-running --wait; rocminfo | grep -m1 -o gfx1100; echo seen=$((40 + 2))\r"),
         ("gfx1100\r\n", ""),
         ("seen=42", "poweroff\r"),
         ("exit status 0", ""),
