@@ -32,7 +32,7 @@ const ENTRY: &str = "title linux\nlinux /vmlinuz\ninitrd /initrd.img\n\
 options root=LABEL=root rw console=ttyS0,115200\n";
 
 /// What a program over ssh finds, and the status it ends with.
-const LOOK: &str = "set -e; grep -q '^amdgpu ' /proc/modules; test -c /dev/kfd -a -c /dev/dri/renderD128
+const LOOK: &str = "set -e; udevadm settle; grep -q '^amdgpu ' /proc/modules; test -c /dev/kfd -a -c /dev/dri/renderD128
 modinfo -F filename amdgpu; rocminfo | grep -m1 -o gfx1100; systemctl is-system-running --wait; echo \"$0: $1\"; exit 42";
 
 /// A program with words of its own, on a disk with its options.
@@ -61,7 +61,8 @@ fn by_uefi(trial: &Trial, alone: bool) -> Result<()> {
     tool("mcopy", &["-i", &esp, &loader, "::/EFI/BOOT/BOOTX64.EFI"])?;
     tool("mcopy", &["-i", &esp, &entry.display().to_string(), "::/loader/entries/linux.conf"])?;
     let firmware: &[&str] = if alone { &[] } else { &["--firmware", "uefi"] };
-    let program = ["--", "sh", "-c", "test -d /sys/firmware/efi && rocminfo | grep -m1 -o gfx1100"];
+    let program =
+        ["--", "sh", "-c", "udevadm settle; test -d /sys/firmware/efi && rocminfo | grep -m1 -o gfx1100"];
     let disk = disk.display().to_string();
     let said = trial.belfry(&[&["run", "--image", &disk][..], firmware, &program].concat(), 0)?;
     ensure!(said.contains("gfx1100"), "{said}");
