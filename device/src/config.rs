@@ -8,6 +8,7 @@ use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
+use crate::faults::Plan;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -65,6 +66,8 @@ pub struct GpuConfig {
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
     pub activity: Activity,
+    /// What fails on purpose.
+    pub faults: Plan,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -93,6 +96,7 @@ impl Default for GpuConfig {
             counts_code: false,
             time: TimeSource::default(),
             activity: Activity::default(),
+            faults: Plan::default(),
         }
     }
 }

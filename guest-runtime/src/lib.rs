@@ -167,6 +167,12 @@ impl Runtime {
         &self.gpus[0]
     }
 
+    /// Has every wait end in a time-out after so long that is given no time of its own: for a GPU that may not answer. The first
+    /// limit counts.
+    pub fn limit_waits(&self, limit: Duration) {
+        self.gpu().inner.process.limit_waits(limit);
+    }
+
     /// Version of the driver's interface, major and minor.
     pub fn driver_version(&self) -> (u32, u32) {
         self.version

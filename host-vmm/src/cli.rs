@@ -2,12 +2,14 @@
 
 mod bench;
 mod exec;
+mod faults;
 mod image;
 mod inspect;
 mod shape;
 mod size;
 #[cfg(test)]
 mod tests;
+mod torture;
 mod trace;
 
 use std::ffi::OsString;
@@ -39,6 +41,7 @@ use crate::suite::{Asked, Place};
 use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
+use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use size::{parse_memory, parse_size, parse_tier};
@@ -101,6 +104,7 @@ enum Verb {
         what: TraceVerb,
     },
     Inspect(InspectArgs),
+    Torture(Box<torture::TortureArgs>),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -135,6 +139,8 @@ struct GpuArgs {
     /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
     trace_wave: TracedWave,
+    #[command(flatten)]
+    faults: FaultFlags,
 }
 
 impl GpuArgs {
@@ -146,6 +152,7 @@ impl GpuArgs {
         }
         config.deterministic = self.deterministic;
         config.tier = self.tier;
+        config.faults = self.faults.plan()?;
         config.validate()?;
         if let Some(path) = &self.trace_isa {
             config.trace = Some(Arc::new(IsaTrace::open(path, self.trace_wave)?));
@@ -296,6 +303,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
         Verb::Inspect(args) => inspect(&args),
+        Verb::Torture(args) => torture::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {

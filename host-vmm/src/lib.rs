@@ -25,4 +25,5 @@ mod output;
 pub mod own_machine;
 pub mod run;
 pub mod suite;
+pub mod torture;
 pub mod trace;

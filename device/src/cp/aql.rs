@@ -5,6 +5,7 @@
 //! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
 
 mod context;
+mod faults;
 mod save;
 pub(super) mod trace;
 
@@ -26,6 +27,7 @@ use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
 use crate::chip::TmpRing;
+use crate::faults::Faults;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
@@ -53,6 +55,11 @@ pub struct AqlQueue {
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
     traced: trace::Traced,
+    faults: Faults,
+    /// It stays at its packet for good.
+    hangs: bool,
+    /// Behind the last packet that it was decided of whether the queue hangs at it.
+    decided: u64,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -109,6 +116,9 @@ impl AqlQueue {
             scratch: None,
             waiting: Waiting::Nothing,
             traced: Default::default(),
+            faults: env.faults.clone(),
+            hangs: false,
+            decided: 0,
         }
     }
 
@@ -121,8 +131,11 @@ impl AqlQueue {
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<QueueError> {
-        if matches!(self.waiting, Waiting::Stopped) {
+        if matches!(self.waiting, Waiting::Stopped) || self.hangs {
             return Progress::Idle;
+        }
+        if self.faults.is_on() {
+            self.complete_late(false);
         }
         if let Some(error) = self.state.take_failure() {
             return self.halt(error);
@@ -243,6 +256,9 @@ impl AqlQueue {
         if self.keeps(header, &packet) {
             return Ok(Some(Packet::Blocked(BlockedOn::Memory)));
         }
+        if self.faults.is_on() && self.strikes(header, &packet) {
+            return Ok(None);
+        }
         let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
@@ -344,6 +360,9 @@ impl AqlQueue {
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
+        }
+        if self.faults.is_on() {
+            prepared.launch.hangs = self.wave_hangs(packet.kernel_object);
         }
         let grid = prepared.launch.grid;
         let (workgroup, kernel_object) = (prepared.launch.workgroup, packet.kernel_object);
@@ -449,6 +468,8 @@ impl QueueEngine for AqlQueue {
     /// Returns within a few thousand instructions.
     fn suspend(&mut self) {
         self.state.shader.suspend();
+        // Nobody would complete it later.
+        self.complete_late(true);
         // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
         // become inaccessible, the next service says so.
         if let Err(cause) = self.retire() {
@@ -458,6 +479,10 @@ impl QueueEngine for AqlQueue {
 
     fn resume(&mut self) {
         self.shader.resume(&self.state.shader);
+    }
+
+    fn hangs(&self) -> bool {
+        self.hangs
     }
 
     /// Drops waves within a few thousand instructions.

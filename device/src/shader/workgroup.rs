@@ -92,6 +92,8 @@ pub(super) struct Workgroup {
     lds: Lds,
     /// Residency and scratch memory it occupies.
     pub(super) seat: Option<Box<Seat>>,
+    /// Its waves stay where they are.
+    pub(super) hangs: bool,
 }
 
 /// How a turn of a workgroup ended.
@@ -163,6 +165,7 @@ impl Workgroup {
             next: 0,
             lds: Lds::default(),
             seat: None,
+            hangs: false,
         }
     }
 
@@ -182,6 +185,7 @@ impl Workgroup {
         control: LaunchControl,
     ) {
         self.id = launch.workgroup_id(index);
+        self.hangs = launch.hangs && index == 0;
         let extent = launch.extent(self.id);
         let partial;
         let lanes = if extent == launch.workgroup {

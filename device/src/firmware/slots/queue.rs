@@ -16,6 +16,7 @@ use super::new::{NewQueue, WritePointer};
 use super::{Asked, Place, Pool};
 use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
+use crate::doorbell::Heard;
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
@@ -63,6 +64,17 @@ pub(super) struct Queue {
     /// When it was last put on or taken off a slot, in the scheduler's counting.
     pub(super) turn: u64,
     life: Life,
+    /// A ring was not heard, while it had nothing else to do.
+    deaf: Option<Deaf>,
+}
+
+/// A queue that does not hear its doorbell.
+#[derive(Clone, Copy, Debug)]
+enum Deaf {
+    /// Until it rings again.
+    Lost,
+    /// Until this time of the device.
+    Until(Duration),
 }
 
 impl Queue {
@@ -103,6 +115,7 @@ impl Queue {
             gws,
             asked: new.asked,
             turn: 0,
+            deaf: None,
             life: Life::Unmapped {
                 wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest {
@@ -138,6 +151,11 @@ impl Queue {
         matches!(self.life, Life::Mapped { .. })
     }
 
+    /// Whether its engine stays at a packet, and does not let it be taken off its slot.
+    pub(super) fn hangs(&self) -> bool {
+        matches!(&self.life, Life::Mapped { engine, .. } if engine.hangs())
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.life, Life::Failed { .. })
     }
@@ -157,6 +175,10 @@ impl Queue {
             Wait::Resume => false,
             Wait::Slot => true,
             Wait::Doorbell if rest.saved => true,
+            Wait::Doorbell if matches!(self.deaf, Some(Deaf::Lost)) => ports.doorbells.is_rung(self.doorbell),
+            Wait::Doorbell if matches!(self.deaf, Some(Deaf::Until(until)) if !ports.faults.is_over(until)) => {
+                false
+            }
             Wait::Doorbell => {
                 let at = self.wptr.address;
                 let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
@@ -322,7 +344,18 @@ impl Queue {
 
     /// Lets the packet processor of a mapped queue work for a while.
     pub(super) fn serve(&mut self, ports: &Ports) -> Served {
-        ports.watch.look(self.doorbell);
+        let sleeps = matches!(self.life, Life::Mapped { activity: Activity::Idle, .. });
+        match ports.watch.look(self.doorbell, sleeps) {
+            Heard::Nothing => {}
+            Heard::Ring => self.deaf = None,
+            Heard::Lost => self.deaf = Some(Deaf::Lost),
+            Heard::Late(until) => self.deaf = Some(Deaf::Until(until)),
+        }
+        match self.deaf {
+            Some(Deaf::Until(until)) if ports.faults.is_over(until) => self.deaf = None,
+            Some(_) if sleeps => return Served::Idle,
+            _ => {}
+        }
         let served = self.work(ports);
         ports.doorbells.set_busy(self.doorbell, self.is_at_work());
         served

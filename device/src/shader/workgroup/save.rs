@@ -79,6 +79,7 @@ impl Workgroup {
             next: saved.next as usize,
             lds,
             seat: Some(seat),
+            hangs: false,
         }))
     }
 }
