@@ -44,6 +44,7 @@ pub mod topology;
 pub mod transport;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use copy_queue::CopyQueue;
 pub use gpu::Gpu;
