@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use belfry_device::faults::Plan;
-use belfry_process::KillOnDrop;
+use belfry_process::child::{KillOnDrop, die_with_parent};
 
 use super::verdict::{Finding, Verdict};
 
@@ -45,7 +45,7 @@ impl Live {
         let mut arguments = std::env::args_os().skip(1);
         command.args(arguments.by_ref().take(1)).arg(CHILD).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        belfry_process::die_with_parent(&mut command);
+        die_with_parent(&mut command);
         let mut process = KillOnDrop(command.spawn().map_err(ChildError::Start)?);
         let missing = || ChildError::Start(io::ErrorKind::BrokenPipe.into());
         let stdout = process.0.stdout.take().ok_or_else(missing)?;
