@@ -1,5 +1,6 @@
 //! One plan after the other, in a child: what it is told on standard input, it answers on standard output.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +60,12 @@ struct Held {
 }
 
 impl Held {
+    /// Whether more is held than before of anything.
+    fn is_more_than(&self, before: &Self) -> bool {
+        let Self { system, pins, vram, gtt } = self;
+        *system > before.system || *pins > before.pins || *vram > before.vram || *gtt > before.gtt
+    }
+
     fn of(gpu: &HostedGpu) -> Self {
         let number = |path| {
             let text = gpu.card_read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -73,10 +80,17 @@ impl Held {
     }
 }
 
-/// Threads and descriptors of this process.
-fn own() -> (usize, usize) {
-    let entries = |path| std::fs::read_dir(path).map_or(0, Iterator::count);
-    (entries("/proc/self/task"), entries("/proc/self/fd"))
+/// Threads of this process, by name, and how many descriptors it has.
+fn own() -> (BTreeMap<String, usize>, usize) {
+    let entries = |path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut threads = BTreeMap::new();
+    for thread in entries("/proc/self/task") {
+        // One that has ended meanwhile has no name any more.
+        if let Ok(name) = std::fs::read_to_string(thread.path().join("comm")) {
+            *threads.entry(name.trim().to_owned()).or_insert(0) += 1;
+        }
+    }
+    (threads, entries("/proc/self/fd").count())
 }
 
 /// Looks until something is as it should be, or for too long; what it was at last.
@@ -103,13 +117,20 @@ fn attempt(config: &GpuConfig, program: &[String], panics: &Panics) -> Verdict {
     panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let before = own();
     let mut verdict = Verdict::default();
-    match HostedGpu::new(config.clone()) {
-        Err(error) => verdict.ending = Ending::Error(format!("the driver does not load: {error}")),
+    let keeps = match HostedGpu::new(config.clone()) {
+        Err(error) => {
+            verdict.ending = Ending::Error(format!("the driver does not load: {error}"));
+            false
+        }
         Ok(gpu) => on_gpu(&gpu, program, &mut verdict),
-    }
-    let after = settled(&before, own);
-    if after.0 > before.0 {
-        verdict.findings.push(Finding::Leak(format!("{} threads", after.0 - before.0)));
+    };
+    let after = if keeps { before.clone() } else { settled(&before, own) };
+    let more = |(name, count): (&String, &usize)| {
+        (*count > before.0.get(name).copied().unwrap_or(0)).then(|| name.clone())
+    };
+    let threads: Vec<String> = after.0.iter().filter_map(more).collect();
+    if !threads.is_empty() {
+        verdict.findings.push(Finding::Leak(format!("threads: {}", threads.join(", "))));
     }
     if after.1 > before.1 {
         verdict.findings.push(Finding::Leak(format!("{} descriptors", after.1 - before.1)));
@@ -119,8 +140,10 @@ fn attempt(config: &GpuConfig, program: &[String], panics: &Panics) -> Verdict {
     verdict
 }
 
-fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) {
+/// Runs the program, and looks at what it leaves behind; whether the driver keeps what the device may still use.
+fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bool {
     let held = Held::of(gpu);
+    verdict.loading = gpu.device().faults().report().met;
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(gpu, program)));
     let faults = gpu.device().faults();
     faults.end();
@@ -140,8 +163,10 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) {
             verdict.ending = Ending::Error(format!("{error:#}"));
         }
     }
-    let after = settled(&held, || Held::of(gpu));
-    if after != held {
+    // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.
+    let keeps = has_struck(Rule::RegisterStuck) && run(gpu, program).is_err();
+    let after = if keeps { held } else { settled(&held, || Held::of(gpu)) };
+    if after.is_more_than(&held) {
         verdict.findings.push(Finding::Leak(format!("of {held:?}, {after:?} is held")));
     }
     // A card that is gone, or one of whose registers is broken, does not come back.
@@ -149,11 +174,19 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) {
         && !has_struck(Rule::RegisterStuck)
         && let Err(error) = run(gpu, program)
     {
-        verdict.findings.push(Finding::Broken(format!("{error:#}")));
+        // A reset that has failed as well leaves it to the next driver.
+        gpu.unload();
+        match gpu.load().map_err(anyhow::Error::from).and_then(|()| run(gpu, program)) {
+            Ok(()) => verdict.reloaded = true,
+            Err(again) => {
+                verdict.findings.push(Finding::Broken(format!("{error:#}; with a new driver: {again:#}")))
+            }
+        }
     }
     gpu.unload();
     let bytes = gpu.system_memory_used();
-    if bytes != 0 {
+    if bytes != 0 && !keeps {
         verdict.findings.push(Finding::Leak(format!("{bytes} bytes after the driver was unloaded")));
     }
+    keeps
 }

@@ -91,7 +91,7 @@ pub fn torture(
         return Err(TortureError::Clean { program, verdict: clean.to_string() });
     }
     drop(first);
-    let plans = plans::Plans::new(&clean.met, options.seed, options.plans);
+    let plans = plans::Plans::new((&clean.loading, &clean.met), options.seed, options.plans);
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     let summary = Mutex::new(Summary::default());

@@ -9,7 +9,7 @@ use super::verdict::Finding;
 /// Findings whose smallest plan is looked for.
 pub(super) const AT_MOST: usize = 20;
 /// Times that a plan may be tried until it shows what it did.
-const TRIES: usize = 3;
+const TRIES: usize = 6;
 
 /// The smallest plan that shows a finding; none if it does not show again.
 pub(super) fn smallest(child: &mut Child, found: &Found) -> Option<String> {

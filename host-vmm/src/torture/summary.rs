@@ -38,6 +38,8 @@ pub struct Summary {
     pub struck: u64,
     /// Plans under which it ended well.
     pub well: u64,
+    /// Plans after which the device worked with a driver that was loaded again, as the one before had given it up.
+    pub reloaded: u64,
     /// Plans under which it ended with an error, by what that says.
     pub errors: BTreeMap<String, u64>,
     /// What must not be.
@@ -54,6 +56,7 @@ impl Summary {
     pub(super) fn add(&mut self, plan: &Plan, verdict: &Verdict) {
         self.plans += 1;
         self.struck += verdict.struck;
+        self.reloaded += u64::from(verdict.reloaded);
         self.idle +=
             u64::from(verdict.struck == 0 && verdict.findings.is_empty() && verdict.ending == Ending::Well);
         match &verdict.ending {
@@ -109,6 +112,7 @@ impl fmt::Display for Summary {
         for (text, count) in sorted {
             writeln!(f, "    {count:>6} x {text}")?;
         }
+        writeln!(f, "  given up     {} times, and fine with the driver loaded again", self.reloaded)?;
         write!(f, "  findings     {}", self.found.len())?;
         for found in &self.found {
             write!(f, "\n    {:>6} x {}", found.count, found.finding)?;

@@ -109,6 +109,11 @@ pub struct Verdict {
     /// Moments of each hook, by its name.
     #[serde(with = "hooks")]
     pub met: BTreeMap<Hook, u64>,
+    /// Those of them before the program began, when the driver had been loaded.
+    #[serde(with = "hooks")]
+    pub loading: BTreeMap<Hook, u64>,
+    /// The driver had given the device up, and it works with the driver loaded again.
+    pub reloaded: bool,
 }
 
 impl fmt::Display for Verdict {
@@ -161,6 +166,8 @@ mod tests {
             strikes: vec!["frame-late@2".into()],
             struck: 1,
             met: BTreeMap::from([(Hook::IhEntry, 5)]),
+            loading: BTreeMap::new(),
+            reloaded: true,
         };
         let text = serde_json::to_string(&verdict).unwrap();
         assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
