@@ -247,6 +247,7 @@ impl InFlight {
         let struck = self.state.faults.meets(Hook::Signal, place);
         if let Some(struck) = struck {
             *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(struck.until);
+            self.state.faults.look_again();
         }
         struck.is_some()
     }

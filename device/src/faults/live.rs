@@ -143,14 +143,22 @@ impl Faults {
         self.0.as_ref().is_none_or(|live| live.clock.now() >= until)
     }
 
+    /// Something is held back from now on: has the device's thread look when that is due.
+    pub(crate) fn look_again(&self) {
+        if let Some(live) = &self.0 {
+            live.wake.wake();
+        }
+    }
+
     /// How long it is, on the host, until something that is held back goes on; `None` if nothing is, or if the host's clock does not
     /// say.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let live = self.0.as_ref()?;
         let now = live.clock.now();
         let mut due = live.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = due.iter().min()?.saturating_sub(now);
         due.retain(|at| *at > now);
-        live.clock.on_host(due.iter().min()?.saturating_sub(now))
+        live.clock.on_host(next)
     }
 }
 

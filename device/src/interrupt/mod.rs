@@ -339,6 +339,7 @@ impl Interrupts {
                 Rule::InterruptLost => return,
                 Rule::InterruptLate => {
                     self.late.lock().unwrap_or_else(PoisonError::into_inner).push((struck.until, vector));
+                    self.faults.look_again();
                     return;
                 }
                 _ => self.send(vector),

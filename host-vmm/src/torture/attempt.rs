@@ -183,6 +183,7 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
             }
         }
     }
+    let keeps = keeps || verdict.reloaded;
     gpu.unload();
     let bytes = gpu.system_memory_used();
     if bytes != 0 && !keeps {

@@ -1,6 +1,7 @@
 //! Faults that strike on purpose, each once: what a program, its driver and the next program see of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use belfry_device::chip::{self, Model, gfx942, gfx1201};
@@ -56,11 +57,29 @@ fn moments_before(chip: &'static Model, hook: Hook) -> u64 {
     before
 }
 
+/// The doorbell of the queue that the work makes first.
+fn doorbell(chip: &'static Model) -> u32 {
+    let gpu = HostedGpu::new(config(chip, "signal-late@1,for:0s".parse().unwrap())).unwrap();
+    work(&gpu, || ()).unwrap();
+    let place = &gpu.device().faults().report().strikes[0].place;
+    let (_, behind) = place.split_once("doorbell 0x").unwrap();
+    let digits = behind.split(',').next().unwrap();
+    u32::from_str_radix(digits, 16).unwrap()
+}
+
 /// What came of the work when a rule strikes at a moment of it, and that the next process can work.
-fn strike_of(chip: &'static Model, text: &str, moment: u64) -> (Result<(), String>, FaultReport, Vec<GuestError>) {
+fn strike_of(
+    chip: &'static Model,
+    text: &str,
+    moment: u64,
+) -> (Result<(), String>, FaultReport, Vec<GuestError>) {
     let mut planned: Planned = text.parse().unwrap();
-    let often = When::nth(moments_before(chip, planned.rule.hook()) + moment).often;
-    planned.when.often = often;
+    if planned.rule.hook() == Hook::Doorbell {
+        // How many rings of the kernel's own wake somebody differs from run to run.
+        planned.when.queue = Some(doorbell(chip));
+    } else {
+        planned.when.often = When::nth(moments_before(chip, planned.rule.hook()) + moment).often;
+    }
     let rule = planned.rule;
     let mut plan = Plan::default();
     plan.add(planned).unwrap();
@@ -97,7 +116,8 @@ fn ends_with(text: &str, moment: u64, expected: &str) -> FaultReport {
 
 #[test]
 fn what_is_late_or_told_twice_does_no_harm() {
-    for text in ["doorbell-late@for:1ms", "interrupt-doubled", "interrupt-late@for:1ms", "interrupt-spurious"] {
+    for text in ["doorbell-late@for:1ms", "interrupt-doubled", "interrupt-late@for:1ms", "interrupt-spurious"]
+    {
         ends_well(text);
     }
     for text in ["frame-late@for:1ms", "signal-late@for:1ms", "ih-overflow"] {
@@ -112,14 +132,7 @@ fn lost_interrupt_is_found_when_the_program_looks_again() {
 
 #[test]
 fn lost_doorbell_leaves_the_queue_asleep() {
-    // Behind those of the scheduler's ring that make the queue.
-    let before = moments_before(chip::DEFAULT, Hook::Doorbell);
-    let gpu = HostedGpu::new(config(chip::DEFAULT, Plan::counting())).unwrap();
-    let runtime = process(&gpu).unwrap();
-    let queue = runtime.gpu().queue().unwrap();
-    let moments = gpu.device().faults().report().met[&Hook::Doorbell] - before;
-    drop(queue);
-    let report = ends_with("doorbell-lost", moments + 1, "the GPU did not finish within 500ms");
+    let report = ends_with("doorbell-lost", 1, "the GPU did not finish within 500ms");
     assert!(report.strikes[0].place.starts_with("ring, doorbell 0x"), "{report:?}");
 }
 
@@ -140,7 +153,10 @@ fn hung_queue_cannot_be_taken_off_and_is_gone_after_a_reset() {
         for text in ["queue-hang@kernel:vecadd", "sdma-stuck"] {
             let (outcome, _, errors) = strike_of(chip, text, 1);
             let error = outcome.expect_err(text);
-            assert!(error.contains("did not finish within") || error.contains("time"), "{text} on {chip}: {error}");
+            assert!(
+                error.contains("did not finish within") || error.contains("time"),
+                "{text} on {chip}: {error}"
+            );
             assert!(errors.contains(&GuestError::QueueHangs), "{text} on {chip}: {errors:?}");
         }
     }
@@ -161,23 +177,22 @@ fn corrupt_copy_is_one_wrong_word() {
 
 #[test]
 fn failed_walk_of_a_wave_is_a_memory_fault() {
-    // The first walk of the process's own tables may be of its ring, or of any other memory of its.
     let before = moments_before(chip::DEFAULT, Hook::Walk);
-    assert!(before > 0);
-    let gpu = HostedGpu::new(config(chip::DEFAULT, Plan::counting())).unwrap();
-    let address = {
-        let runtime = process(&gpu).unwrap();
-        runtime.gpu().vram().buffer::<f32>(1).unwrap().address()
-    };
-    let text = format!("walk-fails@address:{address:#x}..{:#x}", address + 4096);
-    let mut plan = Plan::default();
-    plan.add(text.parse().unwrap()).unwrap();
-    let gpu = HostedGpu::new(config(chip::DEFAULT, plan)).unwrap();
-    let error = format!("{:#}", work(&gpu, || ()).expect_err("the first buffer cannot be read"));
-    assert!(error.contains("memory access fault") || error.contains("stopped"), "{error}");
-    assert_eq!(gpu.device().faults().report().struck[&Rule::WalkFails], 1);
-    assert!(gpu.device().stats().errors.contains_key(&GuestError::PageFault));
-    work(&gpu, || ()).unwrap();
+    let mut faults = 0;
+    for moment in (1..160).step_by(12) {
+        let plan = format!("walk-fails@{}", before + moment).parse().unwrap();
+        let gpu = HostedGpu::new(config(chip::DEFAULT, plan)).unwrap();
+        let outcome = work(&gpu, || ());
+        let errors = gpu.device().stats().errors;
+        if let Err(error) = outcome
+            && format!("{error:#}").contains("memory access fault")
+        {
+            assert!(errors.contains_key(&GuestError::PageFault), "{errors:?}");
+            faults += 1;
+        }
+        work(&gpu, || ()).unwrap_or_else(|error| panic!("walk {moment}: the next process: {error:#}"));
+    }
+    assert!(faults > 0);
 }
 
 #[test]
@@ -188,11 +203,13 @@ fn scarce_hardware_is_shared() {
         for chip in [chip::DEFAULT, &gfx942::MODEL] {
             let gpu = HostedGpu::new(config(chip, plan.clone())).unwrap();
             let arguments = ["6".to_owned()];
-            belfry_examples::run("many-queues", &process(&gpu).unwrap(), &arguments, &mut std::io::sink()).unwrap();
+            belfry_examples::run("many-queues", &process(&gpu).unwrap(), &arguments, &mut std::io::sink())
+                .unwrap();
             // Two processes share the one VMID in turns.
             let both = [process(&gpu).unwrap(), process(&gpu).unwrap()];
             for runtime in &both {
-                belfry_examples::run("vector-add", runtime, &["256".to_owned()], &mut std::io::sink()).unwrap();
+                belfry_examples::run("vector-add", runtime, &["256".to_owned()], &mut std::io::sink())
+                    .unwrap();
             }
             assert_eq!(gpu.device().faults().report().struck.values().sum::<u64>(), 1, "{text} on {chip}");
         }
@@ -201,11 +218,31 @@ fn scarce_hardware_is_shared() {
 
 #[test]
 fn removed_device_ends_in_errors_and_the_driver_can_be_unloaded() {
-    let (outcome, report, _) = strike("removal", 1);
-    assert!(outcome.is_err());
-    assert_eq!(report.strikes[0].rule, Rule::Removal);
     let gpu = HostedGpu::new(config(chip::DEFAULT, "removal@1".parse().unwrap()));
     assert!(gpu.is_err(), "nothing answers while the driver loads");
+    let time = TimeSource::manual();
+    let plan = "removal@1,after:1s".parse().unwrap();
+    let gpu = HostedGpu::new(GpuConfig { time: time.clone(), ..config(chip::DEFAULT, plan) }).unwrap();
+    let held = gpu.system_memory_used();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                time.advance(Duration::from_secs(11));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert!(work(&gpu, || ()).is_err());
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(gpu.device().faults().report().struck[&Rule::Removal], 1);
+    let mut word = [0; 4];
+    gpu.device().bar_read(belfry_abi::pci::BAR_REGISTERS, 0, &mut word).unwrap();
+    gpu.device().config_read(0, &mut word[..2]);
+    assert_eq!(word, [0xff; 4]);
+    assert!(gpu.system_memory_used() <= held, "what the device cannot reach any more is given back");
+    gpu.unload();
+    assert_eq!(gpu.system_memory_used(), 0);
 }
 
 #[test]
@@ -237,12 +274,15 @@ fn late_signal_waits_for_its_time() {
     let agent = runtime.gpu();
     let output = agent.vram().buffer::<f32>(64).unwrap();
     let queue = agent.queue().unwrap();
-    let kernel = agent.load(belfry_examples::kernels::VECADD.on(agent).unwrap()).unwrap().kernel("vecadd").unwrap();
-    let done = kernel.launch(&queue).grid(64).block(64).args((&output, &output, &output, 64u32)).submit().unwrap();
+    let kernel =
+        agent.load(belfry_examples::kernels::VECADD.on(agent).unwrap()).unwrap().kernel("vecadd").unwrap();
+    let done =
+        kernel.launch(&queue).grid(64).block(64).args((&output, &output, &output, 64u32)).submit().unwrap();
     while gpu.device().faults().report().struck.is_empty() {
         std::thread::yield_now();
     }
-    assert!(done.wait_timeout(Duration::from_millis(20)).is_err(), "its time has not come");
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!done.is_done(), "its time has not come");
     time.advance(Duration::from_millis(10));
     done.wait().unwrap();
 }
@@ -250,22 +290,18 @@ fn late_signal_waits_for_its_time() {
 #[test]
 fn same_plan_strikes_at_the_same_places() {
     let run = || {
-        let plan: Plan = "chaos:11:0.02".parse().unwrap();
-        let config = GpuConfig { deterministic: Some(1), ..config(chip::DEFAULT, plan) };
-        let Ok(gpu) = HostedGpu::new(config) else { return Vec::new() };
-        let _ = work(&gpu, || ());
+        let plan =
+            "frame-late@every:2,for:1us;signal-late@1,for:0s;sdma-corrupt@1;wave-hang@2".parse().unwrap();
+        let gpu =
+            HostedGpu::new(GpuConfig { deterministic: Some(1), ..config(chip::DEFAULT, plan) }).unwrap();
+        assert!(work(&gpu, || ()).is_err());
+        assert!(work(&gpu, || ()).is_err());
         let strikes = gpu.device().faults().report().strikes;
         strikes.into_iter().map(|strike| (strike.rule, strike.moment, strike.place)).collect::<Vec<_>>()
     };
     let first = run();
-    assert!(!first.is_empty());
-    for _ in 0..3 {
-        let again = run();
-        // Interrupts and walks are as many as threads make them; what the one queue meets is the same.
-        let of_queue = |strikes: &[(Rule, u64, String)]| {
-            let one_thread = [Hook::Frame, Hook::Packet, Hook::Dispatch, Hook::Transfer, Hook::Signal];
-            strikes.iter().filter(|(rule, ..)| one_thread.contains(&rule.hook())).cloned().collect::<Vec<_>>()
-        };
-        assert_eq!(of_queue(&again), of_queue(&first));
+    assert!(first.len() > 4, "{first:?}");
+    for _ in 0..2 {
+        assert_eq!(run(), first);
     }
 }
