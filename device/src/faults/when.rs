@@ -77,7 +77,7 @@ impl When {
                 "after" => when.after = Some(duration::parse(value).ok_or_else(bad)?),
                 "for" if rule.is_late() => when.length = Some(duration::parse(value).ok_or_else(bad)?),
                 "queue" => {
-                    when.queue = Some(number(value).and_then(|at| at.try_into().ok()).ok_or_else(bad)?)
+                    when.queue = Some(number(value).and_then(|at| at.try_into().ok()).ok_or_else(bad)?);
                 }
                 "process" => {
                     when.process = Some(number(value).and_then(|at| at.try_into().ok()).ok_or_else(bad)?);

@@ -166,9 +166,6 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
     // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.
     let keeps = has_struck(Rule::RegisterStuck) && run(gpu, program).is_err();
     let after = if keeps { held } else { settled(&held, || Held::of(gpu)) };
-    if after.is_more_than(&held) {
-        verdict.findings.push(Finding::Leak(format!("of {held:?}, {after:?} is held")));
-    }
     // A card that is gone, or one of whose registers is broken, does not come back.
     if !has_struck(Rule::Removal)
         && !has_struck(Rule::RegisterStuck)
@@ -184,6 +181,9 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
         }
     }
     let keeps = keeps || verdict.reloaded;
+    if after.is_more_than(&held) && !keeps {
+        verdict.findings.push(Finding::Leak(format!("of {held:?}, {after:?} is held")));
+    }
     gpu.unload();
     let bytes = gpu.system_memory_used();
     if bytes != 0 && !keeps {

@@ -1,5 +1,6 @@
 //! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
+mod hearing;
 mod save;
 mod sdma;
 mod seen;
@@ -16,7 +17,6 @@ use super::new::{NewQueue, WritePointer};
 use super::{Asked, Place, Pool};
 use crate::chip::CuMask;
 use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
-use crate::doorbell::Heard;
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
@@ -27,6 +27,7 @@ use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
+use hearing::Deaf;
 pub(super) use save::{SavedQueue, With};
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
@@ -66,15 +67,6 @@ pub(super) struct Queue {
     life: Life,
     /// A ring was not heard, while it had nothing else to do.
     deaf: Option<Deaf>,
-}
-
-/// A queue that does not hear its doorbell.
-#[derive(Clone, Copy, Debug)]
-enum Deaf {
-    /// Until it rings again.
-    Lost,
-    /// Until this time of the device.
-    Until(Duration),
 }
 
 impl Queue {
@@ -175,10 +167,7 @@ impl Queue {
             Wait::Resume => false,
             Wait::Slot => true,
             Wait::Doorbell if rest.saved => true,
-            Wait::Doorbell if matches!(self.deaf, Some(Deaf::Lost)) => ports.doorbells.is_rung(self.doorbell),
-            Wait::Doorbell if matches!(self.deaf, Some(Deaf::Until(until)) if !ports.faults.is_over(until)) => {
-                false
-            }
+            Wait::Doorbell if self.is_deaf(ports) => false,
             Wait::Doorbell => {
                 let at = self.wptr.address;
                 let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
@@ -344,17 +333,8 @@ impl Queue {
 
     /// Lets the packet processor of a mapped queue work for a while.
     pub(super) fn serve(&mut self, ports: &Ports) -> Served {
-        let sleeps = matches!(self.life, Life::Mapped { activity: Activity::Idle, .. });
-        match ports.watch.look(self.doorbell, sleeps) {
-            Heard::Nothing => {}
-            Heard::Ring => self.deaf = None,
-            Heard::Lost => self.deaf = Some(Deaf::Lost),
-            Heard::Late(until) => self.deaf = Some(Deaf::Until(until)),
-        }
-        match self.deaf {
-            Some(Deaf::Until(until)) if ports.faults.is_over(until) => self.deaf = None,
-            Some(_) if sleeps => return Served::Idle,
-            _ => {}
+        if !self.hears(ports) {
+            return Served::Idle;
         }
         let served = self.work(ports);
         ports.doorbells.set_busy(self.doorbell, self.is_at_work());
