@@ -8,6 +8,7 @@ use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
+use crate::faults::Plan;
 use crate::sanitize::Sanitizer;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
@@ -68,6 +69,8 @@ pub struct GpuConfig {
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
     pub activity: Activity,
+    /// What fails on purpose.
+    pub faults: Plan,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -97,6 +100,7 @@ impl Default for GpuConfig {
             sanitizer: None,
             time: TimeSource::default(),
             activity: Activity::default(),
+            faults: Plan::default(),
         }
     }
 }

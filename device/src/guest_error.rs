@@ -29,6 +29,8 @@ macro_rules! guest_errors {
 }
 
 guest_errors! {
+    FaultInjected = "refused by a fault that was planned",
+    QueueHangs = "a queue hangs and cannot be taken off",
     MesFrameCutShort = "MES frame that is cut short",
     MqdNotSaved = "MQD cannot be saved",
     ContextNotSaved = "context of a preempted queue not saved",

@@ -14,6 +14,7 @@ pub mod cp;
 mod device;
 pub mod doorbell;
 mod error;
+pub mod faults;
 mod firmware;
 mod guest_error;
 pub mod handover;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::faults::Faults;
 use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, rank};
@@ -61,8 +62,17 @@ pub(crate) struct RunnerPorts {
     pub(crate) counters: Arc<Counters>,
     /// Whether everything stays where it is.
     pub(crate) stops: Arc<Stops>,
+    /// What is held back on purpose.
+    pub(crate) faults: Faults,
     /// Whether doorbells may be written without the device being told.
     pub(crate) polls: bool,
+}
+
+impl RunnerPorts {
+    /// Whether the function may touch memory.
+    fn may_serve(&self) -> bool {
+        self.control.bus_master() && !self.faults.is_removed()
+    }
 }
 
 /// Whether the firmware is served, and with it whether queues and waves may run.
@@ -147,8 +157,12 @@ impl Runner {
             if state.ends_thread() {
                 return;
             }
-            let turn = state.pass(&self.ports);
+            let mut turn = state.pass(&self.ports);
             drop(state);
+            if self.ports.faults.is_on() {
+                self.ports.interrupts.raise_late();
+                turn = self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)));
+            }
             count(&self.ports.counters.runner_passes);
             wait(&self.ports.wake, turn);
         }
@@ -167,7 +181,7 @@ impl Runner {
     /// with.
     pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        if state.mode != Mode::Serving || !self.ports.control.bus_master() || self.ports.stops.is_halted() {
+        if state.mode != Mode::Serving || !self.ports.may_serve() || self.ports.stops.is_halted() {
             return false;
         }
         for _ in 0..LOOKS {
@@ -214,7 +228,7 @@ impl Runner {
         self.visit(|state| {
             if state.mode == Mode::Paused {
                 state.enter(Mode::Held);
-                state.follow(&self.ports.control);
+                state.follow(&self.ports);
             }
         });
         self.ports.wake.wake();
@@ -262,7 +276,7 @@ impl State {
         if let Some(offset) = ports.interrupts.rptr_doorbell().filter(|_| ports.polls) {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
-        self.follow(&ports.control);
+        self.follow(ports);
         if self.mode != Mode::Serving || ports.stops.is_halted() {
             return Turn::WhenWoken;
         }
@@ -272,9 +286,9 @@ impl State {
     }
 
     /// Serves or holds, as the command register says, unless the host wants something else.
-    fn follow(&mut self, control: &SharedControl) {
+    fn follow(&mut self, ports: &RunnerPorts) {
         if matches!(self.mode, Mode::Serving | Mode::Held) {
-            self.enter(if control.bus_master() { Mode::Serving } else { Mode::Held });
+            self.enter(if ports.may_serve() { Mode::Serving } else { Mode::Held });
         }
     }
 

@@ -146,7 +146,7 @@ impl CopyQueue {
                 std::mem::forget(signal);
                 Err(match error {
                     SignalError::MemoryFault(fault) => QueueError::MemoryFault(fault),
-                    _ => QueueError::Timeout(timeout.unwrap_or_default()),
+                    _ => QueueError::Timeout(timeout.or(self.gpu.process.wait_limit()).unwrap_or_default()),
                 })
             }
         }

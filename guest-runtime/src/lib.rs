@@ -44,6 +44,7 @@ pub mod topology;
 pub mod transport;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use copy_queue::CopyQueue;
 pub use gpu::Gpu;
@@ -165,6 +166,12 @@ impl Runtime {
     pub fn gpu(&self) -> &Gpu {
         // PANIC: a runtime without a GPU does not open.
         &self.gpus[0]
+    }
+
+    /// Has every wait end in a time-out after so long that is given no time of its own: for a GPU that may not answer. The first
+    /// limit counts.
+    pub fn limit_waits(&self, limit: Duration) {
+        self.gpu().inner.process.limit_waits(limit);
     }
 
     /// Version of the driver's interface, major and minor.

@@ -83,6 +83,8 @@ pub(crate) struct Process {
     /// Free signal slots, auto-reset and manual-reset.
     free_slots: [Mutex<Vec<Slot>>; 2],
     fault: OnceLock<MemoryFault>,
+    /// How long a wait lasts that was given no time.
+    limit: OnceLock<Duration>,
 }
 
 impl Process {
@@ -98,7 +100,14 @@ impl Process {
                 None
             }
         };
-        Ok(Self { kfd, gpus, events, free_slots: Default::default(), fault: OnceLock::new() })
+        Ok(Self {
+            kfd,
+            gpus,
+            events,
+            free_slots: Default::default(),
+            fault: OnceLock::new(),
+            limit: OnceLock::new(),
+        })
     }
 
     /// Creates a signal event. Returns it and the address of its mailbox; `None` when there are no more.
@@ -125,6 +134,16 @@ impl Process {
         self.fault.get().copied()
     }
 
+    /// Has waits end that were given no time; the first limit counts.
+    pub(crate) fn limit_waits(&self, limit: Duration) {
+        let _ = self.limit.set(limit);
+    }
+
+    /// How long a wait lasts that was given no time; `None`: for ever.
+    pub(crate) fn wait_limit(&self) -> Option<Duration> {
+        self.limit.get().copied()
+    }
+
     /// Looks whether a memory fault was reported, for at most `wait`.
     pub(crate) fn poll_fault(&self, wait: Duration) -> Option<MemoryFault> {
         self.wait(&[], Some(Instant::now() + wait), || self.fault());
@@ -141,6 +160,7 @@ impl Process {
         mut ready: impl FnMut() -> Option<R>,
     ) -> Option<R> {
         let start = Instant::now();
+        let deadline = deadline.or_else(|| start.checked_add(self.wait_limit()?));
         let expired = |now: Instant| deadline.is_some_and(|deadline| now >= deadline);
         loop {
             if let Some(answer) = ready() {

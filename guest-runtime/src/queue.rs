@@ -317,6 +317,10 @@ impl QueueInner {
         let start = Instant::now();
         while !self.ring.has_room(index) {
             self.check()?;
+            if let Some(limit) = self.gpu.process.wait_limit().filter(|limit| start.elapsed() >= *limit) {
+                // The slot stays reserved: nothing behind it is ever read, as nothing before it was.
+                return Err(QueueError::Timeout(limit));
+            }
             // The reader frees slots without telling anyone: poll, gently once it takes long.
             if start.elapsed() < Duration::from_millis(1) {
                 std::thread::yield_now();
@@ -380,7 +384,9 @@ impl QueueInner {
             }
             self.check().err().map(Err)
         });
-        outcome.unwrap_or_else(|| Err(QueueError::Timeout(timeout.unwrap_or_default())))
+        outcome.unwrap_or_else(|| {
+            Err(QueueError::Timeout(timeout.or(self.gpu.process.wait_limit()).unwrap_or_default()))
+        })
     }
 
     fn is_open(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod exec;
+mod faults;
 mod image;
 mod inspect;
 mod sanitize;
@@ -9,6 +10,7 @@ mod shape;
 mod size;
 #[cfg(test)]
 mod tests;
+mod torture;
 mod trace;
 
 use std::ffi::OsString;
@@ -41,6 +43,7 @@ use crate::symbols::Symbols;
 use crate::{disasm, doctor};
 use bench::Suite;
 use exec::ExecArgs;
+use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use sanitize::{SanitizeArgs, Sanitizing};
@@ -104,6 +107,7 @@ enum Verb {
         what: TraceVerb,
     },
     Inspect(InspectArgs),
+    Torture(Box<torture::TortureArgs>),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -142,6 +146,8 @@ struct GpuArgs {
     /// `run` knows the file of `launch` without it.
     #[arg(long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
+    #[command(flatten)]
+    faults: FaultFlags,
 }
 
 impl GpuArgs {
@@ -160,6 +166,7 @@ impl GpuArgs {
         }
         config.deterministic = self.deterministic;
         config.tier = self.tier;
+        config.faults = self.faults.plan()?;
         config.validate()?;
         if let Some(path) = &self.trace_isa {
             config.trace =
@@ -316,6 +323,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
         Verb::Inspect(args) => inspect(&args),
+        Verb::Torture(args) => torture::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -422,10 +430,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
             output::write(report.shortcomings().as_bytes());
         }
     }
-    Ok(match u8::try_from(report.exit_status) {
-        Ok(0) => u8::from(broken),
-        status => status.unwrap_or(1),
-    })
+    Ok(sanitize::status(report.exit_status, broken))
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {

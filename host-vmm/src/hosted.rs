@@ -4,6 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use belfry_device::faults::FaultReport;
 use belfry_device::{Gpu, GpuConfig, Stats};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
@@ -12,6 +13,9 @@ use belfry_runtime_hosted::HostedTransport;
 use belfry_guest::Stream;
 
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
+
+/// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can go wrong before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +57,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// Registers the driver used that the device has no behaviour for: name, reads, writes.
     pub unmodelled: Vec<(String, u64, u64)>,
+    /// What has come of the faults that were planned.
+    pub faults: FaultReport,
 }
 
 /// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `inspect` is set; `output` gets what it
@@ -70,6 +76,9 @@ pub fn run(
     let onlookers = inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
+    if !config.faults.is_off() {
+        runtime.limit_waits(PATIENCE);
+    }
     let driver = started.elapsed();
 
     let started = Instant::now();
@@ -104,14 +113,20 @@ pub fn run(
         program: started.elapsed(),
         stats: gpu.device().stats(),
         unmodelled: gpu.device().unmodelled(),
+        faults: gpu.device().faults().report(),
     })
 }
 
 /// What is on a GPU whose program does not end.
 pub(crate) fn running(gpu: &Gpu) -> String {
     const WAVES: usize = 8;
-    gpu.running_waves(WAVES)
-        .map_or_else(|| "the device has stopped".to_owned(), |running| running.to_string())
+    let waves = gpu.running_waves(WAVES);
+    let mut text = waves.map_or_else(|| "the device has stopped".to_owned(), |running| running.to_string());
+    for strike in gpu.faults().report().strikes.iter().take(WAVES) {
+        text.push_str("\nfault ");
+        text.push_str(&strike.to_string());
+    }
+    text
 }
 
 /// Hands over what the program writes until it ends; fails at the deadline.

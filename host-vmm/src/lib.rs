@@ -28,4 +28,5 @@ pub mod run;
 pub mod sanitize;
 pub mod suite;
 pub mod symbols;
+pub mod torture;
 pub mod trace;

@@ -5,7 +5,9 @@
 //! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
 
 mod context;
+mod faults;
 mod save;
+mod scratch;
 pub(super) mod trace;
 
 use std::collections::VecDeque;
@@ -16,16 +18,14 @@ use belfry_abi::aql::{
     PacketHeader, PacketType, Pm4IbPacket, QUEUE_PROPERTIES_ENABLE_PROFILING,
     QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
 };
-use belfry_isa::inst::WaveSize;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::MAX_SCRATCH_SLOTS;
-use super::dispatch::{self, Prepared, Source};
+use super::dispatch::{self, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
-use crate::chip::TmpRing;
+use crate::faults::Faults;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::vm::{AddressSpace, Fault};
@@ -53,6 +53,11 @@ pub struct AqlQueue {
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
     traced: trace::Traced,
+    faults: Faults,
+    /// It stays at its packet for good.
+    hangs: bool,
+    /// Behind the last packet that it was decided of whether the queue hangs at it.
+    decided: u64,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -109,6 +114,9 @@ impl AqlQueue {
             scratch: None,
             waiting: Waiting::Nothing,
             traced: Default::default(),
+            faults: env.faults.clone(),
+            hangs: false,
+            decided: 0,
         }
     }
 
@@ -121,8 +129,11 @@ impl AqlQueue {
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<QueueError> {
-        if matches!(self.waiting, Waiting::Stopped) {
+        if matches!(self.waiting, Waiting::Stopped) || self.hangs {
             return Progress::Idle;
+        }
+        if self.faults.is_on() {
+            self.complete_late(false);
         }
         if let Some(error) = self.state.take_failure() {
             return self.halt(error);
@@ -243,6 +254,9 @@ impl AqlQueue {
         if self.keeps(header, &packet) {
             return Ok(Some(Packet::Blocked(BlockedOn::Memory)));
         }
+        if self.faults.is_on() && self.strikes(header, &packet) {
+            return Ok(None);
+        }
         let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
@@ -345,6 +359,9 @@ impl AqlQueue {
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
         }
+        if self.faults.is_on() {
+            prepared.launch.hangs = self.wave_hangs(packet.kernel_object);
+        }
         let grid = prepared.launch.grid;
         self.tell_of_dispatch(packet.kernel_object, &prepared.launch);
         let owner = Arc::clone(&in_flight);
@@ -362,42 +379,6 @@ impl AqlQueue {
         launch.cus = self.config.cus;
         launch.shares = self.config.shares;
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
-    }
-
-    /// Gives a launch scratch memory; if the queue has too little, asks the runtime for more through the inactive signal.
-    fn assign_scratch(
-        &mut self,
-        packet: &KernelDispatchPacket,
-        queue: Option<&AmdQueue>,
-        prepared: &mut Prepared,
-    ) -> Result<Option<BlockedOn>, Cause> {
-        let waves = prepared.launch.waves_per_workgroup();
-        let available = queue.and_then(|queue| {
-            let TmpRing { waves: most, wave_bytes } =
-                (self.shader.chip().shader.tmp_ring)(queue.compute_tmpring_size);
-            let slots =
-                queue.scratch_backing_memory_byte_size.checked_div(wave_bytes)?.min(MAX_SCRATCH_SLOTS) as u32;
-            let enough = most != 0 && slots >= waves && wave_bytes >= prepared.scratch_per_wave;
-            enough.then_some((queue.scratch_backing_memory_location, wave_bytes, slots))
-        });
-        let Some((base, wave_bytes, slots)) = available else {
-            let signal = queue.map_or(0, |queue| queue.queue_inactive_signal);
-            if signal == 0 {
-                return Err(Cause::Scratch(packet.private_segment_size));
-            }
-            let wave32 = matches!(prepared.launch.wave_size, WaveSize::Wave32);
-            let code = inactive::SCRATCH_NEEDED | if wave32 { inactive::SCRATCH_WAVE32 } else { 0 };
-            return self.ask(signal, code).map(Some);
-        };
-        let pool = match &self.scratch {
-            Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
-            // Waves of earlier dispatches may still use the old memory, which the new one may overlap.
-            _ if self.has_running_dispatches() => return Ok(Some(BlockedOn::Dispatches)),
-            _ => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
-        };
-        self.scratch = Some(Arc::clone(&pool));
-        prepared.launch.set_scratch(pool);
-        Ok(None)
     }
 
     /// Stores a code into the inactive signal and waits until the runtime has set it back to 0.
@@ -448,6 +429,8 @@ impl QueueEngine for AqlQueue {
     /// Returns within a few thousand instructions.
     fn suspend(&mut self) {
         self.state.shader.suspend();
+        // Nobody would complete it later.
+        self.complete_late(true);
         // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
         // become inaccessible, the next service says so.
         if let Err(cause) = self.retire() {
@@ -457,6 +440,10 @@ impl QueueEngine for AqlQueue {
 
     fn resume(&mut self) {
         self.shader.resume(&self.state.shader);
+    }
+
+    fn hangs(&self) -> bool {
+        self.hangs
     }
 
     /// Drops waves within a few thousand instructions.

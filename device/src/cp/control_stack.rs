@@ -291,6 +291,7 @@ mod tests {
             shares: None,
             queue_ids: [0; 2],
             packet: 0,
+            hangs: false,
         }
     }
 

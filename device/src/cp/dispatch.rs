@@ -102,6 +102,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         shares: None,
         queue_ids: [0; 2],
         packet: 0,
+        hangs: false,
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::chip::SqInterrupt;
+use crate::faults::Faults;
 use crate::queue::QueueIdentity;
 use crate::shader::ShaderEngine;
 use crate::time::Clock;
@@ -58,6 +59,8 @@ pub struct CpEnv {
     pub shader: Arc<ShaderEngine>,
     /// Wakes the device's thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on, or has failed.
     pub wake: Arc<dyn Fn() + Send + Sync>,
+    /// What fails on purpose.
+    pub faults: Faults,
 }
 
 impl fmt::Debug for CpEnv {

@@ -5,6 +5,7 @@ mod save;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader};
 
@@ -12,6 +13,7 @@ use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
 use crate::chip::SqInterrupt;
+use crate::faults::{Faults, Hook, Place};
 use crate::lock::{Mutex, rank};
 use crate::queue::QueueIdentity;
 use crate::shader::{
@@ -32,6 +34,7 @@ pub(super) struct QueueState {
     wake: Arc<dyn Fn() + Send + Sync>,
     failure: Mutex<Option<QueueError>, rank::QueueFailure>,
     tracer: Tracer,
+    faults: Faults,
 }
 
 impl QueueState {
@@ -44,6 +47,7 @@ impl QueueState {
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
             tracer: env.tracer.clone(),
+            faults: env.faults.clone(),
         }
     }
 
@@ -175,6 +179,8 @@ pub(super) struct InFlight {
     inactive_signal: u64,
     done: AtomicBool,
     job: Job,
+    /// It has ended, and its signal is held back until this time of the device.
+    late: Mutex<Option<Duration>, rank::LateSignal>,
 }
 
 /// The packet's place in its queue, and its fields.
@@ -214,6 +220,7 @@ impl InFlight {
             start,
             inactive_signal,
             done: AtomicBool::new(false),
+            late: Mutex::default(),
             job: state.tracer.job(state.identity.doorbell, index),
         }
     }
@@ -225,6 +232,60 @@ impl InFlight {
     /// When it started, if timestamps are wanted.
     pub(super) fn start(&self) -> Option<u64> {
         self.start
+    }
+
+    /// Whether the signal of the dispatch, which has ended, is held back.
+    fn is_held_back(&self) -> bool {
+        let identity = &self.state.identity;
+        let place = || Place {
+            what: "signal",
+            doorbell: Some(identity.doorbell.dwords()),
+            pasid: Some(identity.pasid),
+            address: Some(self.packet.completion_signal),
+            kernel: None,
+        };
+        let struck = self.state.faults.meets(Hook::Signal, place);
+        if let Some(struck) = struck {
+            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(struck.until);
+            self.state.faults.look_again();
+        }
+        struck.is_some()
+    }
+
+    /// Completes the dispatch if its signal is held back no longer.
+    pub(super) fn complete_late(&self, at_once: bool) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if late.take_if(|until| at_once || self.state.faults.is_over(*until)).is_none() {
+            return;
+        }
+        drop(late);
+        self.complete()(Runner::Submitter);
+    }
+
+    /// Writes the signal of the dispatch, which has ended well.
+    fn complete(&self) -> Box<dyn FnOnce(Runner) + Send> {
+        let job = self.job;
+        let timestamps = self.start.map(|start| (start, self.state.now()));
+        match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
+            Ok(completed) => {
+                self.state.signalled(self.packet.completion_signal, completed);
+                self.done.store(true, Ordering::Release);
+                let state = Arc::clone(&self.state);
+                Box::new(move |runner| {
+                    let _scope = state.tracer.scope(job);
+                    state.announce(completed);
+                    // Who submits a packet looks at its queue again anyway.
+                    if runner == Runner::Worker {
+                        state.wake();
+                    }
+                })
+            }
+            Err(cause) => {
+                self.state.shader.begin_stop();
+                let announcement = self.fail(cause);
+                Box::new(move |_| announcement())
+            }
+        }
     }
 
     fn fail(&self, cause: Cause) -> Announcement {
@@ -246,32 +307,17 @@ impl InFlight {
 
 impl Owner for InFlight {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
-        let job = self.job;
-        let _scope = self.state.tracer.scope(job);
+        let _scope = self.state.tracer.scope(self.job);
         self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
-        let timestamps = self.start.map(|start| (start, self.state.now()));
-        let result = outcome
-            .map_err(Cause::Wave)
-            .and_then(|()| complete::signal(self.state.space(), self.packet.completion_signal, timestamps));
-        match result {
-            Ok(completed) => {
-                self.state.signalled(self.packet.completion_signal, completed);
-                self.done.store(true, Ordering::Release);
-                let state = Arc::clone(&self.state);
-                Box::new(move || {
-                    let _scope = state.tracer.scope(job);
-                    state.announce(completed);
-                    // Who submits a packet looks at its queue again anyway.
-                    if runner == Runner::Worker {
-                        state.wake();
-                    }
-                })
-            }
-            Err(cause) => {
-                self.state.shader.begin_stop();
-                self.fail(cause)
-            }
+        if let Err(failure) = outcome {
+            self.state.shader.begin_stop();
+            return self.fail(Cause::Wave(failure));
         }
+        if self.is_held_back() {
+            return Box::new(|| ());
+        }
+        let complete = self.complete();
+        Box::new(move || complete(runner))
     }
 
     fn notice(&self, notice: Notice) {

@@ -13,6 +13,7 @@ use crate::config::GpuConfig;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
+use crate::faults::Faults;
 use crate::firmware::{self, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::Mutex;
@@ -66,22 +67,28 @@ impl Gpu {
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
         config.time.wakes(&wake);
+        let faults = Faults::new(&config.faults, &clock, &tracer, &wake);
 
         let memory = Arc::new(Memory::new(resources.vram, resources.system));
         let walks = Arc::new(WalkCounter::default());
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
-        let contexts =
-            Arc::new(Contexts::new(Arc::clone(&memory), Arc::clone(&walks), frame_buffer, generation.pte));
+        let contexts = Arc::new(Contexts::new(
+            Arc::clone(&memory),
+            (Arc::clone(&walks), faults.clone()),
+            frame_buffer,
+            generation.pte,
+        ));
         let xccs = chip.topology().xccs as u8;
         let hqds = Arc::new(HqdBanks::new(xccs));
         let partitions = Arc::new(Partitions::new(xccs, config.partition));
-        let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone());
+        let watch =
+            DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone(), faults.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
             resources.interrupts,
             (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
-            tracer.clone(),
+            (tracer.clone(), faults.clone()),
             config.poll_doorbells,
             Arc::clone(&control),
         ));
@@ -148,6 +155,7 @@ impl Gpu {
             tracer: tracer.clone(),
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
+            faults: faults.clone(),
         };
         let firmware = firmware::scheduler(Ports {
             chip: generation,
@@ -164,6 +172,7 @@ impl Gpu {
             wake: Arc::clone(&wake),
             counters: Arc::clone(&counters),
             tracer: tracer.clone(),
+            faults: faults.clone(),
             quantum: config.quantum,
         });
         let runner = Runner::new(
@@ -176,6 +185,7 @@ impl Gpu {
                 wake: Arc::clone(&wake),
                 counters: Arc::clone(&counters),
                 stops,
+                faults: faults.clone(),
                 polls: config.poll_doorbells,
             },
         );
@@ -199,6 +209,7 @@ impl Gpu {
             walks,
             wake,
             tracer,
+            faults,
         })
     }
 }

@@ -7,6 +7,7 @@ use belfry_abi::pci;
 
 use super::Gpu;
 use crate::doorbell::DoorbellListener;
+use crate::faults::{Hook, Place, Rule};
 use crate::io::{IoError, IoResult};
 use crate::memory::Location;
 use crate::pci::Msix;
@@ -23,6 +24,11 @@ impl Gpu {
         data.fill(0);
         let len = data.len();
         self.check(bar, offset, len)?;
+        let strikes = if bar == pci::BAR_REGISTERS && len == 4 { self.strike_read(offset) } else { None };
+        if self.faults.is_removed() {
+            data.fill(0xff);
+            return Ok(());
+        }
         match bar {
             pci::BAR_VRAM => {
                 let read = self.memory.read_bytes(Location::Vram(offset), data);
@@ -46,8 +52,36 @@ impl Gpu {
                 self.interrupts.read_msix(offset, data);
                 Ok(())
             }
-            _ => self.registers.read_bytes(offset, data),
+            _ => self.read_registers(offset, data, strikes == Some(Rule::RegisterStuck)),
         }
+    }
+
+    /// Reads registers, of which one may be stuck, or be so from now on.
+    fn read_registers(&self, offset: u64, data: &mut [u8], sticks: bool) -> IoResult {
+        self.registers.read_bytes(offset, data)?;
+        if let Ok(word) = <[u8; 4]>::try_from(&*data)
+            && self.faults.is_on()
+        {
+            if sticks {
+                self.faults.stick(offset, u32::from_le_bytes(word));
+            }
+            if let Some(value) = self.faults.stuck_at(offset) {
+                data.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// The host reads a register; what strikes there.
+    fn strike_read(&self, offset: u64) -> Option<Rule> {
+        let place = || Place { what: "register", address: Some(offset), ..Place::default() };
+        let struck = self.faults.meets(Hook::Register, place)?;
+        if struck.rule == Rule::Removal && !self.faults.is_removed() {
+            self.faults.remove();
+            // What is in progress on a card without power is over.
+            self.runner.hold();
+        }
+        Some(struck.rule)
     }
 
     /// Writes a BAR; on an error, nothing is written.
@@ -60,6 +94,9 @@ impl Gpu {
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
         let len = data.len();
         self.check(bar, offset, len)?;
+        if self.faults.is_removed() {
+            return Ok(());
+        }
         if bar == pci::BAR_VRAM {
             let written = self.memory.write_bytes(Location::Vram(offset), data);
             return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
@@ -136,7 +173,7 @@ impl Gpu {
     /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
     /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
     pub fn doorbell_woken(&self, offset: DoorbellOffset, writes: u64) {
-        if writes == 0 || !self.watch.lets_through(offset) {
+        if writes == 0 || self.faults.is_removed() || !self.watch.lets_through(offset) {
             return;
         }
         if !self.watch.woken(offset, writes) && !self.doorbells.is_awaited(offset) {
@@ -165,6 +202,9 @@ impl Gpu {
     /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
     /// at most; what takes longer goes on by itself.
     pub fn doorbell_written(&self, offset: DoorbellOffset) {
+        if self.faults.is_removed() {
+            return;
+        }
         let served = offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
         if !served {
             self.wake.wake();

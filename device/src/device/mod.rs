@@ -16,6 +16,7 @@ use vm_memory::MmapRegion;
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::lock::{Mutex, rank};
 use crate::memory::{Location, Memory, SystemMemory};
@@ -88,6 +89,7 @@ pub struct Gpu {
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     pub(crate) clock: Clock,
     tracer: Tracer,
+    faults: Faults,
 }
 
 /// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
@@ -120,8 +122,17 @@ impl Gpu {
         &self.tracer
     }
 
+    /// The faults that it was [given](GpuConfig::faults), and what has come of them.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
+        if self.faults.is_removed() {
+            return data.fill(0xff);
+        }
         self.pci.read(offset, data);
         if self.interrupts.pin_pending() {
             belfry_pci::show_interrupt(offset, data);
@@ -132,6 +143,9 @@ impl Gpu {
     ///
     /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
+        if self.faults.is_removed() {
+            return;
+        }
         let written = self.pci.write(offset, data);
         if written.reset {
             self.reset(ResetKind::Flr);

@@ -32,7 +32,7 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
 pub(crate) use save::SavedDoorbells;
-pub(crate) use watch::DoorbellWatch;
+pub(crate) use watch::{DoorbellWatch, Heard};
 
 /// Who listens to a doorbell. [`Doorbells`] has the only note of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 
 use super::Doorbells;
+use crate::faults::{Faults, Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::stats::{Counters, count};
 use crate::trace::{Counter, Engine, Job, Owner, TraceEvent, Tracer, Way};
@@ -15,12 +17,31 @@ pub(crate) struct DoorbellWatch {
     doorbells: Arc<Doorbells>,
     counters: Arc<Counters>,
     tracer: Tracer,
+    faults: Faults,
     activity: AtomicU64,
 }
 
+/// What came of a look at a doorbell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Heard {
+    /// It was not rung.
+    Nothing,
+    /// It was rung.
+    Ring,
+    /// It was rung, and nobody hears that.
+    Lost,
+    /// It was rung, and is heard at this time of the device.
+    Late(Duration),
+}
+
 impl DoorbellWatch {
-    pub(crate) fn new(doorbells: Arc<Doorbells>, counters: Arc<Counters>, tracer: Tracer) -> Self {
-        Self { doorbells, counters, tracer, activity: AtomicU64::new(0) }
+    pub(crate) fn new(
+        doorbells: Arc<Doorbells>,
+        counters: Arc<Counters>,
+        tracer: Tracer,
+        faults: Faults,
+    ) -> Self {
+        Self { doorbells, counters, tracer, faults, activity: AtomicU64::new(0) }
     }
 
     fn trace(&self, event: TraceEvent<'_>) {
@@ -44,14 +65,22 @@ impl DoorbellWatch {
         }
     }
 
-    /// Takes note of a doorbell, if it was rung.
-    pub(crate) fn look(&self, doorbell: DoorbellIndex) {
-        if let Some(rung) = self.doorbells.take(doorbell) {
-            self.stir();
-            self.trace(TraceEvent::DoorbellSeen { doorbell });
-            if rung.found {
-                self.found(doorbell.offset(), rung.value);
-            }
+    /// Takes note of a doorbell, if it was rung; `sleeps` says that its queue would do nothing without it.
+    pub(crate) fn look(&self, doorbell: DoorbellIndex, sleeps: bool) -> Heard {
+        let Some(rung) = self.doorbells.take(doorbell) else { return Heard::Nothing };
+        self.stir();
+        self.trace(TraceEvent::DoorbellSeen { doorbell });
+        if rung.found {
+            self.found(doorbell.offset(), rung.value);
+        }
+        if !sleeps {
+            return Heard::Ring;
+        }
+        let place = || Place { what: "ring", doorbell: Some(doorbell.dwords()), ..Place::default() };
+        match self.faults.meets(Hook::Doorbell, place) {
+            None => Heard::Ring,
+            Some(struck) if struck.rule == Rule::DoorbellLost => Heard::Lost,
+            Some(struck) => Heard::Late(struck.until),
         }
     }
 

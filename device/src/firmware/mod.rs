@@ -20,6 +20,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::chip::{Firmware, Generation};
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::faults::Faults;
 use crate::interrupt::Sources;
 use crate::queue::{HqdBanks, Partitions};
 use crate::regs::RegisterFile;
@@ -118,6 +119,7 @@ pub(crate) struct Ports {
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) tracer: Tracer,
+    pub(crate) faults: Faults,
     /// How long a busy queue keeps its slot at least while others wait for one.
     pub(crate) quantum: Duration,
 }

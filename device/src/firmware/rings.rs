@@ -1,9 +1,13 @@
 //! A kernel ring that is being served.
 
+use std::time::Duration;
+
 use belfry_abi::pm4::Pm4Header;
 
 use super::kiq::MAX_PACKET;
 use super::{Ports, Turn};
+use crate::doorbell::Heard;
+use crate::faults::{Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::Ring;
@@ -26,6 +30,23 @@ pub(super) struct Running {
     seen: Option<u64>,
     /// It has hit something it cannot go past, until it is activated anew.
     pub(super) dead: bool,
+    /// Until when its doorbell is not heard, by the device's time.
+    deaf: Option<Duration>,
+    /// Until when its next packet is held back.
+    held: Option<Duration>,
+}
+
+/// What becomes of a packet, by the faults that are planned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    /// It is executed.
+    Done,
+    /// Not yet.
+    Late,
+    /// It is taken, and that is all.
+    Unanswered,
+    /// It is refused.
+    Refused,
 }
 
 impl Running {
@@ -36,11 +57,11 @@ impl Running {
 
     pub(super) fn restored((ring, activation, seen, dead): SavedRunning) -> Result<Self, Broken> {
         ring.check()?;
-        Ok(Self { ring, activation, seen, dead })
+        Ok(Self { ring, activation, seen, dead, deaf: None, held: None })
     }
 
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
-        Self { ring, activation, seen: None, dead: false }
+        Self { ring, activation, seen: None, dead: false, deaf: None, held: None }
     }
 
     /// Executes packets by `step`, which says whether there was one: whether there may be more, and what the ring cannot go past.
@@ -87,16 +108,53 @@ impl Running {
         Ok(Some((header, body)))
     }
 
+    /// What becomes of the packet that is next, if there is one.
+    pub(super) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
+        if !ports.faults.is_on() || self.dead || self.ring.available() == 0 {
+            return Fate::Done;
+        }
+        if let Some(until) = self.held {
+            if !ports.faults.is_over(until) {
+                return Fate::Late;
+            }
+            self.held = None;
+            return Fate::Done;
+        }
+        let doorbell = Some(self.ring.doorbell().dwords());
+        let struck = ports.faults.meets(Hook::Frame, || Place { what, doorbell, ..Place::default() });
+        match struck.map(|struck| (struck.rule, struck.until)) {
+            None => Fate::Done,
+            Some((Rule::FrameLate, until)) => {
+                self.held = Some(until);
+                Fate::Late
+            }
+            Some((Rule::FrameRefused, _)) => Fate::Refused,
+            Some(_) => Fate::Unanswered,
+        }
+    }
+
     /// Takes the doorbell's value, if it has changed.
     pub(super) fn look(&mut self, ports: &Ports) {
+        if self.deaf.is_some_and(|until| !ports.faults.is_over(until)) {
+            return;
+        }
         let value = ports.doorbells.load(self.ring.doorbell().offset());
+        let heard = self.deaf.take().is_some();
         match self.seen.replace(value) {
+            _ if heard => {}
             Some(seen) if seen == value => return,
             // What was rung before the ring was mapped was rung for it.
             None => {
                 ports.doorbells.take(self.ring.doorbell());
             }
-            Some(_) => ports.watch.look(self.ring.doorbell()),
+            Some(_) => match ports.watch.look(self.ring.doorbell(), self.ring.available() == 0) {
+                Heard::Nothing | Heard::Ring => {}
+                Heard::Lost => return,
+                Heard::Late(until) => {
+                    self.deaf = Some(until);
+                    return;
+                }
+            },
         }
         if let Err(why) = self.ring.look(&ports.doorbells) {
             ports.counters.error(why, format_args!("doorbell={:#x} value={value:#x}", self.ring.doorbell()));

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::kiq::{ENGINE_MES, Kiq, Request as KiqRequest};
 use super::mes;
-use super::rings::Running;
+use super::rings::{Fate, Running};
 use super::seen::{self, SeenPackets};
 use super::slots::Slots;
 use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
@@ -191,7 +191,20 @@ impl MesScheduler {
 
     /// Executes one packet of the KIQ; whether there was one.
     fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
+        let fate = running.fate(&self.ports, "KIQ packet");
+        if fate == Fate::Late {
+            return Ok(false);
+        }
         let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
+        if fate != Fate::Done {
+            self.ports
+                .counters
+                .error(GuestError::FaultInjected, format_args!("KIQ packet header={:#010x}", header.bits()));
+            if fate == Fate::Refused {
+                self.ports.interrupts.kernel_packet_refused(0, running.ring.doorbell());
+            }
+            return Ok(true);
+        }
         let mut kiq = Kiq {
             registers: &self.ports.registers,
             contexts: &self.ports.contexts,
@@ -290,13 +303,21 @@ impl MesScheduler {
             return Ok(true);
         }
         running.ring.peek(space, 0, &mut dwords).map_err(|_| GuestError::MesRingUnmapped)?;
+        let fate = running.fate(&self.ports, mes::name(dwords[0]));
+        if fate == Fate::Late {
+            return Ok(false);
+        }
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);
         if self.firmware.frames == MesFrames::V12 {
             frame = v12::to_v11(&frame);
         }
-        mes::execute(&mut self.mes, &self.ports, space, id, &frame);
+        if fate == Fate::Done {
+            mes::execute(&mut self.mes, &self.ports, space, id, &frame);
+        } else {
+            mes::strike(&self.ports, &frame, fate == Fate::Refused);
+        }
         Ok(true)
     }
 }

@@ -143,6 +143,11 @@ impl IhRing {
         self.cntl.rb_enable()
     }
 
+    /// How many entries it has room for, where it has any.
+    pub(super) fn entries(&self) -> Option<u32> {
+        self.size().filter(|_| self.is_on()).map(|size| size / ENTRY_SIZE)
+    }
+
     /// Whether entries wait to be read.
     pub(super) fn has_entries(&self) -> bool {
         self.cntl.rb_enable() && self.rptr != self.wptr

@@ -11,12 +11,14 @@ mod sources;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
+use crate::faults::{Faults, Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::{Msix, SharedControl};
@@ -42,6 +44,9 @@ pub trait InterruptSink: Send + Sync {
 
 /// The vector everything goes to, as amdgpu and its like ask for one.
 const VECTOR: u16 = 0;
+
+/// A source that no driver handles.
+const NOBODYS: Source = Source(0xff);
 
 /// Number of the ring that faults go to which are tried again.
 const RETRY_RING: u8 = 1;
@@ -70,6 +75,9 @@ pub(crate) struct Interrupts {
     unseen_rptr: bool,
     /// How a vector leaves the function, and whether it does.
     control: Arc<SharedControl>,
+    faults: Faults,
+    /// Vectors that are held back, and until when.
+    late: Mutex<Vec<(Duration, u16)>, rank::LateVectors>,
 }
 
 impl std::fmt::Debug for Interrupts {
@@ -87,7 +95,7 @@ impl Interrupts {
         sink: Arc<dyn InterruptSink>,
         (table, has_pin, retries): (MsixTable, bool, bool),
         counters: Arc<Counters>,
-        tracer: Tracer,
+        (tracer, faults): (Tracer, Faults),
         unseen_rptr: bool,
         control: Arc<SharedControl>,
     ) -> Self {
@@ -103,6 +111,8 @@ impl Interrupts {
             tracer,
             unseen_rptr,
             control,
+            faults,
+            late: Mutex::default(),
         }
     }
 
@@ -239,11 +249,38 @@ impl Interrupts {
         entry.timestamp_lo = clock as u32;
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
         let mut state = self.lock();
+        if self.faults.is_on() {
+            self.strike_entry(&mut state, space, &entry);
+        }
         let pushed = match space {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost(Lost::NotBusMaster),
         };
         self.told(&mut state, &entry, pushed);
+    }
+
+    /// What strikes before an entry is written.
+    fn strike_entry(&self, state: &mut State, space: Option<&AddressSpace>, entry: &IhEntry) {
+        let (client, source) = (entry.client().0, entry.source().0);
+        let what = format!("entry of client {client:#x}, source {source}");
+        let place = || Place { what: &what, pasid: Some(entry.pasid().into()), ..Place::default() };
+        match self.faults.meets(Hook::IhEntry, place).map(|struck| struck.rule) {
+            Some(Rule::InterruptSpurious) => self.raise(state),
+            Some(Rule::IhOverflow) => {
+                let space = space.filter(|_| self.control.bus_master());
+                let Some((space, entries)) = space.zip(state.ring.entries()) else { return };
+                let mut interrupts = false;
+                for _ in 0..entries {
+                    let filler = IhEntry::new(Client::IH, NOBODYS, 0, 0, 0);
+                    let pushed = state.ring.push(space, &filler);
+                    interrupts |= matches!(pushed, Pushed::Stored { interrupt: true });
+                }
+                if interrupts {
+                    self.raise(state);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Tells the host of an entry that is in ring 0, or counts one that is lost.
@@ -292,6 +329,37 @@ impl Interrupts {
     }
 
     fn raise_vector(&self, vector: u16) {
+        if self.faults.is_removed() {
+            return;
+        }
+        let place = || Place { what: "message", ..Place::default() };
+        match self.faults.meets(Hook::Interrupt, place) {
+            None => {}
+            Some(struck) => match struck.rule {
+                Rule::InterruptLost => return,
+                Rule::InterruptLate => {
+                    self.late.lock().unwrap_or_else(PoisonError::into_inner).push((struck.until, vector));
+                    self.faults.look_again();
+                    return;
+                }
+                _ => self.send(vector),
+            },
+        }
+        self.send(vector);
+    }
+
+    /// Raises the vectors that were held back and are due.
+    pub(crate) fn raise_late(&self) {
+        let due: Vec<_> = {
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            late.extract_if(.., |(until, _)| self.faults.is_over(*until)).collect()
+        };
+        for (_, vector) in due {
+            self.send(vector);
+        }
+    }
+
+    fn send(&self, vector: u16) {
         count(&self.counters.interrupts);
         self.tracer.of_engine(Engine::Ih, TraceEvent::Interrupt { vector });
         self.sink.raise(vector);
@@ -328,6 +396,7 @@ impl Interrupts {
         state.ring = IhRing::default();
         state.retry = state.retry.take().map(|_| Retry::default());
         state.msix = Msix::new();
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.update_pin(&mut state);
     }
 }

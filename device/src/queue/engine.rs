@@ -125,6 +125,11 @@ pub trait QueueEngine: Any + Debug + Send {
     /// Whether there is more to it than its registers say: work started and not retired.
     fn is_busy(&self) -> bool;
 
+    /// Whether it stays at a packet for good, so that it can be stopped and not be suspended.
+    fn hangs(&self) -> bool {
+        false
+    }
+
     /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
     fn read_index(&self) -> u64;
 

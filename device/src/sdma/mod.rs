@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::chip::SdmaPackets;
 use crate::cp::CpEnv;
+use crate::faults::{Hook, Place, Rule};
 use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
     QueueIdentity,
@@ -32,7 +33,7 @@ pub use mover::Movers;
 use mover::Moving;
 use packets::Packet;
 pub(crate) use save::SavedSdma;
-use transfer::{quad, refuse};
+use transfer::{Transfer, quad, refuse};
 
 /// Most SDMA engines of a GPU.
 pub const MAX_ENGINES: u8 = 16;
@@ -92,6 +93,12 @@ pub struct SdmaQueue {
     began: Option<u64>,
     /// Bytes of all that were recorded.
     moved: u64,
+    /// It stays at its packet for good.
+    hangs: bool,
+    /// The last transfer that a fault was looked for at: its place in the ring, and in the buffer.
+    struck: Option<(u64, Option<u64>)>,
+    /// The transfer writes something wrong.
+    corrupts: bool,
 }
 
 /// What became of an attempt to go on.
@@ -137,6 +144,9 @@ impl SdmaQueue {
             traced: None,
             began: None,
             moved: 0,
+            hangs: false,
+            struck: None,
+            corrupts: false,
         }
     }
 
@@ -145,7 +155,7 @@ impl SdmaQueue {
     /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`], or
     /// when it has woken the device's thread while it says [`BlockedOn::Dispatches`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<SdmaStopped> {
-        if self.stopped {
+        if self.stopped || self.hangs {
             return Progress::Idle;
         }
         match self.execute_some().and_then(|progress| self.report().map(|()| progress)) {
@@ -324,6 +334,26 @@ impl SdmaQueue {
         self.env.cp.clock.ticks().wrapping_add(self.context.clock)
     }
 
+    /// Whether the queue hangs at a transfer; it is asked once for each.
+    fn strikes(&mut self, transfer: &Transfer) -> bool {
+        let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
+        if self.context.done != 0 || self.struck.replace(place) == Some(place) {
+            return self.hangs;
+        }
+        let identity = &self.config.identity;
+        let place = || Place {
+            what: "transfer",
+            doorbell: Some(identity.doorbell.dwords()),
+            pasid: Some(identity.pasid),
+            address: Some(transfer.to()),
+            kernel: None,
+        };
+        let struck = self.env.cp.faults.meets(Hook::Transfer, place).map(|struck| struck.rule);
+        self.hangs = struck == Some(Rule::SdmaStuck);
+        self.corrupts = struck == Some(Rule::SdmaCorrupt);
+        self.hangs
+    }
+
     fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
         let space = Arc::clone(&self.space);
         let space = &*space;
@@ -331,6 +361,9 @@ impl SdmaQueue {
             Packet::Nop | Packet::Caches => {}
             Packet::Transfer(transfer) => {
                 self.trace_start(transfer.bytes());
+                if self.env.cp.faults.is_on() && self.strikes(transfer) {
+                    return Ok(Effect::Waits);
+                }
                 if transfer.bytes() - self.context.done.min(transfer.bytes()) >= LEAST_FOR_ENGINE {
                     let (engine, done) = (self.config.identity.me, self.context.done);
                     self.moving =
@@ -342,6 +375,10 @@ impl SdmaQueue {
                 self.context.done = transfer.run(space, self.context.done, budget)?;
                 if self.context.done < transfer.bytes() {
                     return Ok(Effect::Part);
+                }
+                if std::mem::take(&mut self.corrupts) {
+                    let wrong: u8 = space.read(transfer.to()).map_err(memory("COPY"))?;
+                    space.write(transfer.to(), &(wrong ^ 1)).map_err(memory("COPY"))?;
                 }
             }
             Packet::Write { to, data } => {
@@ -424,6 +461,10 @@ impl QueueEngine for SdmaQueue {
 
     /// The next service reads the packet again, and goes on with it.
     fn resume(&mut self) {}
+
+    fn hangs(&self) -> bool {
+        self.hangs
+    }
 
     /// Ends the engine; the caller has [`dma_context`](QueueEngine::dma_context) for the next one.
     fn save(&mut self, _area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {

@@ -53,6 +53,9 @@ impl SdmaQueue {
             traced: None,
             began: None,
             moved: 0,
+            hangs: false,
+            struck: None,
+            corrupts: false,
         })
     }
 }

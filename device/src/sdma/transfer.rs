@@ -165,6 +165,14 @@ impl Transfer {
         })
     }
 
+    /// The first byte that is written.
+    pub(super) fn to(&self) -> u64 {
+        match *self {
+            Self::Copy { to, .. } | Self::Fill { to, .. } => to,
+            Self::Rows { to, .. } => to.first,
+        }
+    }
+
     /// Bytes in all.
     pub(super) fn bytes(&self) -> u64 {
         match *self {

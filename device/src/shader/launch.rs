@@ -85,6 +85,9 @@ pub struct Launch {
     pub queue_ids: [u32; 2],
     /// Where in the ring its packet is, in packets.
     pub packet: u32,
+    /// Its first workgroup stays where it begins, until the queue is taken off; a fault alone asks for that.
+    #[serde(skip)]
+    pub hangs: bool,
 }
 
 impl Launch {
@@ -337,6 +340,7 @@ pub(super) mod tests {
             shares: None,
             queue_ids: [0; 2],
             packet: 0,
+            hangs: false,
         }
     }
 

@@ -4,6 +4,7 @@ mod trace;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::mem::{Mmu, Tlb};
@@ -29,6 +30,8 @@ const FIRST_TURN_BUDGET: u64 = 2048;
 const START_COST: u64 = 16;
 /// Address spaces a worker keeps translations and code for.
 const CONTEXTS: usize = 8;
+/// How long a worker rests that finds nothing but waves that hang.
+const HANGS: Duration = Duration::from_micros(100);
 /// Waves of ended workgroups whose storage is kept for the next ones: what eight compute units hold.
 const SPARE_WAVES: usize = 256;
 
@@ -108,6 +111,10 @@ impl Worker {
             if self.asleep > 16 {
                 std::thread::yield_now();
             }
+            if self.asleep > 16 && dispatch.launch().hangs {
+                // For good, that is.
+                std::thread::sleep(HANGS);
+            }
         }
     }
 
@@ -183,8 +190,8 @@ impl Worker {
         let armed = armed.as_deref();
         let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
         let checked = dispatch.check();
-        let runs_through =
-            !deterministic && !watched && !shared.wants_waves && armed.is_none() && checked.is_none();
+        let watched_waves = watched || shared.wants_waves || armed.is_some() || checked.is_some();
+        let runs_through = !deterministic && !watched_waves && !dispatch.launch().hangs;
         self.series.forget();
         let mut resumed = current.is_some();
         loop {
@@ -278,6 +285,7 @@ impl Worker {
                 }
                 None => {
                     let outcome = match by_hand {
+                        _ if workgroup.hangs => Outcome::Paused { asleep: true },
                         None => workgroup.run(&mut turn),
                         Some(by_hand) => workgroup.run_by_hand(by_hand, &mut turn),
                     };

@@ -97,6 +97,8 @@ pub(super) struct Workgroup {
     pub(super) seat: Option<Box<Seat>>,
     /// What is known of what its waves do, if they are checked.
     check: Option<Box<Group>>,
+    /// Its waves stay where they are.
+    pub(super) hangs: bool,
 }
 
 /// How a turn of a workgroup ended.
@@ -169,6 +171,7 @@ impl Workgroup {
             lds: Lds::default(),
             seat: None,
             check: None,
+            hangs: false,
         }
     }
 
@@ -188,6 +191,7 @@ impl Workgroup {
         control: LaunchControl,
     ) {
         self.id = launch.workgroup_id(index);
+        self.hangs = launch.hangs && index == 0;
         let extent = launch.extent(self.id);
         let partial;
         let lanes = if extent == launch.workgroup {

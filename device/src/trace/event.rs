@@ -174,6 +174,13 @@ pub enum TraceEvent<'a> {
         /// Its name, and what it was about.
         text: &'a str,
     },
+    /// A fault struck that was planned.
+    Fault {
+        /// The number of its moment among those of its hook.
+        moment: u64,
+        /// The rule, and where.
+        text: &'a str,
+    },
     /// A counter has a value.
     Counter {
         /// The counter.
@@ -266,6 +273,10 @@ impl TraceEvent<'_> {
             }
             Self::Reset => (Kind::Reset, ""),
             Self::Refused { text } => (Kind::Refused, text),
+            Self::Fault { moment, text } => {
+                put(&[moment]);
+                (Kind::Fault, text)
+            }
             Self::Counter { counter, value } => {
                 put(&[counter as u64, value]);
                 (Kind::Counter, "")

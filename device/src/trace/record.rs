@@ -88,6 +88,8 @@ kinds! {
     Refused = 20, "refused", [];
     /// A counter has this value.
     Counter = 21, "counter", ["counter", "value"];
+    /// A fault struck that was planned.
+    Fault = 22, "fault", ["moment"];
     /// A program called the driver.
     IoctlEnter = 32, "ioctl enter", ["process", "thread", "number"];
     /// The driver returned to the program.

@@ -10,6 +10,7 @@ use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, 
 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::chip::PteFormat;
+use crate::faults::Faults;
 use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
 
@@ -130,6 +131,7 @@ pub(crate) struct Contexts {
     spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
     pub(super) memory: Arc<Memory>,
     pub(super) walks: Arc<WalkCounter>,
+    pub(super) faults: Faults,
     /// As the card's own firmware leaves it.
     frame_buffer: FrameBuffer,
     /// Format of the page tables' entries.
@@ -154,12 +156,12 @@ impl std::fmt::Debug for Contexts {
 impl Contexts {
     pub(crate) fn new(
         memory: Arc<Memory>,
-        walks: Arc<WalkCounter>,
+        (walks, faults): (Arc<WalkCounter>, Faults),
         frame_buffer: FrameBuffer,
         format: PteFormat,
     ) -> Self {
         let state = Mutex::new(State::new(frame_buffer));
-        Self { state, spaces: RwLock::default(), memory, walks, frame_buffer, format }
+        Self { state, spaces: RwLock::default(), memory, walks, faults, frame_buffer, format }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
@@ -195,10 +197,14 @@ impl Contexts {
             return Some(space);
         }
         let root = state.root(vmid, self.format)?;
-        let space = AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok()?;
-        let space = Arc::new(space);
+        let space = Arc::new(self.make(root)?);
         self.put(vmid, Some(Arc::clone(&space)));
         Some(space)
+    }
+
+    fn make(&self, root: Root) -> Option<AddressSpace> {
+        let space = AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok()?;
+        Some(space.with_faults(&self.faults))
     }
 
     /// Drops cached translations of the VMIDs in the mask; returns when no engine uses an old one.
@@ -225,7 +231,7 @@ impl Contexts {
     /// An address space of a process that has no VMID yet; `None` if its tables describe none.
     pub(crate) fn process_space(&self, tables: Tables) -> Option<Arc<AddressSpace>> {
         let root = self.lock().root_of(false, tables, self.format)?;
-        AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok().map(Arc::new)
+        self.make(root).map(Arc::new)
     }
 
     /// Gives a VMID an address space that has been made before, if its tables still describe the same one.
@@ -332,7 +338,7 @@ mod tests {
     fn contexts() -> Contexts {
         let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
-        Contexts::new(memory, Arc::default(), FrameBuffer::new(0x80_0000_0000, 1 << 20), PteFormat::Gfx11)
+        Contexts::new(memory, Default::default(), FrameBuffer::new(0x80_0000_0000, 1 << 20), PteFormat::Gfx11)
     }
 
     fn tables(base: u64) -> Tables {

@@ -24,6 +24,7 @@ pub use belfry_isa::mem::{Fault, FaultKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chip::PteFormat;
+use crate::faults::{Faults, Hook, Place};
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
@@ -103,6 +104,7 @@ pub struct AddressSpace {
     context: u64,
     debugger: debug::Debugger,
     waits: Waits,
+    faults: Faults,
 }
 
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
@@ -143,7 +145,13 @@ impl AddressSpace {
             context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
             debugger: debug::Debugger::default(),
             waits: Waits::default(),
+            faults: Faults::default(),
         })
+    }
+
+    /// The same with faults that strike its walks.
+    pub(crate) fn with_faults(self, faults: &Faults) -> AddressSpace {
+        AddressSpace { faults: faults.clone(), ..self }
     }
 
     /// Says whether waves of this space wait for pages that they do not have.
@@ -212,6 +220,10 @@ impl AddressSpace {
 
     fn translate_in(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {
         self.walks.0.fetch_add(1, Ordering::Relaxed);
+        let place = || Place { what: "walk", address: Some(va), ..Place::default() };
+        if self.faults.meets(Hook::Walk, place).is_some() {
+            return Err(Fault::new(va, access, FaultKind::NotPresent));
+        }
         walk::walk(&self.memory, &slice.memory, &self.root, va, access)
     }
 

@@ -93,7 +93,7 @@ impl Spaces {
         let space = |saved: &SavedRoot| {
             let root = saved.root(contexts)?;
             let space = AddressSpace::new(Arc::clone(&contexts.memory), root, Arc::clone(&contexts.walks));
-            space.map(Arc::new).map_err(|_| Broken {
+            space.map(|space| Arc::new(space.with_faults(&contexts.faults))).map_err(|_| Broken {
                 field: "depth or block size of page tables",
                 value: u64::from(root.depth) << 32 | u64::from(root.block_size),
             })
@@ -144,7 +144,7 @@ mod tests {
         let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(GuestMemoryMmap::new())));
         let frame_buffer = FrameBuffer::new(0x80_0000_0000, 1 << 20);
-        Contexts::new(memory, Arc::default(), frame_buffer, PteFormat::Gfx11)
+        Contexts::new(memory, Default::default(), frame_buffer, PteFormat::Gfx11)
     }
 
     #[test]

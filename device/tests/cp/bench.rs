@@ -155,7 +155,14 @@ impl Bench {
         let mut bench = Bench {
             memory,
             space,
-            env: CpEnv { clock, interrupts: interrupts.clone(), tracer: Tracer::default(), shader, wake },
+            env: CpEnv {
+                clock,
+                interrupts: interrupts.clone(),
+                tracer: Tracer::default(),
+                shader,
+                wake,
+                faults: belfry_device::faults::Faults::default(),
+            },
             movers: Arc::default(),
             interrupts,
             wakes,

@@ -259,18 +259,44 @@ impl<O: Os> Device<O> {
             self.smi_pre_reset();
             if let Err(error) = self.hw.os().reset_function() {
                 log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
-                self.wedged.store(true, Ordering::Release);
+                self.give_up();
                 return true;
             }
         }
-        if let Err(error) = self.start() {
+        if let Err(error) = self.start().or_else(|error| self.start_again(error)) {
             log!(self.hw, Error, "the device does not come back ({error}): it is wedged");
-            self.wedged.store(true, Ordering::Release);
+            self.give_up();
         } else {
             log!(self.hw, Info, "the device is back after a reset");
             self.smi_post_reset();
         }
         true
+    }
+
+    /// Resets the function once more, as it did not come back from the first time.
+    #[inline(never)]
+    fn start_again(&self, error: Errno) -> Result<()> {
+        if self.is_gone() {
+            return Err(error);
+        }
+        log!(self.hw, Error, "the device does not come back ({error}): resetting it again");
+        self.hw.os().reset_function()?;
+        self.start()
+    }
+
+    /// Whether the device is off the bus: the size of its memory reads as all ones then.
+    fn is_gone(&self) -> bool {
+        self.hw.read::<nbio::RCC_CONFIG_MEMSIZE>().bits() == u32::MAX
+    }
+
+    /// The device is of no use any more. One that is on the bus may still write to what it was given, which is kept from everybody
+    /// else for that reason.
+    fn give_up(&self) {
+        self.wedged.store(true, Ordering::Release);
+        if self.is_gone() {
+            log!(self.hw, Error, "the device is off the bus");
+            self.hw.detach();
+        }
     }
 
     /// Recovers the device if a request to the scheduler timed out, and tells everybody.

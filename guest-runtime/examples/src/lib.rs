@@ -27,6 +27,7 @@ mod vector_add;
 mod verify;
 
 use std::io::Write;
+pub use verify::WrongResult;
 
 use anyhow::{Context, bail};
 use belfry_runtime::Runtime;

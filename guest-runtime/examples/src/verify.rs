@@ -1,8 +1,18 @@
 //! Comparison with what the processor computes.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
-use anyhow::bail;
+/// What the GPU has computed is not what the processor has.
+#[derive(Debug)]
+pub struct WrongResult(String);
+
+impl fmt::Display for WrongResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongResult {}
 
 /// Differences listed before the rest are only counted.
 const LISTED: usize = 5;
@@ -20,7 +30,12 @@ pub(crate) fn check<T: Debug>(
     same: impl Fn(&T, &T) -> bool,
 ) -> anyhow::Result<()> {
     if gpu.len() != cpu.len() {
-        bail!("{what}: {} elements from the GPU, {} expected", gpu.len(), cpu.len());
+        return Err(WrongResult(format!(
+            "{what}: {} elements from the GPU, {} expected",
+            gpu.len(),
+            cpu.len()
+        ))
+        .into());
     }
     let wrong: Vec<usize> = (0..gpu.len()).filter(|index| !same(&gpu[*index], &cpu[*index])).collect();
     if wrong.is_empty() {
@@ -31,7 +46,13 @@ pub(crate) fn check<T: Debug>(
         .take(LISTED)
         .map(|index| format!("[{index}] is {:?}, not {:?}", gpu[*index], cpu[*index]))
         .collect();
-    bail!("{what}: {} of {} elements differ: {}", wrong.len(), gpu.len(), listed.join("; "));
+    return Err(WrongResult(format!(
+        "{what}: {} of {} elements differ: {}",
+        wrong.len(),
+        gpu.len(),
+        listed.join("; ")
+    ))
+    .into());
 }
 
 /// Largest distance found, in units in the last place.
@@ -59,7 +80,7 @@ impl MaxUlp {
     /// Fails if the distance is over the limit.
     pub(crate) fn within(self, what: &str, limit: f64) -> anyhow::Result<()> {
         if self.0 > limit {
-            bail!("{what}: off by {:.2} ulp, {limit} are allowed", self.0);
+            return Err(WrongResult(format!("{what}: off by {:.2} ulp, {limit} are allowed", self.0)).into());
         }
         Ok(())
     }

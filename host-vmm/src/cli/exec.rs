@@ -10,7 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
-use super::sanitize::SanitizeArgs;
+use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions};
@@ -270,10 +270,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     if let Some(recording) = recording {
         recording.finish();
     }
-    Ok(match u8::try_from(status?) {
-        Ok(0) => u8::from(broken),
-        status => status.unwrap_or(1),
-    })
+    Ok(sanitize::status(status?, broken))
 }
 
 #[cfg(test)]

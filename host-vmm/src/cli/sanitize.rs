@@ -110,6 +110,14 @@ impl Sanitizing {
     }
 }
 
+/// The exit status of a program whose kernels may have broken a rule: 1 for 0 then.
+pub(super) fn status(program: i32, broken: bool) -> u8 {
+    match u8::try_from(program) {
+        Ok(0) => u8::from(broken),
+        status => status.unwrap_or(1),
+    }
+}
+
 /// The lines of a file of suppressions; `#` begins a comment.
 fn suppressions(path: &Path) -> anyhow::Result<Vec<Suppression>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

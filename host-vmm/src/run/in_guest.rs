@@ -283,7 +283,8 @@ impl Job<'_> {
             program_ms: milliseconds(program_time),
             phases: Some(phases.into()),
             ..from_device(&stats, unmodelled)
-        };
+        }
+        .with_faults(&guest.gpu().map(|gpu| gpu.faults().report()).unwrap_or_default());
         if let Some(onlookers) = &inspector {
             onlookers.ended(exit_status);
         }

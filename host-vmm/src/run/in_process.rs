@@ -35,7 +35,8 @@ pub(super) fn run(
         driver_ms: milliseconds(outcome.driver),
         program_ms: milliseconds(outcome.program),
         ..from_device(&outcome.stats, outcome.unmodelled)
-    })
+    }
+    .with_faults(&outcome.faults))
 }
 
 /// Replaces `guest` by `host` where it is the whole argument or a path within a buffer's specification.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belfry_device::Stats;
+use belfry_device::faults::FaultReport;
 use belfry_guest::Phases;
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,10 @@ pub struct RunReport {
     pub errors: BTreeMap<String, u64>,
     /// What each of these was about the first time.
     pub reasons: BTreeMap<String, String>,
+    /// Faults that were planned and have struck: the first ones, each with its place.
+    pub faults: Vec<String>,
+    /// How often each rule has struck.
+    pub struck: BTreeMap<String, u64>,
     /// Registers the driver used that the device stores without any behaviour, most used first.
     pub unmodelled: Vec<Unmodelled>,
 }
@@ -126,6 +131,8 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         interrupts: stats.interrupts,
         errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),
         reasons: stats.reasons.iter().map(|(error, text)| (error.name().to_owned(), text.clone())).collect(),
+        faults: Vec::new(),
+        struck: BTreeMap::new(),
         unmodelled: unmodelled
             .into_iter()
             .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
@@ -133,7 +140,20 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
     }
 }
 
+/// Faults that the summary shows one by one.
+const SHOWN: usize = 20;
+
 impl RunReport {
+    /// The same with what has come of a plan of faults.
+    #[must_use]
+    pub(super) fn with_faults(self, report: &FaultReport) -> Self {
+        Self {
+            faults: report.strikes.iter().map(ToString::to_string).collect(),
+            struck: report.struck.iter().map(|(rule, &count)| (rule.name().to_owned(), count)).collect(),
+            ..self
+        }
+    }
+
     /// What the device refused and what it does not model, as `run --unmodelled` prints it.
     #[must_use]
     pub fn shortcomings(&self) -> String {
@@ -180,6 +200,15 @@ impl std::fmt::Display for RunReport {
         for (name, count) in &self.errors {
             let reason = self.reasons.get(name).map_or("", String::as_str);
             write!(f, "\n  errors       {count} x {name}: {reason}")?;
+        }
+        for strike in self.faults.iter().take(SHOWN) {
+            write!(f, "\n  fault        {strike}")?;
+        }
+        let all: u64 = self.struck.values().sum();
+        if all > SHOWN as u64 {
+            let each: Vec<String> =
+                self.struck.iter().map(|(rule, count)| format!("{count} x {rule}")).collect();
+            write!(f, "\n  faults       {all} in all: {}", each.join(", "))?;
         }
         Ok(())
     }

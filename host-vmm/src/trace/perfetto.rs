@@ -150,7 +150,7 @@ fn name(record: &Record) -> String {
             format!("workgroup {},{},{}", argument("x"), argument("y"), argument("z"))
         }
         Kind::Doorbell => format!("doorbell {}", Way::name(argument("way"))),
-        Kind::Refused | Kind::PageFault => format!("{}: {}", record.kind.name(), record.text),
+        Kind::Refused | Kind::PageFault | Kind::Fault => format!("{}: {}", record.kind.name(), record.text),
         kind => kind.name().to_owned(),
     }
 }

@@ -97,7 +97,7 @@ impl Analysis {
                     all.sdma.0 += 1;
                     all.sdma.1 += argument("bytes");
                 }
-                Kind::Refused | Kind::PageFault => {
+                Kind::Refused | Kind::PageFault | Kind::Fault => {
                     *all.refused.entry(format!("{}: {}", record.kind.name(), record.text)).or_default() += 1;
                 }
                 _ => {}

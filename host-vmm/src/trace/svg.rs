@@ -116,7 +116,7 @@ pub fn svg(trace: &Trace) -> String {
     for record in &trace.records {
         let colour = match record.kind {
             Kind::Interrupt => "#555",
-            Kind::PageFault | Kind::Refused | Kind::Reset => "#d00",
+            Kind::PageFault | Kind::Refused | Kind::Fault | Kind::Reset => "#d00",
             _ => continue,
         };
         let _ = writeln!(

@@ -44,6 +44,8 @@ impl AqlQueue {
                 |dispatch: &&Arc<InFlight>| std::ptr::addr_eq(Arc::as_ptr(dispatch), Arc::as_ptr(owner));
             self.started.iter().flatten().find(owns).map(|dispatch| dispatch.index())
         };
+        // Nobody would complete later what faults hold back.
+        self.complete_late(true);
         SavedAql {
             config: self.config,
             space: spaces.number(self.state.shader.space()),
@@ -96,6 +98,9 @@ impl AqlQueue {
             started,
             scratch,
             waiting: saved.waiting.clone(),
+            faults: env.faults.clone(),
+            hangs: false,
+            decided: 0,
             traced: Default::default(),
         })
     }

@@ -55,7 +55,16 @@ impl InFlight {
         let SavedInFlight { index, packet, start, inactive_signal, done } = saved;
         let (state, packet): (_, KernelDispatchPacket) = (Arc::clone(state), zerocopy::transmute!(packet));
         let job = state.tracer.job(state.identity.doorbell, index);
-        Self { state, index, packet, start, inactive_signal, done: AtomicBool::new(done), job }
+        Self {
+            state,
+            index,
+            packet,
+            start,
+            inactive_signal,
+            done: AtomicBool::new(done),
+            job,
+            late: Default::default(),
+        }
     }
 
     /// Index of its packet.

@@ -19,12 +19,13 @@ use belfry_abi::regs::gc::{self, RLC_CP_SCHEDULERS};
 use zerocopy::IntoBytes as _;
 
 use super::kiq::{ENGINE_HIQ, Kiq, Request as KiqRequest};
-use super::rings::Running;
+use super::rings::{Fate, Running};
 use super::seen::{self, SeenPackets};
 use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Whose, WritePointer};
 use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
+use crate::pm4;
 use crate::queue::{Hqd, HqdId, Partition, Ring};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
@@ -244,7 +245,14 @@ impl HwsScheduler {
 
     /// Executes one packet of a core's KIQ; whether there was one.
     fn step_kiq(&mut self, space: &AddressSpace, xcc: u8, running: &mut Running) -> Result<bool, GuestError> {
+        let fate = running.fate(&self.ports, "KIQ packet");
+        if fate == Fate::Late {
+            return Ok(false);
+        }
         let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
+        if fate == Fate::Unanswered {
+            return Ok(true);
+        }
         let mut kiq = Kiq {
             registers: &self.ports.registers,
             contexts: &self.ports.contexts,
@@ -256,17 +264,30 @@ impl HwsScheduler {
             xcc,
             packets: self.ports.chip.pm4,
         };
-        let done = match kiq.execute(header, &body) {
-            Ok(None | Some(KiqRequest::Resources(_))) => Ok(()),
-            Ok(Some(KiqRequest::Map { id, mqd, doorbell })) => self.map_hiq(space, (xcc, id), mqd, doorbell),
-            Ok(Some(KiqRequest::Unmap { doorbell })) => self.unmap_hiq(xcc, doorbell),
-            Err(error) => Err(error.kind()),
+        let executed = if fate == Fate::Refused { None } else { Some(kiq.execute(header, &body)) };
+        let done = match executed {
+            None => Err(GuestError::FaultInjected),
+            Some(executed) => self.obey_kiq(space, xcc, executed),
         };
         if let Err(why) = done {
             self.ports.counters.error(why, format_args!("KIQ xcc={xcc} header={:#010x}", header.bits()));
             self.ports.interrupts.kernel_packet_refused(xcc, running.ring.doorbell());
         }
         Ok(true)
+    }
+
+    fn obey_kiq(
+        &mut self,
+        space: &AddressSpace,
+        xcc: u8,
+        executed: Result<Option<KiqRequest>, pm4::Error>,
+    ) -> Result<(), GuestError> {
+        match executed {
+            Ok(None | Some(KiqRequest::Resources(_))) => Ok(()),
+            Ok(Some(KiqRequest::Map { id, mqd, doorbell })) => self.map_hiq(space, (xcc, id), mqd, doorbell),
+            Ok(Some(KiqRequest::Unmap { doorbell })) => self.unmap_hiq(xcc, doorbell),
+            Err(error) => Err(error.kind()),
+        }
     }
 
     /// Executes one packet of a partition's HIQ; whether there was one.
@@ -276,7 +297,17 @@ impl HwsScheduler {
         partition: Partition,
         running: &mut Running,
     ) -> Result<bool, GuestError> {
+        let fate = running.fate(&self.ports, "HIQ packet");
+        if fate == Fate::Late {
+            return Ok(false);
+        }
         let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
+        if fate == Fate::Unanswered {
+            // The firmware stays in it.
+            running.dead = true;
+            self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: false });
+            return Ok(false);
+        }
         let mut hiq = Hiq {
             registers: &self.ports.registers,
             space,
@@ -286,6 +317,7 @@ impl HwsScheduler {
             packets: self.ports.chip.pm4,
         };
         let done = match hiq.execute(header, &body) {
+            _ if fate == Fate::Refused => Err(GuestError::FaultInjected),
             Ok(None) => Ok(()),
             Ok(Some(request)) => self.obey(space, partition, &request),
             Err(error) => Err(error.kind()),
@@ -294,6 +326,7 @@ impl HwsScheduler {
         match done {
             Ok(()) => count(&self.ports.counters.mes_frames),
             Err(why) => {
+                running.dead |= why == GuestError::QueueHangs;
                 count(&self.ports.counters.mes_refused);
                 self.ports.counters.error(why, format_args!("HIQ header={:#010x}", header.bits()));
                 self.ports.interrupts.kernel_packet_refused(partition.first, running.ring.doorbell());
@@ -311,10 +344,7 @@ impl HwsScheduler {
         match request {
             Request::Resources(resources) => self.set_resources(partition, resources),
             Request::Run { list, dwords } => self.run(space, partition, (*list, *dwords)),
-            Request::Unmap { which, reset } => {
-                self.unmap(partition, which, *reset);
-                Ok(())
-            }
+            Request::Unmap { which, reset } => self.unmap(partition, which, *reset),
             Request::Fence { at, value } => {
                 space.store_u64(*at, *value).map_err(|_| GuestError::FenceUnmapped)
             }
@@ -335,7 +365,7 @@ impl HwsScheduler {
         slots.retain(|slot| Some(*slot) != hiq);
         let engines = (0..self.ports.sdma_engines).filter(|engine| partition.has(engine / ENGINES_OF_XCC));
         slots.extend(engines.flat_map(|engine| Place::sdma(engine, ALL_QUEUES)));
-        self.slots.configure(partition, vmids, slots)?;
+        self.slots.configure(&self.ports, partition, vmids, slots)?;
         for (name, asks) in [
             ("SET_RESOURCES oac_mask", resources.oac_mask != 0),
             ("SET_RESOURCES gds_heap", resources.gds_heap != 0),
@@ -348,7 +378,7 @@ impl HwsScheduler {
     }
 
     /// Takes queues off. A driver takes all of them off to change the list, and their processes know nothing of that.
-    fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) {
+    fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) -> Result<(), GuestError> {
         if *which == Which::NotStatic && !reset {
             // The doorbells are marked while their queues still own them, so that no ring in between counts as unknown.
             for doorbell in self.slots.not_static(partition) {
@@ -362,7 +392,8 @@ impl HwsScheduler {
             Which::All => true,
             Which::NotStatic => !queue.is_static,
         };
-        self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue));
+        self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue))?;
+        Ok(())
     }
 
     /// The queues of some partitions that were taken off are on the new list, or gone.
@@ -385,7 +416,7 @@ impl HwsScheduler {
         let mut words = vec![0u32; dwords as usize];
         space.read_bytes(list, words.as_mut_bytes()).map_err(|_| GuestError::RunListUnmapped)?;
         let processes = run_list::parse(&words)?;
-        self.unmap(partition, &Which::NotStatic, false);
+        self.unmap(partition, &Which::NotStatic, false)?;
         for run_list::Process { process, queues } in &processes {
             let new = NewProcess {
                 // Partitions have page tables of a process each for itself.

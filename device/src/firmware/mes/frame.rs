@@ -49,6 +49,21 @@ pub(in crate::firmware) fn execute(
     }
 }
 
+/// What a frame is called that begins with this dword.
+pub(in crate::firmware) fn name(first: u32) -> &'static str {
+    Header(first).opcode().name().unwrap_or("unknown frame")
+}
+
+/// A frame that a fault keeps from being executed, and from being answered.
+pub(in crate::firmware) fn strike(ports: &Ports, frame: &RingFrame, refused: bool) {
+    let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
+    ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: false });
+    if refused {
+        count(&ports.counters.mes_refused);
+        ports.counters.error(GuestError::FaultInjected, format_args!("frame={}", name(header.0)));
+    }
+}
+
 fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) -> Result {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     if header.kind() != Header::TYPE_SCHEDULER {
@@ -61,7 +76,7 @@ fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame:
         Opcode::QUERY_SCHEDULER_STATUS => {}
         // The second pipe has no queues to give: what it is told are the places it may write to.
         Opcode::SET_HW_RSRC if ring == HqdId::KIQ => {}
-        Opcode::SET_HW_RSRC => set_hw_resources(mes, &ports.counters, &parse(frame)?)?,
+        Opcode::SET_HW_RSRC => set_hw_resources(mes, ports, &parse(frame)?)?,
         Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
         Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &ports.counters, &parse(frame)?),
         Opcode::ADD_QUEUE => add_queue(mes, ports, space, &parse(frame)?)?,
@@ -96,7 +111,8 @@ fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool)
     }
 }
 
-fn set_hw_resources(mes: &mut Slots, counters: &Counters, frame: &SetHwResources) -> Result {
+fn set_hw_resources(mes: &mut Slots, ports: &Ports, frame: &SetHwResources) -> Result {
+    let counters = &ports.counters;
     // VMID 0 is the kernel's own and never the scheduler's to give away.
     let vmids = frame.vmid_mask_gfxhub & 0xfffe;
     if vmids == 0 {
@@ -106,7 +122,7 @@ fn set_hw_resources(mes: &mut Slots, counters: &Counters, frame: &SetHwResources
     let pipes = frame.compute_hqd_mask.iter().take(4).zip(0..);
     let compute = pipes.fold(0, |mask, (&pipe, at)| mask | u64::from(pipe as u8) << (8 * at));
     let sdma = (0..).zip(frame.sdma_hqd_mask).flat_map(|(engine, mask)| Place::sdma(engine, mask));
-    mes.configure(Partition::ONE, vmids, Place::compute(0, compute).chain(sdma).collect())?;
+    mes.configure(ports, Partition::ONE, vmids, Place::compute(0, compute).chain(sdma).collect())?;
     unmodelled(
         counters,
         [

@@ -5,4 +5,4 @@
 
 mod frame;
 
-pub(super) use frame::execute;
+pub(super) use frame::{execute, name, strike};

@@ -22,6 +22,7 @@ use std::time::Duration;
 use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::doorbell::Owner;
+use crate::faults::{self, Hook, Rule};
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
 use crate::queue::{HqdId, Partition};
@@ -94,15 +95,25 @@ impl Slots {
     /// What the driver gives a partition: VMIDs, and hardware queues.
     pub(super) fn configure(
         &mut self,
+        ports: &Ports,
         partition: Partition,
-        vmids: u32,
-        slots: Vec<Place>,
+        mut vmids: u32,
+        mut slots: Vec<Place>,
     ) -> Result<(), GuestError> {
         if self.queues.values().any(|queue| queue.partition.overlaps(partition)) {
             return Err(GuestError::ResourcesInUse);
         }
         if !slots.iter().any(|slot| slot.pool().is_compute()) {
             return Err(GuestError::ResourcesWithoutQueues);
+        }
+        let what = || faults::Place { what: "resources of the scheduler", ..faults::Place::default() };
+        match ports.faults.meets(Hook::Resources, what).map(|struck| struck.rule) {
+            Some(Rule::FewVmids) => vmids &= vmids.wrapping_neg(),
+            Some(_) => {
+                let first = slots.iter().find(|slot| slot.pool().is_compute()).copied();
+                slots.retain(|slot| !slot.pool().is_compute() || Some(*slot) == first);
+            }
+            None => {}
         }
         // Cores that another partition had are this one's now.
         self.hardware.retain(|hardware| !hardware.partition.overlaps(partition));
@@ -186,7 +197,16 @@ impl Slots {
 
     /// Takes off the queues that `which` says, for good, in the order of their doorbells; with `reset`, what they have begun is
     /// dropped. How many they were.
-    pub(super) fn take_off(&mut self, ports: &Ports, reset: bool, which: impl Fn(&TakeOff) -> bool) -> usize {
+    ///
+    /// # Errors
+    ///
+    /// [`GuestError::QueueHangs`], of one of them that is not dropped: those before it are off, and the others stay.
+    pub(super) fn take_off(
+        &mut self,
+        ports: &Ports,
+        reset: bool,
+        which: impl Fn(&TakeOff) -> bool,
+    ) -> Result<usize, GuestError> {
         let pasid = |key| self.processes.get(&key).map_or(0, |process| process.pasid);
         let off: Vec<DoorbellIndex> = self
             .queues
@@ -202,6 +222,9 @@ impl Slots {
             .collect();
         let kernel = ports.contexts.space(0);
         for &doorbell in &off {
+            if !reset && self.queues.get(&doorbell).is_some_and(Queue::hangs) {
+                return Err(GuestError::QueueHangs);
+            }
             let Some(mut queue) = self.queues.remove(&doorbell) else { continue };
             if reset {
                 queue.drop_work(ports);
@@ -213,7 +236,7 @@ impl Slots {
             ports.doorbells.own(doorbell, Owner::Nobody);
             self.leave(ports, key);
         }
-        off.len()
+        Ok(off.len())
     }
 
     /// Doorbells of the queues of a partition that do not stay when all are taken off.
@@ -228,6 +251,9 @@ impl Slots {
     }
 
     pub(super) fn remove(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Result<(), GuestError> {
+        if self.queues.get(&doorbell).is_some_and(Queue::hangs) {
+            return Err(GuestError::QueueHangs);
+        }
         let Some(mut queue) = self.queues.remove(&doorbell) else {
             return Err(GuestError::RemoveQueueUnknown);
         };
@@ -281,6 +307,9 @@ impl Slots {
 
     pub(super) fn suspend(&mut self, ports: &Ports, gang: Option<u64>) -> Result<(), GuestError> {
         let kernel = ports.contexts.space(0);
+        if self.gang(gang)?.any(|queue| queue.hangs()) {
+            return Err(GuestError::QueueHangs);
+        }
         for queue in self.gang(gang)? {
             queue.suspend(ports, kernel.as_deref());
         }

@@ -1,5 +1,6 @@
 //! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
+mod hearing;
 mod save;
 mod sdma;
 mod seen;
@@ -26,6 +27,7 @@ use crate::shader::Gws;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
+use hearing::Deaf;
 pub(super) use save::{SavedQueue, With};
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
@@ -63,6 +65,8 @@ pub(super) struct Queue {
     /// When it was last put on or taken off a slot, in the scheduler's counting.
     pub(super) turn: u64,
     life: Life,
+    /// A ring was not heard, while it had nothing else to do.
+    deaf: Option<Deaf>,
 }
 
 impl Queue {
@@ -103,6 +107,7 @@ impl Queue {
             gws,
             asked: new.asked,
             turn: 0,
+            deaf: None,
             life: Life::Unmapped {
                 wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest {
@@ -138,6 +143,11 @@ impl Queue {
         matches!(self.life, Life::Mapped { .. })
     }
 
+    /// Whether its engine stays at a packet, and does not let it be taken off its slot.
+    pub(super) fn hangs(&self) -> bool {
+        matches!(&self.life, Life::Mapped { engine, .. } if engine.hangs())
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.life, Life::Failed { .. })
     }
@@ -157,6 +167,7 @@ impl Queue {
             Wait::Resume => false,
             Wait::Slot => true,
             Wait::Doorbell if rest.saved => true,
+            Wait::Doorbell if self.is_deaf(ports) => false,
             Wait::Doorbell => {
                 let at = self.wptr.address;
                 let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
@@ -322,7 +333,9 @@ impl Queue {
 
     /// Lets the packet processor of a mapped queue work for a while.
     pub(super) fn serve(&mut self, ports: &Ports) -> Served {
-        ports.watch.look(self.doorbell);
+        if !self.hears(ports) {
+            return Served::Idle;
+        }
         let served = self.work(ports);
         ports.doorbells.set_busy(self.doorbell, self.is_at_work());
         served

@@ -168,6 +168,7 @@ impl Queue {
             is_static: saved.is_static,
             gws,
             asked: saved.asked,
+            deaf: None,
             turn: counter("turn of a queue", saved.turn)?,
             life,
         })

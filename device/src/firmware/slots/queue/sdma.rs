@@ -43,6 +43,7 @@ impl Queue {
             gws: Arc::new(Gws::default()),
             asked: new.asked,
             turn: 0,
+            deaf: None,
             life: Life::Unmapped {
                 wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() },

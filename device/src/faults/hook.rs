@@ -1,0 +1,52 @@
+//! The moments at which something can fail.
+
+macro_rules! hooks {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A kind of moment at which something can fail.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub enum Hook { $($(#[$doc])* $name,)* }
+
+        impl Hook {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// What one of them is called.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+hooks! {
+    /// The firmware takes note of a doorbell whose queue or ring has nothing else to do.
+    Doorbell = "doorbell",
+    /// A vector is about to be raised at the host.
+    Interrupt = "interrupt",
+    /// An entry is about to be written to the interrupt ring.
+    IhEntry = "IH entry",
+    /// A frame of the MES, or a packet of a KIQ or a HIQ, is about to be executed.
+    Frame = "frame",
+    /// A driver gives the scheduler VMIDs and hardware queues.
+    Resources = "resources",
+    /// A packet of an AQL queue is about to be executed.
+    Packet = "packet",
+    /// A dispatch is about to be handed to the compute units.
+    Dispatch = "dispatch",
+    /// The completion signal of a dispatch is about to be written.
+    Signal = "signal",
+    /// A packet of an SDMA queue is about to move bytes.
+    Transfer = "transfer",
+    /// Page tables are walked.
+    Walk = "walk",
+    /// The host reads a register.
+    Register = "register read",
+}
+
+impl Hook {
+    /// Its place in tables of all hooks.
+    pub(super) const fn number(self) -> usize {
+        self as usize
+    }
+}

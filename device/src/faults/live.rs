@@ -1,0 +1,280 @@
+//! The plan of a running device.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::{FaultReport, Hook, Place, Plan, Rule, Strike};
+use crate::lock::{Mutex, rank};
+use crate::threads::Wake;
+use crate::time::Clock;
+use crate::trace::{Engine, Owner, TraceEvent, Tracer};
+
+/// How long what is late is held back, unless a plan says how long.
+const LATE: Duration = Duration::from_millis(10);
+/// Strikes that are remembered one by one.
+const REMEMBERED: usize = 1000;
+
+/// A fault strikes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Struck {
+    pub(crate) rule: Rule,
+    /// Until when what is late is held back, by the device's time.
+    pub(crate) until: Duration,
+}
+
+/// The faults of a device; cheap to clone. Without a plan, a look at a hook is one branch.
+#[derive(Clone, Default)]
+pub struct Faults(Option<Arc<Live>>);
+
+struct Live {
+    plan: Plan,
+    /// Moments that count for each rule of the plan.
+    counts: Box<[AtomicU64]>,
+    /// Moments of each hook.
+    met: [AtomicU64; Hook::ALL.len()],
+    /// Nothing strikes any more.
+    over: AtomicBool,
+    /// The function is out of its slot.
+    removed: AtomicBool,
+    /// Registers that are stuck, by their offset, if there are any.
+    any_stuck: AtomicBool,
+    stuck: Mutex<BTreeMap<u64, u32>, rank::Faults>,
+    /// When something that is held back goes on.
+    due: Mutex<Vec<Duration>, rank::Faults>,
+    struck: Mutex<(Vec<Strike>, BTreeMap<Rule, u64>), rank::Faults>,
+    clock: Clock,
+    tracer: Tracer,
+    wake: Arc<Wake>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("Faults(off)"),
+            Some(live) => write!(f, "Faults({})", live.plan),
+        }
+    }
+}
+
+impl Faults {
+    /// Those of a plan; `wake` is woken when one strikes that holds something back.
+    pub(crate) fn new(plan: &Plan, clock: &Clock, tracer: &Tracer, wake: &Arc<Wake>) -> Self {
+        Self((!plan.is_off()).then(|| {
+            Arc::new(Live {
+                counts: plan.rules().iter().map(|_| AtomicU64::new(0)).collect(),
+                plan: plan.clone(),
+                met: Default::default(),
+                over: AtomicBool::new(false),
+                removed: AtomicBool::new(false),
+                any_stuck: AtomicBool::new(false),
+                stuck: Mutex::default(),
+                due: Mutex::default(),
+                struck: Mutex::default(),
+                clock: clock.clone(),
+                tracer: tracer.clone(),
+                wake: Arc::clone(wake),
+            })
+        }))
+    }
+
+    /// Whether a device has a plan.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// From now on nothing strikes any more. What has struck stays as it is.
+    pub fn end(&self) {
+        if let Some(live) = &self.0 {
+            live.over.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// What has come of the plan up to now.
+    #[must_use]
+    pub fn report(&self) -> FaultReport {
+        let Some(live) = &self.0 else { return FaultReport::default() };
+        let (strikes, struck) = live.struck.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let met = Hook::ALL.iter().map(|&hook| (hook, live.met[hook.number()].load(Ordering::Relaxed)));
+        FaultReport { strikes, struck, met: met.collect() }
+    }
+
+    /// A hook is met; the fault that strikes there, if one does.
+    #[inline(always)]
+    pub(crate) fn meets<'a>(&self, hook: Hook, place: impl FnOnce() -> Place<'a>) -> Option<Struck> {
+        match &self.0 {
+            None => None,
+            Some(live) => live.meets(hook, &place()),
+        }
+    }
+
+    /// Whether the function is out of its slot.
+    #[inline(always)]
+    pub(crate) fn is_removed(&self) -> bool {
+        self.0.as_ref().is_some_and(|live| live.removed.load(Ordering::Relaxed))
+    }
+
+    /// The function is out of its slot.
+    pub(crate) fn remove(&self) {
+        if let Some(live) = &self.0 {
+            live.removed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The register at an offset of the BAR reads as this for good.
+    pub(crate) fn stick(&self, offset: u64, value: u32) {
+        if let Some(live) = &self.0 {
+            live.stuck.lock().unwrap_or_else(PoisonError::into_inner).insert(offset, value);
+            live.any_stuck.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// What a register is stuck at.
+    pub(crate) fn stuck_at(&self, offset: u64) -> Option<u32> {
+        let live = self.0.as_ref().filter(|live| live.any_stuck.load(Ordering::Relaxed))?;
+        live.stuck.lock().unwrap_or_else(PoisonError::into_inner).get(&offset).copied()
+    }
+
+    /// Whether what is held back until a point in time goes on.
+    pub(crate) fn is_over(&self, until: Duration) -> bool {
+        self.0.as_ref().is_none_or(|live| live.clock.now() >= until)
+    }
+
+    /// Something is held back from now on: has the device's thread look when that is due.
+    pub(crate) fn look_again(&self) {
+        if let Some(live) = &self.0 {
+            live.wake.wake();
+        }
+    }
+
+    /// How long it is, on the host, until something that is held back goes on; `None` if nothing is, or if the host's clock does not
+    /// say.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        let live = self.0.as_ref()?;
+        let now = live.clock.now();
+        let mut due = live.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = due.iter().min()?.saturating_sub(now);
+        due.retain(|at| *at > now);
+        live.clock.on_host(next)
+    }
+}
+
+impl Live {
+    #[cold]
+    fn meets(&self, hook: Hook, place: &Place<'_>) -> Option<Struck> {
+        if self.over.load(Ordering::Relaxed) {
+            return None;
+        }
+        let moment = self.met[hook.number()].fetch_add(1, Ordering::Relaxed) + 1;
+        let mut strikes = None;
+        for (planned, count) in self.plan.rules().iter().zip(&self.counts) {
+            if planned.rule.hook() != hook || !planned.when.counts(|| self.clock.now(), place) {
+                continue;
+            }
+            let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+            if planned.when.strikes(number) && strikes.is_none() {
+                strikes = Some((planned.rule, planned.when.length));
+            }
+        }
+        if let (None, Some(chaos)) = (strikes, self.plan.chaos()) {
+            let rules = Rule::ALL.iter().filter(|rule| rule.hook() == hook);
+            strikes = rules.copied().find(|&rule| chaos.strikes(rule, moment)).map(|rule| (rule, None));
+        }
+        let (rule, length) = strikes?;
+        let now = self.clock.now();
+        let until = if rule.is_late() { now.saturating_add(length.unwrap_or(LATE)) } else { now };
+        self.record(Strike { rule, moment, time: now, place: place.to_string() }, place);
+        if rule.is_late() {
+            self.due.lock().unwrap_or_else(PoisonError::into_inner).push(until);
+            self.wake.wake();
+        }
+        Some(Struck { rule, until })
+    }
+
+    fn record(&self, strike: Strike, place: &Place<'_>) {
+        log::info!(target: "gpu::faults", "{strike}");
+        let owner =
+            Owner { pasid: place.pasid.unwrap_or(0), doorbell: place.doorbell, ..Owner::of(Engine::Device) };
+        let text = format!("{}: {}", strike.rule.name(), strike.place);
+        self.tracer.event(owner, TraceEvent::Fault { moment: strike.moment, text: &text });
+        let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
+        *struck.1.entry(strike.rule).or_insert(0) += 1;
+        if struck.0.len() < REMEMBERED {
+            struck.0.push(strike);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::TimeSource;
+
+    fn faults(text: &str) -> (Faults, TimeSource) {
+        let time = TimeSource::manual();
+        let plan = text.parse().expect("a plan");
+        (Faults::new(&plan, &Clock::new(&time), &Tracer::default(), &Arc::default()), time)
+    }
+
+    fn ring(faults: &Faults, doorbell: u32) -> Option<Rule> {
+        let place = || Place { what: "ring", doorbell: Some(doorbell), ..Place::default() };
+        faults.meets(Hook::Doorbell, place).map(|struck| struck.rule)
+    }
+
+    #[test]
+    fn rule_strikes_at_its_moment_alone_and_tells_where() {
+        let (faults, _) = faults("doorbell-lost@2,queue:8");
+        let met: Vec<_> = [8, 9, 9, 8, 8].iter().map(|&doorbell| ring(&faults, doorbell)).collect();
+        assert_eq!(met, [None, None, None, Some(Rule::DoorbellLost), None]);
+        let report = faults.report();
+        assert_eq!(
+            (report.strikes.len(), report.met[&Hook::Doorbell], report.struck[&Rule::DoorbellLost]),
+            (1, 5, 1)
+        );
+        assert_eq!(
+            report.strikes[0].to_string(),
+            "doorbell-lost at doorbell 4, 0.000 ms: ring, doorbell 0x8"
+        );
+    }
+
+    #[test]
+    fn rule_strikes_after_its_time_and_again_and_again() {
+        let (faults, time) = faults("doorbell-late@every:2,after:1ms,for:5us");
+        assert_eq!((ring(&faults, 1), ring(&faults, 1)), (None, None));
+        time.advance(Duration::from_millis(1));
+        let met: Vec<_> = (0..5).map(|_| ring(&faults, 1).is_some()).collect();
+        assert_eq!(met, [false, true, false, true, false]);
+        assert!(!faults.is_over(Duration::from_micros(1005)));
+        time.advance(Duration::from_micros(5));
+        assert!(faults.is_over(Duration::from_micros(1005)));
+        faults.end();
+        assert!((0..4).all(|_| ring(&faults, 1).is_none()));
+    }
+
+    #[test]
+    fn same_seed_strikes_the_same_moments() {
+        let struck = |text: &str| {
+            let (faults, _) = faults(text);
+            (0..5000).filter(|_| ring(&faults, 1).is_some()).count();
+            faults.report().strikes.into_iter().map(|strike| (strike.rule, strike.moment)).collect::<Vec<_>>()
+        };
+        let first = struck("chaos:5:0.01");
+        assert!(!first.is_empty() && first == struck("chaos:5:0.01") && first != struck("chaos:6:0.01"));
+    }
+
+    #[test]
+    fn device_without_a_plan_counts_nothing() {
+        let (off, _) = faults("");
+        assert!(!off.is_on() && ring(&off, 1).is_none() && off.report() == FaultReport::default());
+        let counting = Faults::new(
+            &Plan::counting(),
+            &Clock::new(&TimeSource::manual()),
+            &Tracer::default(),
+            &Arc::default(),
+        );
+        assert_eq!((ring(&counting, 1), counting.report().met[&Hook::Doorbell]), (None, 1));
+    }
+}

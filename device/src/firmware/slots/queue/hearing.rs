@@ -1,0 +1,44 @@
+//! Whether a queue hears its doorbell: a fault may keep it from that.
+
+use std::time::Duration;
+
+use super::{Activity, Life, Queue};
+use crate::doorbell::Heard;
+use crate::firmware::Ports;
+
+/// A queue that does not hear its doorbell.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deaf {
+    /// Until it rings again.
+    Lost,
+    /// Until this time of the device.
+    Until(Duration),
+}
+
+impl Queue {
+    /// Takes note of the doorbell; whether the queue goes on, which it does by its write pointer while it has work.
+    pub(super) fn hears(&mut self, ports: &Ports) -> bool {
+        let sleeps = matches!(self.life, Life::Mapped { activity: Activity::Idle, .. });
+        match ports.watch.look(self.doorbell, sleeps) {
+            Heard::Nothing => {}
+            Heard::Ring => self.deaf = None,
+            Heard::Lost => self.deaf = Some(Deaf::Lost),
+            Heard::Late(until) => self.deaf = Some(Deaf::Until(until)),
+        }
+        if let Some(Deaf::Until(until)) = self.deaf
+            && ports.faults.is_over(until)
+        {
+            self.deaf = None;
+        }
+        !sleeps || self.deaf.is_none()
+    }
+
+    /// Whether it knows nothing of a ring that there was.
+    pub(super) fn is_deaf(&self, ports: &Ports) -> bool {
+        match self.deaf {
+            None => false,
+            Some(Deaf::Lost) => !ports.doorbells.is_rung(self.doorbell),
+            Some(Deaf::Until(until)) => !ports.faults.is_over(until),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `--fault` and `--chaos` on the command line.
+
+use belfry_device::faults::{Chaos, Plan, Planned};
+use clap::Args;
+
+/// What fails on purpose.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct FaultFlags {
+    /// Lets a part of the GPU fail at a moment, as in `interrupt-lost@2`; repeatable. A name that is none lists the rules.
+    ///
+    /// WHEN is N (the Nth moment, the first by default) or every:N, and conditions of the moments that count: after:DURATION,
+    /// queue:DOORBELL, process:PASID, kernel:NAME, address:FROM..TO; for:DURATION is how late something is.
+    #[arg(long = "fault", value_name = "RULE[@WHEN]")]
+    faults: Vec<Planned>,
+    /// Lets parts of the GPU fail by chance: which and when follows from the seed alone [default rate: 0.001].
+    #[arg(long, value_name = "SEED[:RATE]")]
+    chaos: Option<Chaos>,
+}
+
+impl FaultFlags {
+    /// The plan.
+    ///
+    /// # Errors
+    ///
+    /// Too many rules.
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        let mut plan = Plan::default();
+        for planned in &self.faults {
+            plan.add(planned.clone())?;
+        }
+        if let Some(chaos) = self.chaos {
+            plan.set_chaos(chaos)?;
+        }
+        Ok(plan)
+    }
+}

@@ -1,0 +1,91 @@
+//! `belfry torture` on the command line.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+
+use super::GpuArgs;
+use crate::output::{note, say};
+use crate::torture::{TortureOptions, serve, torture};
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum TortureMode {
+    /// In child processes, over the hosted driver.
+    #[default]
+    Hosted,
+}
+
+/// Runs a bundled program under many plans of faults; exits with 1 if there was a hang, a wrong result, a panic, a leak, or a device
+/// that did not work afterwards.
+///
+/// The plans are: every rule of `run --fault` alone at its first moments, as the run without faults has met them; pairs of rules;
+/// chaos. An error that the program ends with is no finding.
+#[derive(Debug, Args)]
+pub(super) struct TortureArgs {
+    /// How many plans.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    plans: u64,
+    /// What pairs and chaos follow from.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Where the program runs.
+    #[arg(long, value_enum, default_value_t)]
+    mode: TortureMode,
+    /// Children at a time: most of a plan that fails is waiting.
+    #[arg(long, value_name = "N", default_value_t = 2 * belfry_device::config::processors() as u16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    /// Seconds after which a program that has not ended hangs.
+    #[arg(long, value_name = "SECS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    limit: u64,
+    #[command(flatten)]
+    gpu: GpuArgs,
+    /// Prints the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Answers plans on standard input.
+    #[arg(long, hide = true)]
+    child: bool,
+    /// A bundled program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// Runs it.
+pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
+    let names = belfry_examples::NAMES;
+    let program = args.program.first().map_or("", String::as_str);
+    ensure!(names.contains(&program), "{program} is none of the bundled programs: {}", names.join(", "));
+    let mut gpu = args.gpu.config()?;
+    ensure!(
+        gpu.faults.is_off(),
+        "torture makes the plans; leave out --fault and --chaos, or use `belfry run`"
+    );
+    gpu.workers = args.gpu.workers.unwrap_or_else(|| gpu.workers.min(2));
+    if args.child {
+        serve(&gpu, &args.program)?;
+        return Ok(0);
+    }
+    let options = TortureOptions {
+        gpu,
+        program: args.program.clone(),
+        plans: args.plans,
+        seed: args.seed,
+        jobs: args.jobs.into(),
+        limit: Duration::from_secs(args.limit),
+    };
+    let shows = std::io::stderr().is_terminal();
+    let summary = torture(&options, &|done, all| {
+        if shows && done.is_multiple_of(100) {
+            note!("{done} of {all} plans");
+        }
+    })?;
+    if args.json {
+        say!("{}", serde_json::to_string(&summary)?);
+    } else {
+        say!("{summary}");
+    }
+    Ok(u8::from(!summary.found.is_empty()))
+}

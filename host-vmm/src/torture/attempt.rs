@@ -1,0 +1,193 @@
+//! One plan after the other, in a child: what it is told on standard input, it answers on standard output.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_device::GpuConfig;
+use belfry_device::faults::{Plan, Rule};
+use belfry_kfd_hosted::HostedGpu;
+use belfry_runtime::Runtime;
+use belfry_runtime_hosted::HostedTransport;
+
+use super::verdict::{Ending, Finding, Verdict};
+use super::{TIME_FACTOR, hasty};
+use crate::hosted::PATIENCE;
+
+/// How long what is given back may take to be so.
+const SETTLES: Duration = Duration::from_secs(3);
+/// Pause between looks at it.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Messages of panics since the last plan.
+type Panics = Arc<Mutex<Vec<String>>>;
+
+/// Answers plans, a line each, until there are no more.
+///
+/// # Errors
+///
+/// Those of standard input and output.
+pub fn serve(config: &GpuConfig, program: &[String]) -> io::Result<()> {
+    let panics = Panics::default();
+    let kept = Arc::clone(&panics);
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current().name().unwrap_or("?").to_owned();
+        kept.lock().unwrap_or_else(PoisonError::into_inner).push(format!("thread {thread}: {panic}"));
+    }));
+    for line in io::stdin().lock().lines() {
+        let text = line?;
+        let verdict = match text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()))
+        {
+            Ok(plan) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, program, &panics),
+            Err(error) => Verdict { ending: Ending::Error(error.to_string()), ..Verdict::default() },
+        };
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &verdict)?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// What a driver holds, and what this process does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Held {
+    system: usize,
+    pins: usize,
+    vram: u64,
+    gtt: u64,
+}
+
+impl Held {
+    /// Whether more is held than before of anything.
+    fn is_more_than(&self, before: &Self) -> bool {
+        let Self { system, pins, vram, gtt } = self;
+        *system > before.system || *pins > before.pins || *vram > before.vram || *gtt > before.gtt
+    }
+
+    fn of(gpu: &HostedGpu) -> Self {
+        let number = |path| {
+            let text = gpu.card_read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+        };
+        Self {
+            system: gpu.system_memory_used(),
+            pins: gpu.pinned_ranges(),
+            vram: number("mem_info_vram_used"),
+            gtt: number("mem_info_gtt_used"),
+        }
+    }
+}
+
+/// Threads of this process, by name, and how many descriptors it has.
+fn own() -> (BTreeMap<String, usize>, usize) {
+    let entries = |path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut threads = BTreeMap::new();
+    for thread in entries("/proc/self/task") {
+        // One that has ended meanwhile has no name any more.
+        if let Ok(name) = std::fs::read_to_string(thread.path().join("comm")) {
+            *threads.entry(name.trim().to_owned()).or_insert(0) += 1;
+        }
+    }
+    (threads, entries("/proc/self/fd").count())
+}
+
+/// Looks until something is as it should be, or for too long; what it was at last.
+fn settled<T: PartialEq>(wanted: &T, look: impl Fn() -> T) -> T {
+    let until = Instant::now() + SETTLES;
+    loop {
+        let now = look();
+        if now == *wanted || Instant::now() >= until {
+            return now;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Runs the program on a GPU; its error, if it ends with one.
+fn run(gpu: &Arc<HostedGpu>, program: &[String]) -> Result<(), anyhow::Error> {
+    let runtime = Runtime::with_transport(HostedTransport::open(gpu)?)?;
+    runtime.limit_waits(PATIENCE.div_f64(TIME_FACTOR));
+    let (name, arguments) = program.split_first().map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
+    belfry_examples::run(name, &runtime, arguments, &mut io::sink())
+}
+
+fn attempt(config: &GpuConfig, program: &[String], panics: &Panics) -> Verdict {
+    panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let before = own();
+    let mut verdict = Verdict::default();
+    let keeps = match HostedGpu::new(config.clone()) {
+        Err(error) => {
+            verdict.ending = Ending::Error(format!("the driver does not load: {error}"));
+            false
+        }
+        Ok(gpu) => on_gpu(&gpu, program, &mut verdict),
+    };
+    let after = if keeps { before.clone() } else { settled(&before, own) };
+    let more = |(name, count): (&String, &usize)| {
+        (*count > before.0.get(name).copied().unwrap_or(0)).then(|| name.clone())
+    };
+    let threads: Vec<String> = after.0.iter().filter_map(more).collect();
+    if !threads.is_empty() {
+        verdict.findings.push(Finding::Leak(format!("threads: {}", threads.join(", "))));
+    }
+    if after.1 > before.1 {
+        verdict.findings.push(Finding::Leak(format!("{} descriptors", after.1 - before.1)));
+    }
+    let messages = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+    verdict.findings.extend(messages.into_iter().take(1).map(Finding::Panic));
+    verdict
+}
+
+/// Runs the program, and looks at what it leaves behind; whether the driver keeps what the device may still use.
+fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bool {
+    let held = Held::of(gpu);
+    verdict.loading = gpu.device().faults().report().met;
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(gpu, program)));
+    let faults = gpu.device().faults();
+    faults.end();
+    let report = faults.report();
+    verdict.strikes =
+        report.strikes.iter().map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
+    verdict.struck = report.struck.values().sum();
+    verdict.met = report.met;
+    let has_struck = |rule| report.struck.contains_key(&rule);
+    match outcome {
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => {
+            let is_wrong = error.chain().any(|cause| cause.is::<belfry_examples::WrongResult>());
+            if is_wrong && !has_struck(Rule::SdmaCorrupt) {
+                verdict.findings.push(Finding::WrongResult(format!("{error:#}")));
+            }
+            verdict.ending = Ending::Error(format!("{error:#}"));
+        }
+    }
+    // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.
+    let keeps = has_struck(Rule::RegisterStuck) && run(gpu, program).is_err();
+    let after = if keeps { held } else { settled(&held, || Held::of(gpu)) };
+    // A card that is gone, or one of whose registers is broken, does not come back.
+    if !has_struck(Rule::Removal)
+        && !has_struck(Rule::RegisterStuck)
+        && let Err(error) = run(gpu, program)
+    {
+        // A reset that has failed as well leaves it to the next driver.
+        gpu.unload();
+        match gpu.load().map_err(anyhow::Error::from).and_then(|()| run(gpu, program)) {
+            Ok(()) => verdict.reloaded = true,
+            Err(again) => {
+                verdict.findings.push(Finding::Broken(format!("{error:#}; with a new driver: {again:#}")))
+            }
+        }
+    }
+    let keeps = keeps || verdict.reloaded;
+    if after.is_more_than(&held) && !keeps {
+        verdict.findings.push(Finding::Leak(format!("of {held:?}, {after:?} is held")));
+    }
+    gpu.unload();
+    let bytes = gpu.system_memory_used();
+    if bytes != 0 && !keeps {
+        verdict.findings.push(Finding::Leak(format!("{bytes} bytes after the driver was unloaded")));
+    }
+    keeps
+}

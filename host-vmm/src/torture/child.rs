@@ -1,0 +1,114 @@
+//! A child that runs plans, started anew when it dies or does not answer.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use belfry_device::faults::Plan;
+use belfry_process::child::{KillOnDrop, die_with_parent};
+
+use super::verdict::{Finding, Verdict};
+
+/// The hidden option that makes a child.
+pub(crate) const CHILD: &str = "--child";
+/// How much is kept of what a child that died has written to its standard error.
+const KEPT: usize = 2000;
+
+/// Why there is no child.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// It cannot be started.
+    #[error("cannot start a child of this program: {0}")]
+    Start(#[source] io::Error),
+    /// A thread of this process panicked.
+    #[error("a thread that has a child panicked")]
+    Thread,
+}
+
+/// A process that answers plans.
+pub(super) struct Child {
+    live: Live,
+    limit: Duration,
+}
+
+struct Live {
+    process: KillOnDrop,
+    answers: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Live {
+    fn start() -> Result<Self, ChildError> {
+        let mut command = Command::new(std::env::current_exe().map_err(ChildError::Start)?);
+        // The same command line, so that the child has the same GPU and program.
+        let mut arguments = std::env::args_os().skip(1);
+        command.args(arguments.by_ref().take(1)).arg(CHILD).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        let mut process = KillOnDrop(command.spawn().map_err(ChildError::Start)?);
+        let missing = || ChildError::Start(io::ErrorKind::BrokenPipe.into());
+        let stdout = process.0.stdout.take().ok_or_else(missing)?;
+        let stderr = process.0.stderr.take().ok_or_else(missing)?;
+        let (answer, answers) = channel();
+        let (error, errors) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| answer.send(line))
+        });
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let mut part = [0; 4096];
+            let mut stderr = stderr;
+            while let Ok(count @ 1..) = stderr.read(&mut part) {
+                text.extend_from_slice(&part[..count]);
+                text.drain(..text.len().saturating_sub(KEPT));
+            }
+            error.send(String::from_utf8_lossy(&text).into_owned())
+        });
+        Ok(Self { process, answers, errors })
+    }
+}
+
+impl Child {
+    /// Starts one that has so long for a plan.
+    pub(super) fn start(limit: Duration) -> Result<Self, ChildError> {
+        Ok(Self { live: Live::start()?, limit })
+    }
+
+    /// What comes of the program under a plan.
+    pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
+        let text = if *plan == Plan::counting() { "count".to_owned() } else { plan.to_string() };
+        let asked = match &mut self.live.process.0.stdin {
+            Some(stdin) => writeln!(stdin, "{text}").and_then(|()| stdin.flush()).is_ok(),
+            None => false,
+        };
+        let answer = if asked {
+            self.live.answers.recv_timeout(self.limit)
+        } else {
+            Err(RecvTimeoutError::Disconnected)
+        };
+        let finding = match answer {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(verdict) => return verdict,
+                Err(error) => Finding::Died(format!("it answers {line:?}: {error}")),
+            },
+            Err(RecvTimeoutError::Timeout) => Finding::Hang,
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self
+                    .live
+                    .process
+                    .0
+                    .wait()
+                    .map_or_else(|error| error.to_string(), |status| status.to_string());
+                let text = self.live.errors.recv_timeout(self.limit).unwrap_or_default();
+                Finding::Died(format!("{status}: {}", text.trim()))
+            }
+        };
+        let mut findings = vec![finding];
+        match Live::start() {
+            Ok(live) => self.live = live,
+            Err(error) => findings.push(Finding::Died(error.to_string())),
+        }
+        Verdict { findings, ..Verdict::default() }
+    }
+}

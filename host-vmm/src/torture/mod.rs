@@ -1,0 +1,130 @@
+//! `belfry torture`: a bundled program under many plans of faults, each of which has to end well or in a clean error, with a device
+//! that works afterwards.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | which plans | `plans.rs` |
+//! | one plan, in a child | `attempt.rs` |
+//! | what came of it | `verdict.rs` |
+//! | a child, which is killed when it does not answer | `child.rs` |
+//! | the smallest plan that shows a finding | `smallest.rs` |
+//! | what is told of all | `summary.rs` |
+
+mod attempt;
+mod child;
+mod plans;
+mod smallest;
+mod summary;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_device::GpuConfig;
+use belfry_device::faults::Plan;
+use belfry_device::time::TimeSource;
+
+pub use attempt::serve;
+use child::Child;
+pub use child::ChildError;
+pub use summary::{Found, Summary};
+pub use verdict::{Ending, Finding, Verdict};
+
+/// How many times as fast time passes for device and driver: what a driver waits ten seconds for is over in a fifth of one.
+pub const TIME_FACTOR: f64 = 50.0;
+
+/// What is tortured, and how much.
+#[derive(Clone, Debug)]
+pub struct TortureOptions {
+    /// The device.
+    pub gpu: GpuConfig,
+    /// A bundled program, and its arguments.
+    pub program: Vec<String>,
+    /// How many plans.
+    pub plans: u64,
+    /// What pairs of rules and chaos follow from.
+    pub seed: u64,
+    /// Children at a time.
+    pub jobs: usize,
+    /// How long a child has for a plan.
+    pub limit: Duration,
+}
+
+/// Why there is no torture.
+#[derive(Debug, thiserror::Error)]
+pub enum TortureError {
+    /// A child cannot be had.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// The program does not work without faults.
+    #[error("{program} does not end well where nothing fails, so that faults would show nothing: {verdict}")]
+    Clean {
+        /// Its name.
+        program: String,
+        /// What came of it.
+        verdict: String,
+    },
+}
+
+/// A configuration in which what a driver waits for is soon over.
+#[must_use]
+pub fn hasty(config: &GpuConfig) -> GpuConfig {
+    GpuConfig { time: TimeSource::scaled(TIME_FACTOR), ..config.clone() }
+}
+
+/// Runs the program under plan after plan; `progress` is told how many are done, of how many.
+///
+/// # Errors
+///
+/// No children, or a program that fails without faults.
+pub fn torture(
+    options: &TortureOptions,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Summary, TortureError> {
+    let started = Instant::now();
+    let mut first = Child::start(options.limit)?;
+    let clean = first.attempt(&Plan::counting());
+    if clean.ending != Ending::Well || !clean.findings.is_empty() {
+        let program = options.program.join(" ");
+        return Err(TortureError::Clean { program, verdict: clean.to_string() });
+    }
+    drop(first);
+    let plans = plans::Plans::new((&clean.loading, &clean.met), options.seed, options.plans);
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let summary = Mutex::new(Summary::default());
+    let note = |plan: &Plan, verdict: &Verdict| {
+        summary.lock().unwrap_or_else(PoisonError::into_inner).add(plan, verdict);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, options.plans);
+    };
+    let work = || -> Result<(), ChildError> {
+        let mut child = Child::start(options.limit)?;
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= options.plans {
+                return Ok(());
+            }
+            let plan = plans.plan(number);
+            let verdict = child.attempt(&plan);
+            note(&plan, &verdict);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(ChildError::Thread)))
+    })?;
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.took = started.elapsed();
+    summary.program.clone_from(&options.program);
+    summary.met =
+        clean.met.iter().map(|(&hook, &count)| (hook.name().to_owned(), count)).collect::<BTreeMap<_, _>>();
+    if !summary.found.is_empty() {
+        let mut child = Child::start(options.limit)?;
+        for found in summary.found.iter_mut().take(smallest::AT_MOST) {
+            found.smallest = smallest::smallest(&mut child, found);
+        }
+    }
+    Ok(summary)
+}

@@ -1,0 +1,175 @@
+//! What came of a program under a plan.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use belfry_device::faults::Hook;
+use serde::{Deserialize, Serialize};
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Ending {
+    /// With the right result.
+    #[default]
+    Well,
+    /// With an error that has a name.
+    Error(String),
+}
+
+/// What must not be, whatever fails.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Finding {
+    /// It did not end.
+    Hang,
+    /// The child died, with the end of what it wrote to its standard error.
+    Died(String),
+    /// A thread panicked.
+    Panic(String),
+    /// The program's result is wrong, and no fault explains that.
+    WrongResult(String),
+    /// Something was not given back.
+    Leak(String),
+    /// The same device and driver do not work afterwards.
+    Broken(String),
+}
+
+impl Finding {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Hang => "hang",
+            Self::Died(_) => "died",
+            Self::Panic(_) => "panic",
+            Self::WrongResult(_) => "wrong result",
+            Self::Leak(_) => "leak",
+            Self::Broken(_) => "does not work afterwards",
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Hang => "",
+            Self::Died(text)
+            | Self::Panic(text)
+            | Self::WrongResult(text)
+            | Self::Leak(text)
+            | Self::Broken(text) => text,
+        }
+    }
+
+    /// The same for all findings that are about one thing: numbers make no difference.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        format!("{}: {}", self.kind(), without_numbers(self.text()))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.text() {
+            "" => f.write_str(self.kind()),
+            text => write!(f, "{}: {text}", self.kind()),
+        }
+    }
+}
+
+/// A text in which each number is `N`, and that is not too long.
+pub(super) fn without_numbers(text: &str) -> String {
+    const MOST: usize = 160;
+    let mut short = String::new();
+    let mut inside = false;
+    for c in text.lines().next().unwrap_or("").chars() {
+        let number = c.is_ascii_digit() || (inside && (c.is_ascii_hexdigit() || c == 'x' || c == '.'));
+        if number && !inside {
+            short.push('N');
+        }
+        if !number {
+            short.push(c);
+        }
+        inside = number;
+        if short.len() >= MOST {
+            break;
+        }
+    }
+    short
+}
+
+/// What came of a program under a plan.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Verdict {
+    /// How it ended.
+    pub ending: Ending,
+    /// What must not be.
+    pub findings: Vec<Finding>,
+    /// Strikes as rules of a plan: `RULE@N`.
+    pub strikes: Vec<String>,
+    /// How many there were.
+    pub struck: u64,
+    /// Moments of each hook, by its name.
+    #[serde(with = "hooks")]
+    pub met: BTreeMap<Hook, u64>,
+    /// Those of them before the program began, when the driver had been loaded.
+    #[serde(with = "hooks")]
+    pub loading: BTreeMap<Hook, u64>,
+    /// The driver had given the device up, and it works with the driver loaded again.
+    pub reloaded: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.ending {
+            Ending::Well => f.write_str("it ended well")?,
+            Ending::Error(text) => write!(f, "it ended with: {text}")?,
+        }
+        self.findings.iter().try_for_each(|finding| write!(f, "; {finding}"))
+    }
+}
+
+/// Hooks by their names.
+mod hooks {
+    use super::{BTreeMap, Deserialize, Hook, Serialize};
+
+    pub(super) fn serialize<S: serde::Serializer>(
+        met: &BTreeMap<Hook, u64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        met.iter().map(|(hook, count)| (hook.name(), *count)).collect::<BTreeMap<_, _>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<Hook, u64>, D::Error> {
+        let met = BTreeMap::<String, u64>::deserialize(from)?;
+        let known = |name: &str| Hook::ALL.iter().copied().find(|hook| hook.name() == name);
+        Ok(met.into_iter().filter_map(|(name, count)| Some((known(&name)?, count))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_leave_numbers_out() {
+        let finding = |text: &str| Finding::Leak(text.to_owned()).signature();
+        assert_eq!(finding("4096 bytes at 0x7f00a: x"), finding("8192 bytes at 0x8: x"));
+        assert_ne!(finding("4096 bytes"), finding("4096 threads"));
+        assert_ne!(Finding::Hang.signature(), finding(""));
+    }
+
+    #[test]
+    fn verdicts_come_back_from_their_text() {
+        let verdict = Verdict {
+            ending: Ending::Error("time-out".into()),
+            findings: vec![Finding::Hang, Finding::Leak("2 threads".into())],
+            strikes: vec!["frame-late@2".into()],
+            struck: 1,
+            met: BTreeMap::from([(Hook::IhEntry, 5)]),
+            loading: BTreeMap::new(),
+            reloaded: true,
+        };
+        let text = serde_json::to_string(&verdict).unwrap();
+        assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
+    }
+}
