@@ -46,13 +46,13 @@ pub(crate) fn check<T: Debug>(
         .take(LISTED)
         .map(|index| format!("[{index}] is {:?}, not {:?}", gpu[*index], cpu[*index]))
         .collect();
-    return Err(WrongResult(format!(
+    Err(WrongResult(format!(
         "{what}: {} of {} elements differ: {}",
         wrong.len(),
         gpu.len(),
         listed.join("; ")
     ))
-    .into());
+    .into())
 }
 
 /// Largest distance found, in units in the last place.
