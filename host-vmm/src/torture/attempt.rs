@@ -176,7 +176,7 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
         match gpu.load().map_err(anyhow::Error::from).and_then(|()| run(gpu, program)) {
             Ok(()) => verdict.reloaded = true,
             Err(again) => {
-                verdict.findings.push(Finding::Broken(format!("{error:#}; with a new driver: {again:#}")))
+                verdict.findings.push(Finding::Broken(format!("{error:#}; with a new driver: {again:#}")));
             }
         }
     }

@@ -119,7 +119,11 @@ impl fmt::Display for Summary {
             match &found.smallest {
                 Some(plan) => write!(f, "\n             {}", self.command(plan))?,
                 None => {
-                    write!(f, "\n             not seen again; seen first with {}", self.command(&found.plan))?
+                    write!(
+                        f,
+                        "\n             not seen again; seen first with {}",
+                        self.command(&found.plan)
+                    )?;
                 }
             }
         }
