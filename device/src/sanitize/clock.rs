@@ -5,6 +5,17 @@ use std::collections::BTreeMap;
 /// Waves of which one is known; with more, all of them count as known.
 const MAX_WAVES: usize = 4096;
 
+/// How many more pasts may be known, in all of a dispatch.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+impl Default for Room {
+    /// About half a gigabyte.
+    fn default() -> Self {
+        Self(32 << 20)
+    }
+}
+
 /// How far the past of each wave is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
@@ -20,28 +31,36 @@ impl Clocks {
     }
 
     /// Learns of a wave's past up to a time. Answers false once there are too many.
-    pub(super) fn learn(&mut self, wave: u32, time: u32) -> bool {
+    pub(super) fn learn(&mut self, wave: u32, time: u32, room: &mut Room) -> bool {
         if self.all {
             return true;
         }
-        let known = self.of.entry(wave).or_default();
-        *known = time.max(*known);
-        if self.of.len() > MAX_WAVES {
-            self.of.clear();
-            self.all = true;
+        if let Some(known) = self.of.get_mut(&wave) {
+            *known = time.max(*known);
+            return true;
+        }
+        if self.of.len() == MAX_WAVES || room.0 == 0 {
+            self.know_all(room);
             return false;
         }
+        room.0 -= 1;
+        self.of.insert(wave, time);
         true
     }
 
     /// Learns what another one knows.
-    pub(super) fn join(&mut self, other: &Self) -> bool {
+    pub(super) fn join(&mut self, other: &Self, room: &mut Room) -> bool {
         if other.all && !self.all {
-            self.of.clear();
-            self.all = true;
+            self.know_all(room);
             return false;
         }
-        other.of.iter().fold(true, |kept, (&wave, &time)| self.learn(wave, time) & kept)
+        other.of.iter().fold(true, |kept, (&wave, &time)| self.learn(wave, time, room) & kept)
+    }
+
+    fn know_all(&mut self, room: &mut Room) {
+        room.0 += self.of.len();
+        self.of.clear();
+        self.all = true;
     }
 }
 
@@ -51,19 +70,28 @@ mod tests {
 
     #[test]
     fn clocks_know_what_they_were_told() {
-        let (mut a, mut b) = (Clocks::default(), Clocks::default());
-        assert!(a.learn(3, 5) && b.learn(4, 1));
+        let (mut a, mut b, mut room) = (Clocks::default(), Clocks::default(), Room::default());
+        assert!(a.learn(3, 5, &mut room) && b.learn(4, 1, &mut room));
         assert!(a.cover(3, 5) && a.cover(3, 4) && !a.cover(3, 6) && !a.cover(4, 1));
-        assert!(a.join(&b) && a.cover(4, 1));
-        assert!(a.learn(3, 2) && a.cover(3, 5), "nothing is forgotten");
+        assert!(a.join(&b, &mut room) && a.cover(4, 1));
+        assert!(a.learn(3, 2, &mut room) && a.cover(3, 5), "nothing is forgotten");
     }
 
     #[test]
     fn too_many_waves_are_all_known() {
-        let mut clocks = Clocks::default();
-        let kept = (0..5000).all(|wave| clocks.learn(wave, 1));
+        let (mut clocks, mut room) = (Clocks::default(), Room::default());
+        let kept = (0..5000).all(|wave| clocks.learn(wave, 1, &mut room));
         assert!(!kept && clocks.cover(9999, 9999));
         let mut other = Clocks::default();
-        assert!(!other.join(&clocks) && other.cover(1, 1));
+        assert!(!other.join(&clocks, &mut room) && other.cover(1, 1));
+    }
+
+    #[test]
+    fn room_is_shared_and_comes_back() {
+        let (mut a, mut b, mut room) = (Clocks::default(), Clocks::default(), Room(3));
+        assert!(a.learn(1, 1, &mut room) && a.learn(2, 1, &mut room) && b.learn(1, 1, &mut room));
+        assert!(a.learn(2, 7, &mut room), "what is known takes no room");
+        assert!(!b.learn(2, 1, &mut room) && b.cover(9, 9));
+        assert!(a.learn(3, 1, &mut room), "what knows all needs none");
     }
 }

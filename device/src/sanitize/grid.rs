@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use super::Sanitizer;
-use super::clock::Clocks;
+use super::clock::{Clocks, Room};
 use super::finding::{Finding, Other, Rule};
 use super::shadow::{Cell, Does, Pages, Record};
 use crate::lock::{Mutex, MutexGuard, rank};
@@ -36,6 +36,7 @@ pub(super) struct WaveClock {
 pub(super) struct Known {
     pub(super) waves: Vec<WaveClock>,
     pub(super) pages: Pages,
+    pub(super) room: Room,
     /// What waves that update an address have left there.
     meetings: HashMap<u64, Clocks>,
     /// Numbers of instructions, by address; their addresses and texts.
@@ -88,9 +89,10 @@ impl Known {
         else {
             return true;
         };
-        let learned = !sees || own.knows.join(meeting);
-        let left = meeting.join(&own.knows);
-        learned & left & meeting.learn(wave, own.time)
+        let room = &mut self.room;
+        let learned = !sees || own.knows.join(meeting, room);
+        let left = meeting.join(&own.knows, room);
+        learned & left & meeting.learn(wave, own.time, room)
     }
 
     /// A wave sees what all others have left at an address that they update.
@@ -98,7 +100,7 @@ impl Known {
         let (Some(own), Some(meeting)) = (self.waves.get_mut(wave as usize), self.meetings.get(&key)) else {
             return true;
         };
-        own.knows.join(meeting)
+        own.knows.join(meeting, &mut self.room)
     }
 
     /// A wave sees what another one has left, by a load that bypasses caches: it knows what that one knows now.
@@ -107,8 +109,8 @@ impl Known {
         let (knows, time) = (from.knows.clone(), from.time);
         from.time += 1;
         let Some(own) = self.waves.get_mut(wave as usize) else { return true };
-        let all = own.knows.join(&knows);
-        own.knows.learn(other, time) & all
+        let all = own.knows.join(&knows, &mut self.room);
+        own.knows.learn(other, time, &mut self.room) & all
     }
 }
 

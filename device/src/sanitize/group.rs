@@ -117,8 +117,12 @@ impl Group {
         let number = self.first + index as u32;
         // Only what a wave does once it goes on comes here: waits behind a barrier are told of when it comes to that.
         let (joins, sees) = (std::mem::take(&mut wave.joins), wave.sees.take());
-        if joins && let Some(own) = known.waves.get_mut(number as usize) {
-            own.knows.join(&self.at_barriers);
+        let Known { waves, room, .. } = &mut *known;
+        if joins
+            && let Some(own) = waves.get_mut(number as usize)
+            && !own.knows.join(&self.at_barriers, room)
+        {
+            grid.sanitizer.incomplete();
         }
         if sees.is_some_and(|key| !known.see(number, key)) {
             grid.sanitizer.incomplete();
@@ -157,9 +161,12 @@ impl Group {
         }
         wave.barriers += 1;
         let count = wave.barriers;
-        if let Some(own) = known.waves.get_mut(number as usize) {
-            self.at_barriers.join(&own.knows);
-            self.at_barriers.learn(number, own.time);
+        let Known { waves, room, .. } = &mut *known;
+        if let Some(own) = waves.get_mut(number as usize) {
+            let joined = self.at_barriers.join(&own.knows, room);
+            if !self.at_barriers.learn(number, own.time, room) || !joined {
+                self.grid.sanitizer.incomplete();
+            }
             own.time += 1;
         }
         let slot = &mut self.barriers[count as usize % 2];

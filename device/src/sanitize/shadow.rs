@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
 /// Records of a dword at most; the oldest is given up first.
-const MAX_RECORDS: usize = 12;
+const MAX_RECORDS: usize = 8;
 /// Dwords of a page.
 const PAGE_DWORDS: usize = 1024;
-/// Pages of global memory that are looked at: their records come to about a gigabyte.
-const MAX_PAGES: usize = 24 << 10;
+/// Pages of global memory that are looked at: their records come to about a gigabyte, where most dwords have two.
+const MAX_PAGES: usize = 16 << 10;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,7 +35,7 @@ pub(super) struct Record {
 
 /// The accesses of a dword.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell(Vec<Record>);
+pub(super) struct Cell(SmallVec<[Record; 2]>);
 
 impl Cell {
     /// The accesses of these bytes by others which `now` must not meet unordered; `ordered` says of each wave and time whether it is
