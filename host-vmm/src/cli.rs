@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod device;
 mod exec;
 mod faults;
 mod image;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
-use belfry_device::{GpuConfig, Tier};
 use belfry_guest::{Share, Stream};
 use belfry_image::Progress;
 use belfry_image::rootfs::Root;
@@ -42,12 +43,13 @@ use crate::suite::{Asked, Place};
 use crate::symbols::Symbols;
 use crate::{disasm, doctor};
 use bench::Suite;
+use device::DeviceArgs;
 use exec::ExecArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use sanitize::{SanitizeArgs, Sanitizing};
-use size::{parse_memory, parse_size, parse_tier};
+use size::parse_memory;
 use trace::{TraceArgs, TraceVerb};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
@@ -117,25 +119,8 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct GpuArgs {
-    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
-    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
-    chip: String,
-    /// Compute units: even, 2 to as many as the chip has.
-    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
-    cus: u32,
-    /// VRAM: a power of two in the range of the chip (gfx1100: 16M to 16G).
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
-    vram: u64,
-    /// Worker threads that execute waves.
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Executes waves in an order that follows from this number alone, on one worker thread.
-    #[arg(long, value_name = "SEED")]
-    deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code, where the processor has AVX-512: none, all of it, or what is used
-    /// often.
-    #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
-    tier: Tier,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "trace")]
     trace_isa: Option<PathBuf>,
@@ -159,15 +144,8 @@ impl GpuArgs {
     }
 
     fn config(&self) -> anyhow::Result<GpuConfig> {
-        let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
-        let mut config = shape::configure(&self.chip, plain)?;
-        if let Some(workers) = self.workers {
-            config.workers = workers;
-        }
-        config.deterministic = self.deterministic;
-        config.tier = self.tier;
+        let mut config = self.device.config()?;
         config.faults = self.faults.plan()?;
-        config.validate()?;
         if let Some(path) = &self.trace_isa {
             config.trace =
                 Some(Arc::new(IsaTrace::open(path, self.trace_wave)?.with(Symbols::of(&self.symbols)?)));

@@ -19,12 +19,12 @@ fn run_takes_its_options_and_leaves_the_programs_alone() {
     let line = "belfry run --mode hosted --cus 4 --vram 1G --json --file a:/b --file c:d --doorbell polled \
                 -- launch x.hsaco --kernel k --json";
     let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-    assert_eq!((args.mode, args.gpu.cus, args.gpu.vram), (Mode::Hosted, 4, 1 << 30));
+    assert_eq!((args.mode, args.gpu.device.cus, args.gpu.device.vram), (Mode::Hosted, 4, 1 << 30));
     assert_eq!(args.files.len(), 2);
     assert_eq!(args.doorbell, Some(Doorbell::Polled));
     assert_eq!(args.program, ["launch", "x.hsaco", "--kernel", "k", "--json"]);
     let Verb::Run(args) = parse("belfry run").unwrap().command else { panic!("not run") };
-    assert_eq!((args.mode, args.gpu.vram, args.json), (Mode::Auto, 256 << 20, false));
+    assert_eq!((args.mode, args.gpu.device.vram, args.json), (Mode::Auto, 256 << 20, false));
     assert!(args.program.is_empty());
     let Verb::Run(args) = parse("belfry run --mode kvm --guest bare-metal").unwrap().command else {
         panic!("not run")

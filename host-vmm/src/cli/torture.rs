@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 
-use super::GpuArgs;
+use super::device::DeviceArgs;
 use crate::output::{note, say};
 use crate::torture::{TortureOptions, serve, torture};
 
@@ -41,7 +41,7 @@ pub(super) struct TortureArgs {
     #[arg(long, value_name = "SECS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,
     #[command(flatten)]
-    gpu: GpuArgs,
+    device: DeviceArgs,
     /// Prints the summary as one JSON object.
     #[arg(long)]
     json: bool,
@@ -58,12 +58,8 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     let names = belfry_examples::NAMES;
     let program = args.program.first().map_or("", String::as_str);
     ensure!(names.contains(&program), "{program} is none of the bundled programs: {}", names.join(", "));
-    let mut gpu = args.gpu.config()?;
-    ensure!(
-        gpu.faults.is_off(),
-        "torture makes the plans; leave out --fault and --chaos, or use `belfry run`"
-    );
-    gpu.workers = args.gpu.workers.unwrap_or_else(|| gpu.workers.min(2));
+    let mut gpu = args.device.config()?;
+    gpu.workers = args.device.workers.unwrap_or_else(|| gpu.workers.min(2));
     if args.child {
         serve(&gpu, &args.program)?;
         return Ok(0);

@@ -1,0 +1,50 @@
+//! The options that say what the device is.
+
+use belfry_device::{GpuConfig, Tier, chip};
+use clap::Args;
+
+use super::shape;
+use super::size::{parse_size, parse_tier};
+
+/// What the device is.
+#[derive(Debug, Args)]
+pub(super) struct DeviceArgs {
+    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
+    chip: String,
+    /// Compute units: even, 2 to as many as the chip has.
+    #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
+    pub(super) cus: u32,
+    /// VRAM: a power of two in the range of the chip (gfx1100: 16M to 16G).
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    pub(super) vram: u64,
+    /// Worker threads that execute waves.
+    #[arg(long, value_name = "N")]
+    pub(super) workers: Option<usize>,
+    /// Executes waves in an order that follows from this number alone, on one worker thread.
+    #[arg(long, value_name = "SEED")]
+    deterministic: Option<u64>,
+    /// Which code of kernels is compiled to machine code, where the processor has AVX-512: none, all of it, or what is used
+    /// often.
+    #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
+    tier: Tier,
+}
+
+impl DeviceArgs {
+    /// The device's configuration.
+    ///
+    /// # Errors
+    ///
+    /// A chip that there is not, or not in that size.
+    pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
+        let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
+        let mut config = shape::configure(&self.chip, plain)?;
+        if let Some(workers) = self.workers {
+            config.workers = workers;
+        }
+        config.deterministic = self.deterministic;
+        config.tier = self.tier;
+        config.validate()?;
+        Ok(config)
+    }
+}
