@@ -221,7 +221,12 @@ fn shader_config(
 ) -> ShaderConfig {
     let backend = Backend::detect().with_tier(config.tier);
     ShaderConfig {
-        workers: if config.deterministic.is_some() { 1 } else { config.workers },
+        // What waves of two workers do, and what is noted of it, could have different orders.
+        workers: if config.deterministic.is_some() || config.sanitizer.is_some() {
+            1
+        } else {
+            config.workers
+        },
         topology: chip.topology(),
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },

@@ -119,9 +119,10 @@ pub(super) fn ordered(waves: &[WaveClock], wave: u32, record: &Record) -> bool {
     waves.get(wave as usize).is_none_or(|own| own.knows.cover(record.wave, record.time))
 }
 
-/// The access that must not be unordered with one of these bytes.
-pub(super) fn conflict(waves: &[WaveClock], cell: &Cell, now: &Record) -> Option<Record> {
-    cell.conflict(now, |before| ordered(waves, now.wave, before))
+/// The access that must not be unordered with one of these bytes; in global memory loads may meet updates, as they do in front of
+/// loops that compare and swap.
+pub(super) fn conflict(waves: &[WaveClock], cell: &Cell, now: &Record, global: bool) -> Option<Record> {
+    cell.conflict(now, global, |before| ordered(waves, now.wave, before))
 }
 
 impl Grid {

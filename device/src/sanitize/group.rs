@@ -278,7 +278,7 @@ impl Group {
             let now = Record { mask, ..now };
             if races
                 && !told.race
-                && let Some(before) = conflict(&known.waves, cell, &now)
+                && let Some(before) = conflict(&known.waves, cell, &now, false)
             {
                 told.race = true;
                 let text = text(about.inst, arch, size);
@@ -322,7 +322,7 @@ impl Group {
                 }
                 continue;
             }
-            let before = conflict(&known.waves, cell, &now).filter(|_| !told.race);
+            let before = conflict(&known.waves, cell, &now, true).filter(|_| !told.race);
             cell.add(now);
             if let Some(before) = before {
                 told.race = true;

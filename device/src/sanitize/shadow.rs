@@ -39,12 +39,18 @@ pub(super) struct Cell(SmallVec<[Record; 2]>);
 
 impl Cell {
     /// The accesses of these bytes by others which `now` must not meet unordered; `ordered` says of each wave and time whether it is
-    /// known to be over.
-    pub(super) fn conflict(&self, now: &Record, ordered: impl Fn(&Record) -> bool) -> Option<Record> {
+    /// known to be over. Reads may meet updates where that is `allowed`.
+    pub(super) fn conflict(
+        &self,
+        now: &Record,
+        allowed: bool,
+        ordered: impl Fn(&Record) -> bool,
+    ) -> Option<Record> {
         let clash = |before: &&Record| {
             let both = match (before.does, now.does) {
                 (Does::Reads, Does::Reads) | (Does::Updates, Does::Updates) => false,
-                (Does::Reads | Does::Writes | Does::Updates, _) => true,
+                (Does::Reads, Does::Updates) | (Does::Updates, Does::Reads) => !allowed,
+                (Does::Writes, _) | (_, Does::Writes) => true,
             };
             both && before.mask & now.mask != 0 && before.wave != now.wave && !ordered(before)
         };
@@ -130,13 +136,13 @@ mod tests {
         cell.add(record(2, 0b1100, Does::Reads));
         let unordered = |_: &Record| false;
         let meets = |cell: &Cell, wave, mask, does| {
-            cell.conflict(&record(wave, mask, does), unordered).map(|other| other.wave)
+            cell.conflict(&record(wave, mask, does), false, unordered).map(|other| other.wave)
         };
         assert_eq!(meets(&cell, 3, 0b0001, Does::Reads), Some(1));
         assert_eq!(meets(&cell, 3, 0b0100, Does::Reads), None);
         assert_eq!(meets(&cell, 3, 0b0100, Does::Writes), Some(2));
         assert_eq!(meets(&cell, 2, 0b1100, Does::Writes), None, "a wave is in order with itself");
-        assert!(cell.conflict(&record(3, 15, Does::Writes), |_| true).is_none());
+        assert!(cell.conflict(&record(3, 15, Does::Writes), false, |_| true).is_none());
         assert_eq!(cell.written(), 0b0011);
         cell.add(record(3, 0b1111, Does::Writes));
         assert_eq!(meets(&cell, 4, 0b1111, Does::Reads), Some(3));
@@ -147,8 +153,10 @@ mod tests {
     fn updates_do_not_meet_updates() {
         let mut cell = Cell::default();
         cell.add(record(1, 15, Does::Updates));
-        assert!(cell.conflict(&record(2, 15, Does::Updates), |_| false).is_none());
-        assert!(cell.conflict(&record(2, 15, Does::Reads), |_| false).is_some());
+        assert!(cell.conflict(&record(2, 15, Does::Updates), false, |_| false).is_none());
+        assert!(cell.conflict(&record(2, 15, Does::Reads), false, |_| false).is_some());
+        assert!(cell.conflict(&record(2, 15, Does::Reads), true, |_| false).is_none());
+        assert!(cell.conflict(&record(2, 15, Does::Writes), true, |_| false).is_some());
     }
 
     #[test]
