@@ -202,6 +202,14 @@ fn nothing_is_told_of_waves_that_keep_the_rules() {
 }
 
 #[test]
+fn lanes_that_a_wave_does_not_have_do_nothing() {
+    // Lanes 32 to 63 would take their addresses from v2.
+    let body =
+        "s_mov_b32 exec_hi, -1\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v2, 0\n ds_store_b32 v1, v0\n s_endpgm";
+    assert_eq!(findings(body), []);
+}
+
+#[test]
 fn only_what_is_wanted_is_checked() {
     let body = "v_mov_b32 v1, 0\n ds_store_b32 v1, v0\n s_endpgm";
     let options = |edit: &dyn Fn(&mut SanitizeOptions)| {

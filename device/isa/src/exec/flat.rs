@@ -12,6 +12,7 @@ mod store;
 
 pub(crate) use address::Form;
 pub(super) use address::segment;
+pub(super) use failure::active;
 
 use super::di::Handler;
 use super::properties::{Effect, Moves};

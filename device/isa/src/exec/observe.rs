@@ -114,15 +114,10 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn decode(&self, w: &Wave, region: &Region, pc: u64) -> Option<Inst> {
-        let offset = usize::try_from(pc.wrapping_sub(region.start)).ok()?;
-        decode_for(self.arch, size(w), region.bytes.get(offset..)?).ok()
-    }
-
     /// Reports what has no element: waits and hints from the expected address up to `pc`.
     fn catch_up(&mut self, w: &Wave, region: &Region, pc: u64) {
         while self.expected < pc {
-            let Some(inst) = self.decode(w, region, self.expected) else { break };
+            let Some(inst) = decode(w, region, self.expected) else { break };
             self.report(w, self.expected, Some(inst), &[]);
             self.expected = self.expected.wrapping_add(u64::from(inst.size));
         }
@@ -135,7 +130,7 @@ impl Watcher<'_> {
 
     /// Reports the instruction at `pc`; the next one is at `next`.
     fn executed(&mut self, w: &Wave, region: &Region, pc: u64, next: u64) {
-        let inst = self.decode(w, region, pc);
+        let inst = decode(w, region, pc);
         let mut changes = Vec::new();
         for number in 0..128 {
             let Some(slot) = w.file.slot(number) else { continue };
@@ -172,8 +167,14 @@ impl Watcher<'_> {
     }
 }
 
-pub(super) fn size(w: &Wave) -> WaveSize {
+fn size(w: &Wave) -> WaveSize {
     if w.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 }
+}
+
+/// The instruction at an address of a region, if there is one.
+pub(super) fn decode(w: &Wave, region: &Region, pc: u64) -> Option<Inst> {
+    let offset = usize::try_from(pc.wrapping_sub(region.start)).ok()?;
+    decode_for(region.arch, size(w), region.bytes.get(offset..)?).ok()
 }
 
 fn same(a: &Row, b: &Row) -> bool {
@@ -225,7 +226,7 @@ impl<'a> Stepper<'a> {
             {
                 watcher.catch_up(w, region, pc);
                 if is_instruction && flow != Flow::FAULT {
-                    let next = match watcher.decode(w, region, pc) {
+                    let next = match decode(w, region, pc) {
                         Some(inst) if flow.is_jump() => inst.branch_target(pc),
                         Some(inst) => Some(pc.wrapping_add(u64::from(inst.size))),
                         None => None,
@@ -248,9 +249,7 @@ impl<'a> Stepper<'a> {
             Err(stop) => return stop,
         };
         let pc = w.pc;
-        let inst = usize::try_from(pc.wrapping_sub(region.start))
-            .ok()
-            .and_then(|offset| decode_for(region.arch, size(w), region.bytes.get(offset..)?).ok());
+        let inst = decode(w, region, pc);
         let next = pc.wrapping_add(inst.map_or(4, |inst| u64::from(inst.size)));
         if region.pc_of(at) != pc {
             w.pc = next;

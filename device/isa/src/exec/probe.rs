@@ -4,10 +4,9 @@ use super::Stop;
 use super::di::{Flow, Machine, Role};
 use super::dispatch::{end, entry};
 use super::gws::{self, GwsOp};
-use super::observe::size;
+use super::observe::decode;
 use super::touches::{Touch, collect};
 use crate::code_cache::Region;
-use crate::decode::decode_for;
 use crate::inst::Inst;
 use crate::wave::Wave;
 
@@ -114,9 +113,4 @@ impl<'a> Prober<'a> {
             }
         })
     }
-}
-
-fn decode(w: &Wave, region: &Region, pc: u64) -> Option<Inst> {
-    let offset = usize::try_from(pc.wrapping_sub(region.start)).ok()?;
-    decode_for(region.arch, size(w), region.bytes.get(offset..)?).ok()
 }

@@ -6,8 +6,9 @@
 use super::atomic::Function;
 use super::buffer::Buffer;
 use super::di::{Di, Machine};
+use super::flat::{active, segment};
 use super::properties::{Effect, Family, Moves, properties};
-use super::{ds, ds_exchange, flat, mubuf};
+use super::{ds, ds_exchange, mubuf};
 use crate::inst::Inst;
 use crate::mem::{Access, Segment};
 use crate::registers::slot;
@@ -46,18 +47,13 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn active(&self) -> impl Iterator<Item = u32> + use<> {
-        let exec = self.w.exec();
-        (0..64).filter(move |lane| exec >> lane & 1 != 0)
-    }
-
     fn add(&mut self, lane: u32, place: Place, bytes: u32) {
         let Collector { access, replaces, .. } = *self;
         self.into.push(Touch { lane: lane as u8, place, bytes, access, replaces });
     }
 
     fn lds(&mut self, d: &Di, offsets: &[u32], bytes: u32) {
-        for lane in self.active() {
+        for lane in active(self.w) {
             let base = self.w.v.lane(d.src[0].value + lane / 32, lane & 31);
             for offset in offsets {
                 self.add(lane, Place::Lds(base.wrapping_add(*offset)), bytes);
@@ -66,8 +62,8 @@ impl Collector<'_> {
     }
 
     fn flat(&mut self, m: &Machine<'_>, d: &Di, bytes: u32) {
-        for lane in self.active() {
-            match flat::segment(self.w, m, d, lane) {
+        for lane in active(self.w) {
+            match segment(self.w, m, d, lane) {
                 Segment::Global(va) => self.add(lane, Place::Global(va), bytes),
                 Segment::Shared(address) => self.add(lane, Place::Lds(address), bytes),
                 Segment::Private(_) => {}
@@ -77,7 +73,7 @@ impl Collector<'_> {
 
     fn buffer(&mut self, d: &Di, bytes: u32) {
         let buffer = Buffer::of(self.w, d);
-        for lane in self.active() {
+        for lane in active(self.w) {
             if let Some(va) = buffer.address(buffer.place(self.w, d, lane), 0, u64::from(bytes)) {
                 self.add(lane, Place::Global(va), bytes);
             }
@@ -114,7 +110,7 @@ pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             all.flat(m, d, bytes_of(moves));
             let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
             (all.access, all.replaces) = (Access::Write, true);
-            for lane in all.active() {
+            for lane in active(w) {
                 all.add(lane, Place::Lds(base.wrapping_add(lane * 4)), 4);
             }
         }
@@ -144,7 +140,7 @@ fn exchange(all: &mut Collector<'_>, d: &Di, operation: ds_exchange::Operation) 
     use ds_exchange::Operation;
     match operation {
         Operation::LoadByLane | Operation::StoreByLane => {
-            for lane in all.active() {
+            for lane in active(all.w) {
                 let [at] = ds_exchange::by_thread(all.w, d, lane);
                 all.add(lane, Place::Lds(at), 4);
             }

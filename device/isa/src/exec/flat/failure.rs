@@ -84,8 +84,8 @@ pub(super) fn check_scratch(w: &Wave, offset: u32, bytes: u32, access: Access) -
 
 /// Lanes in EXEC, lowest first.
 #[inline(always)]
-pub(super) fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
-    lanes(if w.halves == 1 { u64::from(w.exec() as u32) } else { w.exec() })
+pub(in crate::exec) fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
+    lanes(crate::exec::lane::active(w))
 }
 
 /// Lanes in a mask, lowest first.
