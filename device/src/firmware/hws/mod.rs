@@ -25,7 +25,6 @@ use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Who
 use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
-use crate::pm4;
 use crate::queue::{Hqd, HqdId, Partition, Ring};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
@@ -264,11 +263,11 @@ impl HwsScheduler {
             xcc,
             packets: self.ports.chip.pm4,
         };
-        let executed = if fate == Fate::Refused { None } else { Some(kiq.execute(header, &body)) };
-        let done = match executed {
-            None => Err(GuestError::FaultInjected),
-            Some(executed) => self.obey_kiq(space, xcc, executed),
+        let executed = match fate {
+            Fate::Refused => Err(GuestError::FaultInjected),
+            _ => kiq.execute(header, &body).map_err(|error| error.kind()),
         };
+        let done = executed.and_then(|request| self.obey_kiq(space, xcc, request));
         if let Err(why) = done {
             self.ports.counters.error(why, format_args!("KIQ xcc={xcc} header={:#010x}", header.bits()));
             self.ports.interrupts.kernel_packet_refused(xcc, running.ring.doorbell());
@@ -280,13 +279,12 @@ impl HwsScheduler {
         &mut self,
         space: &AddressSpace,
         xcc: u8,
-        executed: Result<Option<KiqRequest>, pm4::Error>,
+        request: Option<KiqRequest>,
     ) -> Result<(), GuestError> {
-        match executed {
-            Ok(None | Some(KiqRequest::Resources(_))) => Ok(()),
-            Ok(Some(KiqRequest::Map { id, mqd, doorbell })) => self.map_hiq(space, (xcc, id), mqd, doorbell),
-            Ok(Some(KiqRequest::Unmap { doorbell })) => self.unmap_hiq(xcc, doorbell),
-            Err(error) => Err(error.kind()),
+        match request {
+            None | Some(KiqRequest::Resources(_)) => Ok(()),
+            Some(KiqRequest::Map { id, mqd, doorbell }) => self.map_hiq(space, (xcc, id), mqd, doorbell),
+            Some(KiqRequest::Unmap { doorbell }) => self.unmap_hiq(xcc, doorbell),
         }
     }
 
@@ -316,12 +314,12 @@ impl HwsScheduler {
             partition,
             packets: self.ports.chip.pm4,
         };
-        let done = match hiq.execute(header, &body) {
-            _ if fate == Fate::Refused => Err(GuestError::FaultInjected),
-            Ok(None) => Ok(()),
-            Ok(Some(request)) => self.obey(space, partition, &request),
-            Err(error) => Err(error.kind()),
+        let executed = match fate {
+            Fate::Refused => Err(GuestError::FaultInjected),
+            _ => hiq.execute(header, &body).map_err(|error| error.kind()),
         };
+        let obey = |request| self.obey(space, partition, &request);
+        let done = executed.and_then(|request| request.map_or(Ok(()), obey));
         self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: done.is_ok() });
         match done {
             Ok(()) => count(&self.ports.counters.mes_frames),
