@@ -33,6 +33,7 @@ mod save;
 pub mod sdma;
 pub mod shader;
 mod show;
+pub mod split_mix;
 pub mod stats;
 mod stops;
 mod threads;

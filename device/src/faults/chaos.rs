@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::when::shorten;
 use super::{PlanError, Rule};
+use crate::split_mix::mix;
 
 /// Parts of a rate: it has six decimals.
 const ONE: u32 = 1_000_000;
@@ -36,14 +37,6 @@ impl Chaos {
         let chosen = mix(mix(self.seed ^ name).wrapping_add(number));
         chosen % (u64::from(ONE) << rarity) < u64::from(self.rate)
     }
-}
-
-/// The output function of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }
 
 impl FromStr for Chaos {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use belfry_device::faults::{Chaos, Hook, Plan, Planned, Rule, When};
+use belfry_device::split_mix::SplitMix;
 
 /// Rates of chaos, in millionths, from few faults to many.
 const RATES: [u32; 4] = [1000, 5000, 20_000, 100_000];
@@ -60,7 +61,7 @@ impl Plans {
             return plan;
         }
         let number = number - self.singles.len() as u64;
-        let mut numbers = Numbers(self.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut numbers = SplitMix(self.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
         if number < self.pairs && !self.rules.is_empty() {
             for _ in 0..2 {
                 let (rule, loading, all) = self.rules[numbers.below(self.rules.len() as u64) as usize];
@@ -74,18 +75,6 @@ impl Plans {
         let rate = RATES[numbers.below(RATES.len() as u64) as usize];
         let _ = plan.set_chaos(Chaos { seed: numbers.below(1 << 32), rate });
         plan
-    }
-}
-
-/// Numbers that follow from the first one: SplitMix64.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (value ^ value >> 31) % end.max(1)
     }
 }
 
