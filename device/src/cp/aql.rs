@@ -429,7 +429,7 @@ impl QueueEngine for AqlQueue {
     /// Returns within a few thousand instructions.
     fn suspend(&mut self) {
         self.state.shader.suspend();
-        // Nobody would complete it later.
+        // A suspended queue does not complete what faults hold back: it is completed now.
         self.complete_late(true);
         // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
         // become inaccessible, the next service says so.

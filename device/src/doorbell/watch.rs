@@ -28,7 +28,7 @@ pub(crate) enum Heard {
     Nothing,
     /// It was rung.
     Ring,
-    /// It was rung, and nobody hears that.
+    /// It was rung, and the ring is lost.
     Lost,
     /// It was rung, and is heard at this time of the device.
     Late(Duration),

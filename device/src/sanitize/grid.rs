@@ -114,15 +114,11 @@ impl Known {
     }
 }
 
-/// Whether a record is of what a wave knows to be over.
-pub(super) fn ordered(waves: &[WaveClock], wave: u32, record: &Record) -> bool {
-    waves.get(wave as usize).is_none_or(|own| own.knows.cover(record.wave, record.time))
-}
-
 /// The access that must not be unordered with one of these bytes; in global memory loads may meet updates, as they do in front of
 /// loops that compare and swap.
 pub(super) fn conflict(waves: &[WaveClock], cell: &Cell, now: &Record, global: bool) -> Option<Record> {
-    cell.conflict(now, global, |before| ordered(waves, now.wave, before))
+    let knows = waves.get(now.wave as usize).map(|own| &own.knows);
+    cell.conflict(now, global, |before| knows.is_none_or(|knows| knows.cover(before.wave, before.time)))
 }
 
 impl Grid {

@@ -313,7 +313,7 @@ impl Group {
                 self.grid.sanitizer.incomplete();
                 return;
             };
-            // Loads that bypass caches are how waves look for what others leave: they learn, and are in nobody's way.
+            // A wave looks for what others have stored by loads that bypass caches. It learns what they know; such a load is no race.
             if coherent && now.does == Does::Reads {
                 let change = cell.last_change(mask).filter(|change| change.wave != now.wave);
                 let seen = known.see(now.wave, va);

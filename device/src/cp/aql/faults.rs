@@ -8,7 +8,7 @@ use crate::cp::kernel_name::KernelNames;
 use crate::faults::{Hook, Place, Rule};
 
 impl AqlQueue {
-    fn kernel_name(&self, kernel_object: u64) -> String {
+    pub(super) fn kernel_name(&self, kernel_object: u64) -> String {
         KernelNames::default().get(self.state.space(), kernel_object).to_owned()
     }
 

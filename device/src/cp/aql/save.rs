@@ -44,7 +44,7 @@ impl AqlQueue {
                 |dispatch: &&Arc<InFlight>| std::ptr::addr_eq(Arc::as_ptr(dispatch), Arc::as_ptr(owner));
             self.started.iter().flatten().find(owns).map(|dispatch| dispatch.index())
         };
-        // Nobody would complete later what faults hold back.
+        // A saved queue does not complete what faults hold back: it is completed now.
         self.complete_late(true);
         SavedAql {
             config: self.config,

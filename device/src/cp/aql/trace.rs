@@ -35,7 +35,7 @@ impl AqlQueue {
         let place = (self.config.identity.doorbell.dwords(), self.fetch_index);
         let kernel = || match super::parse::<KernelDispatchPacket>(packet) {
             Ok(packet) if header.packet_type() == PacketType::KERNEL_DISPATCH => {
-                KernelNames::default().get(self.state.space(), packet.kernel_object).to_owned()
+                self.kernel_name(packet.kernel_object)
             }
             _ => String::new(),
         };
