@@ -124,6 +124,8 @@ int main(int argc, char **argv)
 		return share(argv[2]);
 	if (!strcmp(role, "share-read-only") && argc == 3)
 		return share_read_only(argv[2]);
+	if (!strcmp(role, "share-read-only") && argc == 6 && !strcmp(argv[3], "call"))
+		return share_read_only(argv[2]) || call(argv[4], argv[5]);
 	fprintf(stderr, "no role %s\n", role);
 	return 2;
 }

@@ -243,7 +243,8 @@ fn folders_are_shared(nested: &mut Nested) {
     assert_eq!(nested.guest().get_file("/root/outside").unwrap(), b"nobody's\n");
 }
 
-/// A quarter of a megabyte each way between a guest and a listener of L1, which nothing but the card connects.
+/// A quarter of a megabyte each way between a guest and a listener of L1, which nothing but the card connects. The guest that
+/// has it has a root file system and a shared folder as well.
 fn guests_have_a_network(nested: &mut Nested) {
     let packages = tools::packaged_passt(&Cache::open().unwrap(), &Progress::new()).unwrap();
     for (from, to) in [
@@ -257,17 +258,22 @@ fn guests_have_a_network(nested: &mut Nested) {
     let users = b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
     nested.guest().put_file("/etc/passwd", 0o644, users).unwrap();
     // The second one has a port of its own: the first one's connection is remembered for a minute.
-    let mut call = |port: &str, card: &[&str]| {
+    let mut call = |port: &str, options: &[&str], before: &[&str]| {
         let listening = [ROLES, "answer", port, ROLES, "in-root", BELFRY];
-        run(
-            nested,
-            &[&listening[..], &IN_ROOT, card, &["--", "nested-roles", "call", "10.0.2.2", port]].concat(),
-        )
+        let program = [&["--", "nested-roles"], before, &["call", "10.0.2.2", port]].concat();
+        run(nested, &[&listening[..], &IN_ROOT, options, &program].concat())
     };
-    let expected =
-        ["resolver: nameserver 10.0.2.3", "called 10.0.2.2: 262144 bytes each way", "answered 262144 bytes"];
-    call("7788", &["--net", "user"]).expect(0, &expected, &[]);
-    call("7789", &[]).expect(1, &[], &["10.0.2.2: Network is unreachable", "nobody was answered"]);
+    let expected = [
+        "input: from L1",
+        "the folder was read",
+        "resolver: nameserver 10.0.2.3",
+        "called 10.0.2.2: 262144 bytes each way",
+        "answered 262144 bytes",
+    ];
+    let folder = "/root/closed";
+    let options = ["--net", "user", "--share", "/root/closed:ro"];
+    call("7788", &options, &["share-read-only", folder]).expect(0, &expected, &[]);
+    call("7789", &[], &[]).expect(1, &[], &["10.0.2.2: Network is unreachable", "nobody was answered"]);
 }
 
 fn guests_that_fail_are_told_apart(nested: &mut Nested) {

@@ -6,6 +6,7 @@
 //! what of it is expected to take too long.
 
 mod debugger;
+mod known;
 mod plan;
 mod verdict;
 
@@ -48,12 +49,14 @@ pub(crate) struct Options {
 struct Outcome {
     image: &'static str,
     name: String,
-    /// `passed`, `failed` or `too slow`.
+    /// `passed`, `failed`, `known` (failed as it is known to, `known.rs`) or `too slow`.
     verdict: &'static str,
     /// Cases by result, where the program tells them apart.
     counts: Option<Counts>,
     seconds: u64,
     log: PathBuf,
+    /// The failed cases that are known, with their reasons.
+    known: Vec<(&'static str, &'static str)>,
 }
 
 impl Outcome {
@@ -62,7 +65,8 @@ impl Outcome {
     }
 }
 
-/// Runs the steps, prints a table, and fails if one has failed; one that was too slow has not.
+/// Runs the steps, prints a table, and fails if one has failed; one that was too slow, or whose failed cases are known, has
+/// not.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let logs = options.logs.clone().unwrap_or_else(|| root.join("target/rocm"));
     std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
@@ -90,6 +94,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         for step in steps.iter().filter(|step| wanted(step)) {
             let outcome = runner.step(image, step)?;
             note!("{:<8} {:>5} s  {}  {}", outcome.verdict, outcome.seconds, outcome.name, outcome.counts());
+            for (case, reason) in &outcome.known {
+                note!("                  {case}: {reason}");
+            }
             outcomes.push(outcome);
         }
     }
@@ -125,7 +132,13 @@ fn table(outcomes: &[Outcome]) {
         note!("{name:<width$}  {image:<14} {verdict:<8} {seconds:>6}  {}", outcome.counts());
     }
     let count = |verdict| outcomes.iter().filter(|outcome| outcome.verdict == verdict).count();
-    note!("{} passed, {} failed, {} too slow", count("passed"), count("failed"), count("too slow"));
+    note!(
+        "{} passed, {} failed, {} with known failures, {} too slow",
+        count("passed"),
+        count("failed"),
+        count("known"),
+        count("too slow")
+    );
 }
 
 struct Runner {
@@ -217,7 +230,10 @@ impl Runner {
         let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
         // Each of a guest's cases has a limit of its own, and the last line says that all have ended.
         let unfinished = step.place == Place::Guest && (!status.success() || counts.is_none());
+        let failed = counts.as_ref().map_or(0, |counts| counts.failed);
+        let known = known::explained(&step.name, &text, failed).unwrap_or_default();
         let verdict = match status.code() {
+            Some(0 | 1 | 124 | 137) if !known.is_empty() && !unfinished => "known",
             _ if failures || unfinished => "failed",
             Some(124 | 137) => "too slow",
             Some(0) => "passed",
@@ -225,6 +241,6 @@ impl Runner {
             _ => "failed",
         };
         let seconds = start.elapsed().as_secs();
-        Ok(Outcome { image: image.name, name: step.name.clone(), verdict, counts, seconds, log: path })
+        Ok(Outcome { image: image.name, name: step.name.clone(), verdict, counts, seconds, log: path, known })
     }
 }
