@@ -64,6 +64,18 @@ pub struct Stats {
     pub reasons: BTreeMap<GuestError, String>,
 }
 
+/// What is told of errors.
+type Tell = dyn Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync;
+
+/// Is told of errors.
+struct Listener(Box<Tell>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
 /// The live counters of the front end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -87,6 +99,7 @@ pub(crate) struct Counters {
     reasons: Mutex<BTreeMap<GuestError, String>, rank::Counters>,
     unmodelled: Mutex<BTreeMap<Cow<'static, str>, u64>, rank::Counters>,
     tracer: Tracer,
+    listener: Option<Listener>,
 }
 
 /// Adds one.
@@ -121,12 +134,28 @@ impl Counters {
         Self { tracer, ..Self::default() }
     }
 
+    /// The same, which tell of each error as well.
+    pub(crate) fn telling(
+        self,
+        tell: impl Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { listener: Some(Listener(Box::new(tell))), ..self }
+    }
+
     /// Counts a named error, and logs it the first few times and then ever more rarely. Keeps what the first was about.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
         self.tracer.refused(&error, details);
+        self.tell(error, details);
         if tally(&self.errors, &error, details) == 1 {
             let reason = details.to_string().chars().take(REASON).collect();
             self.reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(error, reason);
+        }
+    }
+
+    /// Tells whoever wants to know of an error, without counting it: hardware does what it does for such a case.
+    pub(crate) fn tell(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
+        if let Some(Listener(tell)) = &self.listener {
+            tell(error, details);
         }
     }
 

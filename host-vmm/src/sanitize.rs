@@ -1,9 +1,9 @@
-//! What the sanitizer of kernels has found, as text and in the formats of tools: JSON, SARIF 2.1.0, JUnit.
+//! What the sanitizer has found, as text and in the formats of tools: JSON, SARIF 2.1.0, JUnit.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use belfry_device::sanitize::{Finding, Other, Rule, SanitizeReport};
+use belfry_device::sanitize::{Finding, Misuse, Other, Rule, SanitizeReport};
 use serde_json::{Value, json};
 
 /// How a report is written.
@@ -48,12 +48,15 @@ fn text(report: &SanitizeReport) -> String {
     for finding in &report.findings {
         let _ = writeln!(text, "{finding}");
     }
+    for misuse in &report.misuses {
+        let _ = writeln!(text, "{misuse}");
+    }
     let _ = writeln!(text, "sanitizer: {}", summary(report));
     text
 }
 
 fn summary(report: &SanitizeReport) -> String {
-    let mut text = match report.findings.len() {
+    let mut text = match report.findings.len() + report.misuses.len() {
         0 => "no rule was broken".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
@@ -81,8 +84,17 @@ fn as_json(report: &SanitizeReport) -> Value {
             "here": place(&finding.here), "against": finding.against.as_ref().map(place),
         })
     };
+    let misuse = |misuse: &Misuse| {
+        json!({
+            "rule": misuse.rule.name(), "expected": misuse.rule.meaning(), "found": misuse.found,
+            "subject": misuse.subject, "process": misuse.process, "doorbell": misuse.doorbell,
+            "packet": misuse.packet, "address": misuse.address.map(|at| format!("{at:#x}")),
+            "time_ns": misuse.time, "count": misuse.count,
+        })
+    };
     json!({
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "misuses": report.misuses.iter().map(misuse).collect::<Vec<_>>(),
         "beyond": report.beyond, "incomplete": report.incomplete,
     })
 }
@@ -101,6 +113,19 @@ fn sarif(report: &SanitizeReport) -> Value {
             }],
         })
     };
+    let misuse = |misuse: &Misuse| {
+        let mut result = json!({
+            "ruleId": misuse.rule.name(),
+            "level": "error",
+            "message": {"text": misuse.to_string()},
+            "occurrenceCount": misuse.count,
+        });
+        if let Some(address) = misuse.address {
+            result["locations"] = json!([{"physicalLocation": {"address": {"absoluteAddress": address}}}]);
+        }
+        result
+    };
+    let results = report.findings.iter().map(result).chain(report.misuses.iter().map(misuse));
     json!({
         "version": "2.1.0",
         "runs": [{
@@ -109,14 +134,18 @@ fn sarif(report: &SanitizeReport) -> Value {
                 "version": env!("CARGO_PKG_VERSION"),
                 "rules": Rule::ALL.map(rule),
             }},
-            "results": report.findings.iter().map(result).collect::<Vec<_>>(),
+            "results": results.collect::<Vec<_>>(),
         }],
     })
 }
 
 fn junit(report: &SanitizeReport) -> String {
-    let broken = |rule: Rule| report.findings.iter().filter(move |finding| finding.rule == rule);
-    let failures = Rule::ALL.into_iter().filter(|rule| broken(*rule).next().is_some()).count();
+    let broken = |rule: Rule| -> Vec<String> {
+        let findings = report.findings.iter().filter(|finding| finding.rule == rule);
+        let misuses = report.misuses.iter().filter(|misuse| misuse.rule == rule);
+        findings.map(ToString::to_string).chain(misuses.map(ToString::to_string)).collect()
+    };
+    let failures = Rule::ALL.into_iter().filter(|rule| !broken(*rule).is_empty()).count();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"belfry sanitizer\" tests=\"{}\" \
          failures=\"{failures}\">\n",
@@ -124,7 +153,7 @@ fn junit(report: &SanitizeReport) -> String {
     );
     for rule in Rule::ALL {
         let _ = write!(text, "  <testcase classname=\"sanitizer\" name=\"{rule}\"");
-        let all: Vec<String> = broken(rule).map(ToString::to_string).collect();
+        let all = broken(rule);
         if all.is_empty() {
             text.push_str("/>\n");
         } else {
@@ -179,7 +208,18 @@ mod tests {
             against: Some(place(1)),
             count: 3,
         };
-        SanitizeReport { findings: vec![finding], beyond: 0, incomplete: false }
+        let misuse = Misuse {
+            rule: Rule::PacketChanged,
+            process: Some(0x8001),
+            doorbell: Some(0x1002),
+            packet: Some(7),
+            address: Some(0x2000),
+            time: 5000,
+            subject: String::new(),
+            found: "dword 4 is 0x2, was 0x1".into(),
+            count: 1,
+        };
+        SanitizeReport { findings: vec![finding], misuses: vec![misuse], ..SanitizeReport::default() }
     }
 
     #[test]
@@ -191,7 +231,9 @@ mod tests {
             "+0x10 (0x1010): ds_load_b32 v1, v2",
             "wave 1 of workgroup 1,2,3, lane 4, reads 4 bytes at LDS 0x10",
             "met 3 times",
-            "sanitizer: 1 finding\n",
+            "packet-changed: queue with doorbell 0x1002, process 0x8001, packet 7, address 0x2000",
+            "found: dword 4 is 0x2, was 0x1",
+            "sanitizer: 2 findings\n",
         ] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
@@ -202,12 +244,14 @@ mod tests {
     fn formats_of_tools_are_well_formed() {
         let json: Value = serde_json::from_str(&render(&report(), Format::Json)).unwrap();
         assert_eq!(json["findings"][0]["against"]["wave"], 1);
+        assert_eq!(json["misuses"][0]["doorbell"], 0x1002);
         let sarif: Value = serde_json::from_str(&render(&report(), Format::Sarif)).unwrap();
         assert_eq!(sarif["version"], "2.1.0");
         assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "lds-race");
+        assert_eq!(sarif["runs"][0]["results"][1]["ruleId"], "packet-changed");
         assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), Rule::ALL.len());
         let junit = render(&report(), Format::Junit);
-        assert!(junit.contains("tests=\"6\" failures=\"1\""), "{junit}");
+        assert!(junit.contains("tests=\"19\" failures=\"2\""), "{junit}");
         assert!(junit.contains("a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}"), "{junit}");
         assert_eq!(junit.matches("<testcase").count(), Rule::ALL.len());
         assert!(render(&SanitizeReport::default(), Format::Junit).contains("failures=\"0\""));

@@ -4,6 +4,7 @@
 //! have: until then a kernel may read its packet through the dispatch pointer, and the producer must not overwrite it.
 //! Dispatches without a barrier bit overlap, up to [`MAX_IN_FLIGHT`].
 
+pub(super) mod check;
 mod context;
 mod faults;
 mod save;
@@ -58,6 +59,7 @@ pub struct AqlQueue {
     hangs: bool,
     /// Behind the last packet that it was decided of whether the queue hangs at it.
     decided: u64,
+    rung: check::Rung,
 }
 
 /// What stands between the queue and its next packet, beyond the packet itself.
@@ -117,6 +119,7 @@ impl AqlQueue {
             faults: env.faults.clone(),
             hangs: false,
             decided: 0,
+            rung: check::Rung::default(),
         }
     }
 
@@ -257,6 +260,9 @@ impl AqlQueue {
         if self.faults.is_on() && self.strikes(header, &packet) {
             return Ok(None);
         }
+        if self.state.sanitizer.is_some() {
+            self.check_packet(&packet);
+        }
         let _scope = self.trace_packet(header, packet[0]);
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
@@ -353,8 +359,9 @@ impl AqlQueue {
         let profiling = queue.as_ref().is_some_and(profiles);
         let inactive_signal = queue.as_ref().map_or(0, |queue| queue.queue_inactive_signal);
         let start = profiling.then(|| self.state.now());
-        let in_flight =
-            Arc::new(InFlight::new(&self.state, self.fetch_index, packet, start, inactive_signal));
+        let mut in_flight = InFlight::new(&self.state, self.fetch_index, packet, start, inactive_signal);
+        in_flight.kept = self.keep(packet);
+        let in_flight = Arc::new(in_flight);
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
@@ -444,6 +451,10 @@ impl QueueEngine for AqlQueue {
 
     fn hangs(&self) -> bool {
         self.hangs
+    }
+
+    fn rung(&mut self, value: u64) {
+        self.check_doorbell(value);
     }
 
     /// Drops waves within a few thousand instructions.

@@ -15,14 +15,14 @@ pub(super) struct Completed {
     pub(super) event: Option<u32>,
 }
 
-/// Decrements a completion signal; `signal` 0 is none.
+/// Decrements a completion signal, and gives the value before; `signal` 0 is none.
 pub(super) fn signal(
     space: &AddressSpace,
     signal: u64,
     timestamps: Option<(u64, u64)>,
-) -> Result<Completed, Cause> {
+) -> Result<(Completed, Option<i64>), Cause> {
     if signal == 0 {
-        return Ok(Completed::default());
+        return Ok((Completed::default(), None));
     }
     let result = change(space, signal, |value| {
         if let Some((start, end)) = timestamps {
@@ -31,7 +31,9 @@ pub(super) fn signal(
         }
         space.fetch_add_u64(value, u64::MAX)
     });
-    result.map_err(|fault| Cause::Memory { what: "completion signal", fault })
+    result
+        .map(|(completed, before)| (completed, Some(before.cast_signed())))
+        .map_err(|fault| Cause::Memory { what: "completion signal", fault })
 }
 
 /// Stores a value into a signal; `signal` 0 is none.
@@ -39,7 +41,7 @@ pub(super) fn store(space: &AddressSpace, signal: u64, value: u64) -> Result<Com
     if signal == 0 {
         return Ok(Completed::default());
     }
-    change(space, signal, |address| space.store_u64(address, value).map(|()| 0))
+    Ok(change(space, signal, |address| space.store_u64(address, value))?.0)
 }
 
 /// Value of a signal.
@@ -49,18 +51,18 @@ pub(super) fn value(space: &AddressSpace, signal: u64) -> Result<u64, Cause> {
         .map_err(|fault| Cause::Memory { what: "signal waited for", fault })
 }
 
-fn change(
+fn change<R>(
     space: &AddressSpace,
     signal: u64,
-    operation: impl FnOnce(u64) -> Result<u64, Fault>,
-) -> Result<Completed, Fault> {
+    operation: impl FnOnce(u64) -> Result<R, Fault>,
+) -> Result<(Completed, R), Fault> {
     // A thread that waits may free the signal as soon as its value has changed: read everything before.
     let mailbox = space.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
     let event = space.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
-    operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
+    let result = operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
     if mailbox == 0 {
-        return Ok(Completed::default());
+        return Ok((Completed::default(), result));
     }
     space.store_u64(mailbox, u64::from(event))?;
-    Ok(Completed { event: Some(event) })
+    Ok((Completed { event: Some(event) }, result))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader};
 
+use super::aql::check::Kept;
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
@@ -16,6 +17,7 @@ use crate::chip::SqInterrupt;
 use crate::faults::{Faults, Hook, Place};
 use crate::lock::{Mutex, rank};
 use crate::queue::QueueIdentity;
+use crate::sanitize::{Misuse, Rule, Sanitizer};
 use crate::shader::{
     Announcement, ContextError, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure,
 };
@@ -35,6 +37,7 @@ pub(super) struct QueueState {
     failure: Mutex<Option<QueueError>, rank::QueueFailure>,
     tracer: Tracer,
     faults: Faults,
+    pub(super) sanitizer: Option<Arc<Sanitizer>>,
 }
 
 impl QueueState {
@@ -48,6 +51,7 @@ impl QueueState {
             failure: Mutex::new(None),
             tracer: env.tracer.clone(),
             faults: env.faults.clone(),
+            sanitizer: env.shader.sanitizer().cloned(),
         }
     }
 
@@ -91,10 +95,26 @@ impl QueueState {
 
     /// Completes a packet on the thread that serves the queue.
     pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
-        let completed = complete::signal(self.space(), signal, timestamps)?;
+        let (completed, before) = complete::signal(self.space(), signal, timestamps)?;
+        self.check_signal(signal, before);
         self.signalled(signal, completed);
         self.announce(completed);
         Ok(())
+    }
+
+    /// Tells of a signal that was 0 before it was decremented.
+    fn check_signal(&self, signal: u64, before: Option<i64>) {
+        if let Some(sanitizer) = &self.sanitizer
+            && let Some(before) = before.filter(|&before| before <= 0)
+        {
+            let found = format!("the signal was {before}");
+            sanitizer.misused(self.misuse(Rule::SignalBelowZero, found).at(signal));
+        }
+    }
+
+    /// What was done to this queue that must not be done.
+    pub(super) fn misuse(&self, rule: Rule, found: String) -> Misuse {
+        Misuse::new(rule, found).of(self.identity.pasid, self.identity.doorbell.dwords())
     }
 
     fn signalled(&self, address: u64, completed: Completed) {
@@ -179,6 +199,8 @@ pub(super) struct InFlight {
     inactive_signal: u64,
     done: AtomicBool,
     job: Job,
+    /// What must not change while it runs.
+    pub(super) kept: Option<Box<Kept>>,
     /// It has ended, and its signal is held back until this time of the device.
     late: Mutex<Option<Duration>, rank::LateSignal>,
 }
@@ -220,6 +242,7 @@ impl InFlight {
             start,
             inactive_signal,
             done: AtomicBool::new(false),
+            kept: None,
             late: Mutex::default(),
             job: state.tracer.job(state.identity.doorbell, index),
         }
@@ -267,7 +290,8 @@ impl InFlight {
         let job = self.job;
         let timestamps = self.start.map(|start| (start, self.state.now()));
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
-            Ok(completed) => {
+            Ok((completed, before)) => {
+                self.state.check_signal(self.packet.completion_signal, before);
                 self.state.signalled(self.packet.completion_signal, completed);
                 self.done.store(true, Ordering::Release);
                 let state = Arc::clone(&self.state);
@@ -312,6 +336,9 @@ impl Owner for InFlight {
         if let Err(failure) = outcome {
             self.state.shader.begin_stop();
             return self.fail(Cause::Wave(failure));
+        }
+        if let Some(kept) = &self.kept {
+            kept.check(&self.state, self.index);
         }
         if self.is_held_back() {
             return Box::new(|| ());

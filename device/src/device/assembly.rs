@@ -63,7 +63,12 @@ impl Gpu {
         let chip: Arc<dyn Chip> = config.chip.chip(config.shape()).into();
         let generation = config.chip.generation;
         let tracer = Tracer::new(config.trace.clone(), &clock);
-        let counters = Arc::new(Counters::new(tracer.clone()));
+        let mut counters = Counters::new(tracer.clone());
+        if let Some(sanitizer) = config.sanitizer.clone() {
+            sanitizer.set_clock(clock.clone());
+            counters = counters.telling(move |error, details| sanitizer.refused(error, details));
+        }
+        let counters = Arc::new(counters);
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
         config.time.wakes(&wake);
@@ -74,7 +79,7 @@ impl Gpu {
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts = Arc::new(Contexts::new(
             Arc::clone(&memory),
-            (Arc::clone(&walks), faults.clone()),
+            (Arc::clone(&walks), faults.clone(), config.sanitizer.clone()),
             frame_buffer,
             generation.pte,
         ));
@@ -220,13 +225,10 @@ fn shader_config(
     (tracer, walks): (&Tracer, &Arc<WalkCounter>),
 ) -> ShaderConfig {
     let backend = Backend::detect().with_tier(config.tier);
+    let probes = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_kernels());
     ShaderConfig {
         // What waves of two workers do, and what is noted of it, could have different orders.
-        workers: if config.deterministic.is_some() || config.sanitizer.is_some() {
-            1
-        } else {
-            config.workers
-        },
+        workers: if config.deterministic.is_some() || probes { 1 } else { config.workers },
         topology: chip.topology(),
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },

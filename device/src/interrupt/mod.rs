@@ -252,10 +252,15 @@ impl Interrupts {
         if self.faults.is_on() {
             self.strike_entry(&mut state, space, &entry);
         }
+        let overflow = state.ring.overflow;
         let pushed = match space {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost(Lost::NotBusMaster),
         };
+        if state.ring.overflow && !overflow {
+            let text = "the interrupt ring is full, and its oldest entry is overwritten";
+            self.counters.tell(GuestError::InterruptLost, format_args!("{text}"));
+        }
         self.told(&mut state, &entry, pushed);
     }
 

@@ -116,6 +116,7 @@ ranks! {
     DebugSettings = "Debugger.watches",
     Waits = "Waits.pages",
     Stops = "Stops.state",
+    KnownPages = "Checks.pages",
     SanitizerGrid = "Grid.known",
     Sanitizer = "Sanitizer.state",
     Faults = "Faults",

@@ -119,6 +119,11 @@ pub trait QueueEngine: Any + Debug + Send {
     /// When it cannot be written: the work is gone, and the queue's owner has been told.
     fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError>;
 
+    /// The doorbell has been rung with this value; only of use to checks, as engines go by their write pointers.
+    fn rung(&mut self, value: u64) {
+        let _ = value;
+    }
+
     /// Ends the queue: nothing is written on its behalf after the call.
     fn stop(&mut self);
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a kernel must not do.
+/// What a kernel, or a driver or runtime, must not do.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -19,18 +19,71 @@ pub enum Rule {
     BarrierDivergence,
     /// A register is used before a wait for the load that writes it.
     MissingWait,
+    /// A doorbell is rung for a packet whose header is not valid yet.
+    DoorbellBeforePacket,
+    /// A doorbell is rung for a packet that nobody has reserved.
+    DoorbellBeyondWriteIndex,
+    /// A doorbell is rung for a packet that lies over one that is not retired.
+    RingOverrun,
+    /// A packet is another one than when its doorbell was rung.
+    PacketChanged,
+    /// A kernel's arguments are changed while it runs.
+    KernargChanged,
+    /// A kernel's descriptor or code is changed while it runs.
+    CodeChanged,
+    /// A completion signal is decremented that has come to 0 already.
+    SignalBelowZero,
+    /// A queue's MQD is changed while the queue is on a hardware queue.
+    MqdChanged,
+    /// A queue is taken away with packets or waves left.
+    QueueRemovedBusy,
+    /// A page is mapped to something else, and used, without an invalidation in between.
+    StaleTranslation,
+    /// An interrupt does not reach the driver.
+    InterruptLost,
+    /// A doorbell is rung that no queue listens to.
+    DoorbellOfNobody,
+    /// The device refuses what it is asked for.
+    Refused,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 19] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
         Self::LdsOutOfBounds,
         Self::BarrierDivergence,
         Self::MissingWait,
+        Self::DoorbellBeforePacket,
+        Self::DoorbellBeyondWriteIndex,
+        Self::RingOverrun,
+        Self::PacketChanged,
+        Self::KernargChanged,
+        Self::CodeChanged,
+        Self::SignalBelowZero,
+        Self::MqdChanged,
+        Self::QueueRemovedBusy,
+        Self::StaleTranslation,
+        Self::InterruptLost,
+        Self::DoorbellOfNobody,
+        Self::Refused,
     ];
+
+    /// Whether it is kernels that must keep it; drivers and runtimes keep the others.
+    #[must_use]
+    pub const fn is_for_kernels(self) -> bool {
+        matches!(
+            self,
+            Self::LdsRace
+                | Self::GlobalRace
+                | Self::LdsUninitialized
+                | Self::LdsOutOfBounds
+                | Self::BarrierDivergence
+                | Self::MissingWait
+        )
+    }
 
     /// What it is called on command lines and in reports.
     #[must_use]
@@ -42,6 +95,19 @@ impl Rule {
             Self::LdsOutOfBounds => "lds-out-of-bounds",
             Self::BarrierDivergence => "barrier-divergence",
             Self::MissingWait => "missing-wait",
+            Self::DoorbellBeforePacket => "doorbell-before-packet",
+            Self::DoorbellBeyondWriteIndex => "doorbell-beyond-write-index",
+            Self::RingOverrun => "ring-overrun",
+            Self::PacketChanged => "packet-changed",
+            Self::KernargChanged => "kernarg-changed",
+            Self::CodeChanged => "code-changed",
+            Self::SignalBelowZero => "signal-below-zero",
+            Self::MqdChanged => "mqd-changed",
+            Self::QueueRemovedBusy => "queue-removed-busy",
+            Self::StaleTranslation => "stale-translation",
+            Self::InterruptLost => "interrupt-lost",
+            Self::DoorbellOfNobody => "doorbell-of-nobody",
+            Self::Refused => "refused",
         }
     }
 
@@ -63,6 +129,25 @@ impl Rule {
             Self::MissingWait => {
                 "the load of this register may not be over: a wait for its counter is missing"
             }
+            Self::DoorbellBeforePacket => "a packet's header is valid before its doorbell is rung",
+            Self::DoorbellBeyondWriteIndex => {
+                "the write index is beyond a packet before its doorbell is rung"
+            }
+            Self::RingOverrun => "a packet is not written over one that the read index has not passed",
+            Self::PacketChanged => {
+                "a packet stays as it is from its doorbell until the read index has passed it"
+            }
+            Self::KernargChanged => "arguments stay as they are until the dispatch has completed",
+            Self::CodeChanged => "a kernel stays as it is until its dispatches have completed",
+            Self::SignalBelowZero => "a completion signal is above 0 until its last packet completes",
+            Self::MqdChanged => "an MQD stays as it is while its queue is mapped",
+            Self::QueueRemovedBusy => "a queue is removed for good when it has nothing left to do",
+            Self::StaleTranslation => {
+                "the TLBs are invalidated between a change of a page's entry and its next use"
+            }
+            Self::InterruptLost => "the interrupt ring has room, and is on and mapped, for each entry",
+            Self::DoorbellOfNobody => "a doorbell that is rung has a queue that listens",
+            Self::Refused => "what the device is asked for is something it does",
         }
     }
 }

@@ -21,7 +21,11 @@ pub(crate) struct Grid {
     entry: u64,
     dispatch: u64,
     known: Mutex<Known, rank::SanitizerGrid>,
+    pub(super) look: Option<Box<Look>>,
 }
+
+/// Looks at the page of an address that a wave is about to access.
+pub(crate) type Look = dyn Fn(u64) + Send + Sync;
 
 /// Where a wave is, and what it knows of others.
 pub(super) struct WaveClock {
@@ -128,10 +132,11 @@ impl Grid {
         space: u64,
         entry: u64,
         dispatch: u64,
+        look: Option<Box<Look>>,
     ) -> Option<Arc<Self>> {
         let kernel = sanitizer.kernel(space, entry)?;
         let (sanitizer, known) = (Arc::clone(sanitizer), Mutex::default());
-        Some(Arc::new(Self { sanitizer, kernel, entry, dispatch, known }))
+        Some(Arc::new(Self { sanitizer, kernel, entry, dispatch, known, look }))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Known, rank::SanitizerGrid> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_isa::disasm::Disassembly;
 use belfry_isa::exec::{About, Hazard, Pending, Place, Probe, Touch};
 use belfry_isa::inst::{Arch, Inst, Op, WaveSize};
@@ -42,6 +43,8 @@ struct InGroup {
     sees: Option<u64>,
     /// Barriers it has come to.
     barriers: u32,
+    /// It has waited for all of its stores, and done nothing since.
+    releases: bool,
 }
 
 /// What an instruction does at a barrier.
@@ -71,9 +74,25 @@ pub(crate) struct WaveProbe<'a> {
 
 impl Probe for WaveProbe<'_> {
     fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32) {
+        if let Some(look) = &self.group.grid.look {
+            each_page(about, look);
+        }
         // Trap handlers save and restore what is not theirs.
         if !wave.is_privileged() {
             self.group.before(self.wave, about, lds);
+        }
+    }
+}
+
+/// Looks at each page that an instruction accesses, once for those that follow each other.
+fn each_page(about: &About<'_>, look: &dyn Fn(u64)) {
+    let mut last = None;
+    for touch in about.touches {
+        let Place::Global(va) = touch.place else { continue };
+        let page = va >> PAGE_SHIFT;
+        if last != Some(page) {
+            look(va);
+            last = Some(page);
         }
     }
 }
@@ -87,7 +106,13 @@ impl Group {
         count: u32,
     ) -> Option<Box<Self>> {
         let first = grid.enter(id, count)?;
-        let wave = || InGroup { pending: Pending::new(arch, size), joins: false, sees: None, barriers: 0 };
+        let wave = || InGroup {
+            pending: Pending::new(arch, size),
+            joins: false,
+            sees: None,
+            barriers: 0,
+            releases: false,
+        };
         Some(Box::new(Self {
             grid: Arc::clone(grid),
             arch,
@@ -107,6 +132,8 @@ impl Group {
     fn before(&mut self, index: usize, about: &About<'_>, lds: u32) {
         let Some(wave) = self.waves.get_mut(index) else { return };
         let hazard = wave.pending.before(about);
+        let releases = std::mem::take(&mut wave.releases);
+        wave.releases = waits_for_stores(about.inst) || releases && is_wait(about.inst.op);
         let barrier = AtBarrier::of(about.inst.op);
         let gws = about.gws;
         if barrier.is_none() && gws.is_none() && hazard.is_none() && about.touches.is_empty() {
@@ -138,7 +165,7 @@ impl Group {
         if let Some(barrier) = barrier {
             self.barrier(&mut known, index, about, barrier);
         }
-        self.touches(&mut known, number, about, lds);
+        self.touches(&mut known, number, about, (lds, releases));
     }
 
     fn hazard(&self, known: &Known, number: u32, about: &About<'_>, hazard: Hazard) {
@@ -183,12 +210,14 @@ impl Group {
     }
 
     /// Holds accesses against those before. Of one instruction only the first of each rule is told of.
-    fn touches(&mut self, known: &mut Known, number: u32, about: &About<'_>, lds: u32) {
+    fn touches(&mut self, known: &mut Known, number: u32, about: &About<'_>, (lds, releases): (u32, bool)) {
         let Some(first) = about.touches.first() else { return };
         let at = known.instruction(about.pc, || self.text(about.inst));
-        let updates = first.access == Access::Atomic;
+        // A store right behind a wait for all stores is how compilers release, and meets other atomic ones there.
+        let releases = releases && first.access == Access::Write && matches!(first.place, Place::Global(_));
+        let updates = first.access == Access::Atomic || releases;
         if updates {
-            let sees = about.inst.dst.is_some() || about.inst.mem.glc;
+            let sees = !releases && about.inst.dst.is_some() || about.inst.mem.glc;
             self.meet_at(known, number, about.touches, sees);
         }
         let mut told = Told::default();
@@ -196,8 +225,8 @@ impl Group {
         for touch in about.touches {
             let Some(time) = known.waves.get(number as usize).map(|wave| wave.time) else { return };
             let does = match touch.access {
-                Access::Write => Does::Writes,
-                Access::Atomic => Does::Updates,
+                Access::Write if !releases => Does::Writes,
+                Access::Write | Access::Atomic => Does::Updates,
                 Access::Read | Access::Execute => Does::Reads,
             };
             let record = Record { wave: number, time, at, mask: 0, lane: touch.lane, does };
@@ -352,6 +381,38 @@ fn race(
     let Some(other) = known.other(&before, &place) else { return };
     let pcs = (pc, other.pc);
     grid.found(rule, pcs, || (known.here(now.wave, pc, Some(touch.lane), text, doing(touch)), Some(other)));
+}
+
+/// Whether an instruction waits for all stores, or writes caches back before such a wait.
+fn waits_for_stores(inst: &Inst) -> bool {
+    match inst.op {
+        Op::S_WAITCNT_VSCNT | Op::S_WAIT_STORECNT => inst.imm & 0x3f == 0,
+        Op::S_WAIT_STORECNT_DSCNT => inst.imm >> 8 & 0x3f == 0,
+        Op::BUFFER_WBL2 | Op::GLOBAL_WB => true,
+        _ => false,
+    }
+}
+
+/// Whether an instruction is a wait or a hint, which compilers put between a wait and what it is for.
+fn is_wait(op: Op) -> bool {
+    matches!(
+        op,
+        Op::S_WAITCNT
+            | Op::S_WAITCNT_VMCNT
+            | Op::S_WAITCNT_LGKMCNT
+            | Op::S_WAITCNT_EXPCNT
+            | Op::S_WAITCNT_DEPCTR
+            | Op::S_WAIT_LOADCNT
+            | Op::S_WAIT_LOADCNT_DSCNT
+            | Op::S_WAIT_STORECNT
+            | Op::S_WAIT_STORECNT_DSCNT
+            | Op::S_WAIT_DSCNT
+            | Op::S_WAIT_KMCNT
+            | Op::S_WAIT_SAMPLECNT
+            | Op::S_WAIT_BVHCNT
+            | Op::S_DELAY_ALU
+            | Op::S_NOP
+    )
 }
 
 fn text(inst: &Inst, arch: Arch, size: WaveSize) -> String {

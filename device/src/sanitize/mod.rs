@@ -1,23 +1,30 @@
-//! The sanitizer of kernels: says which rule a kernel has broken, where, and against whom.
+//! The sanitizer: says which rule a kernel, a driver or a runtime has broken, where, and against whom.
 //!
 //! Waves of a dispatch that is checked run instruction by instruction; what they are about to do is held against what other
-//! waves of the dispatch have done. Nothing of it changes what a kernel computes. Off, it is one `Option` for each dispatch.
+//! waves of the dispatch have done. Nothing of it changes what a kernel computes. Parts of the device that see what drivers and
+//! runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
 
 mod clock;
 mod finding;
 mod grid;
 mod group;
+mod misuse;
 mod shadow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
+use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::time::Clock;
 
 pub use finding::{Finding, Other, Rule};
-pub(crate) use grid::Grid;
+pub(crate) use grid::{Grid, Look};
 pub(crate) use group::{Group, WaveProbe};
+pub use misuse::Misuse;
+use misuse::Misuses;
+pub(crate) use misuse::Removed;
 
 /// Findings that are kept apart.
 const MAX_FINDINGS: usize = 256;
@@ -42,7 +49,8 @@ impl Default for SanitizeOptions {
     }
 }
 
-/// Findings of a rule in kernels of a name, which may have a `*` at its end.
+/// Findings of a rule in kernels of a name, which may have a `*` at its end; of a rule for drivers and runtimes, the name is that of
+/// its [`Misuse::subject`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Suppression {
     /// The rule; every one if absent.
@@ -89,11 +97,14 @@ struct State {
     beyond: u64,
     /// Something was not looked at, as there was too much of it.
     incomplete: bool,
+    misuses: Misuses,
 }
 
-/// The sanitizer of a device's kernels.
+/// The sanitizer of a device.
 pub struct Sanitizer {
     options: SanitizeOptions,
+    /// The device's.
+    clock: OnceLock<Clock>,
     state: Mutex<State, rank::Sanitizer>,
 }
 
@@ -106,8 +117,10 @@ impl fmt::Debug for Sanitizer {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SanitizeReport {
-    /// Each finding once, in order of rule and place.
+    /// Each finding in a kernel once, in order of rule and place.
     pub findings: Vec<Finding>,
+    /// What drivers and runtimes did that they must not do, each once.
+    pub misuses: Vec<Misuse>,
     /// Times that further findings were met.
     pub beyond: u64,
     /// Memory or waves were more than could be kept, so that something may be missing.
@@ -118,7 +131,12 @@ impl Sanitizer {
     /// One that checks what the options say.
     #[must_use]
     pub fn new(options: SanitizeOptions) -> Self {
-        Self { options, state: Mutex::default() }
+        Self { options, clock: OnceLock::new(), state: Mutex::default() }
+    }
+
+    /// Has misuses told with the time of a device from now on; the first one counts.
+    pub(crate) fn set_clock(&self, clock: Clock) {
+        let _ = self.clock.set(clock);
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Sanitizer> {
@@ -128,6 +146,56 @@ impl Sanitizer {
     /// Whether a rule is checked.
     pub(crate) fn checks(&self, rule: Rule) -> bool {
         self.options.rules.contains(&rule)
+    }
+
+    /// Whether anything of kernels is checked.
+    #[must_use]
+    pub fn checks_kernels(&self) -> bool {
+        self.options.rules.iter().any(|rule| rule.is_for_kernels())
+    }
+
+    /// Keeps a misuse, if its rule is checked.
+    pub(crate) fn misused(&self, misuse: Misuse) {
+        if self.checks(misuse.rule) {
+            let misuse = self.timed(misuse);
+            self.lock().misuses.add(misuse);
+        }
+    }
+
+    fn timed(&self, misuse: Misuse) -> Misuse {
+        let time = self.clock.get().map_or(0, |clock| clock.now().as_nanos());
+        Misuse { time: u64::try_from(time).unwrap_or(u64::MAX), ..misuse }
+    }
+
+    /// A queue of a process is removed with work left, perhaps to be added again.
+    pub(crate) fn removed(&self, removed: Removed, pasid: u32) {
+        if self.checks(Rule::QueueRemovedBusy) {
+            let misuse = Misuse::new(Rule::QueueRemovedBusy, removed.found.clone());
+            let misuse = misuse.of(pasid, removed.doorbell).at_packet(removed.read_index);
+            let misuse = self.timed(misuse);
+            self.lock().misuses.removed(removed, misuse);
+        }
+    }
+
+    /// A queue is added, which begins at a packet.
+    pub(crate) fn added(&self, mqd: u64, doorbell: u32, read_index: u64) {
+        if self.checks(Rule::QueueRemovedBusy) {
+            self.lock().misuses.added(mqd, doorbell, read_index);
+        }
+    }
+
+    /// The device has refused or lost something.
+    pub(crate) fn refused(&self, error: GuestError, details: fmt::Arguments<'_>) {
+        let rule = match error {
+            // What was asked for.
+            GuestError::FaultInjected | GuestError::QueueHangs => return,
+            GuestError::InterruptLost => Rule::InterruptLost,
+            GuestError::UnknownDoorbell | GuestError::DoorbellsOff => Rule::DoorbellOfNobody,
+            _ => Rule::Refused,
+        };
+        if self.checks(rule) {
+            self.misused(Misuse::new(rule, format!("{}: {details}", error.name())).named(error.name()));
+        }
     }
 
     /// Names the kernel that begins at `entry` of an address space; `name` is asked once.
@@ -145,6 +213,9 @@ impl Sanitizer {
 
     /// The kernel that begins at `entry`, if its dispatches are checked.
     pub(crate) fn kernel(&self, space: u64, entry: u64) -> Option<Arc<str>> {
+        if !self.checks_kernels() {
+            return None;
+        }
         let name = self.lock().kernels.get(&(space, entry)).cloned().unwrap_or_default();
         let wanted = self.options.kernels.is_empty() || self.options.kernels.iter().any(|of| **of == *name);
         wanted.then_some(name)
@@ -171,9 +242,10 @@ impl Sanitizer {
     #[must_use]
     pub fn report(&self) -> SanitizeReport {
         let state = self.lock();
-        let (beyond, incomplete) = (state.beyond, state.incomplete);
-        let mut report =
-            SanitizeReport { findings: state.found.values().cloned().collect(), beyond, incomplete };
+        let findings = state.found.values().cloned().collect();
+        let (misuses, beyond) = state.misuses.all();
+        let beyond = beyond + state.beyond;
+        let mut report = SanitizeReport { findings, misuses, beyond, incomplete: state.incomplete };
         report.suppress(&self.options.suppressions);
         report
     }
@@ -185,6 +257,15 @@ impl SanitizeReport {
         self.findings.retain(|finding| {
             !suppressions.iter().any(|suppression| suppression.covers(finding.rule, &finding.kernel))
         });
+        self.misuses.retain(|misuse| {
+            !suppressions.iter().any(|suppression| suppression.covers(misuse.rule, &misuse.subject))
+        });
+    }
+
+    /// Whether no rule was broken, as far as is known.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.misuses.is_empty() && self.beyond == 0
     }
 
     /// Adds what was found in another process.
@@ -192,6 +273,11 @@ impl SanitizeReport {
         for finding in other.findings {
             if !self.findings.iter_mut().any(|known| known.takes(&finding)) {
                 self.findings.push(finding);
+            }
+        }
+        for misuse in other.misuses {
+            if !self.misuses.iter_mut().any(|known| known.takes(&misuse)) {
+                self.misuses.push(misuse);
             }
         }
         self.beyond += other.beyond;

@@ -18,7 +18,7 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::sanitize::{Grid, Sanitizer};
+use crate::sanitize::{Grid, Look, Sanitizer};
 use crate::show::Few;
 use crate::trace::{self, Job};
 use crate::vm::Fault;
@@ -154,7 +154,12 @@ impl Dispatch {
     /// Has what its waves do checked from now on; nothing that was saved is.
     pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> Self {
         let (space, entry) = (self.queue.space().context(), self.launch.entry);
-        let check = sanitizer.and_then(|sanitizer| Grid::new(sanitizer, space, entry, self.number));
+        let check = sanitizer.and_then(|sanitizer| {
+            let queue = Arc::clone(&self.queue);
+            let look = move |va| queue.space().check_page(va);
+            let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
+            Grid::new(sanitizer, space, entry, self.number, look)
+        });
         Self { check, ..self }
     }
 

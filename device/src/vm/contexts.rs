@@ -13,6 +13,7 @@ use crate::chip::PteFormat;
 use crate::faults::Faults;
 use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
+use crate::sanitize::Sanitizer;
 
 /// VM contexts of a hub.
 pub(crate) const VMIDS: usize = 16;
@@ -132,6 +133,7 @@ pub(crate) struct Contexts {
     pub(super) memory: Arc<Memory>,
     pub(super) walks: Arc<WalkCounter>,
     pub(super) faults: Faults,
+    pub(super) sanitizer: Option<Arc<Sanitizer>>,
     /// As the card's own firmware leaves it.
     frame_buffer: FrameBuffer,
     /// Format of the page tables' entries.
@@ -156,12 +158,12 @@ impl std::fmt::Debug for Contexts {
 impl Contexts {
     pub(crate) fn new(
         memory: Arc<Memory>,
-        (walks, faults): (Arc<WalkCounter>, Faults),
+        (walks, faults, sanitizer): (Arc<WalkCounter>, Faults, Option<Arc<Sanitizer>>),
         frame_buffer: FrameBuffer,
         format: PteFormat,
     ) -> Self {
         let state = Mutex::new(State::new(frame_buffer));
-        Self { state, spaces: RwLock::default(), memory, walks, faults, frame_buffer, format }
+        Self { state, spaces: RwLock::default(), memory, walks, faults, sanitizer, frame_buffer, format }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
@@ -204,7 +206,7 @@ impl Contexts {
 
     fn make(&self, root: Root) -> Option<AddressSpace> {
         let space = AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok()?;
-        Some(space.with_faults(&self.faults))
+        Some(space.with_faults(&self.faults).checked_by(self.sanitizer.as_ref()))
     }
 
     /// Drops cached translations of the VMIDs in the mask; returns when no engine uses an old one.

@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
 
+mod checks;
 mod contexts;
 mod debug;
 mod levels;
@@ -26,6 +27,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::chip::PteFormat;
 use crate::faults::{Faults, Hook, Place};
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
+use crate::sanitize::Sanitizer;
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
 
@@ -105,6 +107,7 @@ pub struct AddressSpace {
     debugger: debug::Debugger,
     waits: Waits,
     faults: Faults,
+    checks: Option<checks::Checks>,
 }
 
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
@@ -146,12 +149,32 @@ impl AddressSpace {
             debugger: debug::Debugger::default(),
             waits: Waits::default(),
             faults: Faults::default(),
+            checks: None,
         })
     }
 
     /// The same with faults that strike its walks.
     pub(crate) fn with_faults(self, faults: &Faults) -> AddressSpace {
         AddressSpace { faults: faults.clone(), ..self }
+    }
+
+    /// The same with checks of what drivers do with its tables.
+    pub(crate) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> AddressSpace {
+        AddressSpace { checks: sanitizer.and_then(checks::Checks::new), ..self }
+    }
+
+    /// Holds what is at an address against what was there before: a worker may have it in its TLB. Only with checks.
+    pub(crate) fn check_page(&self, va: u64) {
+        if let Some(checks) = &self.checks
+            && let Some(translation) = self.peek(va)
+        {
+            checks.used(va, &translation);
+        }
+    }
+
+    /// Whether [`check_page`](Self::check_page) does anything.
+    pub(crate) fn checks_pages(&self) -> bool {
+        self.checks.is_some()
     }
 
     /// Says whether waves of this space wait for pages that they do not have.
@@ -203,6 +226,9 @@ impl AddressSpace {
         self.quiescence.wait_after(|| {
             self.generation.fetch_add(1, Ordering::SeqCst);
         });
+        if let Some(checks) = &self.checks {
+            checks.forget();
+        }
         self.waits.forget();
     }
 
@@ -224,7 +250,11 @@ impl AddressSpace {
         if self.faults.meets(Hook::Walk, place).is_some() {
             return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
-        walk::walk(&self.memory, &slice.memory, &self.root, va, access)
+        let translation = walk::walk(&self.memory, &slice.memory, &self.root, va, access)?;
+        if let Some(checks) = &self.checks {
+            checks.used(va, &translation);
+        }
+        Ok(translation)
     }
 
     /// The block at `va`, and how many of its bytes are behind addresses that follow each other.

@@ -21,6 +21,11 @@ static PROBE: &[u8] = include_bytes!("../../../tests/kernels/probe.gfx1100.hsaco
 
 /// Loads a code object into a process: address of a symbol.
 pub fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
+    load_symbol(driver, process, elf, symbol).1
+}
+
+/// The same, with where the symbol is in guest memory.
+fn load_symbol(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> (u64, u64) {
     let file = object::File::parse(elf).unwrap();
     let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
     let (memory, va) = process.alloc(driver, end);
@@ -28,7 +33,7 @@ pub fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str
         driver.ram.write_slice(segment.data().unwrap(), GuestAddress(memory + segment.address())).unwrap();
     }
     let found = file.dynamic_symbols().find(|found| found.name() == Ok(symbol)).unwrap();
-    va + found.address()
+    (memory + found.address(), va + found.address())
 }
 
 /// Fills the hidden arguments of a one-dimensional launch, which start at `hidden` (code object version 5).
@@ -124,6 +129,9 @@ pub struct Spinning {
     pub queue: UserQueue,
     pub packet: KernelDispatchPacket,
     pub stop: u64,
+    /// Its arguments and its kernel's descriptor, in guest memory.
+    pub kernarg: u64,
+    pub descriptor: u64,
     started: u64,
     pub done: u64,
 }
@@ -178,7 +186,7 @@ pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags:
     let mut frame = queue.frame(driver, &process);
     frame.flags |= flags;
     assert!(driver.mes(&frame, Opcode::ADD_QUEUE));
-    let kernel = load(driver, &mut process, PROBE, "spin.kd");
+    let (descriptor, kernel) = load_symbol(driver, &mut process, PROBE, "spin.kd");
     let (words, words_va) = process.alloc(driver, 4096);
     let (kernarg, kernarg_va) = process.alloc(driver, 4096);
     driver.set_ram_u64(kernarg, words_va);
@@ -186,7 +194,7 @@ pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags:
     hidden(driver, kernarg + 16, 64, 64);
     let (done, done_va) = signal(driver, &mut process, 1);
     let packet = dispatch(kernel, kernarg_va, 64, 64, done_va);
-    Spinning { process, queue, packet, stop: words, started: words + 64, done: done + 8 }
+    Spinning { process, queue, packet, stop: words, kernarg, descriptor, started: words + 64, done: done + 8 }
 }
 
 pub fn spinning(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {

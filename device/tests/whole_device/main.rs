@@ -12,6 +12,7 @@ mod hws;
 mod inspect;
 mod kernels;
 mod kiq;
+mod misuse;
 mod pm4;
 mod queues;
 mod save;

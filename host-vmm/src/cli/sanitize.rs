@@ -1,5 +1,6 @@
 //! `--sanitize` of commands that run programs.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use clap::Args;
 use crate::output;
 use crate::sanitize::{Format, render};
 
-/// Checks of what kernels do.
+/// Checks of what kernels, drivers and runtimes do.
 #[derive(Debug, Default, Args)]
 pub(super) struct SanitizeArgs {
-    /// Checks what kernels do against rules, all of them or those that are named (RULE,RULE), and ends with status 1 where one was broken.
-    /// Kernels run many times slower.
+    /// Checks what kernels, drivers and runtimes do against rules: all of them, those for `kernels`, those for `drivers`, or those that are
+    /// named (RULE,RULE). Ends with status 1 where one was broken. Rules for kernels make them many times slower.
     #[arg(long, value_name = "RULES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     sanitize: Option<String>,
     /// Checks only this kernel; repeatable.
@@ -45,8 +46,7 @@ impl SanitizeArgs {
         let mut options =
             SanitizeOptions { kernels: self.sanitize_kernel.clone(), ..SanitizeOptions::default() };
         if rules != "all" {
-            let rules = rules.split(',').map(str::parse::<Rule>).collect::<Result<_, _>>();
-            options.rules = rules.map_err(|error| anyhow::anyhow!("--sanitize: {error}"))?;
+            options.rules = named(rules).map_err(|error| anyhow::anyhow!("--sanitize: {error}"))?;
         }
         if let Some(path) = &self.suppressions {
             options.suppressions = suppressions(path)?;
@@ -98,16 +98,30 @@ impl Sanitizing {
         let mut report = SanitizeReport::default();
         found.for_each(|found| report.add(found));
         report.suppress(&self.options.suppressions);
-        if !self.quiet || !report.findings.is_empty() || report.beyond > 0 {
+        if !self.quiet || !report.is_clean() {
             output::write_error(render(&report, Format::Text).as_bytes());
         }
         if let Some(path) = &self.file {
             let text = render(&report, Format::of(path));
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
         }
-        let SanitizeReport { findings, beyond, .. } = report;
-        Ok(!findings.is_empty() || beyond > 0)
+        Ok(!report.is_clean())
     }
+}
+
+/// The rules of a list of names, of which two stand for several.
+fn named(list: &str) -> Result<BTreeSet<Rule>, String> {
+    let mut rules = BTreeSet::new();
+    for name in list.split(',') {
+        match name {
+            "kernels" => rules.extend(Rule::ALL.into_iter().filter(|rule| rule.is_for_kernels())),
+            "drivers" => rules.extend(Rule::ALL.into_iter().filter(|rule| !rule.is_for_kernels())),
+            name => {
+                rules.insert(name.parse()?);
+            }
+        }
+    }
+    Ok(rules)
 }
 
 /// The exit status of a program whose kernels may have broken a rule: 1 for 0 then.

@@ -80,6 +80,22 @@ fn two_waves_store_to_the_same_memory() {
 }
 
 #[test]
+fn stores_that_release_do_not_race_with_each_other() {
+    let body = |before: &str| {
+        format!("{ARGUMENT} v_mov_b32 v1, 0\n {before} global_store_b32 v1, v1, s[4:5]\n s_endpgm")
+    };
+    let release = "s_waitcnt vmcnt(0) lgkmcnt(0)\n s_waitcnt_vscnt null, 0x0\n";
+    assert_eq!(findings(&body(release)), []);
+    // Not right behind the wait, or not behind one for all stores.
+    only(findings(&body(&format!("{release} v_mov_b32 v2, 0\n"))), Rule::GlobalRace);
+    only(findings(&body("s_waitcnt_vscnt null, 0x1\n")), Rule::GlobalRace);
+    let body =
+        "s_load_dwordx2 s[4:5], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_mov_b32 v1, 0\n buffer_wbl2 sc0 sc1\n
+        s_waitcnt vmcnt(0)\n global_store_dword v1, v1, s[4:5] sc0 sc1\n s_endpgm";
+    assert_eq!(run_on("gfx942", body, SanitizeOptions::default()).0, []);
+}
+
+#[test]
 fn lds_is_read_that_nobody_has_written() {
     let body = "v_lshlrev_b32 v1, 2, v0\n ds_load_b32 v2, v1\n s_waitcnt lgkmcnt(0)\n s_endpgm";
     let finding = only(findings(body), Rule::LdsUninitialized);

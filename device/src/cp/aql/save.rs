@@ -101,6 +101,7 @@ impl AqlQueue {
             faults: env.faults.clone(),
             hangs: false,
             decided: 0,
+            rung: Default::default(),
             traced: Default::default(),
         })
     }

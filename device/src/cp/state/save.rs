@@ -63,6 +63,7 @@ impl InFlight {
             inactive_signal,
             done: AtomicBool::new(done),
             job,
+            kept: None,
             late: Default::default(),
         }
     }

@@ -176,6 +176,7 @@ impl Slots {
         }
         ports.doorbells.own(doorbell, Owner::Process);
         ports.tracer.queue_added(doorbell);
+        queue.check_added(ports);
         self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
         self.fill_slots(ports, kernel);
@@ -230,6 +231,7 @@ impl Slots {
                 queue.drop_work(ports);
             } else {
                 queue.unmap(ports, kernel.as_deref());
+                self.check_removed(ports, &queue, kernel.as_deref());
             }
             let key = queue.process;
             queue.stop();
@@ -259,6 +261,7 @@ impl Slots {
         };
         let kernel = ports.contexts.space(0);
         queue.unmap(ports, kernel.as_deref());
+        self.check_removed(ports, &queue, kernel.as_deref());
         let key = queue.process;
         // What it has left to do is in its MQD and its context save area.
         queue.stop();
@@ -268,6 +271,16 @@ impl Slots {
             self.fill_slots(ports, &kernel);
         }
         Ok(())
+    }
+
+    /// Has the sanitizer, if there is one, look at what a queue leaves.
+    fn check_removed(&self, ports: &Ports, queue: &Queue, kernel: Option<&AddressSpace>) {
+        if let (Some(process), Some(kernel)) = (self.processes.get(&queue.process), kernel)
+            && ports.env.shader.sanitizer().is_some()
+        {
+            let pointer = queue.wptr.space(kernel, process.space.as_deref());
+            queue.check_removed(ports, process.pasid, pointer);
+        }
     }
 
     /// One queue less in a process; the last one frees the VMID.

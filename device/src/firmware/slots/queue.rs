@@ -1,5 +1,6 @@
 //! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
+mod check;
 mod hearing;
 mod save;
 mod sdma;
@@ -67,6 +68,8 @@ pub(super) struct Queue {
     life: Life,
     /// A ring was not heard, while it had nothing else to do.
     deaf: Option<Deaf>,
+    /// What the sanitizer has noted while it is mapped.
+    noted: Option<Box<check::Noted>>,
 }
 
 impl Queue {
@@ -108,6 +111,7 @@ impl Queue {
             asked: new.asked,
             turn: 0,
             deaf: None,
+            noted: None,
             life: Life::Unmapped {
                 wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest {
@@ -246,6 +250,7 @@ impl Queue {
         }
         let slot = Slot { id: place, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
+        self.note_mapped(ports, kernel, pasid);
         Ok(())
     }
 
@@ -365,6 +370,7 @@ impl Queue {
     /// Takes the queue off its slot and saves it to its MQD, and waves in progress to its context save area.
     pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
         let mut saved = (None, None);
+        self.check_unmapped(ports, kernel);
         let (slot, read_index) = match self.end() {
             Life::Mapped { mut engine, activity, .. } if !self.pool.is_compute() => {
                 engine.suspend();

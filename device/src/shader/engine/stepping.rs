@@ -31,9 +31,9 @@ impl ShaderEngine {
         &self.shared.stops
     }
 
-    /// What checks kernels, if anything does.
-    pub(crate) fn sanitizer(&self) -> Option<&Sanitizer> {
-        self.shared.sanitizer.as_deref()
+    /// What checks kernels, drivers and runtimes, if anything does.
+    pub(crate) fn sanitizer(&self) -> Option<&Arc<Sanitizer>> {
+        self.shared.sanitizer.as_ref()
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.

@@ -88,7 +88,7 @@ pub(super) fn at_the_console(trial: &Trial, disk: &str) -> Result<()> {
         ("login:", "root\r"),
         // The prompt may come before the driver is loaded.
         ("# ", "systemctl is-system-running --wait; rocminfo | grep -m1 -o gfx1100; echo seen=$((40 + 2))\r"),
-        ("gfx1100\r\n", ""),
+        ("gfx1100\r", ""),
         ("seen=42", "poweroff\r"),
         ("exit status 0", ""),
     ])?;

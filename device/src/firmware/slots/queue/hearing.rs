@@ -21,7 +21,14 @@ impl Queue {
         let sleeps = matches!(self.life, Life::Mapped { activity: Activity::Idle, .. });
         match ports.watch.look(self.doorbell, sleeps) {
             Heard::Nothing => {}
-            Heard::Ring => self.deaf = None,
+            Heard::Ring => {
+                self.deaf = None;
+                if let Life::Mapped { engine, .. } = &mut self.life
+                    && ports.env.shader.sanitizer().is_some()
+                {
+                    engine.rung(ports.doorbells.load(self.doorbell.offset()));
+                }
+            }
             Heard::Lost => self.deaf = Some(Deaf::Lost),
             Heard::Late(until) => self.deaf = Some(Deaf::Until(until)),
         }

@@ -169,6 +169,7 @@ impl Queue {
             gws,
             asked: saved.asked,
             deaf: None,
+            noted: None,
             turn: counter("turn of a queue", saved.turn)?,
             life,
         })

@@ -44,6 +44,7 @@ impl Queue {
             asked: new.asked,
             turn: 0,
             deaf: None,
+            noted: None,
             life: Life::Unmapped {
                 wait: if new.suspended { Wait::Resume } else { Wait::Slot },
                 rest: Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() },
@@ -87,6 +88,7 @@ impl Queue {
             SdmaQueue::new(config, Arc::clone(space), &ports.sdma_env(), sdma_mqd::context(&mqd));
         let slot = Slot { id: Place::Sdma { engine, queue }, since: ports.env.clock.now() };
         self.life = Life::Mapped { slot, engine: Box::new(engine_of_queue), activity: Activity::Working };
+        self.note_mapped(ports, kernel, pasid);
         Ok(())
     }
 

@@ -1,0 +1,134 @@
+//! What the sanitizer looks at of an AQL queue: its doorbell, its packets, and what its dispatches use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_abi::kernel_descriptor::KernelDescriptor;
+use zerocopy::IntoBytes as _;
+
+use super::AqlQueue;
+use crate::cp::state::QueueState;
+use crate::sanitize::{Rule, Sanitizer};
+use crate::vm::AddressSpace;
+
+/// Packets that are remembered between their doorbell and their start.
+const MAX_PACKETS: usize = 4096;
+/// Bytes of arguments, and of code behind a kernel's entry, that are remembered while a dispatch runs.
+const MAX_KEPT: usize = 4096;
+
+/// Packets whose doorbell has been rung, as they were then, by index.
+#[derive(Default)]
+pub(super) struct Rung(BTreeMap<u64, [u32; 16]>);
+
+impl AqlQueue {
+    /// The doorbell has been rung with the index of a packet, or with one behind it.
+    pub(super) fn check_doorbell(&mut self, value: u64) {
+        let Some(sanitizer) = self.state.sanitizer.clone() else { return };
+        let Ok(reserved) = self.state.space().load_u64(self.config.wptr_poll) else { return };
+        // Runtimes ring with the index of their packet; some with the write index, which is behind it.
+        let index = if value == reserved { value.wrapping_sub(1) } else { value };
+        let ahead = |of: u64| index.wrapping_sub(of).cast_signed();
+        if ahead(self.fetch_index) < 0 {
+            return;
+        }
+        let misuse = |rule, found| {
+            let misuse = self.state.misuse(rule, found).at_packet(index).at(self.slot(index));
+            sanitizer.misused(misuse);
+        };
+        if ahead(reserved) >= 0 {
+            return misuse(Rule::DoorbellBeyondWriteIndex, format!("the write index is {reserved}"));
+        }
+        let size = self.config.ring_packets;
+        if index.wrapping_sub(self.read_index) >= size {
+            let found = format!("the read index is {}, and the ring has {size} packets", self.read_index);
+            return misuse(Rule::RingOverrun, found);
+        }
+        if self.valid_packet(index).is_none() {
+            misuse(Rule::DoorbellBeforePacket, "the packet's header is INVALID".to_owned());
+        }
+        for index in self.fetch_index..=index {
+            if self.rung.0.len() < MAX_PACKETS
+                && !self.rung.0.contains_key(&index)
+                && let Some(packet) = self.valid_packet(index)
+            {
+                self.rung.0.insert(index, packet);
+            }
+        }
+    }
+
+    /// The packet at an index, if its header is valid.
+    fn valid_packet(&self, index: u64) -> Option<[u32; 16]> {
+        let (space, address) = (self.state.space(), self.slot(index));
+        let header = PacketHeader::from_bits(space.load_u16(address).ok()?);
+        let packet = space.read(address).ok()?;
+        (header.packet_type() != PacketType::INVALID).then_some(packet)
+    }
+
+    /// The next packet is about to be started.
+    pub(super) fn check_packet(&mut self, packet: &[u32; 16]) {
+        let Some(sanitizer) = &self.state.sanitizer else { return };
+        let later = self.rung.0.split_off(&self.fetch_index.wrapping_add(1));
+        let before = std::mem::replace(&mut self.rung.0, later).remove(&self.fetch_index);
+        let Some(before) = before.filter(|before| before != packet) else { return };
+        let at = before.iter().zip(packet).position(|(before, now)| before != now).unwrap_or(0);
+        let found = format!("dword {at} is {:#x}, and was {:#x} at the doorbell", packet[at], before[at]);
+        let misuse = self.state.misuse(Rule::PacketChanged, found);
+        sanitizer.misused(misuse.at_packet(self.fetch_index).at(self.slot(self.fetch_index)));
+    }
+
+    /// What must not change while a dispatch runs, if that is checked.
+    pub(super) fn keep(&self, packet: &KernelDispatchPacket) -> Option<Box<Kept>> {
+        let sanitizer = self.state.sanitizer.as_ref()?;
+        let all = [Rule::KernargChanged, Rule::CodeChanged].iter().any(|&rule| sanitizer.checks(rule));
+        all.then(|| Kept::new(sanitizer, self.state.space(), packet)).flatten().map(Box::new)
+    }
+}
+
+/// Memory that a dispatch uses, as it was when the dispatch began.
+pub(in crate::cp) struct Kept {
+    sanitizer: Arc<Sanitizer>,
+    parts: Vec<Part>,
+}
+
+struct Part {
+    rule: Rule,
+    what: &'static str,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+impl Kept {
+    fn new(sanitizer: &Arc<Sanitizer>, space: &AddressSpace, packet: &KernelDispatchPacket) -> Option<Self> {
+        let object = packet.kernel_object;
+        let descriptor: KernelDescriptor = space.read(object).ok()?;
+        let entry = object.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
+        let to_page_end = |at: u64| 4096 - (at as usize & 0xfff);
+        let wanted = [
+            (Rule::KernargChanged, "argument", packet.kernarg_address, descriptor.kernarg_size as usize),
+            (Rule::CodeChanged, "descriptor", object, descriptor.as_bytes().len()),
+            (Rule::CodeChanged, "code", entry, to_page_end(entry)),
+        ];
+        let read = |(rule, what, address, len): (Rule, &'static str, u64, usize)| {
+            let mut bytes = vec![0; len.min(MAX_KEPT)];
+            space.read_bytes(address, &mut bytes).ok()?;
+            Some(Part { rule, what, address, bytes })
+        };
+        let parts = wanted.into_iter().filter(|part| sanitizer.checks(part.0)).filter_map(read).collect();
+        Some(Self { sanitizer: Arc::clone(sanitizer), parts })
+    }
+
+    /// Tells of what has changed, before the dispatch of this packet completes.
+    pub(in crate::cp) fn check(&self, state: &QueueState, packet: u64) {
+        for Part { rule, what, address, bytes } in &self.parts {
+            let mut now = vec![0; bytes.len()];
+            if state.space().read_bytes(*address, &mut now).is_err() {
+                continue;
+            }
+            let Some(at) = bytes.iter().zip(&now).position(|(before, now)| before != now) else { continue };
+            let found = format!("{what} byte {at:#x} is {:#04x}, and was {:#04x}", now[at], bytes[at]);
+            let misuse = state.misuse(*rule, found).at_packet(packet);
+            self.sanitizer.misused(misuse.at(address.wrapping_add(at as u64)));
+        }
+    }
+}

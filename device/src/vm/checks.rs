@@ -1,0 +1,64 @@
+//! Whether pages change without an invalidation before their next use, for the sanitizer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use belfry_abi::gpuvm::PAGE_SHIFT;
+
+use super::Translation;
+use crate::lock::{Mutex, rank};
+use crate::memory::Location;
+use crate::sanitize::{Misuse, Rule, Sanitizer};
+
+/// Pages that are remembered for each address space; with more, all of them are forgotten.
+const MAX_PAGES: usize = 1 << 20;
+
+/// Where a page was when it was used, and what was allowed there.
+type Seen = (Location, [bool; 3]);
+
+/// The pages of an address space that were used since the last invalidation.
+pub(super) struct Checks {
+    sanitizer: Arc<Sanitizer>,
+    pages: Mutex<HashMap<u64, Seen>, rank::KnownPages>,
+}
+
+impl Checks {
+    /// Checks for this sanitizer, if it has the rule.
+    pub(super) fn new(sanitizer: &Arc<Sanitizer>) -> Option<Self> {
+        let checks = || Self { sanitizer: Arc::clone(sanitizer), pages: Mutex::default() };
+        sanitizer.checks(Rule::StaleTranslation).then(checks)
+    }
+
+    /// An address is used, which translates so.
+    pub(super) fn used(&self, va: u64, translation: &Translation) {
+        let page = va >> PAGE_SHIFT;
+        let Some(location) = translation.locate(page << PAGE_SHIFT) else { return };
+        let now = (location, [translation.readable, translation.writable, translation.executable]);
+        let before = {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            if pages.len() == MAX_PAGES {
+                pages.clear();
+            }
+            pages.insert(page, now)
+        };
+        if let Some(before) = before.filter(|before| *before != now) {
+            let found = format!("the page was {}, and is {}", text(&before), text(&now));
+            self.sanitizer.misused(Misuse::new(Rule::StaleTranslation, found).at(va));
+        }
+    }
+
+    /// The TLBs are invalidated.
+    pub(super) fn forget(&self) {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn text((location, [readable, writable, executable]): &Seen) -> String {
+    let place = match location {
+        Location::Vram(at) => format!("VRAM {at:#x}"),
+        Location::System(at) => format!("system memory {at:#x}"),
+    };
+    let rights = [(*readable, 'r'), (*writable, 'w'), (*executable, 'x')];
+    let rights: String = rights.iter().map(|&(has, letter)| if has { letter } else { '-' }).collect();
+    format!("at {place} ({rights})")
+}
