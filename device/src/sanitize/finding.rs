@@ -71,6 +71,11 @@ impl Rule {
         Self::Refused,
     ];
 
+    /// Those that are [usual](Self::is_usual).
+    pub fn usual() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|rule| rule.is_usual())
+    }
+
     /// Whether it is kernels that must keep it; drivers and runtimes keep the others.
     #[must_use]
     pub const fn is_for_kernels(self) -> bool {
@@ -83,6 +88,13 @@ impl Rule {
                 | Self::BarrierDivergence
                 | Self::MissingWait
         )
+    }
+
+    /// Whether it is checked unless somebody chooses rules: some programs break the others on purpose, as those do that end a kernel
+    /// which does not end by itself.
+    #[must_use]
+    pub const fn is_usual(self) -> bool {
+        !matches!(self, Self::QueueRemovedBusy)
     }
 
     /// What it is called on command lines and in reports.

@@ -45,7 +45,7 @@ pub struct SanitizeOptions {
 
 impl Default for SanitizeOptions {
     fn default() -> Self {
-        Self { rules: Rule::ALL.into_iter().collect(), kernels: Vec::new(), suppressions: Vec::new() }
+        Self { rules: Rule::usual().collect(), kernels: Vec::new(), suppressions: Vec::new() }
     }
 }
 

@@ -45,9 +45,7 @@ impl SanitizeArgs {
         let Some(rules) = &self.sanitize else { return Ok(None) };
         let mut options =
             SanitizeOptions { kernels: self.sanitize_kernel.clone(), ..SanitizeOptions::default() };
-        if rules != "all" {
-            options.rules = named(rules).map_err(|error| anyhow::anyhow!("--sanitize: {error}"))?;
-        }
+        options.rules = named(rules).map_err(|error| anyhow::anyhow!("--sanitize: {error}"))?;
         if let Some(path) = &self.suppressions {
             options.suppressions = suppressions(path)?;
         }
@@ -109,13 +107,14 @@ impl Sanitizing {
     }
 }
 
-/// The rules of a list of names, of which two stand for several.
+/// The rules of a list of names, of which three stand for several.
 fn named(list: &str) -> Result<BTreeSet<Rule>, String> {
     let mut rules = BTreeSet::new();
     for name in list.split(',') {
         match name {
-            "kernels" => rules.extend(Rule::ALL.into_iter().filter(|rule| rule.is_for_kernels())),
-            "drivers" => rules.extend(Rule::ALL.into_iter().filter(|rule| !rule.is_for_kernels())),
+            "all" => rules.extend(Rule::usual()),
+            "kernels" => rules.extend(Rule::usual().filter(|rule| rule.is_for_kernels())),
+            "drivers" => rules.extend(Rule::usual().filter(|rule| !rule.is_for_kernels())),
             name => {
                 rules.insert(name.parse()?);
             }
