@@ -328,3 +328,11 @@ fn requests_are_refused_as_amdgpu_refuses_them() {
     }
     assert_eq!(dispatch(&file.client, &file, 0xc010_6470, &mut [0; 64]), Err(inval), "past the table");
 }
+
+#[test]
+fn file_of_a_partition_that_there_is_not_cannot_be_opened() {
+    let bench = Bench::new();
+    assert_eq!(bench.device.open_file(7, 1).err(), Some(Errno::ENOENT));
+    bench.device.open_file(7, 0).unwrap();
+    assert_eq!(bench.device.open_file(7, 0).err(), Some(Errno::EEXIST));
+}
