@@ -29,6 +29,7 @@ struct belfry_card {
 	struct device *hwmon;
 	const struct attribute_group *hwmon_groups[2];
 	struct belfry_topology *blocks; /* what the discovery table says */
+	struct belfry_topology *partitions; /* what each way to share the cores out gives; NULL on other chips */
 	struct card_dir dirs[CARD_DIRS];
 };
 
@@ -174,6 +175,18 @@ int belfry_card_add(struct os_device *dev)
 			card->blocks = NULL;
 		}
 	}
+	if (!err) {
+		struct kobject *parent = &dev->pdev->dev.kobj;
+
+		card->partitions = belfry_topology_create(dev->gpu, parent, "compute_partition_config",
+							  "compute_partition_config");
+		if (IS_ERR(card->partitions)) {
+			err = PTR_ERR(card->partitions);
+			card->partitions = NULL;
+			if (err == -ENOENT) /* cores that are not shared out */
+				err = 0;
+		}
+	}
 	if (err)
 		belfry_card_remove(dev);
 	return err;
@@ -187,6 +200,8 @@ void belfry_card_remove(struct os_device *dev)
 	size_t i;
 
 	dev->card = NULL;
+	if (card->partitions)
+		belfry_topology_remove(card->partitions);
 	if (card->blocks)
 		belfry_topology_remove(card->blocks);
 	if (card->hwmon)

@@ -103,7 +103,7 @@ impl Kfd {
 
     pub(crate) fn acquire_vm(&self, gpu_id: u32) -> Result<(), KfdError> {
         let mut args = AcquireVmArgs::new_zeroed();
-        args.drm_fd = self.transport.render_fd().cast_unsigned();
+        args.drm_fd = self.transport.render_fd(gpu_id).cast_unsigned();
         args.gpu_id = gpu_id;
         // SAFETY: the struct holds no pointer.
         unsafe { self.call("ACQUIRE_VM", ioctl::ACQUIRE_VM, &mut args) }

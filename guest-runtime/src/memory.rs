@@ -135,8 +135,16 @@ impl Allocation {
         if access == HostAccess::ReadWrite && kind != MemoryKind::UserPtr {
             let protection = Protection::READ | Protection::WRITE;
             // SAFETY: the range is this allocation's own reservation, which nothing uses yet.
-            unsafe { kfd.transport().mmap(Node::Render, Some(va as usize), len, protection, offset) }
-                .map_err(|errno| driver(KfdError { operation: "mmap", errno }))?;
+            unsafe {
+                kfd.transport().mmap(
+                    Node::Render(allocation.gpus[0]),
+                    Some(va as usize),
+                    len,
+                    protection,
+                    offset,
+                )
+            }
+            .map_err(|errno| driver(KfdError { operation: "mmap", errno }))?;
         }
         kfd.map(handle, &allocation.gpus).map_err(driver)?;
         Ok(allocation)

@@ -18,15 +18,15 @@ pub use linux::{LinuxTransport, OpenError};
 pub enum Node {
     /// `/dev/kfd`: compute ioctls, doorbell maps.
     Kfd,
-    /// `/dev/dri/renderD*`: buffer maps at `mmap_offset`.
-    Render,
+    /// `/dev/dri/renderD*` of the GPU with this id: buffer maps at `mmap_offset`.
+    Render(u32),
 }
 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kfd => "kfd",
-            Self::Render => "render node",
+            Self::Render(_) => "render node",
         })
     }
 }
@@ -71,7 +71,7 @@ bitflags::bitflags! {
     }
 }
 
-/// A way to one KFD process: `/dev/kfd` and its render node, or a hosted driver in this process.
+/// A way to one KFD process: `/dev/kfd` and the GPUs' render nodes, or a hosted driver in this process.
 ///
 /// GPU virtual addresses equal CPU virtual addresses: a map placed at an address is what the GPU sees there.
 ///
@@ -110,8 +110,8 @@ pub unsafe trait Transport: Send + Sync {
     /// Nothing may use `addr..addr + len` afterwards.
     unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno>;
 
-    /// The file descriptor number of the render node, as `AMDKFD_IOC_ACQUIRE_VM` takes it.
-    fn render_fd(&self) -> i32;
+    /// The file descriptor number of a GPU's render node, as `AMDKFD_IOC_ACQUIRE_VM` takes it; -1 for one that is not open.
+    fn render_fd(&self, gpu_id: u32) -> i32;
 
     /// Reads one file below `/sys/devices/virtual/kfd/kfd/topology`, for example `nodes/1/properties`.
     fn sysfs_read(&self, path: &str) -> io::Result<String>;

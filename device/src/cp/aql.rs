@@ -10,14 +10,14 @@ mod faults;
 mod save;
 mod scratch;
 pub(super) mod trace;
+mod vendor;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use belfry_abi::aql::{
-    AQL_PACKET_SIZE, AmdFormat, AmdQueue, BarrierPacket, BarrierValuePacket, KernelDispatchPacket,
-    PacketHeader, PacketType, Pm4IbPacket, QUEUE_PROPERTIES_ENABLE_PROFILING,
-    QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
+    AQL_PACKET_SIZE, AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType,
+    QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -49,6 +49,8 @@ pub struct AqlQueue {
     fetch_index: u64,
     /// Next packet to retire.
     read_index: u64,
+    /// What the read index was last reported as; `None` if an engine before this one may have waited to report it.
+    reported: Option<u64>,
     /// Packets `read_index..fetch_index`; `None` is one that completed when it was started.
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
@@ -105,8 +107,10 @@ impl AqlQueue {
     /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::from_context`] makes the next one.
     #[must_use]
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
+        let reported = space.waits().is_none().then_some(config.read_index);
         let shader = ShaderQueue::new(space, config.apertures, gws);
         AqlQueue {
+            reported,
             config,
             state: Arc::new(QueueState::new(shader, config.identity, env)),
             shader: Arc::clone(&env.shader),
@@ -161,6 +165,10 @@ impl AqlQueue {
                         () => Progress::Blocked(BlockedOn::Dispatches),
                     };
                 }
+                Err(cause) if self.state.tries_again(&cause) => {
+                    let advanced = before != (self.read_index, self.fetch_index);
+                    return if advanced { Progress::Advanced } else { Progress::Blocked(BlockedOn::Memory) };
+                }
                 Err(cause) => return self.fail(cause),
             }
         }
@@ -189,7 +197,9 @@ impl AqlQueue {
 
     /// Retires completed packets in order.
     fn retire(&mut self) -> Result<(), Cause> {
-        let first = self.read_index;
+        for dispatch in self.started.iter().flatten() {
+            dispatch.complete_waiting()?;
+        }
         while self
             .started
             .front()
@@ -204,11 +214,12 @@ impl AqlQueue {
             self.started.pop_front();
             self.read_index = self.read_index.wrapping_add(1);
         }
-        if first != self.read_index {
+        if self.reported != Some(self.read_index) {
             self.state
                 .space()
                 .store_u64(self.config.rptr_report, self.read_index)
                 .map_err(|fault| Cause::Memory { what: "read index", fault })?;
+            self.reported = Some(self.read_index);
         }
         Ok(())
     }
@@ -291,50 +302,6 @@ impl AqlQueue {
         let profiling = self.amd_queue()?.is_some_and(|(_, queue)| profiles(&queue));
         self.state.complete(signal, profiling.then_some((now, now)))?;
         Ok(Packet::Started(None))
-    }
-
-    fn vendor(&mut self, packet: &[u32; 16]) -> Result<Packet, Cause> {
-        let format = AmdFormat((packet[0] >> 16) as u8);
-        match format {
-            AmdFormat::PM4_IB => {
-                let packet: Pm4IbPacket = parse(packet)?;
-                let [header, body @ ..] = packet.ib_jump;
-                let mut execution = match std::mem::take(&mut self.waiting) {
-                    Waiting::Pm4(execution) => execution,
-                    _ => indirect::Execution::new(header, &body)?,
-                };
-                let mut context = indirect::Context {
-                    space: self.state.space(),
-                    now: self.state.now(),
-                    packets: self.shader.chip().pm4,
-                    xcc: execution.xcc(),
-                    interrupts: Vec::new(),
-                };
-                let mut step = execution.step(&mut context)?;
-                for event in context.interrupts {
-                    self.state.announce(complete::Completed { event: Some(event) });
-                }
-                // Each core of the queue executes the buffer.
-                let cores = self.config.shares.map_or(1, |shares| shares.count());
-                if step == indirect::Step::Done && execution.xcc() + 1 < cores {
-                    execution.on_next_core(header, &body)?;
-                    step = indirect::Step::More;
-                }
-                match step {
-                    indirect::Step::Done => self.wait_or_complete(true, packet.completion_signal),
-                    indirect::Step::Waits | indirect::Step::More => {
-                        self.waiting = Waiting::Pm4(execution);
-                        Ok(Packet::Blocked(BlockedOn::Memory))
-                    }
-                }
-            }
-            AmdFormat::BARRIER_VALUE => {
-                let packet: BarrierValuePacket = parse(packet)?;
-                let satisfied = barrier::value_satisfied(self.state.space(), &packet)?;
-                self.wait_or_complete(satisfied, packet.completion_signal)
-            }
-            other => Err(Cause::VendorFormat(other.0)),
-        }
     }
 
     fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {

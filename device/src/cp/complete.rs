@@ -5,8 +5,10 @@ use belfry_abi::signal::{
     SIGNAL_VALUE_OFFSET,
 };
 
+use belfry_isa::mem::Access;
+
 use super::error::Cause;
-use crate::vm::{AddressSpace, Fault};
+use crate::vm::{AddressSpace, Fault, FaultKind};
 
 /// A signal has been changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,10 +61,17 @@ fn change<R>(
     // A thread that waits may free the signal as soon as its value has changed: read everything before.
     let mailbox = space.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
     let event = space.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
+    let waits = space.waits().is_some();
+    if waits && mailbox != 0 {
+        // What is tried again must not have changed the value already.
+        space.translate(mailbox, Access::Write)?;
+    }
     let result = operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
     if mailbox == 0 {
         return Ok((Completed::default(), result));
     }
-    space.store_u64(mailbox, u64::from(event))?;
+    // A mailbox that goes just now is a fault at once.
+    let lost = |fault: Fault| if waits { Fault { kind: FaultKind::Bus, ..fault } } else { fault };
+    space.store_u64(mailbox, u64::from(event)).map_err(lost)?;
     Ok((Completed { event: Some(event) }, result))
 }

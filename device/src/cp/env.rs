@@ -34,13 +34,18 @@ pub trait CpInterrupts: Send + Sync {
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);
 
-    /// UTCL2 fault of an access that is tried again until it goes through: a wave waits for a page. It happens on chips alone whose
-    /// waves do so.
+    /// UTCL2 fault of an access that is tried again until it goes through: a wave or the packet processor waits for a page. It
+    /// happens on chips alone that do so.
     fn vm_retry(&self, queue: &QueueIdentity, fault: &Fault) {
         self.vm_fault(queue, fault);
     }
 
-    /// The same from an SDMA engine, which translates in the hub of its die where there are several.
+    /// UTCL2 fault of an access that an SDMA engine tries again.
+    fn sdma_retry(&self, queue: &QueueIdentity, fault: &Fault) {
+        self.vm_retry(queue, fault);
+    }
+
+    /// A fault of an SDMA engine, which translates in the hub of its die where there are several.
     fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.vm_fault(queue, fault);
     }

@@ -202,6 +202,18 @@ impl Cause {
         })
     }
 
+    /// The fault of an access by the packet processor, which the same packet can be executed after.
+    pub(super) fn own_fault(&self) -> Option<Fault> {
+        match self {
+            Cause::Memory { fault, .. }
+            | Cause::KernelObject {
+                reason: KernelError::Unreadable(fault) | KernelError::Entry(fault),
+                ..
+            } => Some(*fault),
+            _ => None,
+        }
+    }
+
     /// The translation fault behind it, if that is what it was.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {

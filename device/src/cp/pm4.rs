@@ -189,6 +189,9 @@ impl Pm4Queue {
                 Ok(Step::Blocked(on)) => return Progress::Blocked(on),
                 Ok(Step::Empty) if self.started.is_empty() => return Progress::Idle,
                 Ok(Step::Empty) => return Progress::Blocked(BlockedOn::Dispatches),
+                Err(cause) if self.state.tries_again(&cause) => {
+                    return if advanced { Progress::Advanced } else { Progress::Blocked(BlockedOn::Memory) };
+                }
                 Err(cause) => return self.fail(cause),
             }
         }
@@ -232,6 +235,10 @@ impl Pm4Queue {
 
     /// Executes the next packet, if there is a whole one.
     fn step(&mut self) -> Result<Step, Cause> {
+        if self.state.space().waits().is_some() {
+            // What an earlier packet waited for a page to report.
+            self.report()?;
+        }
         let from_ring = self.buffers.buffers().is_empty();
         let packet =
             if from_ring { self.fetch()? } else { self.buffers.fetch(self.state.space()).map_err(ring)? };

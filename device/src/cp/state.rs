@@ -23,7 +23,7 @@ use crate::shader::{
 };
 use crate::time::Clock;
 use crate::trace::{self, Engine, Job, TraceEvent, Tracer};
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Waits};
 
 pub(super) use save::{SavedFailure, SavedInFlight};
 
@@ -153,6 +153,22 @@ impl QueueState {
         }
     }
 
+    /// Whether what failed is tried again, without telling anybody.
+    pub(super) fn waits_for(&self, cause: &Cause) -> bool {
+        let may = cause.own_fault().is_some_and(|fault| Waits::may(&fault));
+        may && self.space().waits().is_some()
+    }
+
+    /// Whether what failed is tried again, as it waits for a page (XNACK); the driver is told of that.
+    pub(super) fn tries_again(&self, cause: &Cause) -> bool {
+        let Some(fault) = cause.own_fault() else { return false };
+        let tries = self.space().tries_again(&fault);
+        if tries == Some(true) {
+            self.interrupts.vm_retry(self.identity(), &fault);
+        }
+        tries.is_some()
+    }
+
     /// Keeps the failure of a dispatch for the queue's next service, and tells the driver.
     pub(super) fn dispatch_failed(&self, error: QueueError) {
         self.announce_error(&error.cause);
@@ -201,6 +217,8 @@ pub(super) struct InFlight {
     job: Job,
     /// What must not change while it runs.
     pub(super) kept: Option<Box<Kept>>,
+    /// It has ended, and its signal waits for a page: the queue tries again to write it.
+    waits: AtomicBool,
     /// It has ended, and its signal is held back until this time of the device.
     late: Mutex<Option<Duration>, rank::LateSignal>,
 }
@@ -243,6 +261,7 @@ impl InFlight {
             inactive_signal,
             done: AtomicBool::new(false),
             kept: None,
+            waits: AtomicBool::new(false),
             late: Mutex::default(),
             job: state.tracer.job(state.identity.doorbell, index),
         }
@@ -275,6 +294,32 @@ impl InFlight {
         struck.is_some()
     }
 
+    /// Whether it has ended, and its signal waits for a page.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    /// It has ended, and its signal is to be written.
+    pub(super) fn set_waits(&self) {
+        self.waits.store(true, Ordering::Release);
+    }
+
+    /// Tries again to write the signal of the dispatch, if it waits for a page.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from being written: a page that it still waits for, and anything else.
+    pub(super) fn complete_waiting(&self) -> Result<(), Cause> {
+        if !self.waits() {
+            return Ok(());
+        }
+        let timestamps = self.start.map(|start| (start, self.state.now()));
+        self.state.complete(self.packet.completion_signal, timestamps)?;
+        self.waits.store(false, Ordering::Release);
+        self.done.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Completes the dispatch if its signal is held back no longer.
     pub(super) fn complete_late(&self, at_once: bool) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,6 +348,12 @@ impl InFlight {
                         state.wake();
                     }
                 })
+            }
+            Err(cause) if self.state.waits_for(&cause) => {
+                self.waits.store(true, Ordering::Release);
+                let state = Arc::clone(&self.state);
+                // The queue tells of the page when it tries again.
+                Box::new(move |_| state.wake())
             }
             Err(cause) => {
                 self.state.shader.begin_stop();

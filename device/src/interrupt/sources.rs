@@ -148,6 +148,11 @@ impl CpInterrupts for Sources {
         self.tell_fault(queue, fault, core(queue), true);
     }
 
+    fn sdma_retry(&self, queue: &QueueIdentity, fault: &Fault) {
+        count(&self.counters.retry_faults);
+        self.tell_fault(queue, fault, Origin::Engine(queue.me), true);
+    }
+
     fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.fault(queue, fault, Origin::Engine(queue.me));
     }

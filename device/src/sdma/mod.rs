@@ -3,7 +3,8 @@
 //! Pointers count bytes, for ever: the write pointer in memory and the reported read pointer, both of 64 bits. Packets are
 //! executed in order and to their end, so that a fence has nothing to wait for. The read pointer passes a packet when it has
 //! been executed; an indirect buffer counts as executed at its end. A queue is preempted between two packets, or within a
-//! packet that moves many bytes: how far it has got is in its [`DmaContext`].
+//! packet that moves many bytes: how far it has got is in its [`DmaContext`]. Where faults are tried again (XNACK), a queue whose
+//! packet finds no page stays at it, and may be preempted there.
 //!
 //! The device's thread executes packets; the bytes of long ones are moved by the thread of the queue's engine ([`Movers`]).
 
@@ -11,6 +12,7 @@ mod error;
 mod mover;
 mod packets;
 mod save;
+mod trace;
 mod transfer;
 
 use std::sync::Arc;
@@ -25,7 +27,6 @@ use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
     QueueIdentity,
 };
-use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
 use crate::vm::AddressSpace;
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
@@ -160,8 +161,19 @@ impl SdmaQueue {
         }
         match self.execute_some().and_then(|progress| self.report().map(|()| progress)) {
             Ok(progress) => progress,
+            Err(error) if self.tries_again(&error) => Progress::Blocked(BlockedOn::Memory),
             Err(error) => self.fail(error),
         }
+    }
+
+    /// Whether the packet is executed again from where it has got to, as it waits for a page (XNACK); the driver is told of that.
+    fn tries_again(&self, error: &SdmaError) -> bool {
+        let Some(fault) = error.fault() else { return false };
+        let tries = self.space.tries_again(&fault);
+        if tries == Some(true) {
+            self.env.cp.interrupts.sdma_retry(&self.config.identity, &fault);
+        }
+        tries.is_some()
     }
 
     fn execute_some(&mut self) -> Result<Progress<SdmaStopped>, SdmaError> {
@@ -221,9 +233,10 @@ impl SdmaQueue {
         match self.moving.as_ref().map(Moving::end) {
             None => {}
             Some(None) => return Ok(Step::Moves),
-            Some(Some(end)) => {
+            Some(Some((done, end))) => {
                 self.moving = None;
-                self.context.done = end?;
+                self.context.done = done;
+                end?;
             }
         }
         // What there is, and what there could be.
@@ -274,43 +287,6 @@ impl SdmaQueue {
         }
         self.advance(end);
         Ok(Step::Advanced)
-    }
-
-    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
-    fn trace_packet(&mut self, header: Header) -> JobScope {
-        let tracer = &self.env.cp.tracer;
-        if !tracer.is_on() {
-            return tracer.scope(Job::NONE);
-        }
-        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.read_index));
-        let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
-        if self.traced != Some(place) {
-            self.traced = Some(place);
-            let kind = belfry_abi::sdma::Op(header.op()).name().unwrap_or("unknown");
-            tracer.event(self.owner(), TraceEvent::Packet { kind, index: self.read_index });
-        }
-        scope
-    }
-
-    fn owner(&self) -> Owner {
-        self.config.identity.owner(Engine::Sdma(self.config.identity.me.into()))
-    }
-
-    /// A transfer has begun.
-    fn trace_start(&mut self, bytes: u64) {
-        if self.env.cp.tracer.is_on() && self.began.is_none() {
-            self.began = Some(bytes);
-            self.env.cp.tracer.event(self.owner(), TraceEvent::SdmaStart { bytes });
-        }
-    }
-
-    /// The packet at the read pointer is over: so is its transfer.
-    fn trace_end(&mut self) {
-        let Some(bytes) = self.began.take() else { return };
-        let (tracer, owner) = (&self.env.cp.tracer, self.owner());
-        tracer.event(owner, TraceEvent::SdmaEnd { bytes });
-        self.moved = self.moved.wrapping_add(bytes);
-        tracer.event(owner, TraceEvent::Counter { counter: Counter::SdmaBytes, value: self.moved });
     }
 
     /// Goes behind dwords, and out of a buffer that is at its end.
@@ -372,7 +348,7 @@ impl SdmaQueue {
                         return Ok(Effect::Moves);
                     }
                 }
-                self.context.done = transfer.run(space, self.context.done, budget)?;
+                transfer.run(space, &mut self.context.done, budget)?;
                 if self.context.done < transfer.bytes() {
                     return Ok(Effect::Part);
                 }

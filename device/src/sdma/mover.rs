@@ -253,16 +253,14 @@ impl Job {
             return false;
         }
         work.running = true;
-        let done = work.done;
+        let mut done = work.done;
         drop(work);
         let turn = Turn(self);
         let mut budget = BYTES_PER_TURN;
-        let result = self.transfer.run(&self.space, done, &mut budget);
+        let result = self.transfer.run(&self.space, &mut done, &mut budget);
         let mut work = self.work();
-        match result {
-            Ok(done) => work.done = done,
-            Err(error) => work.error = Some(error),
-        }
+        work.done = done;
+        work.error = result.err();
         if work.error.is_some() || work.done >= self.transfer.bytes() {
             work.wanted = false;
         }
@@ -281,10 +279,11 @@ impl Job {
 pub(super) struct Moving(Arc<Job>);
 
 impl Moving {
-    /// How many bytes are done, once the engine has left it: at the end of the transfer, or as the threads have ended.
-    pub(super) fn end(&self) -> Option<Result<u64, SdmaError>> {
+    /// How many bytes are done, and what the engine met then, once it has left it: at the end of the transfer, or as the threads
+    /// have ended.
+    pub(super) fn end(&self) -> Option<(u64, Result<(), SdmaError>)> {
         let mut work = self.0.work();
-        (!work.wanted && !work.running).then(|| work.error.take().map_or(Ok(work.done), Err))
+        (!work.wanted && !work.running).then(|| (work.done, work.error.take().map_or(Ok(()), Err)))
     }
 
     /// How many bytes are done; while the engines are [held](Movers::hold), no other byte is.

@@ -1,9 +1,12 @@
 //! What packets do to many bytes, a part at a time.
 
+use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_abi::sdma::{
     ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin, CopyParameter, Subwin,
     SubwinDepth, SubwinDepthV7, SubwinOrigin, SubwinOriginV7,
 };
+
+use belfry_isa::mem::Access;
 
 use super::error::{SdmaError, memory};
 use crate::chip::SdmaPackets;
@@ -15,6 +18,8 @@ const CHUNK: u64 = 1 << 16;
 const DIRECT: u64 = 1 << 18;
 /// What a row counts at least, so that many short ones take no longer than few long ones.
 const SHORTEST_ROW: u64 = 512;
+/// Bytes of the smallest page.
+const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// Bits of the counts of linear copies and fills.
 const COUNT: u32 = 0x3fff_ffff;
 
@@ -90,6 +95,12 @@ pub(super) fn quad(lo: u32, hi: u32) -> u64 {
 /// Whether two ranges of `bytes` have no address in common, around the end of the addresses as well.
 fn apart(a: u64, b: u64, bytes: u64) -> bool {
     a.wrapping_sub(b) >= bytes && b.wrapping_sub(a) >= bytes
+}
+
+/// Bytes from an address on that are written all or not at all, where a fault is tried again: what is read again must not be what
+/// was written. Elsewhere there is no such bound.
+fn whole(space: &AddressSpace, to: u64) -> u64 {
+    if space.waits().is_some() { PAGE_SIZE - to % PAGE_SIZE } else { u64::MAX }
 }
 
 /// Refuses a field that asks for something.
@@ -181,17 +192,26 @@ impl Transfer {
         }
     }
 
-    /// Goes on after `done` bytes until the end or until the budget is spent; how many bytes are done then.
-    pub(super) fn run(&self, space: &AddressSpace, done: u64, budget: &mut u64) -> Result<u64, SdmaError> {
-        let (mut done, bytes) = (done, self.bytes());
+    /// Goes on after `done` bytes until the end or until the budget is spent.
+    ///
+    /// # Errors
+    ///
+    /// A fault, at which `done` bytes are done: those behind may be written in part, and the same is written when it goes on.
+    pub(super) fn run(
+        &self,
+        space: &AddressSpace,
+        done: &mut u64,
+        budget: &mut u64,
+    ) -> Result<(), SdmaError> {
+        let bytes = self.bytes();
         let mut chunk = Vec::new();
-        while done < bytes && *budget > 0 {
-            let now = self.part(space, done, &mut chunk)?;
-            done += now;
+        while *done < bytes && *budget > 0 {
+            let now = self.part(space, *done, &mut chunk)?;
+            *done += now;
             let cost = if matches!(self, Self::Rows { .. }) { now.max(SHORTEST_ROW) } else { now };
             *budget = budget.saturating_sub(cost);
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Moves the bytes behind `done`, at least one, and by way of `chunk` where they cannot go directly.
@@ -204,10 +224,15 @@ impl Transfer {
                 Ok(now)
             }
             Self::Copy { from, to, second, bytes } => {
-                let now = room.min(bytes - done);
+                let now = room.min(bytes - done).min(whole(space, to.wrapping_add(done)));
+                let now = second.map_or(now, |to| now.min(whole(space, to.wrapping_add(done))));
                 chunk.resize(now as usize, 0);
                 let part = &mut chunk[..];
                 space.read_bytes(from.wrapping_add(done), part).map_err(memory("COPY"))?;
+                if let Some(second) = second.filter(|_| space.waits().is_some()) {
+                    // The first one may lie over what is read when it is tried again.
+                    space.translate(second.wrapping_add(done), Access::Write).map_err(memory("COPY"))?;
+                }
                 for to in [Some(to), second].into_iter().flatten() {
                     space.write_bytes(to.wrapping_add(done), part).map_err(memory("COPY"))?;
                 }
@@ -223,10 +248,10 @@ impl Transfer {
             Self::Rows { from, to, width, height, .. } => {
                 let (row, column) = (done / width, done % width);
                 let (slice, row) = (row / height, row % height);
-                let now = room.min(width - column);
+                let [from, to] = [from, to].map(|rows| rows.row(slice, row).wrapping_add(column));
+                let now = room.min(width - column).min(whole(space, to));
                 chunk.resize(now as usize, 0);
                 let part = &mut chunk[..];
-                let [from, to] = [from, to].map(|rows| rows.row(slice, row).wrapping_add(column));
                 space.read_bytes(from, part).map_err(memory("COPY"))?;
                 space.write_bytes(to, part).map_err(memory("COPY"))?;
                 Ok(now)

@@ -177,14 +177,20 @@ impl AddressSpace {
         self.checks.is_some()
     }
 
-    /// Says whether waves of this space wait for pages that they do not have.
+    /// Says whether waves and queues of this space wait for pages that they do not have.
     pub(crate) fn set_waiting(&self, on: bool) {
         self.waits.set(on);
     }
 
-    /// What waves of this space wait for; `None` if they do not wait.
+    /// What waves and queues of this space wait for; `None` if they do not wait.
     pub(crate) fn waits(&self) -> Option<&Waits> {
         self.waits.is_on().then_some(&self.waits)
+    }
+
+    /// Whether an access that failed like this is tried again, and if so, whether the driver is to be told of it.
+    pub(crate) fn tries_again(&self, fault: &Fault) -> Option<bool> {
+        let waits = self.waits().filter(|_| Waits::may(fault))?;
+        Some(waits.is_news(fault.va))
     }
 
     /// Sets what a debugger wants of the waves of this space: launches and turns that begin later go by it.

@@ -23,7 +23,7 @@ pub(crate) const MISSING: &str = "rights and arguments are checked as in Linux, 
 /// `EINVAL` for an unknown operation, for addresses and counts that are missing, for a process whose queues are not paused and for
 /// one that is not there; `ENODEV` without a VM; else `EOPNOTSUPP`.
 pub(crate) fn criu<O: Os>(process: &Arc<Process<O>>, args: &mut CriuArgs) -> Result<u32> {
-    let has_vm = process.state.lock().space.is_some();
+    let has_vm = !process.state.lock().spaces.is_empty();
     let errno = match args.op {
         KFD_CRIU_OP_PROCESS_INFO | KFD_CRIU_OP_CHECKPOINT => {
             let checkpoint = args.op == KFD_CRIU_OP_CHECKPOINT;

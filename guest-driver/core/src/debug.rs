@@ -351,10 +351,10 @@ impl<O: Os> Process<O> {
     }
 
     fn mark_debugged(&self, state: &State<O>, debugged: bool) {
-        if let Some(space) = &state.space
-            && let Some(handler) = &space.lock().trap_handler
-        {
-            handler.set_debugged(debugged);
+        for (space, _) in state.spaces.each() {
+            if let Some(handler) = &space.lock().trap_handler {
+                handler.set_debugged(debugged);
+            }
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Device<O: Os> {
     nodes: Mutex<O, Arc<Nodes>>,
     /// Counts nodes that were added to the topology and removed from it.
     pub(crate) generation: AtomicU32,
+    /// Number of the way to share out graphics cores that sysfs shows the resources of.
+    pub(crate) shown_mode: AtomicU32,
     pub(crate) vram: Arc<Vram<O>>,
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
@@ -114,6 +116,7 @@ impl<O: Os> Device<O> {
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
             generation: AtomicU32::new(1 + nodes.count()),
+            shown_mode: AtomicU32::new(nodes.mode() as u32),
             nodes: Mutex::new(hw.os(), LockRank::Nodes, nodes)?,
             hw,
             config,

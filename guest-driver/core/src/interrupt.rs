@@ -223,7 +223,7 @@ impl<O: Os> Device<O> {
                 });
             }
             Interrupt::PageRetry { page, told } => {
-                if !process.page_wanted(page * PAGE_SIZE, told) {
+                if !process.page_wanted(node, page * PAGE_SIZE, told) {
                     self.retried(told);
                 }
             }

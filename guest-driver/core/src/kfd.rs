@@ -206,14 +206,14 @@ impl<O: Os> Kfd<O> {
         }
     }
 
-    /// Opens the render node: `id` is what [`DrmFile::id`](crate::os::DrmFile::id) says of the file. Balanced by
-    /// [`Kfd::drm_close`].
+    /// Opens the render node of a partition, 0 for the GPU's own: `id` is what [`DrmFile::id`](crate::os::DrmFile::id) says of
+    /// the file. Balanced by [`Kfd::drm_close`].
     ///
     /// # Errors
     ///
-    /// `ENODEV` after `remove`, `ENOMEM`, `EEXIST` for a file that is open.
-    pub fn drm_open(&self, id: u64) -> Result<Arc<Client<O>>> {
-        self.device.open_file(id)
+    /// `ENOENT` for a partition that there is not now, `ENODEV` after `remove`, `ENOMEM`, `EEXIST` for a file that is open.
+    pub fn drm_open(&self, id: u64, partition: u32) -> Result<Arc<Client<O>>> {
+        self.device.open_file(id, partition)
     }
 
     /// Closes a file of the render node: all that it has mapped is unmapped.
@@ -241,7 +241,7 @@ impl<O: Os> Kfd<O> {
     }
 
     /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`, or of a file of
-    /// `ip_discovery` in the PCI device's directory, by its path there.
+    /// `ip_discovery` or `compute_partition_config` in the PCI device's directory, by its path there.
     ///
     /// # Errors
     ///
@@ -290,7 +290,7 @@ impl<O: Os> Kfd<O> {
     }
 
     /// Returns the entries of a topology directory, by its path below `/sys/devices/virtual/kfd/kfd/topology` (empty
-    /// for the top), or of one of `ip_discovery`: names, directories with a trailing slash, links as `NAME>TARGET`.
+    /// for the top), or of one of `ip_discovery` or `compute_partition_config`: names, directories with a trailing slash, links as `NAME>TARGET`.
     ///
     /// # Errors
     ///

@@ -64,6 +64,7 @@ mod trap_handler;
 mod usage;
 mod vm;
 mod vram;
+mod xcp_tree;
 
 pub use discovery::{Block, Config};
 pub use errno::{Errno, Result};

@@ -129,7 +129,7 @@ pub(crate) struct Bo<O: Os> {
     /// Bytes, a multiple of the page size.
     pub(crate) size: u64,
     flags: AllocFlags,
-    /// Nodes it is mapped for, one bit each. They share the page tables: it is in them while there is one.
+    /// Nodes it is mapped for, one bit each. It is in the page tables of each of them.
     pub(crate) mapped_on: u32,
     /// Queues that use it; it stays mapped meanwhile.
     pub(crate) queues: u32,
@@ -243,7 +243,7 @@ impl<O: Os> Process<O> {
         if size > GPUVM_LIMIT {
             return Err(Errno::ENOMEM);
         }
-        if self.state.lock().acquired & node.bit() == 0 {
+        if !self.state.lock().spaces.has(node) {
             return Err(Errno::ENODEV);
         }
         let mut notifier = None;
@@ -325,79 +325,6 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
-    /// the address space; `ENOMEM`, also for a bad handle.
-    pub(crate) fn map_memory(&self, node: &Node, handle: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.acquired & node.bit() == 0 {
-            return Err(Errno::ENODEV);
-        }
-        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::ENOMEM)?;
-        let (va, size) = match state.bos.get_mut(&id) {
-            Some(bo) if !bo.is_mapped() => (bo.va, bo.size),
-            Some(bo) => {
-                bo.mapped_on |= node.bit();
-                return Ok(());
-            }
-            None => return Err(Errno::ENOMEM),
-        };
-        let in_space = va != 0
-            && va.is_multiple_of(PAGE_SIZE)
-            && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
-        if !in_space {
-            return Err(Errno::EINVAL);
-        }
-        let State { space, bos, mapped, .. } = &mut *state;
-        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return Err(Errno::ENODEV) };
-        let mut tables = space.lock();
-        Space::claim(&mut tables, va, size)?;
-        let result = bo.map_into(&mut tables.vm);
-        if result.is_err() {
-            tables.vm.unmap(va, size);
-            Space::release(&mut tables, va);
-        } else {
-            bo.mapped_on = node.bit();
-            mapped.insert(va, id);
-        }
-        space.flush(&mut tables)?;
-        result
-    }
-
-    /// UNMAP_MEMORY_FROM_GPU for a node: idempotent. What is mapped for another one stays in the page tables, which they share.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
-    pub(crate) fn unmap_memory(&self, node: &Node, handle: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
-        let used = state.is_used_on(node, id);
-        let State { space, bos, mapped, .. } = &mut *state;
-        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return Err(Errno::EINVAL) };
-        if bo.mapped_on & node.bit() == 0 {
-            return Ok(());
-        }
-        if used {
-            return Err(Errno::EBUSY);
-        }
-        if bo.mapped_on != node.bit() {
-            bo.mapped_on &= !node.bit();
-            return Ok(());
-        }
-        let mut tables = space.lock();
-        bo.unmap_from(&mut tables);
-        // While the device may have a translation left, the memory counts as mapped and cannot be freed.
-        space.flush(&mut tables)?;
-        Space::release(&mut tables, bo.va);
-        bo.mapped_on = 0;
-        mapped.remove(&bo.va);
-        Ok(())
-    }
-
     /// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
     ///
     /// Pinning waits for the thread that brings the pages in, so the state is free meanwhile.
@@ -433,34 +360,29 @@ impl<O: Os> Process<O> {
                 && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
         });
         let mut state = self.state.lock();
-        let State { space, bos, mapped, .. } = &mut *state;
-        let (Some(space), Some(bo)) = (&*space, bos.get_mut(&id)) else { return renewed.ok() };
+        let State { spaces, bos, mapped, .. } = &mut *state;
+        let Some(bo) = bos.get_mut(&id) else { return renewed.ok() };
         if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
             // It was freed, and the id may be another one's.
             return renewed.ok();
         }
-        let mut tables = space.lock();
-        if bo.is_mapped() && !same {
-            bo.unmap_from(&mut tables);
-            if space.flush(&mut tables).is_err() {
-                // The device may still use the old pages: they are left to it.
-                core::mem::forget(old.clone());
-            }
+        if !same && bo.unmap_everywhere(spaces).is_err() {
+            // The device may still use the old pages: they are left to it.
+            core::mem::forget(old.clone());
         }
         match renewed {
             Ok(new) => {
                 bo.kind = BoKind::User(new);
-                if bo.is_mapped() && !same && bo.map_into(&mut tables.vm).is_err() {
-                    bo.unmap_from(&mut tables);
-                    let _ = space.flush(&mut tables);
+                if !same && bo.map_everywhere(spaces).is_err() {
+                    let _ = bo.unmap_everywhere(spaces);
                 }
             }
             Err(error) => {
-                if bo.is_mapped() {
-                    Space::release(&mut tables, bo.va);
+                for (space, _) in spaces.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
+                    Space::release(&mut space.lock(), bo.va);
                 }
                 bo.mapped_on = 0;
-                mapped.remove(&bo.va);
+                mapped.retain(|_, other| *other != id);
                 let line = format_args!(
                     "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
                     self.pasid, bo.va
@@ -484,8 +406,8 @@ impl<O: Os> State<O> {
             BoKind::System(memory) => Memory::System(memory.clone()),
             _ => return Ok((id, 0)),
         };
-        let file = self.drm.as_ref().ok_or(Errno::ENODEV)?;
-        let gem = device.hw.os().gem_create(file, Object::of_kfd(device, memory)?)?;
+        let acquired = self.spaces.get(bo.node).ok_or(Errno::ENODEV)?;
+        let gem = device.hw.os().gem_create(&acquired.file, Object::of_kfd(device, memory)?)?;
         let offset = crate::os::Gem::mmap_offset(&gem);
         bo.gem = Some(gem);
         Ok((id, offset))

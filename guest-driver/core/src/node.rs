@@ -1,8 +1,8 @@
 //! Nodes: what user space sees as one GPU each (`struct kfd_node`, `kfd_device.c`).
 //!
 //! A GPU whose graphics cores are shared out has a node for each partition, any other one has one. All nodes of a GPU have its
-//! memory in common, and a process has one address space in all of them. Each has queues, SDMA engines and a name (`gpu_id`) of
-//! its own.
+//! memory in common. Each has queues, SDMA engines, a render node and a name (`gpu_id`) of its own, and a process has an address
+//! space in each.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -172,6 +172,12 @@ impl Nodes {
     /// Where user space finds a node: the function, and of several nodes the number in bits 31:28 (`kfd_topology_add_device`).
     pub(crate) fn location_id(&self, node: &Node, info: &DeviceInfo) -> u32 {
         info.location_id | if self.list.len() > 1 { node.number << 28 } else { 0 }
+    }
+
+    /// What tells a node from all others: the card's number or, of partitions, that of their first graphics core
+    /// (`__amdgpu_xcp_set_unique_id`). That of the first core is the card's.
+    pub(crate) fn unique_id(&self, node: &Node) -> u64 {
+        u64::from(self.first().gpu_id) | u64::from(node.first_xcc) << 32
     }
 
     /// How many there are, at least one.

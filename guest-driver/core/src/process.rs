@@ -21,12 +21,12 @@ use crate::gart::KernelBuffer;
 use crate::hw::log;
 use crate::memory::{Bo, BoKind};
 use crate::node::{Node, Nodes};
-use crate::os::{DrmFile, LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
+use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
-use crate::space::Space;
 use crate::svm::{RestoreWork, Svm, Wanted};
 use crate::sync::Mutex;
+pub(crate) use spaces::Spaces;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -81,11 +81,12 @@ impl<O: Os> fmt::Debug for Process<O> {
 
 impl<O: Os> fmt::Debug for State<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mapped = self.bos.values().filter(|bo| bo.is_mapped()).count();
         f.debug_struct("State")
             .field("phase", &self.phase)
-            .field("space", &self.space)
+            .field("spaces", &Few(self.spaces.each().map(|(space, nodes)| (nodes, space))))
             .field("queues", &Few(self.queues.iter()))
-            .field("mapped", &format_args!("{} of {} buffer objects", self.mapped.len(), self.bos.len()))
+            .field("mapped", &format_args!("{} of {} buffer objects", mapped, self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
             .field("takes_traps", &format_args!("{:#b}", self.takes_traps))
             .field("svm", &self.svm)
@@ -119,14 +120,11 @@ pub(crate) enum Phase {
 /// What a process has on the GPU.
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
-    pub(crate) drm: Option<O::DrmFile>,
-    /// Nodes that have been given the address space, one bit each.
-    pub(crate) acquired: u32,
-    /// The address space of `drm`, which has the driver's trap handler.
-    pub(crate) space: Option<Arc<Space<O>>>,
+    /// The address spaces, which have the driver's trap handler.
+    pub(crate) spaces: Spaces<O>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
-    /// Mapped buffer objects by address.
-    pub(crate) mapped: BTreeMap<u64, u32>,
+    /// Mapped buffer objects by node and address.
+    pub(crate) mapped: BTreeMap<(u32, u64), u32>,
     pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
     /// By node.
     pub(crate) doorbells: Vec<Doorbells>,
@@ -140,7 +138,7 @@ pub(crate) struct State<O: Os> {
     pub(crate) xnack: bool,
     /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
     pub(crate) evicted: (u64, Option<u64>),
-    /// Who has acquired the address space.
+    /// Who has acquired the first address space.
     pub(crate) task: Option<Task>,
     pub(crate) svm: Svm<O>,
     /// What a debugger has set.
@@ -153,9 +151,7 @@ impl<O: Os> State<O> {
         let doorbells = |slice: &u32| Doorbells::new(*slice, &device.hw.asic().doorbells);
         Self {
             phase: Phase::Alive,
-            drm: None,
-            acquired: 0,
-            space: None,
+            spaces: Spaces::new(slices.len()),
             bos: BTreeMap::new(),
             mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -210,11 +206,11 @@ impl<O: Os> Process<O> {
         self.pasid
     }
 
-    /// What it holds, if it has acquired its address space with this file.
+    /// What it holds of the nodes whose address space it has acquired with this file.
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
-        state.drm.as_ref().filter(|drm| drm.id() == file)?;
-        Some(self.memory_of(&state, |_| true))
+        let nodes = state.spaces.nodes_of(state.spaces.of_file(file)?);
+        Some(self.memory_of(&state, |bo| nodes & 1 << bo.node != 0))
     }
 
     /// What of it was made for a node.
@@ -243,43 +239,6 @@ impl<O: Os> Process<O> {
     pub(crate) fn doorbell_offset(&self, node: &Node) -> u64 {
         let slice = self.slices.get(node.number as usize).or(self.slices.first());
         u64::from(slice.copied().unwrap_or(0)) * KFD_DOORBELL_PROCESS_SLICE
-    }
-
-    /// ACQUIRE_VM of a node. All nodes share the render node and with it the address space of its file.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a file that is not this device's render node and for one that another process has acquired, `EBUSY`
-    /// when another one was given before, `ENOMEM`.
-    pub(crate) fn acquire_vm(&self, node: &Node, fd: i32) -> Result<()> {
-        let device = &self.device;
-        // Declared before the guard: the file is given back without the lock.
-        let file = device.hw.os().drm_acquire(fd)?;
-        let mut state = self.state.lock();
-        if state.phase == Phase::Dead {
-            return Err(Errno::ENODEV);
-        }
-        if let Some(drm) = &state.drm {
-            if drm.id() != file.id() {
-                return Err(Errno::EBUSY);
-            }
-            state.acquired |= node.bit();
-            return Ok(());
-        }
-        let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
-        let context = device.gart.allocate(1)?;
-        device.flush_gart()?;
-        space.acquire(self.pasid)?;
-        state.space = Some(space);
-        state.context = Some(context);
-        state.drm = Some(file);
-        state.acquired = node.bit();
-        self.debug_acquired(&mut state)?;
-        let task = device.hw.os().task();
-        state.task = Some(task);
-        drop(state);
-        device.smi_process(EventKind::ProcessStart, &task);
-        Ok(())
     }
 
     /// Makes a buffer object in system memory the signal page.
@@ -339,32 +298,6 @@ impl<O: Os> Process<O> {
         });
     }
 
-    /// Unmaps the process's memory from an address space, which the file of the render node may go on to use; returns
-    /// whether the device has forgotten it.
-    fn leave_space(&self, space: Option<&Space<O>>, bos: &BTreeMap<u32, Bo<O>>, svm: &Svm<O>) -> bool {
-        let Some(space) = space else { return true };
-        let flushed = {
-            let mut state = space.lock();
-            for bo in bos.values().filter(|bo| bo.is_mapped()) {
-                bo.unmap_from(&mut state);
-            }
-            svm.mapped.unmap_from(&mut state.vm);
-            let flushed = space.flush(&mut state).is_ok();
-            // Of a device that does not answer, the range stays taken.
-            for bo in bos.values().filter(|bo| bo.is_mapped() && flushed) {
-                Space::release(&mut state, bo.va);
-            }
-            if flushed {
-                state.release_shared(&(0..u64::MAX));
-            }
-            flushed
-        };
-        if flushed {
-            space.abandon(self.pasid);
-        }
-        flushed
-    }
-
     /// Takes everything off the device and gives it back; idempotent.
     ///
     /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
@@ -372,7 +305,7 @@ impl<O: Os> Process<O> {
     pub(crate) fn tear_down(&self) {
         self.stop_debugging();
         self.debug.detach();
-        let (queues, bos, space, context, drm, task, svm);
+        let (queues, bos, spaces, context, task, svm);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Dead {
@@ -382,11 +315,10 @@ impl<O: Os> Process<O> {
             queues = self.remove_all_queues(&mut state);
             bos = core::mem::take(&mut state.bos);
             state.mapped.clear();
-            space = state.space.take();
+            let none = Spaces::new(self.slices.len());
+            spaces = core::mem::replace(&mut state.spaces, none);
             self.end_debugging(&mut state);
             context = state.context.take();
-            drm = state.drm.take();
-            state.acquired = 0;
             task = state.task.take();
             svm = core::mem::replace(&mut state.svm, Svm::new(self.device.config.vram_size));
         }
@@ -394,10 +326,10 @@ impl<O: Os> Process<O> {
         drop(queues);
         let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.
-        let flushed = self.leave_space(space.as_deref(), &bos, &svm) && !self.device.wedged();
+        let flushed = self.leave_spaces(&spaces, &bos, &svm) && !self.device.wedged();
         self.events.shut_down();
         if flushed || !self.device.hw.alive() {
-            drop((bos, svm, space, context));
+            drop((bos, svm, spaces, context));
         } else {
             log!(
                 self.device.hw,
@@ -405,14 +337,17 @@ impl<O: Os> Process<O> {
                 "pasid {}: memory is left to a device that does not answer",
                 self.pasid
             );
-            core::mem::forget((bos, svm, space, context));
+            core::mem::forget((bos, svm, context));
+            spaces.leave();
         }
-        drop(drm);
         if let Some(task) = task {
             self.device.smi_process(EventKind::ProcessEnd, &task);
         }
     }
 }
+
+mod acquire;
+mod spaces;
 
 #[cfg(test)]
 pub(crate) use tests::queue_args;

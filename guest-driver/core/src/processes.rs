@@ -113,9 +113,16 @@ impl<O: Os> Device<O> {
         Ok(process)
     }
 
-    /// A file of the render node is opened.
-    pub(crate) fn open_file(self: &Arc<Self>, id: u64) -> Result<Arc<Client<O>>> {
-        let client = Client::new(self, id)?;
+    /// A file of a partition's render node is opened (`amdgpu_xcp_open_device`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a partition that there is not now, `ENODEV` after removal, `EEXIST`, `ENOMEM`.
+    pub(crate) fn open_file(self: &Arc<Self>, id: u64, partition: u32) -> Result<Arc<Client<O>>> {
+        if partition >= self.nodes().count() {
+            return Err(Errno::ENOENT);
+        }
+        let client = Client::new(self, id, partition)?;
         let mut table = self.processes.lock();
         if table.closed {
             return Err(Errno::ENODEV);
@@ -141,7 +148,7 @@ impl<O: Os> Device<O> {
     }
 
     /// Gives a file what it needs before its first work, until [`Device::dismiss`].
-    pub(crate) fn admit(&self, id: u64, epoch: u64) -> Result<Hardware<O>> {
+    pub(crate) fn admit(&self, id: u64, (partition, epoch): (u32, u64)) -> Result<Hardware<O>> {
         let (pasid, slice) = {
             let mut table = self.processes.lock();
             if table.closed {
@@ -154,7 +161,7 @@ impl<O: Os> Device<O> {
             table.workers.insert(pasid, (id, slice));
             (pasid, slice)
         };
-        Hardware::new(self, pasid, slice, epoch).inspect_err(|_| self.dismiss(pasid))
+        Hardware::new(self, pasid, slice, (partition, epoch)).inspect_err(|_| self.dismiss(pasid))
     }
 
     /// Nothing of the file's work is left on the device.

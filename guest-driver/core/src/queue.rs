@@ -231,11 +231,8 @@ impl<O: Os> State<O> {
     /// The buffer object that is mapped for a node at exactly this range (`kfd_queue_buffer_get`).
     pub(crate) fn queue_buffer(&self, node: &Node, address: u64, size: u64) -> Result<u32> {
         let page = address & !(PAGE_SIZE - 1);
-        let id = *self.mapped.get(&page).ok_or(Errno::EINVAL)?;
+        let id = *self.mapped.get(&(node.number, page)).ok_or(Errno::EINVAL)?;
         let bo = self.bos.get(&id).ok_or(Errno::EINVAL)?;
-        if bo.mapped_on & node.bit() == 0 {
-            return Err(Errno::EINVAL);
-        }
         let exact = size < PAGE_SIZE || bo.size == size & !(PAGE_SIZE - 1);
         let memory = !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap);
         if exact && memory { Ok(id) } else { Err(Errno::EINVAL) }

@@ -93,7 +93,7 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
-        if state.acquired & node.bit() == 0 {
+        if !state.spaces.has(node) {
             return Err(Errno::ESRCH);
         }
         if device.wedged() || device.epoch() != self.epoch {
@@ -230,7 +230,9 @@ impl<O: Os> Process<O> {
             Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
             Life::Lost => return Err(Errno::EIO),
         }
-        let (Some(space), Some(context)) = (&state.space, &state.context) else { return Err(Errno::ESRCH) };
+        let (Some(space), Some(context)) = (state.spaces.of(queue.node), &state.context) else {
+            return Err(Errno::ESRCH);
+        };
         let mqd = &self.device.hw.asic().mqd;
         if queue.sdma.is_none() {
             let takes_traps = state.takes_traps & self.nodes.get(queue.node).bit() != 0;

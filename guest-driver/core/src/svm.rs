@@ -28,6 +28,7 @@ use core::ops::Range;
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, UserPage, check_user_range};
 use crate::process::{Phase, Process, State};
 use crate::space::Space;
@@ -89,6 +90,13 @@ impl<O: Os> Svm<O> {
         }
     }
 
+    /// Ranges that a node may access and that are mapped.
+    pub(crate) fn ranges_of(&self, node: &Node) -> Vec<Range<u64>> {
+        let of_it =
+            self.ranges.iter().filter(|(_, one)| one.mapped && one.attributes.access.of_any(node.bit()));
+        of_it.map(|(start, one)| start..one.end).collect()
+    }
+
     /// Whether nothing has to be mapped anew or dropped.
     pub(crate) fn is_at_rest(&self) -> bool {
         !self.quiesced && self.gone.is_empty() && self.mapped.stale().is_empty()
@@ -101,12 +109,12 @@ impl<O: Os> Svm<O> {
     }
 
     /// Whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
-    pub(crate) fn serves_queues(&self, va: u64, size: u64) -> bool {
+    pub(crate) fn serves_queues(&self, node: &Node, va: u64, size: u64) -> bool {
         let range = va..va.saturating_add(size);
         size > 0
             && self.ranges.all(&range, |one| {
                 one.mapped
-                    && one.attributes.access.any()
+                    && one.attributes.access.of_any(node.bit())
                     && one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
             })
     }
@@ -166,7 +174,9 @@ impl<O: Os> Process<O> {
         }
         let state = self.state.lock();
         let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
-        if state.space.as_ref().is_some_and(taken) || TrapHandler::<O>::overlaps(range.start, args.size) {
+        if state.spaces.each().any(|(space, _)| taken(space))
+            || TrapHandler::<O>::overlaps(range.start, args.size)
+        {
             return Err(Errno::EADDRINUSE);
         }
         Ok(range)
@@ -247,12 +257,21 @@ impl<O: Os> Process<O> {
             if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
                 return Err(Errno::ENOMEM);
             }
-            let space = state.space.clone().ok_or(Errno::EINVAL)?;
+            if state.spaces.is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            // The process's state is locked, so that nothing comes to be there in between.
+            let taken = |space: &Space<O>| space.lock().has_objects(range.start, range.end - range.start);
+            if state.spaces.each().any(|(space, _)| taken(space)) {
+                return Err(Errno::EADDRINUSE);
+            }
             self.device.charge_gtt(growth.bytes)?;
             // From here on buffer objects stay out.
-            if let Err(error) = space.lock().share(range) {
-                self.device.uncharge_gtt(growth.bytes);
-                return Err(error);
+            for (space, _) in state.spaces.each() {
+                if let Err(error) = space.lock().share(range) {
+                    self.device.uncharge_gtt(growth.bytes);
+                    return Err(error);
+                }
             }
             state.svm.charged += growth.bytes;
             if let Some(watch) = watch {
@@ -266,7 +285,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
-    fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
+    pub(crate) fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
         if !self.state.lock().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
             return Ok(());
         }
@@ -335,28 +354,49 @@ impl<O: Os> Process<O> {
         mirrored: &Arc<Mirrored<O>>,
         writable: bool,
     ) -> (Vec<(u64, Part<O>)>, Result<()>) {
-        let State { space, svm, .. } = state;
-        let Some(space) = space.as_ref() else { return (Vec::new(), Err(Errno::EINVAL)) };
-        let mut tables = space.lock();
-        let vm = &mut tables.vm;
-        let mut result = Ok(());
+        let State { spaces, svm, .. } = state;
+        if spaces.is_empty() {
+            return (Vec::new(), Err(Errno::EINVAL));
+        }
+        let parts = svm.ranges.touching(area);
+        let parts: Vec<_> = parts
+            .map(|(start, one)| (start.max(area.start)..one.end.min(area.end), one.attributes))
+            .collect();
+        let (mut result, mut flushed) = (Ok(()), Ok(()));
+        // Where the first part begins that could not be mapped.
+        let mut good = area.end;
         let mut old = svm.mapped.take(area);
         // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
-        for (start, one) in svm.ranges.touching(area) {
-            let part = start.max(area.start)..one.end.min(area.end);
-            if !one.attributes.access.any() {
-                vm.unmap(part.start, part.end - part.start);
-                continue;
+        for (space, nodes) in spaces.each() {
+            let mut tables = space.lock();
+            for (part, attributes) in &parts {
+                let wanted = attributes.access.of_any(nodes) && part.start < good;
+                let rights = attributes.rights(writable);
+                let written = if wanted { map_pages(&mut tables.vm, part, mirrored, rights) } else { Ok(()) };
+                if !wanted || written.is_err() {
+                    tables.vm.unmap(part.start, part.end - part.start);
+                }
+                if let Err(error) = written {
+                    (result, good) = (Err(error), part.start);
+                }
             }
-            result = map_pages(vm, &part, mirrored, one.attributes.rights(writable));
-            if result.is_err() {
-                vm.unmap(part.start, part.end - part.start);
-                break;
-            }
-            let new = Part { end: part.end, mirrored: mirrored.clone(), stale: false };
-            svm.mapped.insert(part.start, new);
+            flushed = flushed.and(space.flush(&mut tables));
         }
-        if let Err(error) = space.flush(&mut tables) {
+        if result.is_err() {
+            // Spaces that had room for it have it no more either.
+            for (space, _) in spaces.each() {
+                let mut tables = space.lock();
+                tables.vm.unmap(good, area.end - good);
+                flushed = flushed.and(space.flush(&mut tables));
+            }
+        }
+        for (part, attributes) in parts {
+            if attributes.access.any() && part.start < good {
+                let new = Part { end: part.end, mirrored: mirrored.clone(), stale: false };
+                svm.mapped.insert(part.start, new);
+            }
+        }
+        if let Err(error) = flushed {
             // The device may still use the old pages: they are left to it.
             core::mem::forget(core::mem::take(&mut old));
             result = Err(error);

@@ -26,6 +26,7 @@ use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
 use crate::os::Os;
+use crate::xcp_tree;
 
 /// Weight of the PCIe hop, and its bandwidths in MB/s.
 const LINK_WEIGHT: u32 = 20;
@@ -76,9 +77,10 @@ impl Lines {
     }
 }
 
-/// The rest of a path that is not the topology's, but leads to what the discovery table says.
-fn ip_path(path: &str) -> Option<&str> {
-    path.strip_prefix(ip_tree::ROOT).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The rest of a path that is not the topology's, but leads to another tree: what the discovery table says, or what partitions
+/// have.
+fn other_tree<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl<O: Os> Device<O> {
@@ -89,8 +91,11 @@ impl<O: Os> Device<O> {
     /// Reads a file.
     pub(crate) fn sysfs_read(&self, path: &str) -> Result<String> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
-        if let Some(rest) = ip_path(path) {
+        if let Some(rest) = other_tree(path, ip_tree::ROOT) {
             return self.config.ip_read(rest);
+        }
+        if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
+            return self.xcp_read(rest);
         }
         if let Some(text) = self.proc_read(path) {
             return text;
@@ -115,8 +120,11 @@ impl<O: Os> Device<O> {
 
     /// Lists a directory; directories end in a slash.
     pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
-        if let Some(rest) = ip_path(path) {
+        if let Some(rest) = other_tree(path, ip_tree::ROOT) {
             return self.config.ip_list(rest);
+        }
+        if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
+            return self.xcp_list(rest);
         }
         if let Some(entries) = self.proc_list(path) {
             return entries;
@@ -259,7 +267,7 @@ impl<O: Os> Device<O> {
         lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
         // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
         let hive = if nodes.count() > 1 { info.location_id } else { 0 };
-        lines.line("drm_render_minor", info.render_minor).line("hive_id", hive);
+        lines.line("drm_render_minor", info.minor_of(node.number)).line("hive_id", hive);
         lines
             .line("num_sdma_engines", node.sdma.pcie_engines())
             .line("num_sdma_xgmi_engines", node.sdma.engines() - node.sdma.pcie_engines())
@@ -274,8 +282,7 @@ impl<O: Os> Device<O> {
             .line("capability2", 0)
             .line("debug_prop", asic.product.debug_prop)
             .line("sdma_fw_version", asic.product.sdma_fw_version);
-        // The card's, whichever part of it this is.
-        lines.line("unique_id", u64::from(nodes.first().gpu_id)).line("num_xcc", config.xccs);
+        lines.line("unique_id", nodes.unique_id(node)).line("num_xcc", config.xccs);
         lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
         lines.0
     }

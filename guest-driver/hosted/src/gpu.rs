@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use belfry_abi::pci;
 use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
-use belfry_kfd_core::os::ProcessKey;
+use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd};
 
 use crate::arena::Arena;
@@ -34,6 +34,18 @@ pub struct Place {
     pub location_id: u32,
     /// Minor number of the render node.
     pub render_minor: u32,
+}
+
+impl Place {
+    /// Minor numbers of the render nodes of partitions after the first one, of a GPU that can have them.
+    #[must_use]
+    pub fn partition_minors(&self, gpu: &GpuConfig) -> [u32; MAX_PARTITIONS - 1] {
+        let mut minors = [0; MAX_PARTITIONS - 1];
+        for (minor, number) in minors.iter_mut().zip(1..gpu.xccs) {
+            *minor = self.render_minor + number;
+        }
+        minors
+    }
 }
 
 impl Default for Place {
@@ -297,20 +309,23 @@ impl HostedGpu {
         self.open_as(None)
     }
 
-    /// Opens the driver for a process whose render nodes are the descriptors that `is_render` answers for.
+    /// Opens the driver for a process whose render nodes are the descriptors for which `partition_of` says whose they are.
     ///
     /// # Errors
     ///
     /// [`Error::NotLoaded`], or what the driver says.
-    pub fn open_with(self: &Arc<Self>, is_render: fn(i32) -> bool) -> Result<HostedProcess, Error> {
-        self.open_as(Some(is_render))
+    pub fn open_with(self: &Arc<Self>, partition_of: fn(i32) -> Option<u32>) -> Result<HostedProcess, Error> {
+        self.open_as(Some(partition_of))
     }
 
-    fn open_as(self: &Arc<Self>, is_render: Option<fn(i32) -> bool>) -> Result<HostedProcess, Error> {
+    fn open_as(
+        self: &Arc<Self>,
+        partition_of: Option<fn(i32) -> Option<u32>>,
+    ) -> Result<HostedProcess, Error> {
         let kfd = lock(&self.kfd).clone().ok_or(Error::NotLoaded)?;
         let key = self.next_process.fetch_add(1, Ordering::Relaxed);
         let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
-        HostedProcess::new(self.clone(), kfd, process, key, is_render).map_err(Error::Open)
+        HostedProcess::new(self.clone(), kfd, process, key, partition_of).map_err(Error::Open)
     }
 
     /// Returns the text of a file of the topology, or of a process; its path is below the topology's directory.

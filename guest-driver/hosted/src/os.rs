@@ -50,6 +50,11 @@ pub(crate) fn calling<R>(files: RenderFiles, id: u64, call: impl FnOnce() -> R) 
     result
 }
 
+/// Identity of the file of a partition's render node that a process has.
+pub(crate) fn file_id(process: u64, partition: u32) -> u64 {
+    process | u64::from(partition) << 48
+}
+
 /// What can be mapped through the render node.
 #[derive(Clone)]
 pub(crate) enum Mappable {
@@ -230,6 +235,7 @@ impl Os for HostedOs {
             domain: self.place.domain,
             location_id: self.place.location_id,
             render_minor: self.place.render_minor,
+            partition_minors: self.place.partition_minors(self.gpu.config()),
         }
     }
 
@@ -358,8 +364,11 @@ impl Os for HostedOs {
 
     fn drm_acquire(&self, fd: i32) -> Result<HostedDrmFile> {
         match CALLER.get() {
-            Some((files, id)) if files.contain(fd) => Ok(HostedDrmFile { id }),
-            _ => Err(Errno::EINVAL),
+            Some((files, key)) => {
+                let partition = files.partition(fd).ok_or(Errno::EINVAL)?;
+                Ok(HostedDrmFile { id: file_id(key, partition) })
+            }
+            None => Err(Errno::EINVAL),
         }
     }
 

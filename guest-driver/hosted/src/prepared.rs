@@ -144,6 +144,12 @@ mod partition_name {
 }
 
 impl Prepared {
+    /// How many render nodes there are: one for each partition, which stay as they are.
+    #[must_use]
+    pub fn render_nodes(&self) -> u32 {
+        self.partition.partitions(self.xccs).unwrap_or(1)
+    }
+
     /// What the device is made of, in a program that reaches all of its own memory.
     #[must_use]
     pub fn config(&self, poll_doorbells: bool) -> HostedConfig {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "maps memory at addresses and passes pointers")]
 
 mod ipc;
+mod node;
 mod render;
 mod sync_file;
 mod syncobj;
@@ -16,28 +17,17 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::card::{Card, Figures, Source};
-use belfry_kfd_core::drm::Client;
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
 use crate::dmabuf::Handles;
 use crate::gpu::HostedGpu;
-use crate::os::{HostedOs, Mappable, calling};
+use crate::os::{HostedOs, Mappable, calling, file_id};
 use crate::sync::lock;
-use render::Objects;
+pub use node::Node;
+pub(crate) use node::RenderFiles;
+use render::File;
 use syncobj::Syncobjs;
-
-/// Which device file a request goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Node {
-    /// `/dev/kfd`.
-    Kfd,
-    /// `/dev/dri/renderD128`.
-    Render,
-}
-
-/// Base of the descriptor numbers of render nodes: far above real ones, so that neither is taken for the other.
-const RENDER_FD: i32 = 0x4000_0000;
 
 /// One contiguous piece of a map.
 #[derive(Clone, Copy)]
@@ -68,25 +58,6 @@ impl Map {
     }
 }
 
-/// How a process says which of its descriptors are render nodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RenderFiles {
-    /// This number, which is no descriptor's, is its only one.
-    Invented(i32),
-    /// Those this answers for.
-    Real(fn(i32) -> bool),
-}
-
-impl RenderFiles {
-    /// Whether a descriptor is one.
-    pub(crate) fn contain(self, fd: i32) -> bool {
-        match self {
-            Self::Invented(own) => own == fd,
-            Self::Real(is_render) => is_render(fd),
-        }
-    }
-}
-
 /// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
 /// made through [`HostedProcess::mmap`] are gone.
 pub struct HostedProcess {
@@ -99,10 +70,8 @@ pub struct HostedProcess {
     maps: Mutex<BTreeMap<usize, Map>, rank::HostedMaps>,
     /// Handles of shared memory.
     handles: Handles,
-    /// What its render nodes have, all of which are one open file.
-    client: Arc<Client<HostedOs>>,
-    /// Their handles.
-    objects: Objects,
+    /// What the render node of each partition has, all descriptors of which are one open file.
+    files: Vec<File>,
     syncobjs: Syncobjs,
 }
 
@@ -136,11 +105,15 @@ impl HostedProcess {
         kfd: Arc<Kfd<HostedOs>>,
         process: Arc<Process<HostedOs>>,
         key: u64,
-        is_render: Option<fn(i32) -> bool>,
+        partition: Option<fn(i32) -> Option<u32>>,
     ) -> Result<Self> {
-        let invented = RENDER_FD + (key & 0x0fff_ffff) as i32;
-        let render = is_render.map_or(RenderFiles::Invented(invented), RenderFiles::Real);
-        let client = kfd.drm_open(key).inspect_err(|_| kfd.close(&process))?;
+        let render = partition.map_or(RenderFiles::Invented(node::invented(key)), RenderFiles::Real);
+        let mut files = Vec::new();
+        // As many as there are while the process has the device open.
+        for number in 0..kfd.gpu_ids().len() as u32 {
+            let opened = kfd.drm_open(file_id(key, number), number);
+            files.push(File::new(opened.inspect_err(|_| kfd.close(&process))?));
+        }
         Ok(Self {
             hosted,
             kfd,
@@ -149,8 +122,7 @@ impl HostedProcess {
             render,
             maps: Mutex::default(),
             handles: Handles::default(),
-            client,
-            objects: Objects::default(),
+            files,
             syncobjs: Syncobjs::default(),
         })
     }
@@ -160,9 +132,25 @@ impl HostedProcess {
         &self.hosted
     }
 
-    /// Returns the descriptor number of its render node, for `ACQUIRE_VM`, where it has no descriptors of its own.
+    /// Returns the descriptor number of its first render node, for `ACQUIRE_VM`, where it has no descriptors of its own.
     pub fn render_fd(&self) -> i32 {
-        RENDER_FD + (self.key.0 & 0x0fff_ffff) as i32
+        node::invented(self.key.0)
+    }
+
+    /// Returns the same of the render node of a partition.
+    pub fn render_fd_of(&self, partition: u32) -> i32 {
+        node::invented_of(self.key.0, partition)
+    }
+
+    /// Returns the number of the partition that the topology names like this, if there is one.
+    pub fn partition_of(&self, gpu_id: u32) -> Option<u32> {
+        self.kfd.gpu_ids().iter().position(|&id| u32::from(id) == gpu_id).map(|number| number as u32)
+    }
+
+    /// What it has of a render node.
+    fn file(&self, node: Node) -> Result<&File> {
+        let number = node.partition().ok_or(Errno::EINVAL)?;
+        self.files.get(number as usize).ok_or(Errno::ENOENT)
     }
 
     /// Issues one ioctl. `arg` may be any pointer: a bad one yields `EFAULT`.
@@ -172,7 +160,7 @@ impl HostedProcess {
     /// The errno of the ioctl.
     pub fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32> {
         let arg = arg as u64;
-        if node == Node::Render || ioc_nr(request) != ioc_nr(WAIT_EVENTS) {
+        if node != Node::Kfd || ioc_nr(request) != ioc_nr(WAIT_EVENTS) {
             // What a kernel hears at once is found before anybody can ask for it.
             self.hosted.exports().reap();
         }
@@ -181,7 +169,7 @@ impl HostedProcess {
                 Some(result) => result.map(|()| 0),
                 None => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
             },
-            Node::Render => self.render_ioctl(request, arg).map(|()| 0),
+            _ => self.render_ioctl(self.file(node)?, request, arg).map(|()| 0),
         })
     }
 
@@ -213,16 +201,18 @@ impl HostedProcess {
         // SAFETY: the caller's contract is that of the functions called.
         unsafe {
             match node {
-                Node::Render => match self.hosted.gems().find(self.key.0, offset, size as u64)? {
-                    (Mappable::Backing(backing), inside) => {
-                        self.map_backing(addr, size, prot, backing, inside)
+                Node::Render | Node::Partition(_) => {
+                    match self.hosted.gems().find(self.file(node)?.client.id(), offset, size as u64)? {
+                        (Mappable::Backing(backing), inside) => {
+                            self.map_backing(addr, size, prot, backing, inside)
+                        }
+                        (Mappable::File(file), inside) => {
+                            let mapped = file.map(addr, size, prot, inside)?;
+                            self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
+                            Ok(mapped)
+                        }
                     }
-                    (Mappable::File(file), inside) => {
-                        let mapped = file.map(addr, size, prot, inside)?;
-                        self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
-                        Ok(mapped)
-                    }
-                },
+                }
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
                     MmapTarget::Doorbells { offset, .. } => {
                         let doorbells = &self.hosted.bars.doorbells;
@@ -480,7 +470,7 @@ impl HostedProcess {
 impl Drop for HostedProcess {
     fn drop(&mut self) {
         self.kfd.exit(self.key);
-        self.kfd.drm_close(&self.client);
+        self.files.iter().for_each(|file| self.kfd.drm_close(&file.client));
         for (address, map) in std::mem::take(&mut *lock(&self.maps)) {
             // SAFETY: the map is the process's own, and the process is gone.
             unsafe { libc::munmap(address as *mut c_void, map.len) };

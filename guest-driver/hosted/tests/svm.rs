@@ -16,6 +16,9 @@ use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::kfd::smi::{EventKind, SmiEventsArgs};
 use belfry_abi::kfd::svm::*;
+use belfry_abi::partition::ComputePartition::Cpx;
+use belfry_device::GpuConfig;
+use belfry_device::chip::gfx942;
 use belfry_kfd_hosted::card::Source;
 use belfry_kfd_hosted::{Errno, HostedConfig, HostedGpu, Reach};
 use common::{Client, PAGE, Queue, RW, config, gpu, reserve};
@@ -337,4 +340,44 @@ fn queue_saves_itself_to_shared_memory_that_stays_mapped() {
     client.ioctl(nr::CREATE_QUEUE, &mut args).unwrap();
     client.destroy_queue(args.queue_id).unwrap();
     client.check_queue_works();
+}
+
+/// Each node of a gfx942 whose graphics cores are shared out has page tables of its own.
+#[test]
+fn ranges_are_mapped_for_the_nodes_that_may_access_them() {
+    let _alone = alone();
+    let shape = GpuConfig { chip: &gfx942::MODEL, xccs: 2, cus: 2, partition: Cpx, ..config() };
+    let gpu = HostedGpu::new(shape).unwrap();
+    let mut client = Client::open(&gpu);
+    let id = |number: u32| {
+        client.process.sysfs_read(&format!("nodes/{number}/gpu_id")).unwrap().trim().parse::<u32>().unwrap()
+    };
+    let ids = [id(1), id(2)];
+    let (both, first) = (shared(&client, 1), shared(&client, 1));
+    signal(both);
+    signal(first);
+    // Before the second node has an address space.
+    set(&client, both, PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_ACCESS, ids[1])]).unwrap();
+    let mut queue = client.create_queue().unwrap();
+    decrement(&client, &mut queue, both);
+    decrement(&client, &mut queue, first);
+    client.gpu_id = ids[1];
+    client.acquire().unwrap();
+    let mut other = client.create_queue().unwrap();
+    decrement(&client, &mut other, both);
+    // A buffer object may be where no range is, and not where one is, on any node.
+    assert_eq!(client.alloc_at(first, PAGE, AllocFlags::VRAM | RW).err(), Some(Errno::EADDRINUSE));
+    // What changes is mapped anew for both.
+    protect(both, PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    client.process.changed(both as usize, PAGE as usize).unwrap();
+    decrement(&client, &mut other, both);
+    client.gpu_id = ids[0];
+    decrement(&client, &mut queue, both);
+    // Access that is taken away is gone, for that node alone.
+    set(&client, both, PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_NO_ACCESS, ids[0])]).unwrap();
+    decrement(&client, &mut other, both);
+    let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
+    other.barrier(&client.process, first);
+    assert_eq!(client.wait(event.event_id, 60_000).unwrap().0, KFD_IOC_WAIT_RESULT_COMPLETE);
+    assert_eq!(value(first).load(Ordering::Acquire), 999, "the first node's");
 }

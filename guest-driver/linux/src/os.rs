@@ -7,8 +7,8 @@ use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os, ProcessKey,
-    SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, MAX_PARTITIONS, Os,
+    ProcessKey, SmiClient, Task, UserArea, Work,
 };
 
 use crate::debug::{DebugFile, DebugTarget};
@@ -91,6 +91,8 @@ impl Os for LinuxOs {
             domain: info.domain,
             location_id: info.location_id,
             render_minor: info.render_minor,
+            // The shim registers one render node, which all partitions have in common.
+            partition_minors: [0; MAX_PARTITIONS - 1],
         }
     }
 

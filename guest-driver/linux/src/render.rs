@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn belfry_drm_open(
     client: *mut *const RenderClient,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    let opened = unsafe { &*gpu }.drm_open(id);
+    let opened = unsafe { &*gpu }.drm_open(id, 0);
     status(opened.map(|opened| {
         // SAFETY: as promised by the caller.
         unsafe { client.write(Arc::into_raw(opened)) }

@@ -95,7 +95,7 @@ fn make() -> Result<&'static Gpu, i32> {
     config.gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
     config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
     let opened = HostedGpu::new(config)
-        .and_then(|hosted| hosted.open_with(crate::node::is_render).map(|process| (hosted, process)));
+        .and_then(|hosted| hosted.open_with(crate::node::partition_of).map(|process| (hosted, process)));
     let (hosted, process) = opened.map_err(|error| {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }

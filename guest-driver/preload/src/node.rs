@@ -59,23 +59,30 @@ pub(crate) fn raw_close(fd: i32) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Kfd,
-    Render,
-    Card,
+    /// The render node of the partition with this number, and its node for displays.
+    Render(u32),
+    Card(u32),
 }
 
 impl Which {
     fn of(settings: &Settings, device: u64, inode: u64) -> Option<Self> {
         let identity = Identity { device, inode };
-        [(settings.kfd, Self::Kfd), (settings.render, Self::Render), (settings.card, Self::Card)]
-            .into_iter()
-            .find_map(|(known, which)| (known == identity).then_some(which))
+        if settings.kfd == identity {
+            return Some(Self::Kfd);
+        }
+        let mut partitions = (0u32..).zip(&settings.drm);
+        partitions.find_map(|(number, nodes)| match identity {
+            known if known == nodes.render => Some(Self::Render(number)),
+            known if known == nodes.card => Some(Self::Card(number)),
+            _ => None,
+        })
     }
 
     /// The interface that answers.
     pub(crate) fn node(self) -> Node {
         match self {
             Self::Kfd => Node::Kfd,
-            Self::Render | Self::Card => Node::Render,
+            Self::Render(number) | Self::Card(number) => Node::Partition(number),
         }
     }
 
@@ -83,8 +90,8 @@ impl Which {
     pub(crate) fn rdev(self, settings: &Settings) -> (u32, u32) {
         match self {
             Self::Kfd => (KFD_MAJOR, 0),
-            Self::Render => (DRM_MAJOR, settings.render_minor),
-            Self::Card => (DRM_MAJOR, settings.render_minor - 128),
+            Self::Render(number) => (DRM_MAJOR, settings.render_minor + number),
+            Self::Card(number) => (DRM_MAJOR, settings.render_minor - 128 + number),
         }
     }
 }
@@ -108,9 +115,19 @@ pub(crate) fn opened_node_of(fd: i32) -> Option<Which> {
     if fd < 0 || !OPENED.load(Ordering::Relaxed) { None } else { node_of(fd) }
 }
 
-/// Whether a descriptor is a render node.
-pub(crate) fn is_render(fd: i32) -> bool {
-    matches!(node_of(fd), Some(Which::Render | Which::Card))
+/// The partition whose render node a descriptor is.
+pub(crate) fn partition_of(fd: i32) -> Option<u32> {
+    match node_of(fd)? {
+        Which::Kfd => None,
+        Which::Render(number) | Which::Card(number) => Some(number),
+    }
+}
+
+/// The stand-ins of the nodes that DRM has for a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrmNodes {
+    pub(crate) render: Identity,
+    pub(crate) card: Identity,
 }
 
 /// The settings, for a call of the program's: reading them makes calls of its own.
@@ -148,8 +165,9 @@ pub(crate) fn disguise_entry(entry: &mut libc::dirent64) {
     let Some(settings) = outside() else { return };
     // The file system is not told: a name that is a node's, and its number, are enough.
     let name = |text: &[u8]| entry.d_name.iter().zip(text).all(|(&one, &other)| one as u8 == other);
-    let numbers = [settings.kfd.inode, settings.render.inode, settings.card.inode];
-    if numbers.contains(&entry.d_ino) && (name(b"kfd\0") || name(b"renderD") || name(b"card")) {
+    let is_one = |nodes: &DrmNodes| [nodes.render.inode, nodes.card.inode].contains(&entry.d_ino);
+    let known = settings.kfd.inode == entry.d_ino || settings.drm.iter().any(is_one);
+    if known && (name(b"kfd\0") || name(b"renderD") || name(b"card")) {
         entry.d_type = libc::DT_CHR;
     }
 }

@@ -18,7 +18,7 @@ use belfry_kfd_hosted::prepared::{
 };
 
 use crate::inside::inside;
-use crate::node::Identity;
+use crate::node::{DrmNodes, Identity};
 use crate::path::PATH_MAX;
 
 /// The environment variable of the dynamic linker that names this library.
@@ -33,8 +33,8 @@ pub(crate) struct Settings {
     pub(crate) prefixes: Vec<Vec<u8>>,
     /// The stand-ins of the device nodes.
     pub(crate) kfd: Identity,
-    pub(crate) render: Identity,
-    pub(crate) card: Identity,
+    /// Those of DRM, by partition.
+    pub(crate) drm: Vec<DrmNodes>,
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
     pub(crate) trace: Option<TraceTo>,
@@ -152,10 +152,14 @@ fn read() -> Option<Settings> {
         let path = CString::new([&tree[..], path.as_bytes()].concat()).ok()?;
         Identity::of_path(&path)
     };
+    let nodes = |number: u32| {
+        let render = stand_in(&format!("/dev/dri/renderD{}", prepared.render_minor + number))?;
+        Some(DrmNodes { render, card: stand_in(&format!("/dev/dri/card{number}"))? })
+    };
+    let drm: Option<Vec<DrmNodes>> = (0..prepared.render_nodes()).map(nodes).collect();
     Some(Settings {
         kfd: stand_in("/dev/kfd")?,
-        render: stand_in(&format!("/dev/dri/renderD{}", prepared.render_minor))?,
-        card: stand_in("/dev/dri/card0")?,
+        drm: drm?,
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
         render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
@@ -199,8 +203,7 @@ impl Settings {
             tree: tree.into(),
             prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
             kfd: nothing,
-            render: nothing,
-            card: nothing,
+            drm: vec![DrmNodes { render: nothing, card: nothing }],
             render_minor: 128,
             summary: None,
             trace: None,

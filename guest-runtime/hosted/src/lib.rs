@@ -73,7 +73,7 @@ impl HostedTransport {
 // unmapped, and its driver core touches user memory only where an ioctl's argument says.
 unsafe impl Transport for HostedTransport {
     unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
-        self.process.ioctl(hosted_node(node), request, arg).map_err(errno)
+        self.process.ioctl(self.node(node)?, request, arg).map_err(errno)
     }
 
     unsafe fn mmap(
@@ -85,7 +85,7 @@ unsafe impl Transport for HostedTransport {
         offset: u64,
     ) -> Result<*mut u8, Errno> {
         // SAFETY: the caller vouches for the range as the trait asks.
-        unsafe { self.process.mmap(hosted_node(node), addr, len, prot.bits(), offset) }.map_err(errno)
+        unsafe { self.process.mmap(self.node(node)?, addr, len, prot.bits(), offset) }.map_err(errno)
     }
 
     unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<(), Errno> {
@@ -93,8 +93,8 @@ unsafe impl Transport for HostedTransport {
         unsafe { self.process.munmap(addr, len) }.map_err(errno)
     }
 
-    fn render_fd(&self) -> i32 {
-        self.process.render_fd()
+    fn render_fd(&self, gpu_id: u32) -> i32 {
+        self.process.partition_of(gpu_id).map_or(-1, |number| self.process.render_fd_of(number))
     }
 
     fn sysfs_read(&self, path: &str) -> io::Result<String> {
@@ -111,10 +111,16 @@ unsafe impl Transport for HostedTransport {
     }
 }
 
-fn hosted_node(node: Node) -> belfry_kfd_hosted::Node {
-    match node {
-        Node::Kfd => belfry_kfd_hosted::Node::Kfd,
-        Node::Render => belfry_kfd_hosted::Node::Render,
+impl HostedTransport {
+    fn node(&self, node: Node) -> Result<belfry_kfd_hosted::Node, Errno> {
+        match node {
+            Node::Kfd => Ok(belfry_kfd_hosted::Node::Kfd),
+            Node::Render(gpu_id) => {
+                let number =
+                    self.process.partition_of(gpu_id).ok_or(errno(belfry_kfd_hosted::Errno::ENOENT))?;
+                Ok(belfry_kfd_hosted::Node::Partition(number))
+            }
+        }
     }
 }
 

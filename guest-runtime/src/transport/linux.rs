@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Errno, Node, Protection, Transport};
 
@@ -45,16 +46,18 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// `/dev/kfd`, the first GPU's render node, and sysfs.
+/// `/dev/kfd`, the render nodes of the GPUs, and sysfs.
 #[derive(Debug)]
 pub struct LinuxTransport {
     kfd: File,
-    render: File,
+    /// By the ids of the GPUs; those that name one node have one file.
+    render: Vec<(u32, Arc<File>)>,
     topology: PathBuf,
 }
 
 impl LinuxTransport {
-    /// Opens `/dev/kfd` and the render node that the topology names for the first GPU.
+    /// Opens `/dev/kfd` and the render nodes that the topology names for GPUs; those after the first GPU's that cannot be opened
+    /// are left out.
     ///
     /// # Errors
     ///
@@ -63,14 +66,25 @@ impl LinuxTransport {
         let kfd_path = Path::new("/dev/kfd");
         let kfd = open_read_write(kfd_path)?;
         let topology = PathBuf::from(TOPOLOGY);
-        let render = open_read_write(&render_node(&topology)?)?;
+        let mut minors: Vec<(u32, Arc<File>)> = Vec::new();
+        let mut render: Vec<(u32, Arc<File>)> = Vec::new();
+        for (gpu_id, minor) in render_nodes(&topology)? {
+            let known = minors.iter().find(|(other, _)| *other == minor).map(|(_, file)| Arc::clone(file));
+            let file = match known.map_or_else(|| open_read_write(&render_path(minor)).map(Arc::new), Ok) {
+                Ok(file) => file,
+                Err(_) if !render.is_empty() => continue,
+                Err(error) => return Err(error),
+            };
+            minors.push((minor, Arc::clone(&file)));
+            render.push((gpu_id, file));
+        }
         Ok(Self { kfd, render, topology })
     }
 
     fn fd(&self, node: Node) -> i32 {
         match node {
             Node::Kfd => self.kfd.as_raw_fd(),
-            Node::Render => self.render.as_raw_fd(),
+            Node::Render(gpu_id) => self.render_fd(gpu_id),
         }
     }
 }
@@ -83,25 +97,32 @@ fn open_read_write(path: &Path) -> Result<File, OpenError> {
         .map_err(|error| OpenError::Device { path: path.to_owned(), error })
 }
 
-/// The render node of the first topology node that has SIMDs.
-fn render_node(topology: &Path) -> Result<PathBuf, OpenError> {
+fn render_path(minor: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/dri/renderD{minor}"))
+}
+
+/// Ids of the topology nodes that have SIMDs, of which there is at least one, and the minor numbers of their render nodes.
+fn render_nodes(topology: &Path) -> Result<Vec<(u32, u32)>, OpenError> {
     let nodes = topology.join("nodes");
     let entries =
         std::fs::read_dir(&nodes).map_err(|error| OpenError::Topology { path: nodes.clone(), error })?;
     let mut numbers: Vec<u32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
+    let mut found = Vec::new();
     for number in numbers {
+        let id = std::fs::read_to_string(nodes.join(number.to_string()).join("gpu_id"));
+        let Some(gpu_id) = id.ok().and_then(|id| id.trim().parse().ok()) else { continue };
         let path = nodes.join(number.to_string()).join("properties");
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         let value = |key: &str| {
             text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u32>().ok()).unwrap_or(0)
         };
         if value("simd_count ") > 0 {
-            return Ok(PathBuf::from(format!("/dev/dri/renderD{}", value("drm_render_minor "))));
+            found.push((gpu_id, value("drm_render_minor ")));
         }
     }
-    Err(OpenError::NoGpu)
+    if found.is_empty() { Err(OpenError::NoGpu) } else { Ok(found) }
 }
 
 // SAFETY: every method is the kernel call of the same name, which has exactly the asked-for effect.
@@ -136,8 +157,9 @@ unsafe impl Transport for LinuxTransport {
         if unsafe { libc::munmap(addr.cast(), len) } < 0 { Err(Errno::last()) } else { Ok(()) }
     }
 
-    fn render_fd(&self) -> i32 {
-        self.render.as_raw_fd()
+    fn render_fd(&self, gpu_id: u32) -> i32 {
+        let file = self.render.iter().find(|(other, _)| *other == gpu_id);
+        file.map_or(-1, |(_, file)| file.as_raw_fd())
     }
 
     fn sysfs_read(&self, path: &str) -> io::Result<String> {

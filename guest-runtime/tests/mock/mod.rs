@@ -413,7 +413,7 @@ unsafe impl Transport for Mock {
             return Err(Errno(errno));
         }
         match node {
-            Node::Render => {
+            Node::Render(_) => {
                 let bo = state.bos.get(&(offset >> 12)).ok_or(Errno(libc::EINVAL))?;
                 assert_eq!((bo.va, bo.size), (addr.unwrap() as u64, len as u64));
             }
@@ -443,7 +443,7 @@ unsafe impl Transport for Mock {
         if unsafe { libc::munmap(addr.cast(), len) } < 0 { Err(Errno::last()) } else { Ok(()) }
     }
 
-    fn render_fd(&self) -> i32 {
+    fn render_fd(&self, _: u32) -> i32 {
         FD
     }
 

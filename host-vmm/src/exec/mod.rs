@@ -235,7 +235,7 @@ impl ExecOptions {
     /// What the device and its files are made of.
     fn settings(&self) -> Prepared {
         let place = tree::free_place();
-        Prepared {
+        let mut prepared = Prepared {
             chip: self.gpu.chip,
             xccs: self.gpu.xccs,
             partition: self.gpu.partition,
@@ -248,8 +248,10 @@ impl ExecOptions {
             domain: 0,
             location_id: u32::from(place) << 8,
             render_minor: 128,
-            paths: tree::paths(place, 128),
-        }
+            paths: Vec::new(),
+        };
+        prepared.paths = tree::paths(place, prepared.render_minor, prepared.render_nodes());
+        prepared
     }
 }
 

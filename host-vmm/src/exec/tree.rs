@@ -50,7 +50,7 @@ fn device(bus: u8) -> String {
 }
 
 /// What is found in the directory instead of where it says.
-pub(super) fn paths(bus: u8, render_minor: u32) -> Vec<String> {
+pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/dev/kfd",
         "/dev/dri",
@@ -64,10 +64,17 @@ pub(super) fn paths(bus: u8, render_minor: u32) -> Vec<String> {
     .into();
     paths.push(format!("/sys/devices/pci0000:{bus:02x}"));
     paths.push(format!("/sys/bus/pci/devices/{}", address(bus)));
-    for number in [KFD_NUMBER.to_owned(), "226:0".to_owned(), format!("226:{render_minor}")] {
+    let minors = (0..render_nodes).flat_map(|number| [number, render_minor + number]);
+    for number in std::iter::once(KFD_NUMBER.to_owned()).chain(minors.map(|minor| format!("226:{minor}"))) {
         paths.push(format!("/sys/dev/char/{number}"));
     }
+    paths.extend((1..render_nodes).map(|number| format!("/{}", partition_device(number))));
     paths
+}
+
+/// The directory of the device that amdgpu makes for a partition after the first one, without a slash in front.
+fn partition_device(number: u32) -> String {
+    format!("sys/devices/platform/amdgpu_xcp_{number}")
 }
 
 /// Makes the directory for a configuration, unless it is there; its path.
@@ -175,6 +182,11 @@ impl Tree<'_> {
         self.topology(&process, "", &format!("{KFD}/topology"))?;
         let blocks = format!("{}/ip_discovery", device(self.bus()));
         self.topology(&process, "ip_discovery", &blocks)?;
+        // Chips whose cores are not shared out have none.
+        if process.sysfs_list("compute_partition_config").is_ok() {
+            let partitions = format!("{}/compute_partition_config", device(self.bus()));
+            self.topology(&process, "compute_partition_config", &partitions)?;
+        }
         self.kfd()?;
         self.pci(&hosted)?;
         self.card(process.card())?;
@@ -302,19 +314,37 @@ impl Tree<'_> {
     /// What DRM makes.
     fn drm(&self) -> Result<(), ExecError> {
         let device = device(self.bus());
-        let render = format!("renderD{}", self.settings.render_minor);
-        for (name, minor) in [("card0", 0), (render.as_str(), self.settings.render_minor)] {
+        self.drm_nodes(&device, 0)?;
+        for number in 1..self.settings.render_nodes() {
+            let device = partition_device(number);
+            self.platform_device(&device)?;
+            self.drm_nodes(&device, number)?;
+        }
+        self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+    }
+
+    /// A partition's nodes, below the device that DRM has them from.
+    fn drm_nodes(&self, device: &str, number: u32) -> Result<(), ExecError> {
+        let (card, render) = (number, self.settings.render_minor + number);
+        for (name, minor) in [(format!("card{card}"), card), (format!("renderD{render}"), render)] {
             let place = format!("{device}/drm/{name}");
             self.file(&format!("dev/dri/{name}"), "")?;
             self.file(&format!("{place}/dev"), format!("226:{minor}\n"))?;
             let uevent = format!("MAJOR=226\nMINOR={minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor\n");
             self.file(&format!("{place}/uevent"), uevent)?;
-            self.link(&format!("{place}/device"), &device)?;
+            self.link(&format!("{place}/device"), device)?;
             self.link(&format!("{place}/subsystem"), "sys/class/drm")?;
             self.link(&format!("sys/class/drm/{name}"), &place)?;
             self.link(&format!("sys/dev/char/226:{minor}"), &place)?;
         }
-        self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+        Ok(())
+    }
+
+    /// The platform device that amdgpu makes for a partition after the first one (`amdgpu_xcp_drm_dev_alloc`).
+    fn platform_device(&self, device: &str) -> Result<(), ExecError> {
+        self.link(&format!("{device}/subsystem"), "sys/bus/platform")?;
+        let name = device.rsplit('/').next().unwrap_or(device);
+        self.file(&format!("{device}/uevent"), format!("MODALIAS=platform:{name}\n"))
     }
 }
 

@@ -83,6 +83,10 @@ impl AqlQueue {
                     let unclaimed = unclaimed.clone();
                     Started::Running(Running { start: packet.start(), scratch, unclaimed })
                 }
+                // It has ended, and its signal waits for a page.
+                (Some(packet), None) if packet.waits() => {
+                    Started::Running(Running { start: packet.start(), scratch: None, unclaimed: Vec::new() })
+                }
                 _ => Started::Done,
             });
         }
@@ -129,6 +133,10 @@ impl AqlQueue {
             self.fetch_index = index.wrapping_add(1);
             if let (Some(owner), Some((running, launch))) = (in_flight, running) {
                 let groups = take_groups(&mut waves, at);
+                if groups.is_empty() && running.unclaimed.is_empty() {
+                    owner.set_waits();
+                    continue;
+                }
                 let saved = SavedDispatch { packet: index, launch, unclaimed: running.unclaimed, groups };
                 dispatches.push((saved, owner as Arc<dyn Owner>));
             }

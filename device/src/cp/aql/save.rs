@@ -76,6 +76,7 @@ impl AqlQueue {
             execution.check()?;
         }
         let space = spaces.get(saved.space)?;
+        let reported = space.waits().is_none().then_some(saved.read_index);
         let queue = ShaderQueue::restored(space, config.apertures, gws, saved.shader.is_stopped());
         let state = Arc::new(QueueState::new(Arc::clone(&queue), config.identity, env));
         state.restore_failure(saved.failure.as_ref());
@@ -95,6 +96,7 @@ impl AqlQueue {
             shader: Arc::clone(&env.shader),
             fetch_index: saved.fetch_index,
             read_index: saved.read_index,
+            reported,
             started,
             scratch,
             waiting: saved.waiting.clone(),

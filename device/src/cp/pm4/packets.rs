@@ -138,7 +138,11 @@ impl Pm4Queue {
                     return Ok(Outcome::Blocked(BlockedOn::Dispatches));
                 }
                 self.started.push_back(Started::Release(packet));
-                self.retire()?;
+                match self.retire() {
+                    // The packet is over: its fence is written when there is a page for it.
+                    Err(cause) if self.state.waits_for(&cause) => {}
+                    retired => drop(retired?),
+                }
             }
             _ => {
                 let effect = self.with_reach(|reach| pm4::execute(opcode, body, reach))?;

@@ -17,6 +17,7 @@ pub(in crate::cp) struct SavedInFlight {
     start: Option<u64>,
     inactive_signal: u64,
     done: bool,
+    waits: bool,
 }
 
 /// Packet and reason of a failure that the queue has not stopped for yet.
@@ -48,11 +49,12 @@ impl InFlight {
             start: self.start,
             inactive_signal: self.inactive_signal,
             done: self.is_done(),
+            waits: self.waits(),
         }
     }
 
     pub(in crate::cp) fn restored(state: &Arc<QueueState>, saved: SavedInFlight) -> Self {
-        let SavedInFlight { index, packet, start, inactive_signal, done } = saved;
+        let SavedInFlight { index, packet, start, inactive_signal, done, waits } = saved;
         let (state, packet): (_, KernelDispatchPacket) = (Arc::clone(state), zerocopy::transmute!(packet));
         let job = state.tracer.job(state.identity.doorbell, index);
         Self {
@@ -62,6 +64,7 @@ impl InFlight {
             start,
             inactive_signal,
             done: AtomicBool::new(done),
+            waits: AtomicBool::new(waits),
             job,
             kept: None,
             late: Default::default(),

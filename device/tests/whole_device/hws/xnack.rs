@@ -1,5 +1,6 @@
-//! Waves that wait for pages (XNACK): they are told of, and go on when the driver has mapped the page.
+//! Waves, the packet processor and SDMA engines that wait for pages (XNACK): they are told of, and go on when the driver has mapped the page.
 
+use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, node};
 use belfry_abi::pci::doorbell_layout1;
@@ -7,12 +8,14 @@ use belfry_abi::regs::gfx9::osssys as gfx9;
 use belfry_abi::regs::{Register, osssys};
 use belfry_device::chip::Shape;
 use vm_memory::{Bytes, GuestAddress};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros as _, IntoBytes};
 
-use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of};
-use super::{SMALL, completes};
+use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, map_process};
+use super::kernels::{increment, submit_buffer};
+use super::{SMALL, completes, sdma};
 use crate::driver::{Process, UserQueue, eventually};
 use crate::kernels::{dispatch, hidden, load, signal};
+use crate::sdma::{copy, fence};
 
 static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 
@@ -167,6 +170,178 @@ fn page_that_the_driver_refuses_fails_the_wave_that_waits() {
     let list = list_of(&rig.hws, &other, &[&second]);
     rig.hws.run(&list);
     completes(&mut rig.hws, &mut other, &mut second);
+}
+
+/// The one page that is told of, by this client and part of the chip.
+fn told_of_one(hws: &mut Hws, from: (Client, u8)) -> u64 {
+    let entry = eventually_some(|| hws.driver.drain_interrupts().first().copied());
+    assert_eq!((entry.client(), entry.source()), (from.0, Source::UTCL2_FAULT));
+    assert_eq!((entry.node(), entry.pasid(), entry.data[1] & RETRY), (from.1, 0x8001, RETRY));
+    page_of(&entry)
+}
+
+/// A barrier whose signal is at an address where nothing is mapped yet.
+fn barrier_at(hws: &Hws, queue: &mut UserQueue, signal: u64) {
+    let mut packet = BarrierPacket::new_zeroed();
+    packet.header = PacketHeader::new(PacketType::BARRIER_AND, true, 2, 2).bits();
+    packet.completion_signal = signal;
+    queue.put(&hws.driver, &packet);
+}
+
+#[test]
+fn packet_processor_waits_for_the_page_of_a_signal() {
+    let mut rig = Rig::new(SMALL, true);
+    let Rig { hws, process, queue, list, .. } = &mut rig;
+    let va = process.reserve(4096);
+    let memory = hws.driver.alloc_ram(4096);
+    hws.driver.set_ram_u64(memory + 8, 1);
+    barrier_at(hws, queue, va);
+    assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), va);
+    // Taken off at its packet, it comes back to it. Others are not held up.
+    hws.unmap(ALL_NOT_STATIC, &[]);
+    assert_eq!(hws.mqd(queue).cp_hqd_pq_rptr, 0);
+    let mut other = hws.process(0x8002);
+    let mut second = hws.queue(&mut other, doorbell(2, 0));
+    let both = [list.clone(), list_of(hws, &other, &[&second])].concat();
+    hws.run(&both);
+    completes(hws, &mut other, &mut second);
+    assert_eq!((hws.driver.ram_u64(memory + 8), queue.read_index(&hws.driver)), (1, 0));
+    process.map_page(&mut hws.driver, va, memory);
+    eventually("the signal is decremented", || hws.driver.ram_u64(memory + 8) == 0);
+    eventually("the read index is told", || queue.read_index(&hws.driver) == 1);
+    hws.driver.runner_passes();
+    assert_eq!(hws.driver.ram_u64(memory + 8), 0, "once");
+    completes(hws, process, queue);
+    assert_eq!(hws.driver.gpu.stats().errors, Default::default());
+}
+
+#[test]
+fn mailbox_without_a_page_is_waited_for_before_the_signal_changes() {
+    let mut rig = Rig::new(SMALL, true);
+    let Rig { hws, process, queue, .. } = &mut rig;
+    let (memory, va) = process.alloc(&mut hws.driver, 4096);
+    let mailbox = process.reserve(4096);
+    for (at, value) in [(8, 1), (16, mailbox), (24, 5)] {
+        hws.driver.set_ram_u64(memory + at, value);
+    }
+    barrier_at(hws, queue, va);
+    assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), mailbox);
+    hws.driver.runner_passes();
+    assert_eq!(hws.driver.ram_u64(memory + 8), 1);
+    let page = hws.driver.alloc_ram(4096);
+    process.map_page(&mut hws.driver, mailbox, page);
+    eventually("the event is told", || hws.driver.ram_u64(page) == 5);
+    assert_eq!(hws.driver.ram_u64(memory + 8), 0);
+}
+
+/// The waves have ended, and the signal of their dispatch waits: also over a stay in memory.
+#[test]
+fn signal_of_a_dispatch_waits_for_its_page() {
+    for away in [false, true] {
+        let mut rig = Rig::new(SMALL, true);
+        let Rig { hws, process, queue, list, .. } = &mut rig;
+        let kernel = load(&mut hws.driver, process, VECADD, "vecadd.kd");
+        let [data, (kernarg, kernarg_va)] = [(); 2].map(|()| process.alloc(&mut hws.driver, 4096));
+        for (at, value) in [(0, data.1), (8, data.1), (16, data.1), (24, 64)] {
+            hws.driver.set_ram_u64(kernarg + at, value);
+        }
+        hidden(&hws.driver, kernarg + 32, 64, 64);
+        let va = process.reserve(4096);
+        let memory = hws.driver.alloc_ram(4096);
+        hws.driver.set_ram_u64(memory + 8, 1);
+        queue.put(&hws.driver, &dispatch(kernel, kernarg_va, 64, 64, va));
+        assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), va);
+        if away {
+            hws.unmap(ALL_NOT_STATIC, &[]);
+            hws.run(list);
+        }
+        process.map_page(&mut hws.driver, va, memory);
+        eventually("the signal is decremented", || hws.driver.ram_u64(memory + 8) == 0);
+        eventually("the read index is told", || queue.read_index(&hws.driver) == 1);
+        assert_eq!(hws.driver.gpu.stats().errors, Default::default(), "away {away}");
+    }
+}
+
+#[test]
+fn buffer_goes_on_at_the_packet_that_has_waited() {
+    let mut rig = Rig::new(SMALL, true);
+    let Rig { hws, process, queue, .. } = &mut rig;
+    let (counter, counter_va) = process.alloc(&mut hws.driver, 4096);
+    let (va, memory) = (process.reserve(4096), hws.driver.alloc_ram(4096));
+    let words = [increment(counter_va), increment(va), increment(counter_va + 4)].concat();
+    let done = submit_buffer(hws, process, queue, &words);
+    assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), va);
+    hws.driver.runner_passes();
+    assert_eq!((hws.driver.ram_u32(counter), hws.driver.ram_u32(counter + 4)), (1, 0));
+    process.map_page(&mut hws.driver, va, memory);
+    eventually("the buffer has been executed", || hws.driver.ram_u64(done + 8) == 0);
+    let found = [counter, memory, counter + 4].map(|at| hws.driver.ram_u32(at));
+    assert_eq!(found, [1; 3], "each packet once");
+}
+
+#[test]
+fn refused_page_of_a_signal_stops_its_queue_alone() {
+    let mut rig = Rig::new(SMALL, true);
+    let Rig { hws, process, queue, .. } = &mut rig;
+    let va = process.reserve(4096);
+    barrier_at(hws, queue, va);
+    assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), va);
+    process.set_page(&mut hws.driver, va, 1 << 51 | 0b11);
+    eventually("its queue stops", || hws.errors("queue stopped") == 1);
+    let mut other = hws.process(0x8002);
+    let mut second = hws.queue(&mut other, doorbell(2, 0));
+    let list = list_of(hws, &other, &[&second]);
+    hws.run(&list);
+    completes(hws, &mut other, &mut second);
+}
+
+/// What a queue of the first engine moves, of so many bytes: few are moved by the device's thread, many by the engine's.
+fn sdma_waits(bytes: u32, away: bool) {
+    let mut hws = Hws::up(SMALL);
+    let mut process = hws.process(0x8001);
+    let (mut queue, map) = sdma::queue(&mut hws, &mut process, 0);
+    let mut list = [map_process(&process), map].concat();
+    list[5] &= !(1 << 12);
+    hws.run(&list);
+    let len = u64::from(bytes);
+    let (from, from_va) = process.alloc(&mut hws.driver, len);
+    for at in (0..len).step_by(4096) {
+        hws.driver.put_ram(from + at, &(at as u32 + 1));
+    }
+    let (to_va, to) = (process.reserve(len), hws.driver.alloc_ram(len));
+    let (done, done_va) = process.alloc(&mut hws.driver, 4096);
+    queue.put(&hws.driver, &[copy(from_va, to_va, bytes), fence(done_va, 9)]);
+    let client = Client(0x12);
+    assert_eq!(told_of_one(&mut hws, (client, node::of_die(0))), to_va);
+    if away {
+        hws.unmap(ALL_NOT_STATIC, &[]);
+        let mut other = hws.process(0x8002);
+        let mut second = hws.queue(&mut other, doorbell(2, 0));
+        let both = [list.clone(), list_of(&hws, &other, &[&second])].concat();
+        hws.run(&both);
+        completes(&mut hws, &mut other, &mut second);
+    }
+    let mut mapped = 0;
+    let mut next = Some(to_va);
+    while hws.driver.ram_u32(done) != 9 {
+        if let Some(va) = next.take() {
+            process.map_page(&mut hws.driver, va, to + (va - to_va));
+            mapped += 1;
+        }
+        next = hws.driver.drain_interrupts().iter().map(page_of).next_back();
+        next = next.filter(|va| *va == to_va + mapped * 4096);
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+    assert_eq!(mapped, len / 4096, "each page, once");
+    assert!((0..len).step_by(4096).all(|at| hws.driver.ram_u32(to + at) == at as u32 + 1));
+    assert_eq!(hws.driver.gpu.stats().errors, Default::default());
+}
+
+#[test]
+fn sdma_engine_waits_for_pages_and_goes_on_where_it_was() {
+    for (bytes, away) in [(16 << 10, false), (16 << 10, true), (512 << 10, false), (512 << 10, true)] {
+        sdma_waits(bytes, away);
+    }
 }
 
 /// Ring 1, which the driver of linux finds by the registers, as it is not told of its write pointer in memory.

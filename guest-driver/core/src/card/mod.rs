@@ -17,6 +17,7 @@ use belfry_abi::regs::gc;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, Os};
+use crate::xcp_tree;
 
 pub use files::FILES;
 
@@ -239,6 +240,9 @@ impl<O: Os> Device<O> {
 
     /// Writes to a file of the card.
     pub(crate) fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
+        if path == xcp_tree::CHOICE {
+            return self.show_mode(written(text)?);
+        }
         let (file, card) = (file(path)?, self.card());
         if !self.hw.alive() {
             return Err(Errno::ENODEV);

@@ -106,6 +106,8 @@ impl<O: Os> ClientState<O> {
 pub struct Client<O: Os> {
     device: Arc<Device<O>>,
     id: u64,
+    /// Number of the partition that its render node is of.
+    partition: u32,
     space: Arc<Space<O>>,
     state: Mutex<O, ClientState<O>>,
     /// The device's epoch when the file was opened: after a recovery its page tables are gone for good.
@@ -155,7 +157,7 @@ impl<O: Os> fmt::Debug for Client<O> {
 }
 
 impl<O: Os> Client<O> {
-    pub(crate) fn new(device: &Arc<Device<O>>, id: u64) -> Result<Arc<Self>> {
+    pub(crate) fn new(device: &Arc<Device<O>>, id: u64, partition: u32) -> Result<Arc<Self>> {
         let os = device.hw.os();
         let state = ClientState {
             contexts: Contexts::default(),
@@ -169,6 +171,7 @@ impl<O: Os> Client<O> {
         Ok(Arc::new(Self {
             device: device.clone(),
             id,
+            partition,
             space: Space::new(device)?,
             state: Mutex::new(os, LockRank::Client, state)?,
             epoch: device.epoch(),
@@ -275,7 +278,7 @@ impl<O: Os> Client<O> {
             return Ok(());
         }
         if state.hardware.is_none() {
-            let hardware = self.device.admit(self.id, self.epoch)?;
+            let hardware = self.device.admit(self.id, (self.partition, self.epoch))?;
             if let Err(error) = self.space.adopt(hardware.pasid()) {
                 self.device.dismiss(hardware.pasid());
                 return Err(error);

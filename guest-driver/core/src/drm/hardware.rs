@@ -8,18 +8,18 @@ use belfry_abi::kfd::drm::AMDGPU_HW_IP_DMA;
 use super::context::RingId;
 use crate::device::Device;
 use crate::doorbell::Doorbells;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
-use crate::node::Nodes;
+use crate::node::{Node, Nodes};
 use crate::os::Os;
 use crate::sdma::{SdmaChoice, SdmaPlace};
 
 /// What a file has on the device while it has rings.
 pub(crate) struct Hardware<O: Os> {
     pasid: u16,
-    /// The device's nodes, which stay as they are meanwhile; the rings are on the first one, as those of the first partition's
-    /// render node.
+    /// The device's nodes, which stay as they are meanwhile, and which of them the rings are on: that of the file's render node.
     nodes: Arc<Nodes>,
+    partition: u32,
     /// The device's epoch when it was made.
     epoch: u64,
     doorbells: Doorbells,
@@ -28,19 +28,32 @@ pub(crate) struct Hardware<O: Os> {
 }
 
 impl<O: Os> Hardware<O> {
-    pub(crate) fn new(device: &Device<O>, pasid: u16, slice: u32, epoch: u64) -> Result<Self> {
+    /// # Errors
+    ///
+    /// `ENOENT` for a partition that there is not any more, `ENOMEM`.
+    pub(crate) fn new(
+        device: &Device<O>,
+        pasid: u16,
+        slice: u32,
+        (partition, epoch): (u32, u64),
+    ) -> Result<Self> {
+        let nodes = device.nodes();
+        if partition >= nodes.count() {
+            return Err(Errno::ENOENT);
+        }
         let context = device.gart.allocate(1)?;
         device.flush_gart()?;
         let doorbells = Doorbells::new(slice, &device.hw.asic().doorbells);
-        Ok(Self { pasid, nodes: device.nodes(), epoch, doorbells, context })
+        Ok(Self { pasid, nodes, partition, epoch, doorbells, context })
     }
 
     pub(crate) fn pasid(&self) -> u16 {
         self.pasid
     }
 
-    pub(crate) fn nodes(&self) -> &Nodes {
-        &self.nodes
+    /// The node that the rings are on.
+    pub(crate) fn node(&self) -> &Node {
+        self.nodes.get(self.partition)
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -65,11 +78,11 @@ impl<O: Os> Hardware<O> {
         if id.kind != AMDGPU_HW_IP_DMA {
             return Ok((self.doorbells.take()?, None));
         }
-        let place = self.nodes.first().sdma.take(SdmaChoice::Engine(id.ring))?;
+        let place = self.node().sdma.take(SdmaChoice::Engine(id.ring))?;
         match place.doorbell(&device.hw.asic().sdma) {
             Ok(number) => Ok((number, Some(place))),
             Err(error) => {
-                self.nodes.first().sdma.put(place);
+                self.node().sdma.put(place);
                 Err(error)
             }
         }
@@ -79,7 +92,7 @@ impl<O: Os> Hardware<O> {
     pub(crate) fn put_doorbell(&mut self, number: u32, place: Option<SdmaPlace>) {
         match place {
             None => self.doorbells.put(number),
-            Some(place) => self.nodes.first().sdma.put(place),
+            Some(place) => self.node().sdma.put(place),
         }
     }
 }

@@ -86,7 +86,7 @@ impl<O: Os> Ring<O> {
         let index = if id.kind == AMDGPU_HW_IP_DMA { super::context::COMPUTE_RINGS } else { 0 } + id.ring;
         let va = END_VA + u64::from(index) * STRIDE;
         let buffer = device.gart.allocate(PAGES)?;
-        let mqds = Mqds::new(device, hardware.nodes().first(), id.kind == AMDGPU_HW_IP_DMA)?;
+        let mqds = Mqds::new(device, hardware.node(), id.kind == AMDGPU_HW_IP_DMA)?;
         device.flush_gart()?;
         let (number, place) = hardware.take_doorbell(device, id)?;
         let doorbell = hardware.doorbell(number);
@@ -111,7 +111,7 @@ impl<O: Os> Ring<O> {
         let rights =
             PageRights { readable: true, writable: true, executable: false, system: true, uncached: true };
         if !self.is_dma() {
-            let area = (device.hw.asic().save_area)(&hardware.nodes().first().config);
+            let area = (device.hw.asic().save_area)(&hardware.node().config);
             let len = area.total(area.cwsr_size);
             if len > STRIDE - SAVE_AREA {
                 return Err(Errno::ENOMEM);
@@ -163,7 +163,7 @@ impl<O: Os> Ring<O> {
 
     /// Writes the MQD, and has the scheduler run the queue.
     fn add(&self, device: &Device<O>, space: &Space<O>, hardware: &Hardware<O>) -> Result<()> {
-        let node = hardware.nodes().first();
+        let node = hardware.node();
         let args = self.args(device, node);
         let mqd = &device.hw.asic().mqd;
         self.mqds.change(|image, share| {

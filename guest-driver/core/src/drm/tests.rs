@@ -71,7 +71,7 @@ impl RenderFile for File<'_> {
 
 impl<'a> File<'a> {
     fn open(bench: &'a Bench, id: u64) -> Self {
-        Self { bench, client: bench.device.open_file(id).unwrap(), handles: RefCell::default() }
+        Self { bench, client: bench.device.open_file(id, 0).unwrap(), handles: RefCell::default() }
     }
 
     /// Runs a command; returns what it leaves in its arguments.
@@ -228,7 +228,7 @@ fn process_and_file_share_one_address_space() {
     let clear = GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, ..map(0, VA, PAGE) };
     assert_eq!(file.va(clear), Err(Errno::EINVAL));
     file.map(handle, VA + 4 * PAGE, 0, 2 * PAGE).unwrap();
-    let root = process.state.lock().space.as_ref().unwrap().root();
+    let root = process.state.lock().spaces.of(0).unwrap().root();
     let place = walk(&bench.device.hw, root, VA + 4 * PAGE).unwrap().0;
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.
@@ -327,4 +327,12 @@ fn requests_are_refused_as_amdgpu_refuses_them() {
         assert_eq!(dispatch(&file.client, &file, command, &mut data), Err(inval), "{name}");
     }
     assert_eq!(dispatch(&file.client, &file, 0xc010_6470, &mut [0; 64]), Err(inval), "past the table");
+}
+
+#[test]
+fn file_of_a_partition_that_there_is_not_cannot_be_opened() {
+    let bench = Bench::new();
+    assert_eq!(bench.device.open_file(7, 1).err(), Some(Errno::ENOENT));
+    bench.device.open_file(7, 0).unwrap();
+    assert_eq!(bench.device.open_file(7, 0).err(), Some(Errno::EEXIST));
 }

@@ -66,7 +66,7 @@ impl<O: Os> Process<O> {
     pub(crate) fn import_dmabuf(&self, args: &mut ImportDmabufArgs) -> Result<()> {
         let device = &self.device;
         let node = self.nodes.named(args.gpu_id)?;
-        if self.state.lock().acquired & node.bit() == 0 {
+        if !self.state.lock().spaces.has(node) {
             return Err(Errno::ENODEV);
         }
         let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;

@@ -1,10 +1,117 @@
-//! Buffer objects in page tables.
+//! Buffer objects in page tables: those of each node that they are mapped for.
+
+use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 
 use super::{Bo, BoKind};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
-use crate::space::map_backing;
+use crate::process::{Process, Spaces, State};
+use crate::space::{Space, map_backing};
 use crate::vm::Vm;
+
+impl<O: Os> Process<O> {
+    /// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
+    /// an address space; `ENOMEM`, also for a bad handle.
+    pub(crate) fn map_memory(&self, node: &Node, handle: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if !state.spaces.has(node) {
+            return Err(Errno::ENODEV);
+        }
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::ENOMEM)?;
+        let State { spaces, bos, mapped, .. } = &mut *state;
+        let (Some(space), Some(bo)) = (spaces.of(node.number), bos.get_mut(&id)) else {
+            return Err(Errno::ENOMEM);
+        };
+        if bo.mapped_on & node.bit() != 0 {
+            return Ok(());
+        }
+        let (va, size) = (bo.va, bo.size);
+        let in_space = va != 0
+            && va.is_multiple_of(PAGE_SIZE)
+            && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
+        if !in_space {
+            return Err(Errno::EINVAL);
+        }
+        let mut result = Ok(());
+        // Nodes that have a space in common have what is mapped there, too.
+        if bo.mapped_on & spaces.nodes_of(space) == 0 {
+            let mut tables = space.lock();
+            Space::claim(&mut tables, va, size)?;
+            let written = bo.map_into(&mut tables.vm);
+            if written.is_err() {
+                tables.vm.unmap(va, size);
+                Space::release(&mut tables, va);
+            }
+            result = space.flush(&mut tables);
+            written.map_err(|error| result.err().unwrap_or(error))?;
+        }
+        bo.mapped_on |= node.bit();
+        mapped.insert((node.number, va), id);
+        result
+    }
+
+    /// UNMAP_MEMORY_FROM_GPU for a node: idempotent. What is mapped for others stays in their page tables.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
+    pub(crate) fn unmap_memory(&self, node: &Node, handle: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
+        let used = state.is_used_on(node, id);
+        let State { spaces, bos, mapped, .. } = &mut *state;
+        let Some(bo) = bos.get_mut(&id).filter(|_| !spaces.is_empty()) else { return Err(Errno::EINVAL) };
+        if bo.mapped_on & node.bit() == 0 {
+            return Ok(());
+        }
+        if used {
+            return Err(Errno::EBUSY);
+        }
+        let space = spaces.of(node.number).ok_or(Errno::EINVAL)?;
+        if bo.mapped_on & spaces.nodes_of(space) == node.bit() {
+            let mut tables = space.lock();
+            bo.unmap_from(&mut tables);
+            // While the device may have a translation left, the memory counts as mapped and cannot be freed.
+            space.flush(&mut tables)?;
+            Space::release(&mut tables, bo.va);
+        }
+        bo.mapped_on &= !node.bit();
+        mapped.remove(&(node.number, bo.va));
+        Ok(())
+    }
+}
+
+impl<O: Os> Bo<O> {
+    /// Clears the page tables of all nodes that it is mapped for.
+    ///
+    /// # Errors
+    ///
+    /// `ETIME` when the device does not answer; all of them are cleared.
+    pub(super) fn unmap_everywhere(&self, spaces: &Spaces<O>) -> Result<()> {
+        let mut result = Ok(());
+        for (space, _) in spaces.each().filter(|(_, nodes)| self.mapped_on & nodes != 0) {
+            let mut tables = space.lock();
+            self.unmap_from(&mut tables);
+            result = result.and(space.flush(&mut tables));
+        }
+        result
+    }
+
+    /// Writes the page tables of all nodes that it is mapped for, which have nothing there.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; a part may be mapped then.
+    pub(super) fn map_everywhere(&self, spaces: &Spaces<O>) -> Result<()> {
+        let mut each = spaces.each().filter(|(_, nodes)| self.mapped_on & nodes != 0);
+        each.try_for_each(|(space, _)| self.map_into(&mut space.lock().vm))
+    }
+}
 
 impl<O: Os> Bo<O> {
     /// Writes the page tables.

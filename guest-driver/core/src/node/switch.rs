@@ -4,19 +4,13 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use belfry_abi::partition::ComputePartition;
-
 use super::Nodes;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::os::Os;
 use crate::scheduler;
-
-/// The mode that a write names, by its first letters as Linux looks at them.
-fn mode_named(text: &str) -> Result<ComputePartition> {
-    text.get(..3).and_then(ComputePartition::named).ok_or(Errno::EINVAL)
-}
+use crate::xcp_tree::mode_named;
 
 impl<O: Os> Device<O> {
     /// Shares the graphics cores out as `text` says, and puts the nodes of the new partitions into the topology. The device must not be

@@ -15,6 +15,7 @@ const INFO: DeviceInfo = DeviceInfo {
     domain: 0,
     location_id: 0x300,
     render_minor: 128,
+    partition_minors: [0; 7],
 };
 
 /// A GPU of so many graphics cores, each of which has another number of compute units, and two SDMA engines.

@@ -223,5 +223,5 @@ fn process_is_shown_with_its_queues_memory_and_events_but_no_more_than_a_few() {
     assert!(!text.contains("305419896") && !text.contains("12345678"), "the key is an address of the kernel");
     bench.device.exit_process(process.key());
     let text = format!("{process:?}");
-    assert!(text.contains("phase: Dead, space: None, queues: {}"), "{text}");
+    assert!(text.contains("phase: Dead, spaces: {}, queues: {}"), "{text}");
 }

@@ -67,7 +67,7 @@ impl<O: Os> Process<O> {
                 bos.push(id);
                 None
             }
-            Err(_) if state.svm.serves_queues(va, size) => Some(va..va + size),
+            Err(_) if state.svm.serves_queues(node, va, size) => Some(va..va + size),
             Err(error) => return Err(error),
         };
         Ok(QueueBuffers { ring, bos, save_area })

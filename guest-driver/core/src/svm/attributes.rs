@@ -34,9 +34,14 @@ impl Access {
     /// None.
     pub(crate) const NONE: Self = Self { anywhere: 0, in_place: 0 };
 
-    /// Whether any may. The nodes of a GPU share page tables: what one may access, all can.
+    /// Whether any may.
     pub(crate) fn any(self) -> bool {
-        self.anywhere | self.in_place != 0
+        self.of_any(u32::MAX)
+    }
+
+    /// Whether one of these nodes may.
+    pub(crate) fn of_any(self, nodes: u32) -> bool {
+        (self.anywhere | self.in_place) & nodes != 0
     }
 
     /// The kind of attribute that says what a node may do.

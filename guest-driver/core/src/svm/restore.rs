@@ -107,14 +107,14 @@ impl<O: Os> Process<O> {
     /// Takes pages from the GPU until they are mapped anew: no queue of the process runs, but a file of the render node may
     /// have work in the same address space.
     fn svm_block(&self, state: &mut State<O>, parts: &[Range<u64>]) {
-        let flushed = {
-            let Some(space) = &state.space else { return };
+        let mut flushed = Ok(());
+        for (space, _) in state.spaces.each() {
             let mut tables = space.lock();
             for part in parts {
                 tables.vm.block(part.start, part.end - part.start);
             }
-            space.flush(&mut tables)
-        };
+            flushed = flushed.and(space.flush(&mut tables));
+        }
         if let Err(error) = flushed {
             self.recover_after(error);
         }
@@ -131,23 +131,23 @@ impl<O: Os> Process<O> {
             // As amdkfd: who frees a buffer that a queue needs has no queues any more.
             self.evict_queues(state);
         }
-        let State { space, svm, .. } = &mut *state;
+        let State { spaces, svm, .. } = &mut *state;
         let mut gone = svm.mapped.take(range);
         let mut flushed = Ok(());
-        if let Some(space) = space {
+        for (space, _) in spaces.each() {
             let mut tables = space.lock();
             for (start, part) in &gone {
                 tables.vm.unmap(*start, part.end - start);
             }
-            if !gone.is_empty() {
-                flushed = space.flush(&mut tables);
-            }
-            if flushed.is_ok() || held {
+            let here = if gone.is_empty() { Ok(()) } else { space.flush(&mut tables) };
+            if here.is_ok() || held {
                 tables.release_shared(range);
-            } else {
-                // The device may still use the pages: they are left to it, and so are their addresses.
-                core::mem::forget(core::mem::take(&mut gone));
             }
+            flushed = flushed.and(here);
+        }
+        if flushed.is_err() && !held {
+            // The device may still use the pages: they are left to it, and so are their addresses.
+            core::mem::forget(core::mem::take(&mut gone));
         }
         if let Err(error) = flushed
             && held

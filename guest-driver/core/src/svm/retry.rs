@@ -13,6 +13,7 @@ use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_O
 
 use super::attributes::Access;
 use crate::errno::{Errno, Result};
+use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, WorkItem as _};
 use crate::process::{Phase, Process};
 
@@ -28,6 +29,8 @@ const USER_END: u64 = 1 << 47;
 pub(crate) struct Wanted {
     va: u64,
     told: u32,
+    /// Number of the node that it waits on.
+    node: u32,
 }
 
 impl<O: Os> Process<O> {
@@ -67,11 +70,11 @@ impl<O: Os> Process<O> {
 
     /// A wave waits for a page, of which the filter told by this entry. Whether the page is going to be looked at, after which the
     /// entry is given back.
-    pub(crate) fn page_wanted(&self, va: u64, told: u32) -> bool {
+    pub(crate) fn page_wanted(&self, node: &Node, va: u64, told: u32) -> bool {
         let mut wanted = self.retries.lock();
         let room = wanted.len() < WANTED && wanted.try_reserve(1).is_ok();
         if room {
-            wanted.push(Wanted { va, told });
+            wanted.push(Wanted { va, told, node: node.number });
         }
         drop(wanted);
         self.svm_work.queue();
@@ -81,12 +84,13 @@ impl<O: Os> Process<O> {
     /// Maps the pages that waves wait for; whether there were any.
     pub(super) fn svm_give_pages(self: &Arc<Self>) -> bool {
         let wanted: Vec<Wanted> = core::mem::take(&mut *self.retries.lock());
-        for &Wanted { va, told } in &wanted {
-            match self.svm_give_page(va) {
+        for &Wanted { va, told, node } in &wanted {
+            let node = self.nodes.get(node);
+            match self.svm_give_page(node, va) {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 // It does not come to rest, or there is no room now: the wave goes on waiting, and the device tells again.
                 Err(Errno::EAGAIN | Errno::ENOMEM) => {}
-                Err(_) => self.svm_refuse_page(va),
+                Err(_) => self.svm_refuse_page(node, va),
             }
             self.device.retried(told);
         }
@@ -94,7 +98,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Maps what is around a page.
-    fn svm_give_page(self: &Arc<Self>, va: u64) -> Result<()> {
+    fn svm_give_page(self: &Arc<Self>, node: &Node, va: u64) -> Result<()> {
         let page = va..va + PAGE_SIZE;
         let known = {
             let state = self.state.lock();
@@ -104,7 +108,7 @@ impl<O: Os> Process<O> {
             state.svm.ranges.touching(&page).next().map(|(start, one)| (start..one.end, one.attributes))
         };
         if let Some((range, attributes)) = known {
-            if !attributes.access.any() {
+            if !attributes.access.of_any(node.bit()) {
                 return Err(Errno::EPERM);
             }
             let around = around(va, attributes.granularity);
@@ -131,11 +135,11 @@ impl<O: Os> Process<O> {
     }
 
     /// Nobody is to wait for a page.
-    fn svm_refuse_page(&self, va: u64) {
+    fn svm_refuse_page(&self, node: &Node, va: u64) {
         let refused = self.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
         let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {
             let state = self.state.lock();
-            let space = state.space.as_ref().ok_or(Errno::ESRCH)?;
+            let space = state.spaces.of(node.number).ok_or(Errno::ESRCH)?;
             let mut tables = space.lock();
             tables.vm.map_small(va, 0, PAGE_SIZE, entry)?;
             space.flush(&mut tables)
@@ -145,7 +149,7 @@ impl<O: Os> Process<O> {
         {
             let failure =
                 MemoryExceptionFailure { not_present: 1, read_only: 0, no_execute: 0, imprecise: 0 };
-            let gpu_id = u32::from(self.nodes.first().gpu_id);
+            let gpu_id = u32::from(node.gpu_id);
             self.memory_fault(MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
         }
     }

@@ -56,7 +56,7 @@ impl Bench {
     pub(crate) fn process(&self, key: u64) -> Arc<Process<FakeOs>> {
         let process = self.device.open_process(ProcessKey(key)).unwrap();
         // The file's identity is its descriptor.
-        self.device.open_file(key).unwrap();
+        self.device.open_file(key, 0).unwrap();
         process.acquire_vm(process.nodes.first(), key as i32).unwrap();
         process
     }

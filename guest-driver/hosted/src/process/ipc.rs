@@ -17,7 +17,7 @@ use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::{HostedProcess, RenderFiles};
-use crate::os::Mappable;
+use crate::os::{Mappable, file_id};
 
 impl HostedProcess {
     /// Answers a command that has to do with handles; `None` for all others.
@@ -99,7 +99,8 @@ impl HostedProcess {
             ..Default::default()
         };
         self.core(IMPORT_DMABUF, &mut import)?;
-        let gem = self.hosted.gems().insert(self.key.0, Mappable::File(shared.into()));
+        let file = file_id(self.key.0, self.partition_of(args.gpu_id).unwrap_or(0));
+        let gem = self.hosted.gems().insert(file, Mappable::File(shared.into()));
         args.handle = import.handle;
         args.mmap_offset = belfry_kfd_core::os::Gem::mmap_offset(&gem);
         args.flags = descriptor.ipc_flags();

@@ -1,7 +1,7 @@
 //! The render node: what the DRM core answers, and handles, which are the DRM core's as well.
 //!
-//! All descriptors of the render node that a process has are one open file: opening it again gives the same handles, and
-//! closing one of them gives nothing back.
+//! All descriptors of a render node that a process has are one open file: opening it again gives the same handles, and
+//! closing one of them gives nothing back. Partitions have a render node each; syncobjs are those of all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ struct Object {
     gem: HostedGem,
 }
 
-/// The handles of a process's render nodes.
+/// The handles of a render node's file.
 #[derive(Default)]
-pub(super) struct Objects {
+struct Objects {
     table: Mutex<BTreeMap<u32, Object>, rank::Objects>,
 }
 
@@ -64,45 +64,64 @@ impl Objects {
     }
 }
 
-impl RenderFile for HostedProcess {
+/// What a process has of a partition's render node.
+pub(super) struct File {
+    pub(super) client: Arc<Client<HostedOs>>,
+    objects: Objects,
+}
+
+impl File {
+    pub(super) fn new(client: Arc<Client<HostedOs>>) -> Self {
+        Self { client, objects: Objects::default() }
+    }
+}
+
+/// A file, and whose it is.
+struct FileOf<'a> {
+    process: &'a HostedProcess,
+    file: &'a File,
+}
+
+impl RenderFile for FileOf<'_> {
     fn handle_create(&self, backing: Arc<dyn Backing>) -> Result<u32> {
-        let gem = self.hosted.gems().insert(self.key.0, Mappable::Backing(backing.clone()));
-        self.objects.insert(&self.client, Object { memory: HostedDmaBuf::own(backing), gem })
+        let gems = self.process.hosted.gems();
+        let gem = gems.insert(self.file.client.id(), Mappable::Backing(backing.clone()));
+        self.file.objects.insert(&self.file.client, Object { memory: HostedDmaBuf::own(backing), gem })
     }
 
     fn lookup(&self, handle: u32) -> Result<Arc<dyn Backing>> {
-        self.objects.with(handle, |object| object.memory.backing())
+        self.file.objects.with(handle, |object| object.memory.backing())
     }
 
     fn mmap_offset(&self, handle: u32) -> Result<u64> {
-        self.objects.with(handle, |object| object.gem.mmap_offset())
+        self.file.objects.with(handle, |object| object.gem.mmap_offset())
     }
 
     fn caller(&self) -> ProcessKey {
-        self.key
+        self.process.key
     }
 
     fn fence_new(&self) -> Result<Arc<Fence>> {
-        Ok(self.new_fence())
+        Ok(self.process.new_fence())
     }
 
     /// Work of this process's GPU, whose end is heard of without being told.
     fn sync_await(&self, at: SyncPoint, _kick: Arc<dyn Work>) -> Result<Awaited> {
-        self.awaited(at)
+        self.process.awaited(at)
     }
 
     fn sync_target(&self, at: SyncPoint) -> Result<Box<dyn SyncTarget>> {
-        self.target(at)
+        self.process.target(at)
     }
 
     fn sync_export(&self, fence: Option<&Arc<Fence>>, to: SyncExport) -> Result<u32> {
-        self.exported(fence, to)
+        self.process.exported(fence, to)
     }
 }
 
 impl HostedProcess {
     /// What the DRM core and the render node answer.
-    pub(super) fn render_ioctl(&self, request: u32, arg: u64) -> Result<()> {
+    pub(super) fn render_ioctl(&self, file: &File, request: u32, arg: u64) -> Result<()> {
         const VERSION: u8 = ioc_nr(DRM_IOCTL_VERSION);
         const GEM_CLOSE: u8 = ioc_nr(DRM_IOCTL_GEM_CLOSE);
         const GET_CAP: u8 = ioc_nr(DRM_IOCTL_GET_CAP);
@@ -111,7 +130,7 @@ impl HostedProcess {
         match ioc_nr(request) {
             VERSION => self.version(arg),
             GEM_CLOSE => self.drm_call(DRM_IOCTL_GEM_CLOSE, request, arg, |data| {
-                self.gem_close(read::<DrmGemClose>(data)?.handle)
+                self.gem_close(file, read::<DrmGemClose>(data)?.handle)
             }),
             GET_CAP => self.drm_call(DRM_IOCTL_GET_CAP, request, arg, |data| {
                 let mut args: DrmGetCap = read(data)?;
@@ -125,12 +144,12 @@ impl HostedProcess {
             }),
             HANDLE_TO_FD => self.drm_call(DRM_IOCTL_PRIME_HANDLE_TO_FD, request, arg, |data| {
                 let mut args: DrmPrimeHandle = read(data)?;
-                args.fd = self.handle_to_fd(&args)?;
+                args.fd = self.handle_to_fd(file, &args)?;
                 args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
             }),
             FD_TO_HANDLE => self.drm_call(DRM_IOCTL_PRIME_FD_TO_HANDLE, request, arg, |data| {
                 let mut args: DrmPrimeHandle = read(data)?;
-                args.handle = self.fd_to_handle(args.fd)?;
+                args.handle = self.fd_to_handle(file, args.fd)?;
                 args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
             }),
             nr => {
@@ -139,7 +158,8 @@ impl HostedProcess {
                 }
                 let known = DRM_COMMANDS.iter().find(|&&(_, known)| ioc_nr(known) == nr);
                 let known = known.ok_or(Errno::EINVAL)?.1;
-                self.drm_call(known, request, arg, |data| self.kfd.drm_ioctl(&self.client, self, known, data))
+                let of = FileOf { process: self, file };
+                self.drm_call(known, request, arg, |data| self.kfd.drm_ioctl(&file.client, &of, known, data))
             }
         }
     }
@@ -186,18 +206,18 @@ impl HostedProcess {
     }
 
     /// GEM_CLOSE; `EINVAL` for a bad handle.
-    fn gem_close(&self, handle: u32) -> Result<()> {
-        let object = lock(&self.objects.table).remove(&handle).ok_or(Errno::EINVAL)?;
-        self.client.handle_closed(&object.memory.backing());
+    fn gem_close(&self, file: &File, handle: u32) -> Result<()> {
+        let object = lock(&file.objects.table).remove(&handle).ok_or(Errno::EINVAL)?;
+        file.client.handle_closed(&object.memory.backing());
         Ok(())
     }
 
     /// PRIME_HANDLE_TO_FD.
-    fn handle_to_fd(&self, args: &DrmPrimeHandle) -> Result<i32> {
+    fn handle_to_fd(&self, file: &File, args: &DrmPrimeHandle) -> Result<i32> {
         if args.flags & !PRIME_FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
-        let memory = self.objects.with(args.handle, |object| object.memory.clone())?;
+        let memory = file.objects.with(args.handle, |object| object.memory.clone())?;
         if memory.backing().is_exclusive() {
             return Err(Errno::EPERM);
         }
@@ -205,15 +225,15 @@ impl HostedProcess {
     }
 
     /// PRIME_FD_TO_HANDLE: memory of this GPU that has a handle keeps it.
-    fn fd_to_handle(&self, fd: i32) -> Result<u32> {
+    fn fd_to_handle(&self, file: &File, fd: i32) -> Result<u32> {
         let memory = self.kfd.os().dmabuf_get(fd)?;
         let mappable = if memory.is_foreign() {
             Mappable::File(Arc::new(self.hosted.exports().shared_file(&Descriptor::of(fd)?)?))
         } else {
             Mappable::Backing(memory.backing())
         };
-        let gem = self.hosted.gems().insert(self.key.0, mappable);
-        self.objects.insert(&self.client, Object { memory, gem })
+        let gem = self.hosted.gems().insert(file.client.id(), mappable);
+        file.objects.insert(&file.client, Object { memory, gem })
     }
 }
 

@@ -305,7 +305,7 @@ impl HostedProcess {
                 return Err(Errno::ETIME);
             }
             changed.wait(ticket, Some(left.min(LOOK_NS)));
-            self.client.pump();
+            self.files.iter().for_each(|file| file.client.pump());
         }
     }
 

@@ -84,7 +84,9 @@ impl Client {
     }
 
     pub(crate) fn acquire(&self) -> Result<i32, Errno> {
-        let mut args = AcquireVmArgs { drm_fd: self.process.render_fd() as u32, gpu_id: self.gpu_id };
+        let number = self.process.partition_of(self.gpu_id).unwrap();
+        let mut args =
+            AcquireVmArgs { drm_fd: self.process.render_fd_of(number) as u32, gpu_id: self.gpu_id };
         self.ioctl(nr::ACQUIRE_VM, &mut args)
     }
 
@@ -127,7 +129,8 @@ impl Client {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range was just reserved.
         let mapped = unsafe {
-            self.process.mmap(Node::Render, Some(va as usize), size as usize, prot, args.mmap_offset)
+            let node = Node::Partition(self.process.partition_of(self.gpu_id).unwrap());
+            self.process.mmap(node, Some(va as usize), size as usize, prot, args.mmap_offset)
         }
         .unwrap();
         assert_eq!(mapped as u64, va);

@@ -1,4 +1,5 @@
 //! PM4 packets that tests submit.
+#![allow(dead_code, reason = "every test binary uses another part")]
 
 use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
 

@@ -39,7 +39,7 @@ impl Client {
 
     /// A client whose process has descriptors of its own, as programs do that know nothing of this driver.
     pub(crate) fn of_program(gpu: &Arc<HostedGpu>) -> Self {
-        let process = gpu.open_with(|_| true).unwrap();
+        let process = gpu.open_with(|_| Some(0)).unwrap();
         let gpu_id = process.sysfs_read("nodes/1/gpu_id").unwrap().trim().parse().unwrap();
         let client = Self { process, gpu_id };
         client.acquire().unwrap();

@@ -31,14 +31,15 @@ static KERNELS: &[u8] = include_bytes!("../../../../device/tests/fixtures/cp.gfx
 const FOREVER: u64 = u64::MAX;
 
 /// A command of the render node.
-fn call<T>(process: &HostedProcess, command: u32, args: &mut T) -> Result<i32, Errno> {
+fn call<T>(process: &HostedProcess, node: Node, command: u32, args: &mut T) -> Result<i32, Errno> {
     assert_eq!(nr::ioc_size(command), size_of::<T>());
-    process.ioctl(Node::Render, command, std::ptr::from_mut(args).cast())
+    process.ioctl(node, command, std::ptr::from_mut(args).cast())
 }
 
 /// A file of the render node with a context.
 struct File {
     process: HostedProcess,
+    node: Node,
     context: u32,
     next: std::cell::Cell<u64>,
 }
@@ -87,13 +88,17 @@ impl File {
     }
 
     fn of(process: HostedProcess) -> Self {
+        Self::on(process, Node::Render)
+    }
+
+    fn on(process: HostedProcess, node: Node) -> Self {
         let mut args = CtxIn { op: AMDGPU_CTX_OP_ALLOC_CTX, ..Default::default() };
-        call(&process, CTX, &mut args).unwrap();
-        Self { process, context: args.op, next: std::cell::Cell::new(0x1_0000_0000) }
+        call(&process, node, CTX, &mut args).unwrap();
+        Self { process, node, context: args.op, next: std::cell::Cell::new(0x1_0000_0000) }
     }
 
     fn call<T>(&self, command: u32, args: &mut T) -> Result<i32, Errno> {
-        call(&self.process, command, args)
+        call(&self.process, self.node, command, args)
     }
 
     /// Maps a buffer object for the GPU, which may do everything with it.
@@ -121,7 +126,7 @@ impl File {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: no address is asked for; the map stays while the process is there.
         let words = unsafe {
-            let at = self.process.mmap(Node::Render, None, size as usize, prot, offset.value).unwrap();
+            let at = self.process.mmap(self.node, None, size as usize, prot, offset.value).unwrap();
             std::slice::from_raw_parts(at.cast(), size as usize / 4)
         };
         Memory { handle, va, words }

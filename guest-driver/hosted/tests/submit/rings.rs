@@ -56,6 +56,32 @@ fn compute_and_a_copy_engine_work_in_one_submission() {
     assert!((1..1024).all(|at| to.words[at].load(Ordering::Relaxed) == at as u32 + 1));
 }
 
+/// The file of a partition's render node has its work done there.
+#[test]
+fn work_of_a_partition_s_file_is_done_by_its_engines() {
+    use belfry_abi::partition::ComputePartition::Cpx;
+    let shape = common::config();
+    let chip = &belfry_device::chip::gfx942::MODEL;
+    let gpu =
+        HostedGpu::new(belfry_device::GpuConfig { chip, xccs: 2, cus: 2, partition: Cpx, ..shape }).unwrap();
+    for (number, engine) in [(0, "sdma 0 "), (1, "sdma 2 ")] {
+        let file = File::on(gpu.open().unwrap(), Node::Partition(number));
+        let (from, to) = (file.memory(PAGE, GTT), file.memory(PAGE, VRAM));
+        from.words[5].store(0x1234 + number, Ordering::Relaxed);
+        let ib = file.memory(PAGE, GTT);
+        let copied = copy(from.va, to.va, PAGE as u32);
+        File::fill(ib, &copied);
+        let work = file.submit(&Work::default().ib(ib, copied.len(), AMDGPU_HW_IP_DMA)).unwrap();
+        assert_eq!(file.wait(work, AMDGPU_HW_IP_DMA), Ok(0));
+        assert_eq!(to.words[5].load(Ordering::Acquire), 0x1234 + number);
+        let queues = gpu.device().inspect().queues().unwrap();
+        let own = queues.iter().filter(|queue| queue.packets == Some("sdma"));
+        let slots: Vec<_> = own.filter_map(|queue| queue.slot.clone()).collect();
+        assert!(slots.len() == 1 && slots[0].starts_with(engine), "{slots:?}");
+    }
+    assert_eq!(gpu.device().stats().errors, Default::default());
+}
+
 #[test]
 fn fault_of_one_ring_ends_the_work_of_all() {
     let gpu = gpu();

@@ -201,7 +201,7 @@ fn file_wait(process: &HostedProcess, handle: u32) -> Result<i32, Errno> {
         timeout_nsec: LATER,
         ..Default::default()
     };
-    call(process, DRM_IOCTL_SYNCOBJ_WAIT, &mut args)
+    call(process, Node::Render, DRM_IOCTL_SYNCOBJ_WAIT, &mut args)
 }
 
 #[test]

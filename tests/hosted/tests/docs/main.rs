@@ -99,8 +99,10 @@ fn render_node() -> String {
          beginning. SET_DEADLINE is taken without effect. Other than on Linux, a descriptor of a sync file is a socket there: `poll`\n\
          with `POLLOUT` tells that it can be written at any time, where Linux never does, and `read` waits for the end of the work\n\
          and takes one byte, after which `poll` does not tell the end any more, where Linux answers EINVAL.\n\n\
+         Partitions of a gfx942 have a render node each ([chips.md](chips.md)); hosted and under `belfry exec`, syncobjs of a process are those\n\
+         of all of them.\n\n\
          PRIME takes memory of this GPU; under `belfry exec` also memory of\n\
-         another process's GPU. There, all descriptors of the render node that a process has are one open file: opening it\n\
+         another process's GPU. There, all descriptors of a render node that a process has are one open file: opening it\n\
          again gives the same handles, and closing one of them gives nothing back before the process ends.\n\n\
          A file has an address space of its own, which ACQUIRE_VM gives to KFD as well: GEM_VA and KFD map in the same one, and\n\
          neither in the place of the other. The last 2 GiB of addresses are the driver's own.\n\n\

@@ -34,7 +34,7 @@ fn close(bench: &Bench, fd: i32) {
 
 /// Where a process's page tables lead to.
 fn place(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
-    let root = process.state.lock().space.as_ref().unwrap().root();
+    let root = process.state.lock().spaces.of(0).unwrap().root();
     walk(&bench.device.hw, root, va)
 }
 

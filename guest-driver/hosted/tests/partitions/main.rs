@@ -2,7 +2,9 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod memory;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,12 +16,12 @@ use belfry_abi::kfd::event::{
     KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT, MemoryExceptionData,
 };
 use belfry_abi::kfd::ioctl as nr;
-use belfry_abi::kfd::memory::{AcquireVmArgs, AllocFlags, GetAvailableMemoryArgs, MapMemoryToGpuArgs};
+use belfry_abi::kfd::memory::{AcquireVmArgs, AllocFlags, MapMemoryToGpuArgs};
 use belfry_abi::partition::ComputePartition::{self, Cpx, Dpx, Qpx, Spx};
 use belfry_device::chip::gfx942;
 use belfry_device::{GpuConfig, ResetKind};
-use belfry_kfd_hosted::{Errno, HostedGpu};
-use common::{Client, PAGE, RW};
+use belfry_kfd_hosted::{Errno, HostedGpu, Node};
+use common::{Client, PAGE, RW, Signal};
 use zerocopy::FromBytes as _;
 
 /// A gfx942 of so many graphics cores of one compute unit, which a device begins with shared out like this.
@@ -49,6 +51,19 @@ fn open(gpu: &Arc<HostedGpu>) -> (Client, Vec<u32>) {
     (client, ids)
 }
 
+/// A signal, and the page of its event, that every node has.
+fn signal_of_all(client: &mut Client, ids: &[u32]) -> Signal {
+    client.gpu_id = ids[0];
+    let signal = client.create_signal();
+    for &id in ids {
+        client.gpu_id = id;
+        client.map(signal.memory.handle).unwrap();
+        client.map(signal.page.handle).unwrap();
+    }
+    client.gpu_id = ids[0];
+    signal
+}
+
 /// The sum of what the nodes say under a key.
 fn sum(client: &mut Client, ids: &[u32], key: &str) -> u64 {
     let of = |&id: &u32| {
@@ -75,7 +90,7 @@ fn each_partition_is_a_node_of_the_topology() {
         };
         let first = place(&mut client, ids[0]);
         for (number, &id) in (0u64..).zip(&ids) {
-            assert_eq!(place(&mut client, id), (first.0 | number << 28, first.1, first.2));
+            assert_eq!(place(&mut client, id), (first.0 | number << 28, first.1, first.2 + number));
             let links = format!("nodes/{}/io_links", number + 1);
             let to = |link| property(&client, &format!("{links}/{link}"), "node_to");
             let to: Vec<_> = (0..count).map(to).collect();
@@ -130,7 +145,7 @@ fn queues_of_every_node_complete_side_by_side() {
     for (xccs, mode) in [(2, Cpx), (4, Dpx), (8, Cpx)] {
         let gpu = gpu(xccs, mode);
         let (mut client, ids) = open(&gpu);
-        let signal = client.create_signal();
+        let signal = signal_of_all(&mut client, &ids);
         let mut queues = Vec::new();
         for &id in &ids {
             client.gpu_id = id;
@@ -175,6 +190,29 @@ fn faults_are_told_as_those_of_the_node_that_has_them() {
 }
 
 #[test]
+fn a_file_of_a_render_node_is_one_node_s_and_those_of_no_partition_are_not_there() {
+    let gpu = gpu(4, Dpx);
+    let client = Client::open(&gpu);
+    let ids = ids(&client);
+    let acquire = |gpu_id, drm_fd: i32| {
+        client.ioctl(nr::ACQUIRE_VM, &mut AcquireVmArgs { drm_fd: drm_fd as u32, gpu_id })
+    };
+    let files = [0, 1, 2].map(|number| client.process.render_fd_of(number));
+    assert_eq!(acquire(ids[1], files[0]), Err(Errno::EINVAL), "the first node has it");
+    assert_eq!(acquire(ids[1], files[2]), Err(Errno::EINVAL), "two partitions");
+    assert_eq!(acquire(ids[0], files[1]), Err(Errno::EBUSY), "it has one");
+    assert_eq!(acquire(ids[0], files[0]), Ok(0));
+    // Which partition's it is does not matter to KFD.
+    assert_eq!(acquire(ids[1], files[1]), Ok(0));
+    let mut version = [0u64; 8];
+    let ask = |node, version: &mut [u64; 8]| {
+        client.process.ioctl(node, belfry_abi::kfd::drm::DRM_IOCTL_VERSION, version.as_mut_ptr().cast())
+    };
+    assert_eq!(ask(Node::Partition(1), &mut version), Ok(0));
+    assert_eq!(ask(Node::Partition(2), &mut version), Err(Errno::ENOENT));
+}
+
+#[test]
 fn processes_share_the_partitions_and_know_nothing_of_each_other() {
     let gpu = gpu(4, Cpx);
     let all: Vec<_> = (0..3).map(|_| open(&gpu)).collect();
@@ -188,40 +226,6 @@ fn processes_share_the_partitions_and_know_nothing_of_each_other() {
     let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
     assert_eq!(client.wait(event.event_id, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
     assert_eq!(ids, &all[1].1);
-}
-
-#[test]
-fn memory_is_mapped_and_unmapped_node_by_node() {
-    let gpu = gpu(2, Cpx);
-    let (mut client, ids) = open(&gpu);
-    let buffer = client.alloc(PAGE, AllocFlags::VRAM | RW).unwrap();
-    assert_eq!(buffer.handle >> 32, u64::from(ids[0]));
-    client.gpu_id = ids[1];
-    client.map(buffer.handle).unwrap();
-    // Its memory is mapped for the first node alone: a queue of the second one may not use it.
-    let queue = client.queue_args().unwrap();
-    client.gpu_id = ids[0];
-    let mut args = belfry_abi::kfd::queue::CreateQueueArgs { gpu_id: ids[0], ..queue };
-    assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EINVAL));
-    client.unmap(buffer.handle).unwrap();
-    client.unmap(buffer.handle).unwrap();
-    assert_eq!(client.free(buffer.handle), Err(Errno::EBUSY), "the other one has it");
-    client.gpu_id = ids[1];
-    client.unmap(buffer.handle).unwrap();
-    client.free(buffer.handle).unwrap();
-    let both = client.alloc_at(common::reserve(PAGE), PAGE, AllocFlags::VRAM | RW).unwrap();
-    assert_eq!(both.handle >> 32, u64::from(ids[1]));
-    let mut args = MapMemoryToGpuArgs {
-        handle: both.handle,
-        device_ids_array_ptr: ids.as_ptr() as u64,
-        n_devices: 2,
-        n_success: 0,
-    };
-    client.ioctl(nr::MAP_MEMORY_TO_GPU, &mut args).unwrap();
-    assert_eq!(args.n_success, 2);
-    // The node that the handle names is the one that it was made for.
-    let swapped = both.handle & 0xffff_ffff | u64::from(ids[0]) << 32;
-    assert_eq!(client.free(swapped), Err(Errno::EINVAL));
 }
 
 #[test]
@@ -256,6 +260,55 @@ fn unknown_nodes_and_those_that_were_not_acquired_are_refused() {
     };
     assert_eq!(client.ioctl(nr::MAP_MEMORY_TO_GPU, &mut args), Err(Errno::ENODEV));
     assert_eq!(args.n_success, 1);
+}
+
+/// A file of the folder about what modes give.
+fn configured(gpu: &HostedGpu, file: &str) -> String {
+    gpu.sysfs_read(&format!("compute_partition_config/{file}")).unwrap()
+}
+
+#[test]
+fn folders_say_what_a_partition_has_in_the_mode_that_is_chosen() {
+    const CHOICE: &str = "compute_partition_config/xcp_config";
+    let gpu = gpu(8, Dpx);
+    assert_eq!(configured(&gpu, "supported_xcp_configs"), "SPX, DPX, QPX, CPX\n");
+    assert_eq!(configured(&gpu, "supported_nps_configs"), "NPS1\n");
+    assert_eq!(configured(&gpu, "xcp_config"), "DPX\n", "that of now");
+    let resources = ["xcc", "dma", "dec", "jpeg"];
+    let found = || {
+        let of = |name: &str, file: &str| configured(&gpu, &format!("{name}/{file}")).trim().to_owned();
+        resources.map(|name| [of(name, "num_inst"), of(name, "num_shared")].join(" "))
+    };
+    assert_eq!(found(), ["4 1", "8 1", "0 0", "0 0"]);
+    for (mode, expected) in [("CPX", ["1 1", "2 1"]), ("qpx\n", ["2 1", "4 1"]), ("SPX", ["8 1", "16 1"])] {
+        gpu.card_write(CHOICE, mode).unwrap();
+        assert_eq!(configured(&gpu, "xcp_config"), format!("{}\n", mode.trim().to_uppercase()));
+        assert_eq!(found()[..2], expected);
+    }
+    // The partitions are as they were.
+    assert_eq!(card(&gpu, CURRENT), "DPX\n");
+    for bad in ["TPX", "", "NPS1"] {
+        assert_eq!(gpu.card_write(CHOICE, bad), Err(Errno::EINVAL), "{bad:?}");
+    }
+    let (client, _) = open(&gpu);
+    let listed = client.process.sysfs_list("compute_partition_config").unwrap();
+    assert!(resources.iter().all(|name| listed.iter().any(|entry| entry == name)), "{listed:?}");
+    let missing = gpu.sysfs_read("compute_partition_config/xcc/num");
+    assert_eq!(missing, Err(Errno::ENOENT));
+    // Chips that are not shared out have none of it.
+    let gpu = common::gpu();
+    assert_eq!(gpu.sysfs_read("compute_partition_config/xcp_config"), Err(Errno::ENOENT));
+    assert_eq!(gpu.card_write(CHOICE, "SPX"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn nodes_have_unique_ids_of_which_the_first_is_the_card_s() {
+    let gpu = gpu(8, Qpx);
+    let (client, ids) = open(&gpu);
+    let of = |number: usize| property(&client, &format!("nodes/{number}"), "unique_id");
+    let found: Vec<u64> = (1..=ids.len()).map(of).collect();
+    let card = u64::from_str_radix(card(&gpu, "unique_id").trim(), 16).unwrap();
+    assert_eq!(found, [0, 2, 4, 6].map(|xcc| card | xcc << 32), "by the first XCC");
 }
 
 fn card(gpu: &HostedGpu, file: &str) -> String {
@@ -301,7 +354,7 @@ fn switch_makes_other_nodes_whose_queues_run() {
         assert_eq!(ids.len(), count, "{mode}");
         assert!(known.iter().all(|(other, known)| (known == &ids) == (*other == mode)), "{known:x?}");
         known.push((mode, ids.clone()));
-        let signal = client.create_signal();
+        let signal = signal_of_all(&mut client, &ids);
         for id in ids {
             client.gpu_id = id;
             let mut queue = client.create_queue().unwrap();
@@ -357,27 +410,4 @@ fn driver_goes_by_what_the_cores_say_when_it_is_loaded() {
     // After a reset the device is as it was made.
     assert_eq!(card(&gpu, CURRENT), "SPX\n");
     open(&gpu).0.check_queue_works();
-}
-
-#[test]
-fn each_of_several_nodes_may_have_its_part_of_vram() {
-    let gpu = gpu(2, Cpx);
-    let (mut client, ids) = open(&gpu);
-    let available = |client: &Client| {
-        let mut args = GetAvailableMemoryArgs { gpu_id: client.gpu_id, ..Default::default() };
-        client.ioctl(nr::AVAILABLE_MEMORY, &mut args).unwrap();
-        args.available
-    };
-    let part = property(&client, "nodes/1/mem_banks/0", "size_in_bytes");
-    assert_eq!(available(&client), part);
-    let flags = AllocFlags::VRAM | RW;
-    let half = part / 2 / PAGE * PAGE;
-    let handle = client.alloc_at(common::reserve(PAGE), half, flags).unwrap().handle;
-    assert_eq!(available(&client), part - half);
-    assert_eq!(client.alloc_at(common::reserve(PAGE), part - half + PAGE, flags).unwrap_err(), Errno::ENOMEM);
-    client.gpu_id = ids[1];
-    assert_eq!(available(&client), part, "the other one's");
-    client.gpu_id = ids[0];
-    client.free(handle).unwrap();
-    assert_eq!(available(&client), part);
 }

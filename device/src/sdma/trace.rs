@@ -1,0 +1,45 @@
+//! What SDMA queues record of their packets.
+
+use belfry_abi::sdma::{Header, Op};
+
+use super::SdmaQueue;
+use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
+
+impl SdmaQueue {
+    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
+    pub(super) fn trace_packet(&mut self, header: Header) -> JobScope {
+        let tracer = &self.env.cp.tracer;
+        if !tracer.is_on() {
+            return tracer.scope(Job::NONE);
+        }
+        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.read_index));
+        let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
+        if self.traced != Some(place) {
+            self.traced = Some(place);
+            let kind = Op(header.op()).name().unwrap_or("unknown");
+            tracer.event(self.owner(), TraceEvent::Packet { kind, index: self.read_index });
+        }
+        scope
+    }
+
+    fn owner(&self) -> Owner {
+        self.config.identity.owner(Engine::Sdma(self.config.identity.me.into()))
+    }
+
+    /// A transfer has begun.
+    pub(super) fn trace_start(&mut self, bytes: u64) {
+        if self.env.cp.tracer.is_on() && self.began.is_none() {
+            self.began = Some(bytes);
+            self.env.cp.tracer.event(self.owner(), TraceEvent::SdmaStart { bytes });
+        }
+    }
+
+    /// The packet at the read pointer is over: so is its transfer.
+    pub(super) fn trace_end(&mut self) {
+        let Some(bytes) = self.began.take() else { return };
+        let (tracer, owner) = (&self.env.cp.tracer, self.owner());
+        tracer.event(owner, TraceEvent::SdmaEnd { bytes });
+        self.moved = self.moved.wrapping_add(bytes);
+        tracer.event(owner, TraceEvent::Counter { counter: Counter::SdmaBytes, value: self.moved });
+    }
+}

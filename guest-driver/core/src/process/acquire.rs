@@ -1,0 +1,123 @@
+//! ACQUIRE_VM: a node gets the address space of a file of the render node, and what a process leaves in it
+//! (`kfd_process_device_init_vm`).
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use belfry_abi::kfd::smi::EventKind;
+
+use super::spaces::{Acquired, Spaces};
+use super::{Phase, Process, State};
+use crate::errno::{Errno, Result};
+use crate::memory::Bo;
+use crate::node::Node;
+use crate::os::{DrmFile as _, Os};
+use crate::space::Space;
+use crate::svm::Svm;
+
+impl<O: Os> Process<O> {
+    /// ACQUIRE_VM of a node.
+    ///
+    /// A file is for one node. Where the operating system has one render node for all of them, they may have one file.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a file that is not this device's render node and for one that another process or another node has acquired,
+    /// `EBUSY` when the node was given another one before, `ENOMEM`.
+    pub(crate) fn acquire_vm(self: &Arc<Self>, node: &Node, fd: i32) -> Result<()> {
+        let device = &self.device;
+        // Declared before the guard: the file is given back without the lock.
+        let file = device.hw.os().drm_acquire(fd)?;
+        let mut state = self.state.lock();
+        if state.phase == Phase::Dead {
+            return Err(Errno::ENODEV);
+        }
+        if let Some(acquired) = state.spaces.get(node.number) {
+            return if acquired.file.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
+        }
+        let shared = state.spaces.of_file(file.id()).cloned();
+        if shared.is_some() && device.hw.os().device_info().has_partition_minors() {
+            return Err(Errno::EINVAL);
+        }
+        let is_first = state.spaces.is_empty();
+        if shared.is_none() {
+            let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
+            self.take_space(&mut state, &space)?;
+            state.spaces.put(node, Acquired { space, file });
+        } else if let Some(space) = shared {
+            state.spaces.put(node, Acquired { space, file });
+        }
+        self.debug_acquired(&mut state)?;
+        if is_first {
+            let task = device.hw.os().task();
+            state.task = Some(task);
+            drop(state);
+            device.smi_process(EventKind::ProcessStart, &task);
+            return Ok(());
+        }
+        let known = state.svm.ranges_of(node);
+        drop(state);
+        // What cannot be mapped now stays as it is: faults of the node say so.
+        for range in known {
+            let _ = self.svm_map_range(&range);
+        }
+        Ok(())
+    }
+
+    /// Makes an address space the process's, whose shared virtual memory keeps its addresses there too.
+    fn take_space(&self, state: &mut State<O>, space: &Arc<Space<O>>) -> Result<()> {
+        let device = &self.device;
+        let context = match state.context.is_none() {
+            true => Some(device.gart.allocate(1)?),
+            false => None,
+        };
+        device.flush_gart()?;
+        space.acquire(self.pasid)?;
+        let known: Vec<Range<u64>> = state.svm.ranges.iter().map(|(start, one)| start..one.end).collect();
+        let mut tables = space.lock();
+        if let Some(Err(error)) = known.iter().map(|range| tables.share(range)).find(Result::is_err) {
+            // Something of the file's is at an address that is taken.
+            tables.release_shared(&(0..u64::MAX));
+            drop(tables);
+            space.abandon(self.pasid);
+            return Err(error);
+        }
+        drop(tables);
+        if context.is_some() {
+            state.context = context;
+        }
+        Ok(())
+    }
+
+    /// Unmaps the process's memory from its address spaces, which the files of the render node may go on to use; returns
+    /// whether the device has forgotten it.
+    pub(super) fn leave_spaces(&self, spaces: &Spaces<O>, bos: &BTreeMap<u32, Bo<O>>, svm: &Svm<O>) -> bool {
+        // All of them, also after one of which the device does not answer.
+        spaces.each().fold(true, |all, (space, nodes)| self.leave_space(space, nodes, bos, svm) && all)
+    }
+
+    fn leave_space(&self, space: &Space<O>, nodes: u32, bos: &BTreeMap<u32, Bo<O>>, svm: &Svm<O>) -> bool {
+        let flushed = {
+            let mut state = space.lock();
+            for bo in bos.values().filter(|bo| bo.mapped_on & nodes != 0) {
+                bo.unmap_from(&mut state);
+            }
+            svm.mapped.unmap_from(&mut state.vm);
+            let flushed = space.flush(&mut state).is_ok();
+            // Of a device that does not answer, the range stays taken.
+            for bo in bos.values().filter(|bo| bo.mapped_on & nodes != 0 && flushed) {
+                Space::release(&mut state, bo.va);
+            }
+            if flushed {
+                state.release_shared(&(0..u64::MAX));
+            }
+            flushed
+        };
+        if flushed {
+            space.abandon(self.pasid);
+        }
+        flushed
+    }
+}

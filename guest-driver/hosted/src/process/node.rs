@@ -1,0 +1,65 @@
+//! Device files, and the descriptors of render nodes.
+
+use belfry_kfd_core::os::MAX_PARTITIONS;
+
+/// Which device file a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// `/dev/kfd`.
+    Kfd,
+    /// `/dev/dri/renderD128`.
+    Render,
+    /// The render node of the partition with this number; that of the first one is [`Node::Render`].
+    Partition(u32),
+}
+
+impl Node {
+    /// The partition whose render node it is, if it is one.
+    #[must_use]
+    pub fn partition(self) -> Option<u32> {
+        match self {
+            Self::Kfd => None,
+            Self::Render => Some(0),
+            Self::Partition(number) => Some(number),
+        }
+    }
+}
+
+/// Base of the descriptor numbers of render nodes: far above real ones, so that neither is taken for the other.
+const RENDER_FD: i32 = 0x4000_0000;
+/// Bits of them that say which partition's it is, above those that say whose.
+const PARTITION_SHIFT: u32 = 24;
+
+/// How a process says which of its descriptors are render nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RenderFiles {
+    /// This number, which is no descriptor's, is that of its first partition.
+    Invented(i32),
+    /// Those this answers for, with the partition.
+    Real(fn(i32) -> Option<u32>),
+}
+
+impl RenderFiles {
+    /// The partition whose render node a descriptor is.
+    pub(crate) fn partition(self, fd: i32) -> Option<u32> {
+        match self {
+            Self::Invented(own) => {
+                let above = fd.checked_sub(own).and_then(|above| u32::try_from(above).ok())?;
+                let partition = above >> PARTITION_SHIFT;
+                (above == partition << PARTITION_SHIFT && partition < MAX_PARTITIONS as u32)
+                    .then_some(partition)
+            }
+            Self::Real(partition) => partition(fd),
+        }
+    }
+}
+
+/// The descriptor number of the first render node of a process that has no descriptors of its own.
+pub(super) fn invented(key: u64) -> i32 {
+    RENDER_FD + (key & ((1 << PARTITION_SHIFT) - 1)) as i32
+}
+
+/// The same of the render node of a partition.
+pub(super) fn invented_of(key: u64, partition: u32) -> i32 {
+    invented(key) + ((partition as i32) << PARTITION_SHIFT)
+}
