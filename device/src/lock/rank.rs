@@ -118,6 +118,8 @@ ranks! {
     Stops = "Stops.state",
     SanitizerGrid = "Grid.known",
     Sanitizer = "Sanitizer.state",
+    Profiler = "Profiler.state",
+    ProfiledKernel = "Kernel.counts",
     Faults = "Faults",
     LateVectors = "Interrupts.late",
     Unmodelled = "Unmodelled",
