@@ -37,7 +37,13 @@ fn vector_add_is_counted_on_each_chip() {
         let waves = number(&kernel["waves"]);
         assert_eq!(waves, launches * 4096 / lanes, "{chip}");
         let waits = number(&kernel["instructions_by_class"]["wait"]);
-        assert_eq!(number(&kernel["instructions"]) - waits, number(&run["wave_instructions"]), "{chip}");
+        // The device does not count that a wave gives its registers back at its end.
+        let blocks = kernel["blocks"].as_array().unwrap();
+        let code = blocks.iter().flat_map(|block| block["code"].as_array().unwrap());
+        let gives_back = |site: &&Value| site["text"] == "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)";
+        let given: u64 = code.filter(gives_back).map(|site| number(&site["executions"])).sum();
+        let counted = number(&kernel["instructions"]) - waits - given;
+        assert_eq!(counted, number(&run["wave_instructions"]), "{chip}");
         // Straight code, but for the comparison with the length: every lane is on.
         assert_eq!(kernel["active_lanes"].as_object().unwrap().len(), 1, "{chip}");
         assert!(kernel["active_lanes"][lanes.to_string()].is_u64(), "{chip}");
@@ -51,7 +57,6 @@ fn vector_add_is_counted_on_each_chip() {
             assert_eq!(number(&site["bytes_of_lines"]), launches * 4096 * 4, "{chip}");
         }
         assert!(kernel["estimate_on_card"]["ns"].as_f64().unwrap() > 0.0, "{chip}");
-        let blocks = kernel["blocks"].as_array().unwrap();
         let sum: u64 = blocks.iter().map(|block| number(&block["instructions"])).sum();
         assert_eq!(sum, number(&kernel["instructions"]), "{chip}");
     }
