@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn vector_registers_limit_waves_of_gfx1100() {
-        // LLVM 19, gfx1100 (1536 VGPRs of 32 lanes, in pieces of 24): `llvm-mc`-independent arithmetic of getNumWavesPerEUWithNumVGPRs.
+        // 1536 VGPRs of 32 lanes, in pieces of 24: getNumWavesPerEUWithNumVGPRs of LLVM 19.
         for (vgprs, waves) in [
             (24, 16.0),
             (96, 16.0),

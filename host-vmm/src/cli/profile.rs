@@ -103,7 +103,7 @@ impl Profiling {
         let text = render(processes, self.gpu, &mut self.symbols, self.format);
         match &self.file {
             Some(path) => {
-                std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?
+                std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
             }
             None => output::write_error(text.as_bytes()),
         }
