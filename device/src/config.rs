@@ -9,6 +9,7 @@ use belfry_isa::lanes::Tier;
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
 use crate::faults::Plan;
+use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
@@ -65,6 +66,8 @@ pub struct GpuConfig {
     pub counts_code: bool,
     /// Holds what kernels do against rules; they run many times slower then.
     pub sanitizer: Option<Arc<Sanitizer>>,
+    /// Counts what kernels do; they run many times slower then.
+    pub profiler: Option<Arc<Profiler>>,
     /// The time that it goes by.
     pub time: TimeSource,
     /// Where it counts the threads that execute waves.
@@ -98,6 +101,7 @@ impl Default for GpuConfig {
             tier: Tier::default(),
             counts_code: false,
             sanitizer: None,
+            profiler: None,
             time: TimeSource::default(),
             activity: Activity::default(),
             faults: Plan::default(),

@@ -12,6 +12,7 @@ use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::SharedControl;
+use crate::spent::{self, Part};
 use crate::stats::{Counters, count};
 use crate::stops::Stops;
 use crate::threads::{Wake, patience};
@@ -157,6 +158,7 @@ impl Runner {
             if state.ends_thread() {
                 return;
             }
+            let serving = spent::enter(Part::Firmware);
             let mut turn = state.pass(&self.ports);
             drop(state);
             if self.ports.faults.is_on() {
@@ -164,6 +166,8 @@ impl Runner {
                 turn = self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)));
             }
             count(&self.ports.counters.runner_passes);
+            drop(serving);
+            let _waiting = spent::enter(Part::Waiting);
             wait(&self.ports.wake, turn);
         }
     }

@@ -6,6 +6,7 @@ mod exec;
 mod faults;
 mod image;
 mod inspect;
+mod profile;
 mod sanitize;
 mod shape;
 mod size;
@@ -48,6 +49,7 @@ use exec::ExecArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
+use profile::{HostTime, ProfileArgs, Profiling};
 use sanitize::{SanitizeArgs, Sanitizing};
 use size::parse_memory;
 use trace::{TraceArgs, TraceVerb};
@@ -137,9 +139,12 @@ struct GpuArgs {
 
 impl GpuArgs {
     /// Refuses symbols that nobody would look at.
-    fn check_symbols(&self, inspect: &InspectFlags) -> anyhow::Result<()> {
-        let used = self.symbols.is_empty() || self.trace_isa.is_some() || inspect.options(&[]).is_some();
-        anyhow::ensure!(used, "--symbols is for --gdb, --inspect and --trace-isa, and none of them is there");
+    fn check_symbols(&self, inspect: &InspectFlags, profile: &ProfileArgs) -> anyhow::Result<()> {
+        let shown = self.trace_isa.is_some() || inspect.options(&[]).is_some() || profile.is_asked_for();
+        anyhow::ensure!(
+            self.symbols.is_empty() || shown,
+            "--symbols is for --gdb, --inspect, --profile and --trace-isa, and none of them is there"
+        );
         Ok(())
     }
 
@@ -170,6 +175,11 @@ struct RunArgs {
     inspect: InspectFlags,
     #[command(flatten)]
     sanitize: SanitizeArgs,
+    #[command(flatten)]
+    profile: ProfileArgs,
+    /// Writes where the time of the emulator's own threads goes, by emulated part: a flame graph (.svg), else folded stacks.
+    #[arg(long, value_name = "FILE")]
+    profile_host: Option<PathBuf>,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -349,7 +359,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
-    args.gpu.check_symbols(&args.inspect)?;
+    args.gpu.check_symbols(&args.inspect, &args.profile)?;
     args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
     let recording = args.trace.start()?;
@@ -358,6 +368,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     }
     let mut sanitizing = args.sanitize.start()?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
+    let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
+    gpu.profiler = profiling.as_mut().map(Profiling::profiler);
+    let host = args.profile_host.map(|file| HostTime::start(file, &mut gpu));
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
@@ -398,6 +411,8 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     if let Some(recording) = recording {
         recording.finish();
     }
+    profiling.map_or(Ok(()), Profiling::finish)?;
+    host.map_or(Ok(()), HostTime::finish)?;
     let broken = sanitizing.map_or(Ok(false), Sanitizing::finish)?;
     let report = report?;
     if json {
@@ -412,7 +427,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    args.gpu.check_symbols(&args.inspect)?;
+    args.gpu.check_symbols(&args.inspect, &ProfileArgs::default())?;
     let mut config = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {

@@ -29,6 +29,7 @@ use super::{AqlConfig, barrier, complete, indirect};
 use crate::faults::Faults;
 use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::spent::{self, Part};
 use crate::vm::{AddressSpace, Fault};
 
 pub(crate) use save::SavedAql;
@@ -136,6 +137,7 @@ impl AqlQueue {
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<QueueError> {
+        let _packets = spent::enter(Part::Packets);
         if matches!(self.waiting, Waiting::Stopped) || self.hangs {
             return Progress::Idle;
         }

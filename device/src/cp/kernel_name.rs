@@ -9,6 +9,10 @@ use std::collections::btree_map::Entry;
 
 use belfry_isa::mem::Mmu as _;
 
+use belfry_abi::kernel_descriptor::{KERNARG_PRELOAD_ENTRY, KernargPreload, KernelDescriptor};
+use belfry_isa::inst::Arch;
+
+use crate::profile::Named;
 use crate::shader::ShaderEngine;
 use crate::vm::AddressSpace;
 
@@ -205,6 +209,12 @@ pub(crate) fn kernels_beside(
 
 /// The name of the kernel whose first instruction is at an address, of the code object that is loaded around it.
 pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
+    descriptor_of(space, entry).map(|(_, name)| name)
+}
+
+/// The address of the descriptor of a kernel whose first instruction is at an address, and its name; the instruction may be the one
+/// that waves begin with whose arguments are in registers.
+fn descriptor_of(space: &AddressSpace, entry: u64) -> Option<(u64, String)> {
     let memory = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
     let mut base = entry & !(PAGE - 1);
     for _ in 0..MAX_PAGES {
@@ -215,8 +225,15 @@ pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
             while let Some((index, address, found)) = symbols.next(&memory, from, None) {
                 // `kernel_code_entry_byte_offset`.
                 let offset = long(&memory, address.checked_add(16)?)?;
-                if address.wrapping_add(offset) == entry {
-                    return Some(found.name);
+                let first = address.wrapping_add(offset);
+                let preloads = || {
+                    let preload: Option<[u8; 2]> = bytes(&memory, address.wrapping_add(58));
+                    preload.is_some_and(|preload| {
+                        KernargPreload::from_bits(u16::from_le_bytes(preload)).length() != 0
+                    })
+                };
+                if first == entry || first.wrapping_add(KERNARG_PRELOAD_ENTRY) == entry && preloads() {
+                    return Some((address, found.name));
                 }
                 from = index + 1;
             }
@@ -227,8 +244,19 @@ pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
     None
 }
 
-/// Tells what checks kernels what one is called.
-pub(crate) fn name_for_sanitizer(shader: &ShaderEngine, space: &AddressSpace, entry: u64) {
+/// Tells what checks or counts what kernels do what one is called.
+pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry: u64) {
+    if let Some(profiler) = shader.profiler() {
+        profiler.name_kernel(space.context(), entry, || {
+            let Some((address, name)) = descriptor_of(space, entry) else { return Named::default() };
+            let descriptor: Option<KernelDescriptor> = space.read(address).ok();
+            // Elsewhere every wave has all of them. A unit of the field is 8, but they come in 16 (AMDGPUUsage, "compute_pgm_rsrc1").
+            let sgprs = descriptor.filter(|_| shader.chip().arch == Arch::Gfx942).map(|descriptor| {
+                (descriptor.compute_pgm_rsrc1.granulated_wavefront_sgpr_count() / 2 + 1) * 16
+            });
+            Named { name, descriptor: Some(address), sgprs }
+        });
+    }
     if let Some(sanitizer) = shader.sanitizer() {
         sanitizer.name_kernel(space.context(), entry, || kernel_at(space, entry));
     }

@@ -24,7 +24,7 @@ pub(crate) use aql::trace::aql_kind;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};
-use kernel_name::name_for_sanitizer;
+use kernel_name::name_for_probes;
 pub(crate) use kernel_name::{KernelNames, kernel_at, kernels_beside};
 pub(crate) use pm4::SavedPm4;
 pub use pm4::{Pm4Config, Pm4Queue};

@@ -30,6 +30,7 @@ use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine, QueueIdentity,
 };
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
+use crate::spent::{self, Part};
 use crate::trace::{Job, JobScope, TraceEvent};
 use crate::vm::AddressSpace;
 use dispatch::Pm4Dispatch;
@@ -166,6 +167,7 @@ impl Pm4Queue {
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
     /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<QueueError> {
+        let _packets = spent::enter(Part::Packets);
         if self.stopped {
             return Progress::Idle;
         }

@@ -234,6 +234,7 @@ fn shader_config(
         backend: if config.counts_code { backend.counting() } else { backend },
         deterministic: config.deterministic,
         sanitizer: config.sanitizer.clone(),
+        profiler: config.profiler.clone(),
         trace: tracer.clone(),
         walks: Arc::clone(walks),
         activity: config.activity.clone(),

@@ -119,6 +119,8 @@ ranks! {
     KnownPages = "Checks.pages",
     SanitizerGrid = "Grid.known",
     Sanitizer = "Sanitizer.state",
+    Profiler = "Profiler.state",
+    ProfiledKernel = "Kernel.counts",
     Faults = "Faults",
     LateVectors = "Interrupts.late",
     Unmodelled = "Unmodelled",

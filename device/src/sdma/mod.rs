@@ -27,6 +27,7 @@ use crate::queue::{
     BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
     QueueIdentity,
 };
+use crate::spent::{self, Part};
 use crate::vm::AddressSpace;
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
@@ -156,6 +157,7 @@ impl SdmaQueue {
     /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`], or
     /// when it has woken the device's thread while it says [`BlockedOn::Dispatches`]. How far producers have got is read from the write pointer in memory.
     pub fn service(&mut self) -> Progress<SdmaStopped> {
+        let _packets = spent::enter(Part::Sdma);
         if self.stopped || self.hangs {
             return Progress::Idle;
         }

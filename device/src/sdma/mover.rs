@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use super::error::SdmaError;
 use super::transfer::Transfer;
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::spent::{self, Part};
 use crate::threads::{Wake, patience};
 use crate::vm::AddressSpace;
 
@@ -185,11 +186,13 @@ impl Engine {
             }
             let next = self.jobs().pop_front();
             let Some(job) = next else {
+                let _waiting = spent::enter(Part::Waiting);
                 patience::look_out(|| self.wake.is_woken());
                 self.wake.sleep(None);
                 continue;
             };
             let running = turns.begin();
+            let _moving = spent::enter(Part::Transfers);
             if job.turn() {
                 self.jobs().push_back(job);
             }

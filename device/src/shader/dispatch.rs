@@ -17,7 +17,9 @@ use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
+use crate::chip::Generation;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::profile::{self, Profiler, Resources};
 use crate::sanitize::{Grid, Look, Sanitizer};
 use crate::show::Few;
 use crate::trace::{self, Job};
@@ -95,6 +97,22 @@ pub(super) struct Dispatch {
     off: AtomicUsize,
     /// What is known of its waves, if they are checked.
     check: Option<Arc<Grid>>,
+    /// Its kernel, if that is profiled.
+    profile: Option<Arc<profile::Kernel>>,
+}
+
+/// What sees the instructions of a dispatch, if anything does.
+#[derive(Clone, Copy)]
+pub(super) struct Probes<'a> {
+    pub(super) check: Option<&'a Arc<Grid>>,
+    pub(super) profile: Option<&'a Arc<profile::Kernel>>,
+}
+
+impl Probes<'_> {
+    /// Whether there is something.
+    pub(super) fn are_any(&self) -> bool {
+        self.check.is_some() || self.profile.is_some()
+    }
 }
 
 /// Paused workgroups that are shown.
@@ -148,6 +166,7 @@ impl Dispatch {
             paused: Mutex::default(),
             off: AtomicUsize::new(0),
             check: None,
+            profile: None,
         }
     }
 
@@ -163,9 +182,27 @@ impl Dispatch {
         Self { check, ..self }
     }
 
-    /// What is known of its waves, if they are checked.
-    pub(super) fn check(&self) -> Option<&Arc<Grid>> {
-        self.check.as_ref()
+    /// Has what its waves do counted from now on; nothing that was saved is.
+    pub(super) fn profiled_by(self, profiler: Option<&Profiler>, chip: &Generation) -> Self {
+        let Some(profiler) = profiler else { return self };
+        let launch = &self.launch;
+        let resources = Resources {
+            wave_size: launch.wave_size,
+            vgprs: launch.vgpr_count,
+            shared_vgprs: launch.shared_vgprs,
+            sgprs: None,
+            lds: launch.lds_size,
+            scratch: launch.scratch_bytes_per_lane,
+            waves: launch.waves_per_workgroup(),
+            wgp_mode: launch.wgp_mode,
+        };
+        let place = (self.queue.space().context(), launch.entry);
+        Self { profile: profiler.launch(place, &chip.shader, resources), ..self }
+    }
+
+    /// What sees its waves' instructions.
+    pub(super) fn probes(&self) -> Probes<'_> {
+        Probes { check: self.check.as_ref(), profile: self.profile.as_ref() }
     }
 
     /// One that was saved: `unclaimed` are the workgroups that have not begun. Those that have begun and not ended are

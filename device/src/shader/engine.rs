@@ -1,5 +1,6 @@
 //! Worker threads and which dispatch each of them turns to next.
 
+mod ending;
 mod on_caller;
 mod running;
 mod save;
@@ -29,6 +30,7 @@ use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
 use crate::stops::Stops;
 use crate::threads::patience;
@@ -63,6 +65,8 @@ pub struct ShaderConfig {
     pub trace: Tracer,
     /// Checks what kernels do.
     pub sanitizer: Option<Arc<Sanitizer>>,
+    /// Counts what kernels do.
+    pub profiler: Option<Arc<Profiler>>,
     /// The device's page walks, which are recorded beside its waves.
     pub walks: Arc<WalkCounter>,
     /// Where it counts the threads that execute waves.
@@ -116,6 +120,7 @@ pub(super) struct Shared {
     deterministic: Option<u64>,
     pub(super) trace: Tracer,
     pub(super) sanitizer: Option<Arc<Sanitizer>>,
+    pub(super) profiler: Option<Arc<Profiler>>,
     /// The sink asks for waves one by one.
     pub(super) wants_waves: bool,
     pub(super) walks: Arc<WalkCounter>,
@@ -180,6 +185,7 @@ impl ShaderEngine {
             wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
             trace: config.trace,
             sanitizer: config.sanitizer,
+            profiler: config.profiler,
             walks: config.walks,
             stops: Arc::default(),
             activity: config.activity,
@@ -224,7 +230,8 @@ impl ShaderEngine {
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
         let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
-        let dispatch = Arc::new(dispatch.checked_by(self.shared.sanitizer.as_ref()));
+        let dispatch = dispatch.checked_by(self.shared.sanitizer.as_ref());
+        let dispatch = Arc::new(dispatch.profiled_by(self.shared.profiler.as_deref(), self.shared.chip));
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)
             && let Some(aftermath) = self.first_turn(&dispatch)
@@ -306,26 +313,6 @@ impl ShaderEngine {
     #[must_use]
     pub fn first_dispatch(&self) -> Option<std::time::Instant> {
         self.shared.counters.first_dispatch.get().copied()
-    }
-}
-
-impl Drop for ShaderEngine {
-    fn drop(&mut self) {
-        {
-            let mut state = self.shared.lock();
-            state.shutdown = true;
-            for active in &state.queues {
-                active.queue.begin_stop();
-            }
-            self.shared.news.fetch_add(1, Ordering::Release);
-        }
-        self.shared.work.notify_all();
-        for worker in self.workers.drain(..) {
-            // The last handle may be dropped by an announcement on a worker, which cannot wait for itself.
-            if worker.thread().id() != std::thread::current().id() && worker.join().is_err() {
-                log::error!(target: "gpu::shader", "a shader worker panicked");
-            }
-        }
     }
 }
 

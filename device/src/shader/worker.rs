@@ -15,6 +15,7 @@ use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
 use super::stats::Local;
 use super::workgroup::{ByHand, Claimed, Outcome, Turn, Workgroup};
+use crate::spent::{self, Part};
 use crate::stops::Armed;
 
 /// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
@@ -104,7 +105,11 @@ impl Worker {
     /// Works until the engine shuts down.
     pub(super) fn run(mut self) {
         let mut had = false;
-        while let Some(Task { dispatch, work }) = self.shared.next_task(std::mem::replace(&mut had, true)) {
+        let next = |shared: &Shared, had: &mut bool| {
+            let _waiting = spent::enter(Part::Waiting);
+            shared.next_task(std::mem::replace(had, true))
+        };
+        while let Some(Task { dispatch, work }) = next(&self.shared, &mut had) {
             let aftermath = self.take(&dispatch, work);
             self.shared.end_task(dispatch.queue());
             aftermath.announce(&dispatch);
@@ -123,6 +128,7 @@ impl Worker {
         let mut aftermath = Aftermath::default();
         let shared = Arc::clone(&self.shared);
         let _executing = shared.activity.begin();
+        let _turn = spent::enter(Part::Workgroups);
         // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
         // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
         let turn = AssertUnwindSafe(|| self.turn(dispatch, work, &mut aftermath));
@@ -189,8 +195,8 @@ impl Worker {
         let armed = shared.stops.armed().filter(|_| by_hand.is_none());
         let armed = armed.as_deref();
         let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
-        let checked = dispatch.check();
-        let watched_waves = watched || shared.wants_waves || armed.is_some() || checked.is_some();
+        let probes = dispatch.probes();
+        let watched_waves = watched || shared.wants_waves || armed.is_some() || probes.are_any();
         let runs_through = !deterministic && !watched_waves && !dispatch.launch().hangs;
         self.series.forget();
         let mut resumed = current.is_some();
@@ -233,11 +239,12 @@ impl Worker {
                     match begins {
                         Some(_) => {
                             workgroup.seat = Some(seat);
-                            workgroup.forget_check();
+                            workgroup.forget_probes();
                         }
                         None => {
+                            let _start = spent::enter(Part::WaveStart);
                             workgroup.start(dispatch.launch(), index, dispatch.lanes(), seat, control);
-                            workgroup.check_in(checked, dispatch.launch().wave_size);
+                            workgroup.watch(probes, dispatch.launch().wave_size);
                         }
                     }
                     workgroup
@@ -268,6 +275,7 @@ impl Worker {
                 notices: &mut aftermath.notices,
                 stopping: &stopping,
             };
+            let waves = spent::enter(Part::Waves);
             let (outcome, ended) = match begins {
                 Some(id) => {
                     let mut claimed = Claimed {
@@ -296,6 +304,7 @@ impl Worker {
                     (outcome, ended)
                 }
             };
+            drop(waves);
             if let Some(span) = span {
                 self.trace_end(dispatch, &span, ended, &outcome);
             }

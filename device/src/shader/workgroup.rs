@@ -3,16 +3,15 @@
 mod by_hand;
 mod context;
 mod debug;
+mod probed;
 mod save;
 mod show;
 mod through;
 
 use std::fmt;
-use std::sync::Arc;
 
 use belfry_isa::code_cache::CodeCache;
 use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop, WaveFault};
-use belfry_isa::inst::WaveSize;
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -25,7 +24,8 @@ use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
 use super::stats::Local;
 use crate::chip::Generation;
-use crate::sanitize::{Grid, Group, WaveProbe};
+use crate::profile::Counting;
+use crate::sanitize::Group;
 use crate::stops::Armed;
 use crate::trace::{TraceSink, WaveId};
 use crate::vm::{LaunchControl, Waits};
@@ -97,6 +97,8 @@ pub(super) struct Workgroup {
     pub(super) seat: Option<Box<Seat>>,
     /// What is known of what its waves do, if they are checked.
     check: Option<Box<Group>>,
+    /// What its waves have done, if they are profiled.
+    profile: Option<Box<Counting>>,
     /// Its waves stay where they are.
     pub(super) hangs: bool,
 }
@@ -171,6 +173,7 @@ impl Workgroup {
             lds: Lds::default(),
             seat: None,
             check: None,
+            profile: None,
             hangs: false,
         }
     }
@@ -219,18 +222,6 @@ impl Workgroup {
         if control.changes_launch() {
             self.begin_debugged(control);
         }
-    }
-
-    /// Has nothing checked of what begins in its place without [`Workgroup::check_in`].
-    #[inline(always)]
-    pub(super) fn forget_check(&mut self) {
-        self.check = None;
-    }
-
-    /// Has its waves checked, which have just started, if those of the dispatch are.
-    pub(super) fn check_in(&mut self, grid: Option<&Arc<Grid>>, size: WaveSize) {
-        let kind = (self.chip.arch, size);
-        self.check = grid.and_then(|grid| Group::new(grid, kind, self.id, self.count as u32));
     }
 
     /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
@@ -389,12 +380,14 @@ impl Workgroup {
         let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
         let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
         let debugged = wave.steps() || turn.watches || turn.steps || turn.armed.is_some();
-        let checked = self.check.as_deref_mut().filter(|_| !debugged && traced.is_none());
-        let takes_turns = !debugged && traced.is_none() && turn.chance.is_none() && checked.is_none();
+        let is_plain = !debugged && traced.is_none();
+        let probed = is_plain && (self.check.is_some() || self.profile.is_some());
+        let takes_turns = is_plain && turn.chance.is_none() && !probed;
         wave.take_turns(self.count > 1 && takes_turns);
         let stop = match &mut traced {
-            None if let Some(group) = checked => {
-                exec::run_probed(wave, &mut env, quantum, &mut WaveProbe { group, wave: index })
+            None if probed => {
+                let groups = (self.check.as_deref_mut(), self.profile.as_deref_mut());
+                probed::run(wave, &mut env, quantum, (index, groups))
             }
             None if let Some(armed) = turn.armed => {
                 debug::run_armed(wave, &mut env, quantum, (armed, &id), None)

@@ -28,6 +28,7 @@ use crate::chip::PteFormat;
 use crate::faults::{Faults, Hook, Place};
 use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 use crate::sanitize::Sanitizer;
+use crate::spent::{self, Part};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
 
@@ -256,6 +257,7 @@ impl AddressSpace {
         if self.faults.meets(Hook::Walk, place).is_some() {
             return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
+        let _walk = spent::enter(Part::Walks);
         let translation = walk::walk(&self.memory, &slice.memory, &self.root, va, access)?;
         if let Some(checks) = &self.checks {
             checks.used(va, &translation);

@@ -138,6 +138,7 @@ impl Bench {
             chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
             sanitizer: None,
+            profiler: None,
             deterministic: None,
             trace: Tracer::default(),
             walks: Arc::default(),

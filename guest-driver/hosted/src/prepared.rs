@@ -25,6 +25,8 @@ pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
 pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
 /// Environment variable with what is checked of kernels, as JSON of the device's `SanitizeOptions`.
 pub const SANITIZE_VARIABLE: &str = "BELFRY_EXEC_SANITIZE";
+/// Environment variable with what is counted of kernels, as JSON of the device's `ProfileOptions`.
+pub const PROFILE_VARIABLE: &str = "BELFRY_EXEC_PROFILE";
 /// How the names of rings end, behind a dot.
 pub const RING_ENDING: &str = "ring";
 /// Name of the settings file in the directory.

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE,
-    TREE_VARIABLE,
+    CARD_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE,
+    TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) trace: Option<TraceTo>,
     /// What is checked of kernels, as it was handed over.
     pub(crate) sanitize: Option<Vec<u8>>,
+    /// What is counted of them, likewise.
+    pub(crate) profile: Option<Vec<u8>>,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
@@ -107,6 +109,7 @@ static TREE: Started = Started::new(TREE_VARIABLE);
 static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
 static TRACE: Started = Started::new(TRACE_VARIABLE);
 static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
+static PROFILE: Started = Started::new(PROFILE_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
@@ -120,6 +123,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             SUMMARY.take(line);
             TRACE.take(line);
             SANITIZE.take(line);
+            PROFILE.take(line);
             CARD.take(line);
             at = at.add(1);
         }
@@ -165,6 +169,7 @@ fn read() -> Option<Settings> {
         card_name: CARD.get().unwrap_or_default(),
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         sanitize: SANITIZE.get(),
+        profile: PROFILE.get(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -208,6 +213,7 @@ impl Settings {
             summary: None,
             trace: None,
             sanitize: None,
+            profile: None,
             card_name: Vec::new(),
             prepared,
         }

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
+use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
 use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
 use serde::Serialize;
 
@@ -65,6 +66,8 @@ struct Line {
     unmodelled: Vec<Unmodelled>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sanitizer: Option<SanitizeReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileReport>,
 }
 
 #[derive(Serialize)]
@@ -87,6 +90,17 @@ pub(crate) fn sanitizer(options: &[u8]) -> Option<Arc<Sanitizer>> {
         Ok(options) => Some(Arc::new(Sanitizer::new(options))),
         Err(error) => {
             crate::notice::say(format_args!("kernels of this process are not checked: {error}"));
+            None
+        }
+    }
+}
+
+/// What counts what kernels of this process do, from what was handed over.
+pub(crate) fn profiler(options: &[u8]) -> Option<Arc<Profiler>> {
+    match serde_json::from_slice::<ProfileOptions>(options) {
+        Ok(options) => Some(Arc::new(Profiler::new(options))),
+        Err(error) => {
+            crate::notice::say(format_args!("kernels of this process are not profiled: {error}"));
             None
         }
     }
@@ -137,6 +151,7 @@ pub(crate) fn write(end: End) {
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
             sanitizer: device.config().sanitizer.as_deref().map(Sanitizer::report),
+            profile: device.config().profiler.as_deref().map(Profiler::report),
         };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');

@@ -10,6 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
+use super::profile::{self, ProfileArgs};
 use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
 use super::trace::TraceArgs;
@@ -68,6 +69,12 @@ pub(super) struct ExecArgs {
     trace: TraceArgs,
     #[command(flatten)]
     sanitize: SanitizeArgs,
+    #[command(flatten)]
+    profile: ProfileArgs,
+    /// A file with debug information, for the source lines of a profile: a code object, a bundle, a HIP program, or a folder of such files;
+    /// repeatable.
+    #[arg(long, value_name = "PATH", requires = "profile")]
+    symbols: Vec<PathBuf>,
     /// Says nothing of its own.
     #[arg(long, short)]
     quiet: bool,
@@ -114,6 +121,8 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         json: false,
         trace: TraceArgs::default(),
         sanitize: SanitizeArgs::default(),
+        profile: ProfileArgs::default(),
+        symbols: Vec::new(),
         quiet: false,
         program: Vec::new(),
     };
@@ -165,6 +174,10 @@ impl ExecArgs {
     fn of_device(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
         options.extend(self.sanitize.spelled());
+        options.extend(self.profile.spelled());
+        for path in &self.symbols {
+            options.extend(["--symbols".into(), path.into()]);
+        }
         let mut add = |name: &str, value: String| options.extend([name.into(), value.into()]);
         add("--chip", self.chip.clone());
         add("--cus", self.cus.to_string());
@@ -219,12 +232,14 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         None => args.root,
     };
     let sanitizing = args.sanitize.start()?;
+    let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpu,
         root,
         namespace: args.namespace,
         trace: None,
         sanitize: sanitizing.as_ref().map(|sanitizing| sanitizing.options().clone()),
+        profile: profiling.as_ref().map(|profiling| profiling.options().clone()),
         program: args.program,
         asked: None,
     };
@@ -237,7 +252,8 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    if suite.is_none() && !args.json && !args.trace.is_asked_for() && sanitizing.is_none() {
+    let reports = args.json || sanitizing.is_some() || profiling.is_some();
+    if suite.is_none() && !reports && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
@@ -248,7 +264,6 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         directory: recording.directory().to_owned(),
         size: recording.ring_size(),
     });
-    let reports = args.json || sanitizing.is_some();
     let mut broken = false;
     let status = match (reports, &recording) {
         (false, None) => return Err(exec::replace(&options).into()),
@@ -256,6 +271,11 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         (true, _) => {
             let stdout = if args.json { exec::Stdout::Moved } else { exec::Stdout::Kept };
             exec::run(&options, stdout).map_err(anyhow::Error::from).and_then(|mut report| {
+                if let Some(profiling) = profiling {
+                    let each = report.processes.iter_mut();
+                    let all = each.filter_map(|of| profile::of_process(of.pid, &of.program, &mut of.profile));
+                    profiling.finish_with(&all.collect::<Vec<_>>())?;
+                }
                 if let Some(sanitizing) = sanitizing {
                     let found = report.processes.iter_mut().filter_map(|process| process.sanitizer.take());
                     broken = sanitizing.quiet_if(args.quiet).finish_with(found)?;

@@ -18,9 +18,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE,
+    TREE_VARIABLE,
 };
 
 pub use report::{ExecReport, ProcessReport, Stdout};
@@ -91,6 +93,8 @@ pub struct ExecOptions {
     pub trace: Option<TraceTo>,
     /// What is checked of kernels.
     pub sanitize: Option<SanitizeOptions>,
+    /// What is counted of kernels.
+    pub profile: Option<ProfileOptions>,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
     /// How this was asked for, where the next start may be done by the record of this one.
@@ -207,6 +211,10 @@ impl ExecOptions {
             Some(sanitize) => command.env(SANITIZE_VARIABLE, serde_json::to_string(sanitize)?),
             None => command.env_remove(SANITIZE_VARIABLE),
         };
+        match &self.profile {
+            Some(profile) => command.env(PROFILE_VARIABLE, serde_json::to_string(profile)?),
+            None => command.env_remove(PROFILE_VARIABLE),
+        };
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said })
     }
@@ -227,7 +235,7 @@ impl ExecOptions {
                 ("LD_PRELOAD", places.library.as_os_str()),
                 (TREE_VARIABLE, places.tree.as_os_str()),
             ],
-            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE, SANITIZE_VARIABLE],
+            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE, SANITIZE_VARIABLE, PROFILE_VARIABLE],
         };
         again.write(directory);
     }

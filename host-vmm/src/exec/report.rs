@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
+use belfry_device::profile::ProfileReport;
 use belfry_device::sanitize::SanitizeReport;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,9 @@ pub struct ProcessReport {
     /// What was found in its kernels, where they were checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sanitizer: Option<SanitizeReport>,
+    /// What was counted of its kernels, where they were profiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileReport>,
 }
 
 /// How a process has ended.

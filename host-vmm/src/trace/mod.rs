@@ -212,13 +212,13 @@ pub fn kernel(address: u64) -> String {
 }
 
 /// The name of a function as its source has it: C++ (Itanium C++ ABI, chapter 5.1) and whatever is not mangled.
-fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     let symbol = cpp_demangle::Symbol::new(name).ok();
     symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
 }
 
 /// A time in the unit that suits it.
-struct Time(u64);
+pub(crate) struct Time(pub(crate) u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

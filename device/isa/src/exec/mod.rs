@@ -14,6 +14,7 @@ mod buffer;
 mod buffer_format;
 mod carry;
 mod carry_clamp;
+mod class;
 pub(crate) mod cmp;
 pub(crate) mod control;
 mod coverage;
@@ -69,6 +70,7 @@ mod wmma_spread;
 
 pub use crate::tier1::Touched;
 pub use barrier::Barriers;
+pub use class::{Class, ends_block};
 pub use coverage::{Coverage, coverage, supports};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
 pub use lds::{Lds, MAX_LDS_SIZE};

@@ -3,7 +3,7 @@
 use belfry_abi::aql::{AmdFormat, KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::AqlQueue;
-use crate::cp::kernel_name::{KernelNames, name_for_sanitizer};
+use crate::cp::kernel_name::{KernelNames, name_for_probes};
 use crate::shader::Launch;
 use crate::trace::{Job, JobScope, TraceEvent};
 
@@ -45,7 +45,7 @@ impl AqlQueue {
     /// Records a dispatch, and what its kernel is called.
     pub(super) fn tell_of_dispatch(&mut self, kernel_object: u64, launch: &Launch) {
         let (grid, workgroup) = (launch.grid, launch.workgroup);
-        name_for_sanitizer(&self.shader, self.state.space(), launch.entry);
+        name_for_probes(&self.shader, self.state.space(), launch.entry);
         if self.state.tracer().is_on() {
             let name = self.traced.kernels.get(self.state.space(), kernel_object);
             self.state.trace(TraceEvent::DispatchStart { kernel_object, grid, workgroup, name });

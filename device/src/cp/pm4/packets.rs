@@ -238,7 +238,7 @@ impl Pm4Queue {
 
     /// Adds what comes from the queue and not from its registers.
     pub(super) fn complete_launch(&self, launch: &mut Launch) {
-        crate::cp::name_for_sanitizer(&self.shader, self.state.space(), launch.entry);
+        crate::cp::name_for_probes(&self.shader, self.state.space(), launch.entry);
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
         launch.shares = self.config.shares;

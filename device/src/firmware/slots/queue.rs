@@ -54,12 +54,11 @@ pub(super) struct Queue {
     pub(super) wptr: WritePointer,
     /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
     trap: (u64, u64),
-    /// Scheduled exclusively, and with the global wave sync, as KFD asks for queues it gives that: while it is on a slot,
-    /// no other queue is.
+    /// Scheduled exclusively, and with the global wave sync, as KFD asks: while it is on a slot, no other queue is.
     pub(super) exclusive: bool,
     /// It stays when all others are taken off.
     pub(super) is_static: bool,
-    /// Its global wave sync; while the queue has no engine, the counters are in the MQD.
+    /// Its global wave sync; without an engine, the counters are in the MQD.
     gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
     pub(super) asked: Asked,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use super::{Dispatch, ShaderEngine, Work};
+use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
 use crate::shader::workgroup::ByHand;
 use crate::stops::{Stops, WaveKey};
@@ -34,6 +35,11 @@ impl ShaderEngine {
     /// What checks kernels, drivers and runtimes, if anything does.
     pub(crate) fn sanitizer(&self) -> Option<&Arc<Sanitizer>> {
         self.shared.sanitizer.as_ref()
+    }
+
+    /// What counts what kernels do, if anything does.
+    pub(crate) fn profiler(&self) -> Option<&Profiler> {
+        self.shared.profiler.as_deref()
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.

@@ -81,6 +81,7 @@ impl Workgroup {
             seat: Some(seat),
             // What its waves did before is not known.
             check: None,
+            profile: None,
             hangs: false,
         }))
     }

@@ -7,7 +7,7 @@ use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, PROFILE_VARIABLE, SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::settings::{PRELOAD, settings};
@@ -16,7 +16,7 @@ use crate::{card, node, notice, summary};
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
-const VARIABLES: usize = 5;
+const VARIABLES: usize = 7;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
@@ -44,6 +44,9 @@ fn own() -> Option<&'static Own> {
             }
             if let Some(sanitize) = &settings.sanitize {
                 variables.push(line(SANITIZE_VARIABLE, sanitize));
+            }
+            if let Some(profile) = &settings.profile {
+                variables.push(line(PROFILE_VARIABLE, profile));
             }
             if !settings.card_name.is_empty() {
                 variables.push(line(CARD_VARIABLE, &settings.card_name));

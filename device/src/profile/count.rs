@@ -1,0 +1,147 @@
+//! Counting what the waves of one workgroup do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use belfry_isa::disasm::Disassembly;
+use belfry_isa::exec::{About, Class, Probe, ends_block};
+use belfry_isa::inst::{Arch, Inst, WaveSize};
+use belfry_isa::wave::Wave;
+
+use super::access::GlobalAccess;
+use super::banks::{LdsAccess, Room};
+use super::{Kernel, LANES, Site};
+
+/// Instructions that a workgroup keeps apart.
+const MAX_LOCAL: usize = 1 << 14;
+
+/// A workgroup that is profiled; what it counts is added to its kernel's at the end of each turn of a wave.
+pub(crate) struct Counting {
+    kernel: Arc<Kernel>,
+    arch: Arch,
+    size: WaveSize,
+    /// Where each wave is without a jump.
+    expected: Vec<u64>,
+    sites: HashMap<u64, Local>,
+    pub(super) classes: [u64; Class::ALL.len()],
+    pub(super) lanes: [u64; LANES],
+    /// Instructions that were not kept apart, as there were too many.
+    pub(super) left_out: u64,
+    lines: Vec<u64>,
+    room: Room,
+}
+
+/// An instruction of the code.
+pub(super) struct Local {
+    inst: Inst,
+    class: Class,
+    pub(super) counts: Counts,
+}
+
+/// What is counted of an instruction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) executions: u64,
+    pub(super) lanes: u64,
+    pub(super) entered: bool,
+    pub(super) global: GlobalAccess,
+    pub(super) lds: LdsAccess,
+}
+
+/// Watches one wave of a workgroup.
+pub(crate) struct WaveCounts<'a> {
+    pub(crate) group: &'a mut Counting,
+    pub(crate) wave: usize,
+}
+
+impl Probe for WaveCounts<'_> {
+    fn before(&mut self, wave: &Wave, about: &About<'_>, _lds: u32) {
+        // Trap handlers are not the kernel's.
+        if !wave.is_privileged() {
+            self.group.before(self.wave, wave, about);
+        }
+    }
+}
+
+impl Counting {
+    /// A workgroup of `count` waves, which have just started.
+    pub(crate) fn new(kernel: &Arc<Kernel>, (arch, size): (Arch, WaveSize), count: usize) -> Box<Self> {
+        kernel.begin(count as u64);
+        Box::new(Self {
+            kernel: Arc::clone(kernel),
+            arch,
+            size,
+            // No instruction is there: each wave enters the kernel.
+            expected: vec![u64::MAX; count],
+            sites: HashMap::new(),
+            classes: [0; Class::ALL.len()],
+            lanes: [0; LANES],
+            left_out: 0,
+            lines: Vec::new(),
+            room: Room::default(),
+        })
+    }
+
+    fn before(&mut self, index: usize, wave: &Wave, about: &About<'_>) {
+        let Some(expected) = self.expected.get_mut(index) else { return };
+        let entered = std::mem::replace(expected, about.pc.wrapping_add(about.inst.size.into())) != about.pc;
+        let full = self.sites.len() == MAX_LOCAL;
+        let local = match self.sites.entry(about.pc) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(_) if full => {
+                self.left_out += 1;
+                self.classes[Class::of(about.inst) as usize] += 1;
+                return;
+            }
+            std::collections::hash_map::Entry::Vacant(free) => free.insert(Local {
+                inst: *about.inst,
+                class: Class::of(about.inst),
+                counts: Counts::default(),
+            }),
+        };
+        self.classes[local.class as usize] += 1;
+        let counts = &mut local.counts;
+        counts.executions += 1;
+        counts.entered |= entered;
+        if local.class.has_lanes() {
+            let mask = if self.size == WaveSize::Wave32 { u64::from(u32::MAX) } else { u64::MAX };
+            let lanes = (wave.exec() & mask).count_ones();
+            self.lanes[lanes as usize] += 1;
+            counts.lanes += u64::from(lanes);
+        }
+        if !about.touches.is_empty() {
+            counts.global.count(about.touches, &mut self.lines);
+            counts.lds.count(about.touches, &mut self.room);
+        }
+    }
+
+    /// Adds what was counted to the kernel's.
+    pub(crate) fn flush(&mut self) {
+        let kernel = Arc::clone(&self.kernel);
+        kernel.add(self);
+        self.classes = [0; Class::ALL.len()];
+        self.lanes = [0; LANES];
+        self.left_out = 0;
+    }
+
+    /// Takes the counts of the instructions that were executed since the last time.
+    pub(super) fn take(&mut self, mut tell: impl FnMut(u64, &dyn Fn() -> Site, Counts)) {
+        let (arch, size) = (self.arch, self.size);
+        for (&pc, local) in self.sites.iter_mut().filter(|(_, local)| local.counts.executions > 0) {
+            let counts = std::mem::take(&mut local.counts);
+            let site = || Site {
+                pc,
+                size: local.inst.size,
+                text: Disassembly::new(local.inst, arch, size).to_string(),
+                class: local.class,
+                executions: 0,
+                lanes: 0,
+                entered: false,
+                ends_block: ends_block(&local.inst, pc),
+                global: None,
+                lds: None,
+            };
+            tell(pc, &site, counts);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `--profile` of commands that run programs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use belfry_device::GpuConfig;
+use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
+use belfry_device::spent;
+use clap::Args;
+
+use crate::flame;
+use crate::output;
+use crate::profile::{Format, Gpu, Process, render};
+use crate::symbols::Symbols;
+
+/// Counts of what kernels do.
+#[derive(Debug, Default, Args)]
+pub(super) struct ProfileArgs {
+    /// Counts what kernels execute and access, and tells it at the end on standard error or in a file. Kernels run many times slower.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    profile: Option<PathBuf>,
+    /// As text or as one JSON object [default: as the file's name ends, else text].
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "profile")]
+    profile_format: Option<Format>,
+    /// Profiles only this kernel; repeatable.
+    #[arg(long, value_name = "KERNEL", requires = "profile")]
+    profile_kernel: Vec<String>,
+}
+
+/// A profile that is being made.
+#[derive(Debug)]
+pub(super) struct Profiling {
+    options: ProfileOptions,
+    profiler: Option<Arc<Profiler>>,
+    /// `None` is standard error.
+    file: Option<PathBuf>,
+    format: Format,
+    gpu: Gpu,
+    symbols: Symbols,
+}
+
+impl ProfileArgs {
+    /// Whether a profile is asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// Begins to profile kernels of such a GPU, if that is asked for.
+    pub(super) fn start(&self, gpu: &GpuConfig, symbols: &[PathBuf]) -> anyhow::Result<Option<Profiling>> {
+        let Some(place) = &self.profile else { return Ok(None) };
+        let file = Some(place.clone()).filter(|place| place.as_os_str() != "-");
+        let is_json = place.extension().is_some_and(|ending| ending == "json");
+        let usual = if is_json { Format::Json } else { Format::Text };
+        Ok(Some(Profiling {
+            options: ProfileOptions { kernels: self.profile_kernel.clone() },
+            profiler: None,
+            file,
+            format: self.profile_format.unwrap_or(usual),
+            gpu: Gpu { model: gpu.chip, shape: gpu.shape() },
+            symbols: Symbols::of(symbols)?,
+        }))
+    }
+
+    /// The words that ask for the same on standard error.
+    pub(super) fn spelled(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.is_asked_for() {
+            words.push("--profile".into());
+        }
+        if let Some(format) = self.profile_format {
+            let format = if format == Format::Json { "json" } else { "text" };
+            words.extend(["--profile-format".into(), format.into()]);
+        }
+        for kernel in &self.profile_kernel {
+            words.extend(["--profile-kernel".into(), kernel.into()]);
+        }
+        words
+    }
+}
+
+impl Profiling {
+    /// What is profiled.
+    pub(super) fn options(&self) -> &ProfileOptions {
+        &self.options
+    }
+
+    /// What counts for a GPU in this process.
+    pub(super) fn profiler(&mut self) -> Arc<Profiler> {
+        let profiler = Arc::new(Profiler::new(self.options.clone()));
+        Arc::clone(self.profiler.insert(profiler))
+    }
+
+    /// Tells what was counted in this process.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        let report = self.profiler.as_deref().map(Profiler::report).unwrap_or_default();
+        self.finish_with(&[Process { of: None, report }])
+    }
+
+    /// Tells what was counted.
+    pub(super) fn finish_with(mut self, processes: &[Process]) -> anyhow::Result<()> {
+        let text = render(processes, self.gpu, &mut self.symbols, self.format);
+        match &self.file {
+            Some(path) => {
+                std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+            }
+            None => output::write_error(text.as_bytes()),
+        }
+        Ok(())
+    }
+}
+
+/// Counting where the time of this process's threads goes.
+#[derive(Debug)]
+pub(super) struct HostTime(PathBuf);
+
+impl HostTime {
+    /// Begins to count; compiled code of the GPU will count, too.
+    pub(super) fn start(file: PathBuf, gpu: &mut GpuConfig) -> Self {
+        gpu.counts_code = true;
+        spent::begin();
+        Self(file)
+    }
+
+    /// Writes the graph; the GPU has ended.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        let text = flame::render(&spent::report(), flame::Format::of(&self.0));
+        std::fs::write(&self.0, text).with_context(|| format!("writing {}", self.0.display()))
+    }
+}
+
+/// Takes the profile of a process that has ended.
+pub(super) fn of_process(pid: i32, program: &str, report: &mut Option<ProfileReport>) -> Option<Process> {
+    let report = report.take()?;
+    Some(Process { of: Some((pid, program.to_owned())), report })
+}
