@@ -18,6 +18,7 @@
 )]
 
 mod flags;
+mod mirror;
 mod save;
 mod seen;
 mod watch;
@@ -31,6 +32,7 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
+pub(crate) use mirror::DoorbellMirror;
 pub(crate) use save::SavedDoorbells;
 pub(crate) use watch::{DoorbellWatch, Heard};
 

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
 mod access;
+mod mirror;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
@@ -30,15 +31,22 @@ mod sync {
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_isa::mem::Access;
 use vm_memory::{
     Address, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
     GuestMemoryRegion, MemoryRegionAddress, MmapRegion,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::record::Journal;
+
 pub(crate) use access::Block;
+pub(crate) use mirror::Mirror;
 pub(crate) use quiescence::{Inside, Quiescence};
 pub(crate) use save::SavedVram;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// Guest RAM: a map that the host may replace.
 pub type SystemMemory = GuestMemoryAtomic<GuestMemoryMmap>;
@@ -102,6 +110,8 @@ pub struct Memory {
     active: SystemMemory,
     generation: AtomicU64,
     quiescence: Quiescence,
+    /// The copy that the device works on, while it is recorded or a record is replayed.
+    mirror: Option<Mirror>,
 }
 
 /// A span of work during which host pointers into guest RAM stay valid.
@@ -121,7 +131,24 @@ impl Memory {
             active,
             generation: AtomicU64::new(1),
             quiescence: Quiescence::default(),
+            mirror: None,
         }
+    }
+
+    /// The same memory behind a copy that the device works on. What others change is told to, or comes from, a journal.
+    pub(crate) fn mirrored(self, journal: Arc<Journal>) -> Memory {
+        let vram = self.vram_size();
+        Memory { mirror: Some(Mirror::new(journal, vram)), ..self }
+    }
+
+    /// Whether there is a copy that the device works on.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.mirror.is_some()
+    }
+
+    /// The copy that the device works on.
+    pub(crate) fn mirror(&self) -> Option<&Mirror> {
+        self.mirror.as_ref()
     }
 
     /// Bytes of VRAM.
@@ -141,16 +168,22 @@ impl Memory {
     /// Changes whenever a pointer obtained earlier may have become stale.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
+        let copies = self.mirror.as_ref().map_or(0, Mirror::epoch);
+        // Both only grow.
+        self.generation.load(Ordering::SeqCst).wrapping_add(copies)
     }
 
     /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one, and then lets
     /// go of it.
     pub fn changed(&self) {
+        self.flush();
         let old: Arc<GuestMemoryMmap> = self.quiescence.wait_after(|| {
             let old = self.active.memory().into_inner();
             let map: Arc<GuestMemoryMmap> = self.source.memory().into_inner();
             // Only `changed` writes `active`, one call at a time: a poisoned lock cannot have left it half-written.
+            if let Some(mirror) = self.mirror.as_ref() {
+                mirror.set_ranges(ranges(&map));
+            }
             let lock = self.active.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             lock.replace(GuestMemoryMmap::clone(&map));
             self.generation.fetch_add(1, Ordering::SeqCst);
@@ -164,12 +197,21 @@ impl Memory {
     ///
     /// The pointer is valid until the end of the [`Slice`] the caller holds; dereferencing it is the caller's `unsafe`.
     #[must_use]
-    pub fn host_pointer(&self, _slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
-        self.find(location).map(|block| (block.host(), block.len()))
+    pub fn host_pointer(&self, slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
+        self.block(slice, location, Access::Write).map(|block| (block.host(), block.len()))
     }
 
     /// The host mapping that contains a location: (bytes before it, host address, bytes from it on).
-    pub(crate) fn surroundings(&self, _slice: &Slice<'_>, location: Location) -> Option<(u64, *mut u8, u64)> {
+    pub(crate) fn surroundings(
+        &self,
+        slice: &Slice<'_>,
+        location: Location,
+        access: Access,
+    ) -> Option<(u64, *mut u8, u64)> {
+        if self.is_mirrored() {
+            let block = self.block(slice, location, access)?;
+            return Some((location.address() % PAGE, block.host(), block.len()));
+        }
         let before = match location {
             Location::Vram(offset) => offset,
             Location::System(address) => {
@@ -180,9 +222,63 @@ impl Memory {
         self.find(location).map(|block| (before, block.host(), block.len()))
     }
 
-    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice.
-    pub(crate) fn block<'a>(&self, _slice: &'a Slice<'_>, location: Location) -> Option<Block<'a>> {
-        self.find(location)
+    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice, and for this access; where
+    /// memory is mirrored, for one that comes before anything else is asked of this memory.
+    #[inline]
+    pub(crate) fn block<'a>(
+        &self,
+        _slice: &'a Slice<'_>,
+        location: Location,
+        access: Access,
+    ) -> Option<Block<'a>> {
+        match &self.mirror {
+            None => self.find(location),
+            Some(mirror) => mirror.block(location, access, |page| self.find(page)),
+        }
+    }
+
+    /// Atomically replaces a naturally aligned word of `size` bytes (4 or 8) of memory that is mirrored, in it and in its copy; the
+    /// value before.
+    pub(crate) fn update_mirrored(
+        &self,
+        _slice: &Slice<'_>,
+        location: Location,
+        size: u64,
+        update: &dyn Fn(u64) -> u64,
+    ) -> Option<u64> {
+        self.mirror.as_ref()?.update((location, size), update, |page| self.find(page))
+    }
+
+    /// Has everything in memory that the device has stored to the copy it works on.
+    pub(crate) fn flush(&self) {
+        if let Some(mirror) = &self.mirror {
+            mirror.flush(|page| self.find(page));
+        }
+    }
+
+    /// The ranges of guest memory that the host has installed: first address and bytes, lowest first.
+    pub(crate) fn installed(&self) -> Vec<(u64, u64)> {
+        ranges(&self.source.memory())
+    }
+
+    /// Copies bytes out of VRAM as the host's processors see it.
+    pub(crate) fn read_shared(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let block = self.shared(offset, out.len())?;
+        block.read(out);
+        Ok(())
+    }
+
+    /// Copies bytes into VRAM as the host's processors do.
+    pub(crate) fn write_shared(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let block = self.shared(offset, data.len())?;
+        block.write(data);
+        Ok(())
+    }
+
+    fn shared(&self, offset: u64, len: usize) -> Result<Block<'_>, Error> {
+        let location = Location::Vram(offset);
+        let block = self.find(location).filter(|block| block.len() >= len as u64);
+        block.ok_or(Error::OutOfRange { location, len: len as u64 })
     }
 
     fn find<'a>(&self, location: Location) -> Option<Block<'a>> {
@@ -214,7 +310,8 @@ impl Memory {
         while done < out.len() {
             let len = (out.len() - done) as u64;
             let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let block =
+                self.block(&slice, at, Access::Read).ok_or(Error::OutOfRange { location: at, len })?;
             let now = len.min(block.len()) as usize;
             block.read(&mut out[done..done + now]);
             done += now;
@@ -229,7 +326,8 @@ impl Memory {
         while done < data.len() {
             let len = (data.len() - done) as u64;
             let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let block =
+                self.block(&slice, at, Access::Write).ok_or(Error::OutOfRange { location: at, len })?;
             let now = len.min(block.len()) as usize;
             block.write(&data[done..done + now]);
             done += now;
@@ -252,38 +350,57 @@ impl Memory {
     /// Reads 32 bits with one access (acquire).
     pub fn load_u32(&self, location: Location) -> Result<u32, Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        let block =
+            self.block(&slice, location, Access::Read).ok_or(Error::OutOfRange { location, len: 4 })?;
         Ok(block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.load(Ordering::Acquire))
     }
 
     /// Reads 64 bits with one access (acquire).
     pub fn load_u64(&self, location: Location) -> Result<u64, Error> {
-        self.with_u64(location, |atomic| atomic.load(Ordering::Acquire))
+        self.with_u64(location, Access::Read, |atomic| atomic.load(Ordering::Acquire))
     }
 
     /// Writes 32 bits with one access (release).
     pub fn store_u32(&self, location: Location, value: u32) -> Result<(), Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        let block =
+            self.block(&slice, location, Access::Write).ok_or(Error::OutOfRange { location, len: 4 })?;
         block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.store(value, Ordering::Release);
         Ok(())
     }
 
     /// Writes 64 bits with one access (release).
     pub fn store_u64(&self, location: Location, value: u64) -> Result<(), Error> {
-        self.with_u64(location, |atomic| atomic.store(value, Ordering::Release))
+        self.with_u64(location, Access::Write, |atomic| atomic.store(value, Ordering::Release))
     }
 
     /// Adds to 64 bits atomically, wrapping; returns the value before.
     pub fn fetch_add_u64(&self, location: Location, value: u64) -> Result<u64, Error> {
-        self.with_u64(location, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
+        if self.is_mirrored() {
+            if !location.address().is_multiple_of(8) {
+                return Err(Error::Misaligned { location, len: 8 });
+            }
+            let old = self.update_mirrored(&self.enter(), location, 8, &|old| old.wrapping_add(value));
+            return old.ok_or(Error::OutOfRange { location, len: 8 });
+        }
+        self.with_u64(location, Access::Atomic, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
     }
 
-    fn with_u64<R>(&self, location: Location, operation: impl FnOnce(&AtomicU64) -> R) -> Result<R, Error> {
+    fn with_u64<R>(
+        &self,
+        location: Location,
+        access: Access,
+        operation: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 8 })?;
+        let block = self.block(&slice, location, access).ok_or(Error::OutOfRange { location, len: 8 })?;
         Ok(operation(block.atomic_u64().ok_or(Error::Misaligned { location, len: 8 })?))
     }
+}
+
+/// The ranges of a map: first address and bytes, lowest first.
+fn ranges(map: &GuestMemoryMmap) -> Vec<(u64, u64)> {
+    map.iter().map(|region| (region.start_addr().raw_value(), region.len())).collect()
 }
 
 #[cfg(test)]

@@ -14,5 +14,6 @@ mod kernels;
 mod kiq;
 mod pm4;
 mod queues;
+mod record;
 mod save;
 mod sdma;
