@@ -6,6 +6,7 @@ mod exec;
 mod faults;
 mod image;
 mod inspect;
+mod record;
 mod sanitize;
 mod shape;
 mod size;
@@ -48,6 +49,7 @@ use exec::ExecArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
+use record::{RecordArgs, Recorded, ReplayArgs, replay};
 use sanitize::{SanitizeArgs, Sanitizing};
 use size::parse_memory;
 use trace::{TraceArgs, TraceVerb};
@@ -109,6 +111,7 @@ enum Verb {
         what: TraceVerb,
     },
     Inspect(InspectArgs),
+    Replay(ReplayArgs),
     Torture(Box<torture::TortureArgs>),
     /// Measures.
     Bench {
@@ -170,6 +173,8 @@ struct RunArgs {
     inspect: InspectFlags,
     #[command(flatten)]
     sanitize: SanitizeArgs,
+    #[command(flatten)]
+    record: RecordArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -301,6 +306,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
         Verb::Inspect(args) => inspect(&args),
+        Verb::Replay(args) => replay(&args),
         Verb::Torture(args) => torture::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
@@ -358,6 +364,8 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     }
     let mut sanitizing = args.sanitize.start()?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
+    let recorded = args.record.start(args.mode)?;
+    gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
@@ -397,6 +405,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     });
     if let Some(recording) = recording {
         recording.finish();
+    }
+    if let Some(recorded) = recorded {
+        recorded.finish();
     }
     let broken = sanitizing.map_or(Ok(false), Sanitizing::finish)?;
     let report = report?;

@@ -32,7 +32,7 @@ impl Gpu {
                 let read = self.memory.read_shared(offset, data);
                 read.map_err(|_| IoError::OutOfRange { bar, offset, len })
             }
-            Some(session) => session.read(self, Call::BarRead { bar, offset, len: len as u32 }, data),
+            Some(session) => session.read(self, &Call::BarRead { bar, offset, len: len as u32 }, data),
         }
     }
 
@@ -116,7 +116,7 @@ impl Gpu {
                 written.map_err(|_| IoError::OutOfRange { bar, offset, len })
             }
             Some(session) => {
-                session.call(self, Call::BarWrite { bar, offset, data: data.to_vec() }).map(|_| ())
+                session.call(self, &Call::BarWrite { bar, offset, data: data.to_vec() }).map(|_| ())
             }
         }
     }
@@ -196,7 +196,7 @@ impl Gpu {
     pub fn doorbell_hint(&self) {
         match &self.session {
             None => self.take_hint(),
-            Some(session) => session.tell(self, Call::DoorbellHint),
+            Some(session) => session.tell(self, &Call::DoorbellHint),
         }
     }
 
@@ -213,7 +213,7 @@ impl Gpu {
         match &self.session {
             None => self.take_writes(offset, writes),
             Some(session) => {
-                session.tell(self, Call::DoorbellWoken { offset: offset.bytes(), writes });
+                session.tell(self, &Call::DoorbellWoken { offset: offset.bytes(), writes });
             }
         }
     }

@@ -146,7 +146,7 @@ impl Gpu {
                 data.fill(0);
                 let call = Call::ConfigRead { offset: offset as u64, len: data.len() as u32 };
                 // The configuration space refuses nothing.
-                let _ = session.read(self, call, data);
+                let _ = session.read(self, &call, data);
             }
         }
     }
@@ -168,7 +168,7 @@ impl Gpu {
         match &self.session {
             None => self.answer_config_write(offset, data),
             Some(session) => {
-                session.tell(self, Call::ConfigWrite { offset: offset as u64, data: data.to_vec() });
+                session.tell(self, &Call::ConfigWrite { offset: offset as u64, data: data.to_vec() });
             }
         }
     }
@@ -195,7 +195,7 @@ impl Gpu {
     pub fn memory_changed(&self) {
         match &self.session {
             None => self.memory.changed(),
-            Some(session) => session.tell(self, Call::Memory(self.memory.installed())),
+            Some(session) => session.tell(self, &Call::Memory(self.memory.installed())),
         }
     }
 
@@ -211,7 +211,7 @@ impl Gpu {
     pub fn reset(&self, kind: ResetKind) {
         match &self.session {
             None => self.reset_now(kind),
-            Some(session) => session.tell(self, Call::Reset { system: kind == ResetKind::System }),
+            Some(session) => session.tell(self, &Call::Reset { system: kind == ResetKind::System }),
         }
     }
 
@@ -282,7 +282,7 @@ impl Gpu {
     pub fn pause(&self) {
         match &self.session {
             None => self.runner.pause(),
-            Some(session) => session.tell(self, Call::Pause),
+            Some(session) => session.tell(self, &Call::Pause),
         }
     }
 
@@ -290,7 +290,7 @@ impl Gpu {
     pub fn resume(&self) {
         match &self.session {
             None => self.resume_now(),
-            Some(session) => session.tell(self, Call::Resume),
+            Some(session) => session.tell(self, &Call::Resume),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{Gpu, Resources};
 use crate::config::GpuConfig;
 use crate::error::Error;
 use crate::interrupt::InterruptSink;
-use crate::record::{Entry, Journal, Player, RecordError, Stopped, Until};
+use crate::record::{Entry, Journal, Player, Progress, RecordError, Stopped, Until};
 use crate::trace::TraceSink;
 
 /// Interrupts that nobody handles.
@@ -38,7 +38,9 @@ pub struct Replayed {
     pub operations: u64,
     /// Events of the device.
     pub events: u64,
-    /// The last event, or the one that it has stopped at.
+    /// Number of the last event, or of the one that it has stopped at, from 1 on.
+    pub event: u64,
+    /// That event, in words.
     pub last: String,
     /// The digest of all memory that the device has seen.
     pub memory: u64,
@@ -106,13 +108,10 @@ impl Replay {
         {
             return Err(RecordError::NoEvent(until.to_string()));
         }
-        let progress = self.player(|player| {
-            let (operations, events, last) = player.progress();
-            (operations, events, last.to_owned())
-        });
-        let (operations, events, last) = progress.unwrap_or_default();
+        let progress = self.player(|player| player.progress()).unwrap_or_default();
+        let Progress { operations, events, event, last } = progress;
         let memory = self.gpu.memory_digest();
-        Ok(Replayed { operations, events, last, memory, at_end: stopped == Stopped::AtEnd })
+        Ok(Replayed { operations, events, event, last, memory, at_end: stopped == Stopped::AtEnd })
     }
 
     fn player<R>(&self, ask: impl FnOnce(&mut Player) -> R) -> Option<R> {
@@ -126,7 +125,7 @@ impl Replay {
         let ns = match &entry {
             Entry::Turn { ns } | Entry::Call { ns, .. } => *ns,
             _ => {
-                self.journal.output(self.gpu.digests());
+                self.journal.output(&self.gpu.digests());
                 return Ok(());
             }
         };
@@ -142,8 +141,11 @@ impl Replay {
             self.gpu.take_turns();
         }
         if self.player(Player::wants_check).unwrap_or_default() {
-            self.journal.output(Entry::Check { memory: self.gpu.memory_digest() });
+            self.journal.output(&Entry::Check { memory: self.gpu.memory_digest() });
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

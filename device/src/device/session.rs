@@ -31,6 +31,9 @@ const TURNS: usize = 16;
 /// Operations after which the digest of memory is noted.
 const CHECK: u64 = 1024;
 
+/// Bytes of a read of registers or doorbells at most; they take 8 at once.
+const MOST_READ: usize = 4096;
+
 /// The device of a record.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Head {
@@ -121,25 +124,25 @@ impl Session {
         }
         state.operations += 1;
         if state.operations.is_multiple_of(CHECK) {
-            self.journal.output(Entry::Check { memory: gpu.memory_digest() });
+            self.journal.output(&Entry::Check { memory: gpu.memory_digest() });
         }
         result
     }
 
     /// Calls the device, and gives what it answers.
-    pub(super) fn call(&self, gpu: &Gpu, call: Call) -> Result<Vec<u8>, IoError> {
-        self.operate(gpu, |ns| Entry::Call { ns, call: call.clone() }, || gpu.perform(&call))
+    pub(super) fn call(&self, gpu: &Gpu, call: &Call) -> Result<Vec<u8>, IoError> {
+        self.operate(gpu, |ns| Entry::Call { ns, call: call.clone() }, || gpu.perform(call))
     }
 
     /// The same of what has no answer.
-    pub(super) fn tell(&self, gpu: &Gpu, call: Call) {
+    pub(super) fn tell(&self, gpu: &Gpu, call: &Call) {
         // Calls without an answer are refused by nobody.
         let _ = self.call(gpu, call);
         gpu.wake.wake();
     }
 
     /// The same of what reads.
-    pub(super) fn read(&self, gpu: &Gpu, call: Call, data: &mut [u8]) -> IoResult {
+    pub(super) fn read(&self, gpu: &Gpu, call: &Call, data: &mut [u8]) -> IoResult {
         let answer = self.call(gpu, call)?;
         let len = data.len().min(answer.len());
         data[..len].copy_from_slice(&answer[..len]);
@@ -163,7 +166,7 @@ impl Session {
         let mut state = self.between();
         if !self.ended.swap(true, Ordering::SeqCst) {
             if self.journal.is_recording() {
-                self.journal.output(gpu.digests());
+                self.journal.output(&gpu.digests());
                 let call = Call::Stop;
                 let begin = |ns| Entry::Call { ns, call: call.clone() };
                 // The end refuses nothing.
@@ -215,7 +218,7 @@ impl Gpu {
         let gpu = Arc::new(Self::in_session(config, resources, journal, Some(host))?);
         gpu.work_on_caller();
         if let Some(session) = &gpu.session {
-            session.tell(&gpu, Call::Start(gpu.memory.installed()));
+            session.tell(&gpu, &Call::Start(gpu.memory.installed()));
         }
         let weak = Arc::downgrade(&gpu);
         let thread = std::thread::Builder::new().name("gpu-recorded".into()).spawn(move || run(&weak));
@@ -278,7 +281,7 @@ impl Gpu {
     pub(super) fn perform(&self, call: &Call) -> Result<Vec<u8>, IoError> {
         let answer = self.answer(call);
         if let Some(session) = &self.session {
-            session.journal.output(Entry::Answer(answer.as_ref().ok().cloned()));
+            session.journal.output(&Entry::Answer(answer.as_ref().ok().cloned()));
         }
         answer
     }
@@ -286,7 +289,11 @@ impl Gpu {
     fn answer(&self, call: &Call) -> Result<Vec<u8>, IoError> {
         match call {
             Call::BarRead { bar, offset, len } => {
-                self.check(*bar, *offset, *len as usize)?;
+                let bytes = *len as usize;
+                self.check(*bar, *offset, bytes)?;
+                if *bar == pci::BAR_VRAM || bytes > MOST_READ {
+                    return Err(IoError::Unsupported { bar: *bar, offset: *offset, len: bytes });
+                }
                 let mut data = vec![0; *len as usize];
                 self.answer_read(*bar, *offset, &mut data)?;
                 return Ok(data);

@@ -100,7 +100,7 @@ impl std::fmt::Debug for Mirror {
 fn number(location: Location) -> u64 {
     match location {
         Location::Vram(offset) => offset / PAGE,
-        Location::System(address) => address / PAGE | SYSTEM,
+        Location::System(address) => SYSTEM | (address / PAGE),
     }
 }
 

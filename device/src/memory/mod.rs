@@ -11,6 +11,8 @@
 
 mod access;
 mod mirror;
+#[cfg(test)]
+mod mirror_tests;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
@@ -518,7 +520,7 @@ mod tests {
         let memory = Memory::new(MmapRegion::new(0x1000).expect("anonymous memory"), source.clone());
         std::thread::scope(|scope| {
             let slice = memory.enter();
-            let block = memory.block(&slice, Location::System(0)).expect("mapped");
+            let block = memory.block(&slice, Location::System(0), Access::Read).expect("mapped");
             // As a host does that takes a range away: it forgets the range, and then tells the device.
             source.lock().expect("not poisoned").replace(map(region(0x8000)));
             let changing = scope.spawn(|| memory.changed());

@@ -21,6 +21,8 @@ mod entry;
 mod error;
 mod file;
 mod player;
+#[cfg(test)]
+pub(crate) mod testing;
 mod until;
 
 use std::io::{self, Read, Write};
@@ -34,7 +36,7 @@ pub(crate) use digest::digest;
 pub(crate) use entry::{Call, Entry, Run, SYSTEM};
 pub use error::{Divergence, RecordError};
 use file::{Reader, Writer};
-pub(crate) use player::{Player, Stopped};
+pub(crate) use player::{Player, Progress, Stopped};
 pub use until::{Until, UntilError};
 
 /// How a device of a configuration is recorded: where to.
@@ -197,9 +199,9 @@ impl Journal {
     }
 
     /// What the device has done: notes it, or holds it against the record.
-    pub(crate) fn output(&self, entry: Entry) {
+    pub(crate) fn output(&self, entry: &Entry) {
         match &mut *self.lock() {
-            State::Recording(recorder) => recorder.put(&entry),
+            State::Recording(recorder) => recorder.put(entry),
             State::Playing(player) => player.output(entry),
         }
     }
@@ -236,7 +238,7 @@ impl TraceSink for Witness {
     fn record(&self, record: &Record) {
         // A driver in the same process is no part of the device.
         if record.owner.engine != Engine::Driver {
-            self.journal.output(Entry::Event(record.into()));
+            self.journal.output(&Entry::Event(record.into()));
         }
         if let Some(next) = &self.next {
             next.record(record);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, Run};
+use super::entry::{Entry, Event, Run};
 use super::error::{Divergence, RecordError};
 use super::file::Reader;
 use super::until::Until;
@@ -16,6 +16,17 @@ pub(crate) enum Stopped {
     AtEnd,
 }
 
+/// How far a replay has come.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) operations: u64,
+    pub(crate) events: u64,
+    /// Number of the last event, or of the one that was to be reached.
+    pub(crate) event: u64,
+    /// That event, in words.
+    pub(crate) last: String,
+}
+
 /// A record that is read.
 pub(crate) struct Player {
     reader: Reader,
@@ -26,14 +37,15 @@ pub(crate) struct Player {
     /// Nothing is compared and nothing given out any more.
     closed: bool,
     operations: u64,
-    /// The operation at hand, in words.
-    during: String,
+    /// The operation at hand, once there is one.
+    during: Option<Entry>,
     events: u64,
     kinds: BTreeMap<u16, u64>,
     /// The event to stop at.
     until: Option<Until>,
-    /// The last event, in words.
-    last: String,
+    /// The last event, or the one that was to be reached.
+    last: Option<Event>,
+    last_number: u64,
     reached: bool,
 }
 
@@ -45,11 +57,12 @@ impl Player {
             failed: None,
             closed: false,
             operations: 0,
-            during: "its beginning".to_owned(),
+            during: None,
             events: 0,
             kinds: BTreeMap::new(),
             until: None,
-            last: String::new(),
+            last: None,
+            last_number: 0,
             reached: false,
         }
     }
@@ -70,21 +83,21 @@ impl Player {
     fn differs(&mut self, expected: &Entry, got: String) {
         self.failed = Some(RecordError::Diverged(Box::new(Divergence {
             operation: self.operations,
-            during: self.during.clone(),
+            during: self.during.as_ref().map_or_else(|| "before the first".to_owned(), Entry::to_string),
             events: self.events,
             expected: expected.to_string(),
             got,
         })));
     }
 
-    pub(super) fn output(&mut self, got: Entry) {
+    pub(super) fn output(&mut self, got: &Entry) {
         let Some(expected) = self.peek() else { return };
-        if *expected != got {
+        if expected != got {
             let expected = expected.clone();
             return self.differs(&expected, got.to_string());
         }
         self.next = None;
-        if let Entry::Event(event) = &got {
+        if let Entry::Event(event) = got {
             self.events += 1;
             let of_kind = self.kinds.entry(event.kind).or_default();
             *of_kind += 1;
@@ -97,7 +110,8 @@ impl Player {
                 self.reached = true;
             }
             if met || !self.reached {
-                self.last = event.to_string();
+                self.last = Some(event.clone());
+                self.last_number = self.events;
             }
         }
     }
@@ -159,7 +173,7 @@ impl Player {
         self.operations += 1;
         match self.next.take() {
             Some(entry) => {
-                self.during = entry.to_string();
+                self.during = Some(entry.clone());
                 Ok(entry)
             }
             None => Err(Stopped::AtEnd),
@@ -178,7 +192,9 @@ impl Player {
 
     /// Why the replay cannot go on, if there is something.
     pub(crate) fn take_failure(&mut self) -> Option<RecordError> {
-        self.failed.take()
+        let failed = self.failed.take();
+        // A record that was cut off behind the event has what was asked for.
+        failed.filter(|failed| !self.reached || !matches!(failed, RecordError::Short { .. }))
     }
 
     /// From now on, nothing is compared.
@@ -186,8 +202,13 @@ impl Player {
         self.closed = true;
     }
 
-    /// Operations and events so far, and the last event.
-    pub(crate) fn progress(&self) -> (u64, u64, &str) {
-        (self.operations, self.events, &self.last)
+    /// How far it has come.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            operations: self.operations,
+            events: self.events,
+            event: self.last_number,
+            last: self.last.as_ref().map(Event::to_string).unwrap_or_default(),
+        }
     }
 }

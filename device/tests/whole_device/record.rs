@@ -67,3 +67,29 @@ fn record_replays_to_the_same_events_and_memory_ten_times() {
         assert!(differs.is_none() && same.len() == events.len(), "replay {run}: {differs:?}");
     }
 }
+
+#[test]
+fn replay_stops_at_an_event() {
+    let (record, events, _) = recorded();
+    let until = |text: &str| text.parse::<Until>().unwrap();
+    let (third, _) = replay(&record, Some(until("dispatch:3"))).unwrap();
+    assert!(!third.at_end && third.last.starts_with("dispatch start"), "{third:?}");
+    let (same, seen) = replay(&record, Some(until(&third.event.to_string()))).unwrap();
+    assert_eq!(same, third);
+    assert_eq!(seen, events[..seen.len()]);
+    assert!(matches!(replay(&record, Some(until("dispatch:99"))), Err(RecordError::NoEvent(_))));
+    // What there is behind the event may be missing.
+    let half = &record[..record.len() - 1];
+    assert!(matches!(replay(half, None), Err(RecordError::Short { .. })));
+}
+
+#[test]
+fn damaged_records_are_errors() {
+    let (record, ..) = recorded();
+    for at in (0..record.len()).step_by(1000) {
+        replay(&record[..at], None).unwrap_err();
+        let mut other = record.clone();
+        other[at] ^= 0x10;
+        replay(&other, None).unwrap_err();
+    }
+}
