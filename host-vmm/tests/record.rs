@@ -85,7 +85,7 @@ fn replays_stop_at_events_and_go_back() {
     let (interrupt, _) = succeed(&["replay", "--until", "interrupt:1", path]);
     assert!(number(&interrupt) > 0 && interrupt.contains("interrupt vector="), "{interrupt}");
     let (status, error) = fail(&["replay", "--until", "dispatch:1000", path]);
-    assert!(status == 125 && error.contains("ends before dispatch:1000"), "{error}");
+    assert!(status == 125 && error.contains("ends before dispatch-start:1000"), "{error}");
     let (_, error) = fail(&["replay", "--until", "9999999", path]);
     assert!(error.contains("ends before event:9999999"), "{error}");
     let (_, error) = fail(&["replay", "--until", "dispatch:1", "--back", "100000", path]);

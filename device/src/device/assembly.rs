@@ -6,7 +6,7 @@ use belfry_abi::pci;
 use belfry_abi::regs::Ip;
 use belfry_isa::lanes::Backend;
 
-use super::session::Session;
+use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
 use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
 use crate::chip::Chip;
@@ -85,6 +85,10 @@ impl Gpu {
             Some(session) => memory.mirrored(Arc::clone(session.journal())),
             None => memory,
         });
+        let sink = match &session {
+            Some(_) => Arc::new(AfterStores { memory: Arc::clone(&memory), next: resources.interrupts }),
+            None => resources.interrupts,
+        };
         let walks = Arc::new(WalkCounter::default());
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts = Arc::new(Contexts::new(
@@ -100,7 +104,7 @@ impl Gpu {
             DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone(), faults.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
-            resources.interrupts,
+            sink,
             (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
             (tracer.clone(), faults.clone()),

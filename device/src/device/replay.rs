@@ -9,7 +9,6 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use super::session::{Head, PROGRAM};
 use super::{Gpu, Resources};
 use crate::config::GpuConfig;
-use crate::error::Error;
 use crate::interrupt::InterruptSink;
 use crate::record::{Entry, Journal, Player, Progress, RecordError, Stopped, Until};
 use crate::trace::TraceSink;
@@ -68,7 +67,7 @@ impl Replay {
             return Err(RecordError::Program { found: head.program, expected: PROGRAM });
         }
         let config = head.config.checked().map_err(|error| RecordError::Config(error.to_string()))?;
-        let region = |size| MmapRegion::new(size).map_err(|error| Error::Memory(error.to_string()));
+        let region = |size| MmapRegion::new(size).map_err(|error| RecordError::Device(error.to_string()));
         let resources = Resources {
             vram: region(config.vram_size as usize)?,
             doorbells: region(pci::DOORBELL_BAR_SIZE as usize)?,
@@ -76,7 +75,8 @@ impl Replay {
             interrupts: Arc::new(Nobody),
         };
         let config = GpuConfig { trace, ..config };
-        let gpu = Arc::new(Gpu::in_session(config, resources, Arc::clone(&journal), None)?);
+        let gpu = Gpu::in_session(config, resources, Arc::clone(&journal), None);
+        let gpu = Arc::new(gpu.map_err(|error| RecordError::Device(error.to_string()))?);
         gpu.work_on_caller();
         Ok(Self { gpu, journal })
     }

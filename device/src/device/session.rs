@@ -19,9 +19,10 @@ use crate::config::GpuConfig;
 use crate::doorbell::DoorbellMirror;
 use crate::error::Error;
 use crate::firmware::Turn;
+use crate::interrupt::InterruptSink;
 use crate::io::{IoError, IoResult};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::memory::SavedVram;
+use crate::memory::{Memory, SavedVram};
 use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;
 use crate::time::{Clock, TimeSource};
@@ -44,6 +45,24 @@ pub(super) struct Head {
 
 /// Release of this program.
 pub(super) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// A sink of interrupts before which everything is in memory that the device has stored to its copy.
+pub(super) struct AfterStores {
+    pub(super) memory: Arc<Memory>,
+    pub(super) next: Arc<dyn InterruptSink>,
+}
+
+impl InterruptSink for AfterStores {
+    fn raise(&self, vector: u16) {
+        self.memory.flush();
+        self.next.raise(vector);
+    }
+
+    fn set_pin(&self, asserted: bool) {
+        self.memory.flush();
+        self.next.set_pin(asserted);
+    }
+}
 
 /// What operations of a device that is recorded go by.
 pub(super) struct Session {

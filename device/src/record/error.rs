@@ -60,7 +60,7 @@ pub enum RecordError {
     Diverged(Box<Divergence>),
     /// The device was made, but not so that it can be replayed.
     #[error("the device cannot be replayed: {0}")]
-    Device(#[from] crate::error::Error),
+    Device(String),
     /// A record has no such event.
     #[error("the record ends before {0}")]
     NoEvent(String),

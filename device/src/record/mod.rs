@@ -2,7 +2,7 @@
 //!
 //! A device that is recorded does one thing after the other: it is a deterministic one, its turns are taken on one thread, and
 //! no call of the host's comes within one. What is left is when the host calls and what for, what time it is, and what others
-//! have written to memory and doorbells since the device last looked. A [`Journal`] has these as entries, in order, and between
+//! have written to memory and doorbells since the device last looked. A `Journal` has these as entries, in order, and between
 //! them what the device has done, which a replay is held against.
 //!
 //! | part | file |

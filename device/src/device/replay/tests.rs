@@ -4,6 +4,7 @@ use belfry_abi::pci;
 
 use super::*;
 use crate::device::ResetKind;
+use crate::error::Error;
 use crate::record::testing::{File, entries, record_of};
 use crate::record::{Call, Recording, Run, SYSTEM};
 
