@@ -10,6 +10,7 @@ use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
 use crate::faults::Plan;
 use crate::profile::Profiler;
+use crate::record::Recording;
 use crate::sanitize::Sanitizer;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
@@ -74,6 +75,10 @@ pub struct GpuConfig {
     pub activity: Activity,
     /// What fails on purpose.
     pub faults: Plan,
+    /// Where every input of the device goes that is not determined, for a [`Replay`](crate::Replay). The device is a
+    /// [deterministic](GpuConfig::deterministic) one then, with the seed 0 unless it has another, and has a time of its own,
+    /// which passes as the host's does.
+    pub record: Option<Recording>,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -105,6 +110,7 @@ impl Default for GpuConfig {
             time: TimeSource::default(),
             activity: Activity::default(),
             faults: Plan::default(),
+            record: None,
         }
     }
 }
@@ -151,6 +157,9 @@ pub enum ConfigError {
     /// [`GpuConfig::workers`] is out of range.
     #[error("{0} shader workers: must be 1 to 256")]
     Workers(usize),
+    /// Something that does not go with [`GpuConfig::record`].
+    #[error("a device that is recorded has no {0}")]
+    Record(&'static str),
 }
 
 impl GpuConfig {
@@ -183,6 +192,14 @@ impl GpuConfig {
         }
         if self.workers == 0 || self.workers > 256 {
             return Err(ConfigError::Workers(self.workers));
+        }
+        if self.record.is_some() {
+            if !self.faults.is_off() {
+                return Err(ConfigError::Record("faults"));
+            }
+            if self.sanitizer.is_some() {
+                return Err(ConfigError::Record("sanitizer"));
+            }
         }
         Ok(())
     }

@@ -27,6 +27,12 @@ pub enum Error {
     /// The shader engine could not be started.
     #[error("the shader engine cannot be started: {0}")]
     Shader(#[source] crate::shader::Error),
+    /// The record has another device already.
+    #[error("a record is of one device, and this one has another already: make a record for each")]
+    Recorded,
+    /// Memory for a device's own doorbells could not be had.
+    #[error("no memory for the doorbells of a device that is recorded: {0}")]
+    Memory(String),
     /// A thread could not be started.
     #[error("cannot start a thread of the device: {0}")]
     Thread(#[source] std::io::Error),

@@ -41,7 +41,7 @@ impl Interval {
 }
 
 /// Waits for a wake-up, first polling and then asleep.
-fn wait(wake: &Wake, turn: Turn) {
+pub(crate) fn wait(wake: &Wake, turn: Turn) {
     let limit = match turn {
         Turn::Now => return wake.clear(),
         Turn::After(duration) => Some(duration),
@@ -260,7 +260,12 @@ impl Runner {
 
     /// Serves everything once on the calling thread; whether there is more to do at once.
     pub(crate) fn pass(&self) -> bool {
-        self.visit(|state| state.pass(&self.ports)) == Turn::Now
+        self.pass_until() == Turn::Now
+    }
+
+    /// Serves everything once on the calling thread; when there is more to do.
+    pub(crate) fn pass_until(&self) -> Turn {
+        self.visit(|state| state.pass(&self.ports))
     }
 
     /// Lets the thread end. No pass begins afterwards, which would find the kernel's rings still active.

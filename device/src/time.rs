@@ -24,6 +24,8 @@ enum Kind {
         factor: f64,
     },
     Manual(Arc<Manual>),
+    /// A manual time that the device itself moves with the host's clock: [`TimeSource::recorded`].
+    Recorded(Arc<Manual>),
 }
 
 /// A time that stands still until it is moved.
@@ -62,6 +64,11 @@ impl TimeSource {
         Self(Kind::Manual(Arc::default()))
     }
 
+    /// The time of a device that is recorded or replayed: it stands still but between two operations, and passes as the host's does.
+    pub(crate) fn recorded() -> Self {
+        Self(Kind::Recorded(Arc::default()))
+    }
+
     /// Whether this is the host's clock as it is.
     #[must_use]
     pub fn is_real(&self) -> bool {
@@ -73,7 +80,9 @@ impl TimeSource {
     pub fn now(&self) -> Duration {
         match &self.0 {
             Kind::Host { start, factor } => scale(start.elapsed(), *factor),
-            Kind::Manual(manual) => Duration::from_nanos(manual.now_ns.load(Ordering::Acquire)),
+            Kind::Manual(manual) | Kind::Recorded(manual) => {
+                Duration::from_nanos(manual.now_ns.load(Ordering::Acquire))
+            }
         }
     }
 
@@ -83,12 +92,13 @@ impl TimeSource {
         match self.0 {
             Kind::Host { factor, .. } => Some(scale(left, 1.0 / factor)),
             Kind::Manual(_) => None,
+            Kind::Recorded(_) => Some(left),
         }
     }
 
     /// Moves a manual time on, and wakes the threads that wait for a point in it; does nothing to others.
     pub fn advance(&self, by: Duration) {
-        let Kind::Manual(manual) = &self.0 else { return };
+        let (Kind::Manual(manual) | Kind::Recorded(manual)) = &self.0 else { return };
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let _ = manual
             .now_ns

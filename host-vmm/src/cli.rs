@@ -7,6 +7,7 @@ mod faults;
 mod image;
 mod inspect;
 mod profile;
+mod record;
 mod sanitize;
 mod shape;
 mod size;
@@ -49,7 +50,8 @@ use exec::ExecArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
-use profile::{HostTime, ProfileArgs, Profiling};
+use profile::{HostTime, HostTimeArgs, ProfileArgs, Profiling};
+use record::{RecordArgs, Recorded, ReplayArgs, replay};
 use sanitize::{SanitizeArgs, Sanitizing};
 use size::parse_memory;
 use trace::{TraceArgs, TraceVerb};
@@ -111,6 +113,7 @@ enum Verb {
         what: TraceVerb,
     },
     Inspect(InspectArgs),
+    Replay(ReplayArgs),
     Torture(Box<torture::TortureArgs>),
     /// Measures.
     Bench {
@@ -177,9 +180,10 @@ struct RunArgs {
     sanitize: SanitizeArgs,
     #[command(flatten)]
     profile: ProfileArgs,
-    /// Writes where the time of the emulator's own threads goes, by emulated part: a flame graph (.svg), else folded stacks.
-    #[arg(long, value_name = "FILE")]
-    profile_host: Option<PathBuf>,
+    #[command(flatten)]
+    host_time: HostTimeArgs,
+    #[command(flatten)]
+    record: RecordArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -311,6 +315,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Disasm { file, chip } => disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
         Verb::Inspect(args) => inspect(&args),
+        Verb::Replay(args) => replay(&args),
         Verb::Torture(args) => torture::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
@@ -370,7 +375,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
     let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
     gpu.profiler = profiling.as_mut().map(Profiling::profiler);
-    let host = args.profile_host.map(|file| HostTime::start(file, &mut gpu));
+    let host = args.host_time.start(&mut gpu);
+    let recorded = args.record.start(args.mode)?;
+    gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
@@ -413,6 +420,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     }
     profiling.map_or(Ok(()), Profiling::finish)?;
     host.map_or(Ok(()), HostTime::finish)?;
+    if let Some(recorded) = recorded {
+        recorded.finish();
+    }
     let broken = sanitizing.map_or(Ok(false), Sanitizing::finish)?;
     let report = report?;
     if json {

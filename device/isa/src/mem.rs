@@ -57,6 +57,9 @@ pub struct Mapping {
     pub writable: bool,
     /// Instruction fetch is allowed.
     pub executable: bool,
+    /// What is at `host` is a copy that somebody keeps of the memory: each store is translated anew, and atomics are done by
+    /// [`Mmu::update`].
+    pub mirrored: bool,
 }
 
 /// Why an access of memory failed.
@@ -143,6 +146,16 @@ pub unsafe trait Mmu: Send + Sync {
 
     /// Tells address spaces apart that share a worker's [`Tlb`]; unique for the life of the process.
     fn context(&self) -> u64;
+
+    /// Atomically replaces the naturally aligned word of `size` bytes (4 or 8) at `va` by `update(old)` and returns the old one,
+    /// where mappings are [mirrored](Mapping::mirrored): in the memory and in its copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::translate`]; a bus fault where nothing is mirrored.
+    fn update(&self, va: u64, _size: u64, _update: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
+        Err(Fault::new(va, Access::Atomic, FaultKind::Bus))
+    }
 }
 
 /// Where the shared (LDS) and private (scratch) windows of the flat address space lie.
@@ -380,8 +393,12 @@ impl Global<'_> {
 
     /// Atomically replaces the word at `va` by `update(old)` and returns the old one.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "words of 32 bits, zero-extended")]
     pub(crate) fn update_u32(&mut self, va: u64, update: impl Fn(u32) -> u32) -> Result<u32, Fault> {
         let host = self.atomic_pointer(va, 4)?;
+        if self.tlb.is_mirrored() {
+            return Ok(self.update_mirrored(va, 4, &|old| update(old as u32).into())? as u32);
+        }
         // SAFETY: aligned, inside a writable page, and only ever accessed atomically or by volatile accesses.
         let word = unsafe { AtomicU32::from_ptr(host.cast()) };
         Ok(word
@@ -393,6 +410,9 @@ impl Global<'_> {
     #[inline(always)]
     pub(crate) fn add_u32(&mut self, va: u64, value: u32) -> Result<u32, Fault> {
         let host = self.atomic_pointer(va, 4)?;
+        if self.tlb.is_mirrored() {
+            return self.update_u32(va, |old| old.wrapping_add(value));
+        }
         // SAFETY: as in `update_u32`.
         Ok(unsafe { AtomicU32::from_ptr(host.cast()) }.fetch_add(value, Ordering::SeqCst))
     }
@@ -401,11 +421,23 @@ impl Global<'_> {
     #[inline(always)]
     pub(crate) fn update_u64(&mut self, va: u64, update: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         let host = self.atomic_pointer(va, 8)?;
+        if self.tlb.is_mirrored() {
+            return self.update_mirrored(va, 8, &update);
+        }
         // SAFETY: as in `update_u32`.
         let word = unsafe { AtomicU64::from_ptr(host.cast()) };
         Ok(word
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(update(old)))
             .unwrap_or_else(|old| old))
+    }
+
+    /// An atomic on memory that somebody keeps a copy of. What it finds may be news, before which no cached page is as new.
+    #[cold]
+    #[inline(never)]
+    fn update_mirrored(&mut self, va: u64, size: u64, update: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
+        let old = self.mmu.update(va, size, update)?;
+        self.tlb.synchronise(self.mmu);
+        Ok(old)
     }
 
     /// Host pointer for an atomic, which hardware wants naturally aligned.

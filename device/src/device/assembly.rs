@@ -6,6 +6,7 @@ use belfry_abi::pci;
 use belfry_abi::regs::Ip;
 use belfry_isa::lanes::Backend;
 
+use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
 use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
 use crate::chip::Chip;
@@ -37,8 +38,11 @@ impl Gpu {
     ///
     /// A configuration out of range, regions of the wrong size, or threads that cannot be started.
     pub fn new(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
+        if let Some(recording) = config.record.clone() {
+            return Self::new_recorded(config, resources, &recording);
+        }
         let clock = Clock::new(&config.time);
-        let gpu = Self::assemble(config, resources, clock)?;
+        let gpu = Self::assemble(config, resources, clock, None)?;
         gpu.place_tables();
         gpu.start()
     }
@@ -50,8 +54,13 @@ impl Gpu {
         Ok(Arc::new(self))
     }
 
-    /// A device that goes by this clock, and does nothing yet.
-    pub(super) fn assemble(config: GpuConfig, resources: Resources, clock: Clock) -> Result<Self, Error> {
+    /// A device that goes by this clock, in operations of a session if there is one, and does nothing yet.
+    pub(super) fn assemble(
+        config: GpuConfig,
+        resources: Resources,
+        clock: Clock,
+        session: Option<Session>,
+    ) -> Result<Self, Error> {
         config.validate().map_err(Error::Config)?;
         let actual = resources.vram.size() as u64;
         if actual != config.vram_size {
@@ -71,10 +80,20 @@ impl Gpu {
         let counters = Arc::new(counters);
         let wake = Arc::new(Wake::default());
         let control = Arc::new(SharedControl::default());
-        config.time.wakes(&wake);
+        if session.is_none() {
+            config.time.wakes(&wake);
+        }
         let faults = Faults::new(&config.faults, &clock, &tracer, &wake);
 
-        let memory = Arc::new(Memory::new(resources.vram, resources.system));
+        let memory = Memory::new(resources.vram, resources.system);
+        let memory = Arc::new(match &session {
+            Some(session) => memory.mirrored(Arc::clone(session.journal())),
+            None => memory,
+        });
+        let sink = match &session {
+            Some(_) => Arc::new(AfterStores { memory: Arc::clone(&memory), next: resources.interrupts }),
+            None => resources.interrupts,
+        };
         let walks = Arc::new(WalkCounter::default());
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts = Arc::new(Contexts::new(
@@ -90,7 +109,7 @@ impl Gpu {
             DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone(), faults.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
-            resources.interrupts,
+            sink,
             (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
             (tracer.clone(), faults.clone()),
@@ -215,6 +234,7 @@ impl Gpu {
             wake,
             tracer,
             faults,
+            session,
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::faults::{Hook, Place, Rule};
 use crate::io::{IoError, IoResult};
 use crate::memory::Location;
 use crate::pci::Msix;
+use crate::record::Call;
 
 impl Gpu {
     /// Reads a BAR; on an error, `data` is zeroed.
@@ -24,6 +25,20 @@ impl Gpu {
         data.fill(0);
         let len = data.len();
         self.check(bar, offset, len)?;
+        match &self.session {
+            None => self.answer_read(bar, offset, data),
+            // The host's processors access VRAM without the device.
+            Some(_) if bar == pci::BAR_VRAM => {
+                let read = self.memory.read_shared(offset, data);
+                read.map_err(|_| IoError::OutOfRange { bar, offset, len })
+            }
+            Some(session) => session.read(self, &Call::BarRead { bar, offset, len: len as u32 }, data),
+        }
+    }
+
+    /// Reads a BAR within its bounds.
+    pub(super) fn answer_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> IoResult {
+        let len = data.len();
         let strikes = if bar == pci::BAR_REGISTERS && len == 4 { self.strike_read(offset) } else { None };
         if self.faults.is_removed() {
             data.fill(0xff);
@@ -94,6 +109,21 @@ impl Gpu {
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
         let len = data.len();
         self.check(bar, offset, len)?;
+        match &self.session {
+            None => self.answer_write(bar, offset, data),
+            Some(_) if bar == pci::BAR_VRAM => {
+                let written = self.memory.write_shared(offset, data);
+                written.map_err(|_| IoError::OutOfRange { bar, offset, len })
+            }
+            Some(session) => {
+                session.call(self, &Call::BarWrite { bar, offset, data: data.to_vec() }).map(|_| ())
+            }
+        }
+    }
+
+    /// Writes a BAR within its bounds.
+    pub(super) fn answer_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
+        let len = data.len();
         if self.faults.is_removed() {
             return Ok(());
         }
@@ -120,7 +150,7 @@ impl Gpu {
         Ok(())
     }
 
-    fn check(&self, bar: u8, offset: u64, len: usize) -> IoResult {
+    pub(super) fn check(&self, bar: u8, offset: u64, len: usize) -> IoResult {
         let size = match bar {
             pci::BAR_VRAM => self.config.vram_size,
             pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
@@ -164,6 +194,13 @@ impl Gpu {
     /// The device looks at once. Where it looks by itself ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then
     /// looks as often as after a doorbell: a store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
+        match &self.session {
+            None => self.take_hint(),
+            Some(session) => session.tell(self, &Call::DoorbellHint),
+        }
+    }
+
+    pub(super) fn take_hint(&self) {
         self.watch.stir();
         self.wake.wake();
     }
@@ -173,6 +210,15 @@ impl Gpu {
     /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
     /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
     pub fn doorbell_woken(&self, offset: DoorbellOffset, writes: u64) {
+        match &self.session {
+            None => self.take_writes(offset, writes),
+            Some(session) => {
+                session.tell(self, &Call::DoorbellWoken { offset: offset.bytes(), writes });
+            }
+        }
+    }
+
+    pub(super) fn take_writes(&self, offset: DoorbellOffset, writes: u64) {
         if writes == 0 || self.faults.is_removed() || !self.watch.lets_through(offset) {
             return;
         }
@@ -205,7 +251,9 @@ impl Gpu {
         if self.faults.is_removed() {
             return;
         }
-        let served = offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
+        // A device that is recorded finds the value in its next turn.
+        let recorded = self.session.is_some();
+        let served = !recorded && offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
         if !served {
             self.wake.wake();
         }

@@ -2,8 +2,11 @@
 
 mod assembly;
 mod bars;
+mod replay;
 mod save;
+mod session;
 
+pub use replay::{Replay, Replayed};
 pub use save::{SavedGpu, SnapshotError};
 
 use std::sync::{Arc, PoisonError};
@@ -22,6 +25,7 @@ use crate::lock::{Mutex, rank};
 use crate::memory::{Location, Memory, SystemMemory};
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
+use crate::record::Call;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
 use crate::sdma::Movers;
@@ -31,6 +35,7 @@ use crate::threads::Wake;
 use crate::time::Clock;
 use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, WalkCounter};
+use session::Session;
 
 /// What a host hands to the device; regions are shared memory where a guest is to map them.
 pub struct Resources {
@@ -90,6 +95,8 @@ pub struct Gpu {
     pub(crate) clock: Clock,
     tracer: Tracer,
     faults: Faults,
+    /// One operation after the other, while it is recorded or replayed.
+    session: Option<Session>,
 }
 
 /// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
@@ -133,6 +140,18 @@ impl Gpu {
         if self.faults.is_removed() {
             return data.fill(0xff);
         }
+        match &self.session {
+            None => self.answer_config_read(offset, data),
+            Some(session) => {
+                data.fill(0);
+                let call = Call::ConfigRead { offset: offset as u64, len: data.len() as u32 };
+                // The configuration space refuses nothing.
+                let _ = session.read(self, &call, data);
+            }
+        }
+    }
+
+    fn answer_config_read(&self, offset: usize, data: &mut [u8]) {
         self.pci.read(offset, data);
         if self.interrupts.pin_pending() {
             belfry_pci::show_interrupt(offset, data);
@@ -146,9 +165,18 @@ impl Gpu {
         if self.faults.is_removed() {
             return;
         }
+        match &self.session {
+            None => self.answer_config_write(offset, data),
+            Some(session) => {
+                session.tell(self, &Call::ConfigWrite { offset: offset as u64, data: data.to_vec() });
+            }
+        }
+    }
+
+    fn answer_config_write(&self, offset: usize, data: &[u8]) {
         let written = self.pci.write(offset, data);
         if written.reset {
-            self.reset(ResetKind::Flr);
+            self.reset_now(ResetKind::Flr);
         } else if written.control {
             self.interrupts.control_changed();
             match written.bus_master {
@@ -165,7 +193,10 @@ impl Gpu {
     /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget them
     /// before it calls this. What regions only refer to (made from raw pointers) must stay mapped until it has returned.
     pub fn memory_changed(&self) {
-        self.memory.changed();
+        match &self.session {
+            None => self.memory.changed(),
+            Some(session) => session.tell(self, &Call::Memory(self.memory.installed())),
+        }
     }
 
     /// Puts the static tables where a driver looks for them.
@@ -178,6 +209,13 @@ impl Gpu {
 
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
     pub fn reset(&self, kind: ResetKind) {
+        match &self.session {
+            None => self.reset_now(kind),
+            Some(session) => session.tell(self, &Call::Reset { system: kind == ResetKind::System }),
+        }
+    }
+
+    fn reset_now(&self, kind: ResetKind) {
         log::info!(target: "gpu", "reset {kind:?}");
         self.tracer.of_engine(Engine::Device, TraceEvent::Reset);
         count(&self.counters.resets);
@@ -223,6 +261,7 @@ impl Gpu {
     /// The device stands still meanwhile, and goes on afterwards.
     #[must_use]
     pub fn running_waves(&self, most: usize) -> Option<RunningWaves> {
+        let _between = self.session.as_ref().map(Session::between);
         self.runner.between_passes(|_| self.shader.running_waves(most))
     }
 
@@ -241,24 +280,39 @@ impl Gpu {
 
     /// Stops serving queues and holds their waves where they are.
     pub fn pause(&self) {
-        self.runner.pause();
+        match &self.session {
+            None => self.runner.pause(),
+            Some(session) => session.tell(self, &Call::Pause),
+        }
     }
 
     /// Undoes [`Self::pause`], and lets a device go on that was [restored](Self::restore).
     pub fn resume(&self) {
+        match &self.session {
+            None => self.resume_now(),
+            Some(session) => session.tell(self, &Call::Resume),
+        }
+    }
+
+    fn resume_now(&self) {
         self.runner.between_passes(|_| self.shader.release());
         self.runner.unpause();
     }
 
     /// Stops every queue and thread; the device answers accesses but does nothing any more.
     pub fn stop(&self) {
-        self.runner.stop();
+        match &self.session {
+            None => self.runner.stop(),
+            Some(session) => session.end(self),
+        }
         self.join();
         self.movers.stop();
     }
 
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The last handle may be dropped by that thread itself.
+        let thread = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
         if thread.is_some_and(|thread| thread.join().is_err()) {
             log::error!(target: "gpu", "the device's thread panicked");
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use belfry_abi::partition::ComputePartition;
 use serde::{Deserialize, Serialize};
 
+use super::session::Session;
 use super::{Gpu, Resources};
 use crate::chip::{self, Model};
 use crate::config::{ConfigError, GpuConfig, MsixTable};
@@ -80,7 +81,7 @@ type Result<T, E = SnapshotError> = std::result::Result<T, E>;
 
 /// What a guest can tell of a device's configuration.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct SavedConfig {
+pub(super) struct SavedConfig {
     chip: String,
     xccs: u32,
     /// Number of the way that they are shared out after a reset.
@@ -118,7 +119,7 @@ pub struct SavedGpu {
 }
 
 impl SavedConfig {
-    fn of(config: &GpuConfig) -> Self {
+    pub(super) fn of(config: &GpuConfig) -> Self {
         Self {
             chip: config.chip.name.to_owned(),
             xccs: config.xccs,
@@ -136,6 +137,34 @@ impl SavedConfig {
     /// How the graphics cores are shared out after a reset; `None` for a number that is no way to do that.
     fn partition(&self) -> Option<ComputePartition> {
         ComputePartition::ALL.into_iter().find(|&mode| mode as u8 == self.partition)
+    }
+
+    fn config(&self) -> GpuConfig {
+        GpuConfig {
+            // A chip that there is not was refused when the bytes were read.
+            chip: Model::named(&self.chip).unwrap_or(chip::DEFAULT),
+            xccs: self.xccs,
+            // As with the chip.
+            partition: self.partition().unwrap_or_default(),
+            cus: self.cus,
+            vram_size: self.vram_size,
+            deterministic: self.deterministic,
+            interrupt_pin: self.interrupt_pin,
+            msix_table: if self.msix_table { MsixTable::Device } else { MsixTable::Host },
+            poll_doorbells: self.poll_doorbells,
+            quantum: self.quantum,
+            ..GpuConfig::default()
+        }
+    }
+
+    /// The configuration, if there can be such a device.
+    pub(super) fn checked(&self) -> Result<GpuConfig> {
+        Model::named(&self.chip).map_err(SnapshotError::Chip)?;
+        let number = Broken { field: "number of a compute partition", value: self.partition.into() };
+        self.partition().ok_or(number)?;
+        let config = self.config();
+        config.validate().map_err(SnapshotError::Config)?;
+        Ok(config)
     }
 
     /// What of it a configuration must have too: name, value here and there.
@@ -162,22 +191,7 @@ impl SavedGpu {
     /// The configuration that the device had, with the host's part (workers, traces, time) as by default.
     #[must_use]
     pub fn config(&self) -> GpuConfig {
-        let saved = &self.config;
-        GpuConfig {
-            // A chip that there is not was refused when the bytes were read.
-            chip: Model::named(&saved.chip).unwrap_or(chip::DEFAULT),
-            xccs: saved.xccs,
-            // As with the chip.
-            partition: saved.partition().unwrap_or_default(),
-            cus: saved.cus,
-            vram_size: saved.vram_size,
-            deterministic: saved.deterministic,
-            interrupt_pin: saved.interrupt_pin,
-            msix_table: if saved.msix_table { MsixTable::Device } else { MsixTable::Host },
-            poll_doorbells: saved.poll_doorbells,
-            quantum: saved.quantum,
-            ..GpuConfig::default()
-        }
+        self.config.config()
     }
 
     /// Waves that have begun and not ended.
@@ -213,10 +227,7 @@ impl SavedGpu {
         if !rest.is_empty() {
             return Err(SnapshotError::Trailing(rest.len()));
         }
-        Model::named(&saved.config.chip).map_err(SnapshotError::Chip)?;
-        let number = Broken { field: "number of a compute partition", value: saved.config.partition.into() };
-        saved.config.partition().ok_or(number)?;
-        saved.config().validate().map_err(SnapshotError::Config)?;
+        saved.config.checked()?;
         Ok(saved)
     }
 }
@@ -232,6 +243,12 @@ impl Gpu {
     ///
     /// The device is stopped.
     pub fn save(&self) -> Result<SavedGpu> {
+        let _between = self.session.as_ref().map(Session::between);
+        self.save_with(None)
+    }
+
+    /// The same with these contents of VRAM, if there are any.
+    pub(super) fn save_with(&self, vram: Option<SavedVram>) -> Result<SavedGpu> {
         let save = |firmware: &mut dyn FirmwareScheduler| {
             let _held = (self.shader.hold(), self.movers.hold());
             let mut spaces = SpaceList::default();
@@ -239,7 +256,7 @@ impl Gpu {
             SavedGpu {
                 config: SavedConfig::of(&self.config),
                 now: self.clock.now(),
-                vram: self.memory.save(),
+                vram: vram.unwrap_or_else(|| self.memory.save()),
                 roots: spaces.roots(),
                 contexts,
                 hqds: self.hqds.save(),
@@ -270,7 +287,7 @@ impl Gpu {
         saved.config.differences(&SavedConfig::of(&config))?;
         counter("age of the device", saved.now.as_secs())?;
         let clock = Clock::at(&config.time, saved.now);
-        let gpu = Self::assemble(config, resources, clock)?;
+        let gpu = Self::assemble(config, resources, clock, None)?;
         gpu.runner.pause();
         gpu.take_over(saved)?;
         Ok(gpu.start()?)

@@ -18,6 +18,7 @@
 )]
 
 mod flags;
+mod mirror;
 mod save;
 mod seen;
 mod watch;
@@ -31,6 +32,7 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
+pub(crate) use mirror::DoorbellMirror;
 pub(crate) use save::SavedDoorbells;
 pub(crate) use watch::{DoorbellWatch, Heard};
 
@@ -80,6 +82,8 @@ pub(crate) struct Doorbells {
     busy: Flags,
     /// Its queue was taken off, and may be back before long.
     away: Flags,
+    /// Counts changes of `owned` and `away`.
+    changes: AtomicU64,
     enabled: AtomicBool,
     listener: OnceLock<Arc<dyn DoorbellListener>>,
 }
@@ -124,6 +128,7 @@ impl Doorbells {
             rung: Flags::new(),
             busy: Flags::new(),
             away: Flags::new(),
+            changes: AtomicU64::new(0),
             enabled: AtomicBool::new(false),
             listener: OnceLock::new(),
         })
@@ -226,6 +231,7 @@ impl Doorbells {
             // The value that an earlier owner has left there does not count as a ring.
             self.forget(at);
             self.owned.set(at, true);
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
         if owner == Owner::Process && !self.announced.set(at, true) {
             self.tell(at, true);
@@ -241,6 +247,7 @@ impl Doorbells {
             self.tell(at, false);
         }
         self.owned.set(at, false);
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.busy.set(at, false);
     }
 
@@ -254,6 +261,7 @@ impl Doorbells {
     pub(crate) fn set_away(&self, doorbell: DoorbellIndex, away: bool) {
         if let Some(at) = number(doorbell.offset()) {
             self.away.set(at, away);
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -324,6 +332,7 @@ impl Doorbells {
             }
             for at in self.away.of_page(page).collect::<Vec<_>>() {
                 self.away.set(at, false);
+                self.changes.fetch_add(1, Ordering::AcqRel);
             }
         }
         self.enable(false);

@@ -75,6 +75,8 @@ ranks! {
     PinsTable = "Pins.table",
     NotifierRanges = "Notifier.ranges",
     TrapMaps = "Trap.maps",
+    // One thing after the other, while the device is recorded.
+    Session = "Session.state",
     // The firmware, and what it programs.
     Runner = "Runner.state",
     Wakeups = "Wakeups.state",
@@ -127,6 +129,8 @@ ranks! {
     Counters = "Counters",
     Wake = "Wake.asleep",
     TraceEpochs = "Tracer.epochs",
+    Mirror = "Mirror.state",
+    Journal = "Journal.state",
     Console = "Console.state",
     Ending = "Ending.reason",
     RootBusDecoded = "RootBus.decoded",

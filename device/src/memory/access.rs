@@ -37,6 +37,16 @@ impl<'a> Block<'a> {
         self.len
     }
 
+    /// The block without its first bytes; with none, if it is not as long.
+    pub(super) fn from(self, offset: u64) -> Block<'a> {
+        let offset = offset.min(self.len);
+        Block {
+            host: self.host.wrapping_add(offset as usize),
+            len: self.len - offset,
+            _mapped: core::marker::PhantomData,
+        }
+    }
+
     /// Copies `out.len()` bytes from the start of the block; the block must be long enough.
     pub(crate) fn read(self, out: &mut [u8]) {
         assert!(out.len() as u64 <= self.len);

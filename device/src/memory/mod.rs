@@ -10,6 +10,9 @@
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
 mod access;
+mod mirror;
+#[cfg(test)]
+mod mirror_tests;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
@@ -30,15 +33,22 @@ mod sync {
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_isa::mem::Access;
 use vm_memory::{
     Address, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
     GuestMemoryRegion, MemoryRegionAddress, MmapRegion,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::record::Journal;
+
 pub(crate) use access::Block;
+pub(crate) use mirror::Mirror;
 pub(crate) use quiescence::{Inside, Quiescence};
 pub(crate) use save::SavedVram;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// Guest RAM: a map that the host may replace.
 pub type SystemMemory = GuestMemoryAtomic<GuestMemoryMmap>;
@@ -102,6 +112,8 @@ pub struct Memory {
     active: SystemMemory,
     generation: AtomicU64,
     quiescence: Quiescence,
+    /// The copy that the device works on, while it is recorded or a record is replayed.
+    mirror: Option<Mirror>,
 }
 
 /// A span of work during which host pointers into guest RAM stay valid.
@@ -121,7 +133,24 @@ impl Memory {
             active,
             generation: AtomicU64::new(1),
             quiescence: Quiescence::default(),
+            mirror: None,
         }
+    }
+
+    /// The same memory behind a copy that the device works on. What others change is told to, or comes from, a journal.
+    pub(crate) fn mirrored(self, journal: Arc<Journal>) -> Memory {
+        let vram = self.vram_size();
+        Memory { mirror: Some(Mirror::new(journal, vram)), ..self }
+    }
+
+    /// Whether there is a copy that the device works on.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.mirror.is_some()
+    }
+
+    /// The copy that the device works on.
+    pub(crate) fn mirror(&self) -> Option<&Mirror> {
+        self.mirror.as_ref()
     }
 
     /// Bytes of VRAM.
@@ -141,16 +170,22 @@ impl Memory {
     /// Changes whenever a pointer obtained earlier may have become stale.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
+        let copies = self.mirror.as_ref().map_or(0, Mirror::epoch);
+        // Both only grow.
+        self.generation.load(Ordering::SeqCst).wrapping_add(copies)
     }
 
     /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one, and then lets
     /// go of it.
     pub fn changed(&self) {
+        self.flush();
         let old: Arc<GuestMemoryMmap> = self.quiescence.wait_after(|| {
             let old = self.active.memory().into_inner();
             let map: Arc<GuestMemoryMmap> = self.source.memory().into_inner();
             // Only `changed` writes `active`, one call at a time: a poisoned lock cannot have left it half-written.
+            if let Some(mirror) = self.mirror.as_ref() {
+                mirror.set_ranges(ranges(&map));
+            }
             let lock = self.active.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             lock.replace(GuestMemoryMmap::clone(&map));
             self.generation.fetch_add(1, Ordering::SeqCst);
@@ -164,12 +199,21 @@ impl Memory {
     ///
     /// The pointer is valid until the end of the [`Slice`] the caller holds; dereferencing it is the caller's `unsafe`.
     #[must_use]
-    pub fn host_pointer(&self, _slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
-        self.find(location).map(|block| (block.host(), block.len()))
+    pub fn host_pointer(&self, slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
+        self.block(slice, location, Access::Write).map(|block| (block.host(), block.len()))
     }
 
     /// The host mapping that contains a location: (bytes before it, host address, bytes from it on).
-    pub(crate) fn surroundings(&self, _slice: &Slice<'_>, location: Location) -> Option<(u64, *mut u8, u64)> {
+    pub(crate) fn surroundings(
+        &self,
+        slice: &Slice<'_>,
+        location: Location,
+        access: Access,
+    ) -> Option<(u64, *mut u8, u64)> {
+        if self.is_mirrored() {
+            let block = self.block(slice, location, access)?;
+            return Some((location.address() % PAGE, block.host(), block.len()));
+        }
         let before = match location {
             Location::Vram(offset) => offset,
             Location::System(address) => {
@@ -180,9 +224,63 @@ impl Memory {
         self.find(location).map(|block| (before, block.host(), block.len()))
     }
 
-    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice.
-    pub(crate) fn block<'a>(&self, _slice: &'a Slice<'_>, location: Location) -> Option<Block<'a>> {
-        self.find(location)
+    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice, and for this access; where
+    /// memory is mirrored, for one that comes before anything else is asked of this memory.
+    #[inline]
+    pub(crate) fn block<'a>(
+        &self,
+        _slice: &'a Slice<'_>,
+        location: Location,
+        access: Access,
+    ) -> Option<Block<'a>> {
+        match &self.mirror {
+            None => self.find(location),
+            Some(mirror) => mirror.block(location, access, |page| self.find(page)),
+        }
+    }
+
+    /// Atomically replaces a naturally aligned word of `size` bytes (4 or 8) of memory that is mirrored, in it and in its copy; the
+    /// value before.
+    pub(crate) fn update_mirrored(
+        &self,
+        _slice: &Slice<'_>,
+        location: Location,
+        size: u64,
+        update: &dyn Fn(u64) -> u64,
+    ) -> Option<u64> {
+        self.mirror.as_ref()?.update((location, size), update, |page| self.find(page))
+    }
+
+    /// Has everything in memory that the device has stored to the copy it works on.
+    pub(crate) fn flush(&self) {
+        if let Some(mirror) = &self.mirror {
+            mirror.flush(|page| self.find(page));
+        }
+    }
+
+    /// The ranges of guest memory that the host has installed: first address and bytes, lowest first.
+    pub(crate) fn installed(&self) -> Vec<(u64, u64)> {
+        ranges(&self.source.memory())
+    }
+
+    /// Copies bytes out of VRAM as the host's processors see it.
+    pub(crate) fn read_shared(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let block = self.shared(offset, out.len())?;
+        block.read(out);
+        Ok(())
+    }
+
+    /// Copies bytes into VRAM as the host's processors do.
+    pub(crate) fn write_shared(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let block = self.shared(offset, data.len())?;
+        block.write(data);
+        Ok(())
+    }
+
+    fn shared(&self, offset: u64, len: usize) -> Result<Block<'_>, Error> {
+        let location = Location::Vram(offset);
+        let block = self.find(location).filter(|block| block.len() >= len as u64);
+        block.ok_or(Error::OutOfRange { location, len: len as u64 })
     }
 
     fn find<'a>(&self, location: Location) -> Option<Block<'a>> {
@@ -214,7 +312,8 @@ impl Memory {
         while done < out.len() {
             let len = (out.len() - done) as u64;
             let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let block =
+                self.block(&slice, at, Access::Read).ok_or(Error::OutOfRange { location: at, len })?;
             let now = len.min(block.len()) as usize;
             block.read(&mut out[done..done + now]);
             done += now;
@@ -229,7 +328,8 @@ impl Memory {
         while done < data.len() {
             let len = (data.len() - done) as u64;
             let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block = self.block(&slice, at).ok_or(Error::OutOfRange { location: at, len })?;
+            let block =
+                self.block(&slice, at, Access::Write).ok_or(Error::OutOfRange { location: at, len })?;
             let now = len.min(block.len()) as usize;
             block.write(&data[done..done + now]);
             done += now;
@@ -252,170 +352,58 @@ impl Memory {
     /// Reads 32 bits with one access (acquire).
     pub fn load_u32(&self, location: Location) -> Result<u32, Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        let block =
+            self.block(&slice, location, Access::Read).ok_or(Error::OutOfRange { location, len: 4 })?;
         Ok(block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.load(Ordering::Acquire))
     }
 
     /// Reads 64 bits with one access (acquire).
     pub fn load_u64(&self, location: Location) -> Result<u64, Error> {
-        self.with_u64(location, |atomic| atomic.load(Ordering::Acquire))
+        self.with_u64(location, Access::Read, |atomic| atomic.load(Ordering::Acquire))
     }
 
     /// Writes 32 bits with one access (release).
     pub fn store_u32(&self, location: Location, value: u32) -> Result<(), Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 4 })?;
+        let block =
+            self.block(&slice, location, Access::Write).ok_or(Error::OutOfRange { location, len: 4 })?;
         block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.store(value, Ordering::Release);
         Ok(())
     }
 
     /// Writes 64 bits with one access (release).
     pub fn store_u64(&self, location: Location, value: u64) -> Result<(), Error> {
-        self.with_u64(location, |atomic| atomic.store(value, Ordering::Release))
+        self.with_u64(location, Access::Write, |atomic| atomic.store(value, Ordering::Release))
     }
 
     /// Adds to 64 bits atomically, wrapping; returns the value before.
     pub fn fetch_add_u64(&self, location: Location, value: u64) -> Result<u64, Error> {
-        self.with_u64(location, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
+        if self.is_mirrored() {
+            if !location.address().is_multiple_of(8) {
+                return Err(Error::Misaligned { location, len: 8 });
+            }
+            let old = self.update_mirrored(&self.enter(), location, 8, &|old| old.wrapping_add(value));
+            return old.ok_or(Error::OutOfRange { location, len: 8 });
+        }
+        self.with_u64(location, Access::Atomic, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
     }
 
-    fn with_u64<R>(&self, location: Location, operation: impl FnOnce(&AtomicU64) -> R) -> Result<R, Error> {
+    fn with_u64<R>(
+        &self,
+        location: Location,
+        access: Access,
+        operation: impl FnOnce(&AtomicU64) -> R,
+    ) -> Result<R, Error> {
         let slice = self.enter();
-        let block = self.block(&slice, location).ok_or(Error::OutOfRange { location, len: 8 })?;
+        let block = self.block(&slice, location, access).ok_or(Error::OutOfRange { location, len: 8 })?;
         Ok(operation(block.atomic_u64().ok_or(Error::Misaligned { location, len: 8 })?))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicBool;
-    use vm_memory::GuestRegionMmap;
-
-    fn memory() -> Memory {
-        let vram = MmapRegion::new(1 << 20).expect("anonymous memory");
-        let map =
-            GuestMemoryMmap::from_ranges(&[(GuestAddress(0x1000), 0x2000), (GuestAddress(0x3000), 0x1000)])
-                .expect("anonymous memory");
-        Memory::new(vram, GuestMemoryAtomic::new(map))
-    }
-
-    #[test]
-    fn values_round_trip_in_vram_and_across_adjacent_regions() {
-        let memory = memory();
-        for location in [
-            Location::Vram(0),
-            Location::Vram((1 << 20) - 16),
-            Location::System(0x1001),
-            Location::System(0x2ffb),
-        ] {
-            let value = [0x0123_4567_89ab_cdefu64, !0];
-            memory.write(location, &value).expect("mapped");
-            assert_eq!(memory.read::<[u64; 2]>(location), Ok(value), "{location:?}");
-        }
-    }
-
-    #[test]
-    fn accesses_outside_are_refused() {
-        let memory = memory();
-        for (location, len) in [
-            (Location::Vram(1 << 20), 1),
-            (Location::Vram((1 << 20) - 4), 8),
-            (Location::Vram(u64::MAX), 2),
-            (Location::System(0), 1),
-            (Location::System(0x3ffc), 8),
-            (Location::System(u64::MAX - 3), 8),
-        ] {
-            let mut out = vec![0; len];
-            assert!(
-                matches!(memory.read_bytes(location, &mut out), Err(Error::OutOfRange { .. })),
-                "{location:?}"
-            );
-            assert!(memory.write_bytes(location, &out).is_err(), "{location:?}");
-        }
-        assert!(matches!(memory.load_u64(Location::Vram(4)), Err(Error::Misaligned { .. })));
-        assert!(matches!(memory.store_u32(Location::System(0x1002), 0), Err(Error::Misaligned { .. })));
-    }
-
-    #[test]
-    fn atomics_see_each_other() {
-        let memory = memory();
-        let location = Location::System(0x1008);
-        memory.store_u64(location, 5).expect("mapped");
-        assert_eq!(memory.fetch_add_u64(location, u64::MAX), Ok(5));
-        assert_eq!(memory.load_u64(location), Ok(4));
-        assert_eq!(memory.load_u32(location), Ok(4));
-    }
-
-    #[test]
-    fn replaced_map_is_followed_only_after_changed() {
-        let source = GuestMemoryAtomic::new(
-            GuestMemoryMmap::<()>::from_ranges(&[(GuestAddress(0), 0x1000)]).expect("anonymous memory"),
-        );
-        let memory = Memory::new(MmapRegion::new(0x1000).expect("anonymous memory"), source.clone());
-        memory.store_u32(Location::System(0), 7).expect("mapped");
-        let replacement =
-            GuestMemoryMmap::from_ranges(&[(GuestAddress(0x8000), 0x1000)]).expect("anonymous memory");
-        source.lock().expect("not poisoned").replace(replacement);
-        let before = memory.generation();
-        assert_eq!(memory.load_u32(Location::System(0)), Ok(7));
-        memory.changed();
-        assert_ne!(memory.generation(), before);
-        assert!(memory.load_u32(Location::System(0)).is_err());
-        assert_eq!(memory.load_u32(Location::System(0x8000)), Ok(0));
-    }
-
-    #[test]
-    fn changed_waits_for_slices_in_progress() {
-        let memory = memory();
-        let slice_is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let slice = memory.enter();
-            let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
-            assert!(!pointer.is_null() && len == 0x2000);
-            let changing = scope.spawn(|| {
-                memory.changed();
-                slice_is_over.load(Ordering::SeqCst)
-            });
-            // Asleep, so that nothing but the end of the slice can let it go on.
-            while !memory.quiescence.is_asleep() {
-                assert!(!changing.is_finished(), "changed returned while a slice was in progress");
-                std::thread::yield_now();
-            }
-            slice_is_over.store(true, Ordering::SeqCst);
-            drop(slice);
-            assert!(changing.join().expect("changed returns once the slice is over"));
-        });
-    }
-
-    #[test]
-    fn changed_keeps_the_old_map_until_its_slices_are_over() {
-        let region = |start| {
-            let region = MmapRegion::new(0x1000).expect("anonymous memory");
-            Arc::new(GuestRegionMmap::<()>::new(region, GuestAddress(start)).expect("in range"))
-        };
-        let map = |region| GuestMemoryMmap::from_arc_regions(vec![region]).expect("one region");
-        let old = region(0);
-        let mapped = Arc::downgrade(&old);
-        let source = GuestMemoryAtomic::new(map(old));
-        let memory = Memory::new(MmapRegion::new(0x1000).expect("anonymous memory"), source.clone());
-        std::thread::scope(|scope| {
-            let slice = memory.enter();
-            let block = memory.block(&slice, Location::System(0)).expect("mapped");
-            // As a host does that takes a range away: it forgets the range, and then tells the device.
-            source.lock().expect("not poisoned").replace(map(region(0x8000)));
-            let changing = scope.spawn(|| memory.changed());
-            while !memory.quiescence.is_asleep() {
-                assert!(!changing.is_finished(), "changed returned while a slice was in progress");
-                std::thread::yield_now();
-            }
-            // Others see the new map already, and the slice still its memory.
-            assert!(memory.load_u32(Location::System(0)).is_err());
-            assert!(mapped.upgrade().is_some(), "memory was unmapped under a slice that uses it");
-            block.write(&[1; 8]);
-            drop(slice);
-            changing.join().expect("changed returns once the slice is over");
-        });
-        assert!(mapped.upgrade().is_none(), "memory stayed mapped after nobody used it");
-    }
+/// The ranges of a map: first address and bytes, lowest first.
+fn ranges(map: &GuestMemoryMmap) -> Vec<(u64, u64)> {
+    map.iter().map(|region| (region.start_addr().raw_value(), region.len())).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,9 @@ impl Memory {
 
     /// The contents of VRAM.
     pub(crate) fn save(&self) -> SavedVram {
+        if let Some(mirror) = &self.mirror {
+            return SavedVram(mirror.vram_pages().into_iter().map(|(at, bytes)| Run { at, bytes }).collect());
+        }
         let mut runs: Vec<Run> = Vec::new();
         let mut page = BLANK;
         for at in self.pages() {

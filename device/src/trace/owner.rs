@@ -24,7 +24,7 @@ pub enum Engine {
 
 impl Engine {
     /// As two numbers: the kind, and which one of them.
-    pub(super) const fn numbers(self) -> (u8, u16) {
+    pub(crate) const fn numbers(self) -> (u8, u16) {
         match self {
             Self::Device => (0, 0),
             Self::Doorbells => (1, 0),
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// The engine of these numbers.
-    pub(super) const fn from_numbers(kind: u8, instance: u16) -> Option<Self> {
+    pub(crate) const fn from_numbers(kind: u8, instance: u16) -> Option<Self> {
         Some(match kind {
             0 => Self::Device,
             1 => Self::Doorbells,

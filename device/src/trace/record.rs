@@ -30,6 +30,12 @@ macro_rules! kinds {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
 
+            /// Whether a driver records it, and not the device.
+            #[must_use]
+            pub const fn is_driver(self) -> bool {
+                self as u16 >= Self::IoctlEnter as u16
+            }
+
             /// What it is called.
             #[must_use]
             pub const fn name(self) -> &'static str {

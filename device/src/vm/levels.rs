@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT};
+use belfry_isa::mem::Access;
 
 use super::{AddressSpace, Root, RootKind};
 use crate::chip::{Entry, Table};
@@ -44,7 +45,7 @@ fn location(system: bool, address: u64) -> Location {
 }
 
 fn load(memory: &Memory, slice: &Slice<'_>, at: Location) -> Option<u64> {
-    Some(memory.block(slice, at)?.atomic_u64()?.load(Ordering::Acquire))
+    Some(memory.block(slice, at, Access::Read)?.atomic_u64()?.load(Ordering::Acquire))
 }
 
 impl Root {

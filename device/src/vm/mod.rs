@@ -275,7 +275,7 @@ impl AddressSpace {
         let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
-        let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
+        let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
         Ok((block, (translation.len - (va - translation.va)).min(block.len())))
     }
 
@@ -355,6 +355,19 @@ impl AddressSpace {
         self.write_bytes(va, value.as_bytes())
     }
 
+    /// An atomic update of `size` bytes (4 or 8) of memory that is mirrored; `None` where it is not, and is done in place.
+    fn update_mirrored(&self, va: u64, size: u64, update: &dyn Fn(u64) -> u64) -> Result<Option<u64>, Fault> {
+        if !self.memory.is_mirrored() {
+            return Ok(None);
+        }
+        let slice = self.enter();
+        let bus = Fault::new(va, Access::Atomic, FaultKind::Bus);
+        let translation = self.translate_in(&slice, va, Access::Atomic)?;
+        let location = translation.locate(va).ok_or(bus)?;
+        let old = self.memory.update_mirrored(&slice.memory, location, size, update);
+        old.map(Some).ok_or(bus)
+    }
+
     /// Runs `operation` on the block at a naturally aligned `va`.
     fn atomic<R>(
         &self,
@@ -366,7 +379,7 @@ impl AddressSpace {
         let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
-        let block = self.memory.block(&slice.memory, location).ok_or(bus)?;
+        let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
         operation(block).ok_or(bus)
     }
 
@@ -411,16 +424,26 @@ impl AddressSpace {
 
     /// Adds to 32 bits atomically, wrapping; returns the value before.
     pub fn fetch_add_u32(&self, va: u64, value: u32) -> Result<u32, Fault> {
+        let add = |old| u64::from((old as u32).wrapping_add(value));
+        if let Some(old) = self.update_mirrored(va, 4, &add)? {
+            return Ok(old as u32);
+        }
         self.atomic(va, Access::Atomic, |block| Some(block.atomic_u32()?.fetch_add(value, Ordering::SeqCst)))
     }
 
     /// Adds to 64 bits atomically, wrapping; returns the value before.
     pub fn fetch_add_u64(&self, va: u64, value: u64) -> Result<u64, Fault> {
+        if let Some(old) = self.update_mirrored(va, 8, &|old| old.wrapping_add(value))? {
+            return Ok(old);
+        }
         self.atomic(va, Access::Atomic, |block| Some(block.atomic_u64()?.fetch_add(value, Ordering::SeqCst)))
     }
 
     /// Replaces 32 bits by what becomes of them, atomically; returns the value before.
     pub fn update_u32(&self, va: u64, new: impl Fn(u32) -> u32) -> Result<u32, Fault> {
+        if let Some(old) = self.update_mirrored(va, 4, &|old| new(old as u32).into())? {
+            return Ok(old as u32);
+        }
         self.atomic(va, Access::Atomic, |block| {
             let updated =
                 block.atomic_u32()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
@@ -430,6 +453,9 @@ impl AddressSpace {
 
     /// Replaces 64 bits by what becomes of them, atomically; returns the value before.
     pub fn update_u64(&self, va: u64, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
+        if let Some(old) = self.update_mirrored(va, 8, &new)? {
+            return Ok(old);
+        }
         self.atomic(va, Access::Atomic, |block| {
             let updated =
                 block.atomic_u64()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
@@ -439,6 +465,10 @@ impl AddressSpace {
 
     /// Replaces 64 bits if they are `current`; returns the value before either way.
     pub fn compare_exchange_u64(&self, va: u64, current: u64, new: u64) -> Result<u64, Fault> {
+        let exchange = |old| if old == current { new } else { old };
+        if let Some(old) = self.update_mirrored(va, 8, &exchange)? {
+            return Ok(old);
+        }
         self.atomic(va, Access::Atomic, |block| {
             let result =
                 block.atomic_u64()?.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
@@ -462,7 +492,7 @@ unsafe impl Mmu for AddressSpace {
         let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
-        let (before, host, after) = self.memory.surroundings(&slice.memory, location).ok_or(bus)?;
+        let (before, host, after) = self.memory.surroundings(&slice.memory, location, access).ok_or(bus)?;
         // Contiguous both in the translation and in the host's mapping of the physical memory.
         let before = before.min(va - translation.va);
         let after = after.min(translation.len - (va - translation.va));
@@ -472,7 +502,12 @@ unsafe impl Mmu for AddressSpace {
             host: host.wrapping_sub(before as usize),
             writable: translation.writable && translation.readable,
             executable: translation.executable,
+            mirrored: self.memory.is_mirrored(),
         })
+    }
+
+    fn update(&self, va: u64, size: u64, update: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
+        self.update_mirrored(va, size, update)?.ok_or(Fault::new(va, Access::Atomic, FaultKind::Bus))
     }
 
     fn generation(&self) -> u64 {

@@ -86,7 +86,8 @@ pub(super) fn walk(
         };
         let address = table.address.checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let location = if table.system { Location::System(address) } else { Location::Vram(address) };
-        let block = memory.block(slice, location).ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let block =
+            memory.block(slice, location, Access::Read).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let atomic = block.atomic_u64().ok_or_else(|| fault(FaultKind::Bus, level))?;
         table = match root.format.entry(atomic.load(Ordering::Acquire), level) {
             Entry::Absent => return Err(fault(FaultKind::NotPresent, level)),

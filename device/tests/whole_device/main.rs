@@ -15,5 +15,6 @@ mod kiq;
 mod misuse;
 mod pm4;
 mod queues;
+mod record;
 mod save;
 mod sdma;

@@ -29,6 +29,21 @@ pub(super) struct ProfileArgs {
     profile_kernel: Vec<String>,
 }
 
+/// Host time of the emulator.
+#[derive(Debug, Default, Args)]
+pub(super) struct HostTimeArgs {
+    /// Writes where the time of the emulator's own threads goes, by emulated part: a flame graph (.svg), else folded stacks.
+    #[arg(long, value_name = "FILE")]
+    profile_host: Option<PathBuf>,
+}
+
+impl HostTimeArgs {
+    /// Begins to measure, if that is asked for.
+    pub(super) fn start(self, gpu: &mut GpuConfig) -> Option<HostTime> {
+        self.profile_host.map(|file| HostTime::start(file, gpu))
+    }
+}
+
 /// A profile that is being made.
 #[derive(Debug)]
 pub(super) struct Profiling {

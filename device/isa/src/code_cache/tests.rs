@@ -45,7 +45,14 @@ unsafe impl Mmu for Code {
         if va.wrapping_sub(PC) >= len {
             return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
-        Ok(Mapping { va: PC, len, host: self.words[0].as_ptr().cast(), writable: true, executable: true })
+        Ok(Mapping {
+            va: PC,
+            len,
+            host: self.words[0].as_ptr().cast(),
+            writable: true,
+            executable: true,
+            mirrored: false,
+        })
     }
     fn generation(&self) -> u64 {
         1

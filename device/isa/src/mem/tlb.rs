@@ -48,6 +48,8 @@ pub struct Tlb {
     misses: u64,
     /// Pages that these are in are never cached.
     watches: Option<Box<Watches>>,
+    /// Somebody keeps a copy of the memory: [`Mapping::mirrored`](super::Mapping::mirrored).
+    mirrored: bool,
 }
 
 impl Default for Tlb {
@@ -73,6 +75,7 @@ impl Tlb {
             owner: (0, 0),
             misses: 0,
             watches: None,
+            mirrored: false,
         }
     }
 
@@ -104,6 +107,12 @@ impl Tlb {
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
         self.watches.is_some()
+    }
+
+    /// Whether atomics are for the [`Mmu`] to do.
+    #[inline(always)]
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.mirrored
     }
 
     /// Whether there is a watch in the page of `va`.
@@ -172,6 +181,11 @@ impl Tlb {
         }
         self.misses += 1;
         let mapping = mmu.translate(va, access)?;
+        self.mirrored = mapping.mirrored;
+        if mapping.mirrored {
+            // The copy of this page may have become newer than what is cached of others.
+            self.synchronise(mmu);
+        }
         let start = page << PAGE_BITS;
         let allowed = match access {
             Access::Read => true,
@@ -198,12 +212,12 @@ impl Tlb {
         }
         let first_page = mapping.va.div_ceil(PAGE_SIZE);
         let end = mapping.va.saturating_add(mapping.len) / PAGE_SIZE;
-        if end > first_page + 1 {
+        if end > first_page + 1 && !mapping.mirrored {
             let range = Range { first_page, pages: end - first_page, delta, writable: mapping.writable };
             self.ranges[self.oldest] = range;
             self.oldest = (self.oldest + 1) % RANGES;
         }
-        let write = if mapping.writable { page } else { NO_PAGE };
+        let write = if mapping.writable && !mapping.mirrored { page } else { NO_PAGE };
         self.entries[slot(page)] = Entry { read: page, write, delta };
         Ok(host_pointer(va.wrapping_add(delta)))
     }

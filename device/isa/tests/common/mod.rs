@@ -46,11 +46,12 @@ unsafe impl Mmu for Flat {
                 host: self.at(page, 4096),
                 writable: true,
                 executable: true,
+                mirrored: false,
             });
         }
         if va.wrapping_sub(BASE) < len && self.hidden == 0 {
             let host = self.memory[0].get().cast::<u8>();
-            Ok(Mapping { va: BASE, len, host, writable: true, executable: true })
+            Ok(Mapping { va: BASE, len, host, writable: true, executable: true, mirrored: false })
         } else {
             Err(Fault::new(va, access, FaultKind::NotPresent))
         }

@@ -50,7 +50,14 @@ unsafe impl Mmu for Memory {
             let allowed = if writable { access != Access::Execute } else { access == Access::Execute };
             if offset < size as u64 && allowed {
                 let host = pages[0].get().cast::<u8>();
-                return Ok(Mapping { va: base, len: size as u64, host, writable, executable: !writable });
+                return Ok(Mapping {
+                    va: base,
+                    len: size as u64,
+                    host,
+                    writable,
+                    executable: !writable,
+                    mirrored: false,
+                });
             }
         }
         Err(Fault::new(va, access, FaultKind::NotPresent))

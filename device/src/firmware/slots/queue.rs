@@ -62,7 +62,7 @@ pub(super) struct Queue {
     gws: Arc<Gws>,
     /// How long it asked to keep a slot that others wait for.
     pub(super) asked: Asked,
-    /// When it was last put on or taken off a slot, in the scheduler's counting.
+    /// When it was last put on or taken off a slot, as the scheduler counts.
     pub(super) turn: u64,
     life: Life,
     /// A ring was not heard, while it had nothing else to do.
@@ -455,8 +455,7 @@ impl Queue {
         std::mem::replace(&mut self.life, Life::Failed { slot: None, read_index: 0 })
     }
 
-    /// Writes the registers to the MQD, and what of the context save area is in use; compute registers where packets set
-    /// them.
+    /// Writes the registers to the MQD, and what of the context save area is in use; compute registers if packets set them.
     fn save(
         &self,
         ports: &Ports,

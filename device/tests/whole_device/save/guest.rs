@@ -9,7 +9,7 @@ use belfry_device::{GpuConfig, SavedGpu, Stats};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::driver::{Driver, Process, UserQueue};
+use crate::driver::{Driver, Process, UserQueue, eventually};
 use crate::kernels::{dispatch, load, signal};
 
 pub static KERNELS: &[u8] = include_bytes!("../../fixtures/cp.gfx1100.hsaco");
@@ -172,6 +172,15 @@ impl Guest {
     fn look(&mut self) {
         let entries = self.driver.drain_interrupts();
         self.taken.extend(entries.iter().map(|entry| (entry.timestamp_lo, entry.data)));
+    }
+
+    /// Goes on to the end with a device that has threads, and stops it.
+    pub fn run(mut self) {
+        eventually("the work is done", || {
+            self.look();
+            self.is_done()
+        });
+        self.driver.gpu.stop();
     }
 
     pub fn is_done(&self) -> bool {

@@ -1,0 +1,380 @@
+//! The copy of memory that a device works on while it is recorded, and while a record is replayed.
+//!
+//! Others write to VRAM and guest memory at any time. So that a replay sees the same, the device never looks at them directly:
+//!
+//! - Before it accesses a page, the page is compared with the copy, at most once while nothing new was seen (an *epoch*). What
+//!   differs was written by others: it is an input, and begins another epoch, so that whatever is read afterwards is at
+//!   least as new as what was just seen. An operation of the device begins an epoch, too.
+//! - What it stores goes into the copy, and from there into memory before its next access of another page and before its next
+//!   store, in the order of its stores: the bytes that have changed, each word by one access.
+//! - Atomics are done on the memory; what they find is an input if it is not what the copy has.
+//!
+//! In a replay there is nothing but the copy. It begins with zeros in either case.
+
+#![expect(unsafe_code, reason = "the copy is written by waves, through raw pointers as memory is")]
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use belfry_isa::mem::Access;
+
+use super::{Block, Location, PAGE};
+use crate::lock::{Mutex, MutexGuard, rank};
+use crate::record::{Entry, Journal, Run, SYSTEM, digest};
+use crate::split_mix::mix;
+
+const BYTES: usize = PAGE as usize;
+/// Bytes that a run of input takes beside its own: runs closer than that become one.
+const GAP: usize = 4;
+/// Pages of a copy at most: 64 GiB.
+const MOST_PAGES: usize = 16 << 20;
+
+/// Memory of one page.
+#[repr(C, align(4096))]
+struct Bytes(UnsafeCell<[u8; BYTES]>);
+
+// SAFETY: nobody makes a reference to the bytes; they are accessed as guest memory is, by atomics through raw pointers.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+struct Page {
+    /// Never moved, and kept as long as the mirror: pointers into it stay valid.
+    bytes: Box<Bytes>,
+    /// The epoch in which it was last compared.
+    compared: u64,
+    /// The digest of its bytes when they were last looked at.
+    digest: u64,
+    /// It may have changed since.
+    dirty: bool,
+}
+
+impl Page {
+    fn new() -> Self {
+        Self { bytes: Box::new(Bytes(UnsafeCell::new([0; BYTES]))), compared: 0, digest: 0, dirty: false }
+    }
+
+    fn block(&self) -> Block<'_> {
+        // SAFETY: the box owns so many bytes, and nobody makes a reference to them.
+        unsafe { Block::new(self.bytes.0.get().cast(), PAGE) }
+    }
+}
+
+/// A page that the device may have stored to since this was noted.
+struct Stored {
+    page: u64,
+    before: Box<[u8; BYTES]>,
+}
+
+#[derive(Default)]
+struct State {
+    pages: HashMap<u64, Page>,
+    /// Pages whose digest is not known.
+    dirty: Vec<u64>,
+    /// The sum of the pages' digests.
+    digest: u64,
+    /// What is not in memory yet.
+    stored: Option<Stored>,
+    /// Room for the next one.
+    spare: Option<Box<[u8; BYTES]>>,
+    /// Guest memory: first address and bytes, lowest first.
+    ranges: Vec<(u64, u64)>,
+}
+
+/// The copy.
+pub(crate) struct Mirror {
+    journal: Arc<Journal>,
+    vram: u64,
+    epoch: AtomicU64,
+    state: Mutex<State, rank::Mirror>,
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("pages", &self.lock().pages.len()).finish_non_exhaustive()
+    }
+}
+
+fn number(location: Location) -> u64 {
+    match location {
+        Location::Vram(offset) => offset / PAGE,
+        Location::System(address) => SYSTEM | (address / PAGE),
+    }
+}
+
+fn location(page: u64) -> Location {
+    let address = (page & !SYSTEM) * PAGE;
+    if page & SYSTEM == 0 { Location::Vram(address) } else { Location::System(address) }
+}
+
+/// The digest of a page; pages of zeros add nothing to a sum.
+fn page_digest(page: u64, bytes: &[u8; BYTES]) -> u64 {
+    if *bytes == [0; BYTES] { 0 } else { mix(digest(bytes) ^ mix(page)) }
+}
+
+/// What differs, as runs of the new bytes.
+fn differences(old: &[u8; BYTES], new: &[u8; BYTES]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = 0;
+    while at < BYTES {
+        // Most is the same, and compared eight bytes at a time.
+        if at % 8 == 0 && old[at..].first_chunk::<8>() == new[at..].first_chunk::<8>() {
+            at += 8;
+            continue;
+        }
+        if old[at] != new[at] {
+            match runs.last_mut().filter(|run| at - (run.at as usize + run.bytes.len()) <= GAP) {
+                Some(run) => run.bytes.extend_from_slice(&new[run.at as usize + run.bytes.len()..=at]),
+                None => runs.push(Run { at: at as u16, bytes: vec![new[at]] }),
+            }
+        }
+        at += 1;
+    }
+    runs
+}
+
+/// Writes what has changed in a page to memory, each word by one access, and leaves the rest to others.
+fn publish(before: &[u8; BYTES], after: &[u8; BYTES], memory: Block<'_>) {
+    for (word, (old, new)) in before.as_chunks::<8>().0.iter().zip(after.as_chunks::<8>().0).enumerate() {
+        if old == new {
+            continue;
+        }
+        let mut mask = [0; 8];
+        mask.iter_mut()
+            .zip(old.iter().zip(new))
+            .for_each(|(mask, (old, new))| *mask = if old == new { 0 } else { 0xff });
+        let (mask, new) = (u64::from_ne_bytes(mask), u64::from_ne_bytes(*new));
+        if let Some(atomic) = memory.from(word as u64 * 8).atomic_u64() {
+            let merge = |now: u64| Some(now & !mask | new & mask);
+            let _ = atomic.fetch_update(Ordering::SeqCst, Ordering::SeqCst, merge);
+        }
+    }
+}
+
+impl Mirror {
+    pub(super) fn new(journal: Arc<Journal>, vram: u64) -> Self {
+        Self { journal, vram, epoch: AtomicU64::new(1), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State, rank::Mirror> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Grows whenever pages that were compared may be older than what the device has seen since.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    fn advance(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Says which guest memory there is from now on.
+    pub(crate) fn set_ranges(&self, ranges: Vec<(u64, u64)>) {
+        self.lock().ranges = ranges;
+        self.advance();
+    }
+
+    /// An operation begins.
+    pub(crate) fn begin(&self) {
+        self.advance();
+    }
+
+    /// Whether there is memory for a whole page.
+    fn exists(&self, state: &State, page: u64) -> bool {
+        let first = (page & !SYSTEM) * PAGE;
+        if page & SYSTEM == 0 {
+            return first.checked_add(PAGE).is_some_and(|end| end <= self.vram);
+        }
+        let after = state.ranges.partition_point(|range| range.0 <= first);
+        let range = after.checked_sub(1).and_then(|at| state.ranges.get(at));
+        range.is_some_and(|range| range.1.checked_sub(first - range.0).is_some_and(|left| left >= PAGE))
+    }
+
+    /// A block from a location to the end of its page, in the copy, which is as new as it has to be; `memory` finds the memory that
+    /// is mirrored. As with [`Memory::find`](super::Memory), callers tie the block to a slice of the memory that owns the mirror.
+    pub(super) fn block<'a, 'b>(
+        &self,
+        at: Location,
+        access: Access,
+        memory: impl Fn(Location) -> Option<Block<'b>>,
+    ) -> Option<Block<'a>> {
+        let page = number(at);
+        let mut state = self.lock();
+        self.flush_locked(&mut state, &memory);
+        if !self.exists(&state, page) {
+            return None;
+        }
+        self.compare(&mut state, page, &memory)?;
+        let writes = access.is_write();
+        if writes {
+            self.will_store(&mut state, page);
+        }
+        let host = state.pages.get(&page)?.block().host();
+        let offset = at.address() % PAGE;
+        // SAFETY: the page is `PAGE` bytes long and kept as long as `self`, which callers see to; nobody makes references to its
+        // bytes.
+        Some(unsafe { Block::new(host.wrapping_add(offset as usize), PAGE - offset) })
+    }
+
+    /// Has a page in the copy that was compared in this epoch.
+    fn compare<'a>(
+        &self,
+        state: &mut State,
+        page: u64,
+        memory: &impl Fn(Location) -> Option<Block<'a>>,
+    ) -> Option<()> {
+        let epoch = self.epoch();
+        if state.pages.len() >= MOST_PAGES && !state.pages.contains_key(&page) {
+            log::error!(target: "gpu::record", "the copy of memory has no room for another page: the access fails");
+            return None;
+        }
+        let copy = state.pages.entry(page).or_insert_with(Page::new);
+        if copy.compared == epoch {
+            return Some(());
+        }
+        copy.compared = epoch;
+        let runs = if self.journal.is_recording() {
+            let (mut old, mut new) = ([0; BYTES], [0; BYTES]);
+            copy.block().read(&mut old);
+            memory(location(page)).filter(|block| block.len() >= PAGE)?.read(&mut new);
+            let runs = differences(&old, &new);
+            if runs.is_empty() {
+                return Some(());
+            }
+            let entry = Entry::Memory { page, runs };
+            self.journal.note(&entry);
+            let Entry::Memory { runs, .. } = entry else { return None };
+            runs
+        } else {
+            match self.journal.memory(page) {
+                Some(runs) => runs,
+                None => return Some(()),
+            }
+        };
+        for run in runs {
+            let block = copy.block().from(u64::from(run.at).min(PAGE));
+            let len = run.bytes.len().min(block.len() as usize);
+            block.write(&run.bytes[..len]);
+        }
+        copy.compared = self.advance();
+        mark(copy, page, &mut state.dirty);
+        Some(())
+    }
+
+    fn will_store(&self, state: &mut State, page: u64) {
+        let Some(copy) = state.pages.get_mut(&page) else { return };
+        mark(copy, page, &mut state.dirty);
+        if self.journal.is_recording() {
+            let mut before = state.spare.take().unwrap_or_else(|| Box::new([0; BYTES]));
+            copy.block().read(&mut before[..]);
+            state.stored = Some(Stored { page, before });
+        }
+    }
+
+    fn flush_locked<'a>(&self, state: &mut State, memory: &impl Fn(Location) -> Option<Block<'a>>) {
+        let Some(Stored { page, before }) = state.stored.take() else { return };
+        if let Some(copy) = state.pages.get(&page)
+            && let Some(block) = memory(location(page)).filter(|block| block.len() >= PAGE)
+        {
+            let mut after = [0; BYTES];
+            copy.block().read(&mut after);
+            publish(&before, &after, block);
+        }
+        state.spare = Some(before);
+    }
+
+    /// Has everything that was stored in memory.
+    pub(super) fn flush<'a>(&self, memory: impl Fn(Location) -> Option<Block<'a>>) {
+        self.flush_locked(&mut self.lock(), &memory);
+    }
+
+    /// Atomically replaces a naturally aligned word of 4 or 8 bytes in the memory and in the copy; the value before.
+    pub(super) fn update<'a>(
+        &self,
+        (at, size): (Location, u64),
+        update: &dyn Fn(u64) -> u64,
+        memory: impl Fn(Location) -> Option<Block<'a>>,
+    ) -> Option<u64> {
+        let (page, offset) = (number(at), at.address() % PAGE);
+        if !offset.is_multiple_of(size) {
+            return None;
+        }
+        let mut state = self.lock();
+        self.flush_locked(&mut state, &memory);
+        if !self.exists(&state, page) {
+            return None;
+        }
+        self.compare(&mut state, page, &memory)?;
+        let State { pages, dirty, .. } = &mut *state;
+        let copy = pages.get_mut(&page)?;
+        mark(copy, page, dirty);
+        let word = copy.block().from(offset);
+        let seen = replace(word, size, &|_| None)?;
+        let found = if self.journal.is_recording() {
+            let found = replace(memory(location(page))?.from(offset), size, &|old| Some(update(old)))?;
+            if found != seen {
+                self.journal.note(&Entry::Found { page, at: offset as u16, value: found });
+            }
+            found
+        } else {
+            self.journal.found(page, offset as u16).unwrap_or(seen)
+        };
+        if found != seen {
+            self.advance();
+        }
+        replace(word, size, &|_| Some(update(found)))?;
+        Some(found)
+    }
+
+    /// The digest of all pages that the device has seen.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut state = self.lock();
+        let State { pages, dirty, digest, .. } = &mut *state;
+        for page in dirty.drain(..) {
+            let Some(copy) = pages.get_mut(&page) else { continue };
+            let mut bytes = [0; BYTES];
+            copy.block().read(&mut bytes);
+            let new = page_digest(page, &bytes);
+            *digest = digest.wrapping_sub(copy.digest).wrapping_add(new);
+            (copy.digest, copy.dirty) = (new, false);
+        }
+        *digest
+    }
+
+    /// Pages of VRAM in the copy that are not all zero, lowest first: byte offset and bytes.
+    pub(super) fn vram_pages(&self) -> Vec<(u64, Vec<u8>)> {
+        let state = self.lock();
+        let mut pages: Vec<_> = state.pages.iter().filter(|(page, _)| **page & SYSTEM == 0).collect();
+        pages.sort_unstable_by_key(|(page, _)| **page);
+        let bytes = pages.into_iter().map(|(page, copy)| {
+            let mut bytes = vec![0; BYTES];
+            copy.block().read(&mut bytes);
+            (page * PAGE, bytes)
+        });
+        bytes.filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0)).collect()
+    }
+}
+
+/// A page may have another digest from now on.
+fn mark(copy: &mut Page, page: u64, dirty: &mut Vec<u64>) {
+    if !copy.dirty {
+        copy.dirty = true;
+        dirty.push(page);
+    }
+}
+
+/// Atomically replaces the word of 4 or 8 bytes that a block begins with, if there is something to replace it by; the value before.
+fn replace(block: Block<'_>, size: u64, new: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+    let order = Ordering::SeqCst;
+    if size == 4 {
+        let update = |old: u32| new(old.into()).map(|new| new as u32);
+        let result = block.atomic_u32()?.fetch_update(order, order, update);
+        Some(result.unwrap_or_else(|old| old).into())
+    } else {
+        let result = block.atomic_u64()?.fetch_update(order, order, new);
+        Some(result.unwrap_or_else(|old| old))
+    }
+}

@@ -1,0 +1,149 @@
+//! The copy that a recorded device works on, against memory that others write.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+
+use super::{Location, Memory};
+use crate::record::testing::{begun, entries};
+use crate::record::{Call, Entry, Journal, Run, SYSTEM};
+
+const VRAM: usize = 1 << 20;
+
+fn plain() -> Memory {
+    let ranges = [(GuestAddress(0x1000), 0x3000), (GuestAddress(0x8000), 0x1800)];
+    let map = GuestMemoryMmap::from_ranges(&ranges).expect("anonymous memory");
+    Memory::new(MmapRegion::new(VRAM).expect("anonymous memory"), GuestMemoryAtomic::new(map))
+}
+
+/// Memory with a second view of it, which is that of the host's processors.
+struct Both {
+    device: Memory,
+    host: Memory,
+}
+
+fn both(journal: &Arc<Journal>) -> Both {
+    let (device, vram) = (plain(), MmapRegion::new(VRAM).expect("anonymous memory"));
+    let host = Memory::new(vram, device.source.clone());
+    let device = device.mirrored(Arc::clone(journal));
+    device.changed();
+    Both { device, host }
+}
+
+#[test]
+fn what_others_write_is_noted_when_it_is_read() {
+    let (recording, file) = begun();
+    let Both { device, host } = both(recording.journal());
+    let at = Location::System(0x1ff8);
+    assert_eq!(device.load_u64(at), Ok(0));
+    host.store_u64(at, 0x1234).expect("mapped");
+    assert_eq!(device.load_u64(at), Ok(0), "nothing new was seen since the page was compared");
+    device.mirror().expect("mirrored").begin();
+    assert_eq!(device.load_u64(at), Ok(0x1234));
+    // A flag that is news has what was written before it read anew.
+    let (data, flag) = (Location::System(0x1000), Location::System(0x3000));
+    assert_eq!((device.load_u32(data), device.load_u32(flag)), (Ok(0), Ok(0)));
+    device.mirror().expect("mirrored").begin();
+    assert_eq!(device.load_u32(data), Ok(0));
+    host.store_u32(data, 7).expect("mapped");
+    host.store_u32(flag, 1).expect("mapped");
+    assert_eq!((device.load_u32(flag), device.load_u32(data)), (Ok(1), Ok(7)));
+    recording.journal().end();
+    let memory = |page: u64, at, byte: &[u8]| Entry::Memory {
+        page: page | SYSTEM,
+        runs: vec![Run { at, bytes: byte.to_vec() }],
+    };
+    let expected = [memory(1, 0xff8, &[0x34, 0x12]), memory(3, 0, &[1]), memory(1, 0, &[7]), Entry::End];
+    assert_eq!(entries(&file.bytes()).1, expected);
+}
+
+#[test]
+fn stores_reach_memory_and_leave_what_others_write() {
+    let (recording, _) = begun();
+    let Both { device, host } = both(recording.journal());
+    let word = Location::System(0x2000);
+    host.store_u64(word, 0x1111_2222_3333_4444).expect("mapped");
+    device.store_u32(word, 0xaaaa_bbbb).expect("mapped");
+    // Before the device's store is in memory, another processor writes the other half.
+    host.store_u32(Location::System(0x2004), 0x5555_6666).expect("mapped");
+    device.flush();
+    assert_eq!(host.load_u64(word), Ok(0x5555_6666_aaaa_bbbb));
+    // Each store is in memory when the next one is done.
+    device.store_u32(Location::System(0x3000), 1).expect("mapped");
+    device.store_u32(Location::System(0x1000), 2).expect("mapped");
+    assert_eq!(host.load_u32(Location::System(0x3000)), Ok(1));
+    device.write_bytes(Location::System(0x2ffe), &[1, 2, 3, 4]).expect("mapped");
+    device.flush();
+    assert_eq!(host.read::<[u8; 4]>(Location::System(0x2ffe)), Ok([1, 2, 3, 4]));
+}
+
+#[test]
+fn atomics_are_done_on_memory_and_note_what_they_find() {
+    let (recording, file) = begun();
+    let Both { device, host } = both(recording.journal());
+    let word = Location::System(0x2008);
+    assert_eq!(device.fetch_add_u64(word, 1), Ok(0));
+    host.fetch_add_u64(word, 0x10).expect("mapped");
+    assert_eq!(device.fetch_add_u64(word, 1), Ok(0x11));
+    assert_eq!((host.load_u64(word), device.load_u64(word)), (Ok(0x12), Ok(0x12)));
+    recording.journal().end();
+    let found = Entry::Found { page: 2 | SYSTEM, at: 8, value: 0x11 };
+    assert_eq!(entries(&file.bytes()).1, [found, Entry::End]);
+}
+
+#[test]
+fn pages_that_are_not_whole_are_no_memory() {
+    let (recording, _) = begun();
+    let Both { device, .. } = both(recording.journal());
+    for (at, exists) in [
+        (Location::System(0), false),
+        (Location::System(0x3ffc), true),
+        (Location::System(0x4000), false),
+        (Location::System(0x8ffc), true),
+        (Location::System(0x9000), false),
+        (Location::System(u64::MAX - 3), false),
+        (Location::Vram(VRAM as u64 - 4), true),
+        (Location::Vram(VRAM as u64), false),
+    ] {
+        assert_eq!(device.load_u32(at).is_ok(), exists, "{at:x?}");
+    }
+    assert!(device.fetch_add_u64(Location::System(0x2004), 1).is_err(), "misaligned");
+}
+
+#[test]
+fn digests_follow_what_is_written() {
+    let (recording, _) = begun();
+    let Both { device, .. } = both(recording.journal());
+    let mirror = device.mirror().expect("mirrored");
+    assert_eq!(mirror.digest(), 0);
+    device.store_u32(Location::Vram(0), 1).expect("mapped");
+    let first = mirror.digest();
+    device.store_u32(Location::Vram(0x1000), 1).expect("mapped");
+    assert!(first != 0 && mirror.digest() != first);
+    device.store_u32(Location::Vram(0x1000), 0).expect("mapped");
+    assert_eq!(mirror.digest(), first);
+    device.store_u32(Location::Vram(0), 0).expect("mapped");
+    device.store_u32(Location::Vram(0x1000), 1).expect("mapped");
+    assert_ne!(mirror.digest(), first, "pages are not exchanged for each other");
+}
+
+#[test]
+fn replays_have_the_copy_alone() {
+    let runs = vec![Run { at: 0xffc, bytes: vec![1, 2, 3, 4, 5, 6] }];
+    let page = 1 | SYSTEM;
+    let all = [
+        Entry::Memory { page, runs },
+        Entry::Found { page, at: 0x10, value: 9 },
+        Entry::Call { ns: 0, call: Call::Stop },
+    ];
+    let record = crate::record::testing::record_of(&[], &all);
+    let (journal, _) = Journal::open(Cursor::new(record)).expect("a record");
+    let Both { device, host } = both(&journal);
+    // What of a run is beyond the page is nowhere.
+    assert_eq!(device.load_u32(Location::System(0x1ffc)), Ok(0x0403_0201));
+    assert_eq!(device.load_u32(Location::System(0x2000)), Ok(0));
+    assert_eq!(device.fetch_add_u64(Location::System(0x1010), 1), Ok(9));
+    assert_eq!(device.load_u64(Location::System(0x1010)), Ok(10));
+    assert_eq!(host.load_u64(Location::System(0x1010)), Ok(0));
+}

@@ -1,0 +1,262 @@
+//! What a record is made of.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::{Engine, Job, Kind, Owner, Record};
+
+/// What happened, in order. Those of the first group begin an operation; the others belong to the operation before them.
+///
+/// | entry | is |
+/// | --- | --- |
+/// | `Turn`, `Call` | the beginning of an operation, which ends before the next one begins |
+/// | `Doorbell`, `Memory`, `Found` | an input: something that others have written |
+/// | `Answer`, `Event`, `Check` | an output: what the device has done with that, and has to do again |
+/// | `State`, `End` | the end of the record |
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Entry {
+    /// The device serves everything once, and takes some turns at waves.
+    Turn {
+        /// Nanoseconds since the operation before.
+        ns: u64,
+    },
+    /// The host calls.
+    Call {
+        /// Nanoseconds since the operation before.
+        ns: u64,
+        /// What for.
+        call: Call,
+    },
+    /// A doorbell has a value that was stored without an access.
+    Doorbell {
+        /// Its number.
+        at: u64,
+        /// The value.
+        value: u64,
+    },
+    /// Others have written to a page since the device last saw it.
+    Memory {
+        /// The page, as the mirror numbers them.
+        page: u64,
+        /// What.
+        runs: Vec<Run>,
+    },
+    /// An atomic access has found something else than the device last saw there.
+    Found {
+        /// The page.
+        page: u64,
+        /// Byte in the page.
+        at: u16,
+        /// What it found, of 4 or 8 bytes.
+        value: u64,
+    },
+    /// What the host was given; `None` where it was refused.
+    Answer(#[serde(with = "serde_bytes")] Option<Vec<u8>>),
+    /// An event of the device.
+    Event(Event),
+    /// The digest of all memory that the device has seen.
+    Check {
+        /// The digest.
+        memory: u64,
+    },
+    /// The digests of the whole device.
+    State {
+        /// Of all memory that it has seen.
+        memory: u64,
+        /// Of everything else.
+        rest: u64,
+    },
+    /// Nothing follows.
+    End,
+}
+
+/// Bytes in a page that others have written.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Run {
+    /// The first one.
+    pub(crate) at: u16,
+    #[serde(with = "serde_bytes")]
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What a host calls a device for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Call {
+    /// The first one: the ranges of guest memory, as in `Memory`.
+    Start(Vec<(u64, u64)>),
+    BarRead {
+        bar: u8,
+        offset: u64,
+        len: u32,
+    },
+    BarWrite {
+        bar: u8,
+        offset: u64,
+        #[serde(with = "serde_bytes")]
+        data: Vec<u8>,
+    },
+    ConfigRead {
+        offset: u64,
+        len: u32,
+    },
+    ConfigWrite {
+        offset: u64,
+        #[serde(with = "serde_bytes")]
+        data: Vec<u8>,
+    },
+    /// The ranges of guest memory from now on: first address and bytes, lowest first.
+    Memory(Vec<(u64, u64)>),
+    /// A reset of the function, or of the whole system.
+    Reset {
+        system: bool,
+    },
+    DoorbellHint,
+    DoorbellWoken {
+        offset: u64,
+        writes: u64,
+    },
+    Pause,
+    Resume,
+    Stop,
+}
+
+/// An event of the device. Its time is that of the operation.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Event {
+    pub(crate) kind: u16,
+    job: u64,
+    pasid: u32,
+    vmid: u8,
+    doorbell: Option<u32>,
+    engine: (u8, u16),
+    /// Without the zeros at the end.
+    arguments: Vec<u64>,
+    text: String,
+}
+
+impl From<&Record> for Event {
+    fn from(record: &Record) -> Self {
+        let Owner { pasid, vmid, doorbell, engine, .. } = record.owner;
+        let used = record.arguments.iter().rposition(|&argument| argument != 0).map_or(0, |last| last + 1);
+        Self {
+            kind: record.kind as u16,
+            job: record.job.bits(),
+            pasid,
+            vmid,
+            doorbell,
+            engine: engine.numbers(),
+            arguments: record.arguments[..used].to_vec(),
+            text: record.text.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = Kind::from_number(self.kind);
+        f.write_str(kind.map_or("an unknown event", Kind::name))?;
+        let names = kind.map_or(&[][..], Kind::arguments);
+        for (at, name) in names.iter().enumerate() {
+            write!(f, " {name}={:#x}", self.arguments.get(at).copied().unwrap_or_default())?;
+        }
+        if !self.text.is_empty() {
+            write!(f, " {:?}", self.text)?;
+        }
+        if let Some(engine) = Engine::from_numbers(self.engine.0, self.engine.1) {
+            write!(f, ", {engine}")?;
+        }
+        if let Some(doorbell) = self.doorbell {
+            write!(f, ", doorbell {doorbell:#x}")?;
+        }
+        if self.pasid != 0 {
+            write!(f, ", pasid {:#x}", self.pasid)?;
+        }
+        if self.vmid != 0 {
+            write!(f, ", vmid {}", self.vmid)?;
+        }
+        if Job::from_bits(self.job).is_none() { Ok(()) } else { write!(f, ", job {:#x}", self.job) }
+    }
+}
+
+/// The first bytes of some.
+struct Bytes<'a>(&'a [u8]);
+
+impl fmt::Display for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        for byte in self.0.iter().take(SHOWN) {
+            write!(f, "{byte:02x}")?;
+        }
+        if self.0.len() > SHOWN { write!(f, "... ({} bytes)", self.0.len()) } else { Ok(()) }
+    }
+}
+
+/// Bit of a page's number that tells guest memory from VRAM.
+pub(crate) const SYSTEM: u64 = 1 << 63;
+
+/// A place in a page, in words.
+struct At(u64, u16);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.0 & SYSTEM == 0 { "VRAM" } else { "guest memory" };
+        write!(f, "{kind} {:#x}", ((self.0 & !SYSTEM) << 12).wrapping_add(self.1.into()))
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Turn { .. } => f.write_str("a turn"),
+            Self::Call { call, .. } => write!(f, "{call}"),
+            Self::Doorbell { at, value } => write!(f, "a doorbell at {:#x} that is {value:#x}", at * 8),
+            Self::Memory { page, runs } => {
+                let first = runs.first();
+                let (at, bytes) = first.map_or((0, &[][..]), |run| (run.at, &run.bytes[..]));
+                write!(f, "a read of {} that finds {}", At(*page, at), Bytes(bytes))
+            }
+            Self::Found { page, at, value } => {
+                write!(f, "an atomic access of {} that finds {value:#x}", At(*page, *at))
+            }
+            Self::Answer(Some(data)) => write!(f, "the answer {}", Bytes(data)),
+            Self::Answer(None) => f.write_str("a refusal"),
+            Self::Event(event) => write!(f, "the event {event}"),
+            Self::Check { memory } => write!(f, "memory with the digest {memory:016x}"),
+            Self::State { memory, rest } => {
+                write!(f, "memory with the digest {memory:016x} and a device with the digest {rest:016x}")
+            }
+            Self::End => f.write_str("the end"),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BarRead { bar, offset, len } => {
+                write!(f, "a read of {len} bytes at {offset:#x} of BAR{bar}")
+            }
+            Self::BarWrite { bar, offset, data } => {
+                write!(f, "a write of {} at {offset:#x} of BAR{bar}", Bytes(data))
+            }
+            Self::ConfigRead { offset, len } => {
+                write!(f, "a read of {len} bytes at {offset:#x} of the configuration space")
+            }
+            Self::ConfigWrite { offset, data } => {
+                write!(f, "a write of {} at {offset:#x} of the configuration space", Bytes(data))
+            }
+            Self::Start(_) => f.write_str("the device's beginning"),
+            Self::Memory(ranges) => write!(f, "guest memory of {} ranges", ranges.len()),
+            Self::Reset { system: true } => f.write_str("a reset of the system"),
+            Self::Reset { system: false } => f.write_str("a reset of the function"),
+            Self::DoorbellHint => f.write_str("a hint at doorbells"),
+            Self::DoorbellWoken { offset, writes } => {
+                write!(f, "{writes} writes to the doorbell at {offset:#x}")
+            }
+            Self::Pause => f.write_str("a pause"),
+            Self::Resume => f.write_str("the end of a pause"),
+            Self::Stop => f.write_str("the device's end"),
+        }
+    }
+}

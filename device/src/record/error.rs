@@ -1,0 +1,86 @@
+//! Why a record cannot be replayed.
+
+use std::io;
+
+/// Why a record cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The bytes begin as no record does.
+    #[error("this is no record of a device")]
+    Magic,
+    /// The bytes are of another version of the format.
+    #[error(
+        "the record has version {found}, this program replays {expected}: replay it with the program that recorded it"
+    )]
+    Version {
+        /// Version of the record.
+        found: u32,
+        /// Version of this program.
+        expected: u32,
+    },
+    /// The record was made by another release of the program.
+    #[error(
+        "belfry {found} has made the record, and this is {expected}: replay it with the program that recorded it"
+    )]
+    Program {
+        /// Release that recorded.
+        found: String,
+        /// This release.
+        expected: &'static str,
+    },
+    /// The device of the record cannot be made.
+    #[error("the record is of a device that cannot be: {0}")]
+    Config(String),
+    /// The record ends before the run that it is of did.
+    #[error(
+        "the record ends after {at} bytes, before the device's end: the run was killed, or could not write any more; \
+         --until replays the part that there is"
+    )]
+    Short {
+        /// Bytes that there are.
+        at: u64,
+    },
+    /// Something in it is not as it was written.
+    #[error("the record is damaged: {what}, at byte {at} or behind it, is not as it was written")]
+    Damaged {
+        /// Byte of the file that it is behind.
+        at: u64,
+        /// What.
+        what: &'static str,
+    },
+    /// There is something behind the end.
+    #[error("the record is damaged: there is something behind its end")]
+    Trailing,
+    /// It cannot be read.
+    #[error("the record cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// The device has done something else than when it was recorded.
+    #[error("{0}")]
+    Diverged(Box<Divergence>),
+    /// The device was made, but not so that it can be replayed.
+    #[error("the device cannot be replayed: {0}")]
+    Device(String),
+    /// A record has no such event.
+    #[error("the record ends before {0}")]
+    NoEvent(String),
+}
+
+/// The first difference of a replay from its record.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "the replay differs from the record in operation {operation} ({during}), after {events} events:\n  expected {expected}\n  \
+     got {got}"
+)]
+pub struct Divergence {
+    /// Number of the operation, from 1 on: a turn of the device, or a call of the host's.
+    pub operation: u64,
+    /// What the operation is.
+    pub during: String,
+    /// Events before it.
+    pub events: u64,
+    /// What the record has.
+    pub expected: String,
+    /// What the replay has come to.
+    pub got: String,
+}

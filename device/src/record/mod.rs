@@ -1,0 +1,261 @@
+//! Records: every input of a device that is not determined, so that the device alone does the same again.
+//!
+//! A device that is recorded does one thing after the other: it is a deterministic one, its turns are taken on one thread, and
+//! no call of the host's comes within one. What is left is when the host calls and what for, what time it is, and what others
+//! have written to memory and doorbells since the device last looked. A `Journal` has these as entries, in order, and between
+//! them what the device has done, which a replay is held against.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | entries, and their words | `entry.rs` |
+//! | the format of the bytes | `file.rs` |
+//! | digests of memory and of the device | `digest.rs` |
+//! | events that a replay stops at | `until.rs` |
+//! | what can be wrong with a record, and how a replay differs | `error.rs` |
+//!
+//! Memory is in `memory/mirror.rs`, doorbells are in `doorbell/mirror.rs`, the operations in `device/session.rs` and
+//! `device/replay.rs`.
+
+mod digest;
+mod entry;
+mod error;
+mod file;
+mod player;
+#[cfg(test)]
+pub(crate) mod testing;
+mod until;
+
+use std::io::{self, Read, Write};
+use std::sync::{Arc, PoisonError};
+
+use belfry_isa::exec::Step;
+
+use crate::lock::{Mutex, MutexGuard, rank};
+use crate::trace::{Engine, Record, TraceSink, WaveId};
+pub(crate) use digest::digest;
+pub(crate) use entry::{Call, Entry, Run, SYSTEM};
+pub use error::{Divergence, RecordError};
+use file::{Reader, Writer};
+pub(crate) use player::{Player, Progress, Stopped};
+pub use until::{Until, UntilError};
+
+/// How a device of a configuration is recorded: where to.
+///
+/// Clones are the same record. It is of one device, and complete when that was [stopped](crate::Gpu::stop).
+#[derive(Clone)]
+pub struct Recording(Arc<Journal>);
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").finish_non_exhaustive()
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Recorded {
+    /// Turns of the device and calls of the host's.
+    pub operations: u64,
+    /// Inputs: what others had written to memory and doorbells.
+    pub inputs: u64,
+    /// Events.
+    pub events: u64,
+    /// Bytes of the record.
+    pub bytes: u64,
+    /// Bytes before they were packed.
+    pub unpacked: u64,
+    /// Whether the device was stopped, and with it the record complete.
+    pub complete: bool,
+}
+
+impl Recording {
+    /// A record that goes to `out`, in writes of some ten thousand bytes, on the threads that drive the device. The first write that
+    /// fails is the last one: the device goes on, and [`Self::recorded`] has the error.
+    #[must_use]
+    pub fn new(out: impl Write + Send + 'static) -> Self {
+        let writer = Writer::new(Box::new(out));
+        let recorder = Recorder { writer, counts: Recorded::default(), error: None };
+        Self(Arc::new(Journal { state: Mutex::new(State::Recording(Box::new(recorder))), recording: true }))
+    }
+
+    /// What was recorded up to now.
+    ///
+    /// # Errors
+    ///
+    /// What kept the record from being written on.
+    pub fn recorded(&self) -> io::Result<Recorded> {
+        let mut state = self.0.lock();
+        let State::Recording(recorder) = &mut *state else { return Ok(Recorded::default()) };
+        match recorder.error.take() {
+            Some(error) => {
+                let same = io::Error::new(error.kind(), error.to_string());
+                recorder.error = Some(error);
+                Err(same)
+            }
+            None => Ok(Recorded {
+                bytes: recorder.writer.written,
+                unpacked: recorder.writer.unpacked,
+                ..recorder.counts
+            }),
+        }
+    }
+
+    pub(crate) fn journal(&self) -> &Arc<Journal> {
+        &self.0
+    }
+}
+
+struct Recorder {
+    writer: Writer,
+    counts: Recorded,
+    error: Option<io::Error>,
+}
+
+impl Recorder {
+    fn keep(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && self.error.is_none()
+        {
+            log::error!(target: "gpu::record", "the record cannot be written on, and ends here: {error}");
+            self.error = Some(error);
+        }
+    }
+
+    fn put(&mut self, entry: &Entry) {
+        let counts = &mut self.counts;
+        match entry {
+            Entry::Turn { .. } | Entry::Call { .. } => counts.operations += 1,
+            Entry::Doorbell { .. } | Entry::Memory { .. } | Entry::Found { .. } => counts.inputs += 1,
+            Entry::Event(_) => counts.events += 1,
+            Entry::Answer(_) | Entry::Check { .. } | Entry::State { .. } | Entry::End => {}
+        }
+        if self.error.is_none() && !self.counts.complete {
+            let put = self.writer.put(entry);
+            self.keep(put);
+        }
+    }
+}
+
+enum State {
+    Recording(Box<Recorder>),
+    Playing(Box<Player>),
+}
+
+/// A record that is written, or read.
+pub(crate) struct Journal {
+    state: Mutex<State, rank::Journal>,
+    recording: bool,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("recording", &self.recording).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// The record that `from` begins with, to be replayed, and the configuration of its device.
+    pub(crate) fn open(from: impl Read + Send + 'static) -> Result<(Arc<Self>, Vec<u8>), RecordError> {
+        let (reader, config) = Reader::open(Box::new(from))?;
+        let state = State::Playing(Box::new(Player::new(reader)));
+        Ok((Arc::new(Self { state: Mutex::new(state), recording: false }), config))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State, rank::Journal> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the record is written.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording
+    }
+
+    /// Begins the record of a device; `false` if it is of another one already.
+    pub(crate) fn begin(&self, config: &[u8]) -> bool {
+        let State::Recording(recorder) = &mut *self.lock() else { return false };
+        let first = recorder.writer.written == 0 && recorder.error.is_none();
+        let begun = recorder.writer.begin(config);
+        recorder.keep(begun);
+        first
+    }
+
+    /// Notes an operation or an input.
+    pub(crate) fn note(&self, entry: &Entry) {
+        if let State::Recording(recorder) = &mut *self.lock() {
+            recorder.put(entry);
+        }
+    }
+
+    /// Ends the record: nothing is noted any more.
+    pub(crate) fn end(&self) {
+        if let State::Recording(recorder) = &mut *self.lock()
+            && !recorder.counts.complete
+        {
+            recorder.put(&Entry::End);
+            let flushed = recorder.writer.flush();
+            recorder.keep(flushed);
+            recorder.counts.complete = recorder.error.is_none();
+        }
+    }
+
+    /// What the device has done: notes it, or holds it against the record.
+    pub(crate) fn output(&self, entry: &Entry) {
+        match &mut *self.lock() {
+            State::Recording(recorder) => recorder.put(entry),
+            State::Playing(player) => player.output(entry),
+        }
+    }
+
+    /// What others had written to a page when the device came to look at it; of a record that is read.
+    pub(crate) fn memory(&self, page: u64) -> Option<Vec<Run>> {
+        let State::Playing(player) = &mut *self.lock() else { return None };
+        player.memory(page)
+    }
+
+    /// What an atomic access had found, if that was something new; of a record that is read.
+    pub(crate) fn found(&self, page: u64, at: u16) -> Option<u64> {
+        let State::Playing(player) = &mut *self.lock() else { return None };
+        player.found(page, at)
+    }
+
+    /// Asks the player of a record that is read.
+    pub(crate) fn player<R>(&self, ask: impl FnOnce(&mut Player) -> R) -> Option<R> {
+        match &mut *self.lock() {
+            State::Recording(_) => None,
+            State::Playing(player) => Some(ask(player)),
+        }
+    }
+}
+
+/// The sink of a device's events that a journal has, before whoever else wants them.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) next: Option<Arc<dyn TraceSink>>,
+}
+
+impl TraceSink for Witness {
+    fn record(&self, record: &Record) {
+        // A driver in the same process is no part of the device.
+        if record.owner.engine != Engine::Driver {
+            self.journal.output(&Entry::Event(record.into()));
+        }
+        if let Some(next) = &self.next {
+            next.record(record);
+        }
+    }
+
+    fn wants_waves(&self) -> bool {
+        self.next.as_ref().is_some_and(|next| next.wants_waves())
+    }
+
+    fn wants_wave(&self, wave: &WaveId) -> bool {
+        self.next.as_ref().is_some_and(|next| next.wants_wave(wave))
+    }
+
+    fn instruction(&self, wave: &WaveId, step: &Step<'_>) {
+        if let Some(next) = &self.next {
+            next.instruction(wave, step);
+        }
+    }
+}
