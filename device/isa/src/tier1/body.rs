@@ -5,6 +5,7 @@ use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
 use super::rows::{Pair, Rows};
 use super::times::Counters;
 use crate::exec::di::{Di, Kind, Source};
+use crate::lanes::BackendKind;
 use crate::registers::slot;
 
 /// The wave.
@@ -66,8 +67,11 @@ pub(super) struct Callee<'a> {
     pub(super) counters: Option<&'a Counters>,
 }
 
-/// Masks of EXEC, for blocks of waves with inactive lanes.
-pub(super) fn load_exec(a: &mut Assembler, halves: u32) {
+/// Masks of EXEC, for blocks of waves with inactive lanes; AVX2 has no masks.
+pub(super) fn load_exec(a: &mut Assembler, kind: BackendKind, halves: u32) {
+    if kind != BackendKind::Avx512 {
+        return;
+    }
     for chunk in 0..halves * 2 {
         let At(base, displacement) = scalar(EXEC);
         a.mask_at(KMOVW, Mask(1 + chunk as u8), At(base, displacement + chunk as i32 * 2));
@@ -94,6 +98,8 @@ pub(super) struct Body<'a> {
     pub(super) rows: Rows,
     /// Lanes are chosen by EXEC, which is in masks 1 to 4; otherwise all are active.
     pub(super) masked: bool,
+    /// Which instructions there are.
+    pub(super) kind: BackendKind,
     pub(super) halves: u32,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
@@ -219,7 +225,7 @@ impl Body<'_> {
         self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });
         self.a.jump_if(Condition::NotEqual, label);
         if self.masked {
-            load_exec(self.a, self.halves);
+            load_exec(self.a, self.kind, self.halves);
         }
     }
 

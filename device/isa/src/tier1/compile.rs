@@ -15,8 +15,9 @@ use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
 use super::times::Counters;
-use super::{elements, scalar as scalars, template};
+use super::{avx2, elements, scalar as scalars, template};
 use crate::exec::di::{Di, Flow};
+use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
 /// Instructions that the wave has executed.
@@ -41,6 +42,8 @@ pub(super) const NO_ENTRY: u32 = u32::MAX;
 /// What a compiled region is made from.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
+    /// Which instructions there are: those of AVX2 or AVX-512.
+    pub(super) kind: BackendKind,
     pub(super) code: &'a [Di],
     pub(super) forms: &'a [Form],
     pub(super) halves: u32,
@@ -228,15 +231,18 @@ impl Compiler<'_> {
             counters.begin_block(&mut self.a, first);
         }
         if masked {
-            load_exec(&mut self.a, self.source.halves);
+            load_exec(&mut self.a, self.source.kind, self.source.halves);
         }
         let source = self.source;
         let forms: Vec<Form> = (first..next).map(|at| self.form(at)).collect();
-        let held = self.held(first, &forms, masked);
+        let avx2 = source.kind == BackendKind::Avx2;
+        let held = if avx2 { None } else { self.held(first, &forms, masked) };
+        let elements: Vec<(Form, &Di)> = forms.iter().copied().zip(&source.code[first..next]).collect();
         let mut body = Body {
             a: &mut self.a,
             rows: Rows::default(),
             masked,
+            kind: source.kind,
             halves: source.halves,
             touched: &self.touched,
             at: first,
@@ -254,6 +260,8 @@ impl Compiler<'_> {
         });
         // Whether EXEC has all lanes behind the last element, if it had before.
         let mut known = false;
+        // The first element that is not done yet, where several are done at once.
+        let mut undone = first;
         for (at, form) in (first..next).zip(forms) {
             let d = &source.code[at];
             known = false;
@@ -261,6 +269,20 @@ impl Compiler<'_> {
             body.rows.unlock();
             body.uncounted += u32::from(d.count);
             let uncounted = body.uncounted;
+            if avx2 {
+                if at < undone {
+                    continue;
+                }
+                if let Some(run) = avx2::run_of(&elements[at - first..], source.halves) {
+                    body.go_through(&run, &elements[at - first..]);
+                    undone = at + run.elements;
+                    continue;
+                }
+                if !avx2::has(form, d, masked) {
+                    body.by_handler();
+                    continue;
+                }
+            }
             match form {
                 Form::Vector(op) => body.vector(op, d),
                 Form::Pair(x, y) => body.pair((x, y), d),
@@ -432,7 +454,7 @@ impl Compiler<'_> {
         let exit = self.exit(cold.element, cold.uncounted, None);
         self.a.jump_if(Condition::NotEqual, exit);
         if cold.masked {
-            load_exec(&mut self.a, self.source.halves);
+            load_exec(&mut self.a, self.source.kind, self.source.halves);
         }
         cold.after.reload(&mut self.a);
         self.a.jump(cold.back);
