@@ -4,6 +4,7 @@
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
 mod vex;
+mod ways;
 
 use super::encoding::{Evex, KMOVW_TO, VMOVD, VPBROADCASTD_FROM, Vex};
 
@@ -456,51 +457,5 @@ impl Assembler {
     pub(super) fn not(&mut self, wide: bool, register: Gpr) {
         self.rex(wide, 0, register as u8);
         self.code.extend([0xf7, 0xd0 | register as u8 & 7]);
-    }
-
-    pub(super) fn jump(&mut self, to: Label) {
-        self.byte(0xe9);
-        self.displacement(to);
-    }
-
-    pub(super) fn jump_if(&mut self, condition: Condition, to: Label) {
-        self.code.extend([0x0f, 0x80 | condition as u8]);
-        self.displacement(to);
-    }
-
-    fn displacement(&mut self, to: Label) {
-        let at = self.code.len();
-        self.code.extend([0; 4]);
-        self.open.push((at, at + 4, Target::Label(to)));
-    }
-
-    /// `jmp register`.
-    pub(super) fn jump_register(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.code.extend([0xff, 0xe0 | register as u8 & 7]);
-    }
-
-    /// `call register`.
-    pub(super) fn call(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.code.extend([0xff, 0xd0 | register as u8 & 7]);
-    }
-
-    pub(super) fn push(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.byte(0x50 | register as u8 & 7);
-    }
-
-    pub(super) fn pop(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.byte(0x58 | register as u8 & 7);
-    }
-
-    pub(super) fn ret(&mut self) {
-        self.byte(0xc3);
-    }
-
-    pub(super) fn vzeroupper(&mut self) {
-        self.code.extend([0xc5, 0xf8, 0x77]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
+use super::form::When;
 use super::rows::{Pair, Rows};
 use super::times::Counters;
 use crate::exec::di::{Di, Kind, Source};
@@ -90,6 +91,23 @@ pub(super) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     a.constant64(Gpr::Rax, callee.function);
     a.call(Gpr::Rax);
     a.test(false, Gpr::Rax);
+}
+
+/// Goes to a label where a branch is not taken.
+pub(super) fn jump_unless(a: &mut Assembler, when: When, halves: u32, not_taken: Label) {
+    let unless = |set: bool| if set { Condition::Equal } else { Condition::NotEqual };
+    match when {
+        When::Always => {}
+        When::Scc(set) => {
+            a.compare_immediate(false, scalar(SCC), 0);
+            a.jump_if(unless(set), not_taken);
+        }
+        When::Vccz(zero) | When::Execz(zero) => {
+            let register = if matches!(when, When::Vccz(_)) { VCC } else { EXEC };
+            a.compare_immediate(halves == 2, scalar(register), 0);
+            a.jump_if(unless(!zero), not_taken);
+        }
+    }
 }
 
 /// A block in the making: straight code in which EXEC does not change.

@@ -43,4 +43,18 @@ impl Assembler {
         self.byte(0x88);
         self.memory(Gpr::Rax as u8, at, 1);
     }
+
+    /// `mov [base + index], from` of 32 bits.
+    pub(in crate::tier1) fn store_indexed(&mut self, base: Gpr, index: Gpr, from: Gpr) {
+        let rex = 0x40 | (from as u8 >> 3) << 2 | (index as u8 >> 3) << 1 | base as u8 >> 3;
+        self.code.extend([rex, 0x89]);
+        self.last(from as u8, None, Operand::Indexed(base, Zmm(index as u8)), 1);
+    }
+
+    /// `movsxd to, [at]`.
+    pub(in crate::tier1) fn load_signed(&mut self, to: Gpr, at: At) {
+        self.rex(true, to as u8, at.0 as u8);
+        self.byte(0x63);
+        self.memory(to as u8, at, 1);
+    }
 }

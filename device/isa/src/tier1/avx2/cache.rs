@@ -63,6 +63,8 @@ impl Lanes {
 pub(super) struct Cache {
     places: [Option<Place>; PLACES],
     locked: u16,
+    /// Places whose contents stay.
+    held: u16,
     first: usize,
     pub(super) lanes: Lanes,
 }
@@ -70,7 +72,7 @@ pub(super) struct Cache {
 impl Cache {
     /// With nothing in it; `masked` keeps [`RESULT`] free.
     pub(super) fn new(lanes: Lanes, masked: bool) -> Cache {
-        Cache { places: [None; PLACES], locked: 0, first: usize::from(masked), lanes }
+        Cache { places: [None; PLACES], locked: 0, held: 0, first: usize::from(masked), lanes }
     }
 
     /// Begins another element: what the last one used may go.
@@ -120,7 +122,22 @@ impl Cache {
         to
     }
 
-    /// Forgets masks of which `forgets` says so.
+    /// Registers that something can be in.
+    pub(super) fn room(masked: bool) -> usize {
+        PLACES - usize::from(masked)
+    }
+
+    /// Has everything stay where it is; rows may have been written since memory was.
+    pub(super) fn hold(&mut self) {
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if let Some(place) = place {
+                self.held |= 1 << at;
+                place.dirty = matches!(place.key, Key::Row(_));
+            }
+        }
+    }
+
+    /// Forgets what `forgets` says of.
     pub(super) fn forget(&mut self, forgets: impl Fn(Key) -> bool) {
         for place in &mut self.places {
             if place.is_some_and(|place| forgets(place.key)) {
@@ -129,10 +146,19 @@ impl Cache {
         }
     }
 
+    /// Forgets what does not stay, of which memory has everything.
+    pub(super) fn forget_what_is_not_held(&mut self) {
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if self.held >> at & 1 == 0 {
+                *place = None;
+            }
+        }
+    }
+
     fn take(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> u32) -> Zmm {
         let free = (self.first..PLACES).find(|&at| self.places[at].is_none());
         let at = free.unwrap_or_else(|| {
-            let unlocked = (self.first..PLACES).filter(|at| self.locked >> at & 1 == 0);
+            let unlocked = (self.first..PLACES).filter(|at| (self.locked | self.held) >> at & 1 == 0);
             let furthest =
                 unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.key)));
             furthest.expect("an element uses fewer registers than there are")

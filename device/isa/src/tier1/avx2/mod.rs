@@ -6,10 +6,15 @@
 
 mod cache;
 mod doubles;
+mod elements;
 mod lanes;
+mod lds;
 mod masks;
+mod memory;
 mod opcodes;
 mod pass;
+mod rounds;
 mod singles;
 
-pub(super) use pass::{has, run_of};
+pub(super) use pass::{has, is_shared, run_of};
+pub(super) use rounds::rounds_of;

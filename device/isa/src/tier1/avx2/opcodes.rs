@@ -17,7 +17,6 @@ pub(super) const VUNPCKLPS: Evex = evex(1, 0, 0x14);
 pub(super) const VUNPCKHPS: Evex = evex(1, 0, 0x15);
 pub(super) const VUNPCKLPD: Evex = evex(1, 1, 0x14);
 pub(super) const VUNPCKHPD: Evex = evex(1, 1, 0x15);
-pub(super) const VPERMQ: Evex = Evex { wide: true, ..evex(3, 1, 0x00) };
 pub(super) const VINSERTF128: Evex = evex(3, 1, 0x18);
 /// The destination is in `ModRM.rm`.
 pub(super) const VEXTRACTF128: Evex = evex(3, 1, 0x19);
@@ -33,4 +32,16 @@ impl Evex {
     }
 }
 
+/// `vmovd` from a general register.
+pub(super) const VMOVD_FROM: Evex = Evex { short: true, ..evex(1, 1, 0x6e) };
 pub(super) const VPBLENDW: Evex = evex(3, 1, 0x0e);
+pub(super) const VPTEST: Evex = evex(2, 1, 0x17);
+/// Eight bytes: the lower or the upper ones of a register of 128 bits.
+pub(super) const VMOVQ_LOAD: Evex = Evex { short: true, ..evex(1, 2, 0x7e) };
+pub(super) const VMOVHPS_LOAD: Evex = Evex { short: true, ..evex(1, 0, 0x16) };
+pub(super) const VMOVLPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x13) };
+pub(super) const VMOVHPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x17) };
+/// One dword of a register of 128 bits to memory.
+pub(super) const VEXTRACTPS: Evex = Evex { short: true, ..evex(3, 1, 0x17) };
+/// The mask is the second operand.
+pub(super) const VPGATHERDD_VEX: Evex = evex(2, 1, 0x90);

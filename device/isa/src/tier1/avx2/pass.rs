@@ -1,11 +1,12 @@
 //! Runs of elements, and the passes over them.
 
 use crate::exec::di::{Di, Kind, Source};
+use crate::exec::lane::lanes_below;
 use crate::registers::slot;
 use crate::tier1::asm::At;
 use crate::tier1::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
-use crate::tier1::body::{Body, EXEC, SCC, SIGN, WAVE};
-use crate::tier1::encoding::{VMOVDQA32, VPANDD, VPXORD};
+use crate::tier1::body::{Body, EXEC, SCC, SIGN, WAVE, scalar as scalar_at};
+use crate::tier1::encoding::{VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD};
 use crate::tier1::form::Form;
 use crate::tier1::rows::ROWS;
 use crate::tier1::scalar;
@@ -20,25 +21,36 @@ const UNROLLED: usize = 6;
 const LONGEST: usize = 512;
 
 /// Base of the bytes of masks in a loop.
-const MASKS: Gpr = Gpr::R11;
+pub(super) const MASKS: Gpr = Gpr::R11;
 /// Where its rows end.
-const LAST: Gpr = Gpr::R10;
+pub(super) const LAST: Gpr = Gpr::R10;
 
 /// Whether there is code for a covered element; in blocks for waves with inactive lanes, if `masked`.
-pub(in crate::tier1) fn has(form: Form, d: &Di, _masked: bool) -> bool {
+pub(in crate::tier1) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
-        Form::Scalar(_)
-        | Form::ExecMask { .. }
-        | Form::ScalarLoad(_)
-        | Form::Branch(_)
-        | Form::End
-        | Form::Call => true,
+        form if is_shared(form) => true,
+        form if form.is_memory() => super::memory::has(form, d, masked),
+        Form::ReadLane => true,
+        Form::ReadFirstLane | Form::CountBelow { .. } => !masked,
         form => is_of_lanes(form, d),
     }
 }
 
+/// Whether the code of an element is that for AVX-512: it has no vectors, or looks at what there is.
+pub(in crate::tier1) fn is_shared(form: Form) -> bool {
+    matches!(
+        form,
+        Form::Scalar(_)
+            | Form::ExecMask { .. }
+            | Form::ScalarLoad(_)
+            | Form::Branch(_)
+            | Form::End
+            | Form::Call
+    )
+}
+
 /// Whether an element is one of those that runs are made of.
-fn is_of_lanes(form: Form, d: &Di) -> bool {
+pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => template::vector(op, d).is_some_and(|template| {
             !matches!(
@@ -61,7 +73,7 @@ fn is_of_lanes(form: Form, d: &Di) -> bool {
 }
 
 /// What an element has in registers.
-fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
+pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
     let rows = template::rows(form, d, halves).into_iter();
     let mut keys: Vec<Key> = rows.filter(|row| row % halves == 0).map(Key::Row).collect();
     let sources = if let Form::Pair(..) = form { 2 } else { 3 };
@@ -99,10 +111,10 @@ fn mask_of(form: Form, d: &Di) -> Option<u32> {
 
 /// Scalar registers that are read and written.
 #[derive(Default)]
-struct Scalars {
+pub(super) struct Scalars {
     splats: Vec<u32>,
     masks: Vec<u32>,
-    written: Vec<u32>,
+    pub(super) written: Vec<u32>,
 }
 
 /// Elements that are done in one go: those of the lanes, and scalar ones that can as well be before them all.
@@ -139,7 +151,7 @@ pub(in crate::tier1) fn run_of(elements: &[(Form, &Di)], halves: u32) -> Option<
 
 impl Scalars {
     /// Adds an element of the lanes; `false` if passes may not be apart with it among them.
-    fn add(&mut self, form: Form, d: &Di, halves: u32) -> bool {
+    pub(super) fn add(&mut self, form: Form, d: &Di, halves: u32) -> bool {
         let (mut splats, mut masks) = (Vec::new(), Vec::new());
         for key in uses(form, d, halves, false) {
             match key {
@@ -205,6 +217,48 @@ impl Body<'_> {
         }
         run.emit(self.a, elements, self.halves, self.masked);
     }
+
+    /// An element that is in no run.
+    pub(in crate::tier1) fn one(&mut self, form: Form, d: &Di) {
+        match form {
+            // Its passes may not be apart.
+            form if is_of_lanes(form, d) => self.by_handler(),
+            form if !has(form, d, self.masked) => self.by_handler(),
+            Form::ReadLane => self.lane_as_scalar(d, d.src[1].value & (self.halves * 32 - 1)),
+            Form::ReadFirstLane => self.lane_as_scalar(d, 0),
+            Form::CountBelow { high } => self.bits_below(high, d),
+            form => self.memory(form, d),
+        }
+    }
+
+    fn lane_as_scalar(&mut self, d: &Di, lane: u32) {
+        let at = Self::eight(d.src[0].value, 0);
+        self.a.load(Integer::Mov, false, Gpr::Rax, At(at.0, at.1 + lane as i32 * 4));
+        self.a.store(false, scalar_at(d.dst), Gpr::Rax);
+    }
+
+    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32` of a constant.
+    fn bits_below(&mut self, high: bool, d: &Di) {
+        let added = &d.src[1];
+        if added.kind == Kind::Scalar {
+            let from = Operand::Splat(scalar_at(added.value));
+            self.a.vex(VPBROADCASTD, Zmm(1), Zmm(0), from);
+        } else if added.kind != Kind::Vector {
+            self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), constant(added.value));
+        }
+        for eight in self.eights() {
+            if added.kind == Kind::Vector {
+                let from = Operand::Memory(Self::eight(added.value, eight));
+                self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), from);
+            }
+            let counts = core::array::from_fn(|lane| {
+                (d.src[0].value & lanes_below(high, eight as u32 * 8 + lane as u32)).count_ones()
+            });
+            self.a.vex(VPADDD, Zmm(0), Zmm(1), Operand::Eight(counts));
+            let to = Operand::Memory(Self::eight(d.dst, eight));
+            self.a.vex(VMOVUPS_STORE, Zmm(0), Zmm(0), to);
+        }
+    }
 }
 
 impl Run {
@@ -216,10 +270,9 @@ impl Run {
         let mut asides = Vec::new();
         let mut pass = |a: &mut Assembler, lanes: Lanes| {
             let cache = Cache::new(lanes, masked);
-            let mut pass = Pass { a, cache, halves, masked, uses: &uses, at: 0, asides: Vec::new() };
+            let mut pass = Pass::new(a, cache, (halves, masked), &uses);
             for (at, (form, d)) in all.iter().enumerate() {
-                pass.at = at;
-                pass.cache.unlock();
+                pass.begin(at);
                 pass.element(*form, d);
             }
             pass.cache.write_back(pass.a);
@@ -250,8 +303,33 @@ impl Run {
     }
 }
 
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        a: &'a mut Assembler,
+        cache: Cache,
+        (halves, masked): (u32, bool),
+        uses: &'a [Vec<Key>],
+    ) -> Pass<'a> {
+        Pass { a, cache, halves, masked, uses, at: 0, asides: Vec::new() }
+    }
+}
+
 impl Pass<'_> {
-    fn element(&mut self, form: Form, d: &Di) {
+    /// Begins an element of the run.
+    pub(super) fn begin(&mut self, at: usize) {
+        self.at = at;
+        self.cache.unlock();
+    }
+
+    /// Loads what stays in registers.
+    pub(super) fn hold(&mut self, keys: &[Key]) {
+        for &key in keys {
+            self.cache.load(self.a, key, |_| 0);
+        }
+        self.cache.hold();
+    }
+
+    pub(super) fn element(&mut self, form: Form, d: &Di) {
         match form {
             Form::Vector(op) => self.vector(op, d),
             Form::Pair(x, y) => self.pair((x, y), d),
