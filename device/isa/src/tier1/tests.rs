@@ -267,7 +267,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Vpbroadcastq,
         Vpcmpeqd,
         Vpcmpgtd,
-        Vpgatherdd,
+        Vpinsrd,
         Vpmaxsd,
         Vpmaxud,
         Vpminsd,

@@ -16,6 +16,7 @@ mod order;
 mod permuted;
 mod rare;
 mod resume;
+mod rounds;
 mod series;
 mod shared;
 mod times;

@@ -22,10 +22,6 @@ pub(super) enum Places {
 
 /// The host address that elements of a page would have with an address whose low half is 0.
 pub(super) const PAGE_FROM: Gpr = Gpr::R8;
-/// The host address of the first lane's element.
-pub(super) const PAGE_AT: Gpr = Gpr::Rdx;
-/// The low half of its address in all lanes.
-pub(super) const PAGE_FIRST: Zmm = Zmm(15);
 
 /// The distance of an element that is loaded or stored.
 const DISTANCE: Gpr = Gpr::Rcx;
@@ -98,24 +94,20 @@ impl Body<'_> {
 
     /// Dwords to the first register.
     fn dwords(&mut self, places: Places, eight: i32) {
-        let (index, mask) = (Zmm(1), Zmm(2));
-        let base = match places {
-            Places::Run(..) => {
-                let at = self.place(places, eight, 0);
-                return self.a.vex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at);
+        if let Places::Run(..) = places {
+            let at = self.place(places, eight, 0);
+            return self.a.vex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at);
+        }
+        // A gather is slower than that on many processors.
+        for (to, first) in [(Zmm(0), 0), (Zmm(1), 4)] {
+            let from = self.place(places, eight, first);
+            self.a.vex(VMOVD_FROM, to, Zmm(0), from);
+            for lane in 1..4 {
+                let from = self.place(places, eight, first + lane);
+                self.a.vex(VPINSRD.by(lane as u8), to, to, from);
             }
-            Places::Lds(base, row) => {
-                self.a.vex(VMOVUPS_LOAD, index, Zmm(0), Operand::Memory(Self::eight(row, eight)));
-                base
-            }
-            Places::Page(row) => {
-                self.a.vex(VMOVUPS_LOAD, index, Zmm(0), Operand::Memory(Self::eight(row, eight)));
-                self.a.vex(VPSUBD, index, index, PAGE_FIRST);
-                PAGE_AT
-            }
-        };
-        self.a.vex(VPCMPEQD, mask, mask, mask);
-        self.a.vex(VPGATHERDD_VEX, Zmm(0), mask, Operand::Indexed(base, index));
+        }
+        self.a.vex(VINSERTF128.by(1), Zmm(0), Zmm(0), Zmm(1));
     }
 
     /// Bytes or halves to the first register, extended.

@@ -22,25 +22,19 @@ pub(super) fn overlaps(d: &Di, registers: u32) -> bool {
 }
 
 impl Body<'_> {
-    /// Leaves if an element is out of range.
+    /// Leaves if an element is out of range, or at an address that wraps.
     fn leave_unless_in_lds(&mut self, row: u32, offsets: &[u32], cold: &Cold) {
-        let (last, most, one) = (Zmm(0), Zmm(1), Zmm(2));
+        let (last, most) = (Zmm(0), Zmm(1));
+        let furthest = offsets.iter().copied().max().unwrap_or_default();
+        if furthest > 0 {
+            self.a.immediate(Integer::Sub, false, Gpr::R10, furthest);
+            self.a.jump_if(Condition::Below, cold.entry);
+        }
         self.a.vex_number(VMOVD_FROM, last.0, Gpr::R10 as u8);
         self.a.vex(VPBROADCASTD_VEX, last, Zmm(0), last);
-        self.a.vex(VMOVDQA32, most, Zmm(0), last);
-        for &offset in offsets {
-            for eight in self.eights() {
-                let at = Operand::Memory(Self::eight(row, eight));
-                if offset == 0 {
-                    self.a.vex(VPMAXUD, most, most, at);
-                    continue;
-                }
-                if eight == 0 {
-                    self.a.vex(VMOVUPS_LOAD, Zmm(3), Zmm(0), Operand::Eight([offset; 8]));
-                }
-                self.a.vex(VPADDD, one, Zmm(3), at);
-                self.a.vex(VPMAXUD, most, most, one);
-            }
+        for eight in self.eights() {
+            let from = if eight == 0 { last } else { most };
+            self.a.vex(VPMAXUD, most, from, Operand::Memory(Self::eight(row, eight)));
         }
         self.a.vex(VPXORD, most, most, last);
         self.leave_if_any_bit(most, cold.entry);
@@ -90,6 +84,35 @@ impl Body<'_> {
                 for (n, &offset) in offsets.iter().enumerate() {
                     self.lds_at(row, eight, offset);
                     self.load_everywhere(Gpr::Rdx, dwords, to(n), eight..eight + 1);
+                }
+            }
+            self.a.jump(done);
+            self.a.bind(others);
+        }
+        if let Moves::Dwords(dwords) = moves {
+            // The same elements for each sixteen lanes, as matrix kernels have them.
+            let others = self.a.label();
+            let (differs, one) = (Zmm(1), Zmm(2));
+            for eight in self.eights().skip(2) {
+                let to = if eight == 2 { differs } else { one };
+                self.a.vex(VMOVUPS_LOAD, to, Zmm(0), Operand::Memory(Self::eight(row, eight)));
+                self.a.vex(VPXORD, to, to, Operand::Memory(Self::eight(row, eight & 1)));
+                if eight > 2 {
+                    self.a.vex(VPORD, differs, differs, one);
+                }
+            }
+            self.leave_if_any_bit(differs, others);
+            for eight in [0, 1] {
+                for (n, &offset) in offsets.iter().enumerate() {
+                    self.a.address(Gpr::R8, At(Gpr::R9, offset as i32));
+                    self.load_eight(moves, Places::Lds(Gpr::R8, row), to(n), eight);
+                    for register in 0..dwords {
+                        for other in self.eights().skip(2).filter(|other| other & 1 == eight) {
+                            let at = Self::eight(to(n) + register * self.halves, other);
+                            let from = Zmm(register as u8);
+                            self.a.vex(VMOVUPS_STORE, from, Zmm(0), Operand::Memory(at));
+                        }
+                    }
                 }
             }
             self.a.jump(done);

@@ -12,7 +12,7 @@ use crate::tier1::elements::{bytes, registers};
 use crate::tier1::encoding::*;
 use crate::tier1::form::Form;
 
-use super::elements::{PAGE_AT, PAGE_FIRST, PAGE_FROM, Places};
+use super::elements::{PAGE_FROM, Places};
 use super::opcodes::*;
 
 const PAGE: u32 = PAGE_SIZE as u32;
@@ -127,9 +127,8 @@ impl Body<'_> {
         self.a.vex(VPXORD, Zmm(2), Zmm(2), Operand::Eight([PAGE - bytes; 8]));
         self.leave_if_any_bit(Zmm(2), cold.entry);
         self.translate(bytes, write, cold);
-        self.a.integer(Integer::Mov, true, PAGE_FROM, PAGE_AT);
+        self.a.integer(Integer::Mov, true, PAGE_FROM, Gpr::Rdx);
         self.a.integer(Integer::Sub, true, PAGE_FROM, Gpr::Rax);
-        self.first_of(PAGE_FIRST, low, 0);
     }
 
     /// An element for each lane.

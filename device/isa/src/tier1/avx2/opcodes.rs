@@ -43,5 +43,4 @@ pub(super) const VMOVLPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x13) };
 pub(super) const VMOVHPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x17) };
 /// One dword of a register of 128 bits to memory.
 pub(super) const VEXTRACTPS: Evex = Evex { short: true, ..evex(3, 1, 0x17) };
-/// The mask is the second operand.
-pub(super) const VPGATHERDD_VEX: Evex = evex(2, 1, 0x90);
+pub(super) const VPINSRD: Evex = Evex { short: true, ..evex(3, 1, 0x22) };

@@ -18,7 +18,7 @@ use super::opcodes::VBLENDVPS;
 /// Most elements of a run whose passes each have code of their own; those of longer ones are rounds of a loop.
 const UNROLLED: usize = 6;
 /// Most elements of a run.
-const LONGEST: usize = 512;
+pub(super) const LONGEST: usize = 512;
 
 /// Base of the bytes of masks in a loop.
 pub(super) const MASKS: Gpr = Gpr::R11;

@@ -12,7 +12,7 @@ use crate::tier1::rows::ROWS;
 use crate::tier1::scalar as scalars;
 
 use super::cache::{Cache, Key, Lanes};
-use super::pass::{LAST, MASKS, Pass, Scalars, is_of_lanes, uses};
+use super::pass::{LAST, LONGEST, MASKS, Pass, Scalars, is_of_lanes, uses};
 
 /// Registers that elements need besides those that are held.
 const SPARE: usize = 4;
@@ -50,6 +50,9 @@ pub(in crate::tier1) fn rounds_of(
     when: When,
     (halves, masked): (u32, bool),
 ) -> Option<Rounds> {
+    if elements.len() > LONGEST {
+        return None;
+    }
     let mut of = Scalars::default();
     let mut written = Vec::new();
     let mut read = Vec::new();
