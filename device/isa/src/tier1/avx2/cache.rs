@@ -146,11 +146,11 @@ impl Cache {
         }
     }
 
-    /// Forgets what does not stay, of which memory has everything.
-    pub(super) fn forget_what_is_not_held(&mut self) {
-        for (at, place) in self.places.iter_mut().enumerate() {
-            if self.held >> at & 1 == 0 {
-                *place = None;
+    /// Forgets what does not stay.
+    pub(super) fn forget_what_is_not_held(&mut self, a: &mut Assembler) {
+        for at in (0..PLACES).filter(|at| self.held >> at & 1 == 0) {
+            if let Some(place) = self.places[at].take() {
+                self.store(a, at, place);
             }
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
 }
 
 /// The mask that an element writes.
-fn mask_of(form: Form, d: &Di) -> Option<u32> {
+pub(super) fn mask_of(form: Form, d: &Di) -> Option<u32> {
     match form {
         Form::Compare(_) => Some(d.dst),
         Form::Carry(_) if d.dst2 != slot::DUMP as u32 => Some(d.dst2),

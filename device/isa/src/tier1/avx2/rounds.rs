@@ -10,12 +10,11 @@ use crate::tier1::body::{Body, SCC, scalar};
 use crate::tier1::form::{Form, When};
 use crate::tier1::rows::ROWS;
 use crate::tier1::scalar as scalars;
+use crate::tier1::template::{self, Template};
 
 use super::cache::{Cache, Key, Lanes};
-use super::pass::{LAST, LONGEST, MASKS, Pass, Scalars, is_of_lanes, uses};
+use super::pass::{LAST, LONGEST, MASKS, Pass, Scalars, is_of_lanes, mask_of, uses};
 
-/// Registers that elements need besides those that are held.
-const SPARE: usize = 4;
 /// Where scalars are in the frame while passes go on: behind what one register takes, and before the time of entry.
 const FROM: i32 = 64;
 const ROOM: usize = 16;
@@ -42,6 +41,20 @@ fn changes(key: Key, written: &[u32], halves: u32) -> bool {
         Key::Mask(register) => (register..register + halves).any(|register| written.contains(&register)),
         Key::Row(_) | Key::Constant(_) => false,
     }
+}
+
+/// Registers that an element may need besides those for its rows.
+fn others(form: Form, d: &Di, uses: &[Key]) -> usize {
+    let (sources, wide) = match form {
+        Form::Vector(op) => (template::vector(op, d).map_or(3, Template::arity), template::is_wide(form, d)),
+        Form::Carry(_) => (3, template::is_wide(form, d)),
+        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::Pair(..) => (2, false),
+        _ => (0, false),
+    };
+    let of_uses = uses.iter().filter(|key| !matches!(key, Key::Row(_))).count();
+    let constants =
+        d.src[..sources].iter().filter(|source| !matches!(source.kind, Kind::Vector | Kind::Scalar)).count();
+    of_uses + constants * if wide { 2 } else { 1 } + usize::from(mask_of(form, d).is_some())
 }
 
 /// Whether a block's elements, without its branch, are a loop that can be done so.
@@ -85,7 +98,9 @@ pub(in crate::tier1) fn rounds_of(
         .map(|&(form, d)| if is_of_lanes(form, d) { uses(form, d, halves, masked) } else { Vec::new() })
         .collect();
     let mut held: Vec<Key> = Vec::new();
-    let room = Cache::room(masked).checked_sub(SPARE)?;
+    // What elements need besides their rows.
+    let others = elements.iter().zip(&uses).map(|(&(form, d), uses)| others(form, d, uses));
+    let room = Cache::room(masked).checked_sub(others.max().unwrap_or_default())?;
     let is_row = |key: &&Key| matches!(key, Key::Row(_));
     for key in uses.iter().flatten().filter(is_row) {
         if !held.contains(key) {
@@ -143,7 +158,7 @@ impl Body<'_> {
                 pass.element(form, d);
             }
         }
-        pass.cache.forget_what_is_not_held();
+        pass.cache.forget_what_is_not_held(pass.a);
         let a = &mut *pass.a;
         if instructions > 0 {
             a.immediate(Integer::Add, true, executed, instructions);
