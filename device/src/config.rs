@@ -61,7 +61,7 @@ pub struct GpuConfig {
     /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
     /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
     pub deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code of the host, where that has AVX-512.
+    /// Which code of kernels is compiled to machine code of the host, where that has AVX2 or AVX-512.
     pub tier: Tier,
     /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
     pub counts_code: bool,

@@ -25,7 +25,7 @@ use crate::exec::di::{Di, Role};
 use crate::exec::exceptions::WATCHED;
 use crate::exec::{CodeTimes, FaultCause};
 use crate::inst::Arch;
-use crate::lanes::{Backend, Tier};
+use crate::lanes::{Backend, BackendKind, Tier};
 use crate::mem::{Apertures, Global};
 use crate::tier1::form::Form;
 use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, MAX_ELEMENTS};
@@ -50,6 +50,8 @@ pub(crate) struct Region {
     pub(crate) forms: Box<[Form]>,
     /// When it is compiled.
     pub(crate) tier: Tier,
+    /// Which instructions it was lowered for, and compiled code has.
+    pub(crate) kind: BackendKind,
     /// Whether compiled code counts what it does.
     pub(crate) counts: bool,
     /// How much it was used, until it is compiled.
@@ -97,7 +99,7 @@ impl Region {
     /// Whether compiled code does an element without its handler.
     pub(crate) fn has_template(&self, index: usize) -> bool {
         let element = self.code.get(index).zip(self.forms.get(index));
-        element.is_some_and(|(di, form)| Compiled::has_template(*form, di, self.key.halves))
+        element.is_some_and(|(di, form)| Compiled::has_template(self.kind, *form, di, self.key.halves))
     }
 
     /// Counts a use of it by the interpreter, with so many instructions.
@@ -130,7 +132,7 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            Compiled::new(&self.code, &self.forms, self.key.halves, self.counts)
+            Compiled::new(self.kind, (&self.code, &self.forms), self.key.halves, self.counts)
         });
     }
 

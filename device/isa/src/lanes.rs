@@ -30,7 +30,7 @@ pub enum BackendKind {
     Avx512,
 }
 
-/// Which code is compiled to machine code instead of interpreted; only [`BackendKind::Avx512`] can be.
+/// Which code is compiled to machine code instead of interpreted; for [`BackendKind::Portable`] none can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Tier {
     /// None.
@@ -85,7 +85,7 @@ impl Backend {
     /// The same kind, with what of the code is compiled.
     #[must_use]
     pub fn with_tier(self, tier: Tier) -> Self {
-        Backend { tier: if self.kind == BackendKind::Avx512 { tier } else { Tier::Zero }, ..self }
+        Backend { tier: if self.kind == BackendKind::Portable { Tier::Zero } else { tier }, ..self }
     }
 
     /// The same, with compiled code that counts what it does, for [`SharedCode::take_times`](crate::code_cache::SharedCode::take_times):
@@ -100,11 +100,11 @@ impl Backend {
         self.counts
     }
 
-    /// Every backend this host has, slowest first: those that compile nothing, then one that compiles everything.
+    /// Every backend this host has, those that compile nothing, slowest first, then those that compile everything.
     pub fn all() -> impl Iterator<Item = Self> {
         let kinds = [BackendKind::Portable, BackendKind::Avx2, BackendKind::Avx512];
-        let compiling = Self::force(BackendKind::Avx512).map(|backend| backend.with_tier(Tier::One));
-        kinds.into_iter().filter_map(Self::force).chain(compiling)
+        let compiling = [BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Self::force);
+        kinds.into_iter().filter_map(Self::force).chain(compiling.map(|backend| backend.with_tier(Tier::One)))
     }
 
     /// Which instructions it has.

@@ -24,8 +24,8 @@ pub(super) struct DeviceArgs {
     /// Executes waves in an order that follows from this number alone, on one worker thread.
     #[arg(long, value_name = "SEED")]
     deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code, where the processor has AVX-512: none, all of it, or what is used
-    /// often.
+    /// Which code of kernels is compiled to machine code, where the processor has AVX2 or AVX-512: none, all of it, or what is
+    /// used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
 }

@@ -100,7 +100,7 @@ fn go_on_compiled(
             flow => return end(wave, machine, region, at, flow),
         };
         (flow, at) = if code.begins_at(index) {
-            // SAFETY: the region's own code, which is made for backends with AVX-512 alone.
+            // SAFETY: the region's own code, which is made for the backend that it was lowered for.
             unsafe { code.run(wave, machine, &region.code, (limit, index)) }
         } else {
             let Some(di) = region.code.get(index) else { return Some(outside(region)) };

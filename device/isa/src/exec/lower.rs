@@ -66,6 +66,7 @@ pub(crate) fn region(
         roles: lowering.roles.into_boxed_slice(),
         forms: lowering.forms.into_boxed_slice(),
         tier: backend.tier(),
+        kind: backend.kind(),
         counts: backend.counts(),
         heat: AtomicU32::new(0),
         compiled: OnceLock::new(),

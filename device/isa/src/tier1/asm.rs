@@ -3,6 +3,9 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
+mod vex;
+mod ways;
+
 use super::encoding::{Evex, KMOVW_TO, VMOVD, VPBROADCASTD_FROM, Vex};
 
 /// A 512-bit register, 0 to 31.
@@ -31,7 +34,8 @@ pub(super) enum Gpr {
     R8,
     R9,
     R10,
-    R12 = 12,
+    R11,
+    R12,
     R13,
     R14,
     R15,
@@ -55,6 +59,8 @@ pub(super) enum Operand {
     Constant64(u64),
     /// A constant for each lane.
     Words([u32; 16]),
+    /// A constant for each lane of eight.
+    Eight([u32; 8]),
     /// An element for each lane: its distance from a base is in a register.
     Indexed(Gpr, Zmm),
 }
@@ -108,6 +114,8 @@ enum Target {
     Constant(usize),
     /// One of those for each lane.
     Words(usize),
+    /// One of those for each lane of eight.
+    Eight(usize),
 }
 
 /// Code in the making.
@@ -120,6 +128,7 @@ pub(super) struct Assembler {
     open: Vec<(usize, usize, Target)>,
     pool: Vec<u32>,
     words: Vec<[u32; 16]>,
+    eights: Vec<[u32; 8]>,
 }
 
 impl Assembler {
@@ -149,6 +158,10 @@ impl Assembler {
         for words in core::mem::take(&mut self.words) {
             self.code.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         }
+        let eights = self.code.len();
+        for words in core::mem::take(&mut self.eights) {
+            self.code.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
         let pool = self.code.len();
         for word in core::mem::take(&mut self.pool) {
             self.code.extend(word.to_le_bytes());
@@ -158,6 +171,7 @@ impl Assembler {
                 Target::Label(label) => self.labels[label.0 as usize].expect("every label is bound"),
                 Target::Constant(index) => pool + index * 4,
                 Target::Words(index) => words + index * 64,
+                Target::Eight(index) => eights + index * 32,
             };
             let distance = (to as i64 - from as i64) as i32;
             self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
@@ -230,7 +244,7 @@ impl Assembler {
         let (x, b) = match last {
             Operand::Register(Zmm(number)) => (number >> 4 & 1, number >> 3 & 1),
             Operand::Memory(At(base, _)) | Operand::Splat(At(base, _)) => (0, base as u8 >> 3),
-            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) => (0, 0),
+            Operand::Constant(_) | Operand::Constant64(_) | Operand::Words(_) | Operand::Eight(_) => (0, 0),
             Operand::Indexed(base, Zmm(index)) => (index >> 3 & 1, base as u8 >> 3),
         };
         // The index has its fifth bit where that of `vvvv` is, which means nothing then.
@@ -243,20 +257,33 @@ impl Assembler {
         let length = op.rounding.unwrap_or(if op.short { 0 } else { 2 }) << 5;
         let p2 = length | splat << 4 | not(second >> 4, 3) | mask;
         self.code.extend([0x62, p0, p1, p2, op.opcode]);
+        let unit = if matches!(last, Operand::Splat(_)) { if op.wide { 8 } else { 4 } } else { op.unit };
+        self.last(reg, op.immediate, last, unit);
+    }
+
+    /// `ModRM` and what follows it; displacements of memory operands count in units of `unit`.
+    fn last(&mut self, reg: u8, immediate: Option<u8>, last: Operand, unit: i32) {
         match last {
             Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
-            Operand::Memory(at) => self.memory(reg, at, op.unit),
+            Operand::Memory(at) | Operand::Splat(at) => self.memory(reg, at, unit),
             Operand::Indexed(base, Zmm(index)) => {
                 self.code.extend([0x44 | (reg & 7) << 3, (index & 7) << 3 | base as u8 & 7, 0]);
             }
-            Operand::Splat(at) => self.memory(reg, at, if op.wide { 8 } else { 4 }),
             Operand::Constant(value) => {
                 let index = self.constant(value);
-                self.in_pool(reg, op, Target::Constant(index));
+                self.in_pool(reg, immediate, Target::Constant(index));
             }
             Operand::Constant64(value) => {
                 let index = self.constant64_in_pool(value);
-                self.in_pool(reg, op, Target::Constant(index));
+                self.in_pool(reg, immediate, Target::Constant(index));
+            }
+            Operand::Eight(words) => {
+                let known = self.eights.iter().position(|known| *known == words);
+                let index = known.unwrap_or_else(|| {
+                    self.eights.push(words);
+                    self.eights.len() - 1
+                });
+                self.in_pool(reg, immediate, Target::Eight(index));
             }
             Operand::Words(words) => {
                 let known = self.words.iter().position(|known| *known == words);
@@ -264,20 +291,20 @@ impl Assembler {
                     self.words.push(words);
                     self.words.len() - 1
                 });
-                self.in_pool(reg, op, Target::Words(index));
+                self.in_pool(reg, immediate, Target::Words(index));
             }
         }
-        if let Some(value) = op.immediate {
+        if let Some(value) = immediate {
             self.byte(value);
         }
     }
 
     /// `ModRM` and displacement of a constant.
-    fn in_pool(&mut self, reg: u8, op: Evex, target: Target) {
+    fn in_pool(&mut self, reg: u8, immediate: Option<u8>, target: Target) {
         self.byte((reg & 7) << 3 | 5);
         let at = self.code.len();
         self.code.extend([0; 4]);
-        self.open.push((at, at + 4 + usize::from(op.immediate.is_some()), target));
+        self.open.push((at, at + 4 + usize::from(immediate.is_some()), target));
     }
 
     /// The first lane of a register to a general register.
@@ -430,51 +457,5 @@ impl Assembler {
     pub(super) fn not(&mut self, wide: bool, register: Gpr) {
         self.rex(wide, 0, register as u8);
         self.code.extend([0xf7, 0xd0 | register as u8 & 7]);
-    }
-
-    pub(super) fn jump(&mut self, to: Label) {
-        self.byte(0xe9);
-        self.displacement(to);
-    }
-
-    pub(super) fn jump_if(&mut self, condition: Condition, to: Label) {
-        self.code.extend([0x0f, 0x80 | condition as u8]);
-        self.displacement(to);
-    }
-
-    fn displacement(&mut self, to: Label) {
-        let at = self.code.len();
-        self.code.extend([0; 4]);
-        self.open.push((at, at + 4, Target::Label(to)));
-    }
-
-    /// `jmp register`.
-    pub(super) fn jump_register(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.code.extend([0xff, 0xe0 | register as u8 & 7]);
-    }
-
-    /// `call register`.
-    pub(super) fn call(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.code.extend([0xff, 0xd0 | register as u8 & 7]);
-    }
-
-    pub(super) fn push(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.byte(0x50 | register as u8 & 7);
-    }
-
-    pub(super) fn pop(&mut self, register: Gpr) {
-        self.rex(false, 0, register as u8);
-        self.byte(0x58 | register as u8 & 7);
-    }
-
-    pub(super) fn ret(&mut self) {
-        self.byte(0xc3);
-    }
-
-    pub(super) fn vzeroupper(&mut self) {
-        self.code.extend([0xc5, 0xf8, 0x77]);
     }
 }

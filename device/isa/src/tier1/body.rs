@@ -2,9 +2,11 @@
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
+use super::form::When;
 use super::rows::{Pair, Rows};
 use super::times::Counters;
 use crate::exec::di::{Di, Kind, Source};
+use crate::lanes::BackendKind;
 use crate::registers::slot;
 
 /// The wave.
@@ -66,8 +68,11 @@ pub(super) struct Callee<'a> {
     pub(super) counters: Option<&'a Counters>,
 }
 
-/// Masks of EXEC, for blocks of waves with inactive lanes.
-pub(super) fn load_exec(a: &mut Assembler, halves: u32) {
+/// Masks of EXEC, for blocks of waves with inactive lanes; AVX2 has no masks.
+pub(super) fn load_exec(a: &mut Assembler, kind: BackendKind, halves: u32) {
+    if kind != BackendKind::Avx512 {
+        return;
+    }
     for chunk in 0..halves * 2 {
         let At(base, displacement) = scalar(EXEC);
         a.mask_at(KMOVW, Mask(1 + chunk as u8), At(base, displacement + chunk as i32 * 2));
@@ -88,12 +93,31 @@ pub(super) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     a.test(false, Gpr::Rax);
 }
 
+/// Goes to a label where a branch is not taken.
+pub(super) fn jump_unless(a: &mut Assembler, when: When, halves: u32, not_taken: Label) {
+    let unless = |set: bool| if set { Condition::Equal } else { Condition::NotEqual };
+    match when {
+        When::Always => {}
+        When::Scc(set) => {
+            a.compare_immediate(false, scalar(SCC), 0);
+            a.jump_if(unless(set), not_taken);
+        }
+        When::Vccz(zero) | When::Execz(zero) => {
+            let register = if matches!(when, When::Vccz(_)) { VCC } else { EXEC };
+            a.compare_immediate(halves == 2, scalar(register), 0);
+            a.jump_if(unless(!zero), not_taken);
+        }
+    }
+}
+
 /// A block in the making: straight code in which EXEC does not change.
 pub(super) struct Body<'a> {
     pub(super) a: &'a mut Assembler,
     pub(super) rows: Rows,
     /// Lanes are chosen by EXEC, which is in masks 1 to 4; otherwise all are active.
     pub(super) masked: bool,
+    /// Which instructions there are.
+    pub(super) kind: BackendKind,
     pub(super) halves: u32,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
@@ -219,7 +243,7 @@ impl Body<'_> {
         self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });
         self.a.jump_if(Condition::NotEqual, label);
         if self.masked {
-            load_exec(self.a, self.halves);
+            load_exec(self.a, self.kind, self.halves);
         }
     }
 

@@ -9,14 +9,15 @@ use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::body::{
-    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, SCC, VCC, WAVE, invoke, load_exec, scalar,
+    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, scalar,
 };
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
 use super::times::Counters;
-use super::{elements, scalar as scalars, template};
+use super::{avx2, elements, scalar as scalars, template};
 use crate::exec::di::{Di, Flow};
+use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
 /// Instructions that the wave has executed.
@@ -41,6 +42,8 @@ pub(super) const NO_ENTRY: u32 = u32::MAX;
 /// What a compiled region is made from.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
+    /// Which instructions there are: those of AVX2 or AVX-512.
+    pub(super) kind: BackendKind,
     pub(super) code: &'a [Di],
     pub(super) forms: &'a [Form],
     pub(super) halves: u32,
@@ -228,15 +231,21 @@ impl Compiler<'_> {
             counters.begin_block(&mut self.a, first);
         }
         if masked {
-            load_exec(&mut self.a, self.source.halves);
+            load_exec(&mut self.a, self.source.kind, self.source.halves);
         }
         let source = self.source;
         let forms: Vec<Form> = (first..next).map(|at| self.form(at)).collect();
-        let held = self.held(first, &forms, masked);
+        let avx2 = source.kind == BackendKind::Avx2;
+        let held = if avx2 { None } else { self.held(first, &forms, masked) };
+        let elements: Vec<(Form, &Di)> = forms.iter().copied().zip(&source.code[first..next]).collect();
+        if avx2 && self.rounds(first, &elements, masked) {
+            return;
+        }
         let mut body = Body {
             a: &mut self.a,
             rows: Rows::default(),
             masked,
+            kind: source.kind,
             halves: source.halves,
             touched: &self.touched,
             at: first,
@@ -254,6 +263,8 @@ impl Compiler<'_> {
         });
         // Whether EXEC has all lanes behind the last element, if it had before.
         let mut known = false;
+        // The first element that is not done yet, where several are done at once.
+        let mut undone = first;
         for (at, form) in (first..next).zip(forms) {
             let d = &source.code[at];
             known = false;
@@ -261,6 +272,21 @@ impl Compiler<'_> {
             body.rows.unlock();
             body.uncounted += u32::from(d.count);
             let uncounted = body.uncounted;
+            if avx2 {
+                if at < undone {
+                    continue;
+                }
+                if let Some(run) = avx2::run_of(&elements[at - first..], source.halves) {
+                    body.go_through(&run, &elements[at - first..]);
+                    undone = at + run.elements;
+                    continue;
+                }
+                // What is below has instructions of AVX-512 but for scalars and branches.
+                if !avx2::is_shared(form) {
+                    body.one(form, d);
+                    continue;
+                }
+            }
             match form {
                 Form::Vector(op) => body.vector(op, d),
                 Form::Pair(x, y) => body.pair((x, y), d),
@@ -321,6 +347,38 @@ impl Compiler<'_> {
         self.go(next, goes_on.then_some(masked));
     }
 
+    /// A block that is a loop of its own, whose rounds are done for some lanes after the others; `false` if it is none.
+    fn rounds(&mut self, first: usize, elements: &[(Form, &Di)], masked: bool) -> bool {
+        let Some((&(Form::Branch(when), last), elements)) = elements.split_last() else { return false };
+        // Code that counts has each round of a block begin where it counts.
+        let loops = last.aux == 0 && last.imm as usize == first && self.callee.counters.is_none();
+        let halves = self.source.halves;
+        let rounds = loops.then(|| avx2::rounds_of(elements, when, (halves, masked))).flatten();
+        let Some(rounds) = rounds else { return false };
+        let at = first + elements.len();
+        let instructions =
+            elements.iter().map(|(_, d)| u32::from(d.count)).sum::<u32>() + u32::from(last.count);
+        let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
+        let mut body = Body {
+            a: &mut self.a,
+            rows: Rows::default(),
+            masked,
+            kind: self.source.kind,
+            halves,
+            touched: &self.touched,
+            at: first,
+            first,
+            uncounted: 0,
+            cold: &mut self.cold,
+            exits: &mut self.exits,
+            callee: self.callee,
+        };
+        let unless = |a: &mut Assembler, label| jump_unless(a, when, halves, label);
+        body.rounds(&rounds, elements, (instructions, EXECUTED, LIMIT), (unless, used_up));
+        self.go(at + 1, Some(masked));
+        true
+    }
+
     /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
     /// to round.
     fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
@@ -378,21 +436,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Goes to a label where a branch is not taken.
     fn jump_unless(&mut self, when: When, not_taken: Label) {
-        let unless = |set: bool| if set { Condition::Equal } else { Condition::NotEqual };
-        match when {
-            When::Always => {}
-            When::Scc(set) => {
-                self.a.compare_immediate(false, scalar(SCC), 0);
-                self.a.jump_if(unless(set), not_taken);
-            }
-            When::Vccz(zero) | When::Execz(zero) => {
-                let register = if matches!(when, When::Vccz(_)) { VCC } else { EXEC };
-                self.a.compare_immediate(self.source.halves == 2, scalar(register), 0);
-                self.a.jump_if(unless(!zero), not_taken);
-            }
-        }
+        jump_unless(&mut self.a, when, self.source.halves, not_taken);
     }
 
     fn branch(&mut self, when: When, at: usize, uncounted: u32, masked: bool) {
@@ -432,7 +477,7 @@ impl Compiler<'_> {
         let exit = self.exit(cold.element, cold.uncounted, None);
         self.a.jump_if(Condition::NotEqual, exit);
         if cold.masked {
-            load_exec(&mut self.a, self.source.halves);
+            load_exec(&mut self.a, self.source.kind, self.source.halves);
         }
         cold.after.reload(&mut self.a);
         self.a.jump(cold.back);

@@ -22,7 +22,7 @@ pub(super) struct Evex {
     pub(super) rounding: Option<u8>,
 }
 
-const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
+pub(super) const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
     Evex {
         map,
         prefix,

@@ -14,13 +14,13 @@ use crate::exec::properties::Moves;
 use crate::wave::Wave;
 
 /// Bit of the wave's order of LDS accesses.
-const HAS_LOADED: u8 = 2;
+pub(super) const HAS_LOADED: u8 = 2;
 /// It takes turns, and has loaded and not stopped since.
-const MUST_STOP: u8 = 3;
+pub(super) const MUST_STOP: u8 = 3;
 
 impl Body<'_> {
     /// The last address in LDS that `bytes` fit at in `R10`, LDS itself in `R9`.
-    fn lds(&mut self, bytes: u32, cold: &Cold) {
+    pub(super) fn lds(&mut self, bytes: u32, cold: &Cold) {
         let a = &mut self.a;
         a.load(Integer::Mov, true, Gpr::R8, At(MACHINE, offset_of!(Machine<'_>, lds) as i32));
         a.load(Integer::Mov, true, Gpr::R9, At(Gpr::R8, Lds::STORAGE as i32));
@@ -59,7 +59,7 @@ impl Body<'_> {
     }
 
     /// The host address of an element in `to`, of the address in `Rax`.
-    fn lds_place(&mut self, to: Gpr, offset: u32) {
+    pub(super) fn lds_place(&mut self, to: Gpr, offset: u32) {
         self.a.integer(Integer::Mov, false, to, Gpr::Rax);
         if offset != 0 {
             self.a.immediate(Integer::Add, false, to, offset);

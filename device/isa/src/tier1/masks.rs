@@ -3,6 +3,7 @@
 use super::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, ODD, SCRATCH, scalar};
 use super::encoding::*;
+use super::template::takes_carry;
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
@@ -24,7 +25,7 @@ fn integer_predicate(outcomes: u8) -> u8 {
 }
 
 /// The predicate of singles, none of which signals for a quiet NaN, for these and unordered.
-fn float_predicate(outcomes: u8) -> u8 {
+pub(super) fn float_predicate(outcomes: u8) -> u8 {
     const PREDICATES: [u8; 16] =
         [0x0b, 0x11, 0x00, 0x12, 0x1e, 0x0c, 0x1d, 0x07, 0x03, 0x19, 0x08, 0x1a, 0x16, 0x04, 0x15, 0x0f];
     PREDICATES[usize::from(outcomes & 15)]
@@ -161,7 +162,7 @@ impl Body<'_> {
         let (first, second) = if swap { (1, 0) } else { (0, 1) };
         let a = self.register(&d.src[first], false, half, chunk, t0);
         let b = self.operand(&d.src[second], false, half, chunk, t1);
-        let carries = matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32);
+        let carries = takes_carry(op);
         self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
         // A carry is where the sum is less than a source, a borrow where one source is less than the other.
         if subtract {

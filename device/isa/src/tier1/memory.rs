@@ -97,7 +97,7 @@ impl Body<'_> {
     }
 
     /// Adds the low half of the first lane's address, in `Rax`, and the offset of the instruction.
-    fn add_offset(&mut self, d: &Di) {
+    pub(super) fn add_offset(&mut self, d: &Di) {
         self.a.integer(Integer::Add, true, Gpr::Rdx, Gpr::Rax);
         if d.imm != 0 {
             self.a.immediate(Integer::Add, true, Gpr::Rdx, d.imm);

@@ -12,6 +12,8 @@ pub(crate) mod form;
 #[cfg(target_arch = "x86_64")]
 mod asm;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod body;
 #[cfg(target_arch = "x86_64")]
 mod code_memory;

@@ -5,6 +5,7 @@
 use super::form::Form;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
+use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
 /// There is none.
@@ -30,7 +31,7 @@ pub struct Touched {
 
 impl Compiled {
     /// None.
-    pub(crate) fn new(_: &[Di], _: &[Form], _: u32, _: bool) -> Option<Compiled> {
+    pub(crate) fn new(_: BackendKind, _: (&[Di], &[Form]), _: u32, _: bool) -> Option<Compiled> {
         None
     }
 
@@ -40,7 +41,7 @@ impl Compiled {
     }
 
     /// No element has one.
-    pub(crate) fn has_template(_: Form, _: &Di, _: u32) -> bool {
+    pub(crate) fn has_template(_: BackendKind, _: Form, _: &Di, _: u32) -> bool {
         false
     }
 

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
+use super::avx2;
 use super::body::Callee;
 use super::code_memory::CodeMemory;
 use super::compile::{NO_ENTRY, Source, compile};
@@ -11,6 +12,7 @@ use super::times::Counters;
 use super::touched::{Touched, touched};
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
+use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
 /// Entry of compiled code: the wave, the machine, the region's elements, the limit of instructions, and where to begin. It
@@ -40,11 +42,16 @@ unsafe extern "sysv64" fn invoke(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> u
 
 impl Compiled {
     /// Compiles the elements of a region, perhaps to code that counts; `None` where there is no memory for code.
-    pub(crate) fn new(code: &[Di], forms: &[Form], halves: u32, counts: bool) -> Option<Compiled> {
+    pub(crate) fn new(
+        kind: BackendKind,
+        (code, forms): (&[Di], &[Form]),
+        halves: u32,
+        counts: bool,
+    ) -> Option<Compiled> {
         let counters = counts.then(|| Counters::new(code.len()));
         let function = if counts { Counters::function() } else { invoke as *const () as usize as u64 };
         let callee = Callee { function, counters: counters.as_ref() };
-        let made = compile(Source { code, forms, halves }, callee);
+        let made = compile(Source { kind, code, forms, halves }, callee);
         let touched = touched(code, forms, halves);
         Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries, touched, counters })
     }
@@ -63,8 +70,8 @@ impl Compiled {
     }
 
     /// Whether code does an element without its handler, usually.
-    pub(crate) fn has_template(form: Form, di: &Di, halves: u32) -> bool {
-        is_covered(form, di, halves)
+    pub(crate) fn has_template(kind: BackendKind, form: Form, di: &Di, halves: u32) -> bool {
+        is_covered(form, di, halves) && (kind == BackendKind::Avx512 || avx2::has(form, di, false))
     }
 
     /// Whether the code can be entered at an element.
@@ -77,7 +84,7 @@ impl Compiled {
     ///
     /// # Safety
     ///
-    /// `code` are the elements that it was compiled from, lowered for a backend that the host has and that has AVX-512.
+    /// `code` are the elements that it was compiled from, lowered for a backend that the host has.
     pub(crate) unsafe fn run(
         &self,
         wave: &mut Wave,

@@ -4,6 +4,7 @@ use super::asm::{At, Gpr, Integer, Operand, Zmm};
 use super::body::{Body, EXEC, scalar};
 use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
 use crate::exec::di::{Di, Kind};
+use crate::lanes::BackendKind;
 
 /// The low two bits of each part of an address count as 0.
 const WORDS: u32 = !3;
@@ -41,7 +42,14 @@ impl Body<'_> {
         self.translate(dwords * 4, false, &cold);
         let a = &mut self.a;
         let At(base, to) = scalar(d.dst);
-        if dwords == 16 {
+        if dwords >= 8 && self.kind == BackendKind::Avx2 {
+            for n in 0..dwords as i32 / 8 {
+                a.vex(VMOVUPS_LOAD, Zmm(n as u8), Zmm(0), Operand::Memory(At(Gpr::Rdx, n * 32)));
+            }
+            for n in 0..dwords as i32 / 8 {
+                a.vex(VMOVUPS_STORE, Zmm(n as u8), Zmm(0), Operand::Memory(At(base, to + n * 32)));
+            }
+        } else if dwords == 16 {
             a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rdx, 0)));
             a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(At(base, to)));
         } else {

@@ -121,6 +121,20 @@ impl Template {
     }
 }
 
+/// Whether an element has sources of 64 bits.
+pub(super) fn is_wide(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => vector(op, d).is_some_and(Template::is_wide),
+        Form::Carry(op) => op == Op::V_MAD_U64_U32,
+        _ => false,
+    }
+}
+
+/// Whether a sum or difference has a carry among its sources.
+pub(super) fn takes_carry(op: Op) -> bool {
+    matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32)
+}
+
 fn is_constant(source: &Source) -> bool {
     matches!(source.kind, Kind::Constant | Kind::Signed)
 }

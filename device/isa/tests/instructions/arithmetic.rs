@@ -3,10 +3,11 @@
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::{Arch, WaveSize};
-use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::{Gpu, Random};
+use super::tiers;
 
 /// An instruction's text, and its words.
 type Instruction = (&'static str, &'static [u32]);
@@ -216,8 +217,15 @@ fn outcome(
 }
 
 fn compare(arch: Arch, size: WaveSize, instructions: &[Instruction]) {
-    let Some(interpreter) = Backend::force(BackendKind::Avx512) else { return };
-    let compiler = interpreter.with_tier(Tier::One);
+    tiers().for_each(|tiers| compare_tiers(tiers, arch, size, instructions));
+}
+
+fn compare_tiers(
+    [interpreter, compiler]: [Backend; 2],
+    arch: Arch,
+    size: WaveSize,
+    instructions: &[Instruction],
+) {
     for (text, words) in instructions {
         for seed in 1..25 {
             // Code that counts does the same.
@@ -229,7 +237,7 @@ fn compare(arch: Arch, size: WaveSize, instructions: &[Instruction]) {
             let different = (0..expected.1.len()).find(|&n| expected.1[n] != found.1[n]);
             assert!(
                 different.is_none() && found.0 == expected.0,
-                "{text} {size:?} {exec:#x}, seed {seed}: {:x?}",
+                "{compiler:?} {text} {size:?} {exec:#x}, seed {seed}: {:x?}",
                 different.map(|n| (n / wave(size), n % wave(size), expected.1[n], found.1[n]))
             );
         }

@@ -3,11 +3,11 @@
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::WaveSize;
-use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::Random;
-use super::{Bench, lanes};
+use super::{Bench, lanes, tiers};
 
 /// v_xor_b32_e32 v0, v0, v30; v_xor_b32_e32 v8, v8, v31; v_add_nc_u32_e32 v4, v4, v31: rows that memory does not have yet.
 const BEFORE: [u32; 3] = [0x3a00_3d00, 0x3a10_3f08, 0x4a08_3f04];
@@ -227,11 +227,13 @@ fn element(text: &str) -> u32 {
 }
 
 fn compare(access: Access, size: WaveSize) {
-    let Some(interpreter) = Backend::force(BackendKind::Avx512) else { return };
-    let compiler = interpreter.with_tier(Tier::One);
+    tiers().for_each(|tiers| compare_tiers(access, size, tiers));
+}
+
+fn compare_tiers(access: Access, size: WaveSize, tiers: [Backend; 2]) {
     let lanes = if size == WaveSize::Wave32 { 32 } else { 64 };
     let edges = [0, 1, 15, 16, 17, lanes / 2, lanes - 1];
-    let mut runners = [interpreter, compiler].map(|backend| Runner::new(backend, access, size));
+    let mut runners = tiers.map(|backend| Runner::new(backend, access, size));
     let mut hidden = false;
     for case in cases(access.0.starts_with("global"), element(access.0), &edges) {
         if hidden != case.hides {
@@ -243,7 +245,8 @@ fn compare(access: Access, size: WaveSize) {
             let [expected, found] = runners.each_mut().map(|runner| runner.run(&case));
             assert!(
                 expected == found,
-                "{} {size:?} round {round} {case:x?}\n{}",
+                "{:?} {} {size:?} round {round} {case:x?}\n{}",
+                tiers[1],
                 access.0,
                 difference(&expected, &found)
             );

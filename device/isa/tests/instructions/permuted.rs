@@ -3,11 +3,11 @@
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::{Arch, WaveSize};
-use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::Gpu;
-use super::lanes;
+use super::{lanes, tiers};
 
 /// Sets of active lanes.
 const EXECS: [u64; 8] = [
@@ -89,9 +89,11 @@ impl Runner {
 
 /// Runs an instruction in both tiers, in waves with every set of active lanes.
 fn compare(arch: Arch, size: WaveSize, instruction: &[u32]) {
-    let Some(interpreter) = Backend::force(BackendKind::Avx512) else { return };
-    let mut runners = [interpreter, interpreter.with_tier(Tier::One)]
-        .map(|backend| Runner::new(arch, size, backend, instruction));
+    tiers().for_each(|tiers| compare_tiers(tiers, arch, size, instruction));
+}
+
+fn compare_tiers(tiers: [Backend; 2], arch: Arch, size: WaveSize, instruction: &[u32]) {
+    let mut runners = tiers.map(|backend| Runner::new(arch, size, backend, instruction));
     for exec in EXECS {
         let [expected, found] = runners.each_mut().map(|runner| runner.run(exec));
         assert_eq!(expected.stop, Stop::EndProgram, "{instruction:x?}");
@@ -99,7 +101,8 @@ fn compare(arch: Arch, size: WaveSize, instruction: &[u32]) {
         let lanes = expected.vgprs.len() / 32;
         assert!(
             expected == found,
-            "{arch:?} {size:?} {instruction:x?} with EXEC {exec:#x}: register and lane {:?}, EXEC {:#x} and {:#x}",
+            "{:?} {arch:?} {size:?} {instruction:x?} with EXEC {exec:#x}: register and lane {:?}, EXEC {:#x} and {:#x}",
+            tiers[1],
             differs.map(|n| (n / lanes, n % lanes, expected.vgprs[n], found.vgprs[n])),
             expected.exec,
             found.exec,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use belfry_isa::code_cache::{CodeCache, SharedCode};
 use belfry_isa::exec::{CodeTimes, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
-use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::lanes::{Backend, Tier};
 
-use super::{Bench, lanes};
+use super::{Bench, lanes, tiers};
 
 /// s_mov_b32 s0, 40; then a loop of v_add_nc_u32 v4, v4, v0; v_readlane_b32 s7, v0, s1; s_sub_u32 s0, s0, 1;
 /// s_cmp_lg_u32 s0, 0; s_cbranch_scc1; s_endpgm.
@@ -17,9 +17,12 @@ const ROUNDS: u64 = 40;
 
 #[test]
 fn calls_of_handlers_and_executions_of_blocks_are_counted() {
-    let Some(interpreter) = Backend::force(BackendKind::Avx512) else { return };
+    tiers().for_each(counted);
+}
+
+fn counted([interpreter, compiler]: [Backend; 2]) {
     let mut results = Vec::new();
-    for backend in [interpreter, interpreter.with_tier(Tier::One).counting(), interpreter.counting()] {
+    for backend in [interpreter, compiler.counting(), interpreter.counting()] {
         let code = Arc::new(SharedCode::new(Arch::Gfx1100, backend));
         let mut bench = Bench::new(backend, &LOOP);
         bench.gpu.code = CodeCache::sharing(Arc::clone(&code));

@@ -1,0 +1,20 @@
+//! The AVX2 back end: eight lanes at a time.
+//!
+//! A row is four registers here, of which there are sixteen. So that what elements pass on stays in registers all the same, a run of
+//! elements that have nothing to do with other lanes is gone through once for each eight lanes ([`pass`]). Between runs
+//! everything is in memory.
+
+mod cache;
+mod doubles;
+mod elements;
+mod lanes;
+mod lds;
+mod masks;
+mod memory;
+mod opcodes;
+mod pass;
+mod rounds;
+mod singles;
+
+pub(super) use pass::{has, is_shared, run_of};
+pub(super) use rounds::rounds_of;

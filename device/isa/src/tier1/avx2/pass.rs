@@ -1,0 +1,445 @@
+//! Runs of elements, and the passes over them.
+
+use crate::exec::di::{Di, Kind, Source};
+use crate::exec::lane::lanes_below;
+use crate::registers::slot;
+use crate::tier1::asm::At;
+use crate::tier1::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
+use crate::tier1::body::{Body, EXEC, SCC, SIGN, WAVE, scalar as scalar_at};
+use crate::tier1::encoding::{VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD};
+use crate::tier1::form::Form;
+use crate::tier1::rows::ROWS;
+use crate::tier1::scalar;
+use crate::tier1::template::{self, Template};
+
+use super::cache::{Cache, Key, Lanes, RESULT};
+use super::opcodes::VBLENDVPS;
+
+/// Most elements of a run whose passes each have code of their own; those of longer ones are rounds of a loop.
+const UNROLLED: usize = 6;
+/// Most elements of a run.
+pub(super) const LONGEST: usize = 512;
+
+/// Base of the bytes of masks in a loop.
+pub(super) const MASKS: Gpr = Gpr::R11;
+/// Where its rows end.
+pub(super) const LAST: Gpr = Gpr::R10;
+
+/// Whether there is code for a covered element; in blocks for waves with inactive lanes, if `masked`.
+pub(in crate::tier1) fn has(form: Form, d: &Di, masked: bool) -> bool {
+    match form {
+        form if is_shared(form) => true,
+        form if form.is_memory() => super::memory::has(form, d, masked),
+        Form::ReadLane => true,
+        Form::ReadFirstLane | Form::CountBelow { .. } => !masked,
+        form => is_of_lanes(form, d),
+    }
+}
+
+/// Whether the code of an element is that for AVX-512: it has no vectors, or looks at what there is.
+pub(in crate::tier1) fn is_shared(form: Form) -> bool {
+    matches!(
+        form,
+        Form::Scalar(_)
+            | Form::ExecMask { .. }
+            | Form::ScalarLoad(_)
+            | Form::Branch(_)
+            | Form::End
+            | Form::Call
+    )
+}
+
+/// Whether an element is one of those that runs are made of.
+pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => template::vector(op, d).is_some_and(|template| {
+            !matches!(
+                template,
+                Template::Halves(_)
+                    | Template::HalfToSingle
+                    | Template::SingleToHalf
+                    | Template::SinglesToHalves
+                    | Template::Curve(_)
+            )
+        }),
+        Form::Pair(..)
+        | Form::Carry(_)
+        | Form::Compare(_)
+        | Form::Select
+        | Form::Saturating(_)
+        | Form::Keep => true,
+        _ => false,
+    }
+}
+
+/// What an element has in registers.
+pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
+    let rows = template::rows(form, d, halves).into_iter();
+    let mut keys: Vec<Key> = rows.filter(|row| row % halves == 0).map(Key::Row).collect();
+    let sources = if let Form::Pair(..) = form { 2 } else { 3 };
+    for (n, source) in d.src[..sources].iter().enumerate() {
+        if source.kind == Kind::Scalar {
+            let is_mask = form == Form::Select && n == 2;
+            keys.push(if is_mask { Key::Mask(source.value) } else { Key::Splat(source.value) });
+            if template::is_wide(form, d) {
+                keys.push(Key::Splat(source.value + 1));
+            }
+        }
+    }
+    match form {
+        Form::Carry(op) => {
+            if template::takes_carry(op) {
+                keys.push(Key::Mask(d.imm));
+            }
+        }
+        _ => {}
+    }
+    if masked {
+        keys.push(Key::Mask(EXEC));
+    }
+    keys
+}
+
+/// The mask that an element writes.
+pub(super) fn mask_of(form: Form, d: &Di) -> Option<u32> {
+    match form {
+        Form::Compare(_) => Some(d.dst),
+        Form::Carry(_) if d.dst2 != slot::DUMP as u32 => Some(d.dst2),
+        _ => None,
+    }
+}
+
+/// Scalar registers that are read and written.
+#[derive(Default)]
+pub(super) struct Scalars {
+    splats: Vec<u32>,
+    masks: Vec<u32>,
+    pub(super) written: Vec<u32>,
+}
+
+/// Elements that are done in one go: those of the lanes, and scalar ones that can as well be before them all.
+pub(in crate::tier1) struct Run {
+    pub(in crate::tier1) elements: usize,
+    lanes: Vec<usize>,
+    scalars: Vec<usize>,
+}
+
+/// The run from an element on, if one begins there; `elements` are those up to the end of the block.
+pub(in crate::tier1) fn run_of(elements: &[(Form, &Di)], halves: u32) -> Option<Run> {
+    let mut run = Run { elements: 0, lanes: Vec::new(), scalars: Vec::new() };
+    let mut of = Scalars::default();
+    for (at, &(form, d)) in elements.iter().enumerate().take(LONGEST) {
+        if is_of_lanes(form, d) {
+            if !of.add(form, d, halves) {
+                break;
+            }
+            run.lanes.push(at);
+            run.elements = at + 1;
+        } else if let Form::Scalar(_) = form {
+            if run.lanes.is_empty() || !of.is_apart(d) {
+                break;
+            }
+            run.scalars.push(at);
+        } else {
+            break;
+        }
+    }
+    // Scalar elements behind the last one of the lanes are none of the run's.
+    run.scalars.retain(|&at| at < run.elements);
+    (!run.lanes.is_empty()).then_some(run)
+}
+
+impl Scalars {
+    /// Adds an element of the lanes; `false` if passes may not be apart with it among them.
+    pub(super) fn add(&mut self, form: Form, d: &Di, halves: u32) -> bool {
+        let (mut splats, mut masks) = (Vec::new(), Vec::new());
+        for key in uses(form, d, halves, false) {
+            match key {
+                Key::Splat(register) => splats.push(register),
+                Key::Mask(register) => masks.push(register),
+                Key::Row(_) | Key::Constant(_) => {}
+            }
+        }
+        let written = mask_of(form, d);
+        let all_written = || self.written.iter().copied().chain(written);
+        let within = |mask: u32, register: u32| register.wrapping_sub(mask) < halves;
+        let overlap = |a: u32, b: u32| a != b && (within(a, b) || within(b, a));
+        let splat_is_written =
+            all_written().any(|mask| self.splats.iter().chain(&splats).any(|&splat| within(mask, splat)));
+        let masks_overlap = all_written().any(|mask| {
+            self.masks.iter().chain(&masks).chain(&self.written).any(|&other| overlap(mask, other))
+        });
+        // EXEC is a mask of every element that has lanes off.
+        let exec = all_written().any(|mask| overlap(mask, EXEC));
+        if splat_is_written || masks_overlap || exec {
+            return false;
+        }
+        self.splats.extend(splats);
+        self.masks.extend(masks);
+        self.written.extend(written);
+        true
+    }
+
+    /// Whether a scalar element can be before all those of the lanes so far.
+    fn is_apart(&self, d: &Di) -> bool {
+        let near = |a: u32, b: u32| a.abs_diff(b) < 2;
+        let reads_mask = d
+            .src
+            .iter()
+            .filter(|source| source.kind != Kind::Constant)
+            .any(|source| self.written.iter().any(|&mask| near(mask, source.value)));
+        let writes = |register: u32| near(d.dst, register) || register == SCC;
+        let mut all = self.splats.iter().chain(&self.masks).chain(&self.written);
+        !reads_mask && !all.any(|&register| writes(register)) && !near(d.dst, EXEC) && !near(d.dst, EXEC + 1)
+    }
+}
+
+/// One pass in the making.
+pub(super) struct Pass<'a> {
+    pub(super) a: &'a mut Assembler,
+    pub(super) cache: Cache,
+    pub(super) halves: u32,
+    pub(super) masked: bool,
+    /// What each element of the run uses.
+    uses: &'a [Vec<Key>],
+    at: usize,
+    /// Code beside the usual way.
+    pub(super) asides: Vec<super::singles::Aside>,
+}
+
+impl Body<'_> {
+    /// The elements of a run; instructions of all but the first one are still to be counted.
+    pub(in crate::tier1) fn go_through(&mut self, run: &Run, elements: &[(Form, &Di)]) {
+        for &at in &run.scalars {
+            if let (Form::Scalar(op), d) = elements[at] {
+                scalar::emit(self.a, op, d);
+            }
+        }
+        run.emit(self.a, elements, self.halves, self.masked);
+    }
+
+    /// An element that is in no run.
+    pub(in crate::tier1) fn one(&mut self, form: Form, d: &Di) {
+        match form {
+            // Its passes may not be apart.
+            form if is_of_lanes(form, d) => self.by_handler(),
+            form if !has(form, d, self.masked) => self.by_handler(),
+            Form::ReadLane => self.lane_as_scalar(d, d.src[1].value & (self.halves * 32 - 1)),
+            Form::ReadFirstLane => self.lane_as_scalar(d, 0),
+            Form::CountBelow { high } => self.bits_below(high, d),
+            form => self.memory(form, d),
+        }
+    }
+
+    fn lane_as_scalar(&mut self, d: &Di, lane: u32) {
+        let at = Self::eight(d.src[0].value, 0);
+        self.a.load(Integer::Mov, false, Gpr::Rax, At(at.0, at.1 + lane as i32 * 4));
+        self.a.store(false, scalar_at(d.dst), Gpr::Rax);
+    }
+
+    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32` of a constant.
+    fn bits_below(&mut self, high: bool, d: &Di) {
+        let added = &d.src[1];
+        if added.kind == Kind::Scalar {
+            let from = Operand::Splat(scalar_at(added.value));
+            self.a.vex(VPBROADCASTD, Zmm(1), Zmm(0), from);
+        } else if added.kind != Kind::Vector {
+            self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), constant(added.value));
+        }
+        for eight in self.eights() {
+            if added.kind == Kind::Vector {
+                let from = Operand::Memory(Self::eight(added.value, eight));
+                self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), from);
+            }
+            let counts = core::array::from_fn(|lane| {
+                (d.src[0].value & lanes_below(high, eight as u32 * 8 + lane as u32)).count_ones()
+            });
+            self.a.vex(VPADDD, Zmm(0), Zmm(1), Operand::Eight(counts));
+            let to = Operand::Memory(Self::eight(d.dst, eight));
+            self.a.vex(VMOVUPS_STORE, Zmm(0), Zmm(0), to);
+        }
+    }
+}
+
+impl Run {
+    /// The code of the elements of the lanes.
+    fn emit(&self, a: &mut Assembler, elements: &[(Form, &Di)], halves: u32, masked: bool) {
+        let all: Vec<(Form, &Di)> = self.lanes.iter().map(|&at| elements[at]).collect();
+        let uses: Vec<Vec<Key>> = all.iter().map(|(form, d)| uses(*form, d, halves, masked)).collect();
+        let passes = halves as i32 * 4;
+        let mut asides = Vec::new();
+        let mut pass = |a: &mut Assembler, lanes: Lanes| {
+            let cache = Cache::new(lanes, masked);
+            let mut pass = Pass::new(a, cache, (halves, masked), &uses);
+            for (at, (form, d)) in all.iter().enumerate() {
+                pass.begin(at);
+                pass.element(*form, d);
+            }
+            pass.cache.write_back(pass.a);
+            asides.append(&mut pass.asides);
+        };
+        if all.len() * halves as usize <= UNROLLED {
+            for eight in 0..passes {
+                pass(a, Lanes { eight, masks: WAVE });
+            }
+        } else {
+            a.address(LAST, At(ROWS, passes * 32));
+            a.integer(Integer::Mov, true, MASKS, WAVE);
+            let next = a.label();
+            a.bind(next);
+            pass(a, Lanes { eight: 0, masks: MASKS });
+            a.address(ROWS, At(ROWS, 32));
+            a.address(MASKS, At(MASKS, 1));
+            a.integer(Integer::Cmp, true, ROWS, LAST);
+            a.jump_if(Condition::Below, next);
+            a.address(ROWS, At(ROWS, -passes * 32));
+        }
+        if !asides.is_empty() {
+            let behind = a.label();
+            a.jump(behind);
+            asides.iter().for_each(|aside| aside.emit(a));
+            a.bind(behind);
+        }
+    }
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        a: &'a mut Assembler,
+        cache: Cache,
+        (halves, masked): (u32, bool),
+        uses: &'a [Vec<Key>],
+    ) -> Pass<'a> {
+        Pass { a, cache, halves, masked, uses, at: 0, asides: Vec::new() }
+    }
+}
+
+impl Pass<'_> {
+    /// Begins an element of the run.
+    pub(super) fn begin(&mut self, at: usize) {
+        self.at = at;
+        self.cache.unlock();
+    }
+
+    /// Loads what stays in registers.
+    pub(super) fn hold(&mut self, keys: &[Key]) {
+        for &key in keys {
+            self.cache.load(self.a, key, |_| 0);
+        }
+        self.cache.hold();
+    }
+
+    pub(super) fn element(&mut self, form: Form, d: &Di) {
+        match form {
+            Form::Vector(op) => self.vector(op, d),
+            Form::Pair(x, y) => self.pair((x, y), d),
+            Form::Carry(op) => self.carry(op, d),
+            Form::Compare(operands) => self.compare(operands, d),
+            Form::Select => self.select(d),
+            Form::Saturating(op) => self.saturating(op, d),
+            Form::Keep => self.keep(d),
+            _ => unreachable!("only elements of the lanes"),
+        }
+    }
+
+    pub(super) fn load(&mut self, key: Key) -> Zmm {
+        let (uses, at) = (self.uses, self.at);
+        self.cache.load(self.a, key, |key| distance(uses, at, key))
+    }
+
+    /// A register for a mask or a row that the element writes.
+    pub(super) fn define(&mut self, key: Key) -> Zmm {
+        let (uses, at) = (self.uses, self.at);
+        self.cache.define(self.a, key, |key| distance(uses, at, key))
+    }
+
+    pub(super) fn row(&mut self, row: u32) -> Zmm {
+        self.load(Key::Row(row))
+    }
+
+    /// A row as the last operand of an instruction: in memory if nothing else uses it.
+    fn row_operand(&mut self, row: u32) -> Operand {
+        if let Some(register) = self.cache.find(Key::Row(row)) {
+            return register.into();
+        }
+        if distance(self.uses, self.at, Key::Row(row)) == u32::MAX {
+            return Operand::Memory(self.cache.lanes.row(row));
+        }
+        self.row(row).into()
+    }
+
+    fn is_modified(source: &Source, float: bool) -> bool {
+        float && (source.neg || source.abs)
+    }
+
+    /// A source as the last operand of an instruction; `temporary` is for one that has to be made.
+    pub(super) fn operand(&mut self, source: &Source, float: bool, temporary: Zmm) -> Operand {
+        if Self::is_modified(source, float) {
+            return self.register(source, float, temporary).into();
+        }
+        match source.kind {
+            Kind::Vector => self.row_operand(source.value),
+            Kind::Scalar => self.load(Key::Splat(source.value)).into(),
+            _ => constant(source.value),
+        }
+    }
+
+    /// A source in a register.
+    pub(super) fn register(&mut self, source: &Source, float: bool, temporary: Zmm) -> Zmm {
+        let plain = match source.kind {
+            Kind::Vector => self.row(source.value),
+            Kind::Scalar => self.load(Key::Splat(source.value)),
+            _ => self.load(Key::Constant(source.value)),
+        };
+        if !Self::is_modified(source, float) {
+            return plain;
+        }
+        let mut from = plain;
+        if source.abs {
+            self.a.vex(VPANDD, temporary, from, constant(!SIGN));
+            from = temporary;
+        }
+        if source.neg {
+            self.a.vex(VPXORD, temporary, from, constant(SIGN));
+        }
+        temporary
+    }
+
+    pub(super) fn put(&mut self, to: Zmm, from: Zmm) {
+        if to != from {
+            self.a.vex(VMOVDQA32, to, Zmm(0), from);
+        }
+    }
+
+    /// A register for the result of an element to a row: the row's own, or where lanes are off one beside it.
+    pub(super) fn result(&mut self, row: u32) -> Zmm {
+        if self.masked { RESULT } else { self.define(Key::Row(row)) }
+    }
+
+    /// Brings a result to its row, for the active lanes.
+    pub(super) fn finish(&mut self, row: u32, result: Zmm) {
+        if !self.masked {
+            let to = self.define(Key::Row(row));
+            return self.put(to, result);
+        }
+        let exec = self.load(Key::Mask(EXEC));
+        self.row(row);
+        let to = self.define(Key::Row(row));
+        self.blend(to, to, result, exec);
+    }
+
+    /// `b` in the lanes of a mask, `a` in others.
+    pub(super) fn blend(&mut self, to: Zmm, a: Zmm, b: impl Into<Operand>, Zmm(mask): Zmm) {
+        self.a.vex(VBLENDVPS.by(mask << 4), to, a, b);
+    }
+}
+
+fn distance(uses: &[Vec<Key>], at: usize, key: Key) -> u32 {
+    let found = uses[at + 1..].iter().take(64).position(|keys| keys.contains(&key));
+    found.map_or(u32::MAX, |distance| distance as u32)
+}
+
+/// A constant in all lanes, in memory.
+pub(super) fn constant(value: u32) -> Operand {
+    Operand::Eight([value; 8])
+}

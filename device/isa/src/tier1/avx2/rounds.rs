@@ -1,0 +1,194 @@
+//! Blocks that are loops of their own: all rounds of the loop are done for eight lanes, then for the next eight. So rows stay in
+//! registers from round to round.
+//!
+//! That needs every eight lanes to go through as many rounds with the same scalars. So nothing that scalar elements or the branch
+//! read may come from lanes, and the scalars that are written are set back between the passes.
+
+use crate::exec::di::{Di, Kind};
+use crate::tier1::asm::{At, Condition, Gpr, Integer, Label};
+use crate::tier1::body::{Body, SCC, scalar};
+use crate::tier1::form::{Form, When};
+use crate::tier1::rows::ROWS;
+use crate::tier1::scalar as scalars;
+use crate::tier1::template::{self, Template};
+
+use super::cache::{Cache, Key, Lanes};
+use super::pass::{LAST, LONGEST, MASKS, Pass, Scalars, is_of_lanes, mask_of, uses};
+
+/// Where scalars are in the frame while passes go on: behind what one register takes, and before the time of entry.
+const FROM: i32 = 64;
+const ROOM: usize = 16;
+/// Whether instructions were used up in the last round.
+const USED_UP: Gpr = Gpr::R8;
+
+/// A loop that is done so.
+pub(in crate::tier1) struct Rounds {
+    /// What stays in registers.
+    held: Vec<Key>,
+    /// Scalar registers that are written.
+    written: Vec<u32>,
+    uses: Vec<Vec<Key>>,
+}
+
+fn near(a: u32, b: u32) -> bool {
+    a.abs_diff(b) < 2
+}
+
+/// Whether something changes where these scalar registers are written.
+fn changes(key: Key, written: &[u32], halves: u32) -> bool {
+    match key {
+        Key::Splat(register) => written.contains(&register),
+        Key::Mask(register) => (register..register + halves).any(|register| written.contains(&register)),
+        Key::Row(_) | Key::Constant(_) => false,
+    }
+}
+
+/// Registers that an element may need besides those for its rows.
+fn others(form: Form, d: &Di, uses: &[Key]) -> usize {
+    let (sources, wide) = match form {
+        Form::Vector(op) => (template::vector(op, d).map_or(3, Template::arity), template::is_wide(form, d)),
+        Form::Carry(_) => (3, template::is_wide(form, d)),
+        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::Pair(..) => (2, false),
+        _ => (0, false),
+    };
+    let of_uses = uses.iter().filter(|key| !matches!(key, Key::Row(_))).count();
+    let constants =
+        d.src[..sources].iter().filter(|source| !matches!(source.kind, Kind::Vector | Kind::Scalar)).count();
+    of_uses + constants * if wide { 2 } else { 1 } + usize::from(mask_of(form, d).is_some())
+}
+
+/// Whether a block's elements, without its branch, are a loop that can be done so.
+pub(in crate::tier1) fn rounds_of(
+    elements: &[(Form, &Di)],
+    when: When,
+    (halves, masked): (u32, bool),
+) -> Option<Rounds> {
+    if elements.len() > LONGEST {
+        return None;
+    }
+    let mut of = Scalars::default();
+    let mut written = Vec::new();
+    let mut read = Vec::new();
+    for &(form, d) in elements {
+        if is_of_lanes(form, d) {
+            if !of.add(form, d, halves) {
+                return None;
+            }
+        } else if let Form::Scalar(_) = form {
+            // Results are of up to 64 bits.
+            written.extend([d.dst, d.dst + 1]);
+            let sources = d.src.iter().filter(|source| source.kind != Kind::Constant);
+            read.extend(sources.map(|source| source.value));
+        } else {
+            return None;
+        }
+    }
+    written.push(SCC);
+    written.sort_unstable();
+    written.dedup();
+    let of_lanes = |register: u32| of.written.iter().any(|&mask| near(mask, register));
+    let apart = matches!(when, When::Scc(_) | When::Always)
+        && !written.iter().chain(&read).any(|&register| of_lanes(register))
+        && written.len() + 2 <= ROOM;
+    if !apart {
+        return None;
+    }
+    let uses: Vec<Vec<Key>> = elements
+        .iter()
+        .map(|&(form, d)| if is_of_lanes(form, d) { uses(form, d, halves, masked) } else { Vec::new() })
+        .collect();
+    let mut held: Vec<Key> = Vec::new();
+    // What elements need besides their rows.
+    let others = elements.iter().zip(&uses).map(|(&(form, d), uses)| others(form, d, uses));
+    let room = Cache::room(masked).checked_sub(others.max().unwrap_or_default())?;
+    let is_row = |key: &&Key| matches!(key, Key::Row(_));
+    for key in uses.iter().flatten().filter(is_row) {
+        if !held.contains(key) {
+            held.push(*key);
+        }
+    }
+    if held.len() > room {
+        return None;
+    }
+    // What stays the same.
+    for key in uses.iter().flatten().filter(|key| !is_row(key)) {
+        let same = !changes(*key, &written, halves) && !changes(*key, &of.written, halves);
+        if same && held.len() < room && !held.contains(key) {
+            held.push(*key);
+        }
+    }
+    Some(Rounds { held, written, uses })
+}
+
+impl Body<'_> {
+    /// The whole loop; instructions are counted by `count`, and `unless` jumps where the branch is not taken. Ends with a jump to
+    /// the second label if instructions were used up, and otherwise goes on.
+    pub(in crate::tier1) fn rounds(
+        &mut self,
+        rounds: &Rounds,
+        elements: &[(Form, &Di)],
+        (instructions, executed, limit): (u32, Gpr, Gpr),
+        (unless, used_up): (impl Fn(&mut crate::tier1::asm::Assembler, Label), Label),
+    ) {
+        let passes = self.halves as i32 * 4;
+        let kept = |n: usize| At(Gpr::Rsp, FROM + n as i32 * 4);
+        let (next_pass, next_round, last_round, end, finished) =
+            (self.a.label(), self.a.label(), self.a.label(), self.a.label(), self.a.label());
+        let a = &mut *self.a;
+        for (n, &register) in rounds.written.iter().enumerate() {
+            a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
+            a.store(false, kept(n + 2), Gpr::Rax);
+        }
+        a.store(true, kept(0), executed);
+        a.address(LAST, At(ROWS, passes * 32));
+        a.integer(Integer::Mov, true, MASKS, crate::tier1::body::WAVE);
+        a.bind(next_pass);
+        let cache = Cache::new(Lanes { eight: 0, masks: MASKS }, self.masked);
+        let mut pass = Pass::new(a, cache, (self.halves, self.masked), &rounds.uses);
+        pass.hold(&rounds.held);
+        pass.a.bind(next_round);
+        for (at, &(form, d)) in elements.iter().enumerate() {
+            pass.begin(at);
+            if let Form::Scalar(op) = form {
+                scalars::emit(pass.a, op, d);
+                let written = [d.dst, d.dst + 1, SCC];
+                let halves = pass.halves;
+                pass.cache.forget(|key| changes(key, &written, halves));
+            } else {
+                pass.element(form, d);
+            }
+        }
+        pass.cache.forget_what_is_not_held(pass.a);
+        let a = &mut *pass.a;
+        if instructions > 0 {
+            a.immediate(Integer::Add, true, executed, instructions);
+        }
+        unless(a, last_round);
+        a.integer(Integer::Cmp, true, executed, limit);
+        a.jump_if(Condition::Below, next_round);
+        a.immediate(Integer::Mov, false, USED_UP, 1);
+        a.jump(end);
+        a.bind(last_round);
+        a.immediate(Integer::Mov, false, USED_UP, 0);
+        a.bind(end);
+        pass.cache.write_back(pass.a);
+        let a = &mut *pass.a;
+        a.address(ROWS, At(ROWS, 32));
+        a.address(MASKS, At(MASKS, 1));
+        a.integer(Integer::Cmp, true, ROWS, LAST);
+        a.jump_if(Condition::AboveOrEqual, finished);
+        for (n, &register) in rounds.written.iter().enumerate() {
+            a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));
+            a.store(false, scalar(register), Gpr::Rax);
+        }
+        a.load(Integer::Mov, true, executed, kept(0));
+        a.jump(next_pass);
+        let asides = core::mem::take(&mut pass.asides);
+        asides.iter().for_each(|aside| aside.emit(self.a));
+        let a = &mut *self.a;
+        a.bind(finished);
+        a.address(ROWS, At(ROWS, -passes * 32));
+        a.test(false, USED_UP);
+        a.jump_if(Condition::NotEqual, used_up);
+    }
+}

@@ -1,0 +1,116 @@
+//! Operations on singles that are more than one instruction.
+
+use crate::exec::di::Di;
+use crate::tier1::asm::{Assembler, Condition, Gpr, Label, Operand, Zmm};
+use crate::tier1::body::SPILL;
+use crate::tier1::encoding::*;
+use crate::tier1::masks::{EQUAL, UNORDERED};
+use crate::tier1::template::Template;
+
+use super::lanes::T;
+use super::opcodes::*;
+use super::pass::{Pass, constant};
+
+/// Predicates of `vcmpps`, none of which signals for a quiet NaN.
+const AT_LEAST: u8 = 0x1d;
+const ORDERED: u8 = 7;
+
+/// The bit by which quiet NaNs are told.
+const QUIET: u32 = 0x0040_0000;
+
+/// Eight lanes of a minimum or maximum with a NaN among them: what comes of the others is in temporary 2.
+pub(super) struct Aside {
+    entry: Label,
+    back: Label,
+    a: Zmm,
+    b: Zmm,
+}
+
+impl Aside {
+    /// A number wins over a quiet NaN; a signalling one, the first of two, wins over all and is made quiet.
+    pub(super) fn emit(&self, a: &mut Assembler) {
+        let [_, _, to, t] = T;
+        let blend = |a: &mut Assembler, from: Zmm| a.vex(VBLENDVPS.by(t.0 << 4), to, to, from);
+        a.bind(self.entry);
+        // Any register that is not looked at; it is kept in the frame.
+        let Some(u) = (13..16).map(Zmm).find(|register| ![self.a, self.b].contains(register)) else {
+            unreachable!("two of three registers are taken")
+        };
+        a.vex(VMOVUPS_STORE, u, Zmm(0), Operand::Memory(SPILL));
+        for (nan, wins) in [(self.b, self.a), (self.a, self.b)] {
+            a.vex(VCMPPS.by(UNORDERED), t, nan, nan);
+            blend(a, wins);
+        }
+        for signalling in [self.b, self.a] {
+            a.vex(VCMPPS.by(UNORDERED), t, signalling, signalling);
+            a.vex_shift(VPSLLD.by(31 - QUIET.trailing_zeros() as u8), u, signalling);
+            a.vex(VPANDN, t, u, t);
+            blend(a, signalling);
+        }
+        a.vex(VCMPPS.by(UNORDERED), t, to, to);
+        a.vex(VPANDD, t, t, constant(QUIET));
+        a.vex(VPORD, to, to, t);
+        a.vex(VMOVUPS_LOAD, u, Zmm(0), Operand::Memory(SPILL));
+        a.jump(self.back);
+    }
+}
+
+impl Pass<'_> {
+    /// An operation on singles, its result in temporary 2; all others are used.
+    pub(super) fn of_singles(&mut self, template: Template, d: &Di) {
+        let [t0, t1, t2, t3] = T;
+        let [x, y, _] = &d.src;
+        match template {
+            Template::Reciprocal => {
+                let a = self.operand(x, true, t0);
+                self.a.vex(VMOVUPS_LOAD, t1, Zmm(0), constant(1f32.to_bits()));
+                self.a.vex(VDIVPS, t2, t1, a);
+            }
+            Template::ToUnsigned => {
+                let a = self.register(x, true, t0);
+                let (half, all) = (2f32.powi(31).to_bits(), 2f32.powi(32).to_bits());
+                // Of a NaN and zero the second source is the larger one.
+                self.a.vex(VMAXPS, t1, a, constant(0));
+                self.a.vex(VCVTTPS2DQ, t2, Zmm(0), t1);
+                self.a.vex(VCMPPS.by(AT_LEAST), t3, t1, constant(half));
+                self.a.vex(VSUBPS, t0, t1, constant(half));
+                self.a.vex(VCVTTPS2DQ, t0, Zmm(0), t0);
+                self.a.vex(VPANDD, t0, t0, t3);
+                // What is too large is the number with the highest bit alone.
+                self.a.vex(VPADDD, t2, t2, t0);
+                self.a.vex(VCMPPS.by(AT_LEAST), t3, t1, constant(all));
+                self.a.vex(VPORD, t2, t2, t3);
+            }
+            Template::ToSigned => {
+                let a = self.register(x, true, t0);
+                self.a.vex(VCVTTPS2DQ, t2, Zmm(0), a);
+                self.a.vex(VCMPPS.by(AT_LEAST), t3, a, constant(2f32.powi(31).to_bits()));
+                self.a.vex(VPXORD, t2, t2, t3);
+                self.a.vex(VCMPPS.by(ORDERED), t3, a, a);
+                self.a.vex(VPANDD, t2, t2, t3);
+            }
+            Template::Extreme(op, _) => {
+                let a = self.register(x, true, t0);
+                let b = self.register(y, true, t1);
+                self.a.vex(op, t2, a, b);
+                // Equal ones are the second one here; of zeros one may be negative.
+                self.a.vex(VCMPPS.by(EQUAL), t3, a, b);
+                if op == VMINPS {
+                    self.a.vex(VPANDD, t3, t3, a);
+                    self.a.vex(VPORD, t2, t2, t3);
+                } else {
+                    self.a.vex(VPANDN, t3, a, t3);
+                    self.a.vex(VPANDN, t2, t3, t2);
+                }
+                self.a.vex(VCMPPS.by(UNORDERED), t3, a, b);
+                self.a.vex_number(VMOVMSKPS, Gpr::Rax as u8, t3.0);
+                self.a.test(false, Gpr::Rax);
+                let (entry, back) = (self.a.label(), self.a.label());
+                self.a.jump_if(Condition::NotEqual, entry);
+                self.a.bind(back);
+                self.asides.push(Aside { entry, back, a, b });
+            }
+            _ => unreachable!("other operations are done elsewhere"),
+        }
+    }
+}

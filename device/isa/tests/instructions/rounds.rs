@@ -1,0 +1,89 @@
+//! Loops of one block, which compiled code may go through for some lanes after the others: turns end in both tiers at the same
+//! instructions, with the same registers.
+
+use belfry_isa::exec::Stop;
+use belfry_isa::inst::WaveSize;
+use belfry_isa::lanes::Backend;
+use belfry_isa::wave::{Wave, WaveInit};
+
+use super::{Bench, lanes, tiers};
+
+/// The begin of a loop of so many rounds: s_mov_b32 s0, 9.
+const BEGIN: u32 = 0xbe80_0089;
+/// s_cmp_lg_u32 s0, 0; s_cbranch_scc1 of no distance; s_endpgm.
+const END: [u32; 3] = [0xbf07_8000, 0xbfa2_0000, 0xbfb0_0000];
+/// s_sub_u32 s0, s0, 1.
+const COUNT: u32 = 0x8080_8100;
+
+/// What loops do.
+const LOOPS: [(&str, &[u32]); 5] = [
+    ("v_add_nc_u32 v4, s0, v4; s_sub; v_add_nc_u32 v7, s0, v7", &[0x4a08_0800, COUNT, 0x4a0e_0e00]),
+    // A mask from lane to lane: v_cmp_gt_u32 vcc, v4, v5; v_cndmask_b32 v6, v6, v4, vcc.
+    ("a mask", &[0x4a08_0800, 0x3a0a_0b04, 0x7c98_0b04, 0x020c_0906, COUNT]),
+    // v_cndmask_b32 v6, v6, v4, vcc; s_mov_b32 vcc_lo, s0; v_cndmask_b32 v7, v7, v5, vcc: lanes by what scalars leave.
+    ("a scalar as a mask", &[0x020c_0906, 0xbeea_0000, 0x020e_0b07, 0x4a08_0800, COUNT]),
+    // v_cmp_gt_u32 vcc, v4, v5; v_mov_b32 v6, vcc_lo: all lanes have what other lanes have found.
+    ("a mask in all lanes", &[0x4a08_0800, 0x7c98_0b04, 0x7e0c_026a, COUNT]),
+    // v_cmp_gt_u32 vcc, v4, v5; s_xor_b32 s1, s1, vcc_lo: scalars by what lanes have found.
+    ("a mask in a scalar", &[0x4a08_0800, 0x7c98_0b04, 0x8d01_6a01, COUNT]),
+];
+
+fn program(body: &[u32]) -> Vec<u32> {
+    let [compare, branch, end] = END;
+    let back = (body.len() as u32 + 2).wrapping_neg() & 0xffff;
+    [&[BEGIN][..], body, &[compare, branch | back, end]].concat()
+}
+
+/// What is left after each turn of `budget` instructions.
+fn turns(backend: Backend, body: &[u32], size: WaveSize, (exec, budget): (u64, u64)) -> Vec<Vec<u64>> {
+    let mut bench = Bench::new(backend, &program(body));
+    let vgprs: Vec<[u32; 64]> =
+        (0..8_u32).map(|n| lanes(|lane| (lane + 3).wrapping_mul(n * 0x0101_0107 + 5))).collect();
+    let mut wave = Wave::new(&WaveInit {
+        pc: bench.pc,
+        exec,
+        wave_size: size,
+        vgprs: &vgprs,
+        sgprs: &[0; 8],
+        vgpr_count: 16,
+        ..WaveInit::default()
+    });
+    let mut all = Vec::new();
+    for _ in 0..200 {
+        let stop = bench.gpu.step(&mut wave, budget);
+        let mut left = vec![wave.pc() - bench.pc, wave.instructions];
+        left.extend([0, 1, 106, 107, 126, 127].map(|register| u64::from(wave.sgpr(register))));
+        left.extend(
+            (0..8)
+                .flat_map(|n| (0..wave.lanes()).map(move |lane| (n, lane)))
+                .map(|(n, lane)| u64::from(wave.vgpr(n, lane))),
+        );
+        all.push(left);
+        if stop == Stop::EndProgram {
+            return all;
+        }
+    }
+    panic!("the loop does not end");
+}
+
+#[test]
+fn turns_end_where_those_of_the_interpreter_end() {
+    for [interpreter, compiler] in tiers() {
+        for (name, body) in LOOPS {
+            for size in [WaveSize::Wave32, WaveSize::Wave64] {
+                for exec in [u64::MAX, 0x0f0f_3355_a5a5_00ff, 0] {
+                    for budget in [1, 2, 3, 5, 8, 13, 21, 1000] {
+                        let [expected, found] =
+                            [interpreter, compiler].map(|backend| turns(backend, body, size, (exec, budget)));
+                        assert!(
+                            expected == found,
+                            "{compiler:?} {name} {size:?} {exec:#x} turns of {budget}: {} and {}",
+                            expected.len(),
+                            found.len()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
