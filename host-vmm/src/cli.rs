@@ -420,9 +420,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     }
     profiling.map_or(Ok(()), Profiling::finish)?;
     host.map_or(Ok(()), HostTime::finish)?;
-    if let Some(recorded) = recorded {
-        recorded.finish();
-    }
+    recorded.into_iter().for_each(Recorded::finish);
     let broken = sanitizing.map_or(Ok(false), Sanitizing::finish)?;
     let report = report?;
     if json {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 
 fn gpu() -> Gpu {
-    let model = chip::Model::named("gfx1100").unwrap();
+    let model = Model::named("gfx1100").unwrap();
     Gpu { model, shape: Shape::one(8) }
 }
 
