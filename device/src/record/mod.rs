@@ -74,7 +74,7 @@ impl Recording {
     #[must_use]
     pub fn new(out: impl Write + Send + 'static) -> Self {
         let writer = Writer::new(Box::new(out));
-        let recorder = Recorder { writer, counts: Recorded::default(), error: None };
+        let recorder = Recorder { writer, begun: false, counts: Recorded::default(), error: None };
         Self(Arc::new(Journal { state: Mutex::new(State::Recording(Box::new(recorder))), recording: true }))
     }
 
@@ -107,6 +107,8 @@ impl Recording {
 
 struct Recorder {
     writer: Writer,
+    /// It is of a device already.
+    begun: bool,
     counts: Recorded,
     error: Option<io::Error>,
 }
@@ -173,10 +175,13 @@ impl Journal {
     /// Begins the record of a device; `false` if it is of another one already.
     pub(crate) fn begin(&self, config: &[u8]) -> bool {
         let State::Recording(recorder) = &mut *self.lock() else { return false };
-        let first = recorder.writer.written == 0 && recorder.error.is_none();
+        if recorder.begun {
+            return false;
+        }
+        recorder.begun = true;
         let begun = recorder.writer.begin(config);
         recorder.keep(begun);
-        first
+        true
     }
 
     /// Notes an operation or an input.
