@@ -217,7 +217,7 @@ impl Pass<'_> {
                 self.put(t2, t1);
             }
             Template::ToUnsigned | Template::ToSigned | Template::Reciprocal | Template::Extreme(..) => {
-                self.of_singles(template, d)
+                self.of_singles(template, d);
             }
             _ => unreachable!("done elsewhere, or by the handler"),
         }

@@ -86,13 +86,10 @@ pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
             }
         }
     }
-    match form {
-        Form::Carry(op) => {
-            if template::takes_carry(op) {
-                keys.push(Key::Mask(d.imm));
-            }
-        }
-        _ => {}
+    if let Form::Carry(op) = form
+        && template::takes_carry(op)
+    {
+        keys.push(Key::Mask(d.imm));
     }
     if masked {
         keys.push(Key::Mask(EXEC));
