@@ -139,9 +139,9 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
     // What both have: integers, and the ways from block to block.
     use Mnemonic::*;
     let integers = [
-        Adc, Add, And, Call, Cmove, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jmp, Jne, Lea, Mov, Movzx, Not, Or, Pop,
-        Prefetcht0, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle, Setne,
-        Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
+        Adc, Add, And, Call, Cmove, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jmp, Jne, Lea, Mov, Movsxd, Movzx, Not,
+        Or, Pop, Prefetcht0, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle,
+        Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
     ];
     let avx512 = [
         Kandw,

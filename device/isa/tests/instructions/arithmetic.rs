@@ -7,7 +7,7 @@ use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::{Gpu, Random};
-use super::tiers;
+use super::compiled::tiers;
 
 /// An instruction's text, and its words.
 type Instruction = (&'static str, &'static [u32]);

@@ -1,13 +1,21 @@
 //! Loads and stores as compiled code does them, against the interpreter: the same registers, memory and faults wherever the
 //! lanes' elements are.
 
+mod rounds;
+
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::WaveSize;
-use belfry_isa::lanes::Backend;
+use belfry_isa::lanes::{Backend, BackendKind, Tier};
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::Random;
-use super::{Bench, lanes, tiers};
+use super::{Bench, lanes};
+
+/// The interpreter and the compiler for each kind of instructions that this host has and that is compiled for.
+pub(super) fn tiers() -> impl Iterator<Item = [Backend; 2]> {
+    let kinds = [BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Backend::force);
+    kinds.map(|interpreter| [interpreter, interpreter.with_tier(Tier::One)])
+}
 
 /// v_xor_b32_e32 v0, v0, v30; v_xor_b32_e32 v8, v8, v31; v_add_nc_u32_e32 v4, v4, v31: rows that memory does not have yet.
 const BEFORE: [u32; 3] = [0x3a00_3d00, 0x3a10_3f08, 0x4a08_3f04];

@@ -16,7 +16,6 @@ mod order;
 mod permuted;
 mod rare;
 mod resume;
-mod rounds;
 mod series;
 mod shared;
 mod times;
@@ -25,16 +24,10 @@ mod words;
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::WaveSize;
-use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::lanes::Backend;
 use belfry_isa::mem::{Access, FaultKind};
 use belfry_isa::wave::{Wave, WaveInit};
 use common::{APERTURES, Gpu};
-
-/// The interpreter and the compiler for each kind of instructions that this host has and that is compiled for.
-fn tiers() -> impl Iterator<Item = [Backend; 2]> {
-    let kinds = [BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Backend::force);
-    kinds.map(|interpreter| [interpreter, interpreter.with_tier(Tier::One)])
-}
 
 /// A GPU with a program in it.
 struct Bench {

@@ -7,7 +7,8 @@ use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
 use super::common::Gpu;
-use super::{lanes, tiers};
+use super::compiled::tiers;
+use super::lanes;
 
 /// Sets of active lanes.
 const EXECS: [u64; 8] = [

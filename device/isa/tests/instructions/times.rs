@@ -7,7 +7,8 @@ use belfry_isa::exec::{CodeTimes, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::{Backend, Tier};
 
-use super::{Bench, lanes, tiers};
+use super::compiled::tiers;
+use super::{Bench, lanes};
 
 /// s_mov_b32 s0, 40; then a loop of v_add_nc_u32 v4, v4, v0; v_readlane_b32 s7, v0, s1; s_sub_u32 s0, s0, 1;
 /// s_cmp_lg_u32 s0, 0; s_cbranch_scc1; s_endpgm.

@@ -6,7 +6,8 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 
-use super::{Bench, lanes, tiers};
+use super::tiers;
+use crate::{Bench, lanes};
 
 /// The begin of a loop of so many rounds: s_mov_b32 s0, 9.
 const BEGIN: u32 = 0xbe80_0089;
