@@ -39,6 +39,8 @@ pub struct KernelRules {
     pub workgroup_id_sgprs: bool,
     /// Kernel arguments are preloaded into user SGPRs, if the descriptor asks for them.
     pub preloads_arguments: bool,
+    /// Waves have as many scalar registers as the descriptor says; elsewhere every wave has all of them.
+    pub allocates_sgprs: bool,
     /// A wave can have 32 lanes.
     pub has_wave32: bool,
     /// Register of packets that stands for `COMPUTE_PGM_RSRC3`.

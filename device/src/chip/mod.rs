@@ -5,6 +5,7 @@
 //! codecs. Code that needs a part of it is given that part once, and looks nothing up per instruction or per access.
 
 mod bar;
+mod card;
 mod firmware;
 pub mod gfx1100;
 pub mod gfx1201;
@@ -28,6 +29,7 @@ use belfry_isa::inst::Arch;
 
 pub use bar::RegisterBar;
 pub use belfry_pci::Identity;
+pub use card::Card;
 pub use firmware::{Firmware, HwsFirmware, MesFirmware, MesFrames};
 pub use interrupts::{InterruptFormat, Origin, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
@@ -118,6 +120,8 @@ pub struct Generation {
     pub shader: ShaderRules,
     /// What a kernel descriptor may ask for.
     pub kernel: KernelRules,
+    /// How fast a card of it is.
+    pub card: Card,
     /// Where a queue's state is in its MQD.
     pub mqd: MqdLayout,
     /// What packets the command processor takes.

@@ -10,7 +10,6 @@ use std::collections::btree_map::Entry;
 use belfry_isa::mem::Mmu as _;
 
 use belfry_abi::kernel_descriptor::{KERNARG_PRELOAD_ENTRY, KernargPreload, KernelDescriptor};
-use belfry_isa::inst::Arch;
 
 use crate::profile::Named;
 use crate::shader::ShaderEngine;
@@ -251,7 +250,7 @@ pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry
             let Some((address, name)) = descriptor_of(space, entry) else { return Named::default() };
             let descriptor: Option<KernelDescriptor> = space.read(address).ok();
             // Elsewhere every wave has all of them. A unit of the field is 8, but they come in 16 (AMDGPUUsage, "compute_pgm_rsrc1").
-            let sgprs = descriptor.filter(|_| shader.chip().arch == Arch::Gfx942).map(|descriptor| {
+            let sgprs = descriptor.filter(|_| shader.chip().kernel.allocates_sgprs).map(|descriptor| {
                 (descriptor.compute_pgm_rsrc1.granulated_wavefront_sgpr_count() / 2 + 1) * 16
             });
             Named { name, descriptor: Some(address), sgprs }

@@ -15,7 +15,7 @@
 //! Not in it: starting waves, caches, instruction fetch, dual issue other than VOPD (which counts as one), clocks below the highest.
 
 use belfry_isa::exec::Class;
-use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::inst::WaveSize;
 use serde::Serialize;
 
 use super::KernelProfile;
@@ -24,42 +24,6 @@ use crate::chip::{Model, Shape};
 
 /// Cycles that a wave waits for a load of global memory: an assumption of the model.
 pub const LATENCY: u64 = 500;
-
-/// What the model knows of a card.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Card {
-    /// Engine clock in MHz: the highest.
-    pub clock_mhz: u32,
-    /// Bandwidth of the whole card's memory in 10^9 bytes per second, however few compute units are configured.
-    pub gigabytes_per_second: u32,
-    /// Cycles that a SIMD is busy with an instruction of a wave of 32 lanes (64 lanes on gfx942): vector, transcendental, double, matrix, scalar.
-    pub cycles: [u32; 5],
-    /// Bytes that the vector cache of a compute unit gives in a cycle.
-    pub cache_bytes: u32,
-}
-
-/// RX 7900 XTX: 2482 MHz as its driver tells, 960 GB/s (20 Gbit/s on 384 bits). 32 lanes in a cycle, a quarter of it for transcendental functions,
-/// a sixteenth for doubles, 256 floating-point operations of a SIMD in a cycle for matrices (8192 each).
-const GFX1100: Card =
-    Card { clock_mhz: 2482, gigabytes_per_second: 960, cycles: [1, 4, 16, 32, 1], cache_bytes: 128 };
-/// RX 9070 XT: 2350 MHz as its driver tells, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast.
-const GFX1201: Card =
-    Card { clock_mhz: 2350, gigabytes_per_second: 640, cycles: [1, 4, 16, 16, 1], cache_bytes: 128 };
-/// MI300X: 2100 MHz, 5300 GB/s. 16 lanes in a cycle, doubles as well; matrix instructions take 16 cycles, as that of 16x16x16 halves does.
-const GFX942: Card =
-    Card { clock_mhz: 2100, gigabytes_per_second: 5300, cycles: [4, 16, 4, 16, 4], cache_bytes: 64 };
-
-impl Card {
-    /// The card of an instruction set.
-    #[must_use]
-    pub const fn of(arch: Arch) -> &'static Self {
-        match arch {
-            Arch::Gfx942 => &GFX942,
-            Arch::Gfx1100 => &GFX1100,
-            Arch::Gfx1201 => &GFX1201,
-        }
-    }
-}
 
 /// What the estimate is the time of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -88,7 +52,7 @@ pub struct Estimate {
 /// Estimates the time of all launches of a kernel on the card of a chip of this shape.
 #[must_use]
 pub fn estimate(kernel: &KernelProfile, model: &Model, shape: Shape) -> Estimate {
-    let (card, rules) = (Card::of(model.generation.arch), &model.generation.shader);
+    let (card, rules) = (&model.generation.card, &model.generation.shader);
     let per_launch = |count: u64| count.div_ceil(kernel.launches.max(1)).max(1);
     let cus = u64::from(shape.cus).min(per_launch(kernel.workgroups)).max(1);
     let all_simds = u64::from(shape.cus) * rules.simds_per_cu as u64;

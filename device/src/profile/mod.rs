@@ -27,7 +27,7 @@ pub use access::{GlobalAccess, LINE, Pattern, Patterns};
 pub use banks::{BANKS, LdsAccess};
 pub use blocks::Block;
 pub(crate) use count::{Counting, WaveCounts};
-pub use estimate::{Bound, Card, Estimate, LATENCY, estimate};
+pub use estimate::{Bound, Estimate, LATENCY, estimate};
 pub use occupancy::{Limit, Occupancy, Resources};
 
 /// Kernels that are kept apart.

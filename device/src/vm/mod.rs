@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "promises the lifetime of the mappings it hands to the workers")]
 
+mod atomics;
 mod checks;
 mod contexts;
 mod debug;
@@ -353,127 +354,6 @@ impl AddressSpace {
     /// Writes a value.
     pub fn write<T: IntoBytes + Immutable>(&self, va: u64, value: &T) -> Result<(), Fault> {
         self.write_bytes(va, value.as_bytes())
-    }
-
-    /// An atomic update of `size` bytes (4 or 8) of memory that is mirrored; `None` where it is not, and is done in place.
-    fn update_mirrored(&self, va: u64, size: u64, update: &dyn Fn(u64) -> u64) -> Result<Option<u64>, Fault> {
-        if !self.memory.is_mirrored() {
-            return Ok(None);
-        }
-        let slice = self.enter();
-        let bus = Fault::new(va, Access::Atomic, FaultKind::Bus);
-        let translation = self.translate_in(&slice, va, Access::Atomic)?;
-        let location = translation.locate(va).ok_or(bus)?;
-        let old = self.memory.update_mirrored(&slice.memory, location, size, update);
-        old.map(Some).ok_or(bus)
-    }
-
-    /// Runs `operation` on the block at a naturally aligned `va`.
-    fn atomic<R>(
-        &self,
-        va: u64,
-        access: Access,
-        operation: impl FnOnce(crate::memory::Block<'_>) -> Option<R>,
-    ) -> Result<R, Fault> {
-        let slice = self.enter();
-        let bus = Fault::new(va, access, FaultKind::Bus);
-        let translation = self.translate_in(&slice, va, access)?;
-        let location = translation.locate(va).ok_or(bus)?;
-        let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
-        operation(block).ok_or(bus)
-    }
-
-    /// Reads 16 bits with one access (acquire); misaligned is a bus fault.
-    pub fn load_u16(&self, va: u64) -> Result<u16, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u16()?.load(Ordering::Acquire)))
-    }
-
-    /// Writes 16 bits with one access (release); misaligned is a bus fault.
-    pub fn store_u16(&self, va: u64, value: u16) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u16()?.store(value, Ordering::Release);
-            Some(())
-        })
-    }
-
-    /// Reads 32 bits with one access (acquire); misaligned is a bus fault.
-    pub fn load_u32(&self, va: u64) -> Result<u32, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u32()?.load(Ordering::Acquire)))
-    }
-
-    /// Writes 32 bits with one access (release); misaligned is a bus fault.
-    pub fn store_u32(&self, va: u64, value: u32) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u32()?.store(value, Ordering::Release);
-            Some(())
-        })
-    }
-
-    /// Reads 64 bits with one access (acquire); misaligned is a bus fault.
-    pub fn load_u64(&self, va: u64) -> Result<u64, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u64()?.load(Ordering::Acquire)))
-    }
-
-    /// Writes 64 bits with one access (release); misaligned is a bus fault.
-    pub fn store_u64(&self, va: u64, value: u64) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u64()?.store(value, Ordering::Release);
-            Some(())
-        })
-    }
-
-    /// Adds to 32 bits atomically, wrapping; returns the value before.
-    pub fn fetch_add_u32(&self, va: u64, value: u32) -> Result<u32, Fault> {
-        let add = |old| u64::from((old as u32).wrapping_add(value));
-        if let Some(old) = self.update_mirrored(va, 4, &add)? {
-            return Ok(old as u32);
-        }
-        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u32()?.fetch_add(value, Ordering::SeqCst)))
-    }
-
-    /// Adds to 64 bits atomically, wrapping; returns the value before.
-    pub fn fetch_add_u64(&self, va: u64, value: u64) -> Result<u64, Fault> {
-        if let Some(old) = self.update_mirrored(va, 8, &|old| old.wrapping_add(value))? {
-            return Ok(old);
-        }
-        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u64()?.fetch_add(value, Ordering::SeqCst)))
-    }
-
-    /// Replaces 32 bits by what becomes of them, atomically; returns the value before.
-    pub fn update_u32(&self, va: u64, new: impl Fn(u32) -> u32) -> Result<u32, Fault> {
-        if let Some(old) = self.update_mirrored(va, 4, &|old| new(old as u32).into())? {
-            return Ok(old as u32);
-        }
-        self.atomic(va, Access::Atomic, |block| {
-            let updated =
-                block.atomic_u32()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
-            Some(updated.unwrap_or_else(|before| before))
-        })
-    }
-
-    /// Replaces 64 bits by what becomes of them, atomically; returns the value before.
-    pub fn update_u64(&self, va: u64, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
-        if let Some(old) = self.update_mirrored(va, 8, &new)? {
-            return Ok(old);
-        }
-        self.atomic(va, Access::Atomic, |block| {
-            let updated =
-                block.atomic_u64()?.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(new(old)));
-            Some(updated.unwrap_or_else(|before| before))
-        })
-    }
-
-    /// Replaces 64 bits if they are `current`; returns the value before either way.
-    pub fn compare_exchange_u64(&self, va: u64, current: u64, new: u64) -> Result<u64, Fault> {
-        let exchange = |old| if old == current { new } else { old };
-        if let Some(old) = self.update_mirrored(va, 8, &exchange)? {
-            return Ok(old);
-        }
-        self.atomic(va, Access::Atomic, |block| {
-            let result =
-                block.atomic_u64()?.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst);
-            Some(result.unwrap_or_else(|before| before))
-        })
     }
 
     /// Physical location of `va`.

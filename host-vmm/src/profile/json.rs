@@ -1,7 +1,7 @@
 //! The profile as one JSON object. Addresses are texts in hexadecimal, since many readers of JSON round large numbers.
 
 use belfry_device::profile::{
-    BANKS, Block, Card, KernelProfile, LATENCY, LINE, MAX_KERNELS, MAX_SITES, Patterns, Site, estimate,
+    BANKS, Block, KernelProfile, LATENCY, LINE, MAX_KERNELS, MAX_SITES, Patterns, Site, estimate,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols) -> 
             "launches_of_kernels_left_out": report.kernels_left_out,
         }));
     }
-    let card = Card::of(gpu.model.generation.arch);
+    let card = &gpu.model.generation.card;
     json!({
         "chip": gpu.model.name,
         "cus": gpu.shape.cus,

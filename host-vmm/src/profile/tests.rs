@@ -1,4 +1,3 @@
-use belfry_device::chip;
 use belfry_device::profile::{GlobalAccess, LdsAccess, Occupancy, Patterns, ProfileReport, Resources, Site};
 use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;

@@ -13,7 +13,7 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Firmware, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat, RegisterBar,
+    Card, Firmware, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat, RegisterBar,
     SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
 };
 pub(super) use interrupts::FORMAT as INTERRUPTS;
@@ -47,6 +47,9 @@ pub static GENERATION: Generation = Generation {
     }),
     shader: shader::RULES,
     kernel: kernel::RULES,
+    // RX 7900 XTX: 2482 MHz as its driver tells, 960 GB/s (20 Gbit/s on 384 bits). 32 lanes in a cycle, a quarter of it for transcendental
+    // functions, a sixteenth for doubles, 256 floating-point operations of a SIMD in a cycle for matrices (8192 each).
+    card: Card { clock_mhz: 2482, gigabytes_per_second: 960, cycles: [1, 4, 16, 32, 1], cache_bytes: 128 },
     mqd: mqd::LAYOUT,
     pm4: Pm4Packets::V10,
     sdma: SdmaRules { mqd: SdmaMqdForm::V11, packets: SdmaPackets::V6 },

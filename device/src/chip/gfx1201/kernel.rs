@@ -10,6 +10,7 @@ use crate::chip::{DescriptorError, KernelRules};
 pub(super) const RULES: KernelRules = KernelRules {
     max_user_sgprs: 16,
     workgroup_id_sgprs: false,
+    allocates_sgprs: false,
     preloads_arguments: false,
     has_wave32: true,
     rsrc3: ComputeRegister::PGM_RSRC3,

@@ -9,6 +9,7 @@ use crate::chip::{DescriptorError, KernelRules};
 pub(super) const RULES: KernelRules = KernelRules {
     max_user_sgprs: 16,
     workgroup_id_sgprs: true,
+    allocates_sgprs: true,
     preloads_arguments: true,
     has_wave32: false,
     // `regCOMPUTE_PGM_RSRC3` of linux `gc_9_4_3_offset.h`.

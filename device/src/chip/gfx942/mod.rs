@@ -15,8 +15,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::Names;
 use super::{
-    Chip, Firmware, Generation, HwsFirmware, Identity, IpBlock, Model, Pm4Packets, PteFormat, RegisterBar,
-    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
+    Card, Chip, Firmware, Generation, HwsFirmware, Identity, IpBlock, Model, Pm4Packets, PteFormat,
+    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
 };
 
 /// What a configuration names.
@@ -43,6 +43,8 @@ pub static GENERATION: Generation = Generation {
     firmware: Firmware::Hws(HwsFirmware),
     shader: shader::RULES,
     kernel: kernel::RULES,
+    // 2100 MHz, 5300 GB/s. 16 lanes in a cycle, doubles as well; matrix instructions take 16 cycles, as that of 16x16x16 halves does.
+    card: Card { clock_mhz: 2100, gigabytes_per_second: 5300, cycles: [4, 16, 4, 16, 4], cache_bytes: 64 },
     mqd: mqd::LAYOUT,
     pm4: Pm4Packets::V9,
     sdma: SdmaRules { mqd: SdmaMqdForm::V9, packets: SdmaPackets::V4 },
