@@ -91,7 +91,14 @@ unsafe impl Mmu for Memory {
                 return fault(FaultKind::refusal(access));
             }
             let host = UnsafeCell::raw_get(pages.as_ptr()).cast::<u8>();
-            return Ok(Mapping { va: at, len, host, writable: !is_code, executable: is_code });
+            return Ok(Mapping {
+                va: at,
+                len,
+                host,
+                writable: !is_code,
+                executable: is_code,
+                mirrored: false,
+            });
         }
         fault(FaultKind::NotPresent)
     }
