@@ -27,7 +27,7 @@ static int client_open(struct drm_device *drm, struct drm_file *file)
 		return -ENOMEM;
 	if (belfry_enter(dev, &idx)) {
 		client->gpu = belfry_gpu_get(dev->gpu);
-		err = belfry_drm_open(client->gpu, (uintptr_t)file, &client->core);
+		err = belfry_drm_open(client->gpu, (uintptr_t)file, belfry_xcp_of(dev, file->minor), &client->core);
 		if (err)
 			belfry_gpu_put(client->gpu);
 		belfry_leave(dev, idx);

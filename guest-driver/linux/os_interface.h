@@ -42,6 +42,8 @@ struct belfry_work;       /* the core's half of an os_work */
 
 /* ---- pci.c: the function ---- */
 
+#define OS_PARTITIONS 8
+
 struct os_device_info {
 	u16 vendor_id;
 	u16 device_id;
@@ -51,6 +53,7 @@ struct os_device_info {
 	u32 domain;
 	u32 location_id;  /* bus << 8 | devfn */
 	u32 render_minor; /* 0: none */
+	u32 partition_minors[OS_PARTITIONS - 1]; /* of partitions after the first; 0: none */
 };
 
 void os_device_get(struct os_device *dev);
@@ -309,8 +312,8 @@ void belfry_exit(struct belfry_gpu *gpu, u64 mm);
 long belfry_ioctl(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u32 command, u64 arg);
 int belfry_mmap(struct belfry_gpu *gpu, struct belfry_process *process, u64 mm, u64 offset, u64 len,
 		struct belfry_mapping *mapping);
-/* id: what os_drm_id says of the file. */
-int belfry_drm_open(struct belfry_gpu *gpu, u64 id, struct belfry_client **client);
+/* id: what os_drm_id says of the file. -ENOENT for a partition that there is not now. */
+int belfry_drm_open(struct belfry_gpu *gpu, u64 id, u32 partition, struct belfry_client **client);
 void belfry_drm_close(struct belfry_gpu *gpu, struct belfry_client *client);
 /* data: the arguments, len bytes, which get the answer; number: that of the command, DRM_COMMAND_BASE included. */
 int belfry_drm_ioctl(struct belfry_gpu *gpu, struct belfry_client *client, struct os_render_file *file, u32 number,

@@ -91,9 +91,12 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	if (err)
 		goto err_bars;
 
+	err = belfry_xcps_create(dev, id->driver_data);
+	if (err)
+		goto err_xcps;
 	err = belfry_probe(dev, &dev->gpu);
 	if (err)
-		goto err_irq;
+		goto err_xcps;
 	err = belfry_irq_request(dev);
 	if (err)
 		goto err_core;
@@ -101,6 +104,9 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = drm_dev_register(&dev->drm, 0);
 	if (err)
 		goto err_irq_handler;
+	err = belfry_xcps_register(dev);
+	if (err)
+		goto err_drm;
 	err = belfry_card_add(dev);
 	if (err)
 		goto err_drm;
@@ -124,7 +130,8 @@ err_core:
 err_gpu:
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
-err_irq:
+err_xcps:
+	belfry_xcps_remove(dev);
 	pci_free_irq_vectors(pdev);
 err_bars:
 	unmap_bars(dev);
@@ -149,6 +156,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	belfry_irq_free(dev); /* the core polls from here on */
 	remove_core(dev);
 	belfry_frames_remove(dev);
+	belfry_xcps_remove(dev);
 	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
@@ -160,9 +168,10 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	pci_disable_device(pdev);
 }
 
+/* The data are the render nodes of partitions after the first. */
 static const struct pci_device_id belfry_pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x744c) }, /* Navi 31 */
-	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x74a1) }, /* MI300X */
+	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x74a1), .driver_data = OS_PARTITIONS - 1 }, /* MI300X */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x7550) }, /* Navi 48 */
 	{ },
 };
@@ -188,6 +197,7 @@ void os_device_put(struct os_device *dev)
 void os_device_info(struct os_device *dev, struct os_device_info *info)
 {
 	struct pci_dev *pdev = dev->pdev;
+	u32 i;
 
 	*info = (struct os_device_info){
 		.vendor_id = pdev->vendor,
@@ -199,6 +209,8 @@ void os_device_info(struct os_device *dev, struct os_device_info *info)
 		.location_id = pci_dev_id(pdev),
 		.render_minor = dev->drm.render ? dev->drm.render->index : 0,
 	};
+	for (i = 0; i < ARRAY_SIZE(info->partition_minors); i++)
+		info->partition_minors[i] = belfry_xcp_minor(dev, i + 1);
 }
 
 int os_reset_function(struct os_device *dev)

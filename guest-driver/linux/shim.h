@@ -30,6 +30,8 @@ enum belfry_count {
 
 struct os_device {
 	struct drm_device drm; /* carries the reference count */
+	struct belfry_xcp *xcps; /* of partitions after the first */
+	u32 xcp_count;
 	struct pci_dev *pdev;
 	struct belfry_gpu *gpu; /* set between probe and remove */
 	struct srcu_struct users; /* held by whoever is in the core on behalf of a process */
@@ -138,6 +140,16 @@ bool belfry_frame_offset(struct os_device *dev, struct page *page, u64 *offset);
 
 /* usage.c */
 void belfry_usage_add(struct os_device *dev);
+
+/* xcp.c: the render nodes of partitions after the first; they are there before the core is, and seen when it is. */
+struct drm_minor;
+int belfry_xcps_create(struct os_device *dev, u32 count);
+int belfry_xcps_register(struct os_device *dev);
+void belfry_xcps_remove(struct os_device *dev);
+/* The minor number of a partition's render node, from 1 on; 0 if it has none. */
+u32 belfry_xcp_minor(struct os_device *dev, u32 partition);
+/* The partition that a file was opened for; 0 for the first one. */
+u32 belfry_xcp_of(struct os_device *dev, const struct drm_minor *minor);
 
 /* drm.c */
 extern const struct drm_driver belfry_drm_driver;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use belfry_abi::partition::ComputePartition;
 use belfry_device::GpuConfig;
 use belfry_device::chip;
 use belfry_guest::{Guest, GuestConfig, MachineConfig, QemuConfig};
@@ -89,6 +90,27 @@ fn examples_run_on_chips_other_than_the_usual_one() {
         assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
         finish(guest);
     }
+}
+
+#[test]
+fn partitions_have_render_nodes_of_their_own() {
+    let gpu = GpuConfig {
+        chip: &chip::gfx942::MODEL,
+        xccs: 4,
+        cus: 4,
+        partition: ComputePartition::Cpx,
+        ..GpuConfig::default()
+    };
+    let config = GuestConfig { gpu: Some(gpu), ..GuestConfig::default() };
+    let (mut guest, roles) = boot_with_roles_and(&config);
+    let said = succeed_within(&mut guest, &[roles, "partitions", "4"], LIMIT);
+    assert!(said.contains("4 render nodes"), "{said}");
+    let said = succeed_within(&mut guest, &[roles, "partition-switch"], LIMIT);
+    assert!(said.contains("4 render nodes after"), "{said}");
+    unload(&mut guest).unwrap();
+    guest.load_driver().unwrap();
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    finish(guest);
 }
 
 #[test]

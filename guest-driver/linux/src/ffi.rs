@@ -2,6 +2,8 @@
 
 use core::ffi::c_void;
 
+use belfry_kfd_core::os::MAX_PARTITIONS;
+
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $($(#[$doc])* #[repr(C)] pub(crate) struct $name { _opaque: [u8; 0] })*
@@ -57,6 +59,7 @@ pub(crate) struct OsDeviceInfo {
     pub(crate) domain: u32,
     pub(crate) location_id: u32,
     pub(crate) render_minor: u32,
+    pub(crate) partition_minors: [u32; MAX_PARTITIONS - 1],
 }
 
 /// `struct os_cpu_info`.

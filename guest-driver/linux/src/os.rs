@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, MAX_PARTITIONS, Os,
+    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os,
     ProcessKey, SmiClient, Task, UserArea, Work,
 };
 
@@ -91,8 +91,7 @@ impl Os for LinuxOs {
             domain: info.domain,
             location_id: info.location_id,
             render_minor: info.render_minor,
-            // The shim registers one render node, which all partitions have in common.
-            partition_minors: [0; MAX_PARTITIONS - 1],
+            partition_minors: info.partition_minors,
         }
     }
 

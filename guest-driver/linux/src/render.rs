@@ -96,7 +96,7 @@ impl RenderFile for Caller {
     }
 }
 
-/// Opens the render node.
+/// Opens the render node of a partition.
 ///
 /// # Safety
 ///
@@ -105,10 +105,11 @@ impl RenderFile for Caller {
 pub(crate) unsafe extern "C" fn belfry_drm_open(
     gpu: *const Gpu,
     id: u64,
+    partition: u32,
     client: *mut *const RenderClient,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    let opened = unsafe { &*gpu }.drm_open(id, 0);
+    let opened = unsafe { &*gpu }.drm_open(id, partition);
     status(opened.map(|opened| {
         // SAFETY: as promised by the caller.
         unsafe { client.write(Arc::into_raw(opened)) }

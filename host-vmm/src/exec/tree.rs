@@ -74,7 +74,7 @@ pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String
 
 /// The directory of the device that amdgpu makes for a partition after the first one, without a slash in front.
 fn partition_device(number: u32) -> String {
-    format!("sys/devices/platform/amdgpu_xcp_{number}")
+    format!("sys/devices/platform/amdgpu_xcp_{}", number - 1)
 }
 
 /// Makes the directory for a configuration, unless it is there; its path.

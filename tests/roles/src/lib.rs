@@ -7,6 +7,7 @@ pub mod bad_ioctls;
 pub mod disk;
 pub mod kills;
 mod nodes;
+pub mod partitions;
 pub mod proc_files;
 pub mod processor;
 pub mod race;

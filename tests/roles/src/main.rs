@@ -24,6 +24,13 @@ fn main() -> Result<()> {
     if role == "proc-files" {
         return belfry_test_roles::proc_files::run(&mut std::io::stdout());
     }
+    if role == "partitions" {
+        let count = arguments.next().context("partitions: how many?")?.parse()?;
+        return belfry_test_roles::partitions::run(count, &mut std::io::stdout());
+    }
+    if role == "partition-switch" {
+        return belfry_test_roles::partitions::switch(&mut std::io::stdout());
+    }
     if role == "unbind" {
         return belfry_test_roles::unbind::run(&mut std::io::stdout());
     }

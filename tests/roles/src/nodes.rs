@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context as _, Result};
@@ -101,12 +100,23 @@ impl<'a> Nodes<'a> {
     /// When there is none.
     pub(crate) fn open(told: &'a (dyn Fn(i32) + Sync)) -> Result<Self> {
         let gpu_id = fs::read_to_string(GPU_ID)?.trim().parse()?;
-        let open = |path: PathBuf| File::options().read(true).write(true).open(path);
         let render = fs::read_dir("/dev/dri")?
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .find(|path| path.to_string_lossy().contains("renderD"))
+            .filter(|path| path.to_string_lossy().contains("renderD"))
+            .min()
             .context("no render node")?;
-        Ok(Self { kfd: open("/dev/kfd".into())?, render: open(render)?, gpu_id, told })
+        let render = File::options().read(true).write(true).open(render)?;
+        Self::with(render, gpu_id, told)
+    }
+
+    /// Opens the KFD node, for a node of the topology and a file of a render node.
+    ///
+    /// # Errors
+    ///
+    /// When there is no KFD node.
+    pub(crate) fn with(render: File, gpu_id: u32, told: &'a (dyn Fn(i32) + Sync)) -> Result<Self> {
+        let kfd = File::options().read(true).write(true).open("/dev/kfd")?;
+        Ok(Self { kfd, render, gpu_id, told })
     }
 
     pub(crate) fn acquire_vm(&self) -> io::Result<()> {

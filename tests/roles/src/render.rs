@@ -175,7 +175,7 @@ fn write(file: RawFd, kind: u32, (target, value): (u64, u32)) -> Result<i32> {
 }
 
 /// Work writes to memory, more than once.
-fn submit(file: RawFd, kind: u32) -> Result<()> {
+pub(crate) fn submit(file: RawFd, kind: u32) -> Result<()> {
     let target = create(file, AMDGPU_GEM_DOMAIN_VRAM)?;
     map_gpu(file, target, VA)?;
     let memory = map(file, target)?.cast::<u32>();
