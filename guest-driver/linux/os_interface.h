@@ -329,7 +329,10 @@ void belfry_drm_handle_closed(struct belfry_client *client, struct belfry_backin
  * device's directory; both return the length written or -errno.
  */
 ssize_t belfry_sysfs_read(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
-/* One entry per line, directories with a trailing slash, links as NAME>TARGET behind their targets. */
+/*
+ * One entry per line, directories with a trailing slash, links as NAME>TARGET behind their targets, files that belfry_card_write
+ * writes to with a trailing =.
+ */
 ssize_t belfry_sysfs_list(struct belfry_gpu *gpu, const char *path, size_t path_len, char *text, size_t text_len);
 
 struct belfry_client_memory {

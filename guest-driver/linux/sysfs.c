@@ -43,8 +43,22 @@ static ssize_t dir_show(struct kobject *kobj, struct attribute *attr, char *text
 	return len;
 }
 
+static ssize_t dir_store(struct kobject *kobj, struct attribute *attr, const char *text, size_t len)
+{
+	struct topology_dir *dir = to_dir(kobj);
+	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", attr->name);
+	int err;
+
+	if (!path)
+		return -ENOMEM;
+	err = belfry_card_write(dir->gpu, path, strlen(path), text, len);
+	kfree(path);
+	return err ? err : len;
+}
+
 static const struct sysfs_ops dir_sysfs_ops = {
 	.show = dir_show,
+	.store = dir_store,
 };
 
 static void dir_release(struct kobject *kobj)
@@ -65,7 +79,8 @@ static const struct kobj_type dir_ktype = {
 	.release = dir_release,
 };
 
-static int add_file(struct topology_dir *dir, const char *name)
+/* writable: for belfry_card_write. */
+static int add_file(struct topology_dir *dir, const char *name, bool writable)
 {
 	struct topology_file *file = kzalloc(sizeof(*file), GFP_KERNEL);
 	int err;
@@ -73,7 +88,7 @@ static int add_file(struct topology_dir *dir, const char *name)
 	if (!file)
 		return -ENOMEM;
 	sysfs_attr_init(&file->attr);
-	file->attr.mode = 0444;
+	file->attr.mode = writable ? 0644 : 0444;
 	file->attr.name = kstrdup(name, GFP_KERNEL);
 	if (!file->attr.name) {
 		kfree(file);
@@ -143,7 +158,11 @@ static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, 
 			continue;
 		}
 		if (name[n - 1] != '/') {
-			err = add_file(dir, name);
+			bool writable = name[n - 1] == '=';
+
+			if (writable)
+				name[n - 1] = '\0';
+			err = add_file(dir, name, writable);
 			continue;
 		}
 		name[n - 1] = '\0';

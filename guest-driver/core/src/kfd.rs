@@ -22,6 +22,7 @@ use crate::os::{Os, PAGE_SIZE, ProcessKey, RenderFile};
 use crate::process::{ClientMemory, Process};
 use crate::show::Few;
 use crate::usage::Usage;
+use crate::xcp_tree;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +239,11 @@ impl<O: Os> Kfd<O> {
             return Err(Errno::ENODEV);
         }
         drm::dispatch(client, file, command, data)
+    }
+
+    /// Whether a file that [`Kfd::sysfs_read`] reads can be written to, by [`Kfd::card_write`].
+    pub fn sysfs_is_writable(&self, path: &str) -> bool {
+        path == xcp_tree::CHOICE
     }
 
     /// Returns the text of a topology file, by its path below `/sys/devices/virtual/kfd/kfd/topology`, or of a file of

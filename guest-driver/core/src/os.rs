@@ -93,8 +93,7 @@ pub struct DeviceInfo {
     pub location_id: u32,
     /// Minor number of the DRM render node, 0 while it is not registered.
     pub render_minor: u32,
-    /// Minor numbers of the render nodes of partitions after the first, 0 for those that there are not. Without any, the
-    /// partitions have the one above in common.
+    /// Minor numbers of the render nodes of partitions after the first, 0 for those that there are not.
     pub partition_minors: [u32; MAX_PARTITIONS - 1],
 }
 
@@ -102,15 +101,12 @@ pub struct DeviceInfo {
 pub const MAX_PARTITIONS: usize = 8;
 
 impl DeviceInfo {
-    /// Whether partitions have render nodes of their own.
-    pub(crate) fn has_partition_minors(&self) -> bool {
-        self.partition_minors[0] != 0
-    }
-
     /// The minor number of a partition's render node.
     pub(crate) fn minor_of(&self, partition: u32) -> u32 {
-        let own = (partition as usize).checked_sub(1).and_then(|at| self.partition_minors.get(at));
-        own.copied().filter(|&minor| minor != 0).unwrap_or(self.render_minor)
+        match partition.checked_sub(1) {
+            None => self.render_minor,
+            Some(at) => self.partition_minors.get(at as usize).copied().unwrap_or(0),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Texts for the files of sysfs and debugfs, for the C files of the shim.
 
+use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt::Write as _;
 
@@ -67,7 +68,7 @@ pub(crate) unsafe extern "C" fn belfry_sysfs_read(
     unsafe { copy_text(bytes, text, text_len) }
 }
 
-/// Writes the entries of a topology directory, one per line, and returns the length of it.
+/// Writes the entries of a topology directory, one per line, those that can be written to with a `=`, and returns the length of it.
 ///
 /// # Safety
 ///
@@ -82,7 +83,15 @@ pub(crate) unsafe extern "C" fn belfry_sysfs_list(
 ) -> isize {
     // SAFETY: as promised by the caller.
     let (gpu, path) = unsafe { (&*gpu, path_of(path, path_len)) };
-    let content = path.and_then(|path| gpu.sysfs_list(path)).map(|names| names.join("\n"));
+    let content = path.and_then(|path| {
+        let mut lines = String::new();
+        for name in gpu.sysfs_list(path)? {
+            let writable = gpu.sysfs_is_writable(&format!("{path}/{name}"));
+            lines += &name;
+            lines += if writable { "=\n" } else { "\n" };
+        }
+        Ok(lines)
+    });
     let bytes = content.as_ref().map(|content| content.as_bytes()).map_err(|error| *error);
     // SAFETY: as promised by the caller.
     unsafe { copy_text(bytes, text, text_len) }

@@ -101,6 +101,11 @@ pub fn switch(out: &mut dyn Write) -> Result<()> {
     ensure!(partitions()?.len() == 1, "a node for each partition after the switch");
     ensure!(errno(open(last)) == libc::ENOENT, "renderD{last} after the switch");
     share_out("CPX")?;
+    let chosen = format!("{DRIVER}/{}/compute_partition_config/xcp_config", function()?);
+    fs::write(&chosen, "dpx").context("xcp_config")?;
+    ensure!(fs::read_to_string(&chosen)?.trim() == "DPX", "xcp_config keeps what was chosen");
+    ensure!(errno(fs::write(&chosen, "all")) == libc::EINVAL, "xcp_config takes any name");
+    ensure!(partitions()?.len() > 1, "what is shown was chosen, and the partitions have changed");
     let left = open(last)?;
     let function = function()?;
     write_driver("unbind", &function)?;

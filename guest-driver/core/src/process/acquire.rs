@@ -20,7 +20,7 @@ use crate::svm::Svm;
 impl<O: Os> Process<O> {
     /// ACQUIRE_VM of a node.
     ///
-    /// A file is for one node. Where the operating system has one render node for all of them, they may have one file.
+    /// A file is for one node.
     ///
     /// # Errors
     ///
@@ -37,18 +37,13 @@ impl<O: Os> Process<O> {
         if let Some(acquired) = state.spaces.get(node.number) {
             return if acquired.file.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
         }
-        let shared = state.spaces.of_file(file.id()).cloned();
-        if shared.is_some() && device.hw.os().device_info().has_partition_minors() {
+        if state.spaces.of_file(file.id()).is_some() {
             return Err(Errno::EINVAL);
         }
         let is_first = state.spaces.is_empty();
-        if shared.is_none() {
-            let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
-            self.take_space(&mut state, &space)?;
-            state.spaces.put(node, Acquired { space, file });
-        } else if let Some(space) = shared {
-            state.spaces.put(node, Acquired { space, file });
-        }
+        let space = device.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
+        self.take_space(&mut state, &space)?;
+        state.spaces.put(node, Acquired { space, file });
         self.debug_acquired(&mut state)?;
         if is_first {
             let task = device.hw.os().task();
