@@ -144,6 +144,30 @@ fn supported(kind: BackendKind) -> bool {
     kind == BackendKind::Portable
 }
 
+/// For each byte of `select` a byte of `a`:`b` (0 to 7, `b` low), the sign of its byte 1, 3, 5 or 7 (8 to 11), 0 (12), or 0xff, as
+/// `v_perm_b32` has it.
+pub(crate) fn selected_bytes(a: u32, b: u32, select: u32) -> u32 {
+    let all = u64::from(a) << 32 | u64::from(b);
+    let byte = |select: u8| match select {
+        0..=7 => (all >> (select * 8)) as u8,
+        8..=11 if all >> (u32::from(select - 8) * 16 + 15) & 1 != 0 => 0xff,
+        8..=12 => 0,
+        _ => 0xff,
+    };
+    u32::from_le_bytes(select.to_le_bytes().map(byte))
+}
+
+/// [`selected_bytes`] of one lane after the other.
+#[inline(always)]
+fn each_selected_bytes<L: Lanes + ?Sized>(a: L::V, b: L::V, select: L::V) -> L::V {
+    let (a, b, select) = (L::to_array(a), L::to_array(b), L::to_array(select));
+    let mut words = [0; 16];
+    for i in 0..16 {
+        words[i] = selected_bytes(a[i], b[i], select[i]);
+    }
+    L::from_array(words)
+}
+
 /// Sixteen 32-bit lanes; masks have lane *n* in bit *n*.
 ///
 /// An implementation's functions may only be reached from code compiled for its instructions and run on a host that
@@ -210,6 +234,21 @@ pub(crate) trait Lanes: 'static {
         let mut chunk = Chunk([0; 16]);
         Self::store(&mut chunk, value);
         chunk.0
+    }
+    /// The high words of the products.
+    #[inline(always)]
+    fn mul_high(a: Self::V, b: Self::V) -> Self::V {
+        let (a, b) = (Self::to_array(a), Self::to_array(b));
+        let mut words = [0; 16];
+        for i in 0..16 {
+            words[i] = (u64::from(a[i]) * u64::from(b[i]) >> 32) as u32;
+        }
+        Self::from_array(words)
+    }
+    /// The bytes that `select` names, as [`selected_bytes`] has it.
+    #[inline(always)]
+    fn select_bytes(a: Self::V, b: Self::V, select: Self::V) -> Self::V {
+        each_selected_bytes::<Self>(a, b, select)
     }
     fn add(a: Self::V, b: Self::V) -> Self::V;
     fn sub(a: Self::V, b: Self::V) -> Self::V;

@@ -9,6 +9,7 @@
     reason = "guest memory is shared and changes under us: raw pointers, never references"
 )]
 
+mod each;
 mod tlb;
 mod watch;
 
@@ -246,24 +247,6 @@ impl Global<'_> {
         Ok(unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0)
     }
 
-    /// Loads `N` words that follow each other, one access for each.
-    #[inline(always)]
-    pub(crate) fn load_words<const N: usize>(&mut self, va: u64) -> Result<[u32; N], Fault> {
-        let mut words = [0; N];
-        if crosses(va, N as u64 * 4) || self.tlb.is_watched() {
-            for (word, n) in words.iter_mut().zip(0..) {
-                *word = self.load(va.wrapping_add(n * 4))?;
-            }
-            return Ok(words);
-        }
-        let host = self.tlb.lookup(self.mmu, va, Access::Read)?.cast::<Unaligned<u32>>();
-        for (n, word) in words.iter_mut().enumerate() {
-            // SAFETY: the TLB gave a pointer good to the end of the page, and none of the words crosses it.
-            *word = unsafe { host.wrapping_add(n).read_volatile() }.0;
-        }
-        Ok(words)
-    }
-
     /// Stores `N` words that follow each other, one access for each; all of them or none.
     #[inline(always)]
     pub(crate) fn store_words<const N: usize>(&mut self, va: u64, words: [u32; N]) -> Result<(), Fault> {
@@ -278,7 +261,7 @@ impl Global<'_> {
         }
         let host = self.tlb.lookup(self.mmu, va, Access::Write)?.cast::<Unaligned<u32>>();
         for (n, word) in words.into_iter().enumerate() {
-            // SAFETY: as in `load_words`, and the entry is for a writable page.
+            // SAFETY: the TLB gave a pointer good to the end of a writable page, and none of the words crosses it.
             unsafe { host.wrapping_add(n).write_volatile(Unaligned(word)) };
         }
         Ok(())
@@ -374,6 +357,12 @@ impl Global<'_> {
         prefetch(host.wrapping_add(128));
         // SAFETY: as in `load_block`: 128 bytes from `host` on are in the page.
         Some(unsafe { [L::load_from(host), L::load_from(host.wrapping_add(64))] })
+    }
+
+    /// Whether [`Self::store_vectors`] would store there.
+    #[inline(always)]
+    pub(crate) fn stores_vectors(&mut self, va: u64) -> bool {
+        !crosses(va, 128) && self.tlb.lookup_block(self.mmu, va, Access::Write).is_ok()
     }
 
     /// Stores 32 consecutive words, `false` when they are not all in one page or cannot be stored (and nothing was).

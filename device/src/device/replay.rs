@@ -13,7 +13,7 @@ use crate::interrupt::InterruptSink;
 use crate::record::{Entry, Journal, Player, Progress, RecordError, Stopped, Until};
 use crate::trace::TraceSink;
 
-/// Interrupts that nobody handles.
+/// Drops interrupts: a replay has no guest.
 struct Nobody;
 
 impl InterruptSink for Nobody {

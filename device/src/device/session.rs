@@ -1,8 +1,8 @@
 //! A device that does one thing after the other: operations, which are turns of its own or calls of the host's.
 //!
-//! While it is recorded, a thread takes the turns, and calls come from whoever has something to call for; each waits until
-//! the operation before is over. Time stands still within one, and what others have written is looked at as `record` and
-//! `memory/mirror.rs` say. A replay does the same operations in the same order on one thread (`replay.rs`).
+//! While the device is recorded, one thread takes its turns, and calls come from any thread of the host. Each operation waits until
+//! the one before is over. Time stands still within an operation. `record` and `memory/mirror.rs` say when the device sees what
+//! others have written. A replay does the same operations in the same order on one thread (`replay.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -155,7 +155,7 @@ impl Session {
 
     /// The same of what has no answer.
     pub(super) fn tell(&self, gpu: &Gpu, call: &Call) {
-        // Calls without an answer are refused by nobody.
+        // A call that has no answer cannot be refused.
         let _ = self.call(gpu, call);
         gpu.wake.wake();
     }

@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 mod common;
+#[path = "common/copies.rs"]
+mod copies;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,10 +16,11 @@ use belfry_abi::kfd::queue::{
     CreateQueueArgs, GetQueueWaveStateArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, UpdateQueueArgs,
 };
-use belfry_abi::sdma::{Header, Op};
+use belfry_abi::sdma::Op;
 use belfry_device::GuestError;
 use belfry_kfd_hosted::{Errno, Node};
 use common::{Buffer, Client, PAGE, RW, gpu};
+use copies::{args, packet};
 
 /// Bytes of a ring.
 const RING: u64 = PAGE;
@@ -27,10 +30,6 @@ struct Queue<'a> {
     args: CreateQueueArgs,
     doorbell: u64,
     written: u64,
-}
-
-fn packet(op: Op, body: &[u32]) -> Vec<u32> {
-    [&[Header::new(op, 0).bits()], body].concat()
 }
 
 fn halves(value: u64) -> [u32; 2] {
@@ -50,19 +49,6 @@ fn wait(at: u64, value: u32) -> Vec<u32> {
     let mut dwords = packet(Op::POLL_REGMEM, &[&halves(at)[..], &[value, u32::MAX, 0x0fff_0004]].concat());
     dwords[0] |= 1 << 31 | 3 << 28;
     dwords
-}
-
-/// What CREATE_QUEUE takes for an SDMA queue: no end-of-pipe buffer, no context save area.
-fn args(client: &Client, queue_type: u32) -> CreateQueueArgs {
-    CreateQueueArgs {
-        queue_type,
-        eop_buffer_address: 0,
-        eop_buffer_size: 0,
-        ctx_save_restore_address: 0,
-        ctx_save_restore_size: 0,
-        ctl_stack_size: 0,
-        ..client.queue_args().unwrap()
-    }
 }
 
 impl<'a> Queue<'a> {

@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 mod common;
+#[path = "common/copies.rs"]
+mod copies;
 #[path = "common/packets.rs"]
 mod packets;
 
@@ -16,11 +18,12 @@ use belfry_abi::kfd::misc::SetXnackModeArgs;
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA};
 use belfry_abi::partition::ComputePartition;
 use belfry_abi::pm4::Opcode;
-use belfry_abi::sdma::{Header, Op};
+use belfry_abi::sdma::Op;
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_kfd_hosted::{HostedGpu, Node};
 use common::{Client, PAGE};
+use copies::{args, packet};
 use packets::{halves, packet as pm4};
 use zerocopy::FromBytes as _;
 
@@ -160,23 +163,11 @@ fn pm4_packets_wait_for_memory_of_the_program() {
     assert_eq!(stats.errors, Default::default());
 }
 
-fn packet(op: Op, body: &[u32]) -> Vec<u32> {
-    [&[Header::new(op, 0).bits()], body].concat()
-}
-
 #[test]
 fn sdma_engine_waits_for_memory_of_the_program() {
     let gpu = gpu(1, ComputePartition::Spx);
     let client = open(&gpu);
-    let mut args = CreateQueueArgs {
-        queue_type: KFD_IOC_QUEUE_TYPE_SDMA,
-        eop_buffer_address: 0,
-        eop_buffer_size: 0,
-        ctx_save_restore_address: 0,
-        ctx_save_restore_size: 0,
-        ctl_stack_size: 0,
-        ..client.queue_args().unwrap()
-    };
+    let mut args = args(&client, KFD_IOC_QUEUE_TYPE_SDMA);
     let doorbell = create(&client, &mut args);
     let mut written = 0;
     // Few bytes, which the device's thread moves, many, which the engine's does, and such that lie over what they are read from.

@@ -1,6 +1,7 @@
 //! Integer and bit operations of the vector ALU.
 
 use super::op::vector_ops;
+use crate::lanes::{Lanes, selected_bytes};
 
 #[inline(always)]
 fn i(value: u32) -> i32 {
@@ -38,22 +39,10 @@ fn sad(a: u32, b: u32) -> u32 {
     bytes(a).iter().zip(bytes(b)).map(|(a, b)| u32::from(a.abs_diff(b))).sum()
 }
 
-/// `v_perm_b32`: one byte chosen from `a:b` or a constant.
-fn perm_byte(a: u32, b: u32, select: u8) -> u8 {
-    let all = u64::from(a) << 32 | u64::from(b);
-    match select {
-        0..=7 => (all >> (select * 8)) as u8,
-        // Sign of bytes 1, 3, 5, 7.
-        8..=11 => {
-            if all >> (u32::from(select - 8) * 16 + 15) & 1 != 0 {
-                0xff
-            } else {
-                0
-            }
-        }
-        12 => 0,
-        _ => 0xff,
-    }
+/// The low 24 bits of each word, sign-extended.
+#[inline(always)]
+fn signed24<L: Lanes>(a: L::V) -> L::V {
+    L::sar(L::shl(a, L::splat(8)), L::splat(8))
 }
 
 fn med3<T: Ord>(a: T, b: T, c: T) -> T {
@@ -91,20 +80,23 @@ vector_ops! {
     V_LSHRREV_B64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.wrapping_shr(a) }
     V_ASHRREV_I64: Bits -> Bits, (a: u32, b: u64) -> u64 { b.cast_signed().wrapping_shr(a).cast_unsigned() }
     V_MUL_LO_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { a.wrapping_mul(b) }, lanes { L::mul(a, b) }
-    V_MUL_HI_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { low((u64::from(a) * u64::from(b)) >> 32) }
-    V_MUL_HI_I32: Bits -> Bits, (a: u32, b: u32) -> u32 { ((i64::from(i(a)) * i64::from(i(b))) >> 32) as u32 }
+    V_MUL_HI_U32: Bits -> Bits, (a: u32, b: u32) -> u32 { low((u64::from(a) * u64::from(b)) >> 32) }, lanes { L::mul_high(a, b) }
+    V_MUL_HI_I32: Bits -> Bits, (a: u32, b: u32) -> u32 { ((i64::from(i(a)) * i64::from(i(b))) >> 32) as u32 }, lanes {
+        let sign = L::splat(31);
+        L::sub(L::sub(L::mul_high(a, b), L::and(L::sar(a, sign), b)), L::and(L::sar(b, sign), a))
+    }
     V_MUL_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { u24(a).wrapping_mul(u24(b)) }, lanes {
         let mask = L::splat(0xff_ffff);
         L::mul(L::and(a, mask), L::and(b, mask))
     }
-    V_MUL_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { u(i24(a).wrapping_mul(i24(b))) }
+    V_MUL_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { u(i24(a).wrapping_mul(i24(b))) }, lanes { L::mul(signed24::<L>(a), signed24::<L>(b)) }
     V_MUL_HI_U32_U24: Bits -> Bits, (a: u32, b: u32) -> u32 { low((u64::from(u24(a)) * u64::from(u24(b))) >> 32) }
     V_MUL_HI_I32_I24: Bits -> Bits, (a: u32, b: u32) -> u32 { ((i64::from(i24(a)) * i64::from(i24(b))) >> 32) as u32 }
     V_MAD_U32_U24: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) }, lanes {
         let mask = L::splat(0xff_ffff);
         L::add(L::mul(L::and(a, mask), L::and(b, mask)), c)
     }
-    V_MAD_I32_I24: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { u(i24(a).wrapping_mul(i24(b))).wrapping_add(c) }
+    V_MAD_I32_I24: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { u(i24(a).wrapping_mul(i24(b))).wrapping_add(c) }, lanes { L::add(L::mul(signed24::<L>(a), signed24::<L>(b)), c) }
     V_MAD_U32_U16: Bits -> Bits, (a: u16, b: u16, c: u32) -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) }
     V_MAD_I32_I16: Bits -> Bits, (a: u16, b: u16, c: u32) -> u32 {
         u(i32::from(a.cast_signed()) * i32::from(b.cast_signed())).wrapping_add(c)
@@ -138,6 +130,10 @@ vector_ops! {
             // The field may reach past bit 31, where the sign continues.
             (i64::from(i(a)) >> offset << (64 - width) >> (64 - width)) as u32
         }
+    }, lanes {
+        let above = L::sub(L::splat(32), c);
+        let field = L::sar(L::shl(L::sar(a, b), above), above);
+        L::select(L::eq(L::and(c, L::splat(31)), L::splat(0)), L::splat(0), field)
     }
     V_BFM_B32: Bits -> Bits, (a: u32, b: u32) -> u32 { (!(u32::MAX << (a & 31))).wrapping_shl(b) }, lanes {
         L::shl(L::not(L::shl(L::splat(u32::MAX), a)), b)
@@ -155,8 +151,11 @@ vector_ops! {
         let left = L::shl(L::shl(a, L::splat(1)), L::not(c));
         L::or(L::shr(b, c), left)
     }
-    V_ALIGNBYTE_B32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { low((u64::from(a) << 32 | u64::from(b)) >> ((c & 3) * 8)) }
-    V_PERM_B32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { u32::from_le_bytes(bytes(c).map(|select| perm_byte(a, b, select))) }
+    V_ALIGNBYTE_B32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { low((u64::from(a) << 32 | u64::from(b)) >> ((c & 3) * 8)) }, lanes {
+        let c = L::shl(L::and(c, L::splat(3)), L::splat(3));
+        L::or(L::shr(b, c), L::shl(L::shl(a, L::splat(1)), L::not(c)))
+    }
+    V_PERM_B32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { selected_bytes(a, b, c) }, lanes { L::select_bytes(a, b, c) }
     V_LERP_U8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
         let (a, b, c) = (bytes(a), bytes(b), bytes(c));
         u32::from_le_bytes(core::array::from_fn(|n| ((u16::from(a[n]) + u16::from(b[n]) + u16::from(c[n] & 1)) >> 1) as u8))
@@ -166,7 +165,7 @@ vector_ops! {
     V_SAD_U16: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
         (a & 0xffff).abs_diff(b & 0xffff).wrapping_add((a >> 16).abs_diff(b >> 16)).wrapping_add(c)
     }
-    V_SAD_U32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { a.abs_diff(b).wrapping_add(c) }
+    V_SAD_U32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { a.abs_diff(b).wrapping_add(c) }, lanes { L::add(L::sub(L::max_u(a, b), L::min_u(a, b)), c) }
     V_MSAD_U8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 {
         bytes(a).iter().zip(bytes(b)).filter(|(_, b)| *b != 0).fold(c, |sum, (a, b)| sum.wrapping_add(u32::from(a.abs_diff(b))))
     }

@@ -7,7 +7,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{BackendKind, Lanes};
+use super::{BackendKind, Lanes, each_selected_bytes};
 use crate::wave::Chunk;
 
 /// Two 256-bit registers.
@@ -19,7 +19,7 @@ type V = [__m256i; 2];
 /// Calls intrinsics of this backend.
 macro_rules! intrinsic {
     ($call:expr) => {{
-        // SAFETY: `Lanes` is only reached from handlers a `Backend` selected, which proves the host has AVX2 and FMA;
+        // SAFETY: `Lanes` is only reached from handlers a `Backend` selected, which proves the host has AVX2, FMA and F16C;
         // memory operands are references to aligned chunks.
         unsafe { $call }
     }};
@@ -41,6 +41,62 @@ fn bits(low: __m256, high: __m256) -> u16 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "eight bits each")]
     let bits = (low | high << 8) as u16;
     bits
+}
+
+/// The low halves of eight words as singles, and the high ones.
+#[inline(always)]
+fn wide(words: __m256i) -> [__m256i; 2] {
+    intrinsic!({
+        let pairs = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+        let parts = _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(pairs));
+        let sorted = _mm256_permute4x64_epi64::<0b11_01_10_00>(parts);
+        [
+            int(_mm256_cvtph_ps(_mm256_castsi256_si128(sorted))),
+            int(_mm256_cvtph_ps(_mm256_extracti128_si256::<1>(sorted))),
+        ]
+    })
+}
+
+/// Eight singles as halves, in the low ones of words.
+#[inline(always)]
+fn narrow(words: __m256i) -> __m256i {
+    intrinsic!(_mm256_cvtepu16_epi32(_mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(float(words))))
+}
+
+/// The high words of eight products.
+#[inline(always)]
+fn high_products(a: __m256i, b: __m256i) -> __m256i {
+    intrinsic!({
+        let even = _mm256_srli_epi64::<32>(_mm256_mul_epu32(a, b));
+        let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+        _mm256_blend_epi32::<0b1010_1010>(even, odd)
+    })
+}
+
+/// The bytes that `select` names, and whether signs are among them, which are not done here.
+#[inline(always)]
+fn bytes_of(a: __m256i, b: __m256i, select: __m256i) -> (__m256i, bool) {
+    intrinsic!({
+        let words = _mm256_set_epi32(
+            0x0c0c_0c0c,
+            0x0808_0808,
+            0x0404_0404,
+            0,
+            0x0c0c_0c0c,
+            0x0808_0808,
+            0x0404_0404,
+            0,
+        );
+        let place = _mm256_add_epi8(_mm256_and_si256(select, _mm256_set1_epi8(3)), words);
+        // Bit 2 of each byte to bit 7, which is all that a blend looks at.
+        let from_a = _mm256_slli_epi16::<5>(select);
+        let byte = _mm256_blendv_epi8(_mm256_shuffle_epi8(b, place), _mm256_shuffle_epi8(a, place), from_a);
+        let constant = _mm256_cmpeq_epi8(_mm256_max_epu8(select, _mm256_set1_epi8(12)), select);
+        let ones = _mm256_cmpeq_epi8(_mm256_max_epu8(select, _mm256_set1_epi8(13)), select);
+        let unusual = _mm256_cmpeq_epi8(_mm256_max_epu8(select, _mm256_set1_epi8(8)), select);
+        let signs = _mm256_andnot_si256(constant, unusual);
+        (_mm256_or_si256(_mm256_andnot_si256(constant, byte), ones), _mm256_testz_si256(signs, signs) == 0)
+    })
 }
 
 /// All ones in the lanes of `mask`.
@@ -95,6 +151,18 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn mul(a: V, b: V) -> V {
         intrinsic!([_mm256_mullo_epi32(a[0], b[0]), _mm256_mullo_epi32(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn mul_high(a: V, b: V) -> V {
+        [high_products(a[0], b[0]), high_products(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn select_bytes(a: V, b: V, select: V) -> V {
+        let (first, second) = (bytes_of(a[0], b[0], select[0]), bytes_of(a[1], b[1], select[1]));
+        if first.1 | second.1 {
+            return each_selected_bytes::<Self>(a, b, select);
+        }
+        [first.0, second.0]
     }
     #[inline(always)]
     fn and(a: V, b: V) -> V {
@@ -204,6 +272,30 @@ impl Lanes for Avx2 {
             );
             [_mm256_shuffle_epi8(a[0], bytes), _mm256_shuffle_epi8(a[1], bytes)]
         })
+    }
+    #[inline(always)]
+    fn wide_halves(a: V) -> Option<[V; 2]> {
+        let (first, second) = (wide(a[0]), wide(a[1]));
+        Some([[first[0], second[0]], [first[1], second[1]]])
+    }
+    #[inline(always)]
+    fn narrow_halves(a: V) -> Option<V> {
+        Some([narrow(a[0]), narrow(a[1])])
+    }
+    #[inline(always)]
+    fn low_bytes(a: V) -> [u32; 4] {
+        let mut words = [0; 4];
+        intrinsic!({
+            let bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+            ));
+            let place = _mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1);
+            let low = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(a[0], bytes), place);
+            let high = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(a[1], bytes), place);
+            let all = _mm256_unpacklo_epi64(low, high);
+            _mm_storeu_si128(words.as_mut_ptr().cast(), _mm256_castsi256_si128(all));
+        });
+        words
     }
     #[inline(always)]
     fn truncated(a: V) -> V {

@@ -7,7 +7,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{BackendKind, LDS_STORAGE, Lanes};
+use super::{BackendKind, LDS_STORAGE, Lanes, each_selected_bytes};
 use crate::exec::MAX_LDS_SIZE;
 use crate::wave::Chunk;
 
@@ -148,6 +148,32 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn max_bytes(a: V, b: V) -> V {
         intrinsic!(_mm512_max_epu8(a, b))
+    }
+    #[inline(always)]
+    fn mul_high(a: V, b: V) -> V {
+        intrinsic!({
+            let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));
+            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
+            _mm512_mask_blend_epi32(0xaaaa, even, odd)
+        })
+    }
+    #[inline(always)]
+    fn select_bytes(a: V, b: V, select: V) -> V {
+        let (bytes, signs) = intrinsic!({
+            let words = _mm512_broadcast_i32x4(_mm_set_epi32(0x0c0c_0c0c, 0x0808_0808, 0x0404_0404, 0));
+            let place = _mm512_add_epi8(_mm512_and_si512(select, _mm512_set1_epi8(3)), words);
+            let from_a = _mm512_test_epi8_mask(select, _mm512_set1_epi8(4));
+            let byte = _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(b, place), from_a, a, place);
+            let constant = _mm512_cmpge_epu8_mask(select, _mm512_set1_epi8(12));
+            let ones = _mm512_cmpge_epu8_mask(select, _mm512_set1_epi8(13));
+            let signs = _mm512_cmpge_epu8_mask(select, _mm512_set1_epi8(8)) & !constant;
+            let byte = _mm512_maskz_mov_epi8(!constant, byte);
+            (_mm512_mask_mov_epi8(byte, ones, _mm512_set1_epi8(-1)), signs)
+        });
+        if signs == 0 {
+            return bytes;
+        }
+        each_selected_bytes::<Self>(a, b, select)
     }
     #[inline(always)]
     fn max_halves(a: V, b: V) -> V {

@@ -224,6 +224,24 @@ impl Compiler<'_> {
         self.a.jump(some);
     }
 
+    /// The code of a block, without anything in it yet.
+    fn body(&mut self, first: usize, masked: bool) -> Body<'_> {
+        Body {
+            a: &mut self.a,
+            rows: Rows::default(),
+            masked,
+            kind: self.source.kind,
+            halves: self.source.halves,
+            touched: &self.touched,
+            at: first,
+            first,
+            uncounted: 0,
+            cold: &mut self.cold,
+            exits: &mut self.exits,
+            callee: self.callee,
+        }
+    }
+
     fn block(&mut self, first: usize, next: usize, masked: bool) {
         let Some(label) = self.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
@@ -241,20 +259,7 @@ impl Compiler<'_> {
         if avx2 && self.rounds(first, &elements, masked) {
             return;
         }
-        let mut body = Body {
-            a: &mut self.a,
-            rows: Rows::default(),
-            masked,
-            kind: source.kind,
-            halves: source.halves,
-            touched: &self.touched,
-            at: first,
-            first,
-            uncounted: 0,
-            cold: &mut self.cold,
-            exits: &mut self.exits,
-            callee: self.callee,
-        };
+        let mut body = self.body(first, masked);
         let round = held.map(|rows| {
             body.rows.hold(body.a, &rows);
             let label = body.a.label();
@@ -359,20 +364,7 @@ impl Compiler<'_> {
         let instructions =
             elements.iter().map(|(_, d)| u32::from(d.count)).sum::<u32>() + u32::from(last.count);
         let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
-        let mut body = Body {
-            a: &mut self.a,
-            rows: Rows::default(),
-            masked,
-            kind: self.source.kind,
-            halves,
-            touched: &self.touched,
-            at: first,
-            first,
-            uncounted: 0,
-            cold: &mut self.cold,
-            exits: &mut self.exits,
-            callee: self.callee,
-        };
+        let mut body = self.body(first, masked);
         let unless = |a: &mut Assembler, label| jump_unless(a, when, halves, label);
         body.rounds(&rounds, elements, (instructions, EXECUTED, LIMIT), (unless, used_up));
         self.go(at + 1, Some(masked));

@@ -1,7 +1,6 @@
 //! What the sanitizer looks at of an AQL queue: its doorbell, its packets, and what its dispatches use.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
@@ -87,7 +86,6 @@ impl AqlQueue {
 
 /// Memory that a dispatch uses, as it was when the dispatch began.
 pub(in crate::cp) struct Kept {
-    sanitizer: Arc<Sanitizer>,
     parts: Vec<Part>,
 }
 
@@ -99,7 +97,7 @@ struct Part {
 }
 
 impl Kept {
-    fn new(sanitizer: &Arc<Sanitizer>, space: &AddressSpace, packet: &KernelDispatchPacket) -> Option<Self> {
+    fn new(sanitizer: &Sanitizer, space: &AddressSpace, packet: &KernelDispatchPacket) -> Option<Self> {
         let object = packet.kernel_object;
         let descriptor: KernelDescriptor = space.read(object).ok()?;
         let entry = object.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
@@ -115,11 +113,12 @@ impl Kept {
             Some(Part { rule, what, address, bytes })
         };
         let parts = wanted.into_iter().filter(|part| sanitizer.checks(part.0)).filter_map(read).collect();
-        Some(Self { sanitizer: Arc::clone(sanitizer), parts })
+        Some(Self { parts })
     }
 
     /// Tells of what has changed, before the dispatch of this packet completes.
     pub(in crate::cp) fn check(&self, state: &QueueState, packet: u64) {
+        let Some(sanitizer) = &state.sanitizer else { return };
         for Part { rule, what, address, bytes } in &self.parts {
             let mut now = vec![0; bytes.len()];
             if state.space().read_bytes(*address, &mut now).is_err() {
@@ -128,7 +127,7 @@ impl Kept {
             let Some(at) = bytes.iter().zip(&now).position(|(before, now)| before != now) else { continue };
             let found = format!("{what} byte {at:#x} is {:#04x}, and was {:#04x}", now[at], bytes[at]);
             let misuse = state.misuse(*rule, found).at_packet(packet);
-            self.sanitizer.misused(misuse.at(address.wrapping_add(at as u64)));
+            sanitizer.misused(misuse.at(address.wrapping_add(at as u64)));
         }
     }
 }

@@ -56,22 +56,25 @@ pub(in crate::exec) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> 
 
 /// Addresses of sixteen lanes from `first_lane` on, where they are of global memory whatever they are.
 #[inline(always)]
-pub(super) fn global_addresses(w: &Wave, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
+pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
     let (half, chunk) = (first_lane / 32, (first_lane >> 4 & 1) as usize);
     let low = &w.v.row(d.src[0].value + half)[chunk].0;
     let offset = i64::from(d.imm.cast_signed());
-    match Form::of(d) {
-        Form::Global => {
+    let form = Form::of(d);
+    match form {
+        Form::Global | Form::Flat => {
             let high = &w.v.row(d.src[0].value + half + w.halves)[chunk].0;
-            Some(core::array::from_fn(|i| {
+            let addresses: [u64; 16] = core::array::from_fn(|i| {
                 (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add_signed(offset)
-            }))
+            });
+            let is_global = |&va: &u64| matches!(m.apertures.segment(va), Segment::Global(_));
+            (form == Form::Global || addresses.iter().all(is_global)).then_some(addresses)
         }
         Form::GlobalScalar => {
             let base = d.src[2].scalar64(w).wrapping_add_signed(offset);
             Some(core::array::from_fn(|i| base.wrapping_add(u64::from(low[i]))))
         }
-        Form::Flat | Form::Scratch => None,
+        Form::Scratch => None,
     }
 }
 

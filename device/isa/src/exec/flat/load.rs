@@ -105,17 +105,17 @@ pub(super) fn load_lanes<const N: usize>(
     mask: u16,
     values: &mut [[u32; 16]; N],
 ) -> Result<(), (Failure, u64)> {
-    let addresses = global_addresses(w, d, first_lane);
-    for i in lanes(mask.into()) {
-        let (lane, at) = (first_lane + i, i as usize & 15);
-        if let Some(addresses) = &addresses {
-            let words = m.global.load_words::<N>(addresses[at]);
-            let words = words.map_err(|fault| (Failure::Memory(fault), 1 << lane))?;
+    if let Some(addresses) = global_addresses(w, m, d, first_lane) {
+        let give = |at: usize, words: [u32; N]| {
             for n in 0..N {
                 values[n][at] = words[n];
             }
-            continue;
-        }
+        };
+        let loaded = m.global.load_each(&addresses, mask, give);
+        return loaded.map_err(|(fault, at)| (Failure::Memory(fault), 1 << (first_lane + at as u32)));
+    }
+    for i in lanes(mask.into()) {
+        let (lane, at) = (first_lane + i, i as usize & 15);
         let segment = segment(w, m, d, lane);
         for (n, row) in values.iter_mut().enumerate() {
             row[at] = load_lane(w, m, advance(segment, n), lane).map_err(|failure| (failure, 1 << lane))?;
@@ -166,22 +166,37 @@ per_backend! {
     load_n [const N: usize] [N] |w, m, d, L| load::<L, N>(w, m, d)
 }
 
-/// A dword for each of 32 active lanes that lie together; everything else takes the general way.
+/// The dwords of 32 active lanes that lie together.
+#[inline(always)]
+fn load_half<L: Lanes>(w: &Wave, m: &mut Machine<'_>, d: &Di, half: u32) -> Option<[L::V; 2]> {
+    match block32::<L>(w, d, half) {
+        Block::Contiguous(va) => m.global.load_vectors::<L>(va),
+        Block::Uniform(va) => match m.global.load_block::<1>(va) {
+            Ok(Some([word])) => Some([L::splat(word); 2]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A dword for each lane, all active, that lie together in each half; everything else takes the general way.
 #[inline(always)]
 pub(super) fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    if w.halves == 1 && exec_half(w, 0) == u32::MAX {
-        let value = match block32::<L>(w, d, 0) {
-            Block::Contiguous(va) => m.global.load_vectors::<L>(va),
-            Block::Uniform(va) => match m.global.load_block::<1>(va) {
-                Ok(Some([word])) => Some([L::splat(word); 2]),
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Some(value) = value {
+    if exec_half(w, 0) == u32::MAX
+        && (w.halves == 1 || exec_half(w, 1) == u32::MAX)
+        && let Some(low) = load_half::<L>(w, m, d, 0)
+    {
+        // Both are loaded before any register changes: the address may be in the one that is loaded.
+        let high = if w.halves == 1 { None } else { load_half::<L>(w, m, d, 1) };
+        if w.halves == 1 || high.is_some() {
             let row = w.v.row_mut(d.dst);
-            L::store(&mut row[0], value[0]);
-            L::store(&mut row[1], value[1]);
+            L::store(&mut row[0], low[0]);
+            L::store(&mut row[1], low[1]);
+            if let Some(high) = high {
+                let row = w.v.row_mut(d.dst + 1);
+                L::store(&mut row[0], high[0]);
+                L::store(&mut row[1], high[1]);
+            }
             return Flow::NEXT;
         }
     }
@@ -217,13 +232,16 @@ fn load_parts<T: Word + Into<u16>>(
     for half in 0..w.halves {
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let first_lane = half * 32 + chunk as u32 * 16;
-            let addresses = global_addresses(w, d, first_lane);
+            if let Some(addresses) = global_addresses(w, m, d, first_lane) {
+                let row = &mut w.v.row_mut(d.dst + half)[chunk].0;
+                let give = |at: usize, [value]: [T; 1]| row[at] = narrow.merge(row[at], value.into());
+                let loaded = m.global.load_each(&addresses, mask, give);
+                loaded.map_err(|(fault, at)| (Failure::Memory(fault), first_lane + at as u32))?;
+                continue;
+            }
             for i in lanes(mask.into()) {
                 let (lane, at) = (first_lane + i, i as usize & 15);
-                let value: Result<T, Failure> = match &addresses {
-                    Some(addresses) => m.global.load(addresses[at]).map_err(Failure::Memory),
-                    None => load_lane(w, m, segment(w, m, d, lane), lane),
-                };
+                let value: Result<T, Failure> = load_lane(w, m, segment(w, m, d, lane), lane);
                 let value = value.map_err(|failure| (failure, lane))?;
                 let word = &mut w.v.row_mut(d.dst + half)[chunk].0[at];
                 *word = narrow.merge(*word, value.into());

@@ -85,7 +85,7 @@ pub(super) fn store_lanes<const N: usize>(
     first_lane: u32,
     mask: u16,
 ) -> Result<(), (Failure, u64)> {
-    let addresses = global_addresses(w, d, first_lane);
+    let addresses = global_addresses(w, m, d, first_lane);
     for i in lanes(mask.into()) {
         let lane = first_lane + i;
         let words: [u32; N] =
@@ -113,6 +113,20 @@ per_backend! {
 /// As [`load_dword`].
 #[inline(always)]
 pub(super) fn store_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.halves == 2
+        && exec_half(w, 0) & exec_half(w, 1) == u32::MAX
+        && let [Block::Contiguous(low), Block::Contiguous(high)] =
+            [block32::<L>(w, d, 0), block32::<L>(w, d, 1)]
+        // What is stored is not stored once more.
+        && m.global.stores_vectors(high)
+    {
+        let rows = [w.v.row(d.src[1].value), w.v.row(d.src[1].value + 1)];
+        if m.global.store_vectors::<L>(low, [L::load(&rows[0][0]), L::load(&rows[0][1])])
+            && m.global.store_vectors::<L>(high, [L::load(&rows[1][0]), L::load(&rows[1][1])])
+        {
+            return Flow::NEXT;
+        }
+    }
     if w.halves == 1
         && exec_half(w, 0) == u32::MAX
         && let Block::Contiguous(va) = block32::<L>(w, d, 0)
@@ -157,7 +171,7 @@ fn store_parts<T: Word>(
         let data = w.v.row(d.src[1].value + half);
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let first_lane = half * 32 + chunk as u32 * 16;
-            let addresses = global_addresses(w, d, first_lane);
+            let addresses = global_addresses(w, m, d, first_lane);
             for i in lanes(mask.into()) {
                 let (lane, at) = (first_lane + i, i as usize & 15);
                 let value = part(data[chunk].0[at] >> shift);

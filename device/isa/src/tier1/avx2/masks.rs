@@ -16,7 +16,7 @@ use super::opcodes::*;
 use super::pass::{Pass, constant};
 
 impl Pass<'_> {
-    /// A mask to the scalar register that it belongs to, of the active lanes; it stays in a register for whoever reads it.
+    /// Writes a mask to its scalar register, with zeros for inactive lanes. A vector register keeps it for elements that read it.
     fn write_mask(&mut self, register: u32, from: Zmm) {
         if self.masked {
             let exec = self.load(Key::Mask(EXEC));

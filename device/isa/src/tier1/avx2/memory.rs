@@ -131,19 +131,26 @@ impl Body<'_> {
         self.a.integer(Integer::Sub, true, PAGE_FROM, Gpr::Rax);
     }
 
-    /// An element for each lane.
-    fn load_global(&mut self, moves: Moves, d: &Di) {
-        let (low, size) = (d.src[0].value, bytes(moves));
-        let cold = self.leave();
-        self.base_of(d, &cold);
+    /// Goes on where the elements of all lanes follow each other, and to `others` where they do not: the bytes of all. The first one's
+    /// address is made for [`Self::translate`].
+    fn in_a_row(&mut self, d: &Di, (low, size): (u32, u32), others: Label, cold: &Cold) -> u32 {
+        self.base_of(d, cold);
         self.a.load(Integer::Mov, false, Gpr::Rax, Self::eight(low, 0));
         self.first_of(Zmm(0), low, 0);
-        let (done, others) = (self.a.label(), self.a.label());
         self.leave_unless_like(low, self.eights(), Some(size), others);
         let all = size * 32 * self.halves;
         self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - all);
         self.a.jump_if(Condition::Above, cold.entry);
         self.add_offset(d);
+        all
+    }
+
+    /// An element for each lane.
+    fn load_global(&mut self, moves: Moves, d: &Di) {
+        let (low, size) = (d.src[0].value, bytes(moves));
+        let cold = self.leave();
+        let (done, others) = (self.a.label(), self.a.label());
+        let all = self.in_a_row(d, (low, size), others, &cold);
         // Of three dwords four are read.
         self.translate(all + if size == 12 { 4 } else { 0 }, false, &cold);
         for eight in self.eights() {
@@ -222,15 +229,8 @@ impl Body<'_> {
     fn store_global(&mut self, dwords: u32, d: &Di) {
         let (low, size) = (d.src[0].value, dwords * 4);
         let cold = self.leave();
-        self.base_of(d, &cold);
-        self.a.load(Integer::Mov, false, Gpr::Rax, Self::eight(low, 0));
-        self.first_of(Zmm(0), low, 0);
         let (done, others) = (self.a.label(), self.a.label());
-        self.leave_unless_like(low, self.eights(), Some(size), others);
-        let all = size * 32 * self.halves;
-        self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - all);
-        self.a.jump_if(Condition::Above, cold.entry);
-        self.add_offset(d);
+        let all = self.in_a_row(d, (low, size), others, &cold);
         self.translate(all, true, &cold);
         for eight in self.eights() {
             self.store_eight(dwords, Places::Run(Gpr::Rdx, 0, size as i32), d.src[1].value, eight);
