@@ -111,3 +111,69 @@ pub(super) fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Sec
     }
     Ok(section)
 }
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::FileOffset;
+    use vm_memory::mmap::MmapRegionBuilder;
+
+    use super::*;
+
+    const PAGES: usize = 1000;
+
+    fn mapping(file: &File, flags: i32) -> MmapRegion {
+        MmapRegionBuilder::new(PAGES * PAGE)
+            .with_file_offset(FileOffset::new(file.try_clone().unwrap(), 0))
+            .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+            .with_mmap_flags(flags)
+            .build()
+            .unwrap()
+    }
+
+    fn put(region: &MmapRegion, page: usize, byte: u8) {
+        region.get_slice(page * PAGE + 7, 1).unwrap().copy_from(&[byte]);
+    }
+
+    #[test]
+    fn pages_are_written_sparsely_from_shared_and_private_mappings() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((PAGES * PAGE) as u64).unwrap();
+        let shared = mapping(&file, libc::MAP_SHARED);
+        let used = [0, 1, 2, 300, 301, 555, PAGES - 1];
+        for page in used {
+            put(&shared, page, page as u8 | 1);
+        }
+        put(&shared, 700, 0);
+        let private = mapping(&file, libc::MAP_PRIVATE);
+        // Over a page, over a hole, and a page that becomes blank.
+        put(&private, 2, 0x77);
+        put(&private, 400, 0x78);
+        put(&private, 555, 0);
+        for (region, private, count) in [(&shared, false, used.len()), (&private, true, used.len())] {
+            let out = tempfile::tempfile().unwrap();
+            let piece = Piece { region, file: &file, offset: 0, private };
+            let section = write(&out, 8192, &[piece]).unwrap();
+            assert_eq!((section.at, section.length), (8192, (PAGES * PAGE) as u64));
+            assert_eq!(section.pages, count as u64);
+            out.set_len(8192 + section.length).unwrap();
+            let (mut written, mut expected) = (vec![0; PAGES * PAGE], vec![0; PAGES * PAGE]);
+            out.read_exact_at(&mut written, 8192).unwrap();
+            region.get_slice(0, PAGES * PAGE).unwrap().copy_to(&mut expected[..]);
+            assert!(written == expected);
+            let blocks = std::os::unix::fs::MetadataExt::blocks(&out.metadata().unwrap()) * 512;
+            assert!(blocks <= 64 * PAGE as u64, "{blocks} bytes for {count} pages");
+        }
+    }
+
+    #[test]
+    fn disk_that_is_full_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((PAGES * PAGE) as u64).unwrap();
+        let region = mapping(&file, libc::MAP_SHARED);
+        put(&region, 5, 1);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let piece = Piece { region: &region, file: &file, offset: 0, private: false };
+        let error = write(&full, 0, &[piece]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    }
+}
