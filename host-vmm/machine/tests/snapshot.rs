@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Counts what is typed in a register and in memory, and says both numbers as letters, up to a `!`.
 const COUNT: [u8; 47] = [
-    0xb9, b'A' as u8, 0, 0, 0, // mov ecx, 'A'
+    0xb9, b'A', 0, 0, 0, // mov ecx, 'A'
     0xbf, 0x00, 0x00, 0x50, 0x00, // mov edi, 0x500000
     0xc6, 0x07, b'a', // mov byte [rdi], 'a'
     0x66, 0xba, 0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74,

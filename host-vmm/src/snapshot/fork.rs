@@ -64,6 +64,9 @@ pub struct Future {
 impl fmt::Display for Future {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>3}  status {:<3}  {:>8.1} ms", self.number, self.status, self.ms)?;
+        if let Some(resume) = self.resume_ms {
+            write!(f, "  (resumed in {resume:.0} ms)")?;
+        }
         if let Some(chaos) = &self.chaos {
             write!(f, "  chaos {chaos}")?;
         }
@@ -82,7 +85,7 @@ impl fmt::Display for Future {
 /// A process that cannot be started.
 pub fn fork(options: &ForkOptions, ended: &(dyn Fn(&Future) + Sync)) -> Result<Vec<Future>, ForkError> {
     let program = std::env::current_exe()?;
-    let futures = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (1..=options.count)
             .map(|number| {
                 let program = &program;
@@ -97,8 +100,7 @@ pub fn fork(options: &ForkOptions, ended: &(dyn Fn(&Future) + Sync)) -> Result<V
             thread.join().map_err(|_| ForkError::Thread)?.map_err(ForkError::Start)
         };
         threads.into_iter().map(join).collect()
-    });
-    futures
+    })
 }
 
 /// Reads to the end, and keeps the last of it.

@@ -126,14 +126,13 @@ impl Taking {
         // One that has saved does not listen any more.
         let _ = self.told.send(Told::Over);
         let path = self.options.path.display();
-        match self.thread.join() {
-            Ok(Some(Ok(saved))) => note!("belfry: {}: {path}", describe(&saved)),
-            Ok(Some(Err(error))) => note!("belfry: {error}"),
-            Ok(None) => {
-                note!("belfry: there is no snapshot {path}: the guest ended before {}", self.options.at)
-            }
-            Err(_) => note!("belfry: there is no snapshot {path}: the thread that saves panicked"),
-        }
+        let text = match self.thread.join() {
+            Ok(Some(Ok(saved))) => format!("{}: {path}", describe(&saved)),
+            Ok(Some(Err(error))) => error.to_string(),
+            Ok(None) => format!("there is no snapshot {path}: the guest ended before {}", self.options.at),
+            Err(_) => format!("there is no snapshot {path}: the thread that saves panicked"),
+        };
+        note!("belfry: {text}");
     }
 }
 

@@ -105,7 +105,7 @@ impl Saver {
                     doorbells.settle();
                 }
                 let board = board.save();
-                let keep = |saved| self.write(out.as_file(), path, (&closed, board), Some((part, saved)));
+                let keep = |saved| self.write(out.as_file(), path, (&closed, board), Some((part, &saved)));
                 part.gpu.save_beside(keep).map_err(SnapshotError::Device)??
             }
         };
@@ -122,7 +122,7 @@ impl Saver {
         out: &File,
         path: &Path,
         (closed, board): (&Closed<'_>, SavedBoard),
-        gpu: Option<(&SavedPart, SavedGpu)>,
+        gpu: Option<(&SavedPart, &SavedGpu)>,
     ) -> Result<Head, SnapshotError> {
         let Whole { vm, memory, mode, .. } = &self.whole;
         self.settle(gpu.as_ref().map(|(part, _)| *part))?;
