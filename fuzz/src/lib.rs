@@ -16,6 +16,7 @@ pub mod host;
 pub mod kvm;
 pub mod memory;
 pub mod rig;
+pub mod snapshot;
 pub mod vfio;
 pub mod vfio_steps;
 pub mod walker;

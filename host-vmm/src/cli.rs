@@ -2,6 +2,7 @@
 
 mod bench;
 mod device;
+mod disassembly;
 mod exec;
 mod faults;
 mod image;
@@ -11,6 +12,7 @@ mod record;
 mod sanitize;
 mod shape;
 mod size;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod torture;
@@ -31,11 +33,11 @@ use belfry_image::rootfs::Root;
 use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
-use belfry_runtime::code_object::{CodeObjectError, unbundle};
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
 use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
+use crate::doctor;
 use crate::doorbell::Doorbell;
 use crate::inspect::Onlookers;
 use crate::isa_trace::{IsaTrace, TracedWave};
@@ -43,7 +45,6 @@ use crate::output::{self, note, say};
 use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
 use crate::symbols::Symbols;
-use crate::{disasm, doctor};
 use bench::Suite;
 use device::DeviceArgs;
 use exec::ExecArgs;
@@ -54,6 +55,7 @@ use profile::{HostTime, HostTimeArgs, ProfileArgs, Profiling};
 use record::{RecordArgs, Recorded, ReplayArgs, replay};
 use sanitize::{SanitizeArgs, Sanitizing};
 use size::parse_memory;
+use snapshot::{ForkArgs, SnapshotArgs, SnapshotCommand};
 use trace::{TraceArgs, TraceVerb};
 
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
@@ -114,6 +116,8 @@ enum Verb {
     },
     Inspect(InspectArgs),
     Replay(ReplayArgs),
+    Snapshot(SnapshotCommand),
+    Fork(Box<ForkArgs>),
     Torture(Box<torture::TortureArgs>),
     /// Measures.
     Bench {
@@ -184,6 +188,8 @@ struct RunArgs {
     host_time: HostTimeArgs,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -312,10 +318,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             list_chips();
             Ok(0)
         }
-        Verb::Disasm { file, chip } => disassemble(&file, chip),
+        Verb::Disasm { file, chip } => disassembly::disassemble(&file, chip),
         Verb::Trace { what } => trace::trace(what),
         Verb::Inspect(args) => inspect(&args),
         Verb::Replay(args) => replay(&args),
+        Verb::Snapshot(args) => snapshot::snapshot(&args),
+        Verb::Fork(args) => snapshot::execute_fork(&args),
         Verb::Torture(args) => torture::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
@@ -382,6 +390,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         suite.set_chip(gpu.chip);
     }
     let inspect = args.inspect.options(&args.gpu.symbols);
+    let (snapshot, from) = args.snapshot.options()?;
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
@@ -405,6 +414,8 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         interactive: args.interactive,
         files: args.files,
         inspect,
+        snapshot,
+        from,
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);
@@ -476,24 +487,4 @@ fn list_chips() {
         let xccs = if *max_xccs > 1 { format!(" on up to {max_xccs} XCCs") } else { String::new() };
         say!("{name}  {product}, up to {max_cus} CUs{xccs}; {modelled}");
     }
-}
-
-/// The code objects of a file that are for a chip, or else for the chips there are: of the usual one, if it has code for that.
-fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<&'a [u8]>, CodeObjectError> {
-    if let Some(chip) = chip {
-        return unbundle(content, Some(chip));
-    }
-    let usual = unbundle(content, Some(chip::DEFAULT.name));
-    let others = || chip::MODELS.iter().find_map(|model| unbundle(content, Some(model.name)).ok());
-    usual.or_else(|error| others().ok_or(error))
-}
-
-fn disassemble(file: &PathBuf, chip: Option<&str>) -> anyhow::Result<u8> {
-    let content = std::fs::read(file).with_context(|| file.display().to_string())?;
-    let mut text = Vec::new();
-    for object in objects(&content, chip).with_context(|| file.display().to_string())? {
-        disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
-    }
-    output::write(&text);
-    Ok(0)
 }

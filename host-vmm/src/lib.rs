@@ -28,6 +28,7 @@ pub mod own_machine;
 pub mod profile;
 pub mod run;
 pub mod sanitize;
+pub mod snapshot;
 pub mod suite;
 pub mod symbols;
 pub mod torture;

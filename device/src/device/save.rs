@@ -27,7 +27,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// What the bytes of every snapshot begin with, and the version behind it.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// Why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,9 @@ pub enum SnapshotError {
     /// A device that is [stopped](Gpu::stop) has nothing to save.
     #[error("the device is stopped: save it before that")]
     Stopped,
+    /// A device that is recorded has no VRAM that a host could keep.
+    #[error("the device is recorded or replayed, and cannot be saved with its memory beside it")]
+    Recorded,
     /// The bytes begin as no snapshot does.
     #[error("these bytes are no snapshot of a device")]
     Magic,
@@ -105,7 +108,8 @@ pub struct SavedGpu {
     config: SavedConfig,
     /// Age of the device.
     now: Duration,
-    vram: SavedVram,
+    /// None: the host keeps VRAM, as it does the guest's memory.
+    vram: Option<SavedVram>,
     roots: Vec<SavedRoot>,
     contexts: SavedContexts,
     hqds: SavedHqds,
@@ -194,6 +198,12 @@ impl SavedGpu {
         self.config.config()
     }
 
+    /// Whether the contents of VRAM are part of it: those of [`Gpu::save_beside`] are not.
+    #[must_use]
+    pub fn has_vram(&self) -> bool {
+        self.vram.is_some()
+    }
+
     /// Waves that have begun and not ended.
     #[must_use]
     pub fn waves(&self) -> usize {
@@ -244,19 +254,36 @@ impl Gpu {
     /// The device is stopped.
     pub fn save(&self) -> Result<SavedGpu> {
         let _between = self.session.as_ref().map(Session::between);
-        self.save_with(None)
+        self.save_with(|| Some(self.memory.save()), |saved| saved)
     }
 
-    /// The same with these contents of VRAM, if there are any.
-    pub(super) fn save_with(&self, vram: Option<SavedVram>) -> Result<SavedGpu> {
+    /// Saves the device without VRAM, and keeps it where it is while `keep` runs, which is where the host keeps VRAM and the
+    /// guest's memory. As [`Gpu::save`] otherwise; `keep` must not access the device.
+    ///
+    /// # Errors
+    ///
+    /// The device is stopped, or it is recorded: VRAM is not what it works on then.
+    pub fn save_beside<R>(&self, keep: impl FnOnce(SavedGpu) -> R) -> Result<R> {
+        if self.session.is_some() {
+            return Err(SnapshotError::Recorded);
+        }
+        self.save_with(|| None, keep)
+    }
+
+    /// The same with these contents of VRAM, if there are any; the device stays where it is until `keep` has returned.
+    pub(super) fn save_with<R>(
+        &self,
+        vram: impl FnOnce() -> Option<SavedVram>,
+        keep: impl FnOnce(SavedGpu) -> R,
+    ) -> Result<R> {
         let save = |firmware: &mut dyn FirmwareScheduler| {
             let _held = (self.shader.hold(), self.movers.hold());
             let mut spaces = SpaceList::default();
             let (contexts, firmware) = (self.contexts.save(&mut spaces), firmware.save(&mut spaces));
-            SavedGpu {
+            keep(SavedGpu {
                 config: SavedConfig::of(&self.config),
                 now: self.clock.now(),
-                vram: vram.unwrap_or_else(|| self.memory.save()),
+                vram: vram(),
                 roots: spaces.roots(),
                 contexts,
                 hqds: self.hqds.save(),
@@ -267,15 +294,15 @@ impl Gpu {
                 firmware,
                 shader: self.shader.save(),
                 counters: self.counters.save(),
-            }
+            })
         };
         self.runner.between_passes(save).ok_or(SnapshotError::Stopped)
     }
 
     /// Makes a device that goes on where another one was saved, when [`Gpu::resume`] is called.
     ///
-    /// `config` is [`SavedGpu::config`] with whatever the host chooses. The guest's memory has to be as it was; VRAM and
-    /// doorbells are overwritten. The clock goes on from the age of the saved device, an interrupt pin that was asserted
+    /// `config` is [`SavedGpu::config`] with whatever the host chooses. The guest's memory has to be as it was, and so has VRAM
+    /// where the snapshot [has none](SavedGpu::has_vram); otherwise VRAM is overwritten, and doorbells always are. The clock goes on from the age of the saved device, an interrupt pin that was asserted
     /// is asserted at once, and [`Gpu::set_doorbell_listener`] tells of the doorbells that are listened to. Page walks and
     /// the passes of the device's thread are counted anew: they depend on what is cached, and on the host.
     ///
@@ -294,7 +321,9 @@ impl Gpu {
     }
 
     fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
-        self.memory.restore(&saved.vram)?;
+        if let Some(vram) = &saved.vram {
+            self.memory.restore(vram)?;
+        }
         let spaces = Spaces::restored(&self.contexts, &saved.roots)?;
         self.contexts.restore(&saved.contexts, &spaces)?;
         self.hqds.restore(&saved.hqds)?;

@@ -291,7 +291,7 @@ impl Gpu {
 
     /// The digests of the whole device.
     pub(super) fn digests(&self) -> Entry {
-        let saved = self.save_with(Some(SavedVram::default()));
+        let saved = self.save_with(|| Some(SavedVram::default()), |saved| saved);
         let bytes = saved.and_then(|saved| saved.to_bytes()).unwrap_or_default();
         Entry::State { memory: self.memory_digest(), rest: digest(&bytes) }
     }

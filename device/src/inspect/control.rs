@@ -61,6 +61,12 @@ impl Inspector<'_> {
         Ok(self.status())
     }
 
+    /// Halts the device as soon as its threads look: from within [`TraceSink::record`](crate::trace::TraceSink::record), say, where
+    /// nobody can wait for that. [`Inspector::halt`] waits.
+    pub fn halt_soon(&self) {
+        self.gpu.shader.stops().pause();
+    }
+
     /// Returns once everything stands still that has been told to.
     fn settle(&self) -> Result<(), InspectError> {
         let still = self.gpu.runner.between_passes(|_| drop(self.gpu.shader.hold()));

@@ -32,6 +32,7 @@ macro_rules! ranks {
 
 ranks! {
     // Hosts, above the device.
+    Saver = "Saver.one",
     RootBusConfiguring = "RootBus.configuring",
     GpuMessagesWriting = "GpuMessages.writing",
     VirtioConfig = "virtio config",
@@ -112,6 +113,8 @@ ranks! {
     Line = "Line.state",
     // The end of a slice.
     QuiescenceLeft = "Quiescence.lock",
+    // The vCPUs of Belfry's own machine, asked while the device stands still.
+    VcpuGate = "Gate.state",
     // Nothing is taken under these.
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",

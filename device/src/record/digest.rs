@@ -4,7 +4,7 @@ use crate::split_mix::mix;
 
 /// A digest of some bytes.
 #[must_use]
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
+pub fn digest(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);

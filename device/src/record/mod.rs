@@ -32,7 +32,7 @@ use belfry_isa::exec::Step;
 
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::trace::{Engine, Record, TraceSink, WaveId};
-pub(crate) use digest::digest;
+pub use digest::digest;
 pub(crate) use entry::{Call, Entry, Run, SYSTEM};
 pub use error::{Divergence, RecordError};
 use file::{Reader, Writer};

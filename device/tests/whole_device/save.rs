@@ -61,6 +61,21 @@ fn device_restores_at_a_hundred_random_points() {
     assert_eq!(guest.finish(), whole, "saving changes nothing");
 }
 
+#[test]
+fn vram_that_the_host_keeps_is_taken_as_it_is() {
+    let whole = Guest::new().finish();
+    let mut guest = Guest::new();
+    while guest.steps < LOOK - 1 {
+        guest.step();
+    }
+    let bytes = guest.driver.gpu.save_beside(|saved| saved.to_bytes().unwrap()).unwrap();
+    let saved = SavedGpu::from_bytes(&bytes).unwrap();
+    assert!(saved.waves() > 0 && !saved.has_vram());
+    assert!(bytes.len() < guest.driver.gpu.save().unwrap().to_bytes().unwrap().len());
+    assert_eq!(guest.continued(&saved).finish(), whole, "restored with its VRAM beside it");
+    assert_eq!(guest.finish(), whole, "saving changes nothing");
+}
+
 /// What of a test runs in another process: it continues the snapshot in the folder, and prints what comes of it.
 #[test]
 fn snapshot_continues_in_a_fresh_process() {

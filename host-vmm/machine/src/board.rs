@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use belfry_device::lock::{Mutex, MutexGuard, rank};
-use vm_superio::serial::SerialEvents;
+use vm_superio::serial::{SerialEvents, SerialState};
 use vm_superio::{I8042Device, Serial, Trigger};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -13,6 +13,7 @@ use super::cmos::{self, Cmos};
 use super::console::ConsoleWriter;
 use super::pci::RootBus;
 use super::power::{Power, RESET_CONTROL};
+use super::snapshot::{SavedBoard, SavedSerial};
 use super::{End, Ending};
 
 /// The first serial port, and its line.
@@ -73,6 +74,40 @@ struct Ports {
     power: Power,
 }
 
+fn saved_serial(state: SerialState) -> SavedSerial {
+    SavedSerial {
+        registers: [
+            state.baud_divisor_low,
+            state.baud_divisor_high,
+            state.interrupt_enable,
+            state.interrupt_identification,
+            state.line_control,
+            state.line_status,
+            state.modem_control,
+            state.modem_status,
+            state.scratch,
+        ],
+        typed: state.in_buffer,
+    }
+}
+
+fn serial_state(saved: &SavedSerial) -> SerialState {
+    let [low, high, enable, identification, line_control, line_status, control, status, scratch] =
+        saved.registers;
+    SerialState {
+        baud_divisor_low: low,
+        baud_divisor_high: high,
+        interrupt_enable: enable,
+        interrupt_identification: identification,
+        line_control,
+        line_status,
+        modem_control: control,
+        modem_status: status,
+        scratch,
+        in_buffer: saved.typed.clone(),
+    }
+}
+
 /// The board.
 pub(super) struct Board {
     ports: Mutex<Ports, rank::BoardPorts>,
@@ -85,26 +120,48 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// A board with a bus; its serial port writes to `console`, and has its interrupt at `line`.
+    /// A board with a bus; its serial port writes to `console`, and has its interrupt at `line`. One that was saved goes on as it
+    /// was.
     pub(super) fn new(
         bus: RootBus,
         console: ConsoleWriter,
         line: Line,
         ending: Arc<Ending>,
+        saved: Option<&SavedBoard>,
     ) -> io::Result<Self> {
         let wanted = EventFd::new(EFD_NONBLOCK)?;
-        let ports = Ports {
-            serial: Serial::with_events(line, Wanted(wanted.try_clone()?), console),
-            keyboard: I8042Device::new(ResetLine(Arc::clone(&ending))),
-            clock: Cmos::new(),
-            power: Power::new(),
+        let events = Wanted(wanted.try_clone()?);
+        let serial = match saved {
+            None => Serial::with_events(line, events, console),
+            Some(saved) => Serial::from_state(&serial_state(&saved.serial), line, events, console)
+                .map_err(|error| io::Error::other(format!("the serial port that was saved: {error:?}")))?,
         };
+        let ports = Ports {
+            serial,
+            keyboard: I8042Device::new(ResetLine(Arc::clone(&ending))),
+            clock: saved.map_or_else(Cmos::new, |saved| Cmos::restored(&saved.clock)),
+            power: saved.map_or_else(Power::new, |saved| Power::restored(saved.power)),
+        };
+        if let Some(saved) = saved {
+            bus.restore(saved.address);
+        }
         let (exits, stray) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { ports: Mutex::new(ports), wanted, bus, ending, exits, stray })
     }
 
     fn ports(&self) -> MutexGuard<'_, Ports, rank::BoardPorts> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the ports are.
+    pub(super) fn save(&self) -> SavedBoard {
+        let ports = self.ports();
+        SavedBoard {
+            serial: saved_serial(ports.serial.state()),
+            clock: ports.clock.save(),
+            power: ports.power.save(),
+            address: self.bus.address(),
+        }
     }
 
     /// Accesses that left the guest.

@@ -6,6 +6,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::snapshot::SavedCmos;
+
 /// Index and data.
 pub(super) const INDEX: u16 = 0x70;
 pub(super) const DATA: u16 = 0x71;
@@ -52,6 +54,35 @@ impl Cmos {
         memory[usize::from(STATUS_A)] = 0x26;
         memory[usize::from(STATUS_B)] = HOURS_24;
         Self { index: 0, memory, ahead: SignedDuration::ZERO, still: None }
+    }
+
+    /// What the clock is, as [`Self::restored`] takes it.
+    pub(super) fn save(&self) -> SavedCmos {
+        let standing = self.still.and_then(|still| still.to_zoned(TimeZone::UTC).ok());
+        SavedCmos {
+            index: self.index,
+            memory: self.memory.to_vec(),
+            ahead: self.ahead.as_nanos(),
+            still: standing.map(|time| time.timestamp().as_nanosecond()),
+        }
+    }
+
+    /// A clock that was saved, as much ahead of the host's as it was; times that there are not are the host's.
+    pub(super) fn restored(saved: &SavedCmos) -> Self {
+        let mut clock = Self::new();
+        clock.index = saved.index & 0x7f;
+        for (byte, &saved) in clock.memory.iter_mut().zip(&saved.memory) {
+            *byte = saved;
+        }
+        clock.memory[usize::from(STATUS_A)] &= !UPDATE_IN_PROGRESS;
+        let nanoseconds = |ahead: i128| {
+            let seconds = i64::try_from(ahead.div_euclid(1_000_000_000)).ok()?;
+            Some(SignedDuration::new(seconds, ahead.rem_euclid(1_000_000_000) as i32))
+        };
+        clock.ahead = nanoseconds(saved.ahead).unwrap_or(SignedDuration::ZERO);
+        let still = saved.still.and_then(|at| Timestamp::from_nanosecond(at).ok());
+        clock.still = still.map(|at| at.to_zoned(TimeZone::UTC).datetime());
+        clock
     }
 
     pub(super) fn read(&self, port: u16) -> u8 {
@@ -217,6 +248,22 @@ mod tests {
             let now = at(&format!("2026-11-21T13:04:{time}Z"));
             assert_eq!(get(&mut cmos, STATUS_A, now) & UPDATE_IN_PROGRESS != 0, soon, "{time}");
         }
+    }
+
+    #[test]
+    fn clock_that_was_saved_tells_the_same_time() {
+        let (mut cmos, now) = (Cmos::new(), at("2026-11-21T13:04:59Z"));
+        put(&mut cmos, 0x40, 7, now);
+        put(&mut cmos, YEAR, 0x31, now);
+        let mut again = Cmos::restored(&cmos.save());
+        assert_eq!((all(&mut again, now), get(&mut again, 0x40, now)), (all(&mut cmos, now), 7));
+        put(&mut cmos, STATUS_B, SET | HOURS_24, now);
+        let later = now.saturating_add(SignedDuration::from_secs(100)).unwrap();
+        let mut again = Cmos::restored(&cmos.save());
+        assert_eq!(all(&mut again, later), all(&mut cmos, later), "it stands still");
+        // Times that there are not.
+        let odd = SavedCmos { ahead: i128::MAX, still: Some(i128::MIN), ..cmos.save() };
+        all(&mut Cmos::restored(&odd), now);
     }
 
     #[test]

@@ -72,6 +72,30 @@ impl Features {
     }
 }
 
+/// What the processor changes by itself: OSXSAVE, OSPKE, and the size of the state that XCR0 enables.
+fn stable(entry: &kvm_cpuid_entry2) -> kvm_cpuid_entry2 {
+    let mut entry = *entry;
+    match (entry.function, entry.index) {
+        (1, _) => entry.ecx &= !(1 << 27),
+        (7, 0) => entry.ecx &= !(1 << 4),
+        (0xd, 0 | 1) => entry.ebx = 0,
+        _ => {}
+    }
+    entry
+}
+
+/// The first leaf that two vCPUs have differently.
+pub(super) fn difference(one: &[kvm_cpuid_entry2], other: &[kvm_cpuid_entry2]) -> Option<u32> {
+    let key = |entry: &kvm_cpuid_entry2| (entry.function, entry.index);
+    let missing = |these: &[kvm_cpuid_entry2], those: &[kvm_cpuid_entry2]| {
+        let found = |entry: &&kvm_cpuid_entry2| {
+            those.iter().any(|that| key(that) == key(entry) && stable(that) == stable(entry))
+        };
+        these.iter().find(|entry| !found(entry)).map(|entry| entry.function)
+    };
+    missing(one, other).or_else(|| missing(other, one))
+}
+
 /// Leaves of the host's own topology, of which only the first is answered here.
 fn replaced(function: u32) -> bool {
     matches!(function, 0xb | 0x1f | 0x8000_0026)

@@ -40,11 +40,17 @@ impl GpuFunction {
         vectors: Arc<Vectors>,
         vram: Window,
         doorbells: Option<Doorbells>,
+        restored: bool,
     ) -> Self {
         let bars = bars(gpu.config());
-        // What firmware leaves for those who do not read the ACPI tables.
-        gpu.config_write(INTERRUPT_LINE, &[vectors.line() as u8]);
+        let line = vectors.line() as u8;
         let messages = GpuMessages::new(Arc::clone(&gpu), vectors);
+        if restored {
+            messages.restore();
+        } else {
+            // What firmware leaves for those who do not read the ACPI tables.
+            gpu.config_write(INTERRUPT_LINE, &[line]);
+        }
         Self { gpu, bars, messages, doorbells, vram: Mutex::new(vram) }
     }
 }

@@ -38,6 +38,12 @@ impl GpuMessages {
         Self { gpu, interrupts, writing: Mutex::new(()) }
     }
 
+    /// Tells KVM of the messages of a device that was restored.
+    pub(super) fn restore(&self) {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.interrupts.route(&self.messages(None));
+    }
+
     /// Writes configuration space.
     pub(super) fn config_write(&self, offset: usize, data: &[u8]) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

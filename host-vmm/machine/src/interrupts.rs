@@ -152,6 +152,11 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
+    /// The eventfds that KVM has, and the numbers of their interrupts.
+    pub(super) fn connected(&self) -> impl Iterator<Item = (&EventFd, u32)> {
+        self.eventfds.iter().zip(PINS + self.first as u32..)
+    }
+
     /// The pin of the I/O APIC that the function's own pin is connected to.
     pub(super) fn line(&self) -> u32 {
         line_of(self.device, 0)

@@ -14,6 +14,7 @@
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
 //! | what kind of machine | `config.rs` |
+//! | a machine that stands still, is saved and resumed | `gate.rs`, `snapshot/` |
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
 //! | the host's keys and signals | `input.rs`, `terminal.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
@@ -28,6 +29,7 @@ mod config;
 mod console;
 mod cpuid;
 mod doorbells;
+mod gate;
 mod gpu;
 mod gpu_messages;
 mod host;
@@ -42,6 +44,7 @@ mod power;
 pub mod probe;
 mod running;
 pub mod signals;
+pub mod snapshot;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
@@ -225,6 +228,9 @@ pub enum KvmError {
     /// The device.
     #[error(transparent)]
     Device(#[from] belfry_device::Error),
+    /// It cannot be saved, or not be resumed.
+    #[error(transparent)]
+    Snapshot(#[from] snapshot::SnapshotError),
     /// A disk.
     #[error(transparent)]
     Disk(#[from] DiskError),

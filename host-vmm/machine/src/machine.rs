@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
-use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_clock_data, kvm_pit_config};
 use kvm_ioctls::VmFd;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -17,15 +17,17 @@ use super::acpi::Tables;
 use super::board::{Board, COM1_IRQ, Line};
 use super::config::{HUGE_PAGE, HugePages};
 use super::console::{Console, ConsoleWriter};
-use super::cpuid::Features;
+use super::cpuid::{self, Features};
 use super::doorbells::{Doorbells, Watcher};
+use super::gate::Gate;
 use super::gpu::GpuFunction;
 use super::input::Input;
-use super::interrupts::Routes;
+use super::interrupts::{Routes, Vectors};
 use super::main_loop::{self, Host};
-use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, Window};
+use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, VramSource, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::signals::Signals;
+use super::snapshot::{SavedMachine, SavedPart, SavedVcpu, Saver, Snapshot, SnapshotError, Whole};
 use super::vcpu::{self, Vcpu};
 use super::virtio::{self, VirtioFunction};
 use super::{Config, DoorbellMode, End, Ending, KvmError, SharedFolder, boot, host};
@@ -66,6 +68,10 @@ pub struct Machine {
     watcher: Option<Watcher>,
     console: Arc<Console>,
     pub(super) ending: Arc<Ending>,
+    gate: Shut,
+    saver: Arc<Saver>,
+    /// The device waits, as it was restored.
+    resumed: bool,
     input: Option<File>,
     catch_signals: bool,
     setup: Duration,
@@ -77,6 +83,15 @@ pub struct Machine {
 impl std::fmt::Debug for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("cpus", &self.vcpus.len()).finish_non_exhaustive()
+    }
+}
+
+/// Closes the gate for good when the machine goes, so that nobody waits for vCPUs to come there.
+struct Shut(Arc<Gate>);
+
+impl Drop for Shut {
+    fn drop(&mut self) {
+        self.0.shut();
     }
 }
 
@@ -94,18 +109,40 @@ impl Machine {
     /// # Errors
     ///
     /// No KVM, a configuration out of range, a kernel that is not one, or a step of the making that failed.
-    pub fn new(mut config: Config) -> Result<Self, KvmError> {
+    pub fn new(config: Config) -> Result<Self, KvmError> {
+        Self::assemble(config, None)
+    }
+
+    /// Makes a machine that goes on where another one was saved. `config` is [`Snapshot::config`] with what the host chooses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::new`], a snapshot of another host's processors, and values that no machine has.
+    pub fn resume(snapshot: &Snapshot, config: Config) -> Result<Self, KvmError> {
+        if let Some(what) = beyond_saving(&config) {
+            return Err(SnapshotError::NotResumed(what).into());
+        }
+        Self::assemble(config, Some(snapshot))
+    }
+
+    fn assemble(mut config: Config, snapshot: Option<&Snapshot>) -> Result<Self, KvmError> {
         let started = Instant::now();
         config.check()?;
+        let (refused, mode) = (beyond_saving(&config), config.doorbells);
         let kvm = host::open()?;
-        let memory = memory::ram(config.memory, config.huge_pages).map_err(|source| {
-            let pages = config.memory / HUGE_PAGE;
-            match config.huge_pages {
-                HugePages::Reserved => KvmError::HugePages { pages, source },
-                _ => KvmError::Setup { what: "get memory for the guest", source },
+        let memory = match snapshot {
+            Some(Snapshot { file, head, .. }) => {
+                memory::restored_ram(file, head.ram).map_err(step("map the guest's memory"))?
             }
-        })?;
-        let entry = boot::load(&memory, &config)?;
+            None => memory::ram(config.memory, config.huge_pages).map_err(|source| {
+                let pages = config.memory / HUGE_PAGE;
+                match config.huge_pages {
+                    HugePages::Reserved => KvmError::HugePages { pages, source },
+                    _ => KvmError::Setup { what: "get memory for the guest", source },
+                }
+            })?,
+        };
+        let entry = snapshot.is_none().then(|| boot::load(&memory, &config)).transpose()?;
 
         let vm = Arc::new(kvm.create_vm().map_err(kvm_step("create a VM"))?);
         vm.set_tss_address(TSS_ADDRESS).map_err(kvm_step("place KVM's own pages"))?;
@@ -120,31 +157,38 @@ impl Machine {
 
         let features = Features::new(&kvm).map_err(kvm_step("ask for the processor's features"))?;
         let apertures = apertures(config.memory, features.address_bits());
-        Tables { cpus: config.cpus, apertures }.write(&memory)?;
+        if snapshot.is_none() {
+            Tables { cpus: config.cpus, apertures }.write(&memory)?;
+        }
         let device = config
             .gpu
             .take()
-            .map(|gpu| Device::new(gpu, config.doorbells, &vm, slot, &memory, &routes))
+            .map(|gpu| Device::new(gpu, (mode, snapshot), &vm, slot, &memory, &routes))
             .transpose()?;
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
-        let (gpu, watcher) = match device {
-            Some(Device { gpu, function, watcher }) => {
+        let (gpu, watcher, part) = match device {
+            Some(Device { gpu, function, watcher, part }) => {
                 functions.insert(GPU_DEVICE, Arc::new(function));
-                (Some(gpu), watcher)
+                (Some(gpu), watcher, Some(part))
             }
-            None => (None, None),
+            None => (None, None, None),
         };
         for (number, device) in virtio_devices(&mut config)? {
             functions.insert(number, virtio_function(device, number, &vm, &memory, &routes)?);
         }
         let bus = RootBus::new(apertures, functions);
-        bus.assign().map_err(step("find addresses for the BARs"))?;
+        if snapshot.is_none() {
+            bus.assign().map_err(step("find addresses for the BARs"))?;
+        }
 
         let ending = Arc::new(Ending::new().map_err(step("create an eventfd"))?);
         let console = Console::new().map_err(step("create an eventfd"))?;
         let writer = ConsoleWriter(Arc::clone(&console));
-        let board =
-            Board::new(bus, writer, Line(line), Arc::clone(&ending)).map_err(step("create an eventfd"))?;
+        let twin = line.try_clone().map_err(step("create an eventfd"))?;
+        let saved = snapshot.map(|snapshot| &snapshot.state);
+        let board = saved.map(|saved| &saved.board);
+        let board = Board::new(bus, writer, Line(line), Arc::clone(&ending), board);
+        let board = Arc::new(board.map_err(step("make the board"))?);
 
         let mut vcpus = Vec::new();
         for number in 0..config.cpus {
@@ -154,13 +198,40 @@ impl Machine {
             if config.host_clock {
                 vcpu::follow_host_clock(&vcpu).map_err(step("give a vCPU the host's time"))?;
             }
-            vcpu::set_msrs(&vcpu).map_err(kvm_step("set a vCPU's registers"))?;
+            match saved.and_then(|saved| saved.vcpus.get(usize::from(number))) {
+                Some(saved) => {
+                    same_processor(saved, &vcpu).map_err(kvm_step("ask for a vCPU's features"))??;
+                    vcpu::restore(&vcpu, saved).map_err(kvm_step("set the registers of a saved vCPU"))?;
+                }
+                None => vcpu::set_msrs(&vcpu).map_err(kvm_step("set a vCPU's registers"))?,
+            }
             vcpus.push(vcpu);
         }
-        boot::enter(&vcpus[0], entry).map_err(kvm_step("set the first vCPU's registers"))?;
+        match (entry, saved) {
+            (Some(entry), _) => {
+                boot::enter(&vcpus[0], entry).map_err(kvm_step("set the first vCPU's registers"))?;
+            }
+            (None, Some(saved)) => restore_vm(&vm, saved).map_err(kvm_step("set interrupts and timers"))?,
+            (None, None) => {}
+        }
+        let msrs = kvm.get_msr_index_list().map_err(kvm_step("ask for the processor's registers"))?;
+        let gate = Arc::new(Gate::new(vcpus.len(), msrs.as_slice().to_vec()));
+        let saver = Saver::new(Whole {
+            vm: Arc::clone(&vm),
+            gate: Arc::clone(&gate),
+            board: Arc::clone(&board),
+            memory: memory.clone(),
+            line: twin,
+            gpu: part,
+            mode,
+            refused,
+        });
         Ok(Self {
             vcpus,
-            board: Arc::new(board),
+            board,
+            gate: Shut(gate),
+            saver: Arc::new(saver),
+            resumed: snapshot.is_some(),
             gpu,
             watcher,
             console,
@@ -178,6 +249,11 @@ impl Machine {
         self.gpu.as_ref()
     }
 
+    /// What saves the machine while it runs.
+    pub fn saver(&self) -> Arc<Saver> {
+        Arc::clone(&self.saver)
+    }
+
     /// The guest's memory; what is taken here outlives the machine.
     pub(super) fn memory(&self) -> GuestMemoryMmap {
         self.memory.clone()
@@ -192,10 +268,14 @@ impl Machine {
         let signals = self.catch_signals.then(Signals::catch).transpose().map_err(step("catch signals"))?;
         let input = self.input.take().map(Input::new).transpose().map_err(step("take the terminal"))?;
         let started = Instant::now();
+        if let Some(gpu) = self.gpu.as_ref().filter(|_| self.resumed) {
+            gpu.resume();
+        }
         let vcpus: Vec<Vcpu> = (0u8..)
             .zip(std::mem::take(&mut self.vcpus))
             .map(|(number, vcpu)| {
-                Vcpu::start(vcpu, number, Arc::clone(&self.board), Arc::clone(&self.ending))
+                let ends = (Arc::clone(&self.ending), Arc::clone(&self.gate.0));
+                Vcpu::start(vcpu, number, Arc::clone(&self.board), ends)
             })
             .collect::<io::Result<_>>()
             .map_err(step("start a vCPU"))?;
@@ -228,12 +308,13 @@ struct Device {
     gpu: Arc<Gpu>,
     function: GpuFunction,
     watcher: Option<Watcher>,
+    part: SavedPart,
 }
 
 impl Device {
     fn new(
         config: GpuConfig,
-        doorbells: DoorbellMode,
+        (doorbells, snapshot): (DoorbellMode, Option<&Snapshot>),
         vm: &Arc<VmFd>,
         slot: u32,
         memory: &GuestMemoryMmap,
@@ -242,27 +323,76 @@ impl Device {
         let config =
             GpuConfig { msix_table: MsixTable::Device, interrupt_pin: true, poll_doorbells: false, ..config };
         config.validate().map_err(belfry_device::Error::Config)?;
-        let vram = SharedMemory::new("belfry-vram", config.vram_size).map_err(step("get memory for VRAM"))?;
+        let vram = match snapshot {
+            Some(Snapshot { file, head, .. }) => VramSource::restored(file, head.vram),
+            None => VramSource::new(config.vram_size),
+        };
+        let (vram, region) = vram.map_err(step("get memory for VRAM"))?;
         let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
             .map_err(step("get memory for doorbells"))?;
         let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
-        let vectors = routes.vectors(GPU_DEVICE, MSIX_VECTORS).map_err(step("route interrupts"))?;
+        let vectors: Arc<Vectors> =
+            routes.vectors(GPU_DEVICE, MSIX_VECTORS).map_err(step("route interrupts"))?;
         let interrupts = vectors.clone();
         let resources = Resources {
-            vram: map(&vram)?,
+            vram: region,
             doorbells: map(&bells)?,
             system: GuestMemoryAtomic::new(memory.clone()),
             interrupts,
         };
-        let gpu = Gpu::new(config, resources)?;
+        let saved = snapshot.and_then(|snapshot| snapshot.gpu.as_ref());
+        let gpu = match saved {
+            Some(saved) => Gpu::restore(saved, config, resources).map_err(SnapshotError::Device)?,
+            None => Gpu::new(config, resources)?,
+        };
         let doorbells = Doorbells::new(doorbells, vm, &gpu, &bells, slot + 1);
         let doorbells = doorbells.map_err(step("set the doorbells up"))?;
         let watcher = doorbells.as_ref().map(Doorbells::start).transpose();
         let watcher = watcher.map_err(step("start a thread"))?;
-        let window = Window::new(Arc::clone(vm), slot, map(&vram)?);
-        let function = GpuFunction::new(Arc::clone(&gpu), vectors, window, doorbells);
-        Ok(Self { gpu, function, watcher })
+        let view = || vram.view(&gpu).map_err(step("map device memory"));
+        let window = Window::of_vram(Arc::clone(vm), slot, view()?);
+        let part = SavedPart {
+            gpu: Arc::clone(&gpu),
+            doorbells: doorbells.clone(),
+            vectors: Arc::clone(&vectors),
+            vram: view()?,
+        };
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors, window, doorbells, saved.is_some());
+        Ok(Self { gpu, function, watcher, part })
     }
+}
+
+/// What of a machine has state that no snapshot has.
+fn beyond_saving(config: &Config) -> Option<&'static str> {
+    [
+        (config.channel.is_some(), "a guest channel"),
+        (!config.disks.is_empty(), "disks"),
+        (!config.shares.is_empty(), "shared folders"),
+        (config.network.is_some(), "a network card"),
+        (config.huge_pages == HugePages::Reserved, "memory of reserved huge pages"),
+    ]
+    .into_iter()
+    .find_map(|(has, what)| has.then_some(what))
+}
+
+/// Refuses a vCPU that was saved on another processor than this one's.
+fn same_processor(
+    saved: &SavedVcpu,
+    vcpu: &kvm_ioctls::VcpuFd,
+) -> Result<Result<(), SnapshotError>, kvm_ioctls::Error> {
+    let cpuid = vcpu.get_cpuid2(KVM_MAX_CPUID_ENTRIES)?;
+    Ok(match cpuid::difference(&saved.cpuid, cpuid.as_slice()) {
+        None => Ok(()),
+        Some(leaf) => Err(SnapshotError::Processor { leaf }),
+    })
+}
+
+/// Makes interrupt controllers and timers what they were.
+fn restore_vm(vm: &VmFd, saved: &SavedMachine) -> Result<(), kvm_ioctls::Error> {
+    saved.chips.iter().try_for_each(|chip| vm.set_irqchip(chip))?;
+    vm.set_pit2(&saved.pit)?;
+    // The host's time of the snapshot is none to go on from: the guest's clock stood still since.
+    vm.set_clock(&kvm_clock_data { clock: saved.clock.clock, ..Default::default() })
 }
 
 /// A paravirtual device, and its number on the root bus.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use belfry_device::Gpu;
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::VmFd;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -16,6 +17,7 @@ use vm_memory::{
 };
 
 use super::HugePages;
+use super::snapshot::{Piece, Section};
 
 /// End of the RAM below the devices.
 pub(super) const LOW_RAM_END: u64 = 0xc000_0000;
@@ -94,6 +96,98 @@ pub(super) fn ram(size: u64, pages: HugePages) -> io::Result<GuestMemoryMmap> {
     GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
 }
 
+/// Maps a part of a snapshot: what is written to it is this mapping's alone.
+fn private(file: &File, offset: u64, length: u64) -> io::Result<MmapRegion> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    MmapRegionBuilder::new(length)
+        .with_file_offset(FileOffset::new(file.try_clone()?, offset))
+        .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+        .with_mmap_flags(libc::MAP_PRIVATE | libc::MAP_NORESERVE)
+        .build()
+        .map_err(io::Error::other)
+}
+
+/// Guest RAM as a snapshot has it.
+pub(super) fn restored_ram(file: &File, section: Section) -> io::Result<GuestMemoryMmap> {
+    let low = section.length.min(LOW_RAM_END);
+    let parts = [(0, 0, low), (HIGH_RAM, low, section.length - low)];
+    let parts = parts.into_iter().filter(|(.., length)| *length > 0);
+    let region = |(at, offset, length)| {
+        let region = private(file, section.at + offset, length)?;
+        let region = GuestRegionMmap::new(region, GuestAddress(at));
+        region.ok_or_else(|| io::Error::other("the memory ends behind all addresses"))
+    };
+    let regions = parts.map(region).collect::<io::Result<_>>()?;
+    GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
+}
+
+/// A mapping with a file, as a part of a snapshot that is written.
+pub(super) fn piece(region: &GuestRegionMmap) -> io::Result<Piece<'_>> {
+    of_file(region, region.file_offset())
+}
+
+fn of_file<'a>(region: &'a MmapRegion, file: Option<&'a FileOffset>) -> io::Result<Piece<'a>> {
+    let file = file.ok_or_else(|| io::Error::other("memory without a file"))?;
+    let private = region.flags() & libc::MAP_PRIVATE != 0;
+    Ok(Piece { region, file: file.file(), offset: file.start(), private })
+}
+
+/// One more view of VRAM, which the device has as well.
+#[derive(Debug)]
+pub(super) struct Vram {
+    region: MmapRegion,
+    /// Where a view of the device's own mapping has its file.
+    file: Option<FileOffset>,
+    /// Whose mapping that is, kept for as long as the view.
+    owner: Option<Arc<Gpu>>,
+}
+
+impl Vram {
+    /// As a part of a snapshot that is written.
+    pub(super) fn piece(&self) -> io::Result<Piece<'_>> {
+        of_file(&self.region, self.file.as_ref().or(self.region.file_offset()))
+    }
+}
+
+/// Where VRAM is, and how it is viewed by others than the device.
+pub(super) enum VramSource {
+    /// Shared memory, to be mapped as often as wanted.
+    Shared(SharedMemory),
+    /// A private mapping, which exists once, as the device has it: its address, size and file.
+    Private(*mut u8, usize, FileOffset),
+}
+
+impl VramSource {
+    /// Empty VRAM, and the device's mapping of it.
+    pub(super) fn new(size: u64) -> io::Result<(Self, MmapRegion)> {
+        let memory = SharedMemory::new("belfry-vram", size)?;
+        let region = memory.map()?;
+        Ok((Self::Shared(memory), region))
+    }
+
+    /// VRAM as a snapshot has it, and the device's mapping.
+    pub(super) fn restored(file: &File, section: Section) -> io::Result<(Self, MmapRegion)> {
+        let region = private(file, section.at, section.length)?;
+        let at = FileOffset::new(file.try_clone()?, section.at);
+        Ok((Self::Private(region.as_ptr(), region.size(), at), region))
+    }
+
+    /// One more view, for a device that was given the mapping that came with this.
+    pub(super) fn view(&self, gpu: &Arc<Gpu>) -> io::Result<Vram> {
+        match self {
+            Self::Shared(memory) => Ok(Vram { region: memory.map()?, file: None, owner: None }),
+            Self::Private(address, size, file) => {
+                let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+                // SAFETY: the mapping is the device's, which has it until it goes; `owner` keeps the device for as long as the view is
+                // there. All users go through vm-memory, or are guests, which expect it to change at any time.
+                let region = unsafe { MmapRegion::build_raw(*address, *size, prot, flags) };
+                let region = region.map_err(io::Error::other)?;
+                Ok(Vram { region, file: Some(file.clone()), owner: Some(Arc::clone(gpu)) })
+            }
+        }
+    }
+}
+
 /// Asks for huge pages where the host can make some, and says so when it never does.
 fn advise_huge(region: &MmapRegion) -> io::Result<()> {
     // SAFETY: the range is the mapping; the advice changes how it is backed, not what is in it.
@@ -137,13 +231,21 @@ pub(super) struct Window {
     vm: Arc<VmFd>,
     slot: u32,
     memory: MmapRegion,
+    /// Whose mapping it is, if another's.
+    _owner: Option<Arc<Gpu>>,
     at: Option<(u64, u64, u64)>,
 }
 
 impl Window {
     /// A window onto `memory`, not yet anywhere.
     pub(super) fn new(vm: Arc<VmFd>, slot: u32, memory: MmapRegion) -> Self {
-        Self { vm, slot, memory, at: None }
+        Self { vm, slot, memory, _owner: None, at: None }
+    }
+
+    /// A window onto VRAM.
+    pub(super) fn of_vram(vm: Arc<VmFd>, slot: u32, vram: Vram) -> Self {
+        let Vram { region: memory, owner, .. } = vram;
+        Self { vm, slot, memory, _owner: owner, at: None }
     }
 
     /// Puts `length` bytes from `offset` on at a guest address, or takes the window away.

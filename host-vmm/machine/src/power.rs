@@ -39,6 +39,16 @@ impl Power {
         Self { bytes }
     }
 
+    /// The registers, as [`Self::restored`] takes them.
+    pub(super) fn save(&self) -> [u8; SIZE] {
+        self.bytes
+    }
+
+    /// Registers that were saved.
+    pub(super) fn restored(bytes: [u8; SIZE]) -> Self {
+        Self { bytes }
+    }
+
     /// Where a port is among the registers.
     pub(super) fn find(port: u16) -> Option<usize> {
         port.checked_sub(EVENT).map(usize::from).filter(|&at| at < SIZE)

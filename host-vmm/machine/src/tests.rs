@@ -73,7 +73,7 @@ impl Bus {
         let doorbells = Doorbells::new(mode, &vm, &gpu, &bells, 2).unwrap();
         let window = Window::new(Arc::clone(&vm), 1, vram.map().unwrap());
         let apertures = Apertures([(0xc000_0000, ECAM - 1), (1 << 32, (1 << 40) - 1)]);
-        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells.clone());
+        let function = GpuFunction::new(Arc::clone(&gpu), vectors.clone(), window, doorbells.clone(), false);
         let watcher = doorbells.as_ref().map(|doorbells| doorbells.start().unwrap());
         let (host, channel) = virtio::channel(&vm, &routes);
         let functions: [(u8, Arc<dyn Function>); 2] = [(1, Arc::new(function)), (2, Arc::new(channel))];

@@ -13,13 +13,18 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kvm_bindings::{KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr, kvm_msr_entry};
+use kvm_bindings::{
+    KVM_MAX_CPUID_ENTRIES, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr,
+    kvm_msr_entry,
+};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 use vmm_sys_util::ioctl::ioctl_with_ref;
 use vmm_sys_util::ioctl_iow_nr;
 use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 
 use super::board::Board;
+use super::gate::Gate;
+use super::snapshot::SavedVcpu;
 use super::{End, Ending};
 
 // Linux `include/uapi/linux/kvm.h`; kvm-ioctls has it for other processors only.
@@ -88,10 +93,93 @@ pub(super) fn set_msrs(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     Ok(())
 }
 
+/// `IA32_TSC_DEADLINE`: arms the APIC's timer, once the rest is there.
+const TSC_DEADLINE: u32 = 0x6e0;
+
+/// A list of registers, without those that cannot be accessed: `access` does so with as many as it can, and says how many.
+fn each_msr(
+    mut entries: Vec<kvm_msr_entry>,
+    access: impl Fn(&mut Msrs) -> Result<usize, kvm_ioctls::Error>,
+) -> Result<Vec<kvm_msr_entry>, kvm_ioctls::Error> {
+    let mut done = Vec::new();
+    while !entries.is_empty() {
+        let mut list = Msrs::from_entries(&entries).map_err(|_| kvm_ioctls::Error::new(libc::E2BIG))?;
+        let count = access(&mut list)?;
+        done.extend_from_slice(list.as_slice().get(..count).unwrap_or_default());
+        if let Some(entry) = entries.get(count) {
+            log::debug!(target: "kvm", "register {:#x} of a vCPU is not taken along", entry.index);
+        }
+        entries.drain(..(count + 1).min(entries.len()));
+    }
+    Ok(done)
+}
+
+/// What a vCPU is that is not in KVM_RUN; `msrs` are the registers that KVM saves.
+pub(super) fn save(vcpu: &VcpuFd, msrs: &[u32]) -> Result<SavedVcpu, kvm_ioctls::Error> {
+    let wanted = msrs.iter().map(|&index| kvm_msr_entry { index, ..Default::default() }).collect();
+    Ok(SavedVcpu {
+        // First: it takes interrupts from the APIC that are to be taken next.
+        mp: vcpu.get_mp_state()?,
+        cpuid: vcpu.get_cpuid2(KVM_MAX_CPUID_ENTRIES)?.as_slice().to_vec(),
+        regs: vcpu.get_regs()?,
+        sregs: vcpu.get_sregs()?,
+        xsave: vcpu.get_xsave()?,
+        xcrs: vcpu.get_xcrs()?,
+        debug: vcpu.get_debug_regs()?,
+        lapic: vcpu.get_lapic()?,
+        msrs: each_msr(wanted, |list| vcpu.get_msrs(list))?,
+        events: vcpu.get_vcpu_events()?,
+    })
+}
+
+/// Makes a new vCPU, whose CPUID is set, what a saved one was.
+pub(super) fn restore(vcpu: &VcpuFd, saved: &SavedVcpu) -> Result<(), kvm_ioctls::Error> {
+    vcpu.set_sregs(&saved.sregs)?;
+    vcpu.set_regs(&saved.regs)?;
+    vcpu.set_xcrs(&saved.xcrs)?;
+    // SAFETY: KVM reads the 4096 bytes of the structure and no more: this process has asked for no state beyond them
+    // (ARCH_REQ_XCOMP_GUEST_PERM).
+    unsafe { vcpu.set_xsave(&saved.xsave) }?;
+    vcpu.set_debug_regs(&saved.debug)?;
+    vcpu.set_lapic(&saved.lapic)?;
+    let (last, first): (Vec<_>, Vec<_>) =
+        saved.msrs.iter().copied().partition(|entry| entry.index == TSC_DEADLINE);
+    each_msr(first, |list| vcpu.set_msrs(list))?;
+    each_msr(last, |list| vcpu.set_msrs(list))?;
+    vcpu.set_vcpu_events(&saved.events)?;
+    vcpu.set_mp_state(saved.mp)
+}
+
+/// A vCPU's thread, to be called out of the guest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thread(libc::pthread_t);
+
+impl Thread {
+    pub(super) fn current() -> Self {
+        // SAFETY: the call has no conditions.
+        Self(unsafe { libc::pthread_self() })
+    }
+
+    /// Has KVM_RUN return soon. The thread must not have ended: [`Gate`] knows those that have not.
+    pub(super) fn call_out(self) {
+        // SAFETY: the thread has not ended, as its gate forgets it, under the lock that the caller holds, before it does; its handler is
+        // `leave`.
+        if unsafe { libc::pthread_kill(self.0, SIGRTMIN()) } != 0 {
+            log::debug!(target: "kvm", "a vCPU's thread takes no signal");
+        }
+    }
+}
+
 /// Runs until the machine ends.
-fn run(mut vcpu: VcpuFd, number: u8, board: &Board, ending: &Ending, stop: &AtomicBool) {
+fn run(mut vcpu: VcpuFd, number: u8, board: &Board, (ending, gate): (&Ending, &Gate), stop: &AtomicBool) {
     IMMEDIATE_EXIT.set(&raw mut vcpu.get_kvm_run().immediate_exit);
+    gate.enter(number);
     while !stop.load(Ordering::SeqCst) {
+        // KVM completes the last access before it looks at this, so that none is half done.
+        let parks = gate.wanted();
+        if parks {
+            vcpu.set_kvm_immediate_exit(1);
+        }
         let end = match vcpu.run() {
             Ok(VcpuExit::IoIn(port, data)) => {
                 board.port_read(port, data);
@@ -117,6 +205,9 @@ fn run(mut vcpu: VcpuFd, number: u8, board: &Board, ending: &Ending, stop: &Atom
             Ok(exit) => format!("{exit:?}"),
             Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
                 vcpu.set_kvm_immediate_exit(0);
+                if parks {
+                    gate.park(number, &vcpu);
+                }
                 continue;
             }
             Err(error) => format!("an error of KVM: {error}"),
@@ -125,6 +216,7 @@ fn run(mut vcpu: VcpuFd, number: u8, board: &Board, ending: &Ending, stop: &Atom
         ending.end(End::Crash(format!("vCPU {number} stopped at {rip:#x} by {end}")));
         break;
     }
+    gate.leave(number);
     IMMEDIATE_EXIT.set(ptr::null_mut());
 }
 
@@ -141,28 +233,29 @@ impl Vcpu {
         vcpu: VcpuFd,
         number: u8,
         board: Arc<Board>,
-        ending: Arc<Ending>,
+        (ending, gate): (Arc<Ending>, Arc<Gate>),
     ) -> io::Result<Self> {
         install_handler()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(format!("vcpu{number}")).spawn(move || {
             // A panic of the board is one of ours; the machine ends with it instead of hanging.
-            let guard = EndOnPanic(Arc::clone(&ending), number);
-            run(vcpu, number, &board, &ending, &stopped);
+            let guard = EndOnPanic(Arc::clone(&ending), Arc::clone(&gate), number);
+            run(vcpu, number, &board, (&ending, &gate), &stopped);
             drop(guard);
         })?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
 
-struct EndOnPanic(Arc<Ending>, u8);
+struct EndOnPanic(Arc<Ending>, Arc<Gate>, u8);
 
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.1.leave(self.2);
             self.0
-                .end(End::Crash(format!("the thread of vCPU {} panicked; this is a bug in belfry", self.1)));
+                .end(End::Crash(format!("the thread of vCPU {} panicked; this is a bug in belfry", self.2)));
         }
     }
 }

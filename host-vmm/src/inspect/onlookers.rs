@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
+use belfry_machine::snapshot::Saver;
 
 use super::{InspectError, InspectOptions, Server};
 use crate::gdb;
@@ -13,7 +14,7 @@ use crate::symbols::Symbols;
 #[derive(Debug)]
 pub struct Onlookers {
     gdb: Option<gdb::Server>,
-    _socket: Option<Server>,
+    socket: Option<Server>,
 }
 
 impl Onlookers {
@@ -30,7 +31,14 @@ impl Onlookers {
         if let Some(gdb) = &gdb {
             note!("belfry: the first dispatch waits for GDB: target remote {}", gdb.at());
         }
-        Ok(Self { gdb, _socket: socket })
+        Ok(Self { gdb, socket })
+    }
+
+    /// The GPU's machine can be saved, when somebody asks for that.
+    pub fn can_save(&self, saver: Arc<Saver>) {
+        if let Some(socket) = &self.socket {
+            socket.can_save(saver);
+        }
     }
 
     /// The program has ended with a status, which GDB is told.

@@ -16,10 +16,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
+use belfry_machine::snapshot::Saver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
+use crate::snapshot::describe;
 use crate::symbols::Symbols;
 
 /// Clients at the same time.
@@ -38,6 +40,8 @@ struct Question {
 struct Shared {
     gpu: Weak<Gpu>,
     symbols: Arc<Mutex<Symbols>>,
+    /// What saves the GPU's machine, if it has one that can be.
+    saver: Mutex<Option<Arc<Saver>>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
     clients: Mutex<BTreeMap<u64, UnixStream>>,
@@ -92,6 +96,7 @@ impl Server {
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
             symbols: Arc::clone(symbols),
+            saver: Mutex::default(),
             closing: AtomicBool::new(false),
             clients: Mutex::default(),
             admitted: AtomicU64::new(0),
@@ -101,6 +106,11 @@ impl Server {
         let thread = thread.spawn(move || accept(&listener, &accepting));
         let thread = Some(thread.map_err(InspectError::Thread)?);
         Ok(Self { path: path.to_owned(), shared, thread })
+    }
+
+    /// The GPU's machine can be saved.
+    pub fn can_save(&self, saver: Arc<Saver>) {
+        *self.shared.saver.lock().unwrap_or_else(PoisonError::into_inner) = Some(saver);
     }
 
     /// Where it is.
@@ -190,7 +200,7 @@ fn serve(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
             let line: Vec<u8> = pending.drain(..=end).collect();
             let asked = Instant::now();
             let Some(gpu) = shared.gpu.upgrade() else { return Ok(()) };
-            let answered = ask(&gpu, &shared.symbols, &line[..end]);
+            let answered = ask(&gpu, shared, &line[..end]);
             drop(gpu);
             reply(stream, &answered)?;
             std::thread::sleep(asked.elapsed().min(LONGEST_REST));
@@ -221,15 +231,31 @@ fn serve(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-fn ask(gpu: &Gpu, symbols: &Mutex<Symbols>, line: &[u8]) -> Value {
+fn ask(gpu: &Gpu, shared: &Shared, line: &[u8]) -> Value {
     let question = match serde_json::from_slice::<Question>(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("no question {{\"query\": \"...\"}}: {error}") }),
     };
-    match answer_with(gpu, symbols, &question.query) {
+    let answered = match question.query.strip_prefix("snapshot ") {
+        Some(path) => save(shared, Path::new(path.trim())),
+        None => answer_with(gpu, &shared.symbols, &question.query),
+    };
+    match answered {
         Ok(answer) => json!({ "answer": answer }),
         Err(error) => json!({ "error": error }),
     }
+}
+
+/// Saves the GPU's machine.
+fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
+    let saver = shared.saver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let saver = saver.ok_or("only a machine of `run --mode kvm` without a guest channel can be saved")?;
+    // Relative to what, the client knows alone.
+    if !path.is_absolute() {
+        return Err(format!("{} is no absolute path", path.display()));
+    }
+    let saved = saver.save(path).map_err(|error| error.to_string())?;
+    Ok(describe(&saved).into())
 }
 
 fn reply(stream: &mut UnixStream, value: &Value) -> io::Result<()> {

@@ -6,11 +6,13 @@
 //! | a program with its files | `program.rs` |
 //! | this process as the guest | `in_process.rs` |
 //! | the summary | `report.rs` |
+//! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
 //! | a disk with a system of its own | `system.rs` |
 
 mod boot_loader;
 mod in_guest;
 mod in_process;
+mod on_machine;
 mod program;
 pub(crate) mod report;
 mod system;
@@ -25,16 +27,16 @@ use belfry_device::{Gpu, GpuConfig};
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
-use belfry_machine::{DiskConfig, End, HugePages, KvmError, Machine, bare_metal};
+use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
-use crate::doorbell::{self, Doorbell, NoSuchWay};
+use crate::doorbell::{Doorbell, NoSuchWay};
 use crate::hosted::HostedError;
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
+use crate::snapshot::SnapshotOptions;
 use crate::suite::Suite;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
-use report::{from_device, milliseconds};
 pub use system::{Firmware, SystemError};
 
 /// Where programs run in a guest.
@@ -152,6 +154,10 @@ pub struct RunOptions {
     pub files: Vec<FileMapping>,
     /// How the GPU can be looked at meanwhile, if it can.
     pub inspect: Option<InspectOptions>,
+    /// Where and when it is saved, if it is.
+    pub snapshot: Option<SnapshotOptions>,
+    /// A snapshot that it goes on from, which has the guest and its program.
+    pub from: Option<PathBuf>,
     /// How long the program may run.
     pub timeout: Duration,
 }
@@ -175,6 +181,8 @@ impl Default for RunOptions {
             interactive: false,
             files: Vec::new(),
             inspect: None,
+            snapshot: None,
+            from: None,
             timeout: Duration::from_secs(600),
         }
     }
@@ -291,6 +299,14 @@ pub fn run(
     progress: &Progress,
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
+    if let Some(file) = &options.from {
+        return on_machine::from_snapshot(options, file, output);
+    }
+    if options.snapshot.is_some() && (options.mode != Mode::Kvm || options.guest != GuestKind::BareMetal) {
+        return Err(RunError::WrongGuest(
+            "--snapshot saves a machine of --mode kvm whose guest has no guest channel: add --mode kvm --guest bare-metal",
+        ));
+    }
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
     }
@@ -315,7 +331,7 @@ pub fn run(
     }
     if options.guest == GuestKind::BareMetal {
         return match options.mode {
-            Mode::Kvm => bare_metal_guest(options, output),
+            Mode::Kvm => on_machine::bare_metal_guest(options, output),
             _ => Err(RunError::WrongGuest("the bare-metal guest runs with --mode kvm only")),
         };
     }
@@ -377,40 +393,6 @@ fn in_root(
         Mode::Qemu => job.in_qemu(output),
         Mode::Auto | Mode::Hosted => job.anywhere(output),
     }
-}
-
-/// Runs the bare-metal guest.
-fn bare_metal_guest(
-    options: &RunOptions,
-    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
-) -> Result<RunReport, RunError> {
-    let machine = options.machine != MachineOptions::default();
-    if !options.program.is_empty() || !options.files.is_empty() || machine {
-        return Err(RunError::WrongGuest(
-            "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
-        ));
-    }
-    if options.inspect.is_some() {
-        return Err(RunError::WrongGuest(
-            "--inspect and --gdb are not for the bare-metal guest, which ends at once",
-        ));
-    }
-    let doorbells = doorbell::on_kvm(options.doorbell)?;
-    let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
-    let config = bare_metal::config(&kernel, options.gpu.clone(), doorbells);
-    let mut show = |data: &[u8]| output(Stream::Stdout, data);
-    let outcome = Machine::new(config)?.run(options.timeout, &mut show)?;
-    let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
-    Ok(RunReport {
-        mode: Mode::Kvm,
-        accelerator: Some("kvm".to_owned()),
-        kernel: Some("bare-metal".to_owned()),
-        program: "bare-metal".to_owned(),
-        exit_status: status.into(),
-        boot_ms: milliseconds(outcome.setup),
-        program_ms: milliseconds(outcome.ran),
-        ..from_device(&outcome.stats, outcome.unmodelled)
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_abi::pci;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources, SavedGpu, SnapshotError};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion, VolatileMemory as _};
 
 use super::{Counter, Driver, RAM, VRAM, eventually};
 
@@ -44,7 +44,7 @@ impl Driver {
     ) -> Result<Self, SnapshotError> {
         let interrupts = Arc::new(Counter::default());
         let resources = Resources {
-            vram: MmapRegion::new(VRAM as usize).unwrap(),
+            vram: if saved.has_vram() { MmapRegion::new(VRAM as usize).unwrap() } else { self.vram() },
             doorbells: MmapRegion::new(pci::DOORBELL_BAR_SIZE as usize).unwrap(),
             system: GuestMemoryAtomic::new(ram.clone()),
             interrupts: Arc::clone(&interrupts) as Arc<dyn InterruptSink>,
@@ -56,6 +56,19 @@ impl Driver {
         gpu.resume();
         let fences = AtomicU64::new(self.fences.load(Ordering::Relaxed));
         Ok(Self { gpu, ram, interrupts, doorbell_page: &[], fences, ..*self })
+    }
+
+    /// A copy of VRAM, as a host keeps it that saves the device without.
+    fn vram(&self) -> MmapRegion {
+        let copy = MmapRegion::new(VRAM as usize).unwrap();
+        let mut page = [0; 4096];
+        for at in (0..VRAM).step_by(page.len()) {
+            self.gpu.bar_read(pci::BAR_VRAM, at, &mut page).unwrap();
+            if page != [0; 4096] {
+                copy.get_slice(at as usize, page.len()).unwrap().copy_from(&page);
+            }
+        }
+        copy
     }
 
     /// Guest memory, as far as anything is in it.

@@ -66,6 +66,14 @@ impl Doorbells {
         }
     }
 
+    /// Has the device know of all that was rung, while no vCPU runs; whatever was memory traps afterwards.
+    pub(super) fn settle(&self) {
+        match self {
+            Self::Wakeups(wakeups) => wakeups.settle(),
+            Self::Pages(pages) => pages.settle(),
+        }
+    }
+
     /// A doorbell was written and trapped; the device knows its value.
     pub(super) fn rung(&self, offset: u64) {
         match self {

@@ -225,14 +225,24 @@ impl<S: Slot, D: Device> Pages<S, D> {
             return;
         }
         state.base = base;
+        self.take_all(&mut state);
+    }
+
+    /// Takes every page away, and has the device know what was rung there.
+    fn take_all(&self, state: &mut State<S>) {
         for (slot, held) in &mut state.slots {
             if let Some(mut page) = held.take() {
-                let mut at = At { slot, device: &self.device, base, offset: page.offset };
+                let mut at = At { slot, device: &self.device, base: state.base, offset: page.offset };
                 if !page.handover.end(&mut at) {
                     *held = Some(page);
                 }
             }
         }
+    }
+
+    /// Has all pages trap.
+    pub(super) fn settle(&self) {
+        self.take_all(&mut self.lock());
     }
 
     /// A doorbell has trapped: the next ones on its page are likely soon.

@@ -154,6 +154,14 @@ impl Wakeups {
         }
     }
 
+    /// Passes on what was signalled until now.
+    pub(super) fn settle(&self) {
+        let state = self.lock();
+        for (&offset, wakeup) in &state.wakeups {
+            self.pass_on(offset, wakeup);
+        }
+    }
+
     /// Passes signals on until stopped.
     pub(super) fn wait(&self) {
         let mut events = [EpollEvent::default(); 16];

@@ -98,6 +98,17 @@ impl RootBus {
         Ok(())
     }
 
+    /// `CONFIG_ADDRESS`.
+    pub(super) fn address(&self) -> u32 {
+        self.address.load(Ordering::Relaxed)
+    }
+
+    /// Goes on with functions that were restored: BARs decode where their configuration spaces say.
+    pub(super) fn restore(&self, address: u32) {
+        self.address.store(address, Ordering::Relaxed);
+        self.place();
+    }
+
     /// Whether a port belongs to mechanism 1.
     pub(super) fn has_port(port: u16) -> bool {
         (ADDRESS_PORT..DATA_PORT + 4).contains(&port)

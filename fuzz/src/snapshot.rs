@@ -1,0 +1,110 @@
+//! Snapshots of Belfry's own machine, from the sources that read them: the rest of the machine needs /dev/kvm.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use belfry_device::record::digest;
+use rustix::fs::MemfdFlags;
+
+#[allow(dead_code, unreachable_pub, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/machine/src/snapshot/file.rs"]
+mod file;
+#[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/machine/src/snapshot/state.rs"]
+mod state;
+
+pub use file::{Head, Section};
+use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
+
+/// Guest memory of the machine in a sample.
+const RAM: u64 = 4 << 20;
+/// Longest file that is made of an input; larger ones only take time.
+const LARGE: u64 = 64 << 20;
+const PAGE: u64 = 4096;
+
+/// The state of a machine with a device whose snapshot has these bytes.
+#[must_use]
+pub fn state(gpu: Vec<u8>) -> Vec<u8> {
+    let vcpu = SavedVcpu {
+        cpuid: vec![Default::default(); 3],
+        mp: Default::default(),
+        regs: Default::default(),
+        sregs: Default::default(),
+        xsave: Default::default(),
+        xcrs: Default::default(),
+        debug: Default::default(),
+        lapic: Default::default(),
+        msrs: vec![Default::default(); 3],
+        events: Default::default(),
+    };
+    let chip = |chip_id| kvm_bindings::kvm_irqchip { chip_id, ..Default::default() };
+    let machine = SavedMachine {
+        vcpus: vec![vcpu],
+        chips: vec![chip(0), chip(1), chip(2)],
+        pit: Default::default(),
+        clock: Default::default(),
+        board: SavedBoard {
+            clock: SavedCmos { memory: vec![0; 128], ..SavedCmos::default() },
+            ..SavedBoard::default()
+        },
+        doorbells: 0,
+        gpu: Some(gpu),
+    };
+    machine.to_bytes().expect("a machine as bytes")
+}
+
+/// The head of a file with this state.
+#[must_use]
+pub fn head(state: &[u8], vram: u64) -> Head {
+    let at = (PAGE + state.len() as u64).next_multiple_of(PAGE);
+    Head {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        chip: "gfx1100".to_owned(),
+        cpus: 1,
+        waves: 0,
+        state: Section { at: PAGE, length: state.len() as u64, pages: 0, digest: digest(state) },
+        ram: Section { at, length: RAM, ..Section::default() },
+        vram: Section { at: at + RAM, length: vram, ..Section::default() },
+    }
+}
+
+/// The bytes of a head, with its digest.
+#[must_use]
+pub fn first_bytes(head: &Head) -> Vec<u8> {
+    file::first_bytes(head).expect("a head as bytes")
+}
+
+/// Makes a head's digest right that was changed: what is behind the fixed part counts.
+pub fn sign(first: &mut [u8]) {
+    if first.len() >= 32 {
+        let length = (first.len() - 32) as u64;
+        first[16..24].copy_from_slice(&length.to_le_bytes());
+        let sum = digest(&first[32..]);
+        first[24..32].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// A file with a beginning, a state, and a length.
+///
+/// # Errors
+///
+/// No memory for it.
+pub fn file_of(first: &[u8], state: &[u8], length: u64) -> io::Result<File> {
+    let file = File::from(rustix::fs::memfd_create("snapshot", MemfdFlags::CLOEXEC)?);
+    file.write_all_at(state, PAGE)?;
+    file.write_all_at(first, 0)?;
+    file.set_len(length.min(LARGE))?;
+    Ok(file)
+}
+
+/// Reads a file as the machine does: the bytes of its device, if everything before them is taken.
+#[must_use]
+pub fn read(file: &File) -> Option<(Head, Vec<u8>)> {
+    let head = file::read_head(file).ok()?;
+    let state = file::read_state(file, &head).ok()?;
+    let machine = SavedMachine::from_bytes(&state, head.cpus).ok()?;
+    // Whatever the digests say: it is read to its end.
+    let _ = file::check_memory(file, &head);
+    Some((head, machine.gpu?))
+}

@@ -1,0 +1,150 @@
+//! Where vCPUs stand still while their machine is saved: out of KVM_RUN, with what they were about to do done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
+use kvm_ioctls::VcpuFd;
+
+use super::snapshot::SavedVcpu;
+use super::vcpu::{self, Thread};
+
+/// How often a vCPU that is still inside of the guest is called out.
+const AGAIN: Duration = Duration::from_micros(200);
+
+#[derive(Debug, Default)]
+struct State {
+    threads: BTreeMap<u8, Thread>,
+    parked: BTreeSet<u8>,
+    /// The parked ones are to say what they are.
+    asked: bool,
+    answers: BTreeMap<u8, Result<SavedVcpu, kvm_ioctls::Error>>,
+    /// The machine ends.
+    closed: bool,
+}
+
+/// The gate of a machine's vCPUs.
+#[derive(Debug)]
+pub(super) struct Gate {
+    cpus: usize,
+    /// Model-specific registers that the host's KVM saves.
+    msrs: Vec<u32>,
+    wanted: AtomicBool,
+    state: Mutex<State, rank::VcpuGate>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(super) fn new(cpus: usize, msrs: Vec<u32>) -> Self {
+        let (wanted, state) = (AtomicBool::new(false), Mutex::default());
+        Self { cpus, msrs, wanted, state, changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State, rank::VcpuGate> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calling thread is a vCPU's from now on.
+    pub(super) fn enter(&self, number: u8) {
+        self.lock().threads.insert(number, Thread::current());
+        self.changed.notify_all();
+    }
+
+    /// It is not any more; nobody signals it after this.
+    pub(super) fn leave(&self, number: u8) {
+        let mut state = self.lock();
+        state.threads.remove(&number);
+        state.closed = true;
+        self.changed.notify_all();
+    }
+
+    /// No vCPU comes any more.
+    pub(super) fn shut(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether vCPUs are to stand still.
+    pub(super) fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Stands still until the gate opens; the vCPU has no access that is not completed.
+    pub(super) fn park(&self, number: u8, vcpu: &VcpuFd) {
+        let mut state = self.lock();
+        state.parked.insert(number);
+        self.changed.notify_all();
+        while self.wanted() {
+            if state.asked && !state.answers.contains_key(&number) {
+                let answer = vcpu::save(vcpu, &self.msrs);
+                state.answers.insert(number, answer);
+                self.changed.notify_all();
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state.parked.remove(&number);
+        self.changed.notify_all();
+    }
+
+    /// Has all vCPUs stand still until what is answered is dropped; none of a machine that does not run, or ends meanwhile.
+    ///
+    /// One caller at a time.
+    pub(super) fn close(&self) -> Option<Closed<'_>> {
+        self.wanted.store(true, Ordering::SeqCst);
+        let closed = Closed(self);
+        let mut state = self.lock();
+        loop {
+            // A machine that has just been made has not started its threads yet.
+            if state.closed {
+                return None;
+            }
+            if state.threads.len() == self.cpus && state.parked.len() == self.cpus {
+                return Some(closed);
+            }
+            for (number, thread) in &state.threads {
+                if !state.parked.contains(number) {
+                    thread.call_out();
+                }
+            }
+            let waited = self.changed.wait_timeout(state, AGAIN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// All vCPUs stand still; they go on when this is dropped.
+#[derive(Debug)]
+pub(super) struct Closed<'a>(&'a Gate);
+
+impl Closed<'_> {
+    /// What the vCPUs are, by number. None if the machine ends.
+    pub(super) fn states(&self) -> Option<Result<Vec<SavedVcpu>, kvm_ioctls::Error>> {
+        let mut state = self.0.lock();
+        state.asked = true;
+        self.0.changed.notify_all();
+        while state.answers.len() < self.0.cpus {
+            if state.closed {
+                return None;
+            }
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.asked = false;
+        Some(std::mem::take(&mut state.answers).into_values().collect())
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        (state.asked, state.answers) = (false, BTreeMap::new());
+        self.0.wanted.store(false, Ordering::SeqCst);
+        self.0.changed.notify_all();
+        // Whoever closes the gate next finds nobody who has not left yet.
+        while !state.parked.is_empty() {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The file of a snapshot: a head, the machine's state, and memory that is mapped as it lies there.
+//!
+//! | from | contents |
+//! | --- | --- |
+//! | 0 | `belfrySN`, version (32 bits), bytes of a page (32 bits), bytes of the head (64 bits), its digest (64 bits), all little endian |
+//! | 32 | the head ([`Head`]), in the format of postcard |
+//! | next page | the machine's state |
+//! | next page | guest memory, lowest address first |
+//! | behind it | VRAM |
+//!
+//! Pages of zeros are holes of the file. Digests find what was damaged; they withstand nobody who wants them equal, and whatever is
+//! made of the contents checks them itself. Memory is checked when that is asked for alone: it is mapped, not read.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use belfry_device::record::digest;
+use serde::{Deserialize, Serialize};
+
+/// What every file begins with.
+const MAGIC: [u8; 8] = *b"belfrySN";
+/// Version of head and state: another one whenever a type in them changes. A program reads its own alone.
+const VERSION: u32 = 1;
+pub(super) const PAGE: usize = 4096;
+const FIXED: usize = 32;
+/// Longest head, and longest state: what a machine has of either is far less.
+const MAX_HEAD: u64 = 64 << 10;
+const MAX_STATE: u64 = 1 << 30;
+/// Most memory, of the guest or of the GPU.
+const MAX_MEMORY: u64 = 1 << 40;
+
+/// Why a file is no snapshot that can be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// It is something else.
+    #[error("it is no snapshot of a machine")]
+    Magic,
+    /// It is of another version.
+    #[error(
+        "it has version {found}, and this program reads {VERSION}: resume it with the release that wrote it"
+    )]
+    Version {
+        /// Version of the file.
+        found: u32,
+    },
+    /// It is of another release, which may have another device.
+    #[error("release {found} of belfry wrote it, and this is {}: resume it with that one", env!("CARGO_PKG_VERSION"))]
+    Release {
+        /// Release that wrote it.
+        found: String,
+    },
+    /// It ends too early, or goes on behind its end.
+    #[error("it has {has} bytes, and should have {needs}: it was cut off, or is not written to its end")]
+    Length {
+        /// Bytes there are.
+        has: u64,
+        /// Bytes there should be.
+        needs: u64,
+    },
+    /// A part of it is not as it was written.
+    #[error("its {part} is damaged")]
+    Damaged {
+        /// Which part.
+        part: &'static str,
+    },
+    /// A value that no snapshot has.
+    #[error("its {what} is {value}, which cannot be")]
+    Value {
+        /// What of it.
+        what: &'static str,
+        /// The value.
+        value: u64,
+    },
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Section {
+    /// Its first byte.
+    pub at: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Of memory: pages that are not all zero.
+    pub pages: u64,
+    /// Of memory, the sum of the digests of these pages and their numbers.
+    pub digest: u64,
+}
+
+/// What a snapshot is of, and where its parts are.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Head {
+    /// Release that wrote it.
+    pub release: String,
+    /// Name of the GPU's chip; empty without a GPU.
+    pub chip: String,
+    /// vCPUs.
+    pub cpus: u8,
+    /// Waves that had begun and not ended.
+    pub waves: u64,
+    /// Numbers of the parts: the machine's state.
+    pub state: Section,
+    /// Guest memory.
+    pub ram: Section,
+    /// VRAM; empty without a GPU.
+    pub vram: Section,
+}
+
+impl Head {
+    /// The first byte behind everything.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.vram.at + self.vram.length
+    }
+
+    fn check(&self) -> Result<(), FileError> {
+        let page = PAGE as u64;
+        let parts = [
+            ("place of the state", self.state, MAX_STATE, false),
+            ("place of guest memory", self.ram, MAX_MEMORY, true),
+            ("place of VRAM", self.vram, MAX_MEMORY, true),
+        ];
+        let mut end = FIXED as u64;
+        for (what, section, most, pages) in parts {
+            let aligned = section.at.is_multiple_of(page) && (!pages || section.length.is_multiple_of(page));
+            if !aligned || section.at < end || section.at > 4 * MAX_MEMORY || section.length > most {
+                return Err(FileError::Value { what, value: section.at });
+            }
+            end = section.at + section.length;
+        }
+        Ok(())
+    }
+}
+
+/// Digest of a page of memory, as part of a sum.
+pub(super) fn page_digest(number: u64, page: &[u8]) -> u64 {
+    digest(page) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The beginning of a file: everything up to the state.
+pub(super) fn first_bytes(head: &Head) -> io::Result<Vec<u8>> {
+    let encoded = postcard::to_allocvec(head).map_err(io::Error::other)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((PAGE as u32).to_le_bytes());
+    bytes.extend((encoded.len() as u64).to_le_bytes());
+    bytes.extend(digest(&encoded).to_le_bytes());
+    bytes.extend(encoded);
+    Ok(bytes)
+}
+
+/// Reads the head, which may come from anywhere, and holds it against the length of the file.
+///
+/// # Errors
+///
+/// Whatever is not as [`FileError`] says.
+pub(super) fn read_head(file: &File) -> Result<Head, FileError> {
+    let has = length(&file.metadata()?)?;
+    let mut fixed = [0; FIXED];
+    let begun = usize::try_from(has).unwrap_or(FIXED).min(FIXED);
+    file.read_exact_at(&mut fixed[..begun], 0)?;
+    if fixed[..8] != MAGIC {
+        return Err(FileError::Magic);
+    }
+    if begun < FIXED {
+        return Err(FileError::Length { has, needs: FIXED as u64 });
+    }
+    let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let long = |at: usize| u64::from(word(at + 4)) << 32 | u64::from(word(at));
+    if word(8) != VERSION {
+        return Err(FileError::Version { found: word(8) });
+    }
+    if word(12) as usize != PAGE {
+        return Err(FileError::Value { what: "size of pages", value: word(12).into() });
+    }
+    let bytes = long(16);
+    if bytes > MAX_HEAD {
+        return Err(FileError::Value { what: "length of the head", value: bytes });
+    }
+    if has < FIXED as u64 + bytes {
+        return Err(FileError::Length { has, needs: FIXED as u64 + bytes });
+    }
+    let mut encoded = vec![0; bytes as usize];
+    file.read_exact_at(&mut encoded, FIXED as u64)?;
+    if digest(&encoded) != long(24) {
+        return Err(FileError::Damaged { part: "head" });
+    }
+    let damaged = |_| FileError::Damaged { part: "head" };
+    let (head, rest): (Head, _) = postcard::take_from_bytes(&encoded).map_err(damaged)?;
+    if !rest.is_empty() {
+        return Err(FileError::Damaged { part: "head" });
+    }
+    head.check()?;
+    if head.state.at < FIXED as u64 + bytes {
+        return Err(FileError::Value { what: "place of the state", value: head.state.at });
+    }
+    if has != head.end() {
+        return Err(FileError::Length { has, needs: head.end() });
+    }
+    if head.release != env!("CARGO_PKG_VERSION") {
+        return Err(FileError::Release { found: head.release });
+    }
+    Ok(head)
+}
+
+fn length(metadata: &Metadata) -> Result<u64, FileError> {
+    if !metadata.is_file() {
+        return Err(FileError::Magic);
+    }
+    Ok(metadata.len())
+}
+
+/// Opens a file and reads its head.
+///
+/// # Errors
+///
+/// As [`read_head`].
+pub(super) fn open(path: &Path) -> Result<(File, Head), FileError> {
+    // A pipe would wait here for somebody to write.
+    length(&std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let head = read_head(&file)?;
+    Ok((file, head))
+}
+
+/// The bytes of the state.
+///
+/// # Errors
+///
+/// A state that is not as it was written.
+pub(super) fn read_state(file: &File, head: &Head) -> Result<Vec<u8>, FileError> {
+    // The file was found to be that long.
+    let mut bytes = vec![0; head.state.length as usize];
+    file.read_exact_at(&mut bytes, head.state.at)?;
+    if digest(&bytes) != head.state.digest {
+        return Err(FileError::Damaged { part: "state of the machine" });
+    }
+    Ok(bytes)
+}
+
+/// Holds memory against its digests; reads all of it.
+///
+/// # Errors
+///
+/// Memory that is not as it was written.
+pub(super) fn check_memory(file: &File, head: &Head) -> Result<(), FileError> {
+    for (part, section) in [("guest memory", head.ram), ("VRAM", head.vram)] {
+        let mut reader = BufReader::with_capacity(1 << 20, file);
+        reader.seek(SeekFrom::Start(section.at))?;
+        let (mut pages, mut sum, mut page) = (0, 0u64, [0; PAGE]);
+        for number in 0..section.length / PAGE as u64 {
+            reader.read_exact(&mut page)?;
+            if page != [0; PAGE] {
+                pages += 1;
+                sum = sum.wrapping_add(page_digest(number, &page));
+            }
+        }
+        if (pages, sum) != (section.pages, section.digest) {
+            return Err(FileError::Damaged { part });
+        }
+    }
+    Ok(())
+}

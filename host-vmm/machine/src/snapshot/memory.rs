@@ -1,0 +1,179 @@
+//! Memory on its way into a file: only pages that have been used, and of these only those that are not all zero.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use rustix::fs::SeekFrom;
+use vm_memory::{MmapRegion, VolatileMemory as _};
+
+use super::file::{PAGE, Section, page_digest};
+
+/// Pages that are written at a time.
+const BATCH: usize = 256;
+/// `/proc/self/pagemap`, Linux `Documentation/admin-guide/mm/pagemap.rst`: a page is in memory, or swapped out.
+const PRESENT: u64 = 3 << 62;
+
+/// Memory in one mapping, and where its contents are that nobody has changed.
+pub(in super::super) struct Piece<'a> {
+    /// The mapping.
+    pub(in super::super) region: &'a MmapRegion,
+    /// The file behind it, from this offset on.
+    pub(in super::super) file: &'a File,
+    /// Where in the file it begins.
+    pub(in super::super) offset: u64,
+    /// What is written to the mapping does not get into the file.
+    pub(in super::super) private: bool,
+}
+
+impl Piece<'_> {
+    /// Whether a page may have something in it, page by page.
+    fn used(&self) -> io::Result<Vec<bool>> {
+        let pages = self.region.size() / PAGE;
+        let mut used = vec![false; pages];
+        self.used_in_file(&mut used)?;
+        if self.private {
+            self.used_in_mapping(&mut used)?;
+        }
+        Ok(used)
+    }
+
+    fn used_in_file(&self, used: &mut [bool]) -> io::Result<()> {
+        let end = self.offset + self.region.size() as u64;
+        let mut at = self.offset;
+        while at < end {
+            let data = match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
+                Ok(data) if data < end => data,
+                Ok(_) | Err(rustix::io::Errno::NXIO) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let hole = rustix::fs::seek(self.file, SeekFrom::Hole(data))?.min(end);
+            let page = |at: u64| ((at - self.offset) / PAGE as u64) as usize;
+            used[page(data)..page(hole.next_multiple_of(PAGE as u64)).min(self.region.size() / PAGE)]
+                .fill(true);
+            at = hole;
+        }
+        Ok(())
+    }
+
+    fn used_in_mapping(&self, used: &mut [bool]) -> io::Result<()> {
+        let map = File::open("/proc/self/pagemap")?;
+        let first = self.region.as_ptr().addr() / PAGE;
+        let mut entries = vec![0; BATCH * 8];
+        for (batch, used) in used.chunks_mut(BATCH).enumerate() {
+            let entries = &mut entries[..used.len() * 8];
+            map.read_exact_at(entries, ((first + batch * BATCH) * 8) as u64)?;
+            for (used, entry) in used.iter_mut().zip(entries.as_chunks::<8>().0) {
+                *used |= u64::from_ne_bytes(*entry) & PRESENT != 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes pieces, one behind the other, to a new file from `at` on; holes stay holes.
+pub(super) fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Section> {
+    let mut section = Section { at, ..Section::default() };
+    let mut batch = Vec::with_capacity(BATCH * PAGE);
+    for piece in pieces {
+        let first = section.length / PAGE as u64;
+        // Where the batch goes.
+        let mut to = at;
+        for (number, used) in (first..).zip(piece.used()?) {
+            let from = batch.len();
+            let mut blank = !used;
+            if used {
+                batch.resize(from + PAGE, 0);
+                let inside = (number - first) as usize * PAGE;
+                let page = piece.region.get_slice(inside, PAGE).map_err(io::Error::other)?;
+                page.copy_to(&mut batch[from..]);
+                blank = batch[from..].iter().all(|&byte| byte == 0);
+            }
+            if blank {
+                batch.truncate(from);
+            } else {
+                if from == 0 {
+                    to = at + number * PAGE as u64;
+                }
+                section.pages += 1;
+                section.digest = section.digest.wrapping_add(page_digest(number, &batch[from..]));
+            }
+            if (blank || batch.len() == BATCH * PAGE) && !batch.is_empty() {
+                out.write_all_at(&batch, to)?;
+                batch.clear();
+            }
+        }
+        if !batch.is_empty() {
+            out.write_all_at(&batch, to)?;
+            batch.clear();
+        }
+        section.length += piece.region.size() as u64;
+    }
+    Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::FileOffset;
+    use vm_memory::mmap::MmapRegionBuilder;
+
+    use super::*;
+
+    const PAGES: usize = 1000;
+
+    fn mapping(file: &File, flags: i32) -> MmapRegion {
+        MmapRegionBuilder::new(PAGES * PAGE)
+            .with_file_offset(FileOffset::new(file.try_clone().unwrap(), 0))
+            .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+            .with_mmap_flags(flags)
+            .build()
+            .unwrap()
+    }
+
+    fn put(region: &MmapRegion, page: usize, byte: u8) {
+        region.get_slice(page * PAGE + 7, 1).unwrap().copy_from(&[byte]);
+    }
+
+    #[test]
+    fn pages_are_written_sparsely_from_shared_and_private_mappings() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((PAGES * PAGE) as u64).unwrap();
+        let shared = mapping(&file, libc::MAP_SHARED);
+        let used = [0, 1, 2, 300, 301, 555, PAGES - 1];
+        for page in used {
+            put(&shared, page, page as u8 | 1);
+        }
+        put(&shared, 700, 0);
+        let private = mapping(&file, libc::MAP_PRIVATE);
+        // Over a page, over a hole, and a page that becomes blank.
+        put(&private, 2, 0x77);
+        put(&private, 400, 0x78);
+        put(&private, 555, 0);
+        for (region, private, count) in [(&shared, false, used.len()), (&private, true, used.len())] {
+            let out = tempfile::tempfile().unwrap();
+            let piece = Piece { region, file: &file, offset: 0, private };
+            let section = write(&out, 8192, &[piece]).unwrap();
+            assert_eq!((section.at, section.length), (8192, (PAGES * PAGE) as u64));
+            assert_eq!(section.pages, count as u64);
+            out.set_len(8192 + section.length).unwrap();
+            let (mut written, mut expected) = (vec![0; PAGES * PAGE], vec![0; PAGES * PAGE]);
+            out.read_exact_at(&mut written, 8192).unwrap();
+            region.get_slice(0, PAGES * PAGE).unwrap().copy_to(&mut expected[..]);
+            assert!(written == expected);
+            let blocks = std::os::unix::fs::MetadataExt::blocks(&out.metadata().unwrap()) * 512;
+            assert!(blocks <= 64 * PAGE as u64, "{blocks} bytes for {count} pages");
+        }
+    }
+
+    #[test]
+    fn disk_that_is_full_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((PAGES * PAGE) as u64).unwrap();
+        let region = mapping(&file, libc::MAP_SHARED);
+        put(&region, 5, 1);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let piece = Piece { region: &region, file: &file, offset: 0, private: false };
+        let error = write(&full, 0, &[piece]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    }
+}

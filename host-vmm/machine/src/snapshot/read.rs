@@ -1,0 +1,90 @@
+//! A snapshot that was read: everything but memory, which is mapped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use belfry_device::{GpuConfig, SavedGpu};
+
+use super::file::{self, FileError, Head};
+use super::state::SavedMachine;
+use super::{SnapshotError, StateError};
+use crate::{Config, DoorbellMode};
+
+/// Ways that doorbells travel, by their numbers in files.
+const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
+    [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive];
+
+/// The number of a way that doorbells travel.
+pub(super) fn number_of(mode: DoorbellMode) -> u8 {
+    DOORBELLS.iter().position(|&other| other == mode).unwrap_or_default() as u8
+}
+
+/// A machine that was saved. Any number of machines can go on from it, each with memory of its own.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) head: Head,
+    pub(crate) state: SavedMachine,
+    pub(crate) gpu: Option<SavedGpu>,
+}
+
+impl Snapshot {
+    /// Reads a file, which may come from anywhere, but for the contents of memory.
+    ///
+    /// The file must not be changed while machines run from it; [`Saver`](super::Saver) replaces files as a whole.
+    ///
+    /// # Errors
+    ///
+    /// A file of something else, of another version or release, that was cut off or damaged, and values that no machine has.
+    pub fn open(path: &Path) -> Result<Self, SnapshotError> {
+        let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
+        let (file, head) = file::open(path).map_err(wrong)?;
+        let bytes = file::read_state(&file, &head).map_err(wrong)?;
+        let state = SavedMachine::from_bytes(&bytes, head.cpus)
+            .map_err(|source| SnapshotError::State { path: path.to_owned(), source })?;
+        let gpu = state.gpu.as_deref().map(SavedGpu::from_bytes).transpose();
+        let gpu = gpu.map_err(|source| SnapshotError::Gpu { path: path.to_owned(), source })?;
+        let vram = gpu.as_ref().map_or(0, |gpu| gpu.config().vram_size);
+        let what = "size of VRAM";
+        if gpu.as_ref().is_some_and(SavedGpu::has_vram) || head.vram.length != vram {
+            let source = StateError::Value { what, value: head.vram.length };
+            return Err(SnapshotError::State { path: path.to_owned(), source });
+        }
+        Ok(Self { path: path.to_owned(), file, head, state, gpu })
+    }
+
+    /// What it is of.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Holds the contents of memory against their digests, for which all of it is read.
+    ///
+    /// # Errors
+    ///
+    /// Memory that is not as it was written.
+    pub fn check_memory(&self) -> Result<(), SnapshotError> {
+        let wrong = |source| SnapshotError::File { path: self.path.clone(), source };
+        file::check_memory(&self.file, &self.head).map_err(wrong)
+    }
+
+    /// The GPU's configuration, with the host's part as by default.
+    #[must_use]
+    pub fn gpu(&self) -> Option<GpuConfig> {
+        self.gpu.as_ref().map(SavedGpu::config)
+    }
+
+    /// The machine's configuration, of which the host may choose the input, signals, and its part of the GPU's.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        Config {
+            memory: self.head.ram.length,
+            cpus: self.head.cpus,
+            gpu: self.gpu(),
+            doorbells: DOORBELLS.get(usize::from(self.state.doorbells)).copied().unwrap_or_default(),
+            ..Config::new(&self.path)
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Saving a machine that runs: its processors stand still, then its GPU, then everything is written, then all go on.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use belfry_device::lock::{Mutex, rank};
+use belfry_device::{Gpu, SavedGpu};
+use kvm_bindings::kvm_irqchip;
+use kvm_ioctls::VmFd;
+use vm_memory::{GuestMemoryBackend as _, GuestMemoryMmap};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::file::{self, Head, PAGE, Section};
+use super::state::{SavedBoard, SavedMachine};
+use super::{Piece, SnapshotError, memory, read};
+use crate::DoorbellMode;
+use crate::board::{Board, COM1_IRQ};
+use crate::doorbells::Doorbells;
+use crate::gate::{Closed, Gate};
+use crate::interrupts::Vectors;
+use crate::memory::Vram;
+
+/// Everything of a machine that is saved.
+pub(in super::super) struct Whole {
+    pub(in super::super) vm: Arc<VmFd>,
+    pub(in super::super) gate: Arc<Gate>,
+    pub(in super::super) board: Arc<Board>,
+    pub(in super::super) memory: GuestMemoryMmap,
+    /// The serial port's interrupt.
+    pub(in super::super) line: EventFd,
+    pub(in super::super) gpu: Option<SavedPart>,
+    pub(in super::super) mode: DoorbellMode,
+    /// What it has that cannot be saved.
+    pub(in super::super) refused: Option<&'static str>,
+}
+
+/// The GPU, and what of it is the machine's.
+pub(in super::super) struct SavedPart {
+    pub(in super::super) gpu: Arc<Gpu>,
+    pub(in super::super) doorbells: Option<Doorbells>,
+    pub(in super::super) vectors: Arc<Vectors>,
+    pub(in super::super) vram: Vram,
+}
+
+/// What was saved.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Saved {
+    /// What the snapshot is of.
+    pub head: Head,
+    /// How long the machine stood still.
+    pub stood_still: Duration,
+    /// Bytes that the file takes, holes left out.
+    pub bytes: u64,
+}
+
+/// Saves a machine while it runs. From any thread but those of the machine itself: its output has to be taken meanwhile.
+pub struct Saver {
+    whole: Whole,
+    /// One at a time.
+    one: Mutex<(), rank::Saver>,
+}
+
+impl std::fmt::Debug for Saver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Saver").field("refused", &self.whole.refused).finish_non_exhaustive()
+    }
+}
+
+fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SnapshotError {
+    move |error| SnapshotError::Kvm { what, source: error.into() }
+}
+
+impl Saver {
+    pub(in super::super) fn new(whole: Whole) -> Self {
+        Self { whole, one: Mutex::new(()) }
+    }
+
+    /// Writes the machine as it is now to a file, which replaces one of that name when it is complete, and lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// A machine that cannot be saved or ends, and a file that cannot be written. The machine goes on in any case, and a file that there
+    /// was is as it was.
+    pub fn save(&self, path: &Path) -> Result<Saved, SnapshotError> {
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let Whole { gate, gpu, refused, board, .. } = &self.whole;
+        if let Some(what) = refused {
+            return Err(SnapshotError::Refused(what));
+        }
+        let failed = |source| SnapshotError::Write { path: path.to_owned(), source };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let out = tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder).map_err(failed)?;
+
+        let started = Instant::now();
+        let closed = gate.close().ok_or(SnapshotError::Ended)?;
+        let head = match gpu {
+            None => self.write(out.as_file(), path, (&closed, board.save()), None)?,
+            Some(part) => {
+                if let Some(doorbells) = &part.doorbells {
+                    doorbells.settle();
+                }
+                let board = board.save();
+                let keep = |saved| self.write(out.as_file(), path, (&closed, board), Some((part, &saved)));
+                part.gpu.save_beside(keep).map_err(SnapshotError::Device)??
+            }
+        };
+        drop(closed);
+        let stood_still = started.elapsed();
+        let bytes = blocks(out.as_file()).map_err(failed)?;
+        out.persist(path).map_err(|error| failed(error.error))?;
+        Ok(Saved { head, stood_still, bytes })
+    }
+
+    /// Writes everything while nothing moves.
+    fn write(
+        &self,
+        out: &File,
+        path: &Path,
+        (closed, board): (&Closed<'_>, SavedBoard),
+        gpu: Option<(&SavedPart, &SavedGpu)>,
+    ) -> Result<Head, SnapshotError> {
+        let Whole { vm, memory, mode, .. } = &self.whole;
+        self.settle(gpu.as_ref().map(|(part, _)| *part))?;
+        let vcpus = closed.states().ok_or(SnapshotError::Ended)?.map_err(kvm("a processor"))?;
+        let chips = (0..3).map(|chip_id| {
+            let mut chip = kvm_irqchip { chip_id, ..Default::default() };
+            vm.get_irqchip(&mut chip).map(|()| chip)
+        });
+        let state = SavedMachine {
+            vcpus,
+            chips: chips.collect::<Result<_, _>>().map_err(kvm("the interrupt controllers"))?,
+            pit: vm.get_pit2().map_err(kvm("the timer"))?,
+            clock: vm.get_clock().map_err(kvm("the guest's clock"))?,
+            board,
+            doorbells: read::number_of(*mode),
+            gpu: gpu
+                .as_ref()
+                .map(|(_, saved)| saved.to_bytes())
+                .transpose()
+                .map_err(SnapshotError::Device)?,
+        };
+        let encoded = state.to_bytes().map_err(|error| SnapshotError::Write {
+            path: path.to_owned(),
+            source: io::Error::other(error),
+        })?;
+
+        let page = PAGE as u64;
+        let mut head = Head {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            chip: gpu.as_ref().map(|(part, _)| part.gpu.config().chip.name.to_owned()).unwrap_or_default(),
+            cpus: state.vcpus.len() as u8,
+            waves: gpu.as_ref().map_or(0, |(_, saved)| saved.waves() as u64),
+            state: Section {
+                at: page,
+                length: encoded.len() as u64,
+                pages: 0,
+                digest: belfry_device::record::digest(&encoded),
+            },
+            ram: Section::default(),
+            vram: Section::default(),
+        };
+        let write = || -> io::Result<Head> {
+            let behind = (page + encoded.len() as u64).next_multiple_of(page);
+            let ram: Vec<Piece<'_>> = memory.iter().map(crate::memory::piece).collect::<io::Result<_>>()?;
+            head.ram = memory::write(out, behind, &ram)?;
+            let behind = behind + head.ram.length;
+            let vram = gpu.as_ref().map(|(part, _)| part.vram.piece()).transpose()?;
+            head.vram = memory::write(out, behind, vram.as_slice())?;
+            out.write_all_at(&encoded, page)?;
+            // Holes at the end belong to it.
+            out.set_len(head.end())?;
+            let first = file::first_bytes(&head)?;
+            if first.len() > PAGE {
+                return Err(io::Error::other("the head has no room"));
+            }
+            out.write_all_at(&first, 0)?;
+            Ok(head)
+        };
+        write().map_err(|source| SnapshotError::Write { path: path.to_owned(), source })
+    }
+
+    /// Returns once interrupts that were sent through eventfds have reached the controllers: KVM carries them there in work of its
+    /// own, for which it waits when an eventfd is disconnected.
+    fn settle(&self, gpu: Option<&SavedPart>) -> Result<(), SnapshotError> {
+        let failed = kvm("the interrupts that are on their way");
+        let messages = gpu.into_iter().flat_map(|part| part.vectors.connected());
+        for (eventfd, gsi) in messages.chain([(&self.whole.line, COM1_IRQ)]) {
+            self.whole.vm.unregister_irqfd(eventfd, gsi).map_err(&failed)?;
+            self.whole.vm.register_irqfd(eventfd, gsi).map_err(&failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a file takes.
+fn blocks(file: &File) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(file.metadata()?.blocks() * 512)
+}

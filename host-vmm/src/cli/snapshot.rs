@@ -1,0 +1,164 @@
+//! `--snapshot` and `--from` of `belfry run`, `belfry snapshot` and `belfry fork`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use belfry_device::faults::Chaos;
+use belfry_machine::snapshot::Snapshot;
+use clap::Args;
+
+use crate::inspect::Client;
+use crate::output::{note, say};
+use crate::snapshot::{ForkOptions, Moment, SnapshotOptions, fork};
+
+/// What a run is saved to, or goes on from.
+#[derive(Debug, Default, Args)]
+pub(super) struct SnapshotArgs {
+    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. For --mode kvm with a guest
+    /// that has no guest channel: --guest bare-metal.
+    #[arg(long, value_name = "FILE", requires = "snapshot_at")]
+    snapshot: Option<PathBuf>,
+    /// When: a time after the start (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
+    /// whatever is under way is saved as it is.
+    #[arg(long, value_name = "WHEN", requires = "snapshot")]
+    snapshot_at: Option<Moment>,
+    /// Goes on from a snapshot, in memory that is mapped copy-on-write. What the machine and the GPU are is in the file; --fault, --chaos,
+    /// --workers, --tier and everything that looks at the GPU are free.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "guest", "doorbell", "chip", "cus", "vram", "deterministic", "cpus", "memory", "huge_pages", "disks", "append", "image", "root",
+        "shares", "ssh", "net", "interactive", "files", "program", "record",
+    ])]
+    from: Option<PathBuf>,
+    /// Reads all memory of the snapshot before, and compares it with its digests.
+    #[arg(long, requires = "from")]
+    verify: bool,
+}
+
+impl SnapshotArgs {
+    /// What is to be saved, and what to go on from.
+    ///
+    /// # Errors
+    ///
+    /// A snapshot whose memory is damaged.
+    pub(super) fn options(self) -> anyhow::Result<(Option<SnapshotOptions>, Option<PathBuf>)> {
+        if let (Some(file), true) = (&self.from, self.verify) {
+            Snapshot::open(file)?.check_memory()?;
+        }
+        let snapshot = self.snapshot.zip(self.snapshot_at).map(|(path, at)| SnapshotOptions { path, at });
+        Ok((snapshot, self.from))
+    }
+}
+
+/// Saves the machine and the GPU of a running `belfry run --mode kvm --inspect` together, as they are now; the run goes on.
+#[derive(Debug, Args)]
+pub(super) struct SnapshotCommand {
+    /// The process [default: the only one that there is].
+    #[arg(long)]
+    pid: Option<u32>,
+    /// The file. With --check, one that is there.
+    file: PathBuf,
+    /// Saves nothing: says what is in a snapshot, and compares its memory with its digests.
+    #[arg(long, conflicts_with = "pid")]
+    check: bool,
+}
+
+/// Runs `belfry snapshot`.
+pub(super) fn snapshot(args: &SnapshotCommand) -> anyhow::Result<u8> {
+    if args.check {
+        let snapshot = Snapshot::open(&args.file)?;
+        snapshot.check_memory()?;
+        let head = snapshot.head();
+        let chip = if head.chip.is_empty() { "no GPU" } else { &head.chip };
+        say!(
+            "{}: release {}, {} vCPUs, {} MiB of memory ({} pages used), {chip}, {} MiB of VRAM ({} pages used), {} waves in flight",
+            args.file.display(),
+            head.release,
+            head.cpus,
+            head.ram.length >> 20,
+            head.ram.pages,
+            head.vram.length >> 20,
+            head.vram.pages,
+            head.waves
+        );
+        return Ok(0);
+    }
+    let path = std::path::absolute(&args.file)?;
+    let path = path.to_str().with_context(|| format!("{} is not UTF-8", args.file.display()))?;
+    let answer = Client::connect(args.pid)?.ask(&format!("snapshot {path}"))?;
+    say!("{}", answer.as_str().unwrap_or_default());
+    Ok(0)
+}
+
+/// Explores several futures of one moment: as many processes go on from a snapshot at once, each with faults of its own.
+///
+/// Prints a line for each future as it ends, and exits with 0 if all of them ended with 0, otherwise with 1.
+#[derive(Debug, Args)]
+pub(super) struct ForkArgs {
+    /// How many futures.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    count: u32,
+    /// Lets parts of the GPU fail by chance: the first future has this seed, the next one the next [default: nothing fails].
+    #[arg(long, value_name = "SEED[:RATE]")]
+    chaos: Option<Chaos>,
+    /// How long a future may take.
+    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    timeout: u64,
+    /// Prints the futures as one JSON array.
+    #[arg(long)]
+    json: bool,
+    /// The moment of a run that is forked, as `run --snapshot-at` takes it.
+    #[arg(long, value_name = "WHEN", requires = "run", conflicts_with = "snapshot")]
+    at: Option<Moment>,
+    /// A snapshot.
+    #[arg(required_unless_present = "run")]
+    snapshot: Option<PathBuf>,
+    /// Arguments of `belfry run`, which runs to its end first and is saved at --at.
+    #[arg(last = true, value_name = "RUN", conflicts_with = "snapshot", requires = "at")]
+    run: Vec<OsString>,
+}
+
+/// Runs what is to be forked, and has it saved.
+fn first_run(args: &ForkArgs, file: &Path) -> anyhow::Result<()> {
+    let at = args.at.map(|at| at.to_string()).unwrap_or_default();
+    let split = args.run.iter().position(|argument| argument == "--").unwrap_or(args.run.len());
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("run").args(&args.run[..split]).arg("--snapshot").arg(file).args(["--snapshot-at", &at]);
+    let status = command.args(&args.run[split..]).stdout(std::io::stderr()).status()?;
+    note!("belfry: the run that is forked ended with {status}");
+    ensure!(file.exists(), "there is nothing to fork: the run was not saved");
+    Ok(())
+}
+
+/// Runs `belfry fork`.
+pub(super) fn execute_fork(args: &ForkArgs) -> anyhow::Result<u8> {
+    let folder = tempfile::tempdir().context("a place for the snapshot")?;
+    let file = match &args.snapshot {
+        Some(file) => file.clone(),
+        None => {
+            let file = folder.path().join("snapshot");
+            first_run(args, &file)?;
+            file
+        }
+    };
+    // What is wrong with it is told once.
+    Snapshot::open(&file)?;
+    let options = ForkOptions {
+        snapshot: file,
+        count: args.count,
+        chaos: args.chaos,
+        limit: Duration::from_secs(args.timeout),
+    };
+    let json = args.json;
+    let futures = fork(&options, &|future| {
+        if !json {
+            say!("{future}");
+        }
+    })?;
+    if json {
+        say!("{}", serde_json::to_string(&futures)?);
+    }
+    Ok(u8::from(futures.iter().any(|future| future.status != 0)))
+}

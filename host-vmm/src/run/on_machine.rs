@@ -1,0 +1,100 @@
+//! Guests alone on Belfry's own machine, without a channel: the bare-metal guest, and what goes on from a snapshot.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use belfry_device::{Gpu, GpuConfig};
+use belfry_guest::Stream;
+use belfry_image::Cache;
+use belfry_machine::snapshot::Snapshot;
+use belfry_machine::{Config, End, KvmError, Machine, bare_metal};
+
+use super::in_guest::Output;
+use super::report::{RunReport, from_device, milliseconds};
+use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
+use crate::doorbell;
+use crate::snapshot::{Taking, Watch};
+
+/// Runs the bare-metal guest.
+pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Result<RunReport, RunError> {
+    let machine = options.machine != MachineOptions::default();
+    if !options.program.is_empty() || !options.files.is_empty() || machine {
+        return Err(RunError::WrongGuest(
+            "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
+        ));
+    }
+    let doorbells = doorbell::on_kvm(options.doorbell)?;
+    let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
+    let config = |gpu| bare_metal::config(&kernel, gpu, doorbells);
+    let report = run(options, options.gpu.clone(), output, |gpu| Machine::new(config(gpu)))?;
+    Ok(RunReport { kernel: Some("bare-metal".to_owned()), program: "bare-metal".to_owned(), ..report })
+}
+
+/// Goes on from a snapshot.
+pub(super) fn from_snapshot(
+    options: &RunOptions,
+    file: &Path,
+    output: Output<'_>,
+) -> Result<RunReport, RunError> {
+    if !matches!(options.mode, Mode::Auto | Mode::Kvm) {
+        return Err(RunError::WrongGuest(
+            "--from goes on with a machine of --mode kvm; QEMU and hosted programs have no snapshots",
+        ));
+    }
+    let snapshot = Snapshot::open(file).map_err(KvmError::from)?;
+    let Some(saved) = snapshot.gpu() else { return Err(RunError::WrongGuest("the snapshot has no GPU")) };
+    // The device is what it was; how it is executed and looked at is this run's.
+    let gpu = GpuConfig {
+        chip: saved.chip,
+        xccs: saved.xccs,
+        partition: saved.partition,
+        cus: saved.cus,
+        vram_size: saved.vram_size,
+        deterministic: saved.deterministic,
+        quantum: saved.quantum,
+        ..options.gpu.clone()
+    };
+    let make = |gpu| {
+        let config = Config { gpu: Some(gpu), catch_signals: true, ..snapshot.config() };
+        Machine::resume(&snapshot, config)
+    };
+    let report = run(options, gpu, output, make)?;
+    Ok(RunReport { kernel: Some("a snapshot".to_owned()), program: file.display().to_string(), ..report })
+}
+
+/// Makes a machine and runs it to its end.
+fn run(
+    options: &RunOptions,
+    mut gpu: GpuConfig,
+    output: Output<'_>,
+    make: impl FnOnce(GpuConfig) -> Result<Machine, KvmError>,
+) -> Result<RunReport, RunError> {
+    let snapshot = options.snapshot.as_ref();
+    let watch = Watch::over(&mut gpu, snapshot);
+    let machine = make(gpu)?;
+    let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
+    let onlookers = inspected(options, gpu.as_ref())?;
+    if let Some(onlookers) = &onlookers {
+        onlookers.can_save(machine.saver());
+    }
+    let taking = snapshot.map(|snapshot| Taking::start(snapshot, &machine, watch.as_deref())).transpose();
+    let taking = taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?;
+    let outcome = machine.run(options.timeout, &mut |data| output(Stream::Stdout, data));
+    if let Some(taking) = taking {
+        taking.finish();
+    }
+    let outcome = outcome?;
+    let End::Exit(status) = outcome.end else { return Err(KvmError::Ended(outcome.end.to_string()).into()) };
+    if let Some(onlookers) = &onlookers {
+        onlookers.ended(status.into());
+    }
+    Ok(RunReport {
+        mode: Mode::Kvm,
+        accelerator: Some("kvm".to_owned()),
+        exit_status: status.into(),
+        boot_ms: milliseconds(outcome.setup),
+        program_ms: milliseconds(outcome.ran),
+        ..from_device(&outcome.stats, outcome.unmodelled)
+    }
+    .with_faults(&gpu.map(|gpu| gpu.faults().report()).unwrap_or_default()))
+}

@@ -1,0 +1,150 @@
+//! Waiting for the moment, and saving the machine.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use belfry_device::record::Until;
+use belfry_device::trace::{Record, TraceSink, WaveId};
+use belfry_device::{Gpu, GpuConfig};
+use belfry_isa::exec::Step;
+use belfry_machine::Machine;
+use belfry_machine::snapshot::{Saved, SnapshotError};
+
+use super::{Moment, SnapshotOptions};
+use crate::output::note;
+
+/// What the thread that saves is told.
+#[derive(Debug)]
+enum Told {
+    /// The moment has come.
+    Now,
+    /// The machine has ended.
+    Over,
+}
+
+/// Counts the device's events, and halts it at one of them; everything is passed on to whoever traces.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    until: Until,
+    seen: AtomicU64,
+    next: Option<Arc<dyn TraceSink>>,
+    /// Whom to halt, and whom to tell; nobody before the machine is there, and after the event.
+    told: Mutex<Option<(Weak<Gpu>, Sender<Told>)>>,
+}
+
+impl TraceSink for Watch {
+    fn record(&self, record: &Record) {
+        if let Some(next) = &self.next {
+            next.record(record);
+        }
+        if self.until.kind.is_some_and(|kind| kind != record.kind)
+            || self.seen.fetch_add(1, Ordering::SeqCst) + 1 != self.until.number
+        {
+            return;
+        }
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((gpu, told)) = told {
+            // Whatever is under way stays there until the machine is saved.
+            if let Some(gpu) = gpu.upgrade() {
+                gpu.inspect().halt_soon();
+            }
+            // A thread that has gone has been told that the machine is over.
+            let _ = told.send(Told::Now);
+        }
+    }
+
+    fn wants_waves(&self) -> bool {
+        self.next.as_ref().is_some_and(|next| next.wants_waves())
+    }
+
+    fn wants_wave(&self, wave: &WaveId) -> bool {
+        self.next.as_ref().is_some_and(|next| next.wants_wave(wave))
+    }
+
+    fn instruction(&self, wave: &WaveId, step: &Step<'_>) {
+        if let Some(next) = &self.next {
+            next.instruction(wave, step);
+        }
+    }
+}
+
+impl Watch {
+    /// Has the device of a configuration watched, if the moment is an event of it.
+    pub(crate) fn over(gpu: &mut GpuConfig, options: Option<&SnapshotOptions>) -> Option<Arc<Self>> {
+        let Moment::Event(until) = options?.at else { return None };
+        let (next, told) = (gpu.trace.take(), Mutex::new(None));
+        let watch = Arc::new(Self { until, seen: AtomicU64::new(0), next, told });
+        gpu.trace = Some(watch.clone());
+        Some(watch)
+    }
+}
+
+/// A machine that is going to be saved.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    options: SnapshotOptions,
+    told: Sender<Told>,
+    thread: JoinHandle<Option<Result<Saved, SnapshotError>>>,
+}
+
+impl Taking {
+    /// Saves a machine, which is about to run, when its moment comes.
+    pub(crate) fn start(
+        options: &SnapshotOptions,
+        machine: &Machine,
+        watch: Option<&Watch>,
+    ) -> io::Result<Self> {
+        let (told, tells) = channel();
+        if let (Some(watch), Some(gpu)) = (watch, machine.gpu()) {
+            let mut place = watch.told.lock().unwrap_or_else(PoisonError::into_inner);
+            *place = Some((Arc::downgrade(gpu), told.clone()));
+        }
+        let (saver, path, at) = (machine.saver(), options.path.clone(), options.at);
+        let halted = machine.gpu().filter(|_| watch.is_some()).map(Arc::downgrade);
+        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
+            let told = match at {
+                Moment::After(time) => tells.recv_timeout(time),
+                Moment::Event(_) => tells.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            if !matches!(told, Ok(Told::Now) | Err(RecvTimeoutError::Timeout)) {
+                return None;
+            }
+            let saved = saver.save(&path);
+            if let Some(gpu) = halted.and_then(|gpu| gpu.upgrade()) {
+                gpu.inspect().proceed();
+            }
+            Some(saved)
+        })?;
+        Ok(Self { options: options.clone(), told, thread })
+    }
+
+    /// The machine has ended: says what came of it. A run that could not be saved is as good as before.
+    pub(crate) fn finish(self) {
+        // One that has saved does not listen any more.
+        let _ = self.told.send(Told::Over);
+        let path = self.options.path.display();
+        let text = match self.thread.join() {
+            Ok(Some(Ok(saved))) => format!("{}: {path}", describe(&saved)),
+            Ok(Some(Err(error))) => error.to_string(),
+            Ok(None) => format!("there is no snapshot {path}: the guest ended before {}", self.options.at),
+            Err(_) => format!("there is no snapshot {path}: the thread that saves panicked"),
+        };
+        note!("belfry: {text}");
+    }
+}
+
+/// What was saved, in words.
+pub(crate) fn describe(saved: &Saved) -> String {
+    let Saved { head, stood_still, bytes } = saved;
+    let used = (head.ram.pages, head.vram.pages);
+    format!(
+        "saved {} waves in flight, {} pages of memory and {} of VRAM in {bytes} bytes; the machine stood still for {:.1} ms",
+        head.waves,
+        used.0,
+        used.1,
+        stood_still.as_secs_f64() * 1000.0
+    )
+}
