@@ -41,6 +41,7 @@ ranks! {
     GpuFunctionVram = "GpuFunction.vram",
     PagesState = "Pages.state",
     BoardPorts = "Board.ports",
+    DebugLinks = "Links of a debugger",
     HostedKfd = "HostedGpu.kfd",
     HostedMaps = "HostedProcess.maps",
     Handles = "Handles.table",
@@ -112,6 +113,9 @@ ranks! {
     Line = "Line.state",
     // The end of a slice.
     QuiescenceLeft = "Quiescence.lock",
+    // Notices on their way to debuggers elsewhere.
+    DebugNotices = "Outbox.files",
+    DebugNotice = "Told.file",
     // Nothing is taken under these.
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",

@@ -14,11 +14,11 @@ use belfry_device::Activity;
 use belfry_kfd_hosted::card::{Figures, Source, busy_percent};
 use belfry_kfd_hosted::prepared::{SHARED_FILE, SHARED_SIZE};
 
-use crate::gpu;
 use crate::inside::inside;
 use crate::node::{raw_close, raw_open};
 use crate::real::raw;
 use crate::settings::settings;
+use crate::{companion, gpu};
 
 /// Bytes of a slot: a line of the processors' caches, which no other process writes to.
 const SLOT_SIZE: usize = 64;
@@ -145,7 +145,7 @@ pub(crate) fn join() -> Activity {
 
 fn claim() -> Option<&'static Slot> {
     let (slots, true) = slots()? else { return None };
-    let me = Owner::of(raw::getpid() as u32)?;
+    let me = Owner::of(companion::process() as u32)?;
     // The program that this process was before may have had one.
     let had = slots.iter().find(|slot| slot.owner.load(Ordering::Acquire) == me.0);
     had.or_else(|| {

@@ -37,7 +37,9 @@
 mod alloc;
 mod bridge;
 mod card;
+mod companion;
 mod cwd;
+mod debug;
 mod doorbells;
 mod ending;
 mod gpu;
