@@ -11,7 +11,7 @@
 //!
 //! | end | who notices |
 //! | --- | --- |
-//! | the program ends, is killed, or becomes another one | the kernel, which kills the companion when the thread that made it is gone |
+//! | the program ends, is killed, or becomes another one | the kernel, which kills the companion when the thread that made it is gone; where it may not, as the program has become another user's, it clears a word that the companion waits for |
 //! | the companion ends | the thread that made it, which ends the program in the same way |
 #![expect(unsafe_code, reason = "makes a process, and hands calls over to its threads")]
 
@@ -35,6 +35,8 @@ const TURN: Duration = Duration::from_millis(1);
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// The companion takes calls.
 static SERVES: AtomicBool = AtomicBool::new(false);
+/// Cleared by the kernel when the thread that made the companion is gone, and with it the program.
+static LIVES: AtomicU32 = AtomicU32::new(0);
 /// How far its start is.
 static STATE: AtomicU32 = AtomicU32::new(STARTING);
 /// Counts how often a thread that makes calls was missing.
@@ -148,6 +150,9 @@ pub(crate) fn forget() {
 
 /// The thread that makes the companion. From then on its thread-local memory, `errno` included, is not its own.
 fn parent() {
+    LIVES.store(1, Ordering::Relaxed);
+    // SAFETY: the word is static; the C library's own is for those who wait for this thread, which nobody does.
+    unsafe { raw::call(libc::SYS_set_tid_address, [LIVES.as_ptr() as usize, 0, 0, 0, 0, 0]) };
     // SAFETY: memory for a stack, which is never given back; the function is one that never returns.
     let child = unsafe {
         let Some(stack) = raw::mmap_anonymous(STACK) else {
@@ -174,6 +179,10 @@ fn parent() {
                 break;
             }
         }
+    }
+    if STATE.load(Ordering::Acquire) == FAILED {
+        // It has not begun to serve, and the program goes on without a GPU.
+        return;
     }
     notice::say(format_args!(
         "the process with the GPU's driver has ended (status {status:#x}), and the program with it"
@@ -218,10 +227,18 @@ extern "C" fn first(_: *mut c_void) -> c_int {
     }
     become_thread_of(Kind::Companion);
     look_up();
+    if std::thread::Builder::new().name("belfry-end".to_owned()).spawn(end_with_program).is_err() {
+        set(&STATE, FAILED);
+    }
     for _ in 0..4 {
         add();
     }
-    set(&STATE, if has_free() { STARTED } else { FAILED });
+    if STATE.load(Ordering::Acquire) == STARTING {
+        set(&STATE, if has_free() { STARTED } else { FAILED });
+    }
+    if STATE.load(Ordering::Acquire) == FAILED {
+        return 1;
+    }
     let mut seen = 0;
     loop {
         wait_while(&MISSED, seen);
@@ -230,6 +247,19 @@ extern "C" fn first(_: *mut c_void) -> c_int {
             add();
         }
     }
+}
+
+/// Waits until the program is gone, and ends the companion.
+fn end_with_program() {
+    while LIVES.load(Ordering::Acquire) != 0 {
+        // The kernel wakes one thread, of whatever process: not with `FUTEX_PRIVATE_FLAG`.
+        // SAFETY: the word is static; without a timeout, the other arguments are not looked at.
+        unsafe {
+            raw::call(libc::SYS_futex, [LIVES.as_ptr() as usize, libc::FUTEX_WAIT as usize, 1, 0, 0, 0]);
+        }
+    }
+    // SAFETY: ends this process, which nobody waits for any more.
+    unsafe { raw::call(libc::SYS_exit_group, [0; 6]) };
 }
 
 /// Has the functions found that are behind the hooked ones: later, a thread that a debugger has stopped may hold the dynamic

@@ -262,7 +262,10 @@ static void follow(void)
 			}
 		}
 		while ((thread = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-			EXPECT(WIFSTOPPED(status));
+			if (!WIFSTOPPED(status)) {
+				EXPECT(thread != child);
+				continue;
+			}
 			int event = status >> 16, signal = WSTOPSIG(status);
 			ptrace(PTRACE_CONT, thread, 0, event || signal == SIGTRAP ? 0 : signal);
 		}

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use belfry_abi::kfd::debug::{DbgTrapArgs, DbgTrapOp};
 use belfry_abi::kfd::ioctl::DBG_TRAP;
@@ -109,7 +110,7 @@ impl Links {
             }
             None if enables => self.attach(gpu, args),
             None => match connect(pid) {
-                Some(socket) => ask(&socket, args, None).unwrap_or(Err(libc::EPERM)),
+                Some(socket) => ask(&socket, args, None).unwrap_or(Err(libc::ESRCH)),
                 None => Err(unknown(pid)),
             },
         };
@@ -145,7 +146,7 @@ impl Links {
         if !process::lives(pid) || !process::traces(companion::process() as u32, pid) {
             return Err(libc::ESRCH);
         }
-        if !process::is_debuggable(pid) {
+        if process::is_debuggable(pid) != Some(true) {
             return Err(unknown(pid));
         }
         let notices = copy_of(args.args[5] as i32)?;
@@ -177,8 +178,7 @@ impl Links {
 
     fn join(&mut self, socket: UnixStream, args: &mut DbgTrapArgs) -> Answer {
         let file = copy_of(args.args[5] as i32)?;
-        // Who closes instead of an answer does not want this process as a debugger.
-        let result = ask(&socket, args, Some(file.as_fd())).unwrap_or(Err(libc::EPERM));
+        let result = ask(&socket, args, Some(file.as_fd())).unwrap_or(Err(libc::ESRCH));
         if result.is_ok() {
             self.by_pid.insert(args.pid, Link::Joined(socket));
         }
@@ -186,9 +186,10 @@ impl Links {
     }
 }
 
-/// Why a process without a companion cannot be debugged, said if it could be with an option.
+/// Why a process without a companion cannot be debugged; said, once, if it could be with an option.
 fn unknown(pid: u32) -> i32 {
-    if process::lives(pid) && !process::is_debuggable(pid) {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    if process::is_debuggable(pid) == Some(false) && LAST.swap(pid, Ordering::Relaxed) != pid {
         notice::say(format_args!(
             "process {pid} cannot be debugged: its GPU's driver stops with it; start it with `belfry exec --debuggable`"
         ));
@@ -241,7 +242,9 @@ fn ask(socket: &UnixStream, args: &mut DbgTrapArgs, file: Option<BorrowedFd<'_>>
     }
     wire::send(socket, &message, file)?;
     let answer = wire::receive(socket)?;
-    *args = answer.args;
+    if answer.args.op == sent.op {
+        *args = answer.args;
+    }
     if answer.result < 0 {
         return Ok(Err(answer.result.saturating_neg()));
     }

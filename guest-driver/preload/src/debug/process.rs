@@ -42,12 +42,17 @@ pub(super) fn lives(pid: u32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Whether a process was started with `--debuggable`.
-pub(super) fn is_debuggable(pid: u32) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|&byte| byte == 0).any(|line| {
+/// Whether a process was started with `--debuggable`; `None` where that is not for this user to know, and of a process that
+/// ends.
+pub(super) fn is_debuggable(pid: u32) -> Option<bool> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    // Of one that ends meanwhile, there is a part or nothing.
+    if environment.last() != Some(&0) || !lives(pid) {
+        return None;
+    }
+    Some(environment.split(|&byte| byte == 0).any(|line| {
         line.strip_prefix(DEBUGGABLE_VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-    })
+    }))
 }
 
 /// Who is at the other end of a socket: process and user.
@@ -107,7 +112,8 @@ mod tests {
     #[test]
     fn this_process_lives_is_nobodys_debugger_and_was_not_started_so() {
         let me = std::process::id();
-        assert!(lives(me) && !traces(me, me) && !is_debuggable(me));
+        assert!(lives(me) && !traces(me, me));
+        assert_eq!((is_debuggable(me), is_debuggable(u32::MAX >> 1)), (Some(false), None));
         assert!(!lives(u32::MAX >> 1));
         let (one, _other) = UnixStream::pair().unwrap();
         assert_eq!(peer(&one), Some((me, user())));

@@ -12,7 +12,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use belfry_abi::kfd::debug::DbgTrapOp;
+use belfry_abi::kfd::debug::{DbgTrapArgs, DbgTrapOp};
 use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_kfd_hosted::{HostedProcess, Notices, leave_descriptors, write_notice};
 
@@ -146,8 +146,15 @@ impl Server {
         let Some((pid, user)) = process::peer(&socket) else { return false };
         // Others can trace nothing here, and would keep those waiting who can.
         let may = user == process::user() || user == 0;
+        if !may {
+            let args = DbgTrapArgs { pid: 0, op: u32::MAX, args: [0; 6] };
+            let refused = Message { result: -libc::EPERM, args, memory: Vec::new(), file: None };
+            // The socket is new, so that there is room; who does not listen is not told.
+            let _ = wire::send(&socket, &refused, None);
+            return false;
+        }
         let patient = socket.set_read_timeout(Some(PATIENCE)).and(socket.set_write_timeout(Some(PATIENCE)));
-        if !may || patient.is_err() || self.peers.len() == PEERS {
+        if patient.is_err() || self.peers.len() == PEERS {
             return false;
         }
         let Ok(process) = self.gpu.hosted.open() else { return false };

@@ -8,6 +8,8 @@
 //! | 12..44 | `struct kfd_ioctl_dbg_trap_args` | the same, afterwards |
 //! | 44.. | the memory that its pointer leads to, where it is read | the same, where it is written |
 //!
+//! An answer to nothing refuses all calls; its operation is none.
+//!
 //! With [`DbgTrapOp::Enable`], the descriptor for notices comes with the first byte.
 #![expect(unsafe_code, reason = "sends and receives descriptors")]
 
