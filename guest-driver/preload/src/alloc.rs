@@ -56,8 +56,8 @@ unsafe impl Allocator for Pages {
 /// Address space of the companion's heap: a block's address says whose it is.
 struct Region;
 
-/// Most and least address space that is asked for.
-const REGION: (usize, usize) = (64 << 30, 1 << 30);
+/// Most and least address space that is asked for; of a process with a limit on that, an eighth of the limit.
+const REGION: (usize, usize) = (64 << 30, 64 << 20);
 /// Bytes that are made usable at a time.
 const STEP: usize = 1 << 20;
 
@@ -111,6 +111,18 @@ unsafe impl Allocator for Region {
     fn page_size(&self) -> usize {
         4096
     }
+}
+
+/// How much address space the region may have.
+fn most() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is this function's own.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if asked != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return REGION.0;
+    }
+    let part = usize::try_from(limit.rlim_cur / 8).unwrap_or(REGION.0) & !(STEP - 1);
+    part.clamp(REGION.1, REGION.0)
 }
 
 /// Whether a block is of the region.
@@ -222,7 +234,7 @@ impl Private {
     /// Gives a companion, which is about to be started, a heap of its own; `false` where there is no address space for it.
     pub(crate) fn divide(&self) -> bool {
         if BEGIN.load(Ordering::Relaxed) == 0 {
-            let mut size = REGION.0;
+            let mut size = most();
             let at = loop {
                 let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
                 // SAFETY: a new mapping at a place the kernel chooses, which nobody may touch yet.

@@ -79,7 +79,7 @@ fn started(stat: &str) -> Option<u64> {
 }
 
 /// Bits that tell this process's namespace of identities from others.
-fn namespace() -> u64 {
+pub(crate) fn namespace() -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     digits.parse::<u64>().unwrap_or(0) & 0xffff

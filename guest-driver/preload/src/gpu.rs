@@ -85,7 +85,7 @@ pub(crate) fn start() -> Result<&'static Gpu, i32> {
 /// The same where a debugger may stop this process.
 fn make_in_companion() -> Result<&'static Gpu, i32> {
     companion::start()?;
-    let gpu = inside(|| make().and_then(debug::serve))?;
+    let gpu = inside(|| make().inspect(|gpu| debug::serve(gpu)))?;
     // The companion has actions of its own.
     inside_here(bridge::install);
     Ok(gpu)

@@ -29,7 +29,7 @@ const LOOK_MS: i32 = 200;
 /// A process that this one debugs.
 enum Link {
     /// It has not opened the GPU.
-    Waits { stand_in: HostedProcess, mask: u64, notices: OwnedFd, turn: u64 },
+    Waits { stand_in: Box<HostedProcess>, mask: u64, notices: OwnedFd, turn: u64 },
     /// Its companion is connected.
     Joined(UnixStream),
 }
@@ -153,7 +153,7 @@ impl Links {
         let listener = of_debugger(pid).and_then(|name| UnixListener::bind_addr(&name));
         // Another debugger has attached in the same way.
         let listener = listener.map_err(|_| libc::EALREADY)?;
-        let stand_in = driver(|| gpu.hosted.open()).map_err(|_| libc::ENOMEM)?;
+        let stand_in = driver(|| gpu.hosted.open()).map(Box::new).map_err(|_| libc::ENOMEM)?;
         let mask = u64::from(args.args[0]) | u64::from(args.args[1]) << 32;
         let result = ask_stand_in(gpu, &stand_in, args);
         if result.is_err() {
@@ -240,7 +240,11 @@ fn ask(socket: &UnixStream, args: &mut DbgTrapArgs, file: Option<BorrowedFd<'_>>
             return Ok(Err(errno));
         }
     }
-    wire::send(socket, &message, file)?;
+    match wire::send(socket, &message, file) {
+        // Who has closed may have said why.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+        _ => {}
+    }
     let answer = wire::receive(socket)?;
     if answer.args.op == sent.op {
         *args = answer.args;

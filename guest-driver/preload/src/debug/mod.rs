@@ -19,6 +19,8 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::SocketAddr;
 
+use crate::card;
+
 pub(crate) use client::{forget, trap};
 pub(crate) use server::serve;
 
@@ -27,12 +29,12 @@ const HOSTED: u32 = 1 << 30;
 
 /// Where the companion of a program listens.
 fn of_program(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("belfry-program-{pid}"))
+    SocketAddr::from_abstract_name(format!("belfry-program-{}-{pid}", card::namespace()))
 }
 
 /// Where a debugger listens that has attached to a program without a GPU.
 fn of_debugger(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("belfry-debugger-of-{pid}"))
+    SocketAddr::from_abstract_name(format!("belfry-debugger-of-{}-{pid}", card::namespace()))
 }
 
 /// What calls of the driver answer.

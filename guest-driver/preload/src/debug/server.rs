@@ -89,19 +89,15 @@ struct Server {
 
 /// Starts to serve debuggers of this program, and lets one attach that waits for it.
 ///
-/// # Errors
-///
-/// `ENOMEM`, which is said, where there is no socket or no thread.
-pub(crate) fn serve(gpu: &'static Gpu) -> Result<&'static Gpu, i32> {
+/// Without a socket or a thread, which is said, the program goes on, and cannot be debugged.
+pub(crate) fn serve(gpu: &'static Gpu) {
     gpu.hosted.add_work_threads(WORKERS);
     let (started, start) = sync_channel(1);
     let thread = std::thread::Builder::new().name("belfry-debug".to_owned());
     let spawned = thread.spawn(move || run(gpu, &started));
-    let result = spawned.and_then(|_| start.recv().map_err(io::Error::other)?);
-    result.map(|()| gpu).map_err(|error| {
+    if let Err(error) = spawned.and_then(|_| start.recv().map_err(io::Error::other)?) {
         notice::say(format_args!("debuggers of this program cannot be served: {error}"));
-        libc::ENOMEM
-    })
+    }
 }
 
 fn run(gpu: &'static Gpu, started: &SyncSender<io::Result<()>>) {
