@@ -2,7 +2,7 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), and `--only debugger` the cases of a debugger in a guest (docs/debugger.md). docs/rocm-tests.md has results, and
+//! gigabytes), and `--only debugger` the cases of a debugger, in a guest and without one (docs/debugger.md). docs/rocm-tests.md has results, and
 //! what of it is expected to take too long.
 
 mod debugger;
@@ -203,7 +203,7 @@ impl Runner {
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         // What the machine of a guest tells does not belong to what its program prints.
         let errors = match step.place {
-            Place::Exec => log.try_clone()?,
+            Place::Exec | Place::Debuggable => log.try_clone()?,
             Place::Guest => {
                 File::create(path.with_extension("stderr")).context("creating a log of a guest")?
             }
@@ -211,7 +211,7 @@ impl Runner {
         let start = Instant::now();
         let mut command = match step.place {
             Place::Exec => self.exec(image.name, if image.is_long() { self.limit } else { step.limit }),
-            Place::Guest => debugger::command(self, &self.root, step.limit)?,
+            Place::Debuggable | Place::Guest => debugger::command(self, &self.root, step)?,
         };
         let status = command
             .args(&step.command)
@@ -222,14 +222,14 @@ impl Runner {
             .context("running timeout")?;
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let text = String::from_utf8_lossy(&text);
-        if step.place == Place::Guest {
+        if step.place != Place::Exec {
             // Few cases, each of which is worth its line.
             note!("{}", text.trim_end());
         }
         let counts = verdict::counts(&text);
         let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
-        // Each of a guest's cases has a limit of its own, and the last line says that all have ended.
-        let unfinished = step.place == Place::Guest && (!status.success() || counts.is_none());
+        // Each of a debugger's cases has a limit of its own, and the last line says that all have ended.
+        let unfinished = step.place != Place::Exec && (!status.success() || counts.is_none());
         let failed = counts.as_ref().map_or(0, |counts| counts.failed);
         let known = known::explained(&step.name, &text, failed).unwrap_or_default();
         let verdict = match status.code() {

@@ -42,6 +42,7 @@ ranks! {
     GpuFunctionVram = "GpuFunction.vram",
     PagesState = "Pages.state",
     BoardPorts = "Board.ports",
+    DebugLinks = "Links of a debugger",
     HostedKfd = "HostedGpu.kfd",
     HostedMaps = "HostedProcess.maps",
     Handles = "Handles.table",
@@ -115,6 +116,9 @@ ranks! {
     QuiescenceLeft = "Quiescence.lock",
     // The vCPUs of Belfry's own machine, asked while the device stands still.
     VcpuGate = "Gate.state",
+    // Notices on their way to debuggers elsewhere.
+    DebugNotices = "Outbox.files",
+    DebugNotice = "Told.file",
     // Nothing is taken under these.
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",

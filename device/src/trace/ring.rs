@@ -27,6 +27,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"BELTRC01");
 const HEADER: usize = 4096;
 /// Place of the time at which the device's begins.
 const BEGINS: usize = 32;
+/// The number of the process.
+const PROCESS: usize = 24;
 /// Place of the length of the name.
 const NAME_LENGTH: usize = 40;
 /// Place of the name.
@@ -114,6 +116,13 @@ impl Ring {
     pub fn in_file(file: File, bytes: usize) -> Result<Self, RingError> {
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes);
         Self::new(memory.map_err(|error| RingError::Memory(error.to_string()))?)
+    }
+
+    /// Says which process the events are of, where that is not the calling one.
+    #[must_use]
+    pub fn of_process(self, process: u32) -> Self {
+        self.store(PROCESS, process.into());
+        self
     }
 
     /// Says what the process is called; what is too long is cut.

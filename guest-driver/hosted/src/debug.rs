@@ -2,11 +2,16 @@
 //!
 //! All processes of a hosted driver are one process of the system, whose identity each of them has for itself. To others a
 //! process gives a number that no process of the system has: whoever knows it counts as its tracer.
+//!
+//! A debugger that is another process of the system has one of the hosted driver that stands for it. Its descriptor for
+//! notices is not this process's, so that who stands for it is told instead ([`Notices`]).
 #![expect(unsafe_code, reason = "writes to a debugger's descriptor without a signal")]
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{EventFile, ProcessKey, Target};
@@ -27,10 +32,10 @@ pub(crate) fn pid(key: ProcessKey) -> u32 {
 }
 
 impl HostedTarget {
-    /// The process that `caller` means.
-    pub(crate) fn of(pid: u32, caller: Option<u64>) -> Result<Self> {
+    /// The process that `caller` means, whose own number is `own`.
+    pub(crate) fn of(pid: u32, own: u32, caller: Option<u64>) -> Result<Self> {
         match caller {
-            Some(caller) if pid == std::process::id() => Ok(Self { key: ProcessKey(caller), traced: false }),
+            Some(caller) if pid == own => Ok(Self { key: ProcessKey(caller), traced: false }),
             _ if pid >= FIRST_PID => Ok(Self { key: ProcessKey(u64::from(pid - FIRST_PID)), traced: true }),
             _ => Err(Errno::ESRCH),
         }
@@ -52,48 +57,91 @@ impl Target for HostedTarget {
     }
 }
 
-/// A debugger's descriptor, by another number.
-#[derive(Debug)]
-pub struct HostedEventFile(File);
+/// Told instead of a descriptor that a debugger has something to ask for.
+pub trait Notices: Send + Sync {
+    /// Says so. Called with locks of the driver held: it waits for nothing.
+    fn notify(&self);
+}
+
+thread_local! {
+    /// Who is told, while this thread calls the driver for a debugger elsewhere.
+    static NOTICES: RefCell<Option<Arc<dyn Notices>>> = const { RefCell::new(None) };
+}
+
+/// Runs `call` as one of a debugger whose notices go there.
+pub(crate) fn telling<R>(notices: &Arc<dyn Notices>, call: impl FnOnce() -> R) -> R {
+    let before = NOTICES.replace(Some(notices.clone()));
+    let result = call();
+    NOTICES.set(before);
+    result
+}
+
+/// Where a debugger's notices go.
+pub enum HostedEventFile {
+    /// Its descriptor, by another number.
+    Descriptor(File),
+    /// Who stands for it.
+    Notices(Arc<dyn Notices>),
+}
+
+impl std::fmt::Debug for HostedEventFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Descriptor(file) => f.debug_tuple("Descriptor").field(file).finish(),
+            Self::Notices(_) => f.write_str("Notices"),
+        }
+    }
+}
 
 impl HostedEventFile {
     pub(crate) fn of(fd: i32) -> Result<Self> {
+        if let Some(notices) = NOTICES.with_borrow(Clone::clone) {
+            return Ok(Self::Notices(notices));
+        }
         if fd < 0 {
             return Err(Errno::EBADF);
         }
         // SAFETY: the number is only duplicated, at once: one that is no descriptor's is refused by the kernel.
         let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
-        file.map(|fd| Self(fd.into())).map_err(|_| Errno::EBADF)
+        file.map(|fd| Self::Descriptor(fd.into())).map_err(|_| Errno::EBADF)
     }
+}
 
-    /// Whether there is room for a byte.
-    fn has_room(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one structure, which is this function's own.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLOUT != 0 }
+/// Whether there is room for a byte.
+fn has_room(file: &File) -> bool {
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one structure, which is this function's own.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLOUT != 0 }
+}
+
+/// Writes a byte to a debugger's descriptor, if there is room for one.
+pub fn write_notice(file: &File) {
+    if !has_room(file) {
+        return;
+    }
+    // A pipe that nobody reads any more raises a signal, which is the program's to get for its own writes only.
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the sets are this function's own and initialised by the first calls; the byte is static; the descriptor is open.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        let written = libc::write(file.as_raw_fd(), b".".as_ptr().cast(), 1);
+        let was_blocked = libc::sigismember(before.as_ptr(), libc::SIGPIPE) == 1;
+        if written < 0 && !was_blocked {
+            libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const none);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
     }
 }
 
 impl EventFile for HostedEventFile {
     fn notify(&self) {
-        if !self.has_room() {
-            return;
-        }
-        // A pipe that nobody reads any more raises a signal, which is the program's to get for its own writes only.
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the sets are this function's own and initialised by the first calls; the byte is static; the descriptor is open.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            let written = libc::write(self.0.as_raw_fd(), b".".as_ptr().cast(), 1);
-            let was_blocked = libc::sigismember(before.as_ptr(), libc::SIGPIPE) == 1;
-            if written < 0 && !was_blocked {
-                libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const none);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        match self {
+            Self::Descriptor(file) => write_notice(file),
+            Self::Notices(notices) => notices.notify(),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::os::{Gems, HostedOs};
 use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
 use crate::shared::{Shared, memory_file};
-use crate::sync::lock;
+use crate::sync::{Pool, lock};
 use crate::syncobj::Syncs;
 use crate::time::DriverTime;
 
@@ -77,6 +77,8 @@ pub struct HostedConfig {
     pub reach: Reach,
     /// Told what is pinned.
     pub pins: Option<Arc<dyn PinObserver>>,
+    /// The number by which its processes name themselves.
+    pub pid: u32,
 }
 
 impl std::fmt::Debug for HostedConfig {
@@ -98,6 +100,7 @@ impl From<GpuConfig> for HostedConfig {
             place: Place::default(),
             reach: Reach::default(),
             pins: None,
+            pid: std::process::id(),
         }
     }
 }
@@ -172,6 +175,8 @@ pub struct HostedGpu {
     kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
     place: Place,
     time: DriverTime,
+    pid: u32,
+    works: Arc<Pool>,
     next_process: AtomicU64,
 }
 
@@ -189,7 +194,7 @@ impl HostedGpu {
     ///
     /// Memory, threads, a bad configuration, or a device the driver does not accept.
     pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
-        let HostedConfig { gpu: config, system_memory, place, reach, pins: observer } = config.into();
+        let HostedConfig { gpu: config, system_memory, place, reach, pins: observer, pid } = config.into();
         config.validate().map_err(belfry_device::Error::Config)?;
         // One file for all memory that can be shared.
         let vram_size = config.vram_size;
@@ -236,6 +241,8 @@ impl HostedGpu {
             kfd: Mutex::new(None),
             place,
             time,
+            pid,
+            works: Pool::new(),
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -245,6 +252,11 @@ impl HostedGpu {
     /// Returns the device.
     pub fn device(&self) -> &Arc<Gpu> {
         &self.gpu
+    }
+
+    /// Starts threads for the driver's work before there is some. Otherwise, they are started when they are needed.
+    pub fn add_work_threads(&self, count: usize) {
+        self.works.add(count);
     }
 
     /// Returns how many ranges of user memory are pinned.
@@ -282,6 +294,8 @@ impl HostedGpu {
             bars: self.bars.clone(),
             place: self.place,
             time: self.time.clone(),
+            pid: self.pid,
+            works: self.works.clone(),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);
@@ -384,6 +398,7 @@ impl Drop for HostedGpu {
     fn drop(&mut self) {
         self.unload();
         self.gpu.stop();
+        self.works.close();
         lock(&self.line.state).closed = true;
         self.line.raised.notify_all();
         if let Some(thread) = lock(&self.thread).take()

@@ -47,8 +47,12 @@ fn open(task: i32, fd: RawFd) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/proc/self/task/{task}/fd/{fd}"))
 }
 
-/// Gives the calling thread a table of descriptors of its own, with nothing in it.
-fn leave_descriptors() -> io::Result<()> {
+/// Gives the calling thread a table of descriptors of its own, with nothing in it; threads that it starts share that.
+///
+/// # Errors
+///
+/// A kernel or a filter that does not allow it.
+pub fn leave_descriptors() -> io::Result<()> {
     let last = libc::c_uint::MAX;
     // The system call itself: the C library's function may be somebody's who keeps descriptors of theirs open.
     // SAFETY: this thread uses no descriptor from before.

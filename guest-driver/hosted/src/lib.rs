@@ -31,8 +31,10 @@ mod time;
 mod trace;
 
 pub use belfry_kfd_core::{Errno, card};
+pub use debug::{Notices, write_notice};
 pub use error::Error;
 pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
+pub use keeper::leave_descriptors;
 pub use os::HostedOs;
 pub use pins::PinObserver;
 pub use process::{HostedProcess, Node};

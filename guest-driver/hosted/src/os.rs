@@ -28,7 +28,7 @@ use crate::mapped::area;
 use crate::pins::{Mirror, Pin, Pins};
 use crate::process::RenderFiles;
 use crate::smi::Smi;
-use crate::sync::{Lock, WaitQueue, WorkItem, lock};
+use crate::sync::{Lock, Pool, WaitQueue, WorkItem, lock};
 use crate::time::DriverTime;
 use crate::trace;
 
@@ -125,6 +125,8 @@ pub struct HostedOs {
     pub(crate) bars: Arc<Bars>,
     pub(crate) place: Place,
     pub(crate) time: DriverTime,
+    pub(crate) pid: u32,
+    pub(crate) works: Arc<Pool>,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -397,7 +399,7 @@ impl Os for HostedOs {
     }
 
     fn target(&self, pid: u32) -> Result<HostedTarget> {
-        HostedTarget::of(pid, CALLER.get().map(|(_, key)| key))
+        HostedTarget::of(pid, self.pid, CALLER.get().map(|(_, key)| key))
     }
 
     fn may_checkpoint(&self) -> bool {
@@ -433,7 +435,7 @@ impl Os for HostedOs {
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
-        Ok(WorkItem::new(work))
+        Ok(WorkItem::new(work, &self.works))
     }
 
     fn cpu_info(&self) -> CpuInfo {

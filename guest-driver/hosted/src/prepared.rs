@@ -27,6 +27,8 @@ pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
 pub const SANITIZE_VARIABLE: &str = "BELFRY_EXEC_SANITIZE";
 /// Environment variable with what is counted of kernels, as JSON of the device's `ProfileOptions`.
 pub const PROFILE_VARIABLE: &str = "BELFRY_EXEC_PROFILE";
+/// Environment variable that puts the driver of each process into a companion, so that a debugger may stop the program.
+pub const DEBUGGABLE_VARIABLE: &str = "BELFRY_EXEC_DEBUGGABLE";
 /// How the names of rings end, behind a dot.
 pub const RING_ENDING: &str = "ring";
 /// Name of the settings file in the directory.
@@ -178,6 +180,7 @@ impl Prepared {
             },
             reach: Reach::Process,
             pins: None,
+            pid: std::process::id(),
         }
     }
 }

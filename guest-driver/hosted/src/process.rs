@@ -14,12 +14,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
+use belfry_abi::kfd::debug::DbgTrapArgs;
+use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::card::{Card, Figures, Source};
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
+use crate::debug::{Notices, telling};
 use crate::dmabuf::Handles;
 use crate::gpu::HostedGpu;
 use crate::os::{HostedOs, Mappable, calling, file_id};
@@ -171,6 +173,17 @@ impl HostedProcess {
             },
             _ => self.render_ioctl(self.file(node)?, request, arg).map(|()| 0),
         })
+    }
+
+    /// Makes a call of a debugger (`DBG_TRAP`) that is another process of the system, for which this one stands; its notices
+    /// go to `notices`. The pointers in `args` are this process's.
+    ///
+    /// # Errors
+    ///
+    /// The errno of the ioctl.
+    pub fn debug(&self, args: &mut DbgTrapArgs, notices: &Arc<dyn Notices>) -> Result<i32> {
+        let args = std::ptr::from_mut(args).cast();
+        telling(notices, || self.ioctl(Node::Kfd, DBG_TRAP, args))
     }
 
     /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (replacing what is there) when one is given.

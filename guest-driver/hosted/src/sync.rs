@@ -1,6 +1,7 @@
 //! Locks, wait queues and work over the standard library.
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::time::Duration;
@@ -118,12 +119,89 @@ impl os::WaitQueue for WaitQueue {
     }
 }
 
-/// Work that runs on a thread of its own, one run after the other.
+/// Threads that run work. One that has nothing to do waits for the next run: a driver's work may have to begin while the
+/// C library cannot make a thread, as a thread that a debugger has stopped holds its locks.
+pub(crate) struct Pool {
+    state: Mutex<PoolState>,
+    queued: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    runs: VecDeque<Box<dyn FnOnce() + Send>>,
+    /// Threads that wait.
+    idle: usize,
+    /// Nobody queues any more.
+    closed: bool,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), queued: Condvar::new() })
+    }
+
+    /// Starts threads, so that some are there.
+    pub(crate) fn add(self: &Arc<Self>, count: usize) {
+        for _ in 0..count {
+            let pool = self.clone();
+            let spawned =
+                std::thread::Builder::new().name("belfry-work".to_owned()).spawn(move || pool.serve());
+            if let Err(error) = spawned {
+                log::error!(target: "kfd", "no thread for the driver's work: {error}");
+            }
+        }
+    }
+
+    /// Has a thread run this, at once.
+    fn queue(self: &Arc<Self>, run: impl FnOnce() + Send + 'static) {
+        let short = {
+            let mut state = recover(self.state.lock());
+            state.runs.push_back(Box::new(run));
+            state.runs.len() > state.idle
+        };
+        self.queued.notify_one();
+        if short {
+            self.add(1);
+        }
+    }
+
+    fn serve(&self) {
+        let mut state = recover(self.state.lock());
+        loop {
+            if let Some(run) = state.runs.pop_front() {
+                drop(state);
+                run();
+                state = recover(self.state.lock());
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
+                state = recover(self.queued.wait(state));
+                state.idle -= 1;
+            }
+        }
+    }
+
+    /// Ends the threads when they have run what is queued.
+    pub(crate) fn close(&self) {
+        recover(self.state.lock()).closed = true;
+        self.queued.notify_all();
+    }
+}
+
+/// Work that runs on a thread, one run after the other.
 ///
 /// As with a work queue of Linux, what is queued while a run waits to begin is that run.
 pub struct WorkItem {
     work: Arc<dyn os::Work>,
     runs: Arc<Runs>,
+    pool: Arc<Pool>,
 }
 
 #[derive(Default)]
@@ -135,8 +213,8 @@ struct Runs {
 }
 
 impl WorkItem {
-    pub(crate) fn new(work: Arc<dyn os::Work>) -> Self {
-        Self { work, runs: Arc::default() }
+    pub(crate) fn new(work: Arc<dyn os::Work>, pool: &Arc<Pool>) -> Self {
+        Self { work, runs: Arc::default(), pool: pool.clone() }
     }
 }
 
@@ -152,17 +230,12 @@ impl os::WorkItem for WorkItem {
             return;
         }
         let (work, runs) = (self.work.clone(), self.runs.clone());
-        let run = move || {
+        self.pool.queue(move || {
             let _turn = recover(runs.running.lock());
             // What is queued from here on may not be seen by this run.
             runs.waiting.store(false, Ordering::Release);
             work.run();
-        };
-        let spawned = std::thread::Builder::new().name("belfry-work".to_owned()).spawn(run);
-        if let Err(error) = spawned {
-            self.runs.waiting.store(false, Ordering::Release);
-            log::error!(target: "kfd", "no thread for the driver's work: {error}");
-        }
+        });
     }
 }
 
@@ -202,7 +275,8 @@ mod tests {
             inside: AtomicU32::new(0),
             most: AtomicU32::new(0),
         });
-        let item = WorkItem::new(slow.clone());
+        let pool = Pool::new();
+        let item = WorkItem::new(slow.clone(), &pool);
         item.queue();
         begins.recv().unwrap();
         (0..100).for_each(|_| item.queue());

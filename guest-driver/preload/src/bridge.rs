@@ -80,6 +80,16 @@ pub(crate) fn install() {
     INSTALLED.store(true, Ordering::Release);
 }
 
+/// Puts the handler of faults into a companion, whose actions are not the program's.
+pub(crate) fn install_here() {
+    for signal in FAULTS {
+        let mut action = nothing();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        real_sigaction(signal, &raw const action, std::ptr::null_mut());
+    }
+}
+
 /// Installs the handler with the mask and the flags of the program's action.
 ///
 /// Signals that no thread of the device raises go straight to what the program has for them.

@@ -14,11 +14,11 @@ use belfry_device::Activity;
 use belfry_kfd_hosted::card::{Figures, Source, busy_percent};
 use belfry_kfd_hosted::prepared::{SHARED_FILE, SHARED_SIZE};
 
-use crate::gpu;
 use crate::inside::inside;
 use crate::node::{raw_close, raw_open};
 use crate::real::raw;
 use crate::settings::settings;
+use crate::{companion, gpu};
 
 /// Bytes of a slot: a line of the processors' caches, which no other process writes to.
 const SLOT_SIZE: usize = 64;
@@ -79,7 +79,7 @@ fn started(stat: &str) -> Option<u64> {
 }
 
 /// Bits that tell this process's namespace of identities from others.
-fn namespace() -> u64 {
+pub(crate) fn namespace() -> u64 {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     digits.parse::<u64>().unwrap_or(0) & 0xffff
@@ -145,7 +145,7 @@ pub(crate) fn join() -> Activity {
 
 fn claim() -> Option<&'static Slot> {
     let (slots, true) = slots()? else { return None };
-    let me = Owner::of(raw::getpid() as u32)?;
+    let me = Owner::of(companion::process() as u32)?;
     // The program that this process was before may have had one.
     let had = slots.iter().find(|slot| slot.owner.load(Ordering::Acquire) == me.0);
     had.or_else(|| {

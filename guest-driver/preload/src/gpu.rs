@@ -11,10 +11,10 @@ use std::time::Instant;
 use belfry_device::trace::TraceSink;
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 
-use crate::inside::inside;
+use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, doorbells, ending, notice, summary, trace, unmapped};
+use crate::{bridge, card, companion, debug, doorbells, ending, notice, summary, trace, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -42,7 +42,7 @@ pub(crate) fn running() -> Option<&'static Gpu> {
 
 /// The same for what a child of `vfork`, which has this process's memory and descriptors of its own, must not do.
 pub(crate) fn own() -> Option<&'static Gpu> {
-    running().filter(|gpu| gpu.pid == raw::getpid())
+    running().filter(|gpu| gpu.pid == companion::process())
 }
 
 /// Whether this is a child of `vfork`, with the memory of a process that has a GPU.
@@ -75,10 +75,20 @@ pub(crate) fn start() -> Result<&'static Gpu, i32> {
     }
     let result = match running() {
         Some(gpu) => Ok(gpu),
+        None if settings().is_some_and(|settings| settings.debuggable) => make_in_companion(),
         None => inside(make),
     };
     STARTING.store(false, Ordering::Release);
     result
+}
+
+/// The same where a debugger may stop this process.
+fn make_in_companion() -> Result<&'static Gpu, i32> {
+    companion::start()?;
+    let gpu = inside(|| make().inspect(|gpu| debug::serve(gpu)))?;
+    // The companion has actions of its own.
+    inside_here(bridge::install);
+    Ok(gpu)
 }
 
 fn make() -> Result<&'static Gpu, i32> {
@@ -90,6 +100,7 @@ fn make() -> Result<&'static Gpu, i32> {
     let bell = doorbells::Trap::new();
     let mut config = crate::start::fitting(settings.device(bell.is_none()));
     config.pins = Some(notifier.clone());
+    config.pid = companion::process() as u32;
     config.gpu.activity = card::join();
     let ring = settings.trace.as_ref().and_then(trace::ring);
     config.gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
@@ -105,11 +116,16 @@ fn make() -> Result<&'static Gpu, i32> {
         trace::note_begin(ring, hosted.device().tracer());
     }
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
-    let gpu = Box::leak(Box::new(Gpu { hosted, process, pid: raw::getpid(), started, start_ms }));
+    let pid = companion::process();
+    let gpu = Box::leak(Box::new(Gpu { hosted, process, pid, started, start_ms }));
     GPU.store(gpu, Ordering::Release);
     summary::write(summary::End::Lost);
     ending::watch();
-    bridge::install();
+    if is_companion_thread() {
+        bridge::install_here();
+    } else {
+        bridge::install();
+    }
     notifier.start(gpu);
     if let Some(bell) = bell {
         bell.start(gpu);
@@ -146,6 +162,8 @@ extern "C" fn after_fork_in_child() {
 /// In a forked child the threads are not there, and neither is the memory: it starts anew.
 pub(crate) fn forget() {
     crate::ALLOCATOR.forget();
+    companion::forget();
+    debug::forget();
     GPU.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(false, Ordering::Release);
     doorbells::forget();

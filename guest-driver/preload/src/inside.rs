@@ -2,11 +2,22 @@
 
 use std::cell::Cell;
 
+use crate::companion;
 use crate::real::raw;
+
+/// Whose a thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Program,
+    /// The driver's or the device's, in the program.
+    Device,
+    /// The same in a companion (`companion.rs`).
+    Companion,
+}
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static DEVICE: Cell<bool> = const { Cell::new(false) };
+    static KIND: Cell<Kind> = const { Cell::new(Kind::Program) };
 }
 
 /// Whether calls of this thread are the driver's or the device's.
@@ -16,19 +27,40 @@ pub(crate) fn is_inside() -> bool {
 
 /// Whether this thread is one of the driver or the device.
 pub(crate) fn is_device_thread() -> bool {
-    DEVICE.get()
+    KIND.get() != Kind::Program
+}
+
+/// Whether this thread is one of a companion.
+pub(crate) fn is_companion_thread() -> bool {
+    KIND.get() == Kind::Companion
+}
+
+/// What a thread is that this one starts for the driver or the device.
+pub(crate) fn child_kind() -> Kind {
+    match KIND.get() {
+        Kind::Companion => Kind::Companion,
+        Kind::Program | Kind::Device => Kind::Device,
+    }
 }
 
 /// Makes this thread one of the driver or the device, for as long as it lives.
-pub(crate) fn become_device_thread() {
-    DEVICE.set(true);
+pub(crate) fn become_thread_of(kind: Kind) {
+    KIND.set(kind);
     DEPTH.set(1);
 }
 
 /// Runs `work` as the driver's or the device's, without signals: a handler might never come back, and leave locks held.
 ///
 /// Faults are not put off; `work` touches the program's memory by way of the kernel alone.
+///
+/// Where the driver has a companion, that runs `work` while this thread waits.
 pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
+    let elsewhere = DEPTH.get() == 0 && companion::serves();
+    inside_here(|| if elsewhere { companion::run(work) } else { work() })
+}
+
+/// The same on this thread, whatever there is; `work` has nothing to do with the driver.
+pub(crate) fn inside_here<R>(work: impl FnOnce() -> R) -> R {
     struct Leave(Option<Mask>);
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -39,7 +71,7 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
         }
     }
     // Within, and on threads of the device, signals are blocked already.
-    let mask = (DEPTH.get() == 0).then(|| set_mask(!FAULTS));
+    let mask = (DEPTH.get() == 0).then(|| set_mask(!UNBLOCKED));
     DEPTH.set(DEPTH.get() + 1);
     let _leave = Leave(mask);
     work()
@@ -48,12 +80,14 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 /// Signals, as the kernel has them: bit 0 is signal 1.
 type Mask = u64;
 
-/// Signals that a fault of the thread itself raises: blocked ones would end the process on the spot.
-const FAULTS: Mask = 1 << (libc::SIGSEGV - 1)
+/// Signals that a fault of the thread itself raises: blocked ones would end the process on the spot. And the one by which the C
+/// library has all threads change their user (`SIGSETXID`), which waits for each of them.
+const UNBLOCKED: Mask = 1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGBUS - 1)
     | 1 << (libc::SIGFPE - 1)
     | 1 << (libc::SIGILL - 1)
-    | 1 << (libc::SIGTRAP - 1);
+    | 1 << (libc::SIGTRAP - 1)
+    | 1 << (33 - 1);
 
 /// Blocks these signals and no others; those that were blocked before.
 #[expect(unsafe_code, reason = "a system call")]

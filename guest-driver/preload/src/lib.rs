@@ -18,6 +18,10 @@
 //! | `exec`, `posix_spawn` | the same with this library in the environment | `hooks/process.rs` |
 //! | `sigaction` for a signal that may end a process with a summary | the summary comes first | `hooks/signals.rs`, `bridge.rs`, `ending.rs` |
 //! | `dlsym` in the C library | the function of this library, where there is one | `hooks/lookup.rs` |
+//! | `DBG_TRAP` of another process | a call of that process's driver | `debug/` |
+//!
+//! In a program that may be debugged (`belfry exec --debuggable`), driver and device are in a process beside it, which shares
+//! its memory: `companion.rs`.
 //!
 //! # Rules
 //!
@@ -26,7 +30,7 @@
 //!    holds its locks with signals blocked alone.
 //! 2. What this library allocates comes from an allocator of its own (`alloc.rs`), never from the program's.
 //! 3. Calls that the driver and the device make of the C library are not for this library: `inside.rs` tells them apart.
-//! 4. Before the program opens the GPU, nothing is done but to note three variables of the environment; nothing is left
+//! 4. Before the program opens the GPU, nothing is done but to note some variables of the environment; nothing is left
 //!    behind when it ends, however it ends.
 
 #![cfg_attr(
@@ -37,7 +41,9 @@
 mod alloc;
 mod bridge;
 mod card;
+mod companion;
 mod cwd;
+mod debug;
 mod doorbells;
 mod ending;
 mod gpu;

@@ -61,6 +61,12 @@ pub(crate) fn set_errno(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the location is the thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
 /// System calls that go to the kernel whatever is hooked, and leave `errno` alone unless they say otherwise.
 pub(crate) mod raw {
     use std::arch::asm;

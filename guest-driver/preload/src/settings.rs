@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE,
-    TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE,
+    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) sanitize: Option<Vec<u8>>,
     /// What is counted of them, likewise.
     pub(crate) profile: Option<Vec<u8>>,
+    /// The driver of each process is in a companion.
+    pub(crate) debuggable: bool,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
@@ -111,6 +113,7 @@ static TRACE: Started = Started::new(TRACE_VARIABLE);
 static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
 static PROFILE: Started = Started::new(PROFILE_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
+static DEBUGGABLE: Started = Started::new(DEBUGGABLE_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
 extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, lines: *const *const c_char) {
@@ -125,6 +128,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             SANITIZE.take(line);
             PROFILE.take(line);
             CARD.take(line);
+            DEBUGGABLE.take(line);
             at = at.add(1);
         }
     }
@@ -170,6 +174,7 @@ fn read() -> Option<Settings> {
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         sanitize: SANITIZE.get(),
         profile: PROFILE.get(),
+        debuggable: DEBUGGABLE.get().is_some(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -214,6 +219,7 @@ impl Settings {
             trace: None,
             sanitize: None,
             profile: None,
+            debuggable: false,
             card_name: Vec::new(),
             prepared,
         }

@@ -12,9 +12,8 @@ use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
 use serde::Serialize;
 
 use crate::inside::inside;
-use crate::real::raw;
 use crate::settings::settings;
-use crate::{card, gpu};
+use crate::{card, companion, gpu};
 
 /// How a process has ended, as far as it knows.
 #[derive(Clone, Copy)]
@@ -126,8 +125,8 @@ pub(crate) fn write(end: End) {
         arguments.pop();
         let program = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
         let line = Line {
-            pid: raw::getpid(),
-            started: card::started_at(raw::getpid() as u32).unwrap_or(0),
+            pid: companion::process(),
+            started: card::started_at(companion::process() as u32).unwrap_or(0),
             end: end.name(),
             signal: end.signal(),
             program,

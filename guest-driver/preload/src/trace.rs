@@ -11,9 +11,8 @@ use std::sync::Arc;
 use belfry_device::trace::{Ring, Tracer};
 use belfry_kfd_hosted::prepared::RING_ENDING;
 
-use crate::notice;
-use crate::real::raw;
 use crate::settings::TraceTo;
+use crate::{companion, notice};
 
 /// Programs that one process can be, one after the other, with a ring each.
 const MOST: u32 = 1000;
@@ -23,7 +22,7 @@ pub(crate) fn ring(to: &TraceTo) -> Option<Arc<Ring>> {
     let made = file(&to.directory, to.size)
         .and_then(|file| Ring::in_file(file, to.size).map_err(|error| io::Error::other(error.to_string())));
     match made {
-        Ok(ring) => Some(Arc::new(ring.named(&program()))),
+        Ok(ring) => Some(Arc::new(ring.named(&program()).of_process(companion::process() as u32))),
         Err(error) => {
             let directory = to.directory.display();
             notice::say(format_args!(
@@ -37,7 +36,7 @@ pub(crate) fn ring(to: &TraceTo) -> Option<Arc<Ring>> {
 
 /// A new file with room for a ring, all of it: a disk that is full later must not end the program.
 fn file(directory: &Path, size: usize) -> io::Result<File> {
-    let pid = raw::getpid();
+    let pid = companion::process();
     for count in 0..MOST {
         let path = directory.join(format!("{pid}-{count}.{RING_ENDING}"));
         let mut options = OpenOptions::new();

@@ -62,6 +62,10 @@ pub(super) struct ExecArgs {
     /// see them, but cannot use the GPU.
     #[arg(long)]
     namespace: bool,
+    /// Runs driver and device of each process in a process of their own, so that a debugger may stop the program and debug its
+    /// kernels (DBG_TRAP).
+    #[arg(long)]
+    debuggable: bool,
     /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -118,6 +122,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         deterministic: None,
         tier: Tier::Auto,
         namespace: false,
+        debuggable: false,
         json: false,
         trace: TraceArgs::default(),
         sanitize: SanitizeArgs::default(),
@@ -136,6 +141,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         let option = option.to_str()?;
         let flag = match option {
             "--namespace" => Some(&mut args.namespace),
+            "--debuggable" => Some(&mut args.debuggable),
             "--json" => Some(&mut args.json),
             "--quiet" | "-q" => Some(&mut args.quiet),
             _ => None,
@@ -194,6 +200,9 @@ impl ExecArgs {
         if self.namespace {
             options.push("--namespace".into());
         }
+        if self.debuggable {
+            options.push("--debuggable".into());
+        }
         options
     }
 }
@@ -237,6 +246,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         gpu,
         root,
         namespace: args.namespace,
+        debuggable: args.debuggable,
         trace: None,
         sanitize: sanitizing.as_ref().map(|sanitizing| sanitizing.options().clone()),
         profile: profiling.as_ref().map(|profiling| profiling.options().clone()),
@@ -313,6 +323,7 @@ mod tests {
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
             "belfry exec --tier 0",
+            "belfry exec --debuggable -- program",
             "belfry exec --image rocm-sid -- rocminfo",
         ] {
             let words = words(line);
@@ -325,7 +336,7 @@ mod tests {
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
         let line = words(
-            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --namespace -- hip-suite",
+            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --namespace --debuggable -- hip-suite",
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];

@@ -21,8 +21,8 @@ use std::process::Command;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE,
-    TREE_VARIABLE,
+    DEBUGGABLE_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE,
+    TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 pub use report::{ExecReport, ProcessReport, Stdout};
@@ -95,6 +95,8 @@ pub struct ExecOptions {
     pub sanitize: Option<SanitizeOptions>,
     /// What is counted of kernels.
     pub profile: Option<ProfileOptions>,
+    /// The driver of each process is in a companion, so that a debugger may stop the program.
+    pub debuggable: bool,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
     /// How this was asked for, where the next start may be done by the record of this one.
@@ -215,6 +217,11 @@ impl ExecOptions {
             Some(profile) => command.env(PROFILE_VARIABLE, serde_json::to_string(profile)?),
             None => command.env_remove(PROFILE_VARIABLE),
         };
+        if self.debuggable {
+            command.env(DEBUGGABLE_VARIABLE, "1");
+        } else {
+            command.env_remove(DEBUGGABLE_VARIABLE);
+        }
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said })
     }
@@ -222,7 +229,12 @@ impl ExecOptions {
     /// Leaves a record of what this start has found, where the next one can go by it.
     fn record(&self, directory: &Path, places: &namespace::Places, settings: &Prepared) {
         let Some(Asked { options, notice }) = &self.asked else { return };
-        if self.root.is_some() || self.namespace || places.summary.is_some() || places.trace.is_some() {
+        if self.root.is_some()
+            || self.namespace
+            || places.summary.is_some()
+            || places.trace.is_some()
+            || self.debuggable
+        {
             return;
         }
         let present = places.tree.join(SETTINGS_FILE);
@@ -235,7 +247,13 @@ impl ExecOptions {
                 ("LD_PRELOAD", places.library.as_os_str()),
                 (TREE_VARIABLE, places.tree.as_os_str()),
             ],
-            without: &[SUMMARY_VARIABLE, TRACE_VARIABLE, SANITIZE_VARIABLE, PROFILE_VARIABLE],
+            without: &[
+                SUMMARY_VARIABLE,
+                TRACE_VARIABLE,
+                SANITIZE_VARIABLE,
+                PROFILE_VARIABLE,
+                DEBUGGABLE_VARIABLE,
+            ],
         };
         again.write(directory);
     }

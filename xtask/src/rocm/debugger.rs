@@ -1,4 +1,5 @@
-//! The debugger's cases: AMD's ROCdbgapi as Debian's sid packages it, and programs that it debugs, in a guest under QEMU.
+//! The debugger's cases: AMD's ROCdbgapi as Debian's sid packages it, and programs that it debugs, in a guest under QEMU and under
+//! `belfry exec --debuggable`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,8 +10,10 @@ use anyhow::{Context, Result, ensure};
 use super::Runner;
 use super::plan::{Image, Place, Step};
 
-/// The name of the step and of its image.
-pub(super) const NAME: &str = "debugger";
+/// The name of the step in a guest, and of the image.
+const NAME: &str = "debugger";
+/// The name of the same without a guest.
+const WITHOUT_GUEST: &str = "debugger-exec";
 /// The library, and its header.
 const PACKAGES: &str = "librocm-dbgapi0 amd-dbgapi-dev";
 /// Where the sources are.
@@ -37,18 +40,25 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 /// Seconds for all cases, of which each has a limit of its own.
 const LIMIT: u32 = 7200;
 
+/// Whether a name is that of one of the steps.
+pub(super) fn has(name: &str) -> bool {
+    [NAME, WITHOUT_GUEST].contains(&name)
+}
+
 pub(super) fn image() -> Image {
     Image {
         name: NAME,
         packages: Some(("rocm-sid", PACKAGES)),
         alone: None,
-        steps: vec![Step { name: NAME.to_owned(), command: Vec::new(), limit: LIMIT, place: Place::Guest }],
+        steps: [(NAME, Place::Guest), (WITHOUT_GUEST, Place::Debuggable)]
+            .map(|(name, place)| Step { name: name.to_owned(), command: Vec::new(), limit: LIMIT, place })
+            .into(),
         lists: None,
     }
 }
 
-/// Makes the programs with the image's own compilers; the command that runs them in a guest.
-pub(super) fn command(runner: &Runner, root: &Path, limit: u32) -> Result<Command> {
+/// Makes the programs with the image's own compilers; the command that runs them.
+pub(super) fn command(runner: &Runner, root: &Path, step: &Step) -> Result<Command> {
     let folder = runner.logs.join(NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let folder = folder.canonicalize().with_context(|| format!("looking for {}", folder.display()))?;
@@ -63,8 +73,14 @@ pub(super) fn command(runner: &Runner, root: &Path, limit: u32) -> Result<Comman
             .context("running timeout")?;
         ensure!(status.success(), "{compile:?} in image {NAME}: {status}");
     }
+    let limit = step.limit;
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &limit.to_string()]);
+    if step.place == Place::Debuggable {
+        command.arg(&runner.belfry).args(["exec", "--quiet", "--debuggable", "--image", NAME, "--"]);
+        command.args([folder.join("cases"), folder.join("debugged")]);
+        return Ok(command);
+    }
     command.arg(&runner.belfry).args(["run", "--mode", "qemu", "--image", NAME]);
     command.args(["--timeout", &limit.to_string(), "--share"]);
     command.args([folder.clone().into_os_string(), OsString::from("--")]);

@@ -12,6 +12,8 @@ use super::{Options, debugger};
 pub(super) enum Place {
     /// Under `belfry exec`.
     Exec,
+    /// The same with `--debuggable`, and programs that are made for it first.
+    Debuggable,
     /// In a guest, with programs that are made for it first.
     Guest,
 }
@@ -97,7 +99,7 @@ const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
 /// The chip that all images know.
 pub(super) const USUAL: &str = "gfx1100";
 
-/// The images of the short or of the long form. The debugger's has a step of its own name, and is of both if that is asked for.
+/// The images of the short or of the long form. The debugger's is of both if one of its steps is asked for by its name.
 pub(super) fn images(options: &Options) -> Vec<Image> {
     let (long, only) = (options.long, options.only.as_deref());
     let tools =
@@ -118,7 +120,7 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
         lists: None,
     };
     let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[])];
-    if long || only == Some(debugger::NAME) {
+    if long || only.is_some_and(debugger::has) {
         images.push(debugger::image());
     }
     if long {

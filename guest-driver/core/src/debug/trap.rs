@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use belfry_abi::kfd::debug::{
-    DbgTrapArgs, DbgTrapClearNodeAddressWatchArgs, DbgTrapEnableArgs, DbgTrapOp, DbgTrapQueryDebugEventArgs,
-    DbgTrapQueryExceptionInfoArgs, DbgTrapResumeQueuesArgs, DbgTrapSendRuntimeEventArgs,
-    DbgTrapSetExceptionsEnabledArgs, DbgTrapSetFlagsArgs, DbgTrapSetNodeAddressWatchArgs,
-    DbgTrapSetWaveLaunchModeArgs, DbgTrapSetWaveLaunchOverrideArgs, DbgTrapSnapshotArgs,
-    DbgTrapSuspendQueuesArgs, ExceptionCode, KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP,
+    DbgDeviceInfoEntry, DbgTrapArgs, DbgTrapClearNodeAddressWatchArgs, DbgTrapEnableArgs, DbgTrapOp,
+    DbgTrapQueryDebugEventArgs, DbgTrapQueryExceptionInfoArgs, DbgTrapResumeQueuesArgs,
+    DbgTrapSendRuntimeEventArgs, DbgTrapSetExceptionsEnabledArgs, DbgTrapSetFlagsArgs,
+    DbgTrapSetNodeAddressWatchArgs, DbgTrapSetWaveLaunchModeArgs, DbgTrapSetWaveLaunchOverrideArgs,
+    DbgTrapSnapshotArgs, DbgTrapSuspendQueuesArgs, ExceptionCode, KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP,
     KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP, KFD_DBG_TRAP_MASK_EXCEPTIONS, KFD_DBG_TRAP_OVERRIDE_OR,
     KFD_DBG_TRAP_OVERRIDE_REPLACE, KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG, KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT,
-    KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL,
+    KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL, QueueSnapshotEntry,
 };
 use belfry_abi::kfd::queue::KFD_MAX_NUM_OF_QUEUES_PER_PROCESS;
 use belfry_abi::regs::gc;
@@ -144,7 +144,8 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
             }
             let entries = process.queue_snapshot(&state, most as usize, args.exception_mask);
             drop(state);
-            give_entries(device, args, entries.iter().map(IntoBytes::as_bytes))
+            let size = size_of::<QueueSnapshotEntry>();
+            give_entries(device, args, size, entries.iter().map(IntoBytes::as_bytes))
         }),
         DbgTrapOp::GetDeviceSnapshot => {
             drop(state);
@@ -158,7 +159,8 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                     process.debug_info(node, status)
                 };
                 let entries: Vec<_> = process.nodes.iter().take(most as usize).map(entry).collect();
-                give_entries(device, args, entries.iter().map(IntoBytes::as_bytes))
+                let size = size_of::<DbgDeviceInfoEntry>();
+                give_entries(device, args, size, entries.iter().map(IntoBytes::as_bytes))
             })
         }
     }
@@ -235,17 +237,18 @@ fn give_ids<O: Os>(device: &Device<O>, at: u64, ids: &[u32]) -> Result<()> {
     if ids.is_empty() { Ok(()) } else { device.hw.os().copy_to_user(at, ids.as_bytes()) }
 }
 
-/// Copies entries to the caller, each as long as it has room for one.
+/// Copies entries of `size` bytes to the caller, each as long as it has room for one.
 fn give_entries<'a, O: Os>(
     device: &Device<O>,
     args: &mut DbgTrapSnapshotArgs,
+    size: usize,
     entries: impl Iterator<Item = &'a [u8]>,
 ) -> Result<()> {
     let room = args.entry_size;
+    args.entry_size = room.min(size as u32);
     let mut at = args.snapshot_buf_ptr;
     for entry in entries {
         let len = entry.len().min(room as usize);
-        args.entry_size = len as u32;
         device.hw.os().copy_to_user(at, &entry[..len])?;
         at = at.checked_add(u64::from(room)).ok_or(Errno::EFAULT)?;
     }

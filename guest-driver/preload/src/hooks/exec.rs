@@ -7,7 +7,8 @@ use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, PROFILE_VARIABLE, SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, PROFILE_VARIABLE, SANITIZE_VARIABLE, SUMMARY_VARIABLE,
+    TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::settings::{PRELOAD, settings};
@@ -16,7 +17,7 @@ use crate::{card, node, notice, summary};
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
-const VARIABLES: usize = 7;
+const VARIABLES: usize = 8;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
@@ -48,6 +49,9 @@ fn own() -> Option<&'static Own> {
             if let Some(profile) = &settings.profile {
                 variables.push(line(PROFILE_VARIABLE, profile));
             }
+            if settings.debuggable {
+                variables.push(line(DEBUGGABLE_VARIABLE, b"1"));
+            }
             if !settings.card_name.is_empty() {
                 variables.push(line(CARD_VARIABLE, &settings.card_name));
             }
@@ -71,14 +75,14 @@ fn library() -> Option<Vec<u8>> {
 
 /// An environment with this library in it.
 struct Environment {
-    room: [*const c_char; MOST + 8],
+    room: [*const c_char; MOST + VARIABLES + 1],
     /// A list of libraries with this one in front, if there was one without it.
     joined: Option<Vec<u8>>,
 }
 
 impl Environment {
     fn new() -> Self {
-        Self { room: [std::ptr::null(); MOST + 8], joined: None }
+        Self { room: [std::ptr::null(); MOST + VARIABLES + 1], joined: None }
     }
 
     /// The environment to hand on instead of a given one.

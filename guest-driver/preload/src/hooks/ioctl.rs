@@ -6,11 +6,11 @@ use belfry_abi::kfd::drm::{
     DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, DRM_IOCTL_SYNCOBJ_WAIT, GEM_CREATE, GEM_USERPTR,
     GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES,
 };
-use belfry_abi::kfd::ioctl::{WAIT_EVENTS, ioc_nr};
+use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
 
 use crate::inside::{inside, is_inside};
 use crate::real::{next, set_errno};
-use crate::{card, gpu, node};
+use crate::{card, companion, debug, gpu, node};
 
 /// Types of the ioctls of KFD and of DRM (`AMDKFD_IOCTL_BASE`, `DRM_IOCTL_BASE`).
 const KFD: u8 = b'K';
@@ -37,10 +37,16 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
     // Descriptors from before an `exec` are known as well.
     let which = node::node_of(fd)?;
     Some(gpu::get().and_then(|gpu| {
-        let call = || gpu.process.ioctl(which.node(), request as u32, argument);
+        let call = move || gpu.process.ioctl(which.node(), request as u32, argument);
         // A call that waits is interrupted by signals, whose handlers need not come back.
         let number = ioc_nr(request as u32);
         let is = |command: &u32| number == ioc_nr(*command);
+        if which == node::Which::Kfd
+            && is(&DBG_TRAP)
+            && let Some(result) = debug::trap(gpu, argument)
+        {
+            return result;
+        }
         // What changes how much memory is used.
         let publishes =
             which == node::Which::Kfd || [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is);
@@ -51,7 +57,7 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
                 [WAIT_CS, WAIT_FENCES, GEM_WAIT_IDLE].iter().chain(&syncobjs).any(is)
             }
         };
-        let result = if waits { call() } else { inside(call) };
+        let result = if waits { companion::wait_for(call) } else { inside(call) };
         if publishes && !waits {
             card::publish();
         }

@@ -2,17 +2,21 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::inside::{become_device_thread, is_inside};
+use crate::inside::{Kind, become_thread_of, child_kind, is_inside};
 use crate::real::{next, set_errno};
 use crate::{summary, userfault};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+/// What a thread of the driver or the device begins with.
+type Start = (Routine, *mut c_void, Kind);
 
 /// A thread of the driver or the device: it takes none of the program's signals, and its calls are not the program's.
 extern "C" fn device_thread(start: *mut c_void) -> *mut c_void {
-    become_device_thread();
     // SAFETY: the pointer is the box of `pthread_create`, given to this thread alone.
-    let (routine, argument) = unsafe { *Box::from_raw(start.cast::<(Routine, *mut c_void)>()) };
+    let (routine, argument, kind) = unsafe { start.cast::<Start>().read() };
+    become_thread_of(kind);
+    // SAFETY: as above; nobody has it any more.
+    drop(unsafe { Box::from_raw(start.cast::<Start>()) });
     routine(argument)
 }
 
@@ -32,7 +36,7 @@ unsafe extern "C" fn pthread_create(
     if !is_inside() {
         return create(routine, argument);
     }
-    let start = Box::into_raw(Box::new((routine, argument)));
+    let start: *mut Start = Box::into_raw(Box::new((routine, argument, child_kind())));
     // The thread inherits the mask of this one, which has signals blocked.
     let result = create(device_thread, start.cast());
     if result != 0 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Where tests are, by the first part of their names.
-const PLACES: [(&str, &str); 16] = [
+const PLACES: [(&str, &str); 17] = [
     ("path", "guest-driver/hosted/tests/path.rs"),
     ("pm4", "guest-driver/hosted/tests/pm4.rs"),
     ("sdma", "guest-driver/hosted/tests/sdma.rs"),
@@ -16,6 +16,7 @@ const PLACES: [(&str, &str); 16] = [
     ("traps", "tests/hosted/tests/traps.rs"),
     ("hosted", "tests/hosted/tests/hosted.rs"),
     ("debugger", "tests/hosted/tests/debugger/main.rs"),
+    ("exec_debug", "tests/tests/exec_debug.rs"),
     ("thunk::memory", "tests/programs/thunk/memory.c"),
     ("thunk::queues", "tests/programs/thunk/queues.c"),
     ("thunk::events", "tests/programs/thunk/events.c"),
@@ -171,6 +172,7 @@ const PROOFS: &[Proof] = &[
         tests: &[
             ("AQL", "debugger::wave_that_traps_is_looked_at_changed_and_goes_on"),
             ("", "debugger::queues_that_come_and_go_are_told_of"),
+            ("under `exec`", "exec_debug::running_program_is_stopped_looked_at_and_let_go"),
         ],
     },
 ];

@@ -1,0 +1,41 @@
+//! Debugging another process under `belfry exec --debuggable`: `DBG_TRAP` between processes, each of which has its own driver.
+//!
+//! The driver of a program that may be debugged is in a companion (`companion.rs`), which listens on a socket that is named
+//! after the program's number (`server.rs`). The library in the debugger sends it each call, with the memory that the call's
+//! pointers lead to, and the descriptor for notices (`client.rs`, `wire.rs`). A debugger may attach before the program has
+//! opened the GPU. Then the library in the debugger listens, and a companion that starts beside a program with a tracer asks
+//! there first.
+//!
+//! Both sides trust the kernel alone, and not each other: who is at the other end (`SO_PEERCRED`), whose child that is, and
+//! who traces whom (`process.rs`).
+
+mod client;
+mod process;
+mod server;
+mod wire;
+
+use std::ffi::c_int;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::SocketAddr;
+
+use crate::card;
+
+pub(crate) use client::{forget, trap};
+pub(crate) use server::serve;
+
+/// The first number by which a hosted driver's own processes debug each other.
+const HOSTED: u32 = 1 << 30;
+
+/// Where the companion of a program listens.
+fn of_program(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("belfry-program-{}-{pid}", card::namespace()))
+}
+
+/// Where a debugger listens that has attached to a program without a GPU.
+fn of_debugger(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("belfry-debugger-of-{}-{pid}", card::namespace()))
+}
+
+/// What calls of the driver answer.
+type Answer = Result<c_int, c_int>;
