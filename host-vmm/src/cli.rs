@@ -3,6 +3,7 @@
 mod bench;
 mod device;
 mod exec;
+mod explore;
 mod faults;
 mod image;
 mod inspect;
@@ -47,6 +48,7 @@ use crate::{disasm, doctor};
 use bench::Suite;
 use device::DeviceArgs;
 use exec::ExecArgs;
+use explore::ScheduleArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
@@ -115,6 +117,7 @@ enum Verb {
     Inspect(InspectArgs),
     Replay(ReplayArgs),
     Torture(Box<torture::TortureArgs>),
+    Explore(Box<explore::ExploreArgs>),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -184,6 +187,8 @@ struct RunArgs {
     host_time: HostTimeArgs,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -317,6 +322,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Inspect(args) => inspect(&args),
         Verb::Replay(args) => replay(&args),
         Verb::Torture(args) => torture::execute(&args),
+        Verb::Explore(args) => explore::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -376,6 +382,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
     gpu.profiler = profiling.as_mut().map(Profiling::profiler);
     let host = args.host_time.start(&mut gpu);
+    args.schedule.apply(args.mode, &mut gpu)?;
     let recorded = args.record.start(args.mode)?;
     gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {

@@ -14,6 +14,7 @@ mod arena;
 mod debug;
 pub mod dmabuf;
 mod error;
+mod exploring;
 mod function;
 mod gpu;
 mod keeper;
@@ -32,7 +33,7 @@ mod trace;
 
 pub use belfry_kfd_core::{Errno, card};
 pub use error::Error;
-pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
+pub use gpu::{Handler, HostedConfig, HostedGpu, Place, Reach};
 pub use os::HostedOs;
 pub use pins::PinObserver;
 pub use process::{HostedProcess, Node};
