@@ -49,7 +49,7 @@ impl ScheduleArgs {
 #[derive(Debug, Args)]
 pub(super) struct ExploreArgs {
     /// How many schedules.
-    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     schedules: u64,
     /// How they are found.
     #[arg(long, value_enum, default_value_t)]

@@ -15,6 +15,7 @@ mod smallest;
 mod summary;
 
 use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use belfry_device::explore::Schedule;
@@ -70,6 +71,45 @@ fn ask(child: &mut Child, schedule: &Schedule) -> Verdict {
     verdict
 }
 
+/// A thread with a child, which ends with the thread that has started it.
+struct Worker {
+    schedules: Sender<Schedule>,
+    verdicts: Receiver<Verdict>,
+}
+
+impl Worker {
+    fn start(limit: Duration) -> Result<Self, ChildError> {
+        let (schedules, asked) = channel::<Schedule>();
+        let (answers, verdicts) = channel();
+        let (started, starts) = channel();
+        std::thread::spawn(move || {
+            let mut child = match Child::start(limit) {
+                Ok(child) => child,
+                Err(error) => return started.send(Err(error)).is_ok(),
+            };
+            let told = started.send(Ok(())).is_ok();
+            told && asked.iter().all(|schedule| answers.send(ask(&mut child, &schedule)).is_ok())
+        });
+        starts.recv().unwrap_or(Err(ChildError::Thread))?;
+        Ok(Self { schedules, verdicts })
+    }
+
+    /// Has it run a schedule; [`Self::verdict`] waits for what comes of it.
+    fn begin(&self, schedule: &Schedule) {
+        // A thread that has panicked gives no verdict either.
+        let _ = self.schedules.send(schedule.clone());
+    }
+
+    fn verdict(&self) -> Result<Verdict, ChildError> {
+        self.verdicts.recv().map_err(|_| ChildError::Thread)
+    }
+
+    fn run(&self, schedule: &Schedule) -> Result<Verdict, ChildError> {
+        self.begin(schedule);
+        self.verdict()
+    }
+}
+
 /// Runs the program under schedule after schedule; `progress` is told how many are done, of how many.
 ///
 /// # Errors
@@ -77,10 +117,11 @@ fn ask(child: &mut Child, schedule: &Schedule) -> Verdict {
 /// No children.
 pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<Summary, ChildError> {
     let started = Instant::now();
-    let mut children =
-        (0..options.jobs.max(1)).map(|_| Child::start(options.limit)).collect::<Result<Vec<_>, _>>()?;
+    let first = Worker::start(options.limit)?;
+    let others = (1..options.jobs).map(|_| Worker::start(options.limit));
+    let workers = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>()?;
     let plain = Schedule::Preempt(Vec::new());
-    let base = ask(&mut children[0], &plain);
+    let base = workers[0].run(&plain)?;
     let mut summary = Summary {
         program: options.program.clone(),
         points: base.explored.choices.len() as u64,
@@ -94,27 +135,20 @@ pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<
         Search::new(&base.explored, options.strategy, (options.seed, options.depth, options.preemptions))
     });
     while let Some(search) = &mut search {
-        // As many as there are children, one after the other in what is made of them.
+        // As many as there are workers, and one after the other in what is made of them.
         let left = options.schedules.saturating_sub(summary.schedules);
-        let batch: Vec<Schedule> =
-            (0..left.min(children.len() as u64)).map_while(|_| search.next()).collect();
+        let batch: Vec<Schedule> = (0..left.min(workers.len() as u64)).map_while(|_| search.next()).collect();
         if batch.is_empty() {
             summary.exhausted = left > 0;
             break;
         }
-        let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
-            let runs: Vec<_> = children
-                .iter_mut()
-                .zip(&batch)
-                .map(|(child, schedule)| scope.spawn(move || ask(child, schedule)))
-                .collect();
-            runs.into_iter().map(|run| run.join().unwrap_or_default()).collect()
-        });
-        for (schedule, verdict) in batch.iter().zip(&verdicts) {
+        workers.iter().zip(&batch).for_each(|(worker, schedule)| worker.begin(schedule));
+        for (worker, schedule) in workers.iter().zip(&batch) {
+            let verdict = worker.verdict()?;
             summary.schedules += 1;
             search.ran(schedule, &verdict.explored);
             digests.insert(verdict.explored.digest);
-            summary.add(summary.schedules, schedule, verdict);
+            summary.add(summary.schedules, schedule, &verdict);
             progress(summary.schedules, options.schedules);
         }
         if options.first && summary.failed > 0 {
@@ -127,7 +161,8 @@ pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<
             let found = &summary.found[index];
             (found.changes.clone(), found.failure.clone())
         };
-        if let Some((schedule, verdict)) = smallest::smallest(&mut children[0], &changes, &failure) {
+        let mut run = |schedule: &Schedule| workers[0].run(schedule).unwrap_or_default();
+        if let Some((schedule, verdict)) = smallest::smallest(&mut run, &changes, &failure) {
             let text = schedule.to_string();
             let command = summary.command(&text);
             let found = &mut summary.found[index];

@@ -2,9 +2,7 @@
 
 use belfry_device::explore::{Change, Schedule};
 
-use super::attempt::Failure;
-use super::{Verdict, ask};
-use crate::torture::Child;
+use super::attempt::{Failure, Verdict};
 
 /// Runs for one failure at most.
 const MOST: usize = 400;
@@ -12,7 +10,7 @@ const MOST: usize = 400;
 /// The smallest schedule with that failure that was found among parts of `changes`, and what came of it; none if it does not show
 /// again.
 pub(super) fn smallest(
-    child: &mut Child,
+    run: &mut dyn FnMut(&Schedule) -> Verdict,
     changes: &[Change],
     failure: &Failure,
 ) -> Option<(Schedule, Verdict)> {
@@ -20,7 +18,7 @@ pub(super) fn smallest(
     let mut runs = 0;
     let mut shows = |changes: &[Change]| {
         runs += 1;
-        let verdict = (runs <= MOST).then(|| ask(child, &Schedule::Preempt(changes.to_vec())))?;
+        let verdict = (runs <= MOST).then(|| run(&Schedule::Preempt(changes.to_vec())))?;
         let is_it = verdict.failure.as_ref().is_some_and(|found| found.signature() == signature);
         is_it.then_some(verdict)
     };
