@@ -23,6 +23,7 @@ use belfry_device::explore::Schedule;
 pub use attempt::{Failure, Subject, Verdict, serve};
 use search::Search;
 pub use search::Strategy;
+use smallest::Shrinking;
 pub use summary::{Found, Summary};
 
 use crate::torture::{Child, ChildError};
@@ -162,7 +163,8 @@ pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<
             (found.changes.clone(), found.failure.clone())
         };
         let mut run = |schedule: &Schedule| workers[0].run(schedule).unwrap_or_default();
-        if let Some((schedule, verdict)) = smallest::smallest(&mut run, &changes, &failure) {
+        let mut shrinking = Shrinking::new(&mut run, &base.explored, summary.schedules);
+        if let Some((schedule, verdict)) = shrinking.smallest(&changes, &failure) {
             let text = schedule.to_string();
             let command = summary.command(&text);
             let found = &mut summary.found[index];
