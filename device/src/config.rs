@@ -8,6 +8,7 @@ use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
+use crate::explore::Explorer;
 use crate::faults::Plan;
 use crate::profile::Profiler;
 use crate::record::Recording;
@@ -79,6 +80,9 @@ pub struct GpuConfig {
     /// [deterministic](GpuConfig::deterministic) one then, with the seed 0 unless it has another, and has a time of its own,
     /// which passes as the host's does.
     pub record: Option<Recording>,
+    /// What decides who goes on next, for a device and a driver that work on the thread that calls them. The device is a
+    /// [deterministic](GpuConfig::deterministic) one then, and [`time`](GpuConfig::time) is one that is moved by hand.
+    pub explorer: Option<Explorer>,
 }
 
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
@@ -111,6 +115,7 @@ impl Default for GpuConfig {
             activity: Activity::default(),
             faults: Plan::default(),
             record: None,
+            explorer: None,
         }
     }
 }
@@ -199,6 +204,9 @@ impl GpuConfig {
             }
             if self.sanitizer.is_some() {
                 return Err(ConfigError::Record("sanitizer"));
+            }
+            if self.explorer.is_some() {
+                return Err(ConfigError::Record("schedule that is explored"));
             }
         }
         Ok(())

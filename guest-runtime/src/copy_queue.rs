@@ -184,7 +184,7 @@ impl CopyQueue {
             if started.elapsed() > PATIENCE {
                 return Err(QueueError::Timeout(PATIENCE));
             }
-            std::thread::sleep(Duration::from_micros(100));
+            self.gpu.process.kfd.transport().pause(Duration::from_micros(100));
         }
         self.ring.write_bytes((self.written % RING) as usize, bytes);
         self.written += size;

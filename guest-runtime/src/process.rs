@@ -187,7 +187,7 @@ impl Process {
             }
             let left = deadline.map_or(Duration::MAX, |deadline| deadline - now);
             if broken || self.events.is_none() {
-                std::thread::sleep(left.min(POLL));
+                self.kfd.transport().pause(left.min(POLL));
                 continue;
             }
             let slice = if self.kfd.has_event_age() { SLICE_MS } else { SLICE_WITHOUT_AGES_MS };

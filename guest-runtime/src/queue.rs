@@ -325,7 +325,7 @@ impl QueueInner {
             if start.elapsed() < Duration::from_millis(1) {
                 std::thread::yield_now();
             } else {
-                std::thread::sleep(Duration::from_micros(100));
+                self.gpu.process.kfd.transport().pause(Duration::from_micros(100));
             }
         }
         self.ring.publish(index, packet);
@@ -361,7 +361,7 @@ impl QueueInner {
         if value != 0 {
             let code = StopCode(value.cast_unsigned());
             if code.is_scratch_request() {
-                self.inactive.reset_event();
+                self.inactive.clear_event();
                 self.inactive.compare_exchange(value, 0);
                 return self.ring_doorbell(self.ring.read_index());
             }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use belfry_abi::kfd::event::{EventData, KFD_IOC_WAIT_RESULT_COMPLETE};
 use belfry_abi::signal::{
     AMD_SIGNAL_KIND_USER, AmdSignal, SIGNAL_END_TS_OFFSET, SIGNAL_START_TS_OFFSET, SIGNAL_VALUE_OFFSET,
 };
 use zerocopy::FromZeros;
 
+use crate::kfd::KfdError;
 use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
 use crate::process::{Event, MemoryFault, Process};
 use crate::reservation::PAGE;
@@ -99,7 +101,7 @@ impl Signal {
     /// A signal whose event stays set until [`reset_event`](Self::reset_event): every waiter sees it.
     pub(crate) fn manual_reset(process: &Arc<Process>, value: i64) -> Result<Self, MemoryError> {
         let signal = Self::with_reset(process, value, false)?;
-        signal.reset_event();
+        signal.clear_event();
         Ok(signal)
     }
 
@@ -163,12 +165,41 @@ impl Signal {
         }
     }
 
-    pub(crate) fn reset_event(&self) {
-        if let Some(event) = &self.inner.slot().event
-            && let Err(error) = self.inner.process.kfd.reset_event(event.id)
-        {
-            log::warn!("event {}: {error}", event.id);
+    /// Clears the event that goes with the signal, so that [`wait_event`](Self::wait_event) waits for the next interrupt.
+    ///
+    /// # Errors
+    ///
+    /// What the driver refuses.
+    pub fn reset_event(&self) -> Result<(), KfdError> {
+        match &self.inner.slot().event {
+            Some(event) => self.inner.process.kfd.reset_event(event.id),
+            None => Ok(()),
         }
+    }
+
+    pub(crate) fn clear_event(&self) {
+        if let Err(error) = self.reset_event() {
+            log::warn!("the event of a signal: {error}");
+        }
+    }
+
+    /// Sleeps until the signal's event is set, whatever its value is, or for a time; whether it is set. For programs that bring
+    /// a loop of their own: [`wait`](Self::wait) looks at the value, and misses nothing. A signal without an event is not waited
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// What the driver refuses.
+    pub fn wait_event(&self, timeout: Option<Duration>) -> Result<bool, KfdError> {
+        let Some(event) = &self.inner.slot().event else { return Ok(false) };
+        // Without an age: it is not asked what came before.
+        let mut data = EventData::new_zeroed();
+        data.event_id = event.id;
+        let milliseconds = timeout.map_or(u32::MAX, |timeout| {
+            u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).min(u32::MAX - 1)
+        });
+        let result = self.inner.process.kfd.wait_events(&mut [data], milliseconds)?;
+        Ok(result == KFD_IOC_WAIT_RESULT_COMPLETE)
     }
 
     /// Waits until the condition holds; forever without a timeout. Returns the value that fulfilled it.

@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 mod linux;
 
@@ -121,4 +122,9 @@ pub unsafe trait Transport: Send + Sync {
 
     /// Told after each doorbell store: a hosted device has no other way to see it at once.
     fn doorbell_written(&self, _addr: *mut u64) {}
+
+    /// Pauses the calling thread, which polls what the GPU writes: a hosted device may work on that thread alone.
+    fn pause(&self, pause: Duration) {
+        std::thread::sleep(pause);
+    }
 }

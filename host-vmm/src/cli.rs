@@ -4,6 +4,7 @@ mod bench;
 mod device;
 mod disassembly;
 mod exec;
+mod explore;
 mod faults;
 mod image;
 mod inspect;
@@ -48,6 +49,7 @@ use crate::symbols::Symbols;
 use bench::Suite;
 use device::DeviceArgs;
 use exec::ExecArgs;
+use explore::ScheduleArgs;
 use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
@@ -119,6 +121,7 @@ enum Verb {
     Snapshot(SnapshotCommand),
     Fork(Box<ForkArgs>),
     Torture(Box<torture::TortureArgs>),
+    Explore(Box<explore::ExploreArgs>),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -190,6 +193,8 @@ struct RunArgs {
     record: RecordArgs,
     #[command(flatten)]
     snapshot: SnapshotArgs,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     /// How doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
@@ -325,6 +330,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Snapshot(args) => snapshot::snapshot(&args),
         Verb::Fork(args) => snapshot::execute_fork(&args),
         Verb::Torture(args) => torture::execute(&args),
+        Verb::Explore(args) => explore::execute(&args),
         Verb::Bench { what } => bench::measure(what),
     };
     let status = result.unwrap_or_else(|error| {
@@ -384,6 +390,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
     gpu.profiler = profiling.as_mut().map(Profiling::profiler);
     let host = args.host_time.start(&mut gpu);
+    args.schedule.apply(args.mode, &mut gpu)?;
     let recorded = args.record.start(args.mode)?;
     gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {

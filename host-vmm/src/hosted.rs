@@ -1,9 +1,11 @@
 //! The hosted mode: driver core and device in this process, under the same runtime and examples as in a guest.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use belfry_device::explore::Hang;
 use belfry_device::faults::FaultReport;
 use belfry_device::{Gpu, GpuConfig, Stats};
 use belfry_kfd_hosted::HostedGpu;
@@ -12,6 +14,7 @@ use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
 
+use crate::explore::racy;
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
 
 /// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
@@ -84,18 +87,41 @@ pub fn run(
     let started = Instant::now();
     let (sender, receiver) = sync_channel(64);
     let (name, arguments) = (program.to_owned(), arguments.to_vec());
+    let explorer = config.explorer.clone();
+    if let Some(explorer) = &explorer {
+        let sender = sender.clone();
+        explorer.on_hang(move |why, _| {
+            // Whoever has run on to here has nowhere to go.
+            let _ = sender.send(Message::Hung(why));
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    let machine = Arc::clone(&gpu);
     let thread = std::thread::Builder::new()
         .name("program".into())
         .spawn(move || {
             let mut out = Lines { sender, pending: Vec::new() };
-            let result = belfry_examples::run(&name, &runtime, &arguments, &mut out);
+            if let Some(explorer) = &explorer {
+                explorer.begin();
+            }
+            let result = racy::run(&machine, &runtime, (&name, &arguments), &mut out);
+            if let Some(explorer) = &explorer {
+                explorer.end();
+            }
             out.send();
+            out.end();
             result
         })
         .map_err(|error| HostedError::Thread(error.to_string()))?;
-    forward(&receiver, started + limit, output)
+    let hung = forward(&receiver, started + limit, output)
         .map_err(|()| HostedError::Timeout { limit, running: running(gpu.device()) })?;
-    let exit_status = match thread.join() {
+    let joined = match hung {
+        Some(why) => Ok(Err(anyhow::anyhow!("it hangs: {why}"))),
+        None => thread.join(),
+    };
+    let exit_status = match joined {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
             output(Stream::Stderr, format!("{error:#}\n").as_bytes());
@@ -129,16 +155,25 @@ pub(crate) fn running(gpu: &Gpu) -> String {
     text
 }
 
-/// Hands over what the program writes until it ends; fails at the deadline.
+/// What comes from the program's thread.
+enum Message {
+    Text(Vec<u8>),
+    /// It cannot go on, in a schedule that is explored.
+    Hung(Hang),
+    End,
+}
+
+/// Hands over what the program writes until it ends, or hangs; fails at the deadline.
 fn forward(
-    receiver: &Receiver<Vec<u8>>,
+    receiver: &Receiver<Message>,
     deadline: Instant,
     output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<(), ()> {
+) -> Result<Option<Hang>, ()> {
     loop {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(data) => output(Stream::Stdout, &data),
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Message::Text(data)) => output(Stream::Stdout, &data),
+            Ok(Message::Hung(why)) => return Ok(Some(why)),
+            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => return Err(()),
         }
     }
@@ -146,7 +181,7 @@ fn forward(
 
 /// Sends what is written line by line.
 struct Lines {
-    sender: SyncSender<Vec<u8>>,
+    sender: SyncSender<Message>,
     pending: Vec<u8>,
 }
 
@@ -154,8 +189,13 @@ impl Lines {
     fn send(&mut self) {
         if !self.pending.is_empty() {
             // Nobody listens after a time-out; the program is on its way out then.
-            let _ = self.sender.send(std::mem::take(&mut self.pending));
+            let _ = self.sender.send(Message::Text(std::mem::take(&mut self.pending)));
         }
+    }
+
+    fn end(&self) {
+        // The same.
+        let _ = self.sender.send(Message::End);
     }
 }
 

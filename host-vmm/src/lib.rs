@@ -17,6 +17,7 @@ pub mod disasm;
 pub mod doctor;
 pub mod doorbell;
 pub mod exec;
+pub mod explore;
 pub mod flame;
 pub mod gdb;
 pub mod hosted;

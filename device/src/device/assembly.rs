@@ -41,6 +41,9 @@ impl Gpu {
         if let Some(recording) = config.record.clone() {
             return Self::new_recorded(config, resources, &recording);
         }
+        if config.explorer.is_some() {
+            return Self::new_explored(config, resources);
+        }
         let clock = Clock::new(&config.time);
         let gpu = Self::assemble(config, resources, clock, None)?;
         gpu.place_tables();
@@ -253,6 +256,7 @@ fn shader_config(
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },
         deterministic: config.deterministic,
+        explorer: config.explorer.clone(),
         sanitizer: config.sanitizer.clone(),
         profiler: config.profiler.clone(),
         trace: tracer.clone(),

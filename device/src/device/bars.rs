@@ -251,9 +251,9 @@ impl Gpu {
         if self.faults.is_removed() {
             return;
         }
-        // A device that is recorded finds the value in its next turn.
-        let recorded = self.session.is_some();
-        let served = !recorded && offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
+        // A device that is recorded or explored finds the value in its next turn.
+        let later = self.session.is_some() || self.config.explorer.is_some();
+        let served = !later && offset.index().is_some_and(|doorbell| self.runner.serve(doorbell));
         if !served {
             self.wake.wake();
         }

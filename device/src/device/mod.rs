@@ -2,10 +2,12 @@
 
 mod assembly;
 mod bars;
+mod explored;
 mod replay;
 mod save;
 mod session;
 
+pub use explored::Stepped;
 pub use replay::{Replay, Replayed};
 pub use save::{SavedGpu, SnapshotError};
 

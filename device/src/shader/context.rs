@@ -185,6 +185,7 @@ impl ShaderEngine {
         let mut groups = Vec::new();
         for mut workgroup in dispatch.take_paused() {
             // A slice for each workgroup: a thread that takes memory away does not wait for all of them.
+            workgroup.arrive(dispatch.queue().space());
             let group = self.switch(dispatch, |turn| workgroup.save_context(turn, states))?;
             groups.extend(group);
         }

@@ -18,6 +18,7 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::chip::Generation;
+use crate::explore::{Actor, Explorer};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::profile::{self, Profiler, Resources};
 use crate::sanitize::{Grid, Look, Sanitizer};
@@ -310,7 +311,7 @@ impl Dispatch {
     }
 
     /// What a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for one, or a paused one.
-    pub(super) fn choose(&self, seat: Option<Box<Seat>>) -> Option<Work> {
+    pub(super) fn choose(&self, seat: Option<Box<Seat>>, explorer: Option<&Explorer>) -> Option<Work> {
         let mut chance = self.chance()?;
         let mut paused = self.paused();
         let begin = usize::from(seat.is_some());
@@ -319,12 +320,27 @@ impl Dispatch {
         if choices == 0 {
             return None;
         }
-        let choice = chance.below(choices);
-        self.decided(Some(chance), 0);
+        let choice = match explorer {
+            Some(explorer) => {
+                let next = seat.as_ref().map(|_| Actor::next_group(self.number, self.unclaimed.left()));
+                let groups = paused.iter().map(|group| Actor::group(self.number, group.id));
+                explorer.choose(&next.into_iter().chain(groups).take(choices).collect::<Vec<_>>())
+            }
+            None => {
+                let choice = chance.below(choices);
+                self.decided(Some(chance), 0);
+                choice
+            }
+        };
         match seat {
             Some(seat) if choice == 0 => Some(Work::Begin(seat)),
             _ => paused.remove(choice - begin).map(Work::Resume),
         }
+    }
+
+    /// Whether it has workgroups on the GPU, or some that have not begun.
+    pub(super) fn can_go_on(&self) -> bool {
+        !self.unclaimed.is_empty() || self.paused().len() > self.off.load(Ordering::Relaxed)
     }
 
     /// Whether all of it is at most this many waves.

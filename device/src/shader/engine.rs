@@ -1,6 +1,7 @@
 //! Worker threads and which dispatch each of them turns to next.
 
 mod ending;
+mod explored;
 mod on_caller;
 mod running;
 mod save;
@@ -13,7 +14,7 @@ pub(crate) use seen::SeenWave;
 pub(crate) use stepping::{StepError, Stepped};
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
@@ -29,6 +30,7 @@ use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
+use crate::explore::Explorer;
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
@@ -61,6 +63,8 @@ pub struct ShaderConfig {
     pub backend: Backend,
     /// Seed of a deterministic schedule, which wants one worker.
     pub deterministic: Option<u64>,
+    /// Decides instead, and wants a seed, too.
+    pub explorer: Option<Explorer>,
     /// Receiver of events and of executed instructions.
     pub trace: Tracer,
     /// Checks what kernels do.
@@ -118,6 +122,9 @@ pub(super) struct Shared {
     /// Worker threads.
     pub(super) workers: usize,
     deterministic: Option<u64>,
+    pub(super) explorer: Option<Explorer>,
+    /// The last turn has left a workgroup in the middle, in a schedule that is explored.
+    pub(super) left: AtomicBool,
     pub(super) trace: Tracer,
     pub(super) sanitizer: Option<Arc<Sanitizer>>,
     pub(super) profiler: Option<Arc<Profiler>>,
@@ -182,6 +189,8 @@ impl ShaderEngine {
             code: CodeSpaces::new(config.chip.arch, config.backend),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
+            explorer: config.explorer,
+            left: AtomicBool::new(false),
             wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
             trace: config.trace,
             sanitizer: config.sanitizer,
@@ -412,6 +421,9 @@ impl Shared {
         if state.held || self.stops.is_halted() || (state.submitter_runs && self.workers == 1) {
             return None;
         }
+        if let Some(explorer) = &self.explorer {
+            self.order(explorer, state);
+        }
         let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;
         let task = self.find_staying(state, stays);
         // Looks that find nothing leave no trace, or the schedule would depend on how often workers look.
@@ -468,7 +480,7 @@ impl Shared {
             let begins = dispatch.put_back() && all_are_on && !dispatch.unclaimed.is_empty();
             if dispatch.is_deterministic() {
                 let seat = begins.then(|| self.residency.seat(&dispatch)).flatten();
-                match dispatch.choose(seat) {
+                match dispatch.choose(seat, self.explorer.as_ref()) {
                     Some(work) => return Some(Task { dispatch, work }),
                     None => continue,
                 }

@@ -4,6 +4,7 @@ mod trace;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belfry_isa::code_cache::CodeCache;
@@ -14,7 +15,7 @@ use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
 use super::stats::Local;
-use super::workgroup::{ByHand, Claimed, Outcome, Turn, Workgroup};
+use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
 use crate::spent::{self, Part};
 use crate::stops::Armed;
 
@@ -294,7 +295,12 @@ impl Worker {
                 None => {
                     let outcome = match by_hand {
                         _ if workgroup.hangs => Outcome::Paused { asleep: true },
-                        None => workgroup.run(&mut turn),
+                        None => match &shared.explorer {
+                            Some(explorer) => {
+                                workgroup.run_explored(&mut turn, Exploration { explorer, memory: &space })
+                            }
+                            None => workgroup.run(&mut turn),
+                        },
                         Some(by_hand) => workgroup.run_by_hand(by_hand, &mut turn),
                     };
                     let ended = u64::from(matches!(outcome, Outcome::Done));
@@ -323,6 +329,7 @@ impl Worker {
                     }
                 }
                 Outcome::Paused { asleep } => {
+                    shared.left.store(shared.explorer.is_some(), Ordering::Relaxed);
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
                     // It takes long: others may have the rest meanwhile.
                     if dispatch.unclaimed.give_back(std::mem::take(&mut share)) {

@@ -3,6 +3,7 @@
 mod by_hand;
 mod context;
 mod debug;
+mod explored;
 mod probed;
 mod save;
 mod show;
@@ -31,6 +32,8 @@ use crate::trace::{TraceSink, WaveId};
 use crate::vm::{LaunchControl, Waits};
 
 pub(super) use by_hand::ByHand;
+pub(super) use explored::Exploration;
+use explored::InFlight;
 pub(super) use save::SavedWorkgroup;
 pub(super) use through::Claimed;
 
@@ -101,6 +104,8 @@ pub(super) struct Workgroup {
     profile: Option<Box<Counting>>,
     /// Its waves stay where they are.
     pub(super) hangs: bool,
+    /// What its waves have stored and not waited for, in a schedule that is explored.
+    in_flight: Option<InFlight>,
 }
 
 /// How a turn of a workgroup ended.
@@ -175,6 +180,7 @@ impl Workgroup {
             check: None,
             profile: None,
             hangs: false,
+            in_flight: None,
         }
     }
 

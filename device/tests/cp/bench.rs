@@ -140,6 +140,7 @@ impl Bench {
             sanitizer: None,
             profiler: None,
             deterministic: None,
+            explorer: None,
             trace: Tracer::default(),
             walks: Arc::default(),
             activity: Activity::default(),

@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use belfry_abi::pci;
+use belfry_device::explore::Explorer;
 use belfry_device::lock::{Condvar, Mutex, rank};
+use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd};
@@ -13,6 +16,7 @@ use belfry_kfd_core::{Errno, Kfd};
 use crate::arena::Arena;
 use crate::dmabuf::{self, Exports};
 use crate::error::Error;
+use crate::exploring::Exploring;
 use crate::function;
 use crate::os::{Gems, HostedOs};
 use crate::pins::{PinObserver, Pins};
@@ -24,6 +28,8 @@ use crate::time::DriverTime;
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
+/// Pause between looks at something that nobody tells of.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// Where a hosted GPU says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +113,7 @@ impl From<GpuConfig> for HostedConfig {
 
 /// Where the device's interrupts go: a thread that runs the driver's handler.
 #[derive(Default)]
-struct Line {
+pub(crate) struct Line {
     state: Mutex<LineState, rank::Line>,
     raised: Condvar,
 }
@@ -119,7 +125,12 @@ struct LineState {
     closed: bool,
     /// Handles interrupts while a driver is loaded.
     handler: Weak<Kfd<HostedOs>>,
+    /// Handles them instead.
+    instead: Option<Handler>,
 }
+
+/// A handler of interrupts that is not the driver's; whether it wants to be called again.
+pub type Handler = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl InterruptSink for Line {
     fn raise(&self, _vector: u16) {
@@ -129,9 +140,31 @@ impl InterruptSink for Line {
 }
 
 impl Line {
+    /// Whether an interrupt waits to be handled, by somebody who is there.
+    pub(crate) fn is_pending(&self) -> bool {
+        let state = lock(&self.state);
+        state.pending && (state.instead.is_some() || state.handler.strong_count() > 0)
+    }
+
+    /// Handles an interrupt on this thread.
+    pub(crate) fn handle(&self) {
+        let (handler, instead) = {
+            let mut state = lock(&self.state);
+            state.pending = false;
+            (state.handler.upgrade(), state.instead.clone())
+        };
+        let again = match instead {
+            Some(handler) => handler(),
+            None => handler.is_some_and(|kfd| kfd.interrupt()),
+        };
+        if again {
+            lock(&self.state).pending = true;
+        }
+    }
+
     fn serve(&self) {
         loop {
-            let handler = {
+            {
                 let mut state = lock(&self.state);
                 while !state.pending && !state.closed {
                     state = self.raised.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -139,12 +172,8 @@ impl Line {
                 if state.closed {
                     return;
                 }
-                state.pending = false;
-                state.handler.upgrade()
-            };
-            if handler.is_some_and(|kfd| kfd.interrupt()) {
-                lock(&self.state).pending = true;
             }
+            self.handle();
         }
     }
 }
@@ -177,6 +206,7 @@ pub struct HostedGpu {
     time: DriverTime,
     pid: u32,
     works: Arc<Pool>,
+    exploring: Option<Arc<Exploring>>,
     next_process: AtomicU64,
 }
 
@@ -194,7 +224,11 @@ impl HostedGpu {
     ///
     /// Memory, threads, a bad configuration, or a device the driver does not accept.
     pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
-        let HostedConfig { gpu: config, system_memory, place, reach, pins: observer, pid } = config.into();
+        let HostedConfig { gpu: mut config, system_memory, place, reach, pins: observer, pid } =
+            config.into();
+        if config.explorer.is_some() {
+            config.time = TimeSource::manual();
+        }
         config.validate().map_err(belfry_device::Error::Config)?;
         // One file for all memory that can be shared.
         let vram_size = config.vram_size;
@@ -211,6 +245,8 @@ impl HostedGpu {
             .map_err(|source| Error::System { what: "a thread for shared memory", source })?;
         let line = Arc::new(Line::default());
         let time = DriverTime::new(&config.time);
+        let exploring =
+            config.explorer.as_ref().map(|explorer| Exploring::new(explorer, &config.time, &line));
         let gpu = Gpu::new(
             config,
             Resources {
@@ -221,12 +257,16 @@ impl HostedGpu {
             },
         )?;
         pins.attach(&gpu);
-        let thread = {
+        let thread = if let Some(exploring) = &exploring {
+            exploring.attach(&gpu);
+            None
+        } else {
             let line = line.clone();
-            std::thread::Builder::new()
+            let thread = std::thread::Builder::new()
                 .name("belfry-irq".to_owned())
                 .spawn(move || line.serve())
-                .map_err(|source| Error::System { what: "interrupt thread", source })?
+                .map_err(|source| Error::System { what: "interrupt thread", source })?;
+            Some(thread)
         };
         let hosted = Arc::new(Self {
             gpu,
@@ -237,12 +277,13 @@ impl HostedGpu {
             exports: Arc::new(exports),
             syncs: Syncs::new(time.source()),
             line,
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(thread),
             kfd: Mutex::new(None),
             place,
             time,
             pid,
             works: Pool::new(),
+            exploring,
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -296,6 +337,7 @@ impl HostedGpu {
             time: self.time.clone(),
             pid: self.pid,
             works: self.works.clone(),
+            exploring: self.exploring.clone(),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);
@@ -367,6 +409,47 @@ impl HostedGpu {
     /// Those of [`HostedGpu::card_read`], and those of the file.
     pub fn card_write(&self, path: &str, text: &str) -> Result<(), Errno> {
         self.driver()?.card_write(path, text.as_bytes())
+    }
+
+    /// What decides who goes on next, if that is explored.
+    pub fn explorer(&self) -> Option<&Explorer> {
+        self.gpu.config().explorer.as_ref()
+    }
+
+    /// Others may go on here, in a schedule that is explored: the host is about to do what they may see, or has done it.
+    pub fn point(&self) {
+        if let Some(exploring) = &self.exploring {
+            exploring.point();
+        }
+    }
+
+    /// Waits until something is so, at most for so long, while others go on as an explored schedule decides; whether it is.
+    /// Without one, it looks again and again.
+    pub fn wait_until(&self, is_so: &dyn Fn() -> bool, limit: Option<Duration>) -> bool {
+        if let Some(exploring) = &self.exploring {
+            return exploring.wait(is_so, limit);
+        }
+        let begun = std::time::Instant::now();
+        while !is_so() {
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// Pauses the calling thread, which polls something, while others go on.
+    pub fn pause(&self, pause: Duration) {
+        match &self.exploring {
+            Some(exploring) => exploring.sleep(pause),
+            None => std::thread::sleep(pause),
+        }
+    }
+
+    /// Has interrupts handled by somebody else than the driver, or by the driver again.
+    pub fn handle_interrupts(&self, handler: Option<Handler>) {
+        lock(&self.line.state).instead = handler;
     }
 
     fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {

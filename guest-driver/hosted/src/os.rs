@@ -22,6 +22,7 @@ use belfry_kfd_core::{Errno, Result};
 use crate::arena::{Arena, Pages};
 use crate::debug::{HostedEventFile, HostedTarget};
 use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
+use crate::exploring::Exploring;
 use crate::function;
 use crate::gpu::{Bars, Place};
 use crate::mapped::area;
@@ -127,6 +128,7 @@ pub struct HostedOs {
     pub(crate) time: DriverTime,
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
+    pub(crate) exploring: Option<Arc<Exploring>>,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -197,6 +199,13 @@ fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
 }
 
 impl HostedOs {
+    /// Others may go on here, in a schedule that is explored.
+    fn point(&self) {
+        if let Some(exploring) = &self.exploring {
+            exploring.point();
+        }
+    }
+
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) {
         if let Err(error) = self.gpu.bar_read(bar, offset, data) {
             log::warn!(target: "kfd", "read of BAR {bar} at {offset:#x}: {error}");
@@ -243,12 +252,14 @@ impl Os for HostedOs {
 
     fn reg_read(&self, offset: u32) -> u32 {
         let mut bytes = [0; 4];
+        self.point();
         self.bar_read(pci::BAR_REGISTERS, u64::from(offset), &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     fn reg_write(&self, offset: u32, value: u32) {
         self.bar_write(pci::BAR_REGISTERS, u64::from(offset), &value.to_le_bytes());
+        self.point();
     }
 
     fn doorbell_size(&self) -> u64 {
@@ -257,6 +268,7 @@ impl Os for HostedOs {
 
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
+        self.point();
     }
 
     fn vram_size(&self) -> u64 {
@@ -423,7 +435,11 @@ impl Os for HostedOs {
     }
 
     fn sleep_us(&self, us: u64) {
-        self.time.source().pause(std::time::Duration::from_micros(us));
+        let pause = std::time::Duration::from_micros(us);
+        match &self.exploring {
+            Some(exploring) => exploring.sleep(pause),
+            None => self.time.source().pause(pause),
+        }
     }
 
     fn lock_new(&self, rank: LockRank) -> Result<Lock> {
@@ -431,11 +447,11 @@ impl Os for HostedOs {
     }
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {
-        Ok(WaitQueue::new(self.time.source()))
+        Ok(WaitQueue::new(self.time.source()).explored(self.exploring.as_ref()))
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
-        Ok(WorkItem::new(work, &self.works))
+        Ok(WorkItem::new(work, &self.works).explored(self.exploring.as_ref()))
     }
 
     fn cpu_info(&self) -> CpuInfo {

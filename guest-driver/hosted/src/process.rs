@@ -155,6 +155,11 @@ impl HostedProcess {
         self.files.get(number as usize).ok_or(Errno::ENOENT)
     }
 
+    /// The machine that it is in.
+    pub fn machine(&self) -> &Arc<HostedGpu> {
+        &self.hosted
+    }
+
     /// Issues one ioctl. `arg` may be any pointer: a bad one yields `EFAULT`.
     ///
     /// # Errors
@@ -166,13 +171,16 @@ impl HostedProcess {
             // What a kernel hears at once is found before anybody can ask for it.
             self.hosted.exports().reap();
         }
-        calling(self.render, self.key.0, || match node {
+        self.hosted.point();
+        let result = calling(self.render, self.key.0, || match node {
             Node::Kfd => match self.ipc_ioctl(request, arg) {
                 Some(result) => result.map(|()| 0),
                 None => self.kfd.ioctl(&self.process, self.key, request, arg).map(|value| value as i32),
             },
             _ => self.render_ioctl(self.file(node)?, request, arg).map(|()| 0),
-        })
+        });
+        self.hosted.point();
+        result
     }
 
     /// Makes a call of a debugger (`DBG_TRAP`) that is another process of the system, for which this one stands; its notices
@@ -477,6 +485,7 @@ impl HostedProcess {
             Some(offset) => self.hosted.device().doorbell_written(offset),
             None => self.hosted.device().doorbell_hint(),
         }
+        self.hosted.point();
     }
 }
 

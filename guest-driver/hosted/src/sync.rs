@@ -1,6 +1,7 @@
 //! Locks, wait queues and work over the standard library.
 #![expect(unsafe_code, reason = "the driver's lock trait has an unsafe method")]
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
@@ -9,6 +10,18 @@ use std::time::Duration;
 use belfry_device::lock::{self, AnyRank, Rank, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::{self, LockRank};
+
+use crate::exploring::Exploring;
+
+thread_local! {
+    /// Locks of drivers that the thread holds.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether the thread holds a lock of a driver.
+pub(crate) fn holds_locks() -> bool {
+    HELD.get() > 0
+}
 
 /// Locks a mutex whose data stays usable when another thread panicked.
 pub(crate) fn lock<T, R: Rank>(mutex: &lock::Mutex<T, R>) -> lock::MutexGuard<'_, T, R> {
@@ -62,10 +75,12 @@ impl os::RawLock for Lock {
         }
         *held = true;
         self.rank.taken();
+        HELD.set(HELD.get() + 1);
     }
 
     unsafe fn unlock(&self) {
         self.rank.given_back();
+        HELD.set(HELD.get().saturating_sub(1));
         *recover(self.held.lock()) = false;
         self.free.notify_one();
     }
@@ -77,6 +92,7 @@ pub struct WaitQueue {
     generation: Mutex<u64>,
     woken: Condvar,
     time: TimeSource,
+    exploring: Option<Arc<Exploring>>,
 }
 
 impl WaitQueue {
@@ -85,7 +101,12 @@ impl WaitQueue {
 
     /// A wait queue whose timeouts go by `time`.
     pub(crate) fn new(time: &TimeSource) -> Self {
-        Self { generation: Mutex::default(), woken: Condvar::new(), time: time.clone() }
+        Self { generation: Mutex::default(), woken: Condvar::new(), time: time.clone(), exploring: None }
+    }
+
+    /// One in which others go on as the schedule decides, if that is explored.
+    pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
+        Self { exploring: exploring.cloned(), ..self }
     }
 }
 
@@ -95,6 +116,13 @@ impl os::WaitQueue for WaitQueue {
     }
 
     fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
+        if let Some(exploring) = &self.exploring {
+            let is_woken = || *recover(self.generation.lock()) != ticket;
+            return match exploring.wait(&is_woken, timeout_ns.map(Duration::from_nanos)) {
+                true => os::WaitOutcome::Woken,
+                false => os::WaitOutcome::TimedOut,
+            };
+        }
         let deadline = timeout_ns.and_then(|ns| self.time.now().checked_add(Duration::from_nanos(ns)));
         let mut generation = recover(self.generation.lock());
         while *generation == ticket {
@@ -202,6 +230,7 @@ pub struct WorkItem {
     work: Arc<dyn os::Work>,
     runs: Arc<Runs>,
     pool: Arc<Pool>,
+    exploring: Option<Arc<Exploring>>,
 }
 
 #[derive(Default)]
@@ -214,7 +243,12 @@ struct Runs {
 
 impl WorkItem {
     pub(crate) fn new(work: Arc<dyn os::Work>, pool: &Arc<Pool>) -> Self {
-        Self { work, runs: Arc::default(), pool: pool.clone() }
+        Self { work, runs: Arc::default(), pool: pool.clone(), exploring: None }
+    }
+
+    /// One that runs when the schedule has it run, if that is explored.
+    pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
+        Self { exploring: exploring.cloned(), ..self }
     }
 }
 
@@ -230,12 +264,16 @@ impl os::WorkItem for WorkItem {
             return;
         }
         let (work, runs) = (self.work.clone(), self.runs.clone());
-        self.pool.queue(move || {
+        let run = move || {
             let _turn = recover(runs.running.lock());
             // What is queued from here on may not be seen by this run.
             runs.waiting.store(false, Ordering::Release);
             work.run();
-        });
+        };
+        match &self.exploring {
+            Some(exploring) => exploring.put_off(Box::new(run)),
+            None => self.pool.queue(run),
+        }
     }
 }
 

@@ -66,6 +66,7 @@ kernels! {
     INTMIX = "intmix";
     MATRIX = "matrix";
     OCML = "ocml";
+    RACY = "racy";
     REDUCE = "reduce";
     SCRATCH = "scratch";
     SHAPES = "shapes";

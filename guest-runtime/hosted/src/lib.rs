@@ -109,6 +109,10 @@ unsafe impl Transport for HostedTransport {
         self.doorbells.rung();
         self.process.doorbell_written(addr);
     }
+
+    fn pause(&self, pause: Duration) {
+        self.process.machine().pause(pause);
+    }
 }
 
 impl HostedTransport {

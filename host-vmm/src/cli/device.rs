@@ -11,7 +11,7 @@ use super::size::{parse_size, parse_tier};
 pub(super) struct DeviceArgs {
     /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
-    chip: String,
+    pub(super) chip: String,
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     pub(super) cus: u32,

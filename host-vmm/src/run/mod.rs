@@ -30,7 +30,8 @@ use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
-use crate::doorbell::{Doorbell, NoSuchWay};
+use crate::doorbell::{self, Doorbell, NoSuchWay};
+use crate::explore::racy;
 use crate::hosted::HostedError;
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
 use crate::snapshot::SnapshotOptions;
@@ -337,7 +338,8 @@ pub fn run(
     }
     let program = options.program.first().map_or(DEFAULT_PROGRAM, String::as_str);
     let arguments = options.program.get(1..).unwrap_or_default();
-    let bundled = belfry_examples::NAMES.contains(&program);
+    let bundled =
+        belfry_examples::NAMES.contains(&program) || (options.mode == Mode::Hosted && racy::is_one(program));
     if !bundled && !Path::new(program).is_file() {
         return Err(RunError::NoProgram(program.to_owned()));
     }

@@ -27,7 +27,7 @@ pub enum ChildError {
 }
 
 /// A process that answers plans.
-pub(super) struct Child {
+pub(crate) struct Child {
     live: Live,
     limit: Duration,
 }
@@ -71,13 +71,18 @@ impl Live {
 
 impl Child {
     /// Starts one that has so long for a plan.
-    pub(super) fn start(limit: Duration) -> Result<Self, ChildError> {
+    pub(crate) fn start(limit: Duration) -> Result<Self, ChildError> {
         Ok(Self { live: Live::start()?, limit })
     }
 
     /// What comes of the program under a plan.
     pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
         let text = if *plan == Plan::counting() { "count".to_owned() } else { plan.to_string() };
+        self.ask(&text).unwrap_or_else(|findings| Verdict { findings, ..Verdict::default() })
+    }
+
+    /// What it answers to a line; why there is no answer, and another child for the next one.
+    pub(crate) fn ask<T: serde::de::DeserializeOwned>(&mut self, text: &str) -> Result<T, Vec<Finding>> {
         let asked = match &mut self.live.process.0.stdin {
             Some(stdin) => writeln!(stdin, "{text}").and_then(|()| stdin.flush()).is_ok(),
             None => false,
@@ -89,7 +94,7 @@ impl Child {
         };
         let finding = match answer {
             Ok(line) => match serde_json::from_str(&line) {
-                Ok(verdict) => return verdict,
+                Ok(verdict) => return Ok(verdict),
                 Err(error) => Finding::Died(format!("it answers {line:?}: {error}")),
             },
             Err(RecvTimeoutError::Timeout) => Finding::Hang,
@@ -109,6 +114,12 @@ impl Child {
             Ok(live) => self.live = live,
             Err(error) => findings.push(Finding::Died(error.to_string())),
         }
-        Verdict { findings, ..Verdict::default() }
+        Err(findings)
+    }
+
+    /// Another one in its place, as it ends with an answer.
+    pub(crate) fn replace(&mut self) -> Result<(), ChildError> {
+        self.live = Live::start()?;
+        Ok(())
     }
 }

@@ -27,9 +27,10 @@ use belfry_device::faults::Plan;
 use belfry_device::time::TimeSource;
 
 pub use attempt::serve;
-use child::Child;
+pub(crate) use child::Child;
 pub use child::ChildError;
 pub use summary::{Found, Summary};
+pub(crate) use verdict::without_numbers;
 pub use verdict::{Ending, Finding, Verdict};
 
 /// How many times as fast time passes for device and driver: what a driver waits ten seconds for is over in a fifth of one.

@@ -75,7 +75,7 @@ impl fmt::Display for Finding {
 }
 
 /// A text in which each number is `N`, and that is not too long.
-pub(super) fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     const MOST: usize = 160;
     let mut short = String::new();
     let mut inside = false;

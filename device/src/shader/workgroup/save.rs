@@ -83,6 +83,7 @@ impl Workgroup {
             check: None,
             profile: None,
             hangs: false,
+            in_flight: None,
         }))
     }
 }

@@ -1,0 +1,58 @@
+//! A device whose schedule is explored: it works when it is told to, on the thread that tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Gpu, Resources};
+use crate::config::GpuConfig;
+use crate::error::Error;
+use crate::firmware::Turn;
+use crate::time::Clock;
+
+/// How much a step takes of the device's time.
+const STEP: Duration = Duration::from_micros(1);
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stepped {
+    /// There may be more to do.
+    Busy,
+    /// There is nothing to do, until the device is told of something, or until so much time has passed.
+    Idle(Option<Duration>),
+}
+
+impl Gpu {
+    /// A device that is explored.
+    pub(super) fn new_explored(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
+        let config = GpuConfig { deterministic: config.deterministic.or(Some(0)), ..config };
+        let clock = Clock::new(&config.time);
+        let gpu = Self::assemble(config, resources, clock, None)?;
+        gpu.place_tables();
+        gpu.work_on_caller();
+        Ok(Arc::new(gpu))
+    }
+
+    /// Serves everything once, and takes one turn at waves, which lasts until the [schedule](crate::explore) has others go on.
+    /// For a device that has an [explorer](GpuConfig::explorer); its manual time passes.
+    pub fn step_explored(&self) -> Stepped {
+        self.config.time.advance(STEP);
+        self.wake.clear();
+        let turn = self.runner.pass_until();
+        let turned = self.shader.turn();
+        if self.faults.is_on() {
+            self.interrupts.raise_late();
+        }
+        match turn {
+            _ if turned || self.wake.is_woken() => Stepped::Busy,
+            Turn::Now => Stepped::Busy,
+            Turn::After(left) => Stepped::Idle(Some(left)),
+            Turn::WhenWoken => Stepped::Idle(None),
+        }
+    }
+
+    /// Whether the device was told of something since its last step.
+    #[must_use]
+    pub fn is_woken(&self) -> bool {
+        self.wake.is_woken()
+    }
+}
