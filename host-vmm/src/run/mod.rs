@@ -30,7 +30,7 @@ use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
-use crate::doorbell::{self, Doorbell, NoSuchWay};
+use crate::doorbell::{Doorbell, NoSuchWay};
 use crate::explore::racy;
 use crate::hosted::HostedError;
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
