@@ -20,6 +20,9 @@ pub struct ShaderRules {
     /// `SH_MEM_CONFIG.RETRY_DISABLE`, unless a process has which, waves wait for pages that they do not have (XNACK). 0 where waves
     /// never wait.
     pub retry_disable: u32,
+    /// Bits of `s_waitcnt` that count stores as well, all of them set where it does not wait for any; 0 where stores have a counter
+    /// of their own.
+    pub store_waits: u32,
     /// Waves a SIMD holds.
     pub wave_slots: u32,
     /// Vector registers of a SIMD, in rows of [`row_lanes`](Self::row_lanes) lanes.

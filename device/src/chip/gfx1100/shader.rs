@@ -11,6 +11,7 @@ use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
 pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 2,
     retry_disable: 0,
+    store_waits: 0,
     wave_slots: 16,
     vgpr_rows: 1536,
     vgpr_granule: 24,

@@ -9,6 +9,8 @@ use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace, gfx1100};
 pub(super) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 3,
     retry_disable: 1 << 12,
+    // vmcnt: bits 3:0 and 15:14.
+    store_waits: 0xc00f,
     wave_slots: 8,
     vgpr_rows: 512,
     vgpr_granule: 8,

@@ -2,7 +2,7 @@
 //! nobody has waited for may be late for whoever is outside of the workgroup.
 
 use belfry_isa::exec::{self, About, Env, Place, Probe, Stop, Touch};
-use belfry_isa::inst::{Arch, Inst, Op};
+use belfry_isa::inst::{Inst, Op};
 use belfry_isa::mem::Access;
 use belfry_isa::wave::Wave;
 
@@ -149,15 +149,14 @@ impl InFlight {
 }
 
 /// Whether an instruction waits for stores.
-fn waits_for_stores(inst: &Inst, arch: Arch) -> bool {
+fn waits_for_stores(inst: &Inst, bits: u32) -> bool {
     match inst.op {
         Op::S_WAITCNT_VSCNT
         | Op::S_WAIT_STORECNT
         | Op::S_WAIT_STORECNT_DSCNT
         | Op::BUFFER_WBL2
         | Op::GLOBAL_WB => true,
-        // Loads and stores have one counter there: bits 3:0 and 15:14.
-        Op::S_WAITCNT if arch == Arch::Gfx942 => inst.imm & 0xc00f != 0xc00f,
+        Op::S_WAITCNT => inst.imm & bits != bits,
         _ => false,
     }
 }
@@ -169,7 +168,7 @@ struct Seeing<'a> {
     memory: &'a AddressSpace,
     flight: &'a mut InFlight,
     wave: usize,
-    arch: Arch,
+    store_waits: u32,
     /// What it is about to store, with what is there.
     stores: Vec<Piece>,
     touches: bool,
@@ -204,7 +203,7 @@ impl Probe for Seeing<'_> {
         if let Some(counts) = &mut self.counts {
             counts.before(wave, about, lds);
         }
-        if waits_for_stores(about.inst, self.arch) {
+        if waits_for_stores(about.inst, self.store_waits) {
             // From the next access on: the wait comes behind the instruction that others may go on behind.
             self.flight.waited.push(self.wave);
         }
@@ -364,7 +363,7 @@ impl Workgroup {
         turn: &mut Turn<'_>,
         (with, flight, shares): (Exploration<'_>, &mut InFlight, &mut [u32]),
     ) -> Point {
-        let arch = self.chip.arch;
+        let store_waits = self.chip.shader.store_waits;
         let this = &mut self.waves[wave];
         this.take_turns(false);
         let begun = this.instructions;
@@ -387,7 +386,7 @@ impl Workgroup {
                 memory: with.memory,
                 flight: &mut *flight,
                 wave,
-                arch,
+                store_waits,
                 stores: Vec::new(),
                 touches: false,
             };
