@@ -21,7 +21,9 @@ use std::os::unix::net::SocketAddr;
 
 use crate::card;
 
-pub(crate) use client::{forget, trap};
+pub(crate) use client::forget;
+#[cfg(not(test))]
+pub(crate) use client::trap;
 pub(crate) use server::serve;
 
 /// The first number by which a hosted driver's own processes debug each other.
