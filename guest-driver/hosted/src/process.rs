@@ -6,6 +6,7 @@ mod node;
 mod render;
 mod sync_file;
 mod syncobj;
+mod sysfs;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -17,7 +18,6 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::debug::DbgTrapArgs;
 use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::card::{Card, Figures, Source};
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
@@ -430,44 +430,6 @@ impl HostedProcess {
         let (&start, map) = maps.range(..=address).next_back()?;
         let end = start + map.len;
         map.doorbells.filter(|_| address < end).map(|offset| (start..end, offset))
-    }
-
-    /// Reads one topology file, for example `nodes/1/properties`.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound`.
-    pub fn sysfs_read(&self, path: &str) -> io::Result<String> {
-        self.kfd.sysfs_read(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))
-    }
-
-    /// Lists the entry names of one topology directory.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound`.
-    pub fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
-        let names = self.kfd.sysfs_list(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))?;
-        Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
-    }
-
-    /// Returns what the files of the card are made of and does not change.
-    pub fn card(&self) -> Card {
-        self.kfd.card()
-    }
-
-    /// Measures what a file of the card with this source needs.
-    pub fn figures(&self, source: Source) -> Figures {
-        self.kfd.figures(source)
-    }
-
-    /// Reads a file of the card, for example `mem_info_vram_used`.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound`.
-    pub fn card_read(&self, path: &str) -> io::Result<Vec<u8>> {
-        self.kfd.card_read(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))
     }
 
     /// Tells the device that a mapped doorbell was written, and lets it execute what is short on this thread.

@@ -1,0 +1,47 @@
+//! Files of the topology and of the card.
+
+use std::io;
+
+use belfry_kfd_core::card::{Card, Figures, Source};
+
+use super::HostedProcess;
+
+impl HostedProcess {
+    /// Reads one topology file, for example `nodes/1/properties`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn sysfs_read(&self, path: &str) -> io::Result<String> {
+        self.kfd.sysfs_read(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))
+    }
+
+    /// Lists the entry names of one topology directory.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>> {
+        let names = self.kfd.sysfs_list(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))?;
+        Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
+    }
+
+    /// Returns what the files of the card are made of and does not change.
+    pub fn card(&self) -> Card {
+        self.kfd.card()
+    }
+
+    /// Measures what a file of the card with this source needs.
+    pub fn figures(&self, source: Source) -> Figures {
+        self.kfd.figures(source)
+    }
+
+    /// Reads a file of the card, for example `mem_info_vram_used`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn card_read(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.kfd.card_read(path).map_err(|errno| io::Error::from_raw_os_error(errno.raw()))
+    }
+}
