@@ -241,7 +241,7 @@ pub(crate) trait Lanes: 'static {
         let (a, b) = (Self::to_array(a), Self::to_array(b));
         let mut words = [0; 16];
         for i in 0..16 {
-            words[i] = (u64::from(a[i]) * u64::from(b[i]) >> 32) as u32;
+            words[i] = ((u64::from(a[i]) * u64::from(b[i])) >> 32) as u32;
         }
         Self::from_array(words)
     }
