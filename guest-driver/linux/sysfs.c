@@ -30,10 +30,16 @@ static struct topology_dir *to_dir(struct kobject *kobj)
 	return container_of(kobj, struct topology_dir, kobj);
 }
 
+/* The path of what a directory has under a name; the caller frees it. */
+static char *path_below(const struct topology_dir *dir, const char *name)
+{
+	return kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", name);
+}
+
 static ssize_t dir_show(struct kobject *kobj, struct attribute *attr, char *text)
 {
 	struct topology_dir *dir = to_dir(kobj);
-	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", attr->name);
+	char *path = path_below(dir, attr->name);
 	ssize_t len;
 
 	if (!path)
@@ -46,7 +52,7 @@ static ssize_t dir_show(struct kobject *kobj, struct attribute *attr, char *text
 static ssize_t dir_store(struct kobject *kobj, struct attribute *attr, const char *text, size_t len)
 {
 	struct topology_dir *dir = to_dir(kobj);
-	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", attr->name);
+	char *path = path_below(dir, attr->name);
 	int err;
 
 	if (!path)
@@ -119,7 +125,7 @@ static int add_dir(struct belfry_topology *topology, struct belfry_gpu *gpu, str
 /* A link to a directory beside it, which was added before. */
 static int add_link(struct belfry_topology *topology, struct topology_dir *dir, const char *name, const char *target)
 {
-	char *path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", target);
+	char *path = path_below(dir, target);
 	struct topology_dir *other;
 	int err = -ENOENT;
 
@@ -166,7 +172,7 @@ static int fill_dir(struct belfry_topology *topology, struct topology_dir *dir, 
 			continue;
 		}
 		name[n - 1] = '\0';
-		path = kasprintf(GFP_KERNEL, "%s%s%s", dir->path, *dir->path ? "/" : "", name);
+		path = path_below(dir, name);
 		err = path ? add_dir(topology, dir->gpu, &dir->kobj, name, path) : -ENOMEM;
 		kfree(path);
 	}

@@ -111,7 +111,7 @@ struct State {
 /// Why a run cannot go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Hang {
-    /// Nobody can go on.
+    /// Host, device, interrupts and deferred work all wait for each other.
     #[error("nobody can go on: the host waits, the device has nothing to do, and no interrupt is on its way")]
     Deadlock,
     /// The limit of steps is reached.
@@ -164,7 +164,7 @@ impl Explorer {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `tell` called, once, when the run cannot go on. Whoever waits then is told that the time is over.
+    /// Sets a function that is called once, when the run hangs. Every wait of the run then ends as if its time were over.
     pub fn on_hang(&self, tell: impl Fn(Hang, Explored) + Send + Sync + 'static) {
         let tell: OnHang = Box::new(tell);
         *self.0.on_hang.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tell));

@@ -17,11 +17,11 @@ const UNCHANGED: i64 = 1 << 32;
 pub(super) struct Pct {
     seed: u64,
     priorities: BTreeMap<Actor, i64>,
-    /// The questions at which whoever is first falls, in their order.
+    /// Numbers of the questions at which the actor with the highest priority gets the lowest one, ascending.
     falls: Vec<u64>,
     /// Questions that were asked.
     asked: u64,
-    /// The priority of whoever falls next: below all before.
+    /// The next priority to give to such an actor. It is lower than all that were given before.
     lowest: i64,
     ways: SplitMix,
 }

@@ -27,8 +27,8 @@ pub enum Schedule {
     /// `seed:S`: the waves of each dispatch are interleaved as the seed decides, and the rest of the device and its driver
     /// have threads ([`GpuConfig::deterministic`](crate::GpuConfig::deterministic)).
     Seeded(u64),
-    /// `pct:SEED:DEPTH:STEPS`: whoever has the highest priority goes on. Priorities are random, and whoever has the highest
-    /// one falls below all others at `DEPTH - 1` random questions of the first `STEPS` (1000 if not said).
+    /// `pct:SEED:DEPTH:STEPS`: each actor has a random priority, and the one with the highest goes on. At `DEPTH - 1` random
+    /// questions of the first `STEPS` (1000 if not said), that actor gets the lowest priority.
     Pct {
         /// What is random follows from it.
         seed: u64,

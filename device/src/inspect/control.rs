@@ -61,8 +61,8 @@ impl Inspector<'_> {
         Ok(self.status())
     }
 
-    /// Halts the device as soon as its threads look: from within [`TraceSink::record`](crate::trace::TraceSink::record), say, where
-    /// nobody can wait for that. [`Inspector::halt`] waits.
+    /// Asks the device to halt, and does not wait until it has; [`Inspector::halt`] does. It may be called from within
+    /// [`TraceSink::record`](crate::trace::TraceSink::record), where a wait would never end.
     pub fn halt_soon(&self) {
         self.gpu.shader.stops().pause();
     }

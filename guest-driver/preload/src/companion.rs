@@ -71,28 +71,15 @@ static CALLERS: [Caller; MOST] = [const {
     Caller { state: AtomicU32::new(ABSENT), call: UnsafeCell::new(None), errno: AtomicI32::new(0) }
 }; MOST];
 
-fn futex(word: &AtomicU32, operation: c_int, value: u32, patience: Option<Duration>) {
-    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let time = patience.map(|time| libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(time.subsec_nanos()),
-    });
-    let time = time.as_ref().map_or(0, |time| std::ptr::from_ref(time) as usize);
-    // SAFETY: the word and the time live as long as the call.
-    unsafe {
-        raw::call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, time, 0, 0]);
-    }
-}
-
 fn set(word: &AtomicU32, value: u32) {
     word.store(value, Ordering::Release);
-    futex(word, libc::FUTEX_WAKE, u32::MAX >> 1, None);
+    raw::futex(word, libc::FUTEX_WAKE, u32::MAX >> 1, None);
 }
 
 /// Waits until a word is another one.
 fn wait_while(word: &AtomicU32, value: u32) {
     while word.load(Ordering::Acquire) == value {
-        futex(word, libc::FUTEX_WAIT, value, None);
+        raw::futex(word, libc::FUTEX_WAIT, value, None);
     }
 }
 
@@ -318,7 +305,7 @@ fn serve(caller: &'static Caller) {
     loop {
         let state = caller.state.load(Ordering::Acquire);
         if state != CALLED {
-            futex(&caller.state, libc::FUTEX_WAIT, state, None);
+            raw::futex(&caller.state, libc::FUTEX_WAIT, state, None);
             continue;
         }
         set_errno(caller.errno.load(Ordering::Relaxed));
@@ -347,8 +334,8 @@ fn take() -> &'static Caller {
             return caller;
         }
         let missed = MISSED.fetch_add(1, Ordering::AcqRel);
-        futex(&MISSED, libc::FUTEX_WAKE, 1, None);
-        futex(&MISSED, libc::FUTEX_WAIT, missed.wrapping_add(1), Some(TURN));
+        raw::futex(&MISSED, libc::FUTEX_WAKE, 1, None);
+        raw::futex(&MISSED, libc::FUTEX_WAIT, missed.wrapping_add(1), Some(TURN));
     }
 }
 

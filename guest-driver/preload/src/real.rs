@@ -70,6 +70,8 @@ pub(crate) fn errno() -> i32 {
 /// System calls that go to the kernel whatever is hooked, and leave `errno` alone unless they say otherwise.
 pub(crate) mod raw {
     use std::arch::asm;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
 
     /// One system call; the result as the kernel gives it: a negative errno on failure.
     ///
@@ -95,6 +97,20 @@ pub(crate) mod raw {
             );
         }
         result
+    }
+
+    /// FUTEX_WAIT or FUTEX_WAKE on a word of this process, a wait for `patience` at most.
+    pub(crate) fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, patience: Option<Duration>) {
+        let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let time = patience.map(|time| libc::timespec {
+            tv_sec: time.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(time.subsec_nanos()),
+        });
+        let time = time.as_ref().map_or(0, |time| std::ptr::from_ref(time) as usize);
+        // SAFETY: the word and the time live as long as the call.
+        unsafe {
+            call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, time, 0, 0]);
+        }
     }
 
     /// Maps private zeroed memory.

@@ -79,28 +79,14 @@ pub(crate) fn post(range: &Range<usize>, told: Told) {
         }
     }
     MAIL.posted.fetch_add(1, Ordering::Release);
-    futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
-}
-
-#[expect(unsafe_code, reason = "a system call")]
-fn futex(word: &'static AtomicU32, operation: i32, value: u32, patience: Option<Duration>) {
-    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let time = patience.map(|time| libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(time.subsec_nanos()),
-    });
-    let time = time.as_ref().map_or(0, |time| std::ptr::from_ref(time) as usize);
-    // SAFETY: the word is static, and the time lives as long as the call.
-    unsafe {
-        raw::call(libc::SYS_futex, [word.as_ptr() as usize, operation, value as usize, time, 0, 0]);
-    }
+    raw::futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
 }
 
 /// Has all pins looked at, and waits until that is over.
 fn look_at_pins() {
     let asked = MAIL.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     MAIL.posted.fetch_add(1, Ordering::Release);
-    futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
+    raw::futex(&MAIL.posted, libc::FUTEX_WAKE, 1, None);
     let until = Instant::now() + PATIENCE;
     loop {
         let looked = MAIL.looked.load(Ordering::Acquire);
@@ -112,7 +98,7 @@ fn look_at_pins() {
             MAIL.gave_up.store(true, Ordering::Release);
             return;
         }
-        futex(&MAIL.looked, libc::FUTEX_WAIT, looked, Some(left));
+        raw::futex(&MAIL.looked, libc::FUTEX_WAIT, looked, Some(left));
     }
 }
 
@@ -199,7 +185,7 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
                 placeholders.remove();
             }
             MAIL.looked.store(asked, Ordering::Release);
-            futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);
+            raw::futex(&MAIL.looked, libc::FUTEX_WAKE, 1, None);
         }
         let first = MAIL.first.swap(usize::MAX, Ordering::AcqRel);
         if first != usize::MAX {
@@ -218,7 +204,7 @@ fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
             }
         }
         if !found {
-            futex(&MAIL.posted, libc::FUTEX_WAIT, posted, None);
+            raw::futex(&MAIL.posted, libc::FUTEX_WAIT, posted, None);
         }
     }
 }

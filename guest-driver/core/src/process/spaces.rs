@@ -1,7 +1,5 @@
 //! The address spaces of a process: that of each node, which is the one of a file of the node's render node
 //! (`struct kfd_process_device`).
-//!
-//! Where the operating system has one render node for all of them, nodes may have the space of one file in common.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -73,12 +71,8 @@ impl<O: Os> Spaces<O> {
         }
     }
 
-    /// Each space once, with the nodes that have it, one bit each.
+    /// Each space, with the bit of the node that has it.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Arc<Space<O>>, u32)> + Clone {
-        (0u32..).zip(&self.0).filter_map(|(number, place)| {
-            let space = &place.as_ref()?.space;
-            let nodes = self.nodes_of(space);
-            (nodes.trailing_zeros() == number).then_some((space, nodes))
-        })
+        (0u32..).zip(&self.0).filter_map(|(number, place)| Some((&place.as_ref()?.space, 1 << number)))
     }
 }
