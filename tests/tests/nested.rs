@@ -1,4 +1,4 @@
-//! `belfry run --mode kvm` as a user runs it, on the KVM of the nested tier: one outer guest, everything in it.
+//! `belfry run --mode kvm` as a user runs it, on the KVM of the nested tier: an outer guest for each test.
 //!
 //! The outer guest is Debian's kernel in QEMU's translator with kvm_amd; nothing of this needs a /dev/kvm of the machine.
 
@@ -77,16 +77,18 @@ fn roles() -> Vec<u8> {
     fs::read(program).unwrap()
 }
 
-#[test]
-fn belfrys_own_machine_runs_stock_guests_as_users_run_them() {
-    let progress = Progress::new();
-    let mut nested = Nested::boot(&progress).unwrap();
+/// An outer guest with the roles in it.
+///
+/// It has one processor, so the tests of this file, each with an outer guest of its own, share the machine's.
+fn outer_guest() -> Nested {
+    let mut nested = Nested::boot(&Progress::new()).unwrap();
     nested.guest().put_file(ROLES, 0o755, &roles()).unwrap();
-    nested.guest().put_file("/root/note", 0o644, b"carried along\n").unwrap();
-    let mut disk = b"sector 0\n".to_vec();
-    disk.resize(1 << 20, 0);
-    nested.guest().put_file("/root/disk.img", 0o644, &disk).unwrap();
+    nested
+}
 
+#[test]
+fn belfrys_own_machine_runs_the_examples() {
+    let mut nested = outer_guest();
     without_kvm(&mut nested);
     nested.load_kvm().unwrap();
     let said =
@@ -101,9 +103,16 @@ fn belfrys_own_machine_runs_stock_guests_as_users_run_them() {
     auto_prefers_kvm_and_reports_the_same_summary(&mut nested);
     boot_is_measured_phase_by_phase(&mut nested);
     every_example_succeeds(&mut nested);
-    files_disks_and_statuses_travel(&mut nested, &disk);
-    disks_of_both_formats_are_read_written_and_zeroed(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
+    nested.power_off().unwrap();
+}
+
+#[test]
+fn belfrys_own_machine_gives_guests_disks_folders_and_a_network() {
+    let mut nested = outer_guest();
+    nested.load_kvm().unwrap();
+    files_disks_and_statuses_travel(&mut nested);
+    disks_of_both_formats_are_read_written_and_zeroed(&mut nested);
     put_root(&mut nested);
     folders_are_shared(&mut nested);
     guests_have_a_network(&mut nested);
@@ -174,7 +183,11 @@ fn every_example_succeeds(nested: &mut Nested) {
 
 /// A static program by path, a file beside it, a disk that forgets writes, the kernel's arguments, and the program's own
 /// status.
-fn files_disks_and_statuses_travel(nested: &mut Nested, disk: &[u8]) {
+fn files_disks_and_statuses_travel(nested: &mut Nested) {
+    nested.guest().put_file("/root/note", 0o644, b"carried along\n").unwrap();
+    let mut disk = b"sector 0\n".to_vec();
+    disk.resize(1 << 20, 0);
+    nested.guest().put_file("/root/disk.img", 0o644, &disk).unwrap();
     let options = ["run", "--mode", "kvm", "--file", "/root/note:deep/note", "--disk", "/root/disk.img"];
     let append = ["--append", "belfry.noted=1"];
     let program = ["--", ROLES, "look", "deep/note", "/dev/vda"];

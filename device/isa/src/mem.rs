@@ -13,10 +13,10 @@ mod each;
 mod tlb;
 mod watch;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use tlb::Entry as TlbEntry;
 pub(crate) use tlb::PAGE_SIZE;
 pub use tlb::Tlb;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use tlb::{Entry as TlbEntry, Span};
 pub use watch::{Watch, WatchMode};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -8,6 +8,7 @@ mod probed;
 mod save;
 mod show;
 mod through;
+mod turns;
 
 use std::fmt;
 
@@ -283,6 +284,13 @@ impl Workgroup {
     #[inline(always)]
     fn run_on(&mut self, turn: &mut Turn<'_>, mut round: Option<(usize, bool)>) -> Outcome {
         loop {
+            if round.is_none() && self.takes_plain_turns(turn) {
+                match self.run_in_turns(turn) {
+                    Ok(None) => {}
+                    Ok(Some(outcome)) => return outcome,
+                    Err(failure) => return Outcome::Failed(failure),
+                }
+            }
             let mut ran = round.is_some();
             let (left, mut only_slept) = round.take().unwrap_or((self.count, true));
             if let Some(chance) = turn.chance.as_deref_mut() {
@@ -322,33 +330,15 @@ impl Workgroup {
                 return Outcome::Paused { asleep: true };
             }
             if !ran {
-                // Every wave that has not ended waits at the barrier.
-                let waves = self.states.iter_mut().zip(&self.waves);
-                let mut opens = false;
-                for (state, _) in waves
-                    .filter(|(state, wave)| **state == State::AtBarrier && !wave.waits_at_split_barrier())
-                {
-                    *state = State::Ready;
-                    opens = true;
-                }
-                // Signals that never come: the waves wait until their queue is destroyed.
-                if !opens {
+                // Every wave that has not ended waits at the barrier. Signals that never come: the waves wait until their queue
+                // is destroyed.
+                if !turns::open_barrier(&mut self.states, &self.waves) {
                     return Outcome::Paused { asleep: true };
                 }
             } else if only_slept {
                 return Outcome::Paused { asleep: true };
             }
         }
-    }
-
-    /// Whether a wave that waits at a split barrier goes on.
-    fn passes_split_barrier(&mut self, wave: usize) -> bool {
-        let wave = &mut self.waves[wave];
-        let passes = wave.waits_at_split_barrier() && self.lds.barriers.lets_pass(wave);
-        if passes {
-            wave.pass_split_barrier();
-        }
-        passes
     }
 
     fn at_gws(&mut self, wave: usize, answer: Answer) -> Result<(), Box<WaveFailure>> {

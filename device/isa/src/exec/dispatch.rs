@@ -7,7 +7,7 @@ use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
 use super::probe::{Probe, Prober};
 use super::profile::Profile;
-use super::{Env, FaultCause, Next, Stop, WaveFault};
+use super::{Env, FaultCause, Next, NextTurn, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
@@ -68,6 +68,63 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
         match more {
             Some(limit) => budget = limit,
             None => return stop,
+        }
+    }
+}
+
+/// See [`super::run_in_turns`].
+pub(super) fn run_in_turns(
+    waves: &mut [Wave],
+    env: &mut Env<'_>,
+    (mut at, budget): (usize, u64),
+    next: &mut NextTurn<'_>,
+) {
+    env.tlb.synchronise(env.mmu);
+    let mut machine = Machine {
+        global: Global { mmu: env.mmu, tlb: env.tlb },
+        lds: env.lds,
+        apertures: env.apertures,
+        clock: env.clock,
+        stop: None,
+        refetch: false,
+    };
+    let mut limit = waves[at].instructions.saturating_add(budget);
+    loop {
+        let key = key_of(&waves[at]);
+        let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
+        let distrusts = loop {
+            let wave = &mut waves[at];
+            if region.names_trapsts && !wave.watched && !wave.is_privileged() {
+                wave.watched = true;
+                break false;
+            }
+            let stop = match wave.is_halted() {
+                true => Some(Stop::Halt),
+                false => run_either(wave, &mut machine, region, limit),
+            };
+            let mut distrusts = core::mem::take(&mut machine.refetch);
+            let stop = match stop {
+                Some(stop) => stop,
+                None if wave.instructions >= limit => Stop::Budget,
+                None => break distrusts,
+            };
+            distrusts |= is_fetch_fault(&stop);
+            let Some((wave, budget)) = next(waves, machine.lds, at, stop) else {
+                if distrusts {
+                    env.code.distrust();
+                }
+                return;
+            };
+            at = wave;
+            let wave = &waves[at];
+            limit = wave.instructions.saturating_add(budget);
+            let key = Key { pc: region.key.pc, ..key_of(wave) };
+            if distrusts || key != region.key || region.index_of(wave.pc).is_none() {
+                break distrusts;
+            }
+        };
+        if distrusts {
+            env.code.distrust();
         }
     }
 }

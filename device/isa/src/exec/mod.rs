@@ -240,6 +240,20 @@ pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut Next
     dispatch::run_many(wave, env, budget, next)
 }
 
+/// Is told which of the waves has stopped, and with what; says which of them goes on, and its budget, or `None` where the caller is
+/// to see to it.
+pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, usize, Stop) -> Option<(usize, u64)> + 'a;
+
+/// Runs one of the waves of a workgroup, with a budget, and then whichever `next` says: as [`run`] would run each in its turn,
+/// without what is the same for all of them.
+///
+/// # Panics
+///
+/// Where there is no wave of that number.
+pub fn run_in_turns(waves: &mut [Wave], env: &mut Env<'_>, first: (usize, u64), next: &mut NextTurn<'_>) {
+    dispatch::run_in_turns(waves, env, first, next);
+}
+
 /// As [`run`], and counts the operations executed in `profile`.
 pub fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
     dispatch::run_profiled(wave, env, budget, profile)

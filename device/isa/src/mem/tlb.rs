@@ -18,6 +18,23 @@ pub(crate) struct Entry {
     pub(crate) delta: u64,
 }
 
+/// Where memory goes on that a page is in: elements of several pages need one look-up if they are all in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// GPU virtual address. A span is within one block of [`Span::MAX`] bytes.
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Span {
+    /// Distances within a span are positive as words of 32 bits, and no span is on both sides of a multiple of 4 GiB.
+    const MAX: u64 = 1 << 30;
+
+    fn of_page(page: u64) -> Span {
+        Span { start: page << PAGE_BITS, len: PAGE_SIZE }
+    }
+}
+
 /// A stretch of memory that one translation covered, as far as whole pages of it go.
 #[derive(Clone, Copy, Debug)]
 struct Range {
@@ -26,6 +43,17 @@ struct Range {
     pages: u64,
     delta: u64,
     writable: bool,
+}
+
+impl Range {
+    /// What of it may be reached from one of its pages.
+    fn span(&self, page: u64) -> Span {
+        let pages = Span::MAX / PAGE_SIZE;
+        let block = page - page % pages;
+        let first = self.first_page.max(block);
+        let end = (self.first_page + self.pages).min(block + pages);
+        Span { start: first << PAGE_BITS, len: (end - first) << PAGE_BITS }
+    }
 }
 
 /// Ranges kept; each serves the first access to each of its pages.
@@ -41,6 +69,8 @@ const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
 #[derive(Debug)]
 pub struct Tlb {
     pub(crate) entries: Box<[Entry; Tlb::ENTRIES]>,
+    /// Of each entry, how far the memory goes that its page is in.
+    pub(crate) spans: Box<[Span; Tlb::ENTRIES]>,
     ranges: [Range; RANGES],
     /// Range to be replaced next.
     oldest: usize,
@@ -70,6 +100,7 @@ impl Tlb {
     pub fn new() -> Self {
         Tlb {
             entries: Box::new([EMPTY; Tlb::ENTRIES]),
+            spans: Box::new([Span { start: 0, len: PAGE_SIZE }; Tlb::ENTRIES]),
             ranges: [NO_RANGE; RANGES],
             oldest: 0,
             owner: (0, 0),
@@ -176,7 +207,10 @@ impl Tlb {
             })
         {
             let write = if range.writable { page } else { NO_PAGE };
+            // Other pages of it may be watched.
+            let span = if self.watches.is_some() { Span::of_page(page) } else { range.span(page) };
             self.entries[slot(page)] = Entry { read: page, write, delta: range.delta };
+            self.spans[slot(page)] = span;
             return Ok(host_pointer(va.wrapping_add(range.delta)));
         }
         self.misses += 1;
@@ -212,13 +246,18 @@ impl Tlb {
         }
         let first_page = mapping.va.div_ceil(PAGE_SIZE);
         let end = mapping.va.saturating_add(mapping.len) / PAGE_SIZE;
+        let mut span = Span::of_page(page);
         if end > first_page + 1 && !mapping.mirrored {
             let range = Range { first_page, pages: end - first_page, delta, writable: mapping.writable };
+            if self.watches.is_none() {
+                span = range.span(page);
+            }
             self.ranges[self.oldest] = range;
             self.oldest = (self.oldest + 1) % RANGES;
         }
         let write = if mapping.writable && !mapping.mirrored { page } else { NO_PAGE };
         self.entries[slot(page)] = Entry { read: page, write, delta };
+        self.spans[slot(page)] = span;
         Ok(host_pointer(va.wrapping_add(delta)))
     }
 }

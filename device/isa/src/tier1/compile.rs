@@ -96,7 +96,8 @@ impl Compiler<'_> {
         if covered { form } else { Form::Call }
     }
 
-    /// Elements that blocks begin with.
+    /// Elements that blocks begin with: those that follow what may change EXEC or goes elsewhere, those that are gone to, and stores
+    /// to LDS that a wave may have to wait at for its next turn (`exec/ds/order.rs`), where it comes in again.
     fn leaders(&self) -> Vec<bool> {
         let elements = self.source.code.len();
         let mut leaders = vec![false; elements];
@@ -115,6 +116,19 @@ impl Compiler<'_> {
                 }
             } else if changes_exec(form, d) {
                 mark(at + 1);
+            }
+        }
+        // A store behind another one with no load in between does not wait.
+        let mut may_wait = true;
+        for (at, leader) in leaders.iter_mut().enumerate() {
+            may_wait |= *leader;
+            match self.source.forms[at] {
+                Form::LdsLoad(_) | Form::LdsLoadTwo(_) => may_wait = true,
+                Form::LdsStore(_) | Form::LdsStoreTwo(_) => {
+                    *leader |= may_wait;
+                    may_wait = false;
+                }
+                _ => {}
             }
         }
         leaders

@@ -1,5 +1,5 @@
 //! Loads and stores of global memory, where the active lanes' elements follow each other, are the same one, or are all in one
-//! page. Everything else is left to the handler: other places, pages that are not in the TLB.
+//! span of the TLB's. Everything else is left to the handler: other places, pages that are not in the TLB.
 
 use core::mem::offset_of;
 
@@ -12,7 +12,7 @@ use super::masks::{DIFFERENT, GREATER};
 use super::rows::Pair;
 use crate::exec::di::{Di, Kind, Machine};
 use crate::exec::properties::Moves;
-use crate::mem::{Global, PAGE_SIZE, Tlb, TlbEntry};
+use crate::mem::{Global, PAGE_SIZE, Span, Tlb, TlbEntry};
 
 const PAGE: u32 = PAGE_SIZE as u32;
 
@@ -66,12 +66,20 @@ impl Body<'_> {
 
     /// The host address for `bytes` at the GPU virtual address in `Rdx`, there.
     pub(super) fn translate(&mut self, bytes: u32, write: bool, cold: &Cold) {
-        let (address, page, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R9, Gpr::R10);
+        let (address, page, entry) = (Gpr::Rdx, Gpr::Rcx, Gpr::R9);
         let a = &mut self.a;
         a.integer(Integer::Mov, false, page, address);
         a.immediate(Integer::And, false, page, PAGE - 1);
         a.immediate(Integer::Cmp, false, page, PAGE - bytes);
         a.jump_if(Condition::Above, cold.entry);
+        self.page_entry(write, cold);
+        self.a.load(Integer::Add, true, address, At(entry, offset_of!(TlbEntry, delta) as i32));
+    }
+
+    /// The TLB's entry of the page of the address in `Rdx`: in `R9`; its number in `R11`, the TLB in `R10`.
+    fn page_entry(&mut self, write: bool, cold: &Cold) {
+        let (address, page, number, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R11, Gpr::R9, Gpr::R10);
+        let a = &mut self.a;
         a.integer(Integer::Mov, true, page, address);
         a.shift_by(5, true, page, 12);
         // As the TLB finds its entry of a page.
@@ -83,9 +91,9 @@ impl Body<'_> {
         }
         a.immediate(Integer::And, false, entry, Tlb::ENTRIES as u32 - 1);
         const { assert!(size_of::<TlbEntry>() == 24, "an entry is three words") };
-        a.integer(Integer::Mov, true, other, entry);
+        a.integer(Integer::Mov, true, number, entry);
         a.integer(Integer::Add, true, entry, entry);
-        a.integer(Integer::Add, true, entry, other);
+        a.integer(Integer::Add, true, entry, number);
         a.shift_by(4, true, entry, 3);
         let tlb = offset_of!(Machine<'_>, global) + offset_of!(Global<'_>, tlb);
         a.load(Integer::Mov, true, other, At(MACHINE, tlb as i32));
@@ -93,7 +101,40 @@ impl Body<'_> {
         let tag = if write { offset_of!(TlbEntry, write) } else { offset_of!(TlbEntry, read) };
         a.load(Integer::Cmp, true, page, At(entry, tag as i32));
         a.jump_if(Condition::NotEqual, cold.entry);
+    }
+
+    /// Which low halves of addresses have elements of `bytes` in the span that the first lane's element is in, whose address is made
+    /// of the base in `Rdx` and its low half in `Rax`: from the one in `R9` on, by `R10` more at most. In `Rdx` is the first element's
+    /// host address then. Leaves where the first element is not in the TLB, or not in the span.
+    pub(super) fn span(&mut self, d: &Di, (bytes, write): (u32, bool), cold: &Cold) {
+        self.add_offset(d);
+        self.page_entry(write, cold);
+        let (address, low, place, first, last) = (Gpr::Rdx, Gpr::Rax, Gpr::Rcx, Gpr::R9, Gpr::R10);
+        let (entry, span) = (Gpr::R9, Gpr::R11);
+        let a = &mut self.a;
+        const { assert!(size_of::<Span>() == 16, "a span is two words") };
+        a.shift_by(4, true, span, 4);
+        // `page_entry` has left the TLB's address there.
+        a.load(Integer::Add, true, span, At(Gpr::R10, offset_of!(Tlb, spans) as i32));
+        a.integer(Integer::Mov, true, place, address);
+        a.load(Integer::Sub, true, place, At(span, offset_of!(Span, start) as i32));
         a.load(Integer::Add, true, address, At(entry, offset_of!(TlbEntry, delta) as i32));
+        // The low halves that the span's first byte and its last element would have.
+        a.integer(Integer::Mov, true, first, low);
+        a.integer(Integer::Sub, true, first, place);
+        a.integer(Integer::Mov, true, last, first);
+        a.load(Integer::Add, true, last, At(span, offset_of!(Span, len) as i32));
+        a.immediate(Integer::Sub, true, last, bytes);
+        a.integer(Integer::Cmp, true, last, low);
+        a.jump_if(Condition::Less, cold.entry);
+        // Those that there are: what is beyond would be on another side of 4 GiB.
+        a.immediate(Integer::Mov, false, place, u32::MAX);
+        a.integer(Integer::Cmp, true, last, place);
+        a.choose(Condition::Above, last, place);
+        a.immediate(Integer::Mov, false, place, 0);
+        a.integer(Integer::Cmp, true, first, place);
+        a.choose(Condition::Less, first, place);
+        a.integer(Integer::Sub, true, last, first);
     }
 
     /// Adds the low half of the first lane's address, in `Rax`, and the offset of the instruction.
@@ -118,22 +159,15 @@ impl Body<'_> {
         self.translate(all, write, cold);
     }
 
-    /// Leaves unless the active lanes' elements are all in one page, of which the first one's host address is in `Rdx` then; what
+    /// Leaves unless the active lanes' elements are all in one span, of which the first one's host address is in `Rdx` then; what
     /// it is at in the low half of addresses stays in temporary 0.
-    fn one_page(&mut self, d: &Di, low: &[Pair], (bytes, write): (u32, bool), cold: &Cold) {
-        // No address of the page is on the other side of where its low half wraps.
-        self.a.address(Gpr::Rcx, At(Gpr::Rax, -(PAGE as i32)));
-        self.a.immediate(Integer::Cmp, false, Gpr::Rcx, u32::MAX - 2 * PAGE);
-        self.a.jump_if(Condition::Above, cold.entry);
-        self.add_offset(d);
-        self.a.integer(Integer::Mov, false, Gpr::R8, Gpr::Rdx);
-        self.a.immediate(Integer::And, false, Gpr::R8, PAGE - 1);
-        self.translate(bytes, write, cold);
-        self.a.everywhere(Zmm(3), Gpr::R8);
+    fn one_span(&mut self, d: &Di, low: &[Pair], (bytes, write): (u32, bool), cold: &Cold) {
+        self.span(d, (bytes, write), cold);
+        self.a.everywhere(Zmm(3), Gpr::R9);
+        self.a.everywhere(Zmm(2), Gpr::R10);
         for lanes in self.sixteens() {
-            self.a.evex(VPSUBD, Zmm(1), low[lanes.0 as usize].chunk(lanes.1), Zmm(0));
-            self.a.evex(VPADDD, Zmm(1), Zmm(1), Zmm(3));
-            self.unlike(VPCMPUD.by(GREATER), Zmm(1), Operand::Constant(PAGE - bytes), lanes);
+            self.a.evex(VPSUBD, Zmm(1), low[lanes.0 as usize].chunk(lanes.1), Zmm(3));
+            self.unlike(VPCMPUD.by(GREATER), Zmm(1), Zmm(2), lanes);
         }
         self.leave_if_unlike(cold.entry);
     }
@@ -182,7 +216,7 @@ impl Body<'_> {
             self.load_halves(moves, d, (&low, &to), (done, &cold));
         }
         // Of parts whole dwords are read.
-        self.one_page(d, &low, (bytes(moves).max(4), false), &cold);
+        self.one_span(d, &low, (bytes(moves).max(4), false), &cold);
         for lanes in self.sixteens() {
             self.a.evex(VPSUBD, Zmm(1), low[lanes.0 as usize].chunk(lanes.1), Zmm(0));
             let to = self.of_half(&to, lanes.0);
@@ -272,7 +306,7 @@ impl Body<'_> {
         }
         self.a.bind(others);
         if scatters {
-            self.one_page(d, &low, (4, true), &cold);
+            self.one_span(d, &low, (4, true), &cold);
             for (half, chunk) in self.sixteens() {
                 self.a.evex(VPSUBD, Zmm(1), low[half as usize].chunk(chunk), Zmm(0));
                 self.scatter_sixteen(Gpr::Rdx, Zmm(1), data[half as usize].chunk(chunk), (half, chunk));

@@ -139,9 +139,9 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
     // What both have: integers, and the ways from block to block.
     use Mnemonic::*;
     let integers = [
-        Adc, Add, And, Call, Cmove, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jmp, Jne, Lea, Mov, Movsxd, Movzx, Not,
-        Or, Pop, Prefetcht0, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle,
-        Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
+        Adc, Add, And, Call, Cmova, Cmove, Cmovl, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jl, Jmp, Jne, Lea, Mov,
+        Movsxd, Movzx, Not, Or, Pop, Prefetcht0, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg,
+        Setge, Setl, Setle, Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
     ];
     let avx512 = [
         Kandw,
@@ -322,7 +322,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
 fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_lds() {
     // Stores are to the wave, to its rows, to the caller's stack, and to what a TLB entry or LDS has as its host address.
     let known = [Register::RBX, Register::RBP, Register::RSP, Register::RDX, Register::RAX];
-    // For AVX2: bytes of the wave's masks, and what is at a distance from a page or LDS.
+    // For AVX2: bytes of the wave's masks, and what is at a distance in a span or LDS.
     let of_avx2 = [Register::R11, Register::R8, Register::RCX];
     for kind in KINDS {
         for instruction in all_code(kind).iter().flat_map(|code| decoded(code)) {
@@ -334,7 +334,7 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             let base = instruction.memory_base();
             let avx2 = kind == BackendKind::Avx2 && of_avx2.contains(&base);
             assert!(known.contains(&base) || avx2, "{base:?}");
-            // Distances of lanes, which have been compared with the end of the page or of LDS.
+            // Distances of lanes, which have been compared with the end of the span or of LDS.
             let scatters = match kind {
                 BackendKind::Avx2 => base == Register::R8,
                 _ => instruction.mnemonic() == Mnemonic::Vpscatterdd,

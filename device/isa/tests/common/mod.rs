@@ -39,11 +39,15 @@ unsafe impl Mmu for Flat {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         let len = self.memory.len() as u64 * 4096;
         if self.hidden != 0 && va.wrapping_sub(BASE) < len && va & !0xfff != self.hidden {
-            let page = va & !0xfff;
+            // All that there is on this side of the page that is missing.
+            let (start, end) = match va < self.hidden {
+                true => (BASE, self.hidden),
+                false => (self.hidden + 4096, BASE + len),
+            };
             return Ok(Mapping {
-                va: page,
-                len: 4096,
-                host: self.at(page, 4096),
+                va: start,
+                len: end - start,
+                host: self.at(start, 4096),
                 writable: true,
                 executable: true,
                 mirrored: false,

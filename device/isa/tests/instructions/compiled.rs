@@ -115,7 +115,9 @@ impl Runner {
     fn new(backend: Backend, access: Access, size: WaveSize) -> Runner {
         let words = [&BEFORE[..], &access.1, &AFTER].concat();
         let mut bench = Bench::new(backend, &words);
-        let memory = bench.gpu.alloc((PAGES as usize + 1) * PAGE as usize).next_multiple_of(u64::from(PAGE));
+        // With a page before it, which nothing else is in.
+        let memory = bench.gpu.alloc((PAGES as usize + 2) * PAGE as usize).next_multiple_of(u64::from(PAGE));
+        let memory = memory + u64::from(PAGE);
         bench.gpu.lds.reset(LDS_BYTES);
         Runner { bench, memory, size, access }
     }
@@ -202,6 +204,10 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
         core::array::from_fn(|_| next(room - 32)),
         core::array::from_fn(|_| next(2 * room - 64)),
         lanes(|lane| (lane & 1) * PAGE + lane * 8),
+        lanes(|lane| lane * 200),
+        // Behind a scalar base, the first eight are 4 GiB away.
+        lanes(|lane| (lane * 8).wrapping_sub(64)),
+        lanes(|lane| (lane ^ 40).wrapping_mul(264).wrapping_sub(264 * 3)),
     ];
     for &edge in edges {
         let end = if global { 2 * PAGE } else { LDS_BYTES };
@@ -218,7 +224,7 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     for &hides in hides {
         for (n, addresses) in places.iter().enumerate() {
             // All sets of lanes where edges do not make too many of it.
-            let sets = if n < 14 { &EXECS[..] } else { &EXECS[..2] };
+            let sets = if n < 17 { &EXECS[..] } else { &EXECS[..2] };
             cases.extend(sets.iter().map(|&exec| Case { addresses: *addresses, exec, hides }));
         }
     }

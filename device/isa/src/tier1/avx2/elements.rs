@@ -16,12 +16,12 @@ pub(super) enum Places {
     Run(Gpr, i32, i32),
     /// In LDS, at signed distances from a register's address that are in a row.
     Lds(Gpr, u32),
-    /// In one page of global memory, the low halves of whose addresses are in a row; see [`Body::in_one_page`].
-    Page(u32),
+    /// In one span of global memory, the low halves of whose addresses are in a row; see [`Body::in_one_span`].
+    Span(u32),
 }
 
-/// The host address that elements of a page would have with an address whose low half is 0.
-pub(super) const PAGE_FROM: Gpr = Gpr::R8;
+/// The host address that elements of a span would have with an address whose low half is 0.
+pub(super) const SPAN_FROM: Gpr = Gpr::R8;
 
 /// The distance of an element that is loaded or stored.
 const DISTANCE: Gpr = Gpr::Rcx;
@@ -48,10 +48,10 @@ impl Body<'_> {
                 self.a.load_signed(DISTANCE, At(rows, displacement + lane * 4));
                 Operand::Indexed(base, Zmm(DISTANCE as u8))
             }
-            Places::Page(row) => {
+            Places::Span(row) => {
                 let At(rows, displacement) = Self::eight(row, eight);
                 self.a.load(Integer::Mov, false, DISTANCE, At(rows, displacement + lane * 4));
-                Operand::Indexed(PAGE_FROM, Zmm(DISTANCE as u8))
+                Operand::Indexed(SPAN_FROM, Zmm(DISTANCE as u8))
             }
         }
     }

@@ -1,21 +1,18 @@
-//! Loads and stores of global memory, where elements follow each other, are the same one, or are all in one page; for waves that have
-//! all lanes. Everything else is left to the handler: other places, pages that are not in the TLB.
+//! Loads and stores of global memory, where elements follow each other, are the same one, or are all in one span of the TLB's; for
+//! waves that have all lanes. Everything else is left to the handler: other places, pages that are not in the TLB.
 
 use core::ops::Range;
 
 use crate::exec::di::{Di, Kind};
 use crate::exec::properties::Moves;
-use crate::mem::PAGE_SIZE;
-use crate::tier1::asm::{At, Condition, Gpr, Integer, Label, Operand, Zmm};
+use crate::tier1::asm::{Condition, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::body::{Body, Cold, scalar};
 use crate::tier1::elements::{bytes, registers};
 use crate::tier1::encoding::*;
 use crate::tier1::form::Form;
 
-use super::elements::{PAGE_FROM, Places};
+use super::elements::{Places, SPAN_FROM};
 use super::opcodes::*;
-
-const PAGE: u32 = PAGE_SIZE as u32;
 
 /// Whether there is code for a load or store.
 pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
@@ -104,31 +101,27 @@ impl Body<'_> {
         self.a.shift_by(4, true, Gpr::Rdx, 32);
     }
 
-    /// Leaves unless the elements are all in one page; then they are at [`Places::Page`]. Temporary 0 has the first lane's low half.
-    fn in_one_page(&mut self, d: &Di, low: u32, (bytes, write): (u32, bool), cold: &Cold) {
-        // No address of the page is on the other side of where its low half wraps.
-        self.a.address(Gpr::Rcx, At(Gpr::Rax, -(PAGE as i32)));
-        self.a.immediate(Integer::Cmp, false, Gpr::Rcx, u32::MAX - 2 * PAGE);
-        self.a.jump_if(Condition::Above, cold.entry);
-        self.add_offset(d);
-        // What is added to an address's low half to have its place in the page.
-        self.a.integer(Integer::Mov, false, Gpr::R8, Gpr::Rdx);
-        self.a.immediate(Integer::And, false, Gpr::R8, PAGE - 1);
-        self.a.integer(Integer::Sub, false, Gpr::R8, Gpr::Rax);
-        self.a.vex_number(VMOVD_FROM, 1, Gpr::R8 as u8);
-        self.a.vex(VPBROADCASTD_VEX, Zmm(1), Zmm(0), Zmm(1));
-        self.a.vex(VPXORD, Zmm(2), Zmm(2), Zmm(2));
+    /// Leaves unless the elements are all in one span of the TLB's; then they are at [`Places::Span`].
+    fn in_one_span(&mut self, d: &Di, low: u32, (bytes, write): (u32, bool), cold: &Cold) {
+        self.span(d, (bytes, write), cold);
+        self.a.integer(Integer::Mov, true, SPAN_FROM, Gpr::Rdx);
+        self.a.integer(Integer::Sub, true, SPAN_FROM, Gpr::Rax);
+        let [first, highest, one] = [1, 2, 3].map(Zmm);
+        self.a.vex_number(VMOVD_FROM, 1, Gpr::R9 as u8);
+        self.a.vex(VPBROADCASTD_VEX, first, Zmm(0), first);
+        self.a.vex(VPXORD, highest, highest, highest);
         for eight in self.eights() {
             let at = Operand::Memory(Self::eight(low, eight));
-            self.a.vex(VPADDD, Zmm(3), Zmm(1), at);
-            self.a.vex(VPMAXUD, Zmm(2), Zmm(2), Zmm(3));
+            self.a.vex(VMOVUPS_LOAD, one, Zmm(0), at);
+            self.a.vex(VPSUBD, one, one, first);
+            self.a.vex(VPMAXUD, highest, highest, one);
         }
-        self.a.vex(VPMAXUD, Zmm(2), Zmm(2), Operand::Eight([PAGE - bytes; 8]));
-        self.a.vex(VPXORD, Zmm(2), Zmm(2), Operand::Eight([PAGE - bytes; 8]));
-        self.leave_if_any_bit(Zmm(2), cold.entry);
-        self.translate(bytes, write, cold);
-        self.a.integer(Integer::Mov, true, PAGE_FROM, Gpr::Rdx);
-        self.a.integer(Integer::Sub, true, PAGE_FROM, Gpr::Rax);
+        let last = first;
+        self.a.vex_number(VMOVD_FROM, 1, Gpr::R10 as u8);
+        self.a.vex(VPBROADCASTD_VEX, last, Zmm(0), last);
+        self.a.vex(VPMAXUD, highest, highest, last);
+        self.a.vex(VPXORD, highest, highest, last);
+        self.leave_if_any_bit(highest, cold.entry);
     }
 
     /// Goes on where the elements of all lanes follow each other, and to `others` where they do not: the bytes of all. The first one's
@@ -172,9 +165,9 @@ impl Body<'_> {
         }
         // Of three dwords four are read, of parts whole ones.
         let read = if size == 12 { 16 } else { size.max(4) };
-        self.in_one_page(d, low, (read, false), &cold);
+        self.in_one_span(d, low, (read, false), &cold);
         for eight in self.eights() {
-            self.load_eight(moves, Places::Page(low), d.dst, eight);
+            self.load_eight(moves, Places::Span(low), d.dst, eight);
         }
         self.a.bind(done);
         self.come_back(cold);
@@ -237,9 +230,9 @@ impl Body<'_> {
         }
         self.a.jump(done);
         self.a.bind(others);
-        self.in_one_page(d, low, (size, true), &cold);
+        self.in_one_span(d, low, (size, true), &cold);
         for eight in self.eights() {
-            self.store_eight(dwords, Places::Page(low), d.src[1].value, eight);
+            self.store_eight(dwords, Places::Span(low), d.src[1].value, eight);
         }
         self.a.bind(done);
         self.come_back(cold);

@@ -1,0 +1,156 @@
+//! Waves of a workgroup that take turns at its barriers, in one call of the engine.
+//!
+//! What is cheap and frequent is decided between two waves: a barrier, an end, a turn that is over. Everything else that a wave
+//! stops with is for [`Workgroup::stopped`].
+
+use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::wave::Wave;
+
+use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
+use crate::shader::failure::WaveFailure;
+
+/// Who goes on is for the loop that knows every state.
+struct Unusual;
+
+impl Workgroup {
+    /// Whether its waves may take turns in one call: nobody watches them, chooses among them or counts what they do.
+    #[inline(always)]
+    pub(super) fn takes_plain_turns(&self, turn: &Turn<'_>) -> bool {
+        let watched = turn.watches || turn.steps || turn.armed.is_some() || turn.trace.is_some();
+        let counted = self.check.is_some() || self.profile.is_some();
+        self.count > 1 && !watched && !counted && turn.chance.is_none()
+    }
+
+    /// Whether a wave that waits at a split barrier goes on.
+    pub(super) fn passes_split_barrier(&mut self, wave: usize) -> bool {
+        passes_split_barrier(&mut self.waves[wave], &self.lds)
+    }
+
+    /// Runs the waves in turn, from the next one on; how the workgroup's own turn has ended, or nothing where a wave is, or has
+    /// stopped with, what [`Workgroup::run_on`] has to see to.
+    pub(super) fn run_in_turns(&mut self, turn: &mut Turn<'_>) -> Result<Option<Outcome>, Box<WaveFailure>> {
+        let Self { waves, states, count, next, lds, .. } = self;
+        let waves = &mut waves[..*count];
+        for wave in waves.iter_mut() {
+            wave.take_turns(true);
+        }
+        let first = match choose((states, next), waves, lds) {
+            Ok(Some(first)) => first,
+            Ok(None) => return Ok(Some(Outcome::Done)),
+            Err(Unusual) => return Ok(None),
+        };
+        if let Some(outcome) = over(turn.stopping, *turn.budget) {
+            *next = first;
+            return Ok(Some(outcome));
+        }
+        let quantum = WAVE_QUANTUM.min(*turn.budget);
+        let mut before = waves[first].instructions;
+        let mut outcome = None;
+        let mut unusual = None;
+        let mut env = Env {
+            mmu: turn.mmu,
+            tlb: &mut *turn.tlb,
+            code: &mut *turn.code,
+            lds,
+            apertures: turn.apertures,
+            clock: turn.clock,
+            code_epoch: turn.code_epoch,
+        };
+        exec::run_in_turns(waves, &mut env, (first, quantum), &mut |waves, lds, at, stop| {
+            let executed = waves[at].instructions - before;
+            match stop {
+                Stop::Barrier => states[at] = State::AtBarrier,
+                Stop::Budget | Stop::Turn => {}
+                Stop::EndProgram => {
+                    states[at] = State::Ended;
+                    lds.barriers.leave();
+                    turn.stats.waves += 1;
+                }
+                stop => {
+                    unusual = Some((at, stop, executed));
+                    return None;
+                }
+            }
+            turn.stats.wave_instructions += executed;
+            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST);
+            let chosen = match choose((states, next), waves, lds) {
+                Ok(Some(chosen)) => chosen,
+                Ok(None) => {
+                    outcome = Some(Outcome::Done);
+                    return None;
+                }
+                Err(Unusual) => return None,
+            };
+            outcome = over(turn.stopping, *turn.budget);
+            if outcome.is_some() {
+                *next = chosen;
+                return None;
+            }
+            before = waves[chosen].instructions;
+            Some((chosen, WAVE_QUANTUM.min(*turn.budget)))
+        });
+        if let Some((at, stop, executed)) = unusual {
+            self.stopped(at, stop, executed, turn)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// How the turn of a workgroup ends whose queue is to stop, or whose budget is used up.
+fn over(stopping: &dyn Fn() -> bool, budget: u64) -> Option<Outcome> {
+    if stopping() {
+        return Some(Outcome::Stopped);
+    }
+    (budget == 0).then_some(Outcome::Paused { asleep: false })
+}
+
+/// The wave whose turn it is, behind barriers that open if nothing else can go on; `None` if all have ended.
+#[inline(always)]
+fn choose(
+    (states, next): (&mut [State], &mut usize),
+    waves: &mut [Wave],
+    lds: &Lds,
+) -> Result<Option<usize>, Unusual> {
+    loop {
+        for _ in 0..states.len() {
+            let at = *next;
+            match states[at] {
+                State::Ready if waves[at].steps() => return Err(Unusual),
+                State::Ready => {}
+                State::AtBarrier if passes_split_barrier(&mut waves[at], lds) => states[at] = State::Ready,
+                State::AtGws(_) | State::Halted => return Err(Unusual),
+                State::AtBarrier | State::Ended => {
+                    *next = (at + 1) % states.len();
+                    continue;
+                }
+            }
+            *next = (at + 1) % states.len();
+            return Ok(Some(at));
+        }
+        if !open_barrier(states, waves) {
+            let ended = states.iter().all(|&state| state == State::Ended);
+            return if ended { Ok(None) } else { Err(Unusual) };
+        }
+    }
+}
+
+/// Lets those go on that wait at the barrier, where every wave does that has not ended; whether there are any.
+pub(super) fn open_barrier(states: &mut [State], waves: &[Wave]) -> bool {
+    let mut opens = false;
+    for (state, wave) in states.iter_mut().zip(waves) {
+        if *state == State::AtBarrier && !wave.waits_at_split_barrier() {
+            *state = State::Ready;
+            opens = true;
+        }
+    }
+    opens
+}
+
+/// Whether a wave that waits at a split barrier goes on.
+fn passes_split_barrier(wave: &mut Wave, lds: &Lds) -> bool {
+    let passes = wave.waits_at_split_barrier() && lds.barriers.lets_pass(wave);
+    if passes {
+        wave.pass_split_barrier();
+    }
+    passes
+}
