@@ -27,7 +27,7 @@ const ALLOCATION: u32 = 256;
 /// Seed of the runs that repeat.
 const SEED: u32 = 1;
 /// Inputs of a target in a run that repeats, where `[package.metadata.inputs]` of `fuzz/Cargo.toml` says nothing.
-const INPUTS: u64 = 20_000;
+const INPUTS: u64 = 10_000;
 
 /// What to fuzz.
 #[derive(Debug, clap::Args)]

@@ -48,6 +48,7 @@ mod qsad;
 pub(crate) mod resume;
 mod rounded;
 mod sdwa;
+mod series;
 mod shared;
 mod small;
 mod smem;

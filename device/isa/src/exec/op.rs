@@ -44,6 +44,13 @@ pub(crate) trait VectorOp: Sized + 'static {
     const NAN: bool = false;
     /// The definition.
     fn scalar(a: Self::A, b: Self::B, c: Self::C) -> Self::D;
+    /// Sixteen of them, for hosts with fused multiply-adds.
+    #[inline(always)]
+    fn sixteen(a: &[Self::A; 16], b: &[Self::B; 16], c: &[Self::C; 16], r: &mut [Self::D; 16]) {
+        for i in 0..16 {
+            r[i] = Self::scalar(a[i], b[i], c[i]);
+        }
+    }
     /// The handler made from [`VectorOp::lanes`], for any operands.
     fn general(backend: BackendKind) -> Handler {
         scalar_handler::<Self>(backend)
@@ -167,14 +174,15 @@ impl Entry {
 /// Defines operations and their table.
 ///
 /// Each line is `NAME: INPUT -> OUTPUT, (a: T, b: T) -> T { scalar }`, optionally followed by `, lanes { … }` (or
-/// `, nan { … }` when NaN payloads need the scalar form), where `L` is the backend.
+/// `, nan { … }` when NaN payloads need the scalar form), where `L` is the backend; or by `, sixteen path`, a function of sixteen
+/// lanes, their results and the scalar form.
 macro_rules! vector_ops {
     ($($op:ident: $input:ident -> $output:ident, ($($arg:ident: $type:ty),*) -> $result:ty $scalar:block
-        $(, lanes $lanes:block)? $(, nan $nan:block)?)*) => {
+        $(, lanes $lanes:block)? $(, nan $nan:block)? $(, sixteen $sixteen:path)?)*) => {
         $(
             #[expect(non_camel_case_types, reason = "named as the operation")]
             pub(crate) struct $op;
-            $crate::exec::op::vector_op!($op $input $output ($($arg: $type),*) $result $scalar [$($lanes)?] [$($nan)?]);
+            $crate::exec::op::vector_op!($op $input $output ($($arg: $type),*) $result $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
         )*
         /// The operations defined here.
         #[cfg(test)]
@@ -205,17 +213,17 @@ macro_rules! vector_op {
             $crate::exec::op::uniform::<Self>(backend)
         }
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 1 ($a: $A, _b: u32, _c: u32) $D $scalar [$($lanes)?] [$($nan)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 1 ($a: $A, _b: u32, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 2 ($a: $A, $b: $B, _c: u32) $D $scalar [$($lanes)?] [$($nan)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 2 ($a: $A, $b: $B, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 3 ($a: $A, $b: $B, $c: $C) $D $scalar [$($lanes)?] [$($nan)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 3 ($a: $A, $b: $B, $c: $C) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
     };
     (@impl $op:ident $input:ident $output:ident $arity:literal ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block
-        [$($lanes:block)?] [$($nan:block)?]) => {
+        [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
         impl $crate::exec::op::VectorOp for $op {
             type A = $A;
             type B = $B;
@@ -238,6 +246,12 @@ macro_rules! vector_op {
                 #[inline(always)]
                 fn lanes<L: $crate::lanes::Lanes>($a: L::V, $b: L::V, $c: L::V) -> L::V $nan
                 $crate::exec::op::vector_op!(@handlers);
+            )?
+            $(
+                #[inline(always)]
+                fn sixteen(a: &[$A; 16], _b: &[$B; 16], _c: &[$C; 16], r: &mut [$D; 16]) {
+                    $sixteen(a, r, |a| Self::scalar(a, 0, 0));
+                }
             )?
         }
     };

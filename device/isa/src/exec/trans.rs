@@ -6,6 +6,7 @@
 
 use super::float::single;
 use super::op::vector_ops;
+use super::series;
 
 /// sin(2πx), exact at multiples of a quarter turn.
 pub(crate) fn sin_turns(x: f64) -> f64 {
@@ -49,12 +50,12 @@ fn in_double(a: u32, f: impl Fn(f64) -> f64) -> u32 {
 vector_ops! {
     V_RCP_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, |x| 1.0 / x) }
     V_RCP_IFLAG_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, |x| 1.0 / x) }
-    V_RSQ_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, |x| 1.0 / x.sqrt()) }
+    V_RSQ_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, |x| 1.0 / x.sqrt()) }, sixteen series::reciprocal_roots
     V_SQRT_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::sqrt) }
-    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::exp2) }
-    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::log2) }
-    V_SIN_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, sin_turns) }
-    V_COS_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, cos_turns) }
+    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::exp2) }, sixteen series::powers
+    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::log2) }, sixteen series::logarithms
+    V_SIN_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, sin_turns) }, sixteen series::sines
+    V_COS_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, cos_turns) }, sixteen series::cosines
 }
 
 #[cfg(test)]

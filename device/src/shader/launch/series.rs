@@ -80,11 +80,44 @@ impl Series {
         wave: &mut Wave,
         id: [u32; 3],
         number: u32,
-        (exec, v0): &(u64, [u32; 64]),
+        lanes: &(u64, [u32; 64]),
         touched: Option<&Touched>,
     ) {
         let Some(part) = self.parts.get(number as usize) else { return };
+        match touched {
+            // What the wave has for itself stays in registers here: put together in memory and read again at once, it would be waited
+            // for.
+            Some(touched) => Self::with_own(launch, part, id, lanes, |own| {
+                wave.start_behind(&self.start, own, touched);
+            }),
+            None => self.start_anew(launch, part, wave, (id, lanes)),
+        }
         let chip = part.seat.chip;
+        if self.has_ttmps {
+            (chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
+        }
+    }
+
+    #[inline(never)]
+    fn start_anew(
+        &self,
+        launch: &Launch,
+        part: &Part,
+        wave: &mut Wave,
+        (id, lanes): ([u32; 3], &(u64, [u32; 64])),
+    ) {
+        Self::with_own(launch, part, id, lanes, |own| wave.start_as(&self.start, own));
+    }
+
+    /// Gives what a wave has for itself.
+    #[inline(always)]
+    fn with_own(
+        launch: &Launch,
+        part: &Part,
+        id: [u32; 3],
+        (exec, v0): &(u64, [u32; 64]),
+        give: impl FnOnce(&Own<'_>),
+    ) {
         let (mut sgprs, count) = part.sgprs;
         let mut at = 0;
         for (id, enabled) in id.into_iter().zip(launch.workgroup_id_sgprs) {
@@ -93,7 +126,7 @@ impl Series {
                 at += 1;
             }
         }
-        let own = Own {
+        give(&Own {
             exec: *exec,
             v0,
             sgprs: (launch.users().len(), &sgprs[..count]),
@@ -102,14 +135,7 @@ impl Series {
                 launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
             ],
             scratch_base: part.scratch_base,
-        };
-        match touched {
-            Some(touched) => wave.start_behind(&self.start, &own, touched),
-            None => wave.start_as(&self.start, &own),
-        }
-        if self.has_ttmps {
-            (chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
-        }
+        });
     }
 }
 

@@ -91,13 +91,16 @@ impl Workgroup {
             *turn.budget = turn.budget.saturating_sub(wave.instructions + SWITCH_COST);
             number += 1;
             was_stopped = (turn.stopping)();
+            // Its own copy: what has just been written is not read again at once.
+            let mut this = id;
             if number == count {
                 claimed.ended += 1;
                 claimed.usual = begun_with.saturating_sub(*turn.budget);
                 if was_stopped || *turn.budget < claimed.usual.max(1) {
                     return None;
                 }
-                id = claimed.next(id)?;
+                this = claimed.next(this)?;
+                id = this;
                 begun_with = *turn.budget;
                 *turn.budget = turn.budget.saturating_sub(claimed.cost);
                 number = 0;
@@ -111,7 +114,7 @@ impl Workgroup {
             if was_stopped || *turn.budget == 0 {
                 return None;
             }
-            claimed.start(wave, (id, number), touched);
+            claimed.start(wave, (this, number), touched);
             Some(WAVE_QUANTUM.min(*turn.budget))
         });
         self.id = id;

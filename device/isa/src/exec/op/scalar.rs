@@ -92,26 +92,21 @@ pub(crate) fn fetch<T: Reg>(
     values
 }
 
-#[inline(always)]
-pub(super) fn apply_all<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
-    for i in 0..16 {
-        r[i] = O::scalar(a[i], b[i], c[i]);
-    }
-}
-
 pub(super) fn apply_portable<O: VectorOp>(
     a: &[O::A; 16],
     b: &[O::B; 16],
     c: &[O::C; 16],
     r: &mut [O::D; 16],
 ) {
-    apply_all::<O>(a, b, c, r);
+    for i in 0..16 {
+        r[i] = O::scalar(a[i], b[i], c[i]);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn apply_avx2<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C; 16], r: &mut [O::D; 16]) {
-    apply_all::<O>(a, b, c, r);
+    O::sixteen(a, b, c, r);
 }
 
 pub(super) fn scalar_portable<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
