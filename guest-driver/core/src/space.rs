@@ -11,10 +11,15 @@ use belfry_abi::kfd::aperture::GPUVM_BASE;
 use crate::asic::PageRights;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{Backing, BoPage, LockRank, Os, PAGE_SIZE};
+use crate::os::{Backing, LockRank, Os, PAGE_SIZE};
 use crate::sync::{Guard, Mutex};
 use crate::trap_handler::TrapHandler;
 use crate::vm::{HUGE, Vm};
+
+mod backing;
+
+pub(crate) use backing::map_backing;
+use backing::place;
 
 /// Bits of an address that page tables translate; the rest repeats the highest one (`AMDGPU_GMC_HOLE_MASK`).
 pub(crate) const VA_BITS: u32 = 48;
@@ -367,7 +372,7 @@ impl<O: Os> SpaceState<O> {
         before.into_iter().chain(self.ranges.range(va..va + len)).map(|(&start, _)| start).collect()
     }
 
-    /// Makes a huge page that lies across an address small ones, which map the same.
+    /// Has pages around an address stand for themselves, huge ones and those of fragments, in whose middle it may be.
     fn split(&mut self, at: u64) -> Result<()> {
         if at.is_multiple_of(HUGE) {
             return Ok(());
@@ -376,17 +381,20 @@ impl<O: Os> SpaceState<O> {
         let Some((&start, Range::File(mapping))) = self.ranges.range(..=at).next_back() else {
             return Ok(());
         };
-        if start > huge || start + mapping.len < huge + HUGE {
+        let (first, end) = (start.max(huge), (start + mapping.len).min(huge + HUGE));
+        if first == at || end <= at {
             return Ok(());
         }
-        let (system, pa) = match mapping.backing.page((mapping.offset + (huge - start)) / PAGE_SIZE) {
-            Some(BoPage::Vram(offset)) => (false, offset),
-            Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => (true, bus),
-            Some(BoPage::User(None)) => return Ok(()),
-            None => return Err(Errno::ENODEV),
-        };
-        let flags = self.vm.page_bits(PageRights { system, ..mapping.rights });
-        self.vm.split(huge, pa, flags)
+        let vm = &mut self.vm;
+        if end - first == HUGE
+            && let Some((system, pa)) =
+                place(&*mapping.backing, (mapping.offset + (huge - start)) / PAGE_SIZE)?
+        {
+            let flags = vm.page_bits(PageRights { system, ..mapping.rights });
+            vm.split(huge, pa, flags)?;
+        }
+        let bytes = mapping.offset + (first - start)..mapping.offset + (end - start);
+        backing::map_small(vm, first, &*mapping.backing, bytes, mapping.rights)
     }
 
     fn overlaps(&self, va: u64, len: u64) -> bool {
@@ -456,40 +464,4 @@ impl Mapping {
     fn write<O: Os>(&self, va: u64, vm: &mut Vm<O>) -> Result<()> {
         map_backing(vm, va, &*self.backing, self.offset..self.offset + self.len, self.rights)
     }
-}
-
-/// Maps pages that may be of any kind, joining those that follow each other. What is not there is left out.
-///
-/// # Errors
-///
-/// `ENODEV` when the device is gone, `ENOMEM`; a part may be mapped then.
-pub(crate) fn map_backing<O: Os>(
-    vm: &mut Vm<O>,
-    va: u64,
-    backing: &dyn Backing,
-    bytes: ops::Range<u64>,
-    rights: PageRights,
-) -> Result<()> {
-    let place = |index| match backing.page(index) {
-        Some(BoPage::Vram(offset)) => Ok(Some((false, offset))),
-        Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => Ok(Some((true, bus))),
-        Some(BoPage::User(None)) => Ok(None),
-        None => Err(Errno::ENODEV),
-    };
-    let (begin, end) = (bytes.start / PAGE_SIZE, bytes.end / PAGE_SIZE);
-    let mut first = begin;
-    while first < end {
-        let Some((system, start)) = place(first)? else {
-            first += 1;
-            continue;
-        };
-        let mut next = first + 1;
-        while next < end && place(next)? == Some((system, start + (next - first) * PAGE_SIZE)) {
-            next += 1;
-        }
-        let flags = vm.page_bits(PageRights { system, ..rights });
-        vm.map(va + (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
-        first = next;
-    }
-    Ok(())
 }

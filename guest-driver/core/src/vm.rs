@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK};
+use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK, pte_fragment};
 use zerocopy::IntoBytes;
 
 use crate::asic::{LEVELS, PageRights};
@@ -29,6 +29,15 @@ const BATCH: usize = 32;
 
 fn index(va: u64, level: u32) -> usize {
     (va >> (PAGE_SHIFT + LEVEL_BITS * level)) as usize & (ENTRIES - 1)
+}
+
+/// Consecutive pages, for entries that follow each other.
+#[derive(Clone, Copy)]
+struct Pages {
+    pa: u64,
+    flags: u64,
+    /// Their entries say in fragments that others follow (`amdgpu_vm_pte_fragment`): they are unmapped together.
+    joined: bool,
 }
 
 /// One table and the tables below it.
@@ -88,16 +97,27 @@ impl<O: Os> Table<O> {
         self.children.get_mut(&(index as u16)).map(|table| &mut **table).ok_or(crate::Errno::ENOMEM)
     }
 
-    /// Writes `count` entries from `first` for consecutive pages of `pa`; `pa` of `None` clears them.
+    /// Writes `count` entries from `first` for consecutive pages; `None` clears them.
     #[inline(never)]
-    fn fill(&mut self, first: usize, count: usize, pa: Option<u64>, flags: u64) {
+    fn fill(&mut self, first: usize, count: usize, pages: Option<Pages>) {
         let mut batch = [0u64; BATCH];
         let mut done = 0;
+        // log2 of the pages of the fragment at hand, and where it ends.
+        let mut fragment = (0, 0);
         while done < count {
             let n = (count - done).min(BATCH);
-            for (at, entry) in batch[..n].iter_mut().enumerate() {
-                *entry = pa.map_or(0, |pa| (pa + (done + at) as u64 * PAGE_SIZE) & PTE_ADDRESS_MASK | flags);
-                self.set_mapped(first + done + at, pa.is_some());
+            for (at, entry) in (done..).zip(&mut batch[..n]) {
+                *entry = 0;
+                if let Some(pages) = pages {
+                    let pa = pages.pa + at as u64 * PAGE_SIZE;
+                    if pages.joined && at >= fragment.1 {
+                        let aligned = ((first + at) as u64 | pa >> PAGE_SHIFT).trailing_zeros();
+                        let pages = aligned.min((count - at).ilog2());
+                        fragment = (pages, at + (1 << pages));
+                    }
+                    *entry = pa & PTE_ADDRESS_MASK | pages.flags | pte_fragment(fragment.0.into());
+                }
+                self.set_mapped(first + at, pages.is_some());
             }
             self.write(first + done, &batch[..n]);
             done += n;
@@ -131,7 +151,7 @@ impl<O: Os> Table<O> {
     )]
     fn clear(&mut self, level: u32, va: u64, len: u64, retired: &mut Vec<Box<Table<O>>>) {
         if level == 0 {
-            self.fill(index(va, 0), (len / PAGE_SIZE) as usize, None, 0);
+            self.fill(index(va, 0), (len / PAGE_SIZE) as usize, None);
             return;
         }
         let span = PAGE_SIZE << (LEVEL_BITS * level);
@@ -140,7 +160,7 @@ impl<O: Os> Table<O> {
             let piece = (span - at % span).min(va + len - at);
             let entry = index(at, level);
             if level == 1 && self.is_mapped(entry) {
-                self.fill(entry, 1, None, 0);
+                self.fill(entry, 1, None);
             } else if let Some(child) = self.children.get_mut(&(entry as u16)) {
                 child.clear(level - 1, at, piece, retired);
                 if child.is_empty()
@@ -211,7 +231,7 @@ impl<O: Os> Vm<O> {
         (self.root.memory.hw().asic().pte.page)(rights)
     }
 
-    /// Maps `len` bytes at `va` to consecutive physical pages from `pa`; huge entries are used where both allow it.
+    /// Maps `len` bytes at `va` to consecutive physical pages from `pa`; huge entries and fragments are used where both allow it.
     ///
     /// # Errors
     ///
@@ -220,7 +240,8 @@ impl<O: Os> Vm<O> {
         self.map_as(va, pa, len, flags, true)
     }
 
-    /// Maps like [`Vm::map`], in small pages alone, of which any may be unmapped.
+    /// Maps like [`Vm::map`], in small pages that stand for themselves, of which any may be unmapped; those of [`Vm::map`] that
+    /// are there become such.
     ///
     /// # Errors
     ///
@@ -229,14 +250,14 @@ impl<O: Os> Vm<O> {
         self.map_as(va, pa, len, flags, false)
     }
 
-    fn map_as(&mut self, mut va: u64, mut pa: u64, mut len: u64, flags: u64, huge_too: bool) -> Result<()> {
+    fn map_as(&mut self, mut va: u64, mut pa: u64, mut len: u64, flags: u64, joined: bool) -> Result<()> {
         while len > 0 {
             let mut table = &mut *self.root;
             for level in (2..=ROOT_LEVEL).rev() {
                 table = table.child(&self.vram, index(va, level))?;
             }
             let entry = index(va, 1);
-            let huge = huge_too
+            let huge = joined
                 && va.is_multiple_of(HUGE)
                 && pa.is_multiple_of(HUGE)
                 && len >= HUGE
@@ -244,10 +265,11 @@ impl<O: Os> Vm<O> {
             let piece = if huge { HUGE } else { (HUGE - va % HUGE).min(len) };
             if huge {
                 let huge = table.memory.hw().asic().pte.huge;
-                table.fill(entry, 1, Some(pa), flags | huge);
+                table.fill(entry, 1, Some(Pages { pa, flags: flags | huge, joined: false }));
             } else {
                 let leaf = table.child(&self.vram, entry)?;
-                leaf.fill(index(va, 0), (piece / PAGE_SIZE) as usize, Some(pa), flags);
+                let pages = Pages { pa, flags, joined };
+                leaf.fill(index(va, 0), (piece / PAGE_SIZE) as usize, Some(pages));
             }
             va += piece;
             pa += piece;
@@ -274,7 +296,7 @@ impl<O: Os> Vm<O> {
             return Ok(());
         }
         let mut leaf = Table::new(&self.vram, 0)?;
-        leaf.fill(0, ENTRIES, Some(pa), flags);
+        leaf.fill(0, ENTRIES, Some(Pages { pa, flags, joined: false }));
         // In this order: the walker sees either the huge page or all of the small ones.
         table.memory.hw().write_barrier();
         table.write(entry, &[leaf.entry()]);
@@ -339,6 +361,28 @@ mod tests {
         vm.map(VA + 8 * MIB, MIB, 2 * MIB, FLAGS | PTE_SYSTEM).unwrap();
         let (pa, entry) = walk(&hw, vm.root(), VA + 9 * MIB).unwrap();
         assert_eq!((pa, entry & (PDE_PTE | PTE_SYSTEM)), (2 * MIB, PTE_SYSTEM));
+    }
+
+    #[test]
+    fn small_pages_are_joined_as_far_as_both_sides_are_aligned() {
+        let (hw, vram) = vram();
+        let mut vm = Vm::new(&vram).unwrap();
+        let fragments = |vm: &Vm<FakeOs>, va: u64, pages: u64| -> Vec<u64> {
+            let entries = (0..pages).map(|page| walk(&hw, vm.root(), va + page * PAGE_SIZE).unwrap());
+            entries.map(|(_, entry)| entry >> 7 & 0x1f).collect()
+        };
+        // One page, then two, then eight, and what is left.
+        vm.map(VA + 0x5000, 0x5000, 13 * PAGE_SIZE, FLAGS).unwrap();
+        assert_eq!(fragments(&vm, VA + 0x5000, 13), [0, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 1, 1]);
+        vm.map(VA + 0x20_0000, 0x10_1000, 4 * PAGE_SIZE, FLAGS).unwrap();
+        assert_eq!(fragments(&vm, VA + 0x20_0000, 4), [0; 4], "aligned on one side alone");
+        vm.map(VA + 0x40_0000, 0x10_0000, 0x10_0000, FLAGS).unwrap();
+        assert_eq!(fragments(&vm, VA + 0x40_0000, 256), [8; 256]);
+        // Where any page may go, none speaks for another.
+        vm.map_small(VA + 0x40_0000, 0x10_0000, 0x8_0000, FLAGS).unwrap();
+        assert_eq!(fragments(&vm, VA + 0x40_0000, 128), [0; 128]);
+        let (pa, _) = walk(&hw, vm.root(), VA + 0x41_2345).unwrap();
+        assert_eq!(pa, 0x11_2345);
     }
 
     #[test]

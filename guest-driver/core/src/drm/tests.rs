@@ -191,6 +191,9 @@ fn a_replaced_range_is_what_it_was_replaced_with() {
     assert_eq!(file.walk(VA + PAGE).unwrap().0, file.place(new, 0));
     assert_eq!(file.walk(VA).unwrap().0, file.place(old, 0));
     assert_eq!(file.walk(VA + 2 * PAGE).unwrap().0, file.place(old, 2 * PAGE));
+    for va in [VA, VA + 2 * PAGE, VA + 7 * PAGE] {
+        assert_eq!(file.walk(va).unwrap().1 >> 7 & 0x1f, 0, "no page speaks for one that is gone");
+    }
     // The last handle takes its mappings with it, wherever they are.
     file.close(old);
     assert_eq!((file.walk(VA), file.walk(VA + 2 * PAGE)), (None, None));

@@ -1,0 +1,78 @@
+//! Memory in page tables: its pages may be of any kind, and those that follow each other are mapped together.
+
+use core::ops::Range;
+
+use crate::asic::PageRights;
+use crate::errno::{Errno, Result};
+use crate::os::{Backing, BoPage, Os, PAGE_SIZE};
+use crate::vm::Vm;
+
+/// Whether a page is in system memory, and where; nothing where there is none.
+///
+/// # Errors
+///
+/// `ENODEV` when the device is gone.
+pub(super) fn place(backing: &dyn Backing, index: u64) -> Result<Option<(bool, u64)>> {
+    match backing.page(index) {
+        Some(BoPage::Vram(offset)) => Ok(Some((false, offset))),
+        Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => Ok(Some((true, bus))),
+        Some(BoPage::User(None)) => Ok(None),
+        None => Err(Errno::ENODEV),
+    }
+}
+
+/// Maps memory, to be unmapped as a whole. What is not there is left out.
+///
+/// # Errors
+///
+/// `ENODEV` when the device is gone, `ENOMEM`; a part may be mapped then.
+pub(crate) fn map_backing<O: Os>(
+    vm: &mut Vm<O>,
+    va: u64,
+    backing: &dyn Backing,
+    bytes: Range<u64>,
+    rights: PageRights,
+) -> Result<()> {
+    each_run(vm, backing, bytes, rights, |vm, skip, pa, len, flags| vm.map(va + skip, pa, len, flags))
+}
+
+/// Maps memory in small pages that stand for themselves, or makes such of those that are there.
+///
+/// # Errors
+///
+/// As [`map_backing`].
+pub(super) fn map_small<O: Os>(
+    vm: &mut Vm<O>,
+    va: u64,
+    backing: &dyn Backing,
+    bytes: Range<u64>,
+    rights: PageRights,
+) -> Result<()> {
+    each_run(vm, backing, bytes, rights, |vm, skip, pa, len, flags| vm.map_small(va + skip, pa, len, flags))
+}
+
+/// Calls `map` for pages that follow each other: how far from the first byte they are, where, and how many bytes.
+fn each_run<O: Os>(
+    vm: &mut Vm<O>,
+    backing: &dyn Backing,
+    bytes: Range<u64>,
+    rights: PageRights,
+    map: impl Fn(&mut Vm<O>, u64, u64, u64, u64) -> Result<()>,
+) -> Result<()> {
+    let (begin, end) = (bytes.start / PAGE_SIZE, bytes.end / PAGE_SIZE);
+    let mut first = begin;
+    while first < end {
+        let Some((system, start)) = place(backing, first)? else {
+            first += 1;
+            continue;
+        };
+        let mut next = first + 1;
+        while next < end && place(backing, next)? == Some((system, start + (next - first) * PAGE_SIZE)) {
+            next += 1;
+        }
+        let flags = vm.page_bits(PageRights { system, ..rights });
+        map(vm, (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
+        first = next;
+    }
+    Ok(())
+}
