@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use belfry_abi::pci;
 use belfry_device::explore::Explorer;
-use belfry_device::lock::{Condvar, Mutex, rank};
+use belfry_device::lock::{Condvar, Mutex, RwLock, rank};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
@@ -207,6 +207,8 @@ pub struct HostedGpu {
     pid: u32,
     works: Arc<Pool>,
     exploring: Option<Arc<Exploring>>,
+    access: Arc<RwLock<(), rank::HostedAccess>>,
+    reach: Reach,
     next_process: AtomicU64,
 }
 
@@ -284,6 +286,8 @@ impl HostedGpu {
             pid,
             works: Pool::new(),
             exploring,
+            access: Arc::default(),
+            reach,
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -338,6 +342,7 @@ impl HostedGpu {
             pid: self.pid,
             works: self.works.clone(),
             exploring: self.exploring.clone(),
+            access: Arc::clone(&self.access),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);
@@ -454,6 +459,20 @@ impl HostedGpu {
 
     fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {
         lock(&self.kfd).clone().ok_or(Errno::ENODEV)
+    }
+
+    /// Held by accesses to the device, and alone by who saves it.
+    pub(crate) fn access(&self) -> &RwLock<(), rank::HostedAccess> {
+        &self.access
+    }
+
+    /// Whether anything but the device's memory map says what the device reaches, or somebody else when it works.
+    pub(crate) fn cannot_be_saved(&self) -> Option<&'static str> {
+        match self.reach {
+            _ if self.exploring.is_some() => Some("its schedule is explored"),
+            Reach::Process => Some("it reaches all of its process's memory"),
+            Reach::Pinned => None,
+        }
     }
 
     pub(crate) fn gems(&self) -> &Arc<Gems> {

@@ -7,8 +7,10 @@
 //! | this process as the guest | `in_process.rs` |
 //! | the summary | `report.rs` |
 //! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
+//! | the GPU of a hosted program, from a snapshot | `alone.rs` |
 //! | a disk with a system of its own | `system.rs` |
 
+mod alone;
 mod boot_loader;
 mod in_guest;
 mod in_process;
@@ -27,6 +29,7 @@ use belfry_device::{Gpu, GpuConfig};
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
+use belfry_machine::snapshot::{Kind, Snapshot, SnapshotError};
 use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
@@ -239,6 +242,9 @@ pub enum RunError {
     /// Belfry's own machine failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
+    /// A snapshot of a hosted program cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// The bare-metal guest could not be had.
     #[error(transparent)]
     BareMetal(#[from] belfry_image::bare_metal::BareMetalError),
@@ -301,11 +307,13 @@ pub fn run(
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
     if let Some(file) = &options.from {
-        return on_machine::from_snapshot(options, file, output);
+        return from_snapshot(options, file, output);
     }
-    if options.snapshot.is_some() && (options.mode != Mode::Kvm || options.guest != GuestKind::BareMetal) {
+    let bare_metal = options.mode == Mode::Kvm && options.guest == GuestKind::BareMetal;
+    if options.snapshot.is_some() && options.mode != Mode::Hosted && !bare_metal {
         return Err(RunError::WrongGuest(
-            "--snapshot saves a machine of --mode kvm whose guest has no guest channel: add --mode kvm --guest bare-metal",
+            "--snapshot saves hosted programs, and machines of --mode kvm whose guest has no guest channel: add --mode hosted, or \
+             --mode kvm --guest bare-metal",
         ));
     }
     if let Some(disk) = &options.system {
@@ -357,6 +365,28 @@ pub fn run(
         Mode::Kvm => job.on_kvm(output),
         Mode::Qemu => job.in_qemu(output),
         Mode::Auto | Mode::Hosted => job.anywhere(output),
+    }
+}
+
+/// Goes on from a snapshot, which says of what it is.
+fn from_snapshot(
+    options: &RunOptions,
+    file: &Path,
+    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+) -> Result<RunReport, RunError> {
+    let kind = match options.mode {
+        Mode::Kvm => Kind::Machine,
+        Mode::Hosted => Kind::Hosted,
+        Mode::Auto => Snapshot::head_of(file).map_err(KvmError::from)?.kind,
+        Mode::Qemu => {
+            return Err(RunError::WrongGuest(
+                "--from goes on with a machine of --mode kvm or the GPU of --mode hosted; QEMU has no snapshots",
+            ));
+        }
+    };
+    match kind {
+        Kind::Machine => on_machine::from_snapshot(options, file, output),
+        Kind::Hosted => alone::from_snapshot(options, file, output),
     }
 }
 

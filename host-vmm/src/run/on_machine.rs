@@ -13,7 +13,7 @@ use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
 use crate::doorbell;
-use crate::snapshot::{Taking, Watch};
+use crate::snapshot::{Source, Taking, Watch};
 
 /// Runs the bare-metal guest.
 pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Result<RunReport, RunError> {
@@ -36,11 +36,6 @@ pub(super) fn from_snapshot(
     file: &Path,
     output: Output<'_>,
 ) -> Result<RunReport, RunError> {
-    if !matches!(options.mode, Mode::Auto | Mode::Kvm) {
-        return Err(RunError::WrongGuest(
-            "--from goes on with a machine of --mode kvm; QEMU and hosted programs have no snapshots",
-        ));
-    }
     let snapshot = Snapshot::open(file).map_err(KvmError::from)?;
     let Some(saved) = snapshot.gpu() else { return Err(RunError::WrongGuest("the snapshot has no GPU")) };
     // The device is what it was; how it is executed and looked at is this run's.
@@ -75,9 +70,13 @@ fn run(
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
     let onlookers = inspected(options, gpu.as_ref())?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(machine.saver());
+        onlookers.can_save(Source::Machine(machine.saver()));
     }
-    let taking = snapshot.map(|snapshot| Taking::start(snapshot, &machine, watch.as_deref())).transpose();
+    let taking = snapshot.map(|snapshot| {
+        let source = Source::Machine(machine.saver());
+        Taking::start(snapshot, (source, machine.gpu()), watch.as_deref())
+    });
+    let taking = taking.transpose();
     let taking = taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?;
     let outcome = machine.run(options.timeout, &mut |data| output(Stream::Stdout, data));
     if let Some(taking) = taking {

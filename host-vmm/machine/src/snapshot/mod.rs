@@ -7,8 +7,11 @@
 //! | memory on its way into the file | `memory.rs` |
 //! | saving a machine that runs | `saver.rs` |
 //! | one read from a file | `read.rs` |
+//! | the device of a hosted program, saved and going on alone | `hosted.rs`, its state `hosted_state.rs` |
 
 mod file;
+mod hosted;
+mod hosted_state;
 mod memory;
 mod read;
 mod saver;
@@ -17,7 +20,8 @@ mod state;
 use std::io;
 use std::path::PathBuf;
 
-pub use file::{FileError, Head, Section};
+pub use file::{FileError, Head, Kind, Section};
+pub use hosted::{Alone, HostedPages, HostedSaver, HostedSnapshot};
 pub(super) use memory::Piece;
 pub use read::Snapshot;
 pub use saver::{Saved, Saver};
@@ -38,7 +42,7 @@ pub enum SnapshotError {
     #[error("the machine cannot be saved: it has ended")]
     Ended,
     /// The file cannot be written.
-    #[error("cannot write the snapshot {path}: {source}; the machine goes on without it")]
+    #[error("cannot write the snapshot {path}: {source}; the run goes on without it")]
     Write {
         /// The file.
         path: PathBuf,
@@ -63,6 +67,14 @@ pub enum SnapshotError {
         path: PathBuf,
         /// Why.
         source: FileError,
+    },
+    /// Its memory cannot be mapped.
+    #[error("the memory of {path} cannot be mapped: {source}")]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// The machine in it is none.
     #[error("{path} cannot be resumed: {source}")]

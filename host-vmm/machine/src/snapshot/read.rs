@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use belfry_device::{GpuConfig, SavedGpu};
 
-use super::file::{self, FileError, Head};
+use super::file::{self, FileError, Head, Kind};
 use super::state::SavedMachine;
 use super::{SnapshotError, StateError};
 use crate::{Config, DoorbellMode};
@@ -40,6 +40,7 @@ impl Snapshot {
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
         let (file, head) = file::open(path).map_err(wrong)?;
+        head.expect(Kind::Machine).map_err(wrong)?;
         let bytes = file::read_state(&file, &head).map_err(wrong)?;
         let state = SavedMachine::from_bytes(&bytes, head.cpus)
             .map_err(|source| SnapshotError::State { path: path.to_owned(), source })?;
@@ -52,6 +53,16 @@ impl Snapshot {
             return Err(SnapshotError::State { path: path.to_owned(), source });
         }
         Ok(Self { path: path.to_owned(), file, head, state, gpu })
+    }
+
+    /// What the snapshot in a file is of.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Snapshot::open`] about the file and its head.
+    pub fn head_of(path: &Path) -> Result<Head, SnapshotError> {
+        let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
+        Ok(file::open(path).map_err(wrong)?.1)
     }
 
     /// What it is of.

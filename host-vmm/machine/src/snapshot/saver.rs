@@ -11,10 +11,11 @@ use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, SavedGpu};
 use kvm_bindings::kvm_irqchip;
 use kvm_ioctls::VmFd;
+use tempfile::NamedTempFile;
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryMmap};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::file::{self, Head, PAGE, Section};
+use super::file::{self, Head, Kind, PAGE, Section};
 use super::state::{SavedBoard, SavedMachine};
 use super::{Piece, SnapshotError, memory, read};
 use crate::DoorbellMode;
@@ -92,9 +93,7 @@ impl Saver {
             return Err(SnapshotError::Refused(what));
         }
         let failed = |source| SnapshotError::Write { path: path.to_owned(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let out = tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder).map_err(failed)?;
+        let out = beside(path).map_err(failed)?;
 
         let started = Instant::now();
         let closed = gate.close().ok_or(SnapshotError::Ended)?;
@@ -152,6 +151,7 @@ impl Saver {
         let page = PAGE as u64;
         let mut head = Head {
             release: env!("CARGO_PKG_VERSION").to_owned(),
+            kind: Kind::Machine,
             chip: gpu.as_ref().map(|(part, _)| part.gpu.config().chip.name.to_owned()).unwrap_or_default(),
             cpus: state.vcpus.len() as u8,
             waves: gpu.as_ref().map_or(0, |(_, saved)| saved.waves() as u64),
@@ -171,14 +171,7 @@ impl Saver {
             let behind = behind + head.ram.length;
             let vram = gpu.as_ref().map(|(part, _)| part.vram.piece()).transpose()?;
             head.vram = memory::write(out, behind, vram.as_slice())?;
-            out.write_all_at(&encoded, page)?;
-            // Holes at the end belong to it.
-            out.set_len(head.end())?;
-            let first = file::first_bytes(&head)?;
-            if first.len() > PAGE {
-                return Err(io::Error::other("the head has no room"));
-            }
-            out.write_all_at(&first, 0)?;
+            write_beginning(out, &head, &encoded)?;
             Ok(head)
         };
         write().map_err(|source| SnapshotError::Write { path: path.to_owned(), source })
@@ -197,8 +190,27 @@ impl Saver {
     }
 }
 
+/// A new file that is to replace another one.
+pub(super) fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder)
+}
+
+/// Writes what is before memory and ends the file behind it.
+pub(super) fn write_beginning(out: &File, head: &Head, state: &[u8]) -> io::Result<()> {
+    out.write_all_at(state, head.state.at)?;
+    // Holes at the end belong to it.
+    out.set_len(head.end())?;
+    let first = file::first_bytes(head)?;
+    if first.len() > PAGE {
+        return Err(io::Error::other("the head has no room"));
+    }
+    out.write_all_at(&first, 0)
+}
+
 /// Bytes that a file takes.
-fn blocks(file: &File) -> io::Result<u64> {
+pub(super) fn blocks(file: &File) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(file.metadata()?.blocks() * 512)
 }
