@@ -16,16 +16,41 @@ mod hosted_state;
 #[allow(dead_code, reason = "the machine uses more of it")]
 #[path = "../../host-vmm/machine/src/snapshot/state.rs"]
 mod state;
+#[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/machine/src/snapshot/virtio_state.rs"]
+mod virtio_state;
 
 pub use file::{Head, Kind, Section};
 use hosted_state::SavedHosted;
 use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
+use virtio_state::{SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 /// Guest memory of the machine in a sample.
 const RAM: u64 = 4 << 20;
 /// Longest file that is made of an input; larger ones only take time.
 const LARGE: u64 = 64 << 20;
 const PAGE: u64 = 4096;
+
+/// A guest channel.
+fn channel() -> SavedVirtio {
+    let chain = SavedChain { head: 1, readable: vec![(0x1000, 64)], writable: Vec::new() };
+    let console = SavedConsole { outgoing: Some(chain), piece: vec![1; 16], ..SavedConsole::default() };
+    SavedVirtio {
+        number: 2,
+        config: vec![0; 256],
+        accepted: 1 << 32,
+        selects: (0, 1),
+        status: 15,
+        queue_select: 3,
+        works: true,
+        queues: vec![SavedQueue { size: 128, enabled: true, ..SavedQueue::default() }; 6],
+        config_vector: 0,
+        isr: 0,
+        table: vec![0; 7 * 16],
+        pending: 0,
+        device: SavedDevice::Console(console),
+    }
+}
 
 /// The state of a machine with a device whose snapshot has these bytes.
 #[must_use]
@@ -52,6 +77,8 @@ pub fn state(gpu: Vec<u8>) -> Vec<u8> {
             clock: SavedCmos { memory: vec![0; 128], ..SavedCmos::default() },
             ..SavedBoard::default()
         },
+        virtio: vec![channel()],
+        note: b"{}".to_vec(),
         doorbells: 0,
         gpu: Some(gpu),
     };

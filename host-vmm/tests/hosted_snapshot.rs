@@ -128,8 +128,6 @@ fn what_waits_for_the_program_or_never_ends_is_told() {
     assert!(matches!(&rest, Rest::Late(left) if left.waves > 0), "{rest:?}");
     queue.destroy().unwrap();
     assert!(completion.wait().is_err());
-    drop((runtime, hosted));
-    assert!(source.save(&path).unwrap_err().to_string().contains("has ended"));
 }
 
 fn belfry(arguments: &[&str]) -> Output {
@@ -195,7 +193,7 @@ fn snapshots_of_something_else_are_refused_by_name() {
     assert!(said.contains("QEMU has no snapshots"), "{said}");
     let said = ends(125, &["run", "--from", file, "--snapshot", file, "--snapshot-at", "1s"]);
     assert!(said.contains("a GPU alone"), "{said}");
-    let said = ends(2, &["run", "--from", file, "--chip", "gfx1201"]);
+    let said = ends(125, &["run", "--from", file, "--chip", "gfx1201"]);
     assert!(said.contains("--chip"), "{said}");
 
     let whole = std::fs::File::options().read(true).write(true).open(&path).unwrap();

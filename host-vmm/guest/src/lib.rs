@@ -31,7 +31,7 @@ pub use console::Console;
 pub use error::GuestError;
 pub use network::NetworkError;
 pub use qemu::Accelerator;
-pub use session::Guest;
+pub use session::{Guest, Kept};
 pub use share::{Share, ShareError};
 pub use system::{System, SystemConfig};
 pub use terminal::Terminal;

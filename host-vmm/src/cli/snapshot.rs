@@ -17,11 +17,11 @@ use crate::snapshot::{ForkOptions, Moment, SnapshotOptions, fork};
 /// What a run is saved to, or goes on from.
 #[derive(Debug, Default, Args)]
 pub(super) struct SnapshotArgs {
-    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. For --mode kvm with a guest
-    /// that has no guest channel, --guest bare-metal; of --mode hosted, the GPU and the memory that it reaches.
+    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. Of --mode kvm, a guest
+    /// without disks, folders and a network; of --mode hosted, the GPU and the memory that it reaches.
     #[arg(long, value_name = "FILE", requires = "snapshot_at")]
     snapshot: Option<PathBuf>,
-    /// When: a time after the start (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
+    /// When: a time after the start of the program, or of the bare-metal guest (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
     /// whatever is under way is saved as it is.
     #[arg(long, value_name = "WHEN", requires = "snapshot")]
     snapshot_at: Option<Moment>,
@@ -30,9 +30,13 @@ pub(super) struct SnapshotArgs {
     /// queues are idle.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "guest", "doorbell", "chip", "cus", "vram", "deterministic", "cpus", "memory", "huge_pages", "disks", "append", "image", "root",
-        "shares", "ssh", "net", "interactive", "files", "program", "record",
+        "shares", "ssh", "net", "interactive", "files", "program", "record", "warm",
     ])]
     from: Option<PathBuf>,
+    /// Starts from a snapshot of a guest that has booted and loaded its driver, which the first such run keeps in the cache. For --mode kvm
+    /// with a Debian guest.
+    #[arg(long)]
+    pub(super) warm: bool,
     /// Reads all memory of the snapshot before, and compares it with its digests.
     #[arg(long, requires = "from")]
     verify: bool,

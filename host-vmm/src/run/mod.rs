@@ -8,6 +8,8 @@
 //! | the summary | `report.rs` |
 //! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
 //! | the GPU of a hosted program, from a snapshot | `alone.rs` |
+//! | a guest with a program, from a snapshot | `resumed.rs` |
+//! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
 
 mod alone;
@@ -17,7 +19,9 @@ mod in_process;
 mod on_machine;
 mod program;
 pub(crate) mod report;
+mod resumed;
 mod system;
+mod warm;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,6 +166,8 @@ pub struct RunOptions {
     pub snapshot: Option<SnapshotOptions>,
     /// A snapshot that it goes on from, which has the guest and its program.
     pub from: Option<PathBuf>,
+    /// Whether the guest starts from a snapshot that was kept after another one's boot, or is kept.
+    pub warm: bool,
     /// How long the program may run.
     pub timeout: Duration,
 }
@@ -187,6 +193,7 @@ impl Default for RunOptions {
             inspect: None,
             snapshot: None,
             from: None,
+            warm: false,
             timeout: Duration::from_secs(600),
         }
     }
@@ -309,13 +316,7 @@ pub fn run(
     if let Some(file) = &options.from {
         return from_snapshot(options, file, output);
     }
-    let bare_metal = options.mode == Mode::Kvm && options.guest == GuestKind::BareMetal;
-    if options.snapshot.is_some() && options.mode != Mode::Hosted && !bare_metal {
-        return Err(RunError::WrongGuest(
-            "--snapshot saves hosted programs, and machines of --mode kvm whose guest has no guest channel: add --mode hosted, or \
-             --mode kvm --guest bare-metal",
-        ));
-    }
+    check_snapshot(options)?;
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
     }
@@ -366,6 +367,31 @@ pub fn run(
         Mode::Qemu => job.in_qemu(output),
         Mode::Auto | Mode::Hosted => job.anywhere(output),
     }
+}
+
+/// Refuses to save what has no snapshot, and to keep warm what cannot be.
+fn check_snapshot(options: &RunOptions) -> Result<(), RunError> {
+    let MachineOptions { disks, huge_pages, .. } = &options.machine;
+    let elsewhere = options.root.is_some() || options.system.is_some() || !disks.is_empty();
+    if options.snapshot.is_some() && !matches!(options.mode, Mode::Hosted | Mode::Kvm) {
+        return Err(RunError::WrongGuest(
+            "--snapshot saves hosted programs and machines of Belfry's own: add --mode hosted or --mode kvm",
+        ));
+    }
+    if options.warm && (options.mode != Mode::Kvm || options.guest != GuestKind::Debian) {
+        return Err(RunError::WrongGuest(
+            "--warm starts Debian guests on Belfry's own machine, of which alone there are snapshots: add --mode kvm",
+        ));
+    }
+    if (options.snapshot.is_some() && options.mode == Mode::Kvm || options.warm)
+        && (elsewhere || *huge_pages == HugePages::Reserved)
+    {
+        return Err(RunError::WrongGuest(
+            "--snapshot and --warm keep no guests with disks, a root file system (--image, --root), shared folders, a network or reserved \
+             huge pages; leave these away",
+        ));
+    }
+    Ok(())
 }
 
 /// Goes on from a snapshot, which says of what it is.

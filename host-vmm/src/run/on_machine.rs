@@ -11,7 +11,7 @@ use belfry_machine::{Config, End, KvmError, Machine, bare_metal};
 
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
+use super::{MachineOptions, Mode, RunError, RunOptions, inspected, resumed};
 use crate::doorbell;
 use crate::snapshot::{Source, Taking, Watch};
 
@@ -49,6 +49,9 @@ pub(super) fn from_snapshot(
         quantum: saved.quantum,
         ..options.gpu.clone()
     };
+    if snapshot.has_channel() {
+        return resumed::run(options, (file, &snapshot), gpu, output);
+    }
     let make = |gpu| {
         let config = Config { gpu: Some(gpu), catch_signals: true, ..snapshot.config() };
         Machine::resume(&snapshot, config)
@@ -70,10 +73,10 @@ fn run(
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
     let onlookers = inspected(options, gpu.as_ref())?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(Source::Machine(machine.saver()));
+        onlookers.can_save(Source::Machine(Arc::downgrade(&machine.saver())));
     }
     let taking = snapshot.map(|snapshot| {
-        let source = Source::Machine(machine.saver());
+        let source = Source::Machine(Arc::downgrade(&machine.saver()));
         Taking::start(snapshot, (source, machine.gpu()), watch.as_deref())
     });
     let taking = taking.transpose();

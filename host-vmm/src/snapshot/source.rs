@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use belfry_device::SavedGpu;
 use belfry_kfd_hosted::{HostedGpu, Part, SaveError, Saving, StoodStill};
@@ -15,8 +15,8 @@ const PAGE: u64 = 4096;
 /// What a run has that can be saved.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A machine.
-    Machine(Arc<Saver>),
+    /// A machine, as long as it runs.
+    Machine(Weak<Saver>),
     /// The GPU of a hosted program, as long as there is one.
     Hosted(Weak<HostedGpu>),
 }
@@ -31,8 +31,8 @@ pub enum SourceError {
     /// The GPU of a hosted program.
     #[error("{0}; the run goes on without a snapshot")]
     Hosted(#[from] SaveError),
-    /// There is no GPU any more.
-    #[error("the hosted program has ended")]
+    /// There is nothing any more.
+    #[error("there is nothing to save: the run has ended")]
     Ended,
 }
 
@@ -44,7 +44,7 @@ impl Source {
     /// What cannot be saved, and a file that cannot be written: one that there was is as it was.
     pub fn save(&self, path: &Path) -> Result<Saved, SourceError> {
         match self {
-            Self::Machine(saver) => Ok(saver.save(path)?),
+            Self::Machine(saver) => Ok(saver.upgrade().ok_or(SourceError::Ended)?.save(path)?),
             Self::Hosted(gpu) => {
                 let gpu = gpu.upgrade().ok_or(SourceError::Ended)?;
                 let mut saving = ToFile { saver: HostedSaver::new(path)?, ranges: Vec::new(), vram: 0 };

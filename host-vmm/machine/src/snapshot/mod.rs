@@ -3,7 +3,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | the format of the file, and what is refused of it | `file.rs` |
-//! | the machine's state as plain values | `state.rs` |
+//! | the machine's state as plain values | `state.rs`, its paravirtual devices `virtio_state.rs` |
 //! | memory on its way into the file | `memory.rs` |
 //! | saving a machine that runs | `saver.rs` |
 //! | one read from a file | `read.rs` |
@@ -16,6 +16,7 @@ mod memory;
 mod read;
 mod saver;
 mod state;
+mod virtio_state;
 
 use std::io;
 use std::path::PathBuf;
@@ -25,8 +26,9 @@ pub use hosted::{Alone, HostedPages, HostedSaver, HostedSnapshot};
 pub(super) use memory::Piece;
 pub use read::Snapshot;
 pub use saver::{Saved, Saver};
-pub(super) use saver::{SavedPart, Whole};
+pub(super) use saver::{SavedFunction, SavedPart, Whole};
 pub use state::StateError;
+pub(super) use virtio_state::{SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 pub(super) use state::{SavedBoard, SavedCmos, SavedMachine, SavedSerial, SavedVcpu};
 
 use belfry_device::SnapshotError as DeviceError;
@@ -38,6 +40,9 @@ pub enum SnapshotError {
     /// It has something whose state is elsewhere.
     #[error("the machine cannot be saved, as it has {0}; a machine without can")]
     Refused(&'static str),
+    /// It is in the middle of something that does not end.
+    #[error("the machine cannot be saved: its guest channel was in the middle of a request for {0:?}; the run goes on")]
+    Busy(std::time::Duration),
     /// It has ended.
     #[error("the machine cannot be saved: it has ended")]
     Ended,
@@ -103,4 +108,10 @@ pub enum SnapshotError {
     /// It is to have what a snapshot cannot have.
     #[error("a machine that is resumed has no {0}")]
     NotResumed(&'static str),
+    /// It has other devices than what is to go on.
+    #[error("the snapshot is of a machine with other devices: {0}")]
+    Devices(&'static str),
+    /// A device in it is none.
+    #[error("a device of the snapshot cannot be resumed: {0}")]
+    Virtio(#[from] StateError),
 }

@@ -81,6 +81,18 @@ impl Snapshot {
         file::check_memory(&self.file, &self.head).map_err(wrong)
     }
 
+    /// What its user has kept with it.
+    #[must_use]
+    pub fn note(&self) -> &[u8] {
+        &self.state.note
+    }
+
+    /// Whether its guest has a channel, which who goes on with it has to take.
+    #[must_use]
+    pub fn has_channel(&self) -> bool {
+        !self.state.virtio.is_empty()
+    }
+
     /// The GPU's configuration, with the host's part as by default.
     #[must_use]
     pub fn gpu(&self) -> Option<GpuConfig> {

@@ -6,6 +6,8 @@ use kvm_bindings::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::virtio_state::SavedVirtio;
+
 /// How doorbells travel, by number.
 pub(super) const DOORBELLS: u8 = 3;
 
@@ -65,6 +67,11 @@ pub(crate) struct SavedMachine {
     pub(crate) board: SavedBoard,
     /// Number of the way that doorbells travel.
     pub(crate) doorbells: u8,
+    /// Paravirtual devices, by growing numbers.
+    pub(crate) virtio: Vec<SavedVirtio>,
+    /// What the machine's user keeps with it.
+    #[serde(with = "serde_bytes")]
+    pub(crate) note: Vec<u8>,
     /// The bytes of the GPU's snapshot, which has no VRAM.
     #[serde(with = "serde_bytes")]
     pub(crate) gpu: Option<Vec<u8>>,
@@ -133,6 +140,10 @@ impl SavedMachine {
         if saved.board.clock.memory.len() != 128 || saved.board.clock.index > 0x7f {
             return refused("clock's memory", saved.board.clock.memory.len());
         }
+        if !saved.virtio.is_sorted_by(|one, next| one.number < next.number) {
+            return refused("order of paravirtual devices", saved.virtio.len());
+        }
+        saved.virtio.iter().try_for_each(SavedVirtio::check)?;
         if saved.doorbells >= DOORBELLS {
             return refused("way that doorbells travel", saved.doorbells.into());
         }

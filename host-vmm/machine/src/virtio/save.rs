@@ -12,7 +12,7 @@ use super::common::Common;
 use super::interrupt::Interrupt;
 use super::ring::Rings;
 use super::transport::{Shared, VirtioFunction};
-use crate::snapshot::{SavedChain, SavedDevice, SavedQueue, SavedVirtio, StateError};
+use crate::snapshot::{SavedChain, SavedQueue, SavedVirtio, StateError};
 
 /// Why a device cannot be saved at the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,12 +129,13 @@ impl VirtioFunction {
     ///
     /// A device that cannot be saved, or not now.
     pub(crate) fn save(&self, number: u8) -> Result<SavedVirtio, Unsaved> {
+        let config = self.config().bytes().to_vec();
         let engine = self.shared.engine();
         let device = engine.device.save()?;
         let registers = self.shared.registers();
         let mut saved = SavedVirtio {
             number,
-            config: self.config().bytes().to_vec(),
+            config,
             accepted: registers.accepted,
             selects: (registers.device_select, registers.driver_select),
             status: registers.status,
@@ -226,10 +227,4 @@ impl Common {
         }
         Ok(())
     }
-}
-
-/// The state of a console, if it is one.
-pub(super) fn console_of(saved: &SavedDevice) -> Result<&crate::snapshot::SavedConsole, StateError> {
-    let SavedDevice::Console(console) = saved;
-    Ok(console)
 }
