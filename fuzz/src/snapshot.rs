@@ -23,7 +23,7 @@ mod virtio_state;
 pub use file::{Head, Kind, Section};
 use hosted_state::SavedHosted;
 use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
-use virtio_state::{SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
+use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 /// Guest memory of the machine in a sample.
 const RAM: u64 = 4 << 20;
@@ -52,6 +52,13 @@ fn channel() -> SavedVirtio {
     }
 }
 
+/// A disk.
+fn disk() -> SavedVirtio {
+    let block = SavedBlock { path: b"/disk".to_vec(), overlay: vec![7; 32], ..SavedBlock::default() };
+    let queues = vec![SavedQueue { size: 256, enabled: true, ..SavedQueue::default() }];
+    SavedVirtio { number: 3, queues, table: vec![0; 2 * 16], device: SavedDevice::Block(block), ..channel() }
+}
+
 /// The state of a machine with a device whose snapshot has these bytes.
 #[must_use]
 pub fn state(gpu: Vec<u8>) -> Vec<u8> {
@@ -77,7 +84,7 @@ pub fn state(gpu: Vec<u8>) -> Vec<u8> {
             clock: SavedCmos { memory: vec![0; 128], ..SavedCmos::default() },
             ..SavedBoard::default()
         },
-        virtio: vec![channel()],
+        virtio: vec![channel(), disk()],
         note: b"{}".to_vec(),
         doorbells: 0,
         gpu: Some(gpu),

@@ -171,7 +171,7 @@ fn programs_are_saved_on_the_way_and_their_grids_go_on() {
         assert!(checked.contains("the GPU of a hosted program"), "{checked}");
         let first = outcome(&ends(0, &["run", "--from", file]));
         assert!(first.contains("queues idle"), "{moment}: {first}");
-        assert_eq!(first.contains(" 0 events"), false, "{moment}: {first}");
+        assert!(!first.contains(" 0 events"), "{moment}: {first}");
         let second =
             outcome(&ends(0, &["run", "--mode", "hosted", "--verify", "--workers", "3", "--from", file]));
         assert_eq!(first, second, "{moment}");

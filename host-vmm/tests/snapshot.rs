@@ -185,7 +185,11 @@ fn what_has_no_snapshot_is_refused_by_name() {
     let take = ["--snapshot", path, "--snapshot-at", "1s"];
     for (arguments, expected) in [
         (&[&["run", "--mode", "qemu"], &take[..]].concat()[..], "--mode kvm"),
-        (&[&["run", "--mode", "kvm", "--disk", "/dev/null"], &take[..]].concat(), "leave these away"),
+        (
+            &[&["run", "--mode", "kvm", "--image", "rocm", "--net", "user"], &take[..]].concat(),
+            "leave these away",
+        ),
+        (&["run", "--mode", "kvm", "--warm", "--disk", "/dev/null"], "leave --warm away"),
         (&["run", "--mode", "hosted", "--warm"], "--mode kvm"),
         (&["run", "--mode", "qemu", "--warm"], "--mode kvm"),
         (&["run", "--from", path, "--warm"], "--warm"),

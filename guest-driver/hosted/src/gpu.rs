@@ -206,9 +206,10 @@ pub struct HostedGpu {
     time: DriverTime,
     pid: u32,
     works: Arc<Pool>,
-    exploring: Option<Arc<Exploring>>,
-    access: Arc<RwLock<(), rank::HostedAccess>>,
-    reach: Reach,
+    pub(crate) exploring: Option<Arc<Exploring>>,
+    /// Held by accesses to the device, and alone by who saves it.
+    pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
+    pub(crate) reach: Reach,
     next_process: AtomicU64,
 }
 
@@ -459,20 +460,6 @@ impl HostedGpu {
 
     fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {
         lock(&self.kfd).clone().ok_or(Errno::ENODEV)
-    }
-
-    /// Held by accesses to the device, and alone by who saves it.
-    pub(crate) fn access(&self) -> &RwLock<(), rank::HostedAccess> {
-        &self.access
-    }
-
-    /// Whether anything but the device's memory map says what the device reaches, or somebody else when it works.
-    pub(crate) fn cannot_be_saved(&self) -> Option<&'static str> {
-        match self.reach {
-            _ if self.exploring.is_some() => Some("its schedule is explored"),
-            Reach::Process => Some("it reaches all of its process's memory"),
-            Reach::Pinned => None,
-        }
     }
 
     pub(crate) fn gems(&self) -> &Arc<Gems> {

@@ -16,7 +16,7 @@ use belfry_device::{SavedGpu, SnapshotError};
 use belfry_kfd_core::os::PAGE_SIZE;
 use vm_memory::{GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _};
 
-use crate::gpu::HostedGpu;
+use crate::gpu::{HostedGpu, Reach};
 use crate::standstill::Standstill;
 
 /// How often it is tried, where the device's memory map changes meanwhile.
@@ -161,6 +161,15 @@ fn is_same(map: &GuestMemoryMmap, ranges: &[Range<u64>]) -> bool {
 }
 
 impl HostedGpu {
+    /// Why it cannot be saved: something else than the device's memory map says what it reaches, or somebody else when it works.
+    fn cannot_be_saved(&self) -> Option<&'static str> {
+        match self.reach {
+            _ if self.exploring.is_some() => Some("its schedule is explored"),
+            Reach::Process => Some("it reaches all of its process's memory"),
+            Reach::Pinned => None,
+        }
+    }
+
     /// Saves the device with the memory that it reaches; how long the process stood still. The device must not be
     /// recorded.
     ///
@@ -181,7 +190,7 @@ impl HostedGpu {
             driver: driver.address()..driver.address() + driver.size() as u64,
         };
         let map = self.pins().system();
-        let _access = self.access().write().unwrap_or_else(PoisonError::into_inner);
+        let _access = self.access.write().unwrap_or_else(PoisonError::into_inner);
         let keep = |saved: SavedGpu| {
             for _ in 0..TRIES {
                 let ranges: Vec<Range<u64>> = {

@@ -90,11 +90,7 @@ impl KvmHost {
         Ok((Self::run(Machine::resume(snapshot, config)?, started, None)?, ours))
     }
 
-    fn run(
-        machine: Machine,
-        started: Instant,
-        terminal: Option<Arc<Terminal>>,
-    ) -> Result<Self, GuestError> {
+    fn run(machine: Machine, started: Instant, terminal: Option<Arc<Terminal>>) -> Result<Self, GuestError> {
         let (gpu, saver) = (machine.gpu().cloned(), Arc::downgrade(&machine.saver()));
         let console = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&console);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | what a guest is booted with | `config.rs` |
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
+//! | guests that go on from a snapshot | `session/kept.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host, the network | `share.rs`, `network.rs` |
 //! | the user's terminal | `terminal.rs` |

@@ -177,8 +177,12 @@ impl Machine {
         };
         let saved = snapshot.map(|snapshot| &*snapshot.state.virtio);
         let devices = virtio_devices(&mut config)?;
-        if saved.is_some_and(|saved| !saved.iter().map(|saved| saved.number).eq(devices.iter().map(|made| made.0))) {
-            return Err(SnapshotError::Devices("the guest channel is another program's, or there is none").into());
+        if saved.is_some_and(|saved| {
+            !saved.iter().map(|saved| saved.number).eq(devices.iter().map(|made| made.0))
+        }) {
+            return Err(
+                SnapshotError::Devices("the guest channel is another program's, or there is none").into()
+            );
         }
         let mut virtio = Vec::new();
         for (at, (number, device)) in devices.into_iter().enumerate() {
@@ -377,7 +381,6 @@ impl Device {
 /// What of a machine has state that no snapshot has.
 fn beyond_saving(config: &Config) -> Option<&'static str> {
     [
-        (!config.disks.is_empty(), "disks"),
         (!config.shares.is_empty(), "shared folders"),
         (config.network.is_some(), "a network card"),
         (config.huge_pages == HugePages::Reserved, "memory of reserved huge pages"),
@@ -445,7 +448,8 @@ fn virtio_function(
     let vectors =
         routes.vectors(number, VirtioFunction::vectors(&*device)).map_err(step("route interrupts"))?;
     let sink = Arc::clone(&vectors);
-    let function = VirtioFunction::new(device, number, memory.clone(), sink, Some(Arc::clone(vm))).map_err(&failed)?;
+    let function =
+        VirtioFunction::new(device, number, memory.clone(), sink, Some(Arc::clone(vm))).map_err(&failed)?;
     let function = match saved {
         Some(saved) => function.restored(saved).map_err(SnapshotError::Virtio)?,
         None => function,

@@ -303,7 +303,8 @@ impl Job<'_> {
 
         let taking = match (&self.options.snapshot, guest.saver()) {
             (Some(snapshot), Some(saver)) => {
-                let taking = Taking::start(snapshot, (Source::Machine(Arc::downgrade(&saver)), guest.gpu()), watch);
+                let taking =
+                    Taking::start(snapshot, (Source::Machine(Arc::downgrade(&saver)), guest.gpu()), watch);
                 Some(taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?)
             }
             _ => None,

@@ -8,6 +8,7 @@
 //! | the summary | `report.rs` |
 //! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
 //! | the GPU of a hosted program, from a snapshot | `alone.rs` |
+//! | what is saved and resumed, and what is refused | `snapshots.rs` |
 //! | a guest with a program, from a snapshot | `resumed.rs` |
 //! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
@@ -20,6 +21,7 @@ mod on_machine;
 mod program;
 pub(crate) mod report;
 mod resumed;
+mod snapshots;
 mod system;
 mod warm;
 
@@ -33,7 +35,7 @@ use belfry_device::{Gpu, GpuConfig};
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
-use belfry_machine::snapshot::{Kind, Snapshot, SnapshotError};
+use belfry_machine::snapshot::SnapshotError;
 use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
@@ -314,9 +316,9 @@ pub fn run(
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
     if let Some(file) = &options.from {
-        return from_snapshot(options, file, output);
+        return snapshots::go_on(options, file, output);
     }
-    check_snapshot(options)?;
+    snapshots::check(options)?;
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
     }
@@ -366,53 +368,6 @@ pub fn run(
         Mode::Kvm => job.on_kvm(output),
         Mode::Qemu => job.in_qemu(output),
         Mode::Auto | Mode::Hosted => job.anywhere(output),
-    }
-}
-
-/// Refuses to save what has no snapshot, and to keep warm what cannot be.
-fn check_snapshot(options: &RunOptions) -> Result<(), RunError> {
-    let MachineOptions { disks, huge_pages, .. } = &options.machine;
-    let elsewhere = options.root.is_some() || options.system.is_some() || !disks.is_empty();
-    if options.snapshot.is_some() && !matches!(options.mode, Mode::Hosted | Mode::Kvm) {
-        return Err(RunError::WrongGuest(
-            "--snapshot saves hosted programs and machines of Belfry's own: add --mode hosted or --mode kvm",
-        ));
-    }
-    if options.warm && (options.mode != Mode::Kvm || options.guest != GuestKind::Debian) {
-        return Err(RunError::WrongGuest(
-            "--warm starts Debian guests on Belfry's own machine, of which alone there are snapshots: add --mode kvm",
-        ));
-    }
-    if (options.snapshot.is_some() && options.mode == Mode::Kvm || options.warm)
-        && (elsewhere || *huge_pages == HugePages::Reserved)
-    {
-        return Err(RunError::WrongGuest(
-            "--snapshot and --warm keep no guests with disks, a root file system (--image, --root), shared folders, a network or reserved \
-             huge pages; leave these away",
-        ));
-    }
-    Ok(())
-}
-
-/// Goes on from a snapshot, which says of what it is.
-fn from_snapshot(
-    options: &RunOptions,
-    file: &Path,
-    output: &mut (dyn FnMut(Stream, &[u8]) + Send),
-) -> Result<RunReport, RunError> {
-    let kind = match options.mode {
-        Mode::Kvm => Kind::Machine,
-        Mode::Hosted => Kind::Hosted,
-        Mode::Auto => Snapshot::head_of(file).map_err(KvmError::from)?.kind,
-        Mode::Qemu => {
-            return Err(RunError::WrongGuest(
-                "--from goes on with a machine of --mode kvm or the GPU of --mode hosted; QEMU has no snapshots",
-            ));
-        }
-    };
-    match kind {
-        Kind::Machine => on_machine::from_snapshot(options, file, output),
-        Kind::Hosted => alone::from_snapshot(options, file, output),
     }
 }
 

@@ -25,7 +25,9 @@ pub(super) fn run(
     let watch = Watch::over(&mut gpu, options.snapshot.as_ref());
     let (mut guest, kept) = Guest::resume(snapshot, gpu, &Cache::open()?)?;
     let Some((id, argv)) = kept.program() else {
-        return Err(RunError::WrongGuest("the guest of the snapshot runs no program; `run --warm` goes on from it"));
+        return Err(RunError::WrongGuest(
+            "the guest of the snapshot runs no program; `run --warm` goes on from it",
+        ));
     };
     // It can be saved again.
     guest.keep(Some((id, argv)));

@@ -32,8 +32,11 @@ pub(super) fn place(
     cache: &Cache,
 ) -> Result<PathBuf, RunError> {
     let identity = |path: &Path| -> Result<String, RunError> {
-        let metadata = fs::metadata(path)
-            .map_err(|source| RunError::File { action: "look at", path: path.to_owned(), source })?;
+        let metadata = fs::metadata(path).map_err(|source| RunError::File {
+            action: "look at",
+            path: path.to_owned(),
+            source,
+        })?;
         let (device, inode, bytes) = (metadata.dev(), metadata.ino(), metadata.len());
         Ok(format!("{device} {inode} {bytes} {}.{}", metadata.mtime(), metadata.mtime_nsec()))
     };

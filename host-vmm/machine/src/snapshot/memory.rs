@@ -120,10 +120,13 @@ impl Pages {
     }
 }
 
+/// Copies a page to where it is told.
+type Fill<'a> = dyn Fn(&mut [u8]) -> io::Result<()> + 'a;
+
 /// Calls `each` for all pages of pieces that may have something in them, with their numbers.
 fn each_used(
     pieces: &[Piece<'_>],
-    each: &mut dyn FnMut(u64, &dyn Fn(&mut [u8]) -> io::Result<()>) -> io::Result<()>,
+    each: &mut dyn FnMut(u64, &Fill<'_>) -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut first = 0;
     for piece in pieces {

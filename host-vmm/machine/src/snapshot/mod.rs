@@ -28,8 +28,8 @@ pub use read::Snapshot;
 pub use saver::{Saved, Saver};
 pub(super) use saver::{SavedFunction, SavedPart, Whole};
 pub use state::StateError;
-pub(super) use virtio_state::{SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 pub(super) use state::{SavedBoard, SavedCmos, SavedMachine, SavedSerial, SavedVcpu};
+pub(super) use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 use belfry_device::SnapshotError as DeviceError;
 
@@ -41,7 +41,9 @@ pub enum SnapshotError {
     #[error("the machine cannot be saved, as it has {0}; a machine without can")]
     Refused(&'static str),
     /// It is in the middle of something that does not end.
-    #[error("the machine cannot be saved: its guest channel was in the middle of a request for {0:?}; the run goes on")]
+    #[error(
+        "the machine cannot be saved: its guest channel was in the middle of a request for {0:?}; the run goes on"
+    )]
     Busy(std::time::Duration),
     /// It has ended.
     #[error("the machine cannot be saved: it has ended")]

@@ -7,8 +7,8 @@ use belfry_device::{GpuConfig, SavedGpu};
 
 use super::file::{self, FileError, Head, Kind};
 use super::state::SavedMachine;
-use super::{SnapshotError, StateError};
-use crate::{Config, DoorbellMode};
+use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
+use crate::{Config, DiskConfig, DoorbellMode};
 
 /// Ways that doorbells travel, by their numbers in files.
 const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
@@ -17,6 +17,14 @@ const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
 /// The number of a way that doorbells travel.
 pub(super) fn number_of(mode: DoorbellMode) -> u8 {
     DOORBELLS.iter().position(|&other| other == mode).unwrap_or_default() as u8
+}
+
+/// The disk that a device was.
+fn disk_of(saved: &SavedVirtio) -> Option<DiskConfig> {
+    match &saved.device {
+        SavedDevice::Block(block) => Some(block.config()),
+        SavedDevice::Console(_) => None,
+    }
 }
 
 /// A machine that was saved. Any number of machines can go on from it, each with memory of its own.
@@ -106,6 +114,7 @@ impl Snapshot {
             memory: self.head.ram.length,
             cpus: self.head.cpus,
             gpu: self.gpu(),
+            disks: self.state.virtio.iter().filter_map(disk_of).collect(),
             doorbells: DOORBELLS.get(usize::from(self.state.doorbells)).copied().unwrap_or_default(),
             ..Config::new(&self.path)
         }

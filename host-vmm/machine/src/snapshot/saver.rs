@@ -177,7 +177,8 @@ impl Saver {
             Err(Unsaved::Busy) => return Ok(None),
             Err(Unsaved::Refused(what)) => return Err(SnapshotError::Refused(what)),
         };
-        let mut state = HostState { board: SavedBoard::default(), virtio: devices, note: note.unwrap_or_default() };
+        let mut state =
+            HostState { board: SavedBoard::default(), virtio: devices, note: note.unwrap_or_default() };
         let head = match gpu {
             None => {
                 state.board = board.save();

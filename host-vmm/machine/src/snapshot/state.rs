@@ -87,6 +87,20 @@ pub enum StateError {
     /// There is something behind their end.
     #[error("the machine's state ends {0} bytes before its bytes do")]
     Trailing(usize),
+    /// The image of a disk is not what it was.
+    #[error("the disk image {path} has changed since: resume it with the image that it was saved with")]
+    Changed {
+        /// The image.
+        path: std::path::PathBuf,
+    },
+    /// What was written to a disk cannot be had again.
+    #[error("what was written to the disk image {path} cannot be had again: {why}")]
+    Disk {
+        /// The image.
+        path: std::path::PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A value that no machine has.
     #[error("the machine's {what} is {value}, which cannot be")]
     Value {

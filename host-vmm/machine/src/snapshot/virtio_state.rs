@@ -10,6 +10,8 @@ const WAITING: usize = 4 << 20;
 /// Most queues of a device, and device numbers of the root bus.
 const QUEUES: usize = 64;
 const DEVICES: u8 = 32;
+/// Most images that a disk is made of.
+const LAYERS: usize = 64;
 
 /// Registers of a queue.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -45,10 +47,28 @@ pub(crate) struct SavedConsole {
     pub(crate) piece: Vec<u8>,
 }
 
+/// A disk: its image, which has to be as it was, and what the guest has written.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SavedBlock {
+    #[serde(with = "serde_bytes")]
+    pub(crate) path: Vec<u8>,
+    /// Number of the format.
+    pub(crate) format: u8,
+    pub(crate) read_only: bool,
+    pub(crate) backing: Vec<serde_bytes::ByteBuf>,
+    /// Bytes of the image's file, and when it was changed: seconds and nanoseconds.
+    pub(crate) length: u64,
+    pub(crate) modified: (i64, i64),
+    /// The qcow2 image over it, if the guest may write.
+    #[serde(with = "serde_bytes")]
+    pub(crate) overlay: Vec<u8>,
+}
+
 /// What a device has beside its registers and queues.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum SavedDevice {
     Console(SavedConsole),
+    Block(SavedBlock),
 }
 
 /// A paravirtual device.
@@ -89,7 +109,13 @@ impl SavedVirtio {
         if self.queues.len() > QUEUES {
             return refused("number of queues", self.queues.len());
         }
-        let SavedDevice::Console(console) = &self.device;
+        let console = match &self.device {
+            SavedDevice::Console(console) => console,
+            SavedDevice::Block(disk) if disk.backing.len() > LAYERS => {
+                return refused("number of a disk's images", disk.backing.len());
+            }
+            SavedDevice::Block(_) => return Ok(()),
+        };
         if console.piece.len() > WAITING {
             return refused("bytes on their way to the host", console.piece.len());
         }

@@ -20,7 +20,7 @@ use vmm_sys_util::epoll::EventSet;
 use super::chain::Chain;
 use super::frames::Frames;
 use super::ring::Rings;
-use super::{Broken, Device, Profile, Progress, Unsaved};
+use super::{Broken, Device, Profile, Progress, Unsaved, another_kind};
 use crate::snapshot::{SavedConsole, SavedDevice, StateError};
 
 const F_MULTIPORT: u64 = 1 << 1;
@@ -296,7 +296,7 @@ impl Device for Console {
     }
 
     fn restore(&mut self, saved: &SavedDevice, memory: &GuestMemoryMmap) -> Result<(), StateError> {
-        let SavedDevice::Console(saved) = saved;
+        let SavedDevice::Console(saved) = saved else { return Err(another_kind()) };
         let (add, name, open) = saved.to_tell;
         self.to_tell = ToTell { add, name, open };
         (self.guest_open, self.ready) = (saved.guest_open, saved.ready);

@@ -80,6 +80,11 @@ pub(super) enum Progress {
     Idle,
 }
 
+/// The state is another kind of device's.
+fn another_kind() -> StateError {
+    StateError::Value { what: "kind of a paravirtual device", value: 0 }
+}
+
 /// What a device is.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
@@ -123,7 +128,7 @@ pub(super) trait Device: Debug + Send {
     ///
     /// What is no state of such a device.
     fn restore(&mut self, _saved: &SavedDevice, _memory: &GuestMemoryMmap) -> Result<(), StateError> {
-        Err(StateError::Value { what: "kind of a paravirtual device", value: 0 })
+        Err(another_kind())
     }
 
     /// The file to wait for beside the queues, and for what.

@@ -106,7 +106,9 @@ impl Interrupt {
             vectors
         };
         let vectors_of = (0u16..).zip(saved.queues.iter().map(|queue| queue.vector));
-        for (queue, vector) in vectors_of.map(|(at, vector)| (Some(at), vector)).chain([(None, saved.config_vector)]) {
+        for (queue, vector) in
+            vectors_of.map(|(at, vector)| (Some(at), vector)).chain([(None, saved.config_vector)])
+        {
             if vector >= vectors && vector != super::interrupt::NO_VECTOR {
                 return broken("number of a vector", vector.into());
             }
