@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn devices_that_reach_everything_are_refused() {
-        let config = crate::HostedConfig { reach: crate::Reach::Process, ..GpuConfig::default().into() };
+        let config = crate::HostedConfig { reach: Reach::Process, ..GpuConfig::default().into() };
         let gpu = HostedGpu::new(config).expect("a GPU");
         let error = gpu.save(&mut Reader::default()).expect_err("no snapshot").to_string();
         assert!(error.contains("all of its process's memory"), "{error}");
