@@ -49,7 +49,7 @@ pub use activity::Activity;
 pub use belfry_isa::exec::CodeTimes;
 pub use belfry_isa::lanes::Tier;
 pub use config::{GpuConfig, MsixTable, processors};
-pub use device::{Gpu, Replay, Replayed, ResetKind, Resources, SavedGpu, SnapshotError, Stepped};
+pub use device::{Gpu, Replay, Replayed, ResetKind, Resources, Rest, SavedGpu, SnapshotError, Stepped};
 pub use error::Error;
 pub use guest_error::GuestError;
 pub use interrupt::InterruptSink;

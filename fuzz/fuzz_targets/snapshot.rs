@@ -1,4 +1,4 @@
-//! Snapshots of a machine that are damaged in the places that matter: each is refused, or is one of a device that goes on.
+//! Snapshots of a machine or a hosted device that are damaged in the places that matter: each is refused, or is one of a device that goes on.
 //!
 //! An input changes bytes of the file, or of its head, state or device with the digests made right again, and cuts the file off.
 
@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use belfry_abi::pci;
 use belfry_device::{Gpu, GpuConfig, Resources, SavedGpu};
 use belfry_fuzz::device::{Device, Raised, VRAM};
-use belfry_fuzz::snapshot::{file_of, first_bytes, head, read, sign, state};
+use belfry_fuzz::snapshot::{Kind, file_of, first_bytes, head, hosted_state, read, sign, state};
 use libfuzzer_sys::fuzz_target;
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
@@ -44,6 +44,7 @@ struct Input {
     part: Part,
     changes: Vec<Change>,
     length: Option<u32>,
+    hosted: bool,
 }
 
 fn change(bytes: &mut Vec<u8>, changes: &[Change], keeps_length: bool) {
@@ -61,16 +62,19 @@ fn change(bytes: &mut Vec<u8>, changes: &[Change], keeps_length: bool) {
 }
 
 fuzz_target!(|input: Input| {
-    let Input { part, changes, length } = &input;
+    let Input { part, changes, length, hosted } = &input;
     let mut gpu = GPU.clone();
     if let Part::Gpu = part {
         change(&mut gpu, changes, false);
     }
-    let mut state = state(gpu);
+    let (kind, mut state) = match hosted {
+        false => (Kind::Machine, state(gpu)),
+        true => (Kind::Hosted, hosted_state(gpu)),
+    };
     if let Part::State = part {
         change(&mut state, changes, false);
     }
-    let head = head(&state, VRAM);
+    let head = head(kind, &state, VRAM);
     let mut first = first_bytes(&head);
     match part {
         Part::Head => {

@@ -1,4 +1,4 @@
-//! Snapshots of Belfry's own machine, from the sources that read them: the rest of the machine needs /dev/kvm.
+//! Snapshots of Belfry's own machine and of hosted devices, from the sources that read them: the rest of the machine needs /dev/kvm.
 
 use std::fs::File;
 use std::io;
@@ -11,17 +11,53 @@ use rustix::fs::MemfdFlags;
 #[path = "../../host-vmm/machine/src/snapshot/file.rs"]
 mod file;
 #[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/machine/src/snapshot/hosted_state.rs"]
+mod hosted_state;
+#[allow(dead_code, reason = "the machine uses more of it")]
 #[path = "../../host-vmm/machine/src/snapshot/state.rs"]
 mod state;
+#[allow(dead_code, reason = "the machine uses more of it")]
+#[path = "../../host-vmm/machine/src/snapshot/virtio_state.rs"]
+mod virtio_state;
 
-pub use file::{Head, Section};
+pub use file::{Head, Kind, Section};
+use hosted_state::SavedHosted;
 use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
+use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 /// Guest memory of the machine in a sample.
 const RAM: u64 = 4 << 20;
 /// Longest file that is made of an input; larger ones only take time.
 const LARGE: u64 = 64 << 20;
 const PAGE: u64 = 4096;
+
+/// A guest channel.
+fn channel() -> SavedVirtio {
+    let chain = SavedChain { head: 1, readable: vec![(0x1000, 64)], writable: Vec::new() };
+    let console = SavedConsole { outgoing: Some(chain), piece: vec![1; 16], ..SavedConsole::default() };
+    SavedVirtio {
+        number: 2,
+        config: vec![0; 256],
+        accepted: 1 << 32,
+        selects: (0, 1),
+        status: 15,
+        queue_select: 3,
+        works: true,
+        queues: vec![SavedQueue { size: 128, enabled: true, ..SavedQueue::default() }; 6],
+        config_vector: 0,
+        isr: 0,
+        table: vec![0; 7 * 16],
+        pending: 0,
+        device: SavedDevice::Console(console),
+    }
+}
+
+/// A disk.
+fn disk() -> SavedVirtio {
+    let block = SavedBlock { path: b"/disk".to_vec(), overlay: vec![7; 32], ..SavedBlock::default() };
+    let queues = vec![SavedQueue { size: 256, enabled: true, ..SavedQueue::default() }];
+    SavedVirtio { number: 3, queues, table: vec![0; 2 * 16], device: SavedDevice::Block(block), ..channel() }
+}
 
 /// The state of a machine with a device whose snapshot has these bytes.
 #[must_use]
@@ -48,18 +84,28 @@ pub fn state(gpu: Vec<u8>) -> Vec<u8> {
             clock: SavedCmos { memory: vec![0; 128], ..SavedCmos::default() },
             ..SavedBoard::default()
         },
+        virtio: vec![channel(), disk()],
+        note: b"{}".to_vec(),
         doorbells: 0,
         gpu: Some(gpu),
     };
     machine.to_bytes().expect("a machine as bytes")
 }
 
+/// The state of a hosted device whose snapshot has these bytes.
+#[must_use]
+pub fn hosted_state(gpu: Vec<u8>) -> Vec<u8> {
+    let ranges = vec![(0x7000_0000_0000, RAM / 2), (0x7f00_0000_0000, RAM / 2)];
+    SavedHosted { ranges, gpu }.to_bytes().expect("a device as bytes")
+}
+
 /// The head of a file with this state.
 #[must_use]
-pub fn head(state: &[u8], vram: u64) -> Head {
+pub fn head(kind: Kind, state: &[u8], vram: u64) -> Head {
     let at = (PAGE + state.len() as u64).next_multiple_of(PAGE);
     Head {
         release: env!("CARGO_PKG_VERSION").to_owned(),
+        kind,
         chip: "gfx1100".to_owned(),
         cpus: 1,
         waves: 0,
@@ -98,13 +144,16 @@ pub fn file_of(first: &[u8], state: &[u8], length: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a file as the machine does: the bytes of its device, if everything before them is taken.
+/// Reads a file as the machine does, or who has a hosted device go on: the bytes of its device, if everything before them is taken.
 #[must_use]
 pub fn read(file: &File) -> Option<(Head, Vec<u8>)> {
     let head = file::read_head(file).ok()?;
     let state = file::read_state(file, &head).ok()?;
-    let machine = SavedMachine::from_bytes(&state, head.cpus).ok()?;
+    let gpu = match head.kind {
+        Kind::Machine => SavedMachine::from_bytes(&state, head.cpus).ok()?.gpu?,
+        Kind::Hosted => SavedHosted::from_bytes(&state, head.ram.length).ok()?.gpu,
+    };
     // Whatever the digests say: it is read to its end.
     let _ = file::check_memory(file, &head);
-    Some((head, machine.gpu?))
+    Some((head, gpu))
 }

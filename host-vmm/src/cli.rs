@@ -397,6 +397,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         suite.set_chip(gpu.chip);
     }
     let inspect = args.inspect.options(&args.gpu.symbols);
+    let warm = args.snapshot.warm;
     let (snapshot, from) = args.snapshot.options()?;
     let options = RunOptions {
         mode: args.mode,
@@ -423,6 +424,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         inspect,
         snapshot,
         from,
+        warm,
         timeout: args.timeout.map_or(limit, Duration::from_secs),
     };
     let (json, unmodelled) = (args.json, args.unmodelled);

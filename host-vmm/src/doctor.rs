@@ -12,7 +12,7 @@ use belfry_image::tools::{E2FSPROGS, PASST, system_mke2fs, system_passt};
 use belfry_image::{Cache, Part};
 
 use crate::exec;
-use crate::hosted;
+use crate::hosted::{self, Around};
 use crate::own_machine::{self, Unusable};
 
 /// How one thing is.
@@ -146,7 +146,7 @@ fn hosted_mode(report: &mut Report, gpu: GpuConfig) {
     let arguments = ["1024".to_owned()];
     let limit = std::time::Duration::from_secs(60);
     let mut text = Vec::new();
-    match hosted::run((&config, None), "vector-add", &arguments, limit, &mut |_, data| {
+    match hosted::run((&config, Around::default()), "vector-add", &arguments, limit, &mut |_, data| {
         text.extend_from_slice(data);
     }) {
         Ok(outcome) if outcome.exit_status == 0 => {

@@ -16,6 +16,7 @@ use belfry_guest::Stream;
 
 use crate::explore::racy;
 use crate::inspect::{InspectError, InspectOptions, Onlookers};
+use crate::snapshot::{SnapshotOptions, Source, Taking, Watch};
 
 /// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -64,19 +65,38 @@ pub struct Outcome {
     pub faults: FaultReport,
 }
 
-/// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `inspect` is set; `output` gets what it
-/// writes, as it comes.
+/// What is done beside a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// How its GPU can be looked at, if it can.
+    pub inspect: Option<&'a InspectOptions>,
+    /// Where and when it is saved, if it is.
+    pub snapshot: Option<&'a SnapshotOptions>,
+}
+
+/// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
 pub fn run(
-    (config, inspect): (&GpuConfig, Option<&InspectOptions>),
+    (config, around): (&GpuConfig, Around<'_>),
     program: &str,
     arguments: &[String],
     limit: Duration,
     output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Outcome, HostedError> {
     let started = Instant::now();
-    let gpu = HostedGpu::new(config.clone())?;
+    let mut watched = config.clone();
+    let watch = Watch::over(&mut watched, around.snapshot);
+    let gpu = HostedGpu::new(watched)?;
     let device = started.elapsed();
-    let onlookers = inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
+    let source = || Source::Hosted(Arc::downgrade(&gpu));
+    let onlookers = around.inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
+    if let Some(onlookers) = &onlookers {
+        onlookers.can_save(source());
+    }
+    let taking = around.snapshot.map(|options| {
+        Taking::start(options, (source(), Some(gpu.device())), watch.as_deref())
+            .map_err(|error| HostedError::Thread(error.to_string()))
+    });
+    let taking = taking.transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     if !config.faults.is_off() {
@@ -115,8 +135,11 @@ pub fn run(
             result
         })
         .map_err(|error| HostedError::Thread(error.to_string()))?;
-    let hung = forward(&receiver, started + limit, output)
-        .map_err(|()| HostedError::Timeout { limit, running: running(gpu.device()) })?;
+    let ended = forward(&receiver, started + limit, output);
+    if let Some(taking) = taking {
+        taking.finish();
+    }
+    let hung = ended.map_err(|()| HostedError::Timeout { limit, running: running(gpu.device()) })?;
     let joined = match hung {
         Some(why) => Ok(Err(anyhow::anyhow!("it hangs: {why}"))),
         None => thread.join(),

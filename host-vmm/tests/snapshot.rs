@@ -184,11 +184,18 @@ fn what_has_no_snapshot_is_refused_by_name() {
     let path = file.to_str().unwrap();
     let take = ["--snapshot", path, "--snapshot-at", "1s"];
     for (arguments, expected) in [
-        (&[&["run", "--mode", "hosted"], &take[..]].concat()[..], "--guest bare-metal"),
-        (&[&["run", "--mode", "qemu"], &take[..]].concat(), "--mode kvm"),
+        (&[&["run", "--mode", "qemu"], &take[..]].concat()[..], "--mode kvm"),
+        (
+            &[&["run", "--mode", "kvm", "--image", "rocm", "--net", "user"], &take[..]].concat(),
+            "leave these away",
+        ),
+        (&["run", "--mode", "kvm", "--warm", "--disk", "/dev/null"], "leave --warm away"),
+        (&["run", "--mode", "hosted", "--warm"], "--mode kvm"),
+        (&["run", "--mode", "qemu", "--warm"], "--mode kvm"),
+        (&["run", "--from", path, "--warm"], "--warm"),
         (&["run", "--mode", "kvm", "--snapshot", path], "--snapshot-at"),
         (&["run", "--from", path], "No such file"),
-        (&["run", "--mode", "qemu", "--from", path], "QEMU and hosted programs have no snapshots"),
+        (&["run", "--mode", "qemu", "--from", path], "QEMU has no snapshots"),
         (&["run", "--from", path, "--chip", "gfx1201"], "--chip"),
         (&["run", "--from", "/dev/zero"], "no snapshot of a machine"),
         (&["fork", path], "No such file"),

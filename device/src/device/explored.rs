@@ -33,7 +33,7 @@ impl Gpu {
     }
 
     /// Serves everything once, and takes one turn at waves, which lasts until the [schedule](crate::explore) has others go on.
-    /// For a device that has an [explorer](GpuConfig::explorer); its manual time passes.
+    /// For a device that has an [explorer](GpuConfig::explorer), or [is alone](Gpu::restore_alone); its manual time passes.
     pub fn step_explored(&self) -> Stepped {
         self.config.time.advance(STEP);
         self.wake.clear();

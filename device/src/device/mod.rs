@@ -1,5 +1,6 @@
 //! The device as its host sees it.
 
+mod alone;
 mod assembly;
 mod bars;
 mod explored;
@@ -7,6 +8,7 @@ mod replay;
 mod save;
 mod session;
 
+pub use alone::Rest;
 pub use explored::Stepped;
 pub use replay::{Replay, Replayed};
 pub use save::{SavedGpu, SnapshotError};

@@ -6,19 +6,12 @@ use std::sync::Arc;
 use belfry_abi::pci;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
+use super::alone::Nobody;
 use super::session::{Head, PROGRAM};
 use super::{Gpu, Resources};
 use crate::config::GpuConfig;
-use crate::interrupt::InterruptSink;
 use crate::record::{Entry, Journal, Player, Progress, RecordError, Stopped, Until};
 use crate::trace::TraceSink;
-
-/// Drops interrupts: a replay has no guest.
-struct Nobody;
-
-impl InterruptSink for Nobody {
-    fn raise(&self, _vector: u16) {}
-}
 
 /// A device that does again what a record says, without a host, and compares itself with the record.
 ///

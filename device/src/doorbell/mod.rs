@@ -294,6 +294,11 @@ impl Doorbells {
         self.busy.of_page(page).next().is_some()
     }
 
+    /// Whether any queue has work.
+    pub(crate) fn any_busy(&self) -> bool {
+        (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize).any(|page| self.is_busy(page))
+    }
+
     /// Whether a doorbell was rung since it was last taken note of.
     pub(crate) fn is_rung(&self, doorbell: DoorbellIndex) -> bool {
         number(doorbell.offset()).is_some_and(|at| self.is_rung_at(at))

@@ -77,6 +77,8 @@ ranks! {
     PinsTable = "Pins.table",
     NotifierRanges = "Notifier.ranges",
     TrapMaps = "Trap.maps",
+    // Accesses of a hosted driver to its device.
+    HostedAccess = "HostedOs.access",
     // One thing after the other, while the device is recorded.
     Session = "Session.state",
     // The firmware, and what it programs.

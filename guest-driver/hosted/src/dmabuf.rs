@@ -137,6 +137,11 @@ impl Exports {
         })
     }
 
+    /// The file that VRAM and the driver's memory are mapped from, opened once more.
+    pub(crate) fn memory(&self) -> io::Result<File> {
+        self.memory.open()
+    }
+
     /// The parts of the file that memory of this GPU is.
     fn parts(&self, backing: &dyn Backing) -> Result<Vec<(u64, u64)>> {
         let system = self.arena.memory();

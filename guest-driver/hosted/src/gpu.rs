@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use belfry_abi::pci;
 use belfry_device::explore::Explorer;
-use belfry_device::lock::{Condvar, Mutex, rank};
+use belfry_device::lock::{Condvar, Mutex, RwLock, rank};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
@@ -206,7 +206,10 @@ pub struct HostedGpu {
     time: DriverTime,
     pid: u32,
     works: Arc<Pool>,
-    exploring: Option<Arc<Exploring>>,
+    pub(crate) exploring: Option<Arc<Exploring>>,
+    /// Held by accesses to the device, and alone by who saves it.
+    pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
+    pub(crate) reach: Reach,
     next_process: AtomicU64,
 }
 
@@ -284,6 +287,8 @@ impl HostedGpu {
             pid,
             works: Pool::new(),
             exploring,
+            access: Arc::default(),
+            reach,
             next_process: AtomicU64::new(1),
         });
         hosted.load()?;
@@ -338,6 +343,7 @@ impl HostedGpu {
             pid: self.pid,
             works: self.works.clone(),
             exploring: self.exploring.clone(),
+            access: Arc::clone(&self.access),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
         lock(&self.line.state).handler = Arc::downgrade(&kfd);

@@ -6,13 +6,13 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
-use belfry_device::lock::{Mutex, rank};
+use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
     PAGE_SIZE, ProcessKey, SmiClient, Task, UserArea, Work,
@@ -129,6 +129,8 @@ pub struct HostedOs {
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
     pub(crate) exploring: Option<Arc<Exploring>>,
+    /// Held by accesses to the device, and alone by who saves it.
+    pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -207,6 +209,7 @@ impl HostedOs {
     }
 
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) {
+        let _access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.gpu.bar_read(bar, offset, data) {
             log::warn!(target: "kfd", "read of BAR {bar} at {offset:#x}: {error}");
             data.fill(0xff);
@@ -214,6 +217,7 @@ impl HostedOs {
     }
 
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) {
+        let _access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.gpu.bar_write(bar, offset, data) {
             log::warn!(target: "kfd", "write of BAR {bar} at {offset:#x}: {error}");
         }

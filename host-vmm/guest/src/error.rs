@@ -106,6 +106,9 @@ pub enum GuestError {
         /// What came.
         what: String,
     },
+    /// A snapshot with nothing kept for who goes on with its guest.
+    #[error("the snapshot does not say what its guest does")]
+    NotKept,
     /// The guest was configured without a terminal.
     #[error("this guest has no terminal")]
     NoTerminal,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::Gpu;
+use belfry_machine::snapshot::Saver;
 
 use super::GuestError;
 
@@ -34,6 +35,11 @@ pub(super) trait Host: std::fmt::Debug {
 
     /// From the start of the machine to the guest's first instruction, where that can be known.
     fn setup_time(&self) -> Option<Duration>;
+
+    /// What saves the machine while it runs, where that can be done.
+    fn saver(&self) -> Option<Arc<Saver>> {
+        None
+    }
 
     /// The guest has booted: what only the boot needed can go.
     fn booted(&self) {}

@@ -4,17 +4,19 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use belfry_device::Gpu;
+use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, GuestImage};
+use belfry_machine::snapshot::{Saver, Snapshot};
 use belfry_machine::{Config, Initramfs, KvmError, Machine, Running, SharedFolder};
 
 use super::config::{GuestConfig, KvmConfig};
 use super::host::Host;
 use super::network::Passt;
 use super::share;
+use super::terminal::Terminal;
 use super::{GuestError, failed};
 
 /// The machine's own limit; the guest's user has limits of their own.
@@ -34,6 +36,8 @@ pub(super) struct KvmHost {
     console: Arc<Mutex<Vec<u8>>>,
     keyboard: Option<UnixStream>,
     passt: Option<Passt>,
+    /// The machine's.
+    saver: Weak<Saver>,
     setup: Duration,
 }
 
@@ -72,18 +76,33 @@ impl KvmHost {
             channel: Some(theirs),
             ..Config::new(&image.kernel.image)
         })?;
-        let gpu = machine.gpu().cloned();
+        let mut host = Self::run(machine, started, config.terminal.clone())?;
+        (host.keyboard, host.passt) = (keyboard, passt);
+        Ok((host, ours))
+    }
+
+    /// Goes on with a machine that was saved; the stream is the host's end of its guest's channel.
+    pub(super) fn resume(snapshot: &Snapshot, gpu: GpuConfig) -> Result<(Self, UnixStream), GuestError> {
+        let started = Instant::now();
+        let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
+        let config =
+            Config { gpu: Some(gpu), channel: Some(theirs), catch_signals: true, ..snapshot.config() };
+        Ok((Self::run(Machine::resume(snapshot, config)?, started, None)?, ours))
+    }
+
+    fn run(machine: Machine, started: Instant, terminal: Option<Arc<Terminal>>) -> Result<Self, GuestError> {
+        let (gpu, saver) = (machine.gpu().cloned(), Arc::downgrade(&machine.saver()));
         let console = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&console);
         let setup = started.elapsed();
-        let terminal = config.terminal.clone();
         let machine = machine.start(FOREVER, move |data| {
             keep(&said, data);
             if let Some(terminal) = &terminal {
                 terminal.show(data);
             }
         })?;
-        Ok((Self { machine: Some(machine), end: None, gpu, console, keyboard, passt, setup }, ours))
+        let machine = Some(machine);
+        Ok(Self { machine, end: None, gpu, console, keyboard: None, passt: None, saver, setup })
     }
 
     /// Waits for a machine that has ended, or is told to.
@@ -137,6 +156,10 @@ impl Host for KvmHost {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    fn saver(&self) -> Option<Arc<Saver>> {
+        self.saver.upgrade()
     }
 
     fn setup_time(&self) -> Option<Duration> {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | what a guest is booted with | `config.rs` |
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
+//! | guests that go on from a snapshot | `session/kept.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host, the network | `share.rs`, `network.rs` |
 //! | the user's terminal | `terminal.rs` |
@@ -31,7 +32,7 @@ pub use console::Console;
 pub use error::GuestError;
 pub use network::NetworkError;
 pub use qemu::Accelerator;
-pub use session::Guest;
+pub use session::{Guest, Kept};
 pub use share::{Share, ShareError};
 pub use system::{System, SystemConfig};
 pub use terminal::Terminal;

@@ -1,5 +1,9 @@
 //! A booted guest, and everything that can be asked of it.
 
+mod kept;
+
+pub use kept::Kept;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -27,7 +27,9 @@ use super::main_loop::{self, Host};
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, VramSource, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::signals::Signals;
-use super::snapshot::{SavedMachine, SavedPart, SavedVcpu, Saver, Snapshot, SnapshotError, Whole};
+use super::snapshot::{
+    SavedFunction, SavedMachine, SavedPart, SavedVcpu, SavedVirtio, Saver, Snapshot, SnapshotError, Whole,
+};
 use super::vcpu::{self, Vcpu};
 use super::virtio::{self, VirtioFunction};
 use super::{Config, DoorbellMode, End, Ending, KvmError, SharedFolder, boot, host};
@@ -173,8 +175,21 @@ impl Machine {
             }
             None => (None, None, None),
         };
-        for (number, device) in virtio_devices(&mut config)? {
-            functions.insert(number, virtio_function(device, number, &vm, &memory, &routes)?);
+        let saved = snapshot.map(|snapshot| &*snapshot.state.virtio);
+        let devices = virtio_devices(&mut config)?;
+        if saved.is_some_and(|saved| {
+            !saved.iter().map(|saved| saved.number).eq(devices.iter().map(|made| made.0))
+        }) {
+            return Err(
+                SnapshotError::Devices("the guest channel is another program's, or there is none").into()
+            );
+        }
+        let mut virtio = Vec::new();
+        for (at, (number, device)) in devices.into_iter().enumerate() {
+            let saved = saved.and_then(|saved| saved.get(at));
+            let part = virtio_function((number, device), saved, &vm, &memory, &routes)?;
+            functions.insert(number, part.0);
+            virtio.push(part.1);
         }
         let bus = RootBus::new(apertures, functions);
         if snapshot.is_none() {
@@ -224,6 +239,7 @@ impl Machine {
             line: twin,
             gpu: part,
             mode,
+            virtio,
             refused,
         });
         Ok(Self {
@@ -365,8 +381,6 @@ impl Device {
 /// What of a machine has state that no snapshot has.
 fn beyond_saving(config: &Config) -> Option<&'static str> {
     [
-        (config.channel.is_some(), "a guest channel"),
-        (!config.disks.is_empty(), "disks"),
         (!config.shares.is_empty(), "shared folders"),
         (config.network.is_some(), "a network card"),
         (config.huge_pages == HugePages::Reserved, "memory of reserved huge pages"),
@@ -424,16 +438,25 @@ fn virtio_devices(config: &mut Config) -> Result<Vec<Numbered>, KvmError> {
 
 /// Makes a virtio device a function.
 fn virtio_function(
-    device: Box<dyn virtio::Device>,
-    number: u8,
+    (number, device): Numbered,
+    saved: Option<&SavedVirtio>,
     vm: &Arc<VmFd>,
     memory: &GuestMemoryMmap,
     routes: &Arc<Routes>,
-) -> Result<Arc<dyn Function>, KvmError> {
+) -> Result<(Arc<dyn Function>, SavedFunction), KvmError> {
+    let failed = step("start a virtio device");
     let vectors =
         routes.vectors(number, VirtioFunction::vectors(&*device)).map_err(step("route interrupts"))?;
-    let function = VirtioFunction::new(device, number, memory.clone(), vectors, Some(Arc::clone(vm)));
-    Ok(Arc::new(function.and_then(VirtioFunction::start).map_err(step("start a virtio device"))?))
+    let sink = Arc::clone(&vectors);
+    let function =
+        VirtioFunction::new(device, number, memory.clone(), sink, Some(Arc::clone(vm))).map_err(&failed)?;
+    let function = match saved {
+        Some(saved) => function.restored(saved).map_err(SnapshotError::Virtio)?,
+        None => function,
+    };
+    let function = Arc::new(function.start().map_err(failed)?);
+    let part = SavedFunction { number, function: Arc::downgrade(&function), vectors };
+    Ok((function, part))
 }
 
 /// What lies between RAM and the interrupt controllers, and behind all RAM.

@@ -110,14 +110,24 @@ fn private(file: &File, offset: u64, length: u64) -> io::Result<MmapRegion> {
 /// Guest RAM as a snapshot has it.
 pub(super) fn restored_ram(file: &File, section: Section) -> io::Result<GuestMemoryMmap> {
     let low = section.length.min(LOW_RAM_END);
-    let parts = [(0, 0, low), (HIGH_RAM, low, section.length - low)];
-    let parts = parts.into_iter().filter(|(.., length)| *length > 0);
-    let region = |(at, offset, length)| {
-        let region = private(file, section.at + offset, length)?;
-        let region = GuestRegionMmap::new(region, GuestAddress(at));
+    let parts = [(0, low), (HIGH_RAM, section.length - low)];
+    let parts: Vec<(u64, u64)> = parts.into_iter().filter(|(_, length)| *length > 0).collect();
+    restored_ranges(file, section.at, &parts)
+}
+
+/// Memory as a snapshot has it: its ranges, by address and bytes, whose contents are one behind the other from `at` on.
+pub(super) fn restored_ranges(
+    file: &File,
+    mut at: u64,
+    ranges: &[(u64, u64)],
+) -> io::Result<GuestMemoryMmap> {
+    let region = |&(address, length): &(u64, u64)| {
+        let region = private(file, at, length)?;
+        at += length;
+        let region = GuestRegionMmap::new(region, GuestAddress(address));
         region.ok_or_else(|| io::Error::other("the memory ends behind all addresses"))
     };
-    let regions = parts.map(region).collect::<io::Result<_>>()?;
+    let regions = ranges.iter().map(region).collect::<io::Result<_>>()?;
     GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::faults::Chaos;
-use belfry_machine::snapshot::Snapshot;
+use belfry_machine::snapshot::{Head, HostedSnapshot, Kind, Snapshot};
 use clap::Args;
 
 use crate::inspect::Client;
@@ -17,24 +17,49 @@ use crate::snapshot::{ForkOptions, Moment, SnapshotOptions, fork};
 /// What a run is saved to, or goes on from.
 #[derive(Debug, Default, Args)]
 pub(super) struct SnapshotArgs {
-    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. For --mode kvm with a guest
-    /// that has no guest channel: --guest bare-metal.
+    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. Of --mode kvm, a guest
+    /// without disks, folders and a network; of --mode hosted, the GPU and the memory that it reaches.
     #[arg(long, value_name = "FILE", requires = "snapshot_at")]
     snapshot: Option<PathBuf>,
-    /// When: a time after the start (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
+    /// When: a time after the start of the program, or of the bare-metal guest (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
     /// whatever is under way is saved as it is.
     #[arg(long, value_name = "WHEN", requires = "snapshot")]
     snapshot_at: Option<Moment>,
     /// Goes on from a snapshot, in memory that is mapped copy-on-write. What the machine and the GPU are is in the file; --fault, --chaos,
-    /// --workers, --tier and everything that looks at the GPU are free.
+    /// --workers, --tier and everything that looks at the GPU are free. The GPU of a hosted program goes on without the program, until its
+    /// queues are idle.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "guest", "doorbell", "chip", "cus", "vram", "deterministic", "cpus", "memory", "huge_pages", "disks", "append", "image", "root",
-        "shares", "ssh", "net", "interactive", "files", "program", "record",
+        "shares", "ssh", "net", "interactive", "files", "program", "record", "warm",
     ])]
     from: Option<PathBuf>,
+    /// Starts from a snapshot of a guest that has booted and loaded its driver, which the first such run keeps in the cache. For --mode kvm
+    /// with a Debian guest.
+    #[arg(long)]
+    pub(super) warm: bool,
     /// Reads all memory of the snapshot before, and compares it with its digests.
     #[arg(long, requires = "from")]
     verify: bool,
+}
+
+/// Reads a snapshot, with all of its memory if that is wanted, and says of what it is.
+fn checked(file: &Path, memory: bool) -> anyhow::Result<Head> {
+    let head = Snapshot::head_of(file)?;
+    match head.kind {
+        Kind::Machine => {
+            let snapshot = Snapshot::open(file)?;
+            if memory {
+                snapshot.check_memory()?;
+            }
+        }
+        Kind::Hosted => {
+            let snapshot = HostedSnapshot::open(file)?;
+            if memory {
+                snapshot.check_memory()?;
+            }
+        }
+    }
+    Ok(head)
 }
 
 impl SnapshotArgs {
@@ -45,14 +70,14 @@ impl SnapshotArgs {
     /// A snapshot whose memory is damaged.
     pub(super) fn options(self) -> anyhow::Result<(Option<SnapshotOptions>, Option<PathBuf>)> {
         if let (Some(file), true) = (&self.from, self.verify) {
-            Snapshot::open(file)?.check_memory()?;
+            checked(file, true)?;
         }
         let snapshot = self.snapshot.zip(self.snapshot_at).map(|(path, at)| SnapshotOptions { path, at });
         Ok((snapshot, self.from))
     }
 }
 
-/// Saves the machine and the GPU of a running `belfry run --mode kvm --inspect` together, as they are now; the run goes on.
+/// Saves a running `belfry run --inspect` of --mode kvm or --mode hosted as it is now; the run goes on.
 #[derive(Debug, Args)]
 pub(super) struct SnapshotCommand {
     /// The process [default: the only one that there is].
@@ -68,15 +93,16 @@ pub(super) struct SnapshotCommand {
 /// Runs `belfry snapshot`.
 pub(super) fn snapshot(args: &SnapshotCommand) -> anyhow::Result<u8> {
     if args.check {
-        let snapshot = Snapshot::open(&args.file)?;
-        snapshot.check_memory()?;
-        let head = snapshot.head();
+        let head = checked(&args.file, true)?;
         let chip = if head.chip.is_empty() { "no GPU" } else { &head.chip };
+        let of = match head.kind {
+            Kind::Machine => format!("{} vCPUs", head.cpus),
+            Kind::Hosted => Kind::Hosted.to_string(),
+        };
         say!(
-            "{}: release {}, {} vCPUs, {} MiB of memory ({} pages used), {chip}, {} MiB of VRAM ({} pages used), {} waves in flight",
+            "{}: release {}, {of}, {} MiB of memory ({} pages used), {chip}, {} MiB of VRAM ({} pages used), {} waves in flight",
             args.file.display(),
             head.release,
-            head.cpus,
             head.ram.length >> 20,
             head.ram.pages,
             head.vram.length >> 20,
@@ -144,7 +170,7 @@ pub(super) fn execute_fork(args: &ForkArgs) -> anyhow::Result<u8> {
         }
     };
     // What is wrong with it is told once.
-    Snapshot::open(&file)?;
+    checked(&file, false)?;
     let options = ForkOptions {
         snapshot: file,
         count: args.count,

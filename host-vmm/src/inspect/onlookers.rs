@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
-use belfry_machine::snapshot::Saver;
 
 use super::{InspectError, InspectOptions, Server};
 use crate::gdb;
 use crate::output::note;
+use crate::snapshot::Source;
 use crate::symbols::Symbols;
 
 /// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
@@ -34,10 +34,10 @@ impl Onlookers {
         Ok(Self { gdb, socket })
     }
 
-    /// The GPU's machine can be saved, when somebody asks for that.
-    pub fn can_save(&self, saver: Arc<Saver>) {
+    /// The run can be saved, when somebody asks for that.
+    pub fn can_save(&self, source: Source) {
         if let Some(socket) = &self.socket {
-            socket.can_save(saver);
+            socket.can_save(source);
         }
     }
 

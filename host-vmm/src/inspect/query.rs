@@ -35,7 +35,7 @@ barrier WAVE                  run its workgroup to the next barrier
 source WAVE                   source line of a wave, where symbols are known (`--symbols`)
 break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | register NAME | fault
 unbreak NUMBER | all
-snapshot PATH                 save the machine and the GPU together (`belfry snapshot`)
+snapshot PATH                 save the GPU with its machine, or alone (`belfry snapshot`)
 help                          this list";
 
 /// Answers a question.

@@ -16,12 +16,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
-use belfry_machine::snapshot::Saver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
-use crate::snapshot::describe;
+use crate::snapshot::{Source, describe};
 use crate::symbols::Symbols;
 
 /// Clients at the same time.
@@ -41,7 +40,7 @@ struct Shared {
     gpu: Weak<Gpu>,
     symbols: Arc<Mutex<Symbols>>,
     /// What saves the GPU's machine, if it has one that can be.
-    saver: Mutex<Option<Arc<Saver>>>,
+    source: Mutex<Option<Source>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
     clients: Mutex<BTreeMap<u64, UnixStream>>,
@@ -96,7 +95,7 @@ impl Server {
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
             symbols: Arc::clone(symbols),
-            saver: Mutex::default(),
+            source: Mutex::default(),
             closing: AtomicBool::new(false),
             clients: Mutex::default(),
             admitted: AtomicU64::new(0),
@@ -108,9 +107,9 @@ impl Server {
         Ok(Self { path: path.to_owned(), shared, thread })
     }
 
-    /// The GPU's machine can be saved.
-    pub fn can_save(&self, saver: Arc<Saver>) {
-        *self.shared.saver.lock().unwrap_or_else(PoisonError::into_inner) = Some(saver);
+    /// The run can be saved.
+    pub fn can_save(&self, source: Source) {
+        *self.shared.source.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
     }
 
     /// Where it is.
@@ -246,15 +245,16 @@ fn ask(gpu: &Gpu, shared: &Shared, line: &[u8]) -> Value {
     }
 }
 
-/// Saves the GPU's machine.
+/// Saves the run.
 fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
-    let saver = shared.saver.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let saver = saver.ok_or("only a machine of `run --mode kvm` without a guest channel can be saved")?;
+    let source = shared.source.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let source =
+        source.ok_or("only runs of --mode kvm without a guest channel and of --mode hosted can be saved")?;
     // Relative to what, the client knows alone.
     if !path.is_absolute() {
         return Err(format!("{} is no absolute path", path.display()));
     }
-    let saved = saver.save(path).map_err(|error| error.to_string())?;
+    let saved = source.save(path).map_err(|error| error.to_string())?;
     Ok(describe(&saved).into())
 }
 

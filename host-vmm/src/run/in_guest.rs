@@ -10,15 +10,16 @@ use belfry_guest::{
 };
 use belfry_image::rootfs::RootDisk;
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use belfry_machine::{DiskConfig, DiskFormat, HugePages};
+use belfry_machine::{DiskConfig, DiskFormat, HugePages, KvmError};
 use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process, inspected};
+use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process, inspected, warm};
 use crate::doorbell;
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
+use crate::snapshot::{Source, Taking, Watch};
 use crate::suite::Compiled;
 
 /// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
@@ -65,6 +66,8 @@ struct Booted {
     guest: Guest,
     mode: Mode,
     accelerator: Accelerator,
+    /// How long the driver took, if it is loaded already.
+    driver: Option<Duration>,
 }
 
 impl Job<'_> {
@@ -81,14 +84,14 @@ impl Job<'_> {
             (Ok(_), Ok(speed)) => {
                 self.progress.line(&format!("mode kvm: {speed} on this /dev/kvm"));
                 match self.boot_on_kvm(&parts) {
-                    Ok(guest) => return self.carry_out(guest, &errand, output),
+                    Ok(guest) => return self.carry_out(guest, &errand, None, output),
                     Err(error) => format!("the guest does not boot on Belfry's own machine: {error}"),
                 }
             }
         };
         self.progress.line(&format!("mode qemu: {why_not_kvm}"));
         match self.boot_in_qemu(&parts) {
-            Ok(guest) => self.carry_out(guest, &errand, output),
+            Ok(guest) => self.carry_out(guest, &errand, None, output),
             Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_))) => {
                 self.hosted_instead(error, output)
             }
@@ -110,8 +113,40 @@ impl Job<'_> {
         }
         let errand = self.errand()?;
         let parts = self.parts()?;
-        let guest = self.boot_on_kvm(&parts)?;
-        self.carry_out(guest, &errand, output)
+        let mut gpu = self.options.gpu.clone();
+        let watch = Watch::over(&mut gpu, self.options.snapshot.as_ref());
+        let options = RunOptions { gpu, ..self.options.clone() };
+        let job = Job { options: &options, ..*self };
+        let guest = match options.warm {
+            false => job.boot_on_kvm(&parts)?,
+            true => job.warm(&parts)?,
+        };
+        job.carry_out(guest, &errand, watch.as_deref(), output)
+    }
+
+    /// A guest that has its driver already: one that goes on from a snapshot, or one that has booted and was saved for those to come.
+    fn warm(&self, parts: &Parts) -> Result<Booted, RunError> {
+        let doorbell = doorbell::on_kvm(self.options.doorbell)?;
+        let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages: self.options.machine.huge_pages });
+        let config = self.config(machine)?;
+        let place = warm::place(&parts.image, &config, doorbell, self.cache)?;
+        match warm::resume(&place, self.options.gpu.clone(), self.cache) {
+            Ok(Some(guest)) => {
+                self.progress.line("going on from a guest that has booted");
+                let (mode, accelerator, driver) = (Mode::Kvm, Accelerator::Kvm, Some(Duration::ZERO));
+                return Ok(Booted { guest, mode, accelerator, driver });
+            }
+            Ok(None) => {}
+            Err(error) => self.progress.line(&format!("a guest that has booted cannot go on: {error}")),
+        }
+        let mut booted = self.boot_on_kvm(parts)?;
+        booted.driver = Some(booted.guest.load_driver()?);
+        match warm::keep(&booted.guest, &place) {
+            Ok(text) => self.progress.line(&text),
+            // The next run boots as well.
+            Err(error) => self.progress.line(&format!("this guest is not kept for the next run: {error}")),
+        }
+        Ok(booted)
     }
 
     /// Runs in QEMU.
@@ -120,7 +155,7 @@ impl Job<'_> {
         let errand = self.errand()?;
         let parts = self.parts()?;
         let guest = self.boot_in_qemu(&parts)?;
-        self.carry_out(guest, &errand, output)
+        self.carry_out(guest, &errand, None, output)
     }
 
     fn errand(&self) -> Result<Errand, RunError> {
@@ -171,7 +206,7 @@ impl Job<'_> {
         let huge_pages = self.options.machine.huge_pages;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
         let guest = self.boot(parts, self.config(machine)?, "Belfry's own machine")?;
-        Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm })
+        Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm, driver: None })
     }
 
     /// How doorbells travel in QEMU, which does not do everything that can be asked for.
@@ -194,7 +229,7 @@ impl Job<'_> {
                 config.boot_timeout = KVM_BOOT;
             }
             let guest = self.boot(parts, config, &format!("QEMU, {accelerator}"))?;
-            Ok(Booted { guest, mode: Mode::Qemu, accelerator })
+            Ok(Booted { guest, mode: Mode::Qemu, accelerator, driver: None })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
             (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error| {
@@ -236,6 +271,8 @@ impl Job<'_> {
             false => guest.spawn(argv, &environment, PROGRAM_DIRECTORY)?,
             true => guest.spawn_on_terminal(argv, &environment, PROGRAM_DIRECTORY)?,
         };
+        // Whoever goes on from a snapshot waits for this one.
+        guest.keep(Some((id, argv)));
         match guest.wait(id, self.options.timeout, output) {
             Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
                 let running = guest.gpu().map(|gpu| hosted::running(gpu)).unwrap_or_default();
@@ -246,23 +283,42 @@ impl Job<'_> {
     }
 
     /// Loads the driver, runs the program and switches the guest off.
-    fn carry_out(&self, booted: Booted, errand: &Errand, output: Output<'_>) -> Result<RunReport, RunError> {
-        let Booted { mut guest, mode, accelerator } = booted;
+    fn carry_out(
+        &self,
+        booted: Booted,
+        errand: &Errand,
+        watch: Option<&Watch>,
+        output: Output<'_>,
+    ) -> Result<RunReport, RunError> {
+        let Booted { mut guest, mode, accelerator, driver } = booted;
         let inspector = inspected(self.options, guest.gpu())?;
-        let driver = guest.load_driver()?;
+        if let (Some(onlookers), Some(saver)) = (&inspector, guest.saver()) {
+            onlookers.can_save(Source::Machine(Arc::downgrade(&saver)));
+        }
+        let driver = driver.map_or_else(|| guest.load_driver(), Ok)?;
         guest.enter_root()?;
         let started = Instant::now();
         errand.send(&mut guest)?;
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());
 
+        let taking = match (&self.options.snapshot, guest.saver()) {
+            (Some(snapshot), Some(saver)) => {
+                let taking =
+                    Taking::start(snapshot, (Source::Machine(Arc::downgrade(&saver)), guest.gpu()), watch);
+                Some(taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?)
+            }
+            _ => None,
+        };
         let started = Instant::now();
         let exit_status = match self.suite {
-            None => self.run_program(&mut guest, errand, output)?,
+            None => self.run_program(&mut guest, errand, output),
             Some(suite) => {
                 let mut line = |text: &str| output(Stream::Stdout, format!("{text}\n").as_bytes());
-                suite.run_in(&mut guest, &mut line).map_err(RunError::Suite)?.into()
+                suite.run_in(&mut guest, &mut line).map(i32::from).map_err(RunError::Suite)
             }
         };
+        taking.into_iter().for_each(Taking::finish);
+        let exit_status = exit_status?;
         let program_time = started.elapsed();
         if exit_status == 0 {
             errand.fetch(&mut guest)?;

@@ -5,7 +5,7 @@ use belfry_guest::Stream;
 
 use super::report::{from_device, milliseconds};
 use super::{Mode, RunError, RunOptions, RunReport};
-use crate::hosted;
+use crate::hosted::{self, Around};
 
 /// Runs an example.
 pub(super) fn run(
@@ -24,8 +24,8 @@ pub(super) fn run(
     if program == "launch" {
         launch::check(&arguments).map_err(RunError::Arguments)?;
     }
-    let outcome =
-        hosted::run((&options.gpu, options.inspect.as_ref()), program, &arguments, options.timeout, output)?;
+    let around = Around { inspect: options.inspect.as_ref(), snapshot: options.snapshot.as_ref() };
+    let outcome = hosted::run((&options.gpu, around), program, &arguments, options.timeout, output)?;
     Ok(RunReport {
         mode: Mode::Hosted,
         program: program.to_owned(),

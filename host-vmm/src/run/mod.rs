@@ -7,15 +7,23 @@
 //! | this process as the guest | `in_process.rs` |
 //! | the summary | `report.rs` |
 //! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
+//! | the GPU of a hosted program, from a snapshot | `alone.rs` |
+//! | what is saved and resumed, and what is refused | `snapshots.rs` |
+//! | a guest with a program, from a snapshot | `resumed.rs` |
+//! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
 
+mod alone;
 mod boot_loader;
 mod in_guest;
 mod in_process;
 mod on_machine;
 mod program;
 pub(crate) mod report;
+mod resumed;
+mod snapshots;
 mod system;
+mod warm;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +35,7 @@ use belfry_device::{Gpu, GpuConfig};
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
+use belfry_machine::snapshot::SnapshotError;
 use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
@@ -159,6 +168,8 @@ pub struct RunOptions {
     pub snapshot: Option<SnapshotOptions>,
     /// A snapshot that it goes on from, which has the guest and its program.
     pub from: Option<PathBuf>,
+    /// Whether the guest starts from a snapshot that was kept after another one's boot, or is kept.
+    pub warm: bool,
     /// How long the program may run.
     pub timeout: Duration,
 }
@@ -184,6 +195,7 @@ impl Default for RunOptions {
             inspect: None,
             snapshot: None,
             from: None,
+            warm: false,
             timeout: Duration::from_secs(600),
         }
     }
@@ -239,6 +251,9 @@ pub enum RunError {
     /// Belfry's own machine failed.
     #[error(transparent)]
     Kvm(#[from] KvmError),
+    /// A snapshot of a hosted program cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// The bare-metal guest could not be had.
     #[error(transparent)]
     BareMetal(#[from] belfry_image::bare_metal::BareMetalError),
@@ -301,13 +316,9 @@ pub fn run(
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
     if let Some(file) = &options.from {
-        return on_machine::from_snapshot(options, file, output);
+        return snapshots::go_on(options, file, output);
     }
-    if options.snapshot.is_some() && (options.mode != Mode::Kvm || options.guest != GuestKind::BareMetal) {
-        return Err(RunError::WrongGuest(
-            "--snapshot saves a machine of --mode kvm whose guest has no guest channel: add --mode kvm --guest bare-metal",
-        ));
-    }
+    snapshots::check(options)?;
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
     }

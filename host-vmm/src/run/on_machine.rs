@@ -11,9 +11,9 @@ use belfry_machine::{Config, End, KvmError, Machine, bare_metal};
 
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
+use super::{MachineOptions, Mode, RunError, RunOptions, inspected, resumed};
 use crate::doorbell;
-use crate::snapshot::{Taking, Watch};
+use crate::snapshot::{Source, Taking, Watch};
 
 /// Runs the bare-metal guest.
 pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Result<RunReport, RunError> {
@@ -36,11 +36,6 @@ pub(super) fn from_snapshot(
     file: &Path,
     output: Output<'_>,
 ) -> Result<RunReport, RunError> {
-    if !matches!(options.mode, Mode::Auto | Mode::Kvm) {
-        return Err(RunError::WrongGuest(
-            "--from goes on with a machine of --mode kvm; QEMU and hosted programs have no snapshots",
-        ));
-    }
     let snapshot = Snapshot::open(file).map_err(KvmError::from)?;
     let Some(saved) = snapshot.gpu() else { return Err(RunError::WrongGuest("the snapshot has no GPU")) };
     // The device is what it was; how it is executed and looked at is this run's.
@@ -54,6 +49,9 @@ pub(super) fn from_snapshot(
         quantum: saved.quantum,
         ..options.gpu.clone()
     };
+    if snapshot.has_channel() {
+        return resumed::run(options, (file, &snapshot), gpu, output);
+    }
     let make = |gpu| {
         let config = Config { gpu: Some(gpu), catch_signals: true, ..snapshot.config() };
         Machine::resume(&snapshot, config)
@@ -75,9 +73,13 @@ fn run(
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
     let onlookers = inspected(options, gpu.as_ref())?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(machine.saver());
+        onlookers.can_save(Source::Machine(Arc::downgrade(&machine.saver())));
     }
-    let taking = snapshot.map(|snapshot| Taking::start(snapshot, &machine, watch.as_deref())).transpose();
+    let taking = snapshot.map(|snapshot| {
+        let source = Source::Machine(Arc::downgrade(&machine.saver()));
+        Taking::start(snapshot, (source, machine.gpu()), watch.as_deref())
+    });
+    let taking = taking.transpose();
     let taking = taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?;
     let outcome = machine.run(options.timeout, &mut |data| output(Stream::Stdout, data));
     if let Some(taking) = taking {

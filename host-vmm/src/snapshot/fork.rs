@@ -117,7 +117,7 @@ fn one(program: OsString, options: &ForkOptions, number: u32) -> io::Result<Futu
     let seed = |chaos: Chaos| Chaos { seed: chaos.seed.wrapping_add(u64::from(number) - 1), ..chaos };
     let chaos = options.chaos.map(|chaos| seed(chaos).to_string());
     let mut command = Command::new(program);
-    command.args(["run", "--mode", "kvm", "--json", "--from"]).arg(&options.snapshot);
+    command.args(["run", "--json", "--from"]).arg(&options.snapshot);
     command.args(["--timeout", &options.limit.as_secs().to_string()]);
     if let Some(chaos) = &chaos {
         command.args(["--chaos", chaos]);

@@ -1,21 +1,24 @@
-//! Snapshots of machines: when a run is saved, and several futures of one moment.
+//! Snapshots: when a run is saved, and several futures of one moment.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the moment at which a run is saved | `moment.rs` |
-//! | waiting for it, and saving | `taking.rs` |
+//! | what is saved: a machine, or the GPU of a hosted program | `source.rs` |
+//! | waiting for the moment, and saving | `taking.rs` |
 //! | futures of a snapshot, each in a process of its own | `fork.rs` |
 //!
 //! The file itself is `belfry_machine::snapshot`'s.
 
 mod fork;
 mod moment;
+mod source;
 mod taking;
 
 use std::path::PathBuf;
 
 pub use fork::{ForkError, ForkOptions, Future, fork};
 pub use moment::{Moment, MomentError};
+pub use source::{Source, SourceError};
 pub(crate) use taking::{Taking, Watch, describe};
 
 /// That a run is to be saved.

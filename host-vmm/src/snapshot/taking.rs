@@ -1,4 +1,4 @@
-//! Waiting for the moment, and saving the machine.
+//! Waiting for the moment, and saving.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,9 @@ use belfry_device::record::Until;
 use belfry_device::trace::{Record, TraceSink, WaveId};
 use belfry_device::{Gpu, GpuConfig};
 use belfry_isa::exec::Step;
-use belfry_machine::Machine;
-use belfry_machine::snapshot::{Saved, SnapshotError};
+use belfry_machine::snapshot::Saved;
 
-use super::{Moment, SnapshotOptions};
+use super::{Moment, SnapshotOptions, Source, SourceError};
 use crate::output::note;
 
 /// What the thread that saves is told.
@@ -21,7 +20,7 @@ use crate::output::note;
 enum Told {
     /// The moment has come.
     Now,
-    /// The machine has ended.
+    /// The run has ended.
     Over,
 }
 
@@ -47,11 +46,11 @@ impl TraceSink for Watch {
         }
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((gpu, told)) = told {
-            // Whatever is under way stays there until the machine is saved.
+            // Whatever is under way stays there until it is saved.
             if let Some(gpu) = gpu.upgrade() {
                 gpu.inspect().halt_soon();
             }
-            // A thread that has gone has been told that the machine is over.
+            // A thread that has gone has been told that the run is over.
             let _ = told.send(Told::Now);
         }
     }
@@ -82,28 +81,28 @@ impl Watch {
     }
 }
 
-/// A machine that is going to be saved.
+/// A run that is going to be saved.
 #[derive(Debug)]
 pub(crate) struct Taking {
     options: SnapshotOptions,
     told: Sender<Told>,
-    thread: JoinHandle<Option<Result<Saved, SnapshotError>>>,
+    thread: JoinHandle<Option<Result<Saved, SourceError>>>,
 }
 
 impl Taking {
-    /// Saves a machine, which is about to run, when its moment comes.
+    /// Saves a run that is about to begin, with this GPU, when its moment comes.
     pub(crate) fn start(
         options: &SnapshotOptions,
-        machine: &Machine,
+        (source, gpu): (Source, Option<&Arc<Gpu>>),
         watch: Option<&Watch>,
     ) -> io::Result<Self> {
         let (told, tells) = channel();
-        if let (Some(watch), Some(gpu)) = (watch, machine.gpu()) {
+        if let (Some(watch), Some(gpu)) = (watch, gpu) {
             let mut place = watch.told.lock().unwrap_or_else(PoisonError::into_inner);
             *place = Some((Arc::downgrade(gpu), told.clone()));
         }
-        let (saver, path, at) = (machine.saver(), options.path.clone(), options.at);
-        let halted = machine.gpu().filter(|_| watch.is_some()).map(Arc::downgrade);
+        let (path, at) = (options.path.clone(), options.at);
+        let halted = gpu.filter(|_| watch.is_some()).map(Arc::downgrade);
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
             let told = match at {
                 Moment::After(time) => tells.recv_timeout(time),
@@ -112,7 +111,7 @@ impl Taking {
             if !matches!(told, Ok(Told::Now) | Err(RecvTimeoutError::Timeout)) {
                 return None;
             }
-            let saved = saver.save(&path);
+            let saved = source.save(&path);
             if let Some(gpu) = halted.and_then(|gpu| gpu.upgrade()) {
                 gpu.inspect().proceed();
             }
@@ -121,7 +120,7 @@ impl Taking {
         Ok(Self { options: options.clone(), told, thread })
     }
 
-    /// The machine has ended: says what came of it. A run that could not be saved is as good as before.
+    /// The run has ended: says what came of it. A run that could not be saved is as good as before.
     pub(crate) fn finish(self) {
         // One that has saved does not listen any more.
         let _ = self.told.send(Told::Over);
@@ -129,7 +128,7 @@ impl Taking {
         let text = match self.thread.join() {
             Ok(Some(Ok(saved))) => format!("{}: {path}", describe(&saved)),
             Ok(Some(Err(error))) => error.to_string(),
-            Ok(None) => format!("there is no snapshot {path}: the guest ended before {}", self.options.at),
+            Ok(None) => format!("there is no snapshot {path}: the run ended before {}", self.options.at),
             Err(_) => format!("there is no snapshot {path}: the thread that saves panicked"),
         };
         note!("belfry: {text}");
@@ -141,7 +140,7 @@ pub(crate) fn describe(saved: &Saved) -> String {
     let Saved { head, stood_still, bytes } = saved;
     let used = (head.ram.pages, head.vram.pages);
     format!(
-        "saved {} waves in flight, {} pages of memory and {} of VRAM in {bytes} bytes; the machine stood still for {:.1} ms",
+        "saved {} waves in flight, {} pages of memory and {} of VRAM in {bytes} bytes; all stood still for {:.1} ms",
         head.waves,
         used.0,
         used.1,

@@ -69,6 +69,14 @@ impl Msix {
         }
     }
 
+    /// Marks vectors as pending, a bit for each.
+    pub(crate) fn set_pending(&mut self, pending: u64) {
+        let vectors = self.vectors().min(64);
+        (0..vectors)
+            .filter(|vector| pending >> vector & 1 == 1)
+            .for_each(|vector| self.table.set_pending(vector));
+    }
+
     /// Forgets what is pending.
     pub(crate) fn clear_pending(&mut self) {
         self.table.clear_pending();

@@ -1,11 +1,11 @@
-//! The file of a snapshot: a head, the machine's state, and memory that is mapped as it lies there.
+//! The file of a snapshot: a head, the state of a machine or of a device alone, and memory that is mapped as it lies there.
 //!
 //! | from | contents |
 //! | --- | --- |
 //! | 0 | `belfrySN`, version (32 bits), bytes of a page (32 bits), bytes of the head (64 bits), its digest (64 bits), all little endian |
 //! | 32 | the head ([`Head`]), in the format of postcard |
-//! | next page | the machine's state |
-//! | next page | guest memory, lowest address first |
+//! | next page | the state |
+//! | next page | guest memory, lowest address first; of a device alone, the memory of its process that it reaches |
 //! | behind it | VRAM |
 //!
 //! Pages of zeros are holes of the file. Digests find what was damaged; they withstand nobody who wants them equal, and whatever is
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// What every file begins with.
 const MAGIC: [u8; 8] = *b"belfrySN";
 /// Version of head and state: another one whenever a type in them changes. A program reads its own alone.
-const VERSION: u32 = 1;
+const VERSION: u32 = 3;
 pub(super) const PAGE: usize = 4096;
 const FIXED: usize = 32;
 /// Longest head, and longest state: what a machine has of either is far less.
@@ -39,7 +39,7 @@ pub enum FileError {
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
     /// It is something else.
-    #[error("it is no snapshot of a machine")]
+    #[error("it is no snapshot of a machine or a GPU")]
     Magic,
     /// It is of another version.
     #[error(
@@ -48,6 +48,14 @@ pub enum FileError {
     Version {
         /// Version of the file.
         found: u32,
+    },
+    /// It is of something else.
+    #[error("it is a snapshot of {found}, and not of {wanted}: {fix}", fix = .found.fix())]
+    Kind {
+        /// What it is of.
+        found: Kind,
+        /// What it should be of.
+        wanted: Kind,
     },
     /// It is of another release, which may have another device.
     #[error("release {found} of belfry wrote it, and this is {}: resume it with that one", env!("CARGO_PKG_VERSION"))]
@@ -79,6 +87,34 @@ pub enum FileError {
     },
 }
 
+/// What a snapshot is of.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Kind {
+    /// A machine with its GPU.
+    Machine,
+    /// The GPU of a hosted program, alone.
+    Hosted,
+}
+
+impl Kind {
+    /// How such a snapshot is used.
+    fn fix(self) -> &'static str {
+        match self {
+            Self::Machine => "go on from it with --mode kvm",
+            Self::Hosted => "go on from it with --mode hosted",
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "a machine",
+            Self::Hosted => "the GPU of a hosted program",
+        })
+    }
+}
+
 /// A part of the file.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Section {
@@ -97,15 +133,17 @@ pub struct Section {
 pub struct Head {
     /// Release that wrote it.
     pub release: String,
+    /// What it is of.
+    pub kind: Kind,
     /// Name of the GPU's chip; empty without a GPU.
     pub chip: String,
-    /// vCPUs.
+    /// vCPUs; a device alone has none.
     pub cpus: u8,
     /// Waves that had begun and not ended.
     pub waves: u64,
-    /// Numbers of the parts: the machine's state.
+    /// Numbers of the parts: the state.
     pub state: Section,
-    /// Guest memory.
+    /// Guest memory, or what the device of a hosted program reaches of its process.
     pub ram: Section,
     /// VRAM; empty without a GPU.
     pub vram: Section,
@@ -116,6 +154,11 @@ impl Head {
     #[must_use]
     pub fn end(&self) -> u64 {
         self.vram.at + self.vram.length
+    }
+
+    /// Refuses a snapshot of something else.
+    pub(super) fn expect(&self, wanted: Kind) -> Result<(), FileError> {
+        if self.kind == wanted { Ok(()) } else { Err(FileError::Kind { found: self.kind, wanted }) }
     }
 
     fn check(&self) -> Result<(), FileError> {
@@ -238,9 +281,23 @@ pub(super) fn read_state(file: &File, head: &Head) -> Result<Vec<u8>, FileError>
     let mut bytes = vec![0; head.state.length as usize];
     file.read_exact_at(&mut bytes, head.state.at)?;
     if digest(&bytes) != head.state.digest {
-        return Err(FileError::Damaged { part: "state of the machine" });
+        return Err(FileError::Damaged { part: "state" });
     }
     Ok(bytes)
+}
+
+/// The next part of a file that is no hole, in whole pages: its first byte, and the one behind it.
+pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= end {
+        return Ok(None);
+    }
+    let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(data) if data < end => data / PAGE as u64 * PAGE as u64,
+        Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data))?;
+    Ok(Some((data, hole.next_multiple_of(PAGE as u64).min(end))))
 }
 
 /// Holds memory against its digests; reads all of it.
@@ -250,15 +307,20 @@ pub(super) fn read_state(file: &File, head: &Head) -> Result<Vec<u8>, FileError>
 /// Memory that is not as it was written.
 pub(super) fn check_memory(file: &File, head: &Head) -> Result<(), FileError> {
     for (part, section) in [("guest memory", head.ram), ("VRAM", head.vram)] {
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        reader.seek(SeekFrom::Start(section.at))?;
         let (mut pages, mut sum, mut page) = (0, 0u64, [0; PAGE]);
-        for number in 0..section.length / PAGE as u64 {
-            reader.read_exact(&mut page)?;
-            if page != [0; PAGE] {
-                pages += 1;
-                sum = sum.wrapping_add(page_digest(number, &page));
+        let (mut at, end) = (section.at, section.at + section.length);
+        // Holes are pages of zeros.
+        while let Some((data, hole)) = next_data(file, at, end)? {
+            let mut reader = BufReader::with_capacity(1 << 20, file);
+            reader.seek(SeekFrom::Start(data))?;
+            for at in (data..hole).step_by(PAGE) {
+                reader.read_exact(&mut page)?;
+                if page != [0; PAGE] {
+                    pages += 1;
+                    sum = sum.wrapping_add(page_digest((at - section.at) / PAGE as u64, &page));
+                }
             }
+            at = hole;
         }
         if (pages, sum) != (section.pages, section.digest) {
             return Err(FileError::Damaged { part });

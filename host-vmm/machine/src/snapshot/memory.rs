@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use rustix::fs::SeekFrom;
 use vm_memory::{MmapRegion, VolatileMemory as _};
 
-use super::file::{PAGE, Section, page_digest};
+use super::file::{PAGE, Section, next_data, page_digest};
 
 /// Pages that are written at a time.
 const BATCH: usize = 256;
@@ -41,16 +40,9 @@ impl Piece<'_> {
     fn used_in_file(&self, used: &mut [bool]) -> io::Result<()> {
         let end = self.offset + self.region.size() as u64;
         let mut at = self.offset;
-        while at < end {
-            let data = match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
-                Ok(data) if data < end => data,
-                Ok(_) | Err(rustix::io::Errno::NXIO) => break,
-                Err(error) => return Err(error.into()),
-            };
-            let hole = rustix::fs::seek(self.file, SeekFrom::Hole(data))?.min(end);
+        while let Some((data, hole)) = next_data(self.file, at, end)? {
             let page = |at: u64| ((at - self.offset) / PAGE as u64) as usize;
-            used[page(data)..page(hole.next_multiple_of(PAGE as u64)).min(self.region.size() / PAGE)]
-                .fill(true);
+            used[page(data)..page(hole)].fill(true);
             at = hole;
         }
         Ok(())
@@ -71,45 +63,103 @@ impl Piece<'_> {
     }
 }
 
+/// Pages on their way into a new file; those that are all zero stay holes. Once made, it allocates nothing.
+#[derive(Debug)]
+pub(super) struct Pages {
+    out: File,
+    section: Section,
+    batch: Vec<u8>,
+    /// The number of the page behind the batch.
+    next: u64,
+}
+
+impl Pages {
+    /// Pages of a section that begins at `at`.
+    pub(super) fn new(out: &File, at: u64) -> io::Result<Self> {
+        let section = Section { at, ..Section::default() };
+        Ok(Self { out: out.try_clone()?, section, batch: Vec::with_capacity(BATCH * PAGE), next: 0 })
+    }
+
+    /// Takes the page of a number, higher than the one before, which `fill` puts where it is told.
+    pub(super) fn page(
+        &mut self,
+        number: u64,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if number != self.next || self.batch.len() == BATCH * PAGE {
+            self.flush()?;
+        }
+        let from = self.batch.len();
+        self.batch.resize(from + PAGE, 0);
+        let page = &mut self.batch[from..];
+        fill(page)?;
+        if page.iter().all(|&byte| byte == 0) {
+            self.batch.truncate(from);
+            return Ok(());
+        }
+        self.section.pages += 1;
+        self.section.digest = self.section.digest.wrapping_add(page_digest(number, page));
+        self.next = number + 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.batch.is_empty() {
+            let first = self.next - (self.batch.len() / PAGE) as u64;
+            self.out.write_all_at(&self.batch, self.section.at + first * PAGE as u64)?;
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, of a section of `length` bytes.
+    pub(super) fn finish(&mut self, length: u64) -> io::Result<Section> {
+        self.flush()?;
+        self.section.length = length;
+        Ok(self.section)
+    }
+}
+
+/// Copies a page to where it is told.
+type Fill<'a> = dyn Fn(&mut [u8]) -> io::Result<()> + 'a;
+
+/// Calls `each` for all pages of pieces that may have something in them, with their numbers.
+fn each_used(
+    pieces: &[Piece<'_>],
+    each: &mut dyn FnMut(u64, &Fill<'_>) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut first = 0;
+    for piece in pieces {
+        for (inside, _) in piece.used()?.into_iter().enumerate().filter(|&(_, used)| used) {
+            let page = piece.region.get_slice(inside * PAGE, PAGE).map_err(io::Error::other)?;
+            each(first + inside as u64, &|out| {
+                page.copy_to(out);
+                Ok(())
+            })?;
+        }
+        first += (piece.region.size() / PAGE) as u64;
+    }
+    Ok(first * PAGE as u64)
+}
+
 /// Writes pieces, one behind the other, to a new file from `at` on; holes stay holes.
 pub(super) fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Section> {
-    let mut section = Section { at, ..Section::default() };
-    let mut batch = Vec::with_capacity(BATCH * PAGE);
-    for piece in pieces {
-        let first = section.length / PAGE as u64;
-        // Where the batch goes.
-        let mut to = at;
-        for (number, used) in (first..).zip(piece.used()?) {
-            let from = batch.len();
-            let mut blank = !used;
-            if used {
-                batch.resize(from + PAGE, 0);
-                let inside = (number - first) as usize * PAGE;
-                let page = piece.region.get_slice(inside, PAGE).map_err(io::Error::other)?;
-                page.copy_to(&mut batch[from..]);
-                blank = batch[from..].iter().all(|&byte| byte == 0);
-            }
-            if blank {
-                batch.truncate(from);
-            } else {
-                if from == 0 {
-                    to = at + number * PAGE as u64;
-                }
-                section.pages += 1;
-                section.digest = section.digest.wrapping_add(page_digest(number, &batch[from..]));
-            }
-            if (blank || batch.len() == BATCH * PAGE) && !batch.is_empty() {
-                out.write_all_at(&batch, to)?;
-                batch.clear();
-            }
+    let mut pages = Pages::new(out, at)?;
+    let length = each_used(pieces, &mut |number, fill| pages.page(number, fill))?;
+    pages.finish(length)
+}
+
+/// The sum of the digests of all pages that are not zero, with their numbers.
+pub(super) fn sum(pieces: &[Piece<'_>]) -> io::Result<u64> {
+    let (mut sum, mut page) = (0u64, [0; PAGE]);
+    each_used(pieces, &mut |number, fill| {
+        fill(&mut page)?;
+        if page != [0; PAGE] {
+            sum = sum.wrapping_add(page_digest(number, &page));
         }
-        if !batch.is_empty() {
-            out.write_all_at(&batch, to)?;
-            batch.clear();
-        }
-        section.length += piece.region.size() as u64;
-    }
-    Ok(section)
+        Ok(())
+    })?;
+    Ok(sum)
 }
 
 #[cfg(test)]

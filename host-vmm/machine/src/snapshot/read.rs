@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use belfry_device::{GpuConfig, SavedGpu};
 
-use super::file::{self, FileError, Head};
+use super::file::{self, FileError, Head, Kind};
 use super::state::SavedMachine;
-use super::{SnapshotError, StateError};
-use crate::{Config, DoorbellMode};
+use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
+use crate::{Config, DiskConfig, DoorbellMode};
 
 /// Ways that doorbells travel, by their numbers in files.
 const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
@@ -17,6 +17,14 @@ const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
 /// The number of a way that doorbells travel.
 pub(super) fn number_of(mode: DoorbellMode) -> u8 {
     DOORBELLS.iter().position(|&other| other == mode).unwrap_or_default() as u8
+}
+
+/// The disk that a device was.
+fn disk_of(saved: &SavedVirtio) -> Option<DiskConfig> {
+    match &saved.device {
+        SavedDevice::Block(block) => Some(block.config()),
+        SavedDevice::Console(_) => None,
+    }
 }
 
 /// A machine that was saved. Any number of machines can go on from it, each with memory of its own.
@@ -40,6 +48,7 @@ impl Snapshot {
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
         let (file, head) = file::open(path).map_err(wrong)?;
+        head.expect(Kind::Machine).map_err(wrong)?;
         let bytes = file::read_state(&file, &head).map_err(wrong)?;
         let state = SavedMachine::from_bytes(&bytes, head.cpus)
             .map_err(|source| SnapshotError::State { path: path.to_owned(), source })?;
@@ -52,6 +61,16 @@ impl Snapshot {
             return Err(SnapshotError::State { path: path.to_owned(), source });
         }
         Ok(Self { path: path.to_owned(), file, head, state, gpu })
+    }
+
+    /// What the snapshot in a file is of.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Snapshot::open`] about the file and its head.
+    pub fn head_of(path: &Path) -> Result<Head, SnapshotError> {
+        let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
+        Ok(file::open(path).map_err(wrong)?.1)
     }
 
     /// What it is of.
@@ -70,6 +89,18 @@ impl Snapshot {
         file::check_memory(&self.file, &self.head).map_err(wrong)
     }
 
+    /// What its user has kept with it.
+    #[must_use]
+    pub fn note(&self) -> &[u8] {
+        &self.state.note
+    }
+
+    /// Whether its guest has a channel, which who goes on with it has to take.
+    #[must_use]
+    pub fn has_channel(&self) -> bool {
+        !self.state.virtio.is_empty()
+    }
+
     /// The GPU's configuration, with the host's part as by default.
     #[must_use]
     pub fn gpu(&self) -> Option<GpuConfig> {
@@ -83,6 +114,7 @@ impl Snapshot {
             memory: self.head.ram.length,
             cpus: self.head.cpus,
             gpu: self.gpu(),
+            disks: self.state.virtio.iter().filter_map(disk_of).collect(),
             doorbells: DOORBELLS.get(usize::from(self.state.doorbells)).copied().unwrap_or_default(),
             ..Config::new(&self.path)
         }

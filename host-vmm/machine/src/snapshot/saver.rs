@@ -4,25 +4,31 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, SavedGpu};
 use kvm_bindings::kvm_irqchip;
 use kvm_ioctls::VmFd;
+use tempfile::NamedTempFile;
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryMmap};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::file::{self, Head, PAGE, Section};
+use super::file::{self, Head, Kind, PAGE, Section};
 use super::state::{SavedBoard, SavedMachine};
-use super::{Piece, SnapshotError, memory, read};
+use super::{Piece, SavedVirtio, SnapshotError, memory, read};
 use crate::DoorbellMode;
 use crate::board::{Board, COM1_IRQ};
 use crate::doorbells::Doorbells;
 use crate::gate::{Closed, Gate};
 use crate::interrupts::Vectors;
 use crate::memory::Vram;
+use crate::virtio::{Unsaved, VirtioFunction};
+
+/// How long devices may be in the middle of something, and the pause between attempts.
+const PATIENCE: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// Everything of a machine that is saved.
 pub(in super::super) struct Whole {
@@ -34,8 +40,41 @@ pub(in super::super) struct Whole {
     pub(in super::super) line: EventFd,
     pub(in super::super) gpu: Option<SavedPart>,
     pub(in super::super) mode: DoorbellMode,
+    /// Paravirtual devices, by growing numbers.
+    pub(in super::super) virtio: Vec<SavedFunction>,
     /// What it has that cannot be saved.
     pub(in super::super) refused: Option<&'static str>,
+}
+
+/// A paravirtual device.
+pub(in super::super) struct SavedFunction {
+    pub(in super::super) number: u8,
+    /// The machine's.
+    pub(in super::super) function: Weak<VirtioFunction>,
+    pub(in super::super) vectors: Arc<Vectors>,
+}
+
+/// Devices that do nothing until this is dropped.
+struct Held(Vec<(u8, Arc<VirtioFunction>)>);
+
+impl Held {
+    /// None if the machine has ended.
+    fn new(devices: &[SavedFunction]) -> Option<Self> {
+        let live = devices.iter().map(|device| Some((device.number, device.function.upgrade()?)));
+        let held = Self(live.collect::<Option<_>>()?);
+        held.0.iter().for_each(|(_, function)| function.hold(true));
+        Some(held)
+    }
+
+    fn save(&self) -> Result<Vec<SavedVirtio>, Unsaved> {
+        self.0.iter().map(|(number, function)| function.save(*number)).collect()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(_, function)| function.hold(false));
+    }
 }
 
 /// The GPU, and what of it is the machine's.
@@ -44,6 +83,13 @@ pub(in super::super) struct SavedPart {
     pub(in super::super) doorbells: Option<Doorbells>,
     pub(in super::super) vectors: Arc<Vectors>,
     pub(in super::super) vram: Vram,
+}
+
+/// What of a machine the host's side has.
+struct HostState {
+    board: SavedBoard,
+    virtio: Vec<SavedVirtio>,
+    note: Vec<u8>,
 }
 
 /// What was saved.
@@ -62,6 +108,8 @@ pub struct Saver {
     whole: Whole,
     /// One at a time.
     one: Mutex<(), rank::Saver>,
+    /// What is kept for who goes on with the machine.
+    note: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
 impl std::fmt::Debug for Saver {
@@ -76,7 +124,13 @@ fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SnapshotError {
 
 impl Saver {
     pub(in super::super) fn new(whole: Whole) -> Self {
-        Self { whole, one: Mutex::new(()) }
+        Self { whole, one: Mutex::new(()), note: std::sync::Mutex::default() }
+    }
+
+    /// Has this kept with the machine for who goes on with it: [`Snapshot::note`](super::Snapshot::note). A machine whose guest has a
+    /// channel is not saved before: nobody would know what to say to the guest.
+    pub fn keep(&self, note: Vec<u8>) {
+        *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }
 
     /// Writes the machine as it is now to a file, which replaces one of that name when it is complete, and lets it go on.
@@ -87,33 +141,60 @@ impl Saver {
     /// was is as it was.
     pub fn save(&self, path: &Path) -> Result<Saved, SnapshotError> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
-        let Whole { gate, gpu, refused, board, .. } = &self.whole;
-        if let Some(what) = refused {
+        if let Some(what) = self.whole.refused {
             return Err(SnapshotError::Refused(what));
         }
         let failed = |source| SnapshotError::Write { path: path.to_owned(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let out = tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder).map_err(failed)?;
+        let out = beside(path).map_err(failed)?;
 
+        let begun = Instant::now();
+        let (head, stood_still) = loop {
+            if let Some(saved) = self.attempt(out.as_file(), path)? {
+                break saved;
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(SnapshotError::Busy(PATIENCE));
+            }
+            std::thread::sleep(AGAIN);
+        };
+        let bytes = blocks(out.as_file()).map_err(failed)?;
+        out.persist(path).map_err(|error| failed(error.error))?;
+        Ok(Saved { head, stood_still, bytes })
+    }
+
+    /// Writes the machine as it is now, and says how long it stood still for that; `None` if a device is in the middle of something.
+    fn attempt(&self, out: &File, path: &Path) -> Result<Option<(Head, Duration)>, SnapshotError> {
+        let Whole { gate, gpu, board, virtio, .. } = &self.whole;
+        let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if note.is_none() && !virtio.is_empty() {
+            return Ok(None);
+        }
         let started = Instant::now();
         let closed = gate.close().ok_or(SnapshotError::Ended)?;
+        let held = Held::new(virtio).ok_or(SnapshotError::Ended)?;
+        let devices = match held.save() {
+            Ok(devices) => devices,
+            Err(Unsaved::Busy) => return Ok(None),
+            Err(Unsaved::Refused(what)) => return Err(SnapshotError::Refused(what)),
+        };
+        let mut state =
+            HostState { board: SavedBoard::default(), virtio: devices, note: note.unwrap_or_default() };
         let head = match gpu {
-            None => self.write(out.as_file(), path, (&closed, board.save()), None)?,
+            None => {
+                state.board = board.save();
+                self.write(out, path, (&closed, state), None)?
+            }
             Some(part) => {
                 if let Some(doorbells) = &part.doorbells {
                     doorbells.settle();
                 }
-                let board = board.save();
-                let keep = |saved| self.write(out.as_file(), path, (&closed, board), Some((part, &saved)));
+                state.board = board.save();
+                let keep = |saved| self.write(out, path, (&closed, state), Some((part, &saved)));
                 part.gpu.save_beside(keep).map_err(SnapshotError::Device)??
             }
         };
-        drop(closed);
-        let stood_still = started.elapsed();
-        let bytes = blocks(out.as_file()).map_err(failed)?;
-        out.persist(path).map_err(|error| failed(error.error))?;
-        Ok(Saved { head, stood_still, bytes })
+        drop((held, closed));
+        Ok(Some((head, started.elapsed())))
     }
 
     /// Writes everything while nothing moves.
@@ -121,7 +202,7 @@ impl Saver {
         &self,
         out: &File,
         path: &Path,
-        (closed, board): (&Closed<'_>, SavedBoard),
+        (closed, host): (&Closed<'_>, HostState),
         gpu: Option<(&SavedPart, &SavedGpu)>,
     ) -> Result<Head, SnapshotError> {
         let Whole { vm, memory, mode, .. } = &self.whole;
@@ -136,7 +217,9 @@ impl Saver {
             chips: chips.collect::<Result<_, _>>().map_err(kvm("the interrupt controllers"))?,
             pit: vm.get_pit2().map_err(kvm("the timer"))?,
             clock: vm.get_clock().map_err(kvm("the guest's clock"))?,
-            board,
+            board: host.board,
+            virtio: host.virtio,
+            note: host.note,
             doorbells: read::number_of(*mode),
             gpu: gpu
                 .as_ref()
@@ -152,6 +235,7 @@ impl Saver {
         let page = PAGE as u64;
         let mut head = Head {
             release: env!("CARGO_PKG_VERSION").to_owned(),
+            kind: Kind::Machine,
             chip: gpu.as_ref().map(|(part, _)| part.gpu.config().chip.name.to_owned()).unwrap_or_default(),
             cpus: state.vcpus.len() as u8,
             waves: gpu.as_ref().map_or(0, |(_, saved)| saved.waves() as u64),
@@ -171,14 +255,7 @@ impl Saver {
             let behind = behind + head.ram.length;
             let vram = gpu.as_ref().map(|(part, _)| part.vram.piece()).transpose()?;
             head.vram = memory::write(out, behind, vram.as_slice())?;
-            out.write_all_at(&encoded, page)?;
-            // Holes at the end belong to it.
-            out.set_len(head.end())?;
-            let first = file::first_bytes(&head)?;
-            if first.len() > PAGE {
-                return Err(io::Error::other("the head has no room"));
-            }
-            out.write_all_at(&first, 0)?;
+            write_beginning(out, &head, &encoded)?;
             Ok(head)
         };
         write().map_err(|source| SnapshotError::Write { path: path.to_owned(), source })
@@ -189,7 +266,8 @@ impl Saver {
     fn settle(&self, gpu: Option<&SavedPart>) -> Result<(), SnapshotError> {
         let failed = kvm("the interrupts that are on their way");
         let messages = gpu.into_iter().flat_map(|part| part.vectors.connected());
-        for (eventfd, gsi) in messages.chain([(&self.whole.line, COM1_IRQ)]) {
+        let others = self.whole.virtio.iter().flat_map(|device| device.vectors.connected());
+        for (eventfd, gsi) in messages.chain(others).chain([(&self.whole.line, COM1_IRQ)]) {
             self.whole.vm.unregister_irqfd(eventfd, gsi).map_err(&failed)?;
             self.whole.vm.register_irqfd(eventfd, gsi).map_err(&failed)?;
         }
@@ -197,8 +275,27 @@ impl Saver {
     }
 }
 
+/// A new file that is to replace another one.
+pub(super) fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder)
+}
+
+/// Writes what is before memory and ends the file behind it.
+pub(super) fn write_beginning(out: &File, head: &Head, state: &[u8]) -> io::Result<()> {
+    out.write_all_at(state, head.state.at)?;
+    // Holes at the end belong to it.
+    out.set_len(head.end())?;
+    let first = file::first_bytes(head)?;
+    if first.len() > PAGE {
+        return Err(io::Error::other("the head has no room"));
+    }
+    out.write_all_at(&first, 0)
+}
+
 /// Bytes that a file takes.
-fn blocks(file: &File) -> io::Result<u64> {
+pub(super) fn blocks(file: &File) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(file.metadata()?.blocks() * 512)
 }

@@ -6,6 +6,8 @@ use kvm_bindings::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::virtio_state::SavedVirtio;
+
 /// How doorbells travel, by number.
 pub(super) const DOORBELLS: u8 = 3;
 
@@ -65,6 +67,11 @@ pub(crate) struct SavedMachine {
     pub(crate) board: SavedBoard,
     /// Number of the way that doorbells travel.
     pub(crate) doorbells: u8,
+    /// Paravirtual devices, by growing numbers.
+    pub(crate) virtio: Vec<SavedVirtio>,
+    /// What the machine's user keeps with it.
+    #[serde(with = "serde_bytes")]
+    pub(crate) note: Vec<u8>,
     /// The bytes of the GPU's snapshot, which has no VRAM.
     #[serde(with = "serde_bytes")]
     pub(crate) gpu: Option<Vec<u8>>,
@@ -80,6 +87,20 @@ pub enum StateError {
     /// There is something behind their end.
     #[error("the machine's state ends {0} bytes before its bytes do")]
     Trailing(usize),
+    /// The image of a disk is not what it was.
+    #[error("the disk image {path} has changed since: resume it with the image that it was saved with")]
+    Changed {
+        /// The image.
+        path: std::path::PathBuf,
+    },
+    /// What was written to a disk cannot be had again.
+    #[error("what was written to the disk image {path} cannot be had again: {why}")]
+    Disk {
+        /// The image.
+        path: std::path::PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A value that no machine has.
     #[error("the machine's {what} is {value}, which cannot be")]
     Value {
@@ -133,6 +154,10 @@ impl SavedMachine {
         if saved.board.clock.memory.len() != 128 || saved.board.clock.index > 0x7f {
             return refused("clock's memory", saved.board.clock.memory.len());
         }
+        if !saved.virtio.is_sorted_by(|one, next| one.number < next.number) {
+            return refused("order of paravirtual devices", saved.virtio.len());
+        }
+        saved.virtio.iter().try_for_each(SavedVirtio::check)?;
         if saved.doorbells >= DOORBELLS {
             return refused("way that doorbells travel", saved.doorbells.into());
         }

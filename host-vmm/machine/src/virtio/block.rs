@@ -9,13 +9,14 @@ use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_T_WRITE_ZEROES, VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
 };
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
-use vm_memory::Bytes as _;
+use vm_memory::{Bytes as _, GuestMemoryMmap};
 
 use super::chain::{Buffers, Chain};
 use super::disk_config::DiskConfig;
 use super::image::{Disk, DiskError, SECTOR};
 use super::ring::Rings;
-use super::{Broken, Device, Profile, Progress};
+use super::{Broken, Device, Profile, Progress, Unsaved, another_kind};
+use crate::snapshot::{SavedDevice, StateError};
 
 /// Mass storage, SCSI: what other machines say.
 const CLASS: u32 = 0x01_0000;
@@ -254,6 +255,15 @@ impl Device for Block {
     }
 
     fn reset(&mut self) {}
+
+    fn save(&self) -> Result<SavedDevice, Unsaved> {
+        self.disk.save().map(SavedDevice::Block)
+    }
+
+    fn restore(&mut self, saved: &SavedDevice, _memory: &GuestMemoryMmap) -> Result<(), StateError> {
+        let SavedDevice::Block(saved) = saved else { return Err(another_kind()) };
+        self.disk.restore(saved)
+    }
 
     fn work(&mut self, rings: &mut Rings) -> Result<Progress, Broken> {
         let Some(mut chain) = rings.pop(QUEUE)? else { return Ok(Progress::Idle) };

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::Block;
 use super::disk_config::{DiskConfig, DiskFormat};
 use super::testing::{BUFFERS, Driver, RAM, STATUS, WRITE};
+use crate::snapshot::{SavedBlock, SavedDevice, SavedVirtio};
 
 const SECTORS: u64 = 4096;
 const HEADER: u64 = BUFFERS;
@@ -408,4 +409,47 @@ fn corrupt_images_are_refused_or_fail_reads_and_never_more() {
         }
     }
     assert!(refused > 100 && opened > 100, "{refused} images refused, {opened} opened");
+}
+
+#[test]
+fn disk_goes_on_with_what_was_written_to_it() {
+    let images = Images::new();
+    for format in ["raw", "qcow2"] {
+        let config = DiskConfig::new(images.path(format));
+        let mut first = Machine::new(&config);
+        first.write(3, &[0xaa; 1024]);
+        first.driver.function.hold(true);
+        let saved = first.driver.function.save(3).unwrap();
+        let SavedDevice::Block(block) = &saved.device else { panic!("it is a disk") };
+        assert_eq!(block.config(), config);
+        let restored = |saved: &SavedVirtio| {
+            Driver::restored(Block::new(&config, 7).unwrap(), first.driver.memory.clone(), saved)
+        };
+        let mut second = Machine { driver: restored(&saved).unwrap(), done: first.done };
+        assert_eq!(second.read(3, 1024), [0xaa; 1024], "{format}");
+        assert_eq!(second.read(5, 512), content()[5 * 512..6 * 512], "{format}");
+        second.write(SECTORS - 1, &[0xbb; 512]);
+        assert_eq!(second.read(SECTORS - 1, 512), [0xbb; 512], "{format}");
+        let refused = |change: &dyn Fn(&mut SavedBlock)| {
+            let mut bad = saved.clone();
+            let SavedDevice::Block(block) = &mut bad.device else { panic!("it is a disk") };
+            change(block);
+            restored(&bad).err().expect("a disk that is refused").to_string()
+        };
+        assert!(refused(&|block| block.overlay.clear()).contains("cannot be had again"), "{format}");
+        assert!(
+            refused(&|block| block.overlay.truncate(0x1_0000)).contains("cannot be had again"),
+            "{format}"
+        );
+        assert!(refused(&|block| block.overlay[0] ^= 1).contains("cannot be had again"), "{format}");
+        let grown = refused(&|block| block.length += 512);
+        assert!(grown.contains("has changed since") && grown.contains(format), "{grown}");
+    }
+    let config = DiskConfig { read_only: true, ..DiskConfig::new(images.path("raw")) };
+    let first = Machine::new(&config);
+    first.driver.function.hold(true);
+    let saved = first.driver.function.save(3).unwrap();
+    let driver = Driver::restored(Block::new(&config, 7).unwrap(), first.driver.memory.clone(), &saved);
+    let mut second = Machine { driver: driver.unwrap(), done: 0 };
+    assert_eq!(second.read(9, 512), content()[9 * 512..10 * 512]);
 }

@@ -13,12 +13,12 @@ const LONGEST: usize = 1024;
 /// Guest memory in pieces, one after the other; all of them are RAM.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Buffers {
-    pieces: VecDeque<(GuestAddress, u32)>,
+    pub(super) pieces: VecDeque<(GuestAddress, u32)>,
     length: u64,
 }
 
 impl Buffers {
-    fn push(&mut self, address: GuestAddress, length: u32) {
+    pub(super) fn push(&mut self, address: GuestAddress, length: u32) {
         if length > 0 {
             self.pieces.push_back((address, length));
             self.length += u64::from(length);

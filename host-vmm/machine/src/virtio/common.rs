@@ -74,26 +74,26 @@ pub(super) enum Action {
 }
 
 #[derive(Clone, Debug, Default)]
-struct QueueRegisters {
+pub(super) struct QueueRegisters {
     max: u16,
-    size: u16,
-    enabled: bool,
-    desc: u64,
-    driver: u64,
-    device: u64,
+    pub(super) size: u16,
+    pub(super) enabled: bool,
+    pub(super) desc: u64,
+    pub(super) driver: u64,
+    pub(super) device: u64,
 }
 
 /// The registers.
 #[derive(Debug)]
 pub(super) struct Common {
     memory: GuestMemoryMmap,
-    offered: u64,
-    accepted: u64,
-    device_select: u32,
-    driver_select: u32,
-    status: u8,
-    queue_select: u16,
-    queues: Vec<QueueRegisters>,
+    pub(super) offered: u64,
+    pub(super) accepted: u64,
+    pub(super) device_select: u32,
+    pub(super) driver_select: u32,
+    pub(super) status: u8,
+    pub(super) queue_select: u16,
+    pub(super) queues: Vec<QueueRegisters>,
 }
 
 impl Common {

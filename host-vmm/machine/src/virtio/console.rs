@@ -14,11 +14,14 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 
 use virtio_bindings::virtio_ids::VIRTIO_ID_CONSOLE;
+use vm_memory::GuestMemoryMmap;
 use vmm_sys_util::epoll::EventSet;
 
 use super::chain::Chain;
+use super::frames::Frames;
 use super::ring::Rings;
-use super::{Broken, Device, Profile, Progress};
+use super::{Broken, Device, Profile, Progress, Unsaved, another_kind};
+use crate::snapshot::{SavedConsole, SavedDevice, StateError};
 
 const F_MULTIPORT: u64 = 1 << 1;
 /// Communication controller, other.
@@ -76,6 +79,8 @@ pub(crate) struct Console {
     /// The guest has buffers, and the host nothing for them.
     hungry: bool,
     incoming: Vec<u8>,
+    /// What has passed to the host, and to the guest.
+    passed: [Frames; 2],
 }
 
 impl Console {
@@ -92,6 +97,7 @@ impl Console {
             blocked: false,
             hungry: false,
             incoming: Vec::new(),
+            passed: Default::default(),
         })
     }
 
@@ -185,7 +191,10 @@ impl Console {
             stream.write(&outgoing.piece[outgoing.written..])
         });
         match written {
-            Ok(written @ 1..) => outgoing.written += written,
+            Ok(written @ 1..) => {
+                self.passed[0].pass(&outgoing.piece[outgoing.written..outgoing.written + written]);
+                outgoing.written += written;
+            }
             Ok(0) => self.close("it takes nothing more"),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -211,6 +220,7 @@ impl Console {
             Ok(0) if room == 0 => rings.push(RECEIVE, &chain, 0)?,
             Ok(read @ 1..) => {
                 chain.writable.write(rings.memory(), &self.incoming[..read])?;
+                self.passed[1].pass(&self.incoming[..read]);
                 rings.push(RECEIVE, &chain, read as u64)?;
             }
             ended => {
@@ -251,6 +261,7 @@ impl Device for Console {
     fn reset(&mut self) {
         self.to_tell = ToTell::default();
         self.outgoing = Outgoing::default();
+        self.passed = Default::default();
         (self.guest_open, self.ready, self.blocked, self.hungry) = (false, false, false, false);
     }
 
@@ -262,6 +273,36 @@ impl Device for Console {
         self.tell(rings)?;
         let idle = transmitted == Progress::Idle && received == Progress::Idle;
         Ok(if idle { Progress::Idle } else { Progress::More })
+    }
+
+    /// What the host has of a frame that is not over is sent again to the host of the machine that goes on. What the host has sent must
+    /// have come to the guest, in whole frames: it is not sent again.
+    fn save(&self) -> Result<SavedDevice, Unsaved> {
+        let stream = self.stream.as_ref().ok_or(Unsaved::Refused("a guest channel that is closed"))?;
+        let lost = Unsaved::Refused("a guest channel with something else than frames");
+        let [begun, to_guest] = self.passed.each_ref().map(|passed| passed.begun().ok_or(lost));
+        if !to_guest?.is_empty() || rustix::io::ioctl_fionread(stream).is_ok_and(|left| left > 0) {
+            return Err(Unsaved::Busy);
+        }
+        let Outgoing { chain, piece, written } = &self.outgoing;
+        let ToTell { add, name, open } = self.to_tell;
+        Ok(SavedDevice::Console(SavedConsole {
+            to_tell: (add, name, open),
+            guest_open: self.guest_open,
+            ready: self.ready,
+            outgoing: chain.as_ref().map(Chain::save),
+            piece: [begun?, &piece[*written..]].concat(),
+        }))
+    }
+
+    fn restore(&mut self, saved: &SavedDevice, memory: &GuestMemoryMmap) -> Result<(), StateError> {
+        let SavedDevice::Console(saved) = saved else { return Err(another_kind()) };
+        let (add, name, open) = saved.to_tell;
+        self.to_tell = ToTell { add, name, open };
+        (self.guest_open, self.ready) = (saved.guest_open, saved.ready);
+        let chain = saved.outgoing.as_ref().map(|chain| Chain::restored(chain, memory)).transpose()?;
+        self.outgoing = Outgoing { chain, piece: saved.piece.clone(), written: 0 };
+        Ok(())
     }
 
     fn host(&self) -> Option<(RawFd, EventSet)> {

@@ -7,19 +7,19 @@ use std::time::Duration;
 use super::Console;
 use super::testing::{BUFFERS, Driver, WRITE, wait};
 
-const NAME: &str = "org.example.0";
+pub(super) const NAME: &str = "org.example.0";
 const CONTROL_RECEIVE: usize = 2;
 const CONTROL_TRANSMIT: usize = 3;
-const RECEIVE: usize = 4;
-const TRANSMIT: usize = 5;
+pub(super) const RECEIVE: usize = 4;
+pub(super) const TRANSMIT: usize = 5;
 const TOLD: u64 = BUFFERS;
 const SAID: u64 = BUFFERS + 0x1_0000;
-const IN: u64 = BUFFERS + 0x10_0000;
-const OUT: u64 = BUFFERS + 0x40_0000;
+pub(super) const IN: u64 = BUFFERS + 0x10_0000;
+pub(super) const OUT: u64 = BUFFERS + 0x40_0000;
 
-struct Ends {
-    driver: Driver,
-    host: UnixStream,
+pub(super) struct Ends {
+    pub(super) driver: Driver,
+    pub(super) host: UnixStream,
     said: u16,
     told: u16,
     received: u16,
@@ -35,7 +35,7 @@ impl Ends {
     }
 
     /// A port both ends have opened.
-    fn open() -> Self {
+    pub(super) fn open() -> Self {
         let mut console = Self::new();
         console.say(0, 0, 1);
         assert_eq!(console.told(), (1, 1, 1, String::new()));
@@ -77,7 +77,7 @@ impl Ends {
     }
 
     /// Gives the device a buffer and waits for it to come back.
-    fn receive(&mut self, room: u32) -> Vec<u8> {
+    pub(super) fn receive(&mut self, room: u32) -> Vec<u8> {
         self.driver.add(RECEIVE, 0, &[(IN, room, WRITE)]);
         self.received += 1;
         let (_, length) = self.driver.used(RECEIVE, self.received);

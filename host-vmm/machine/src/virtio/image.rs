@@ -1,8 +1,10 @@
 //! Disk images: opened, checked to be whole, and overlaid with a temporary file that takes the guest's writes.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use imago::file::File;
@@ -11,7 +13,8 @@ use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder as _};
 
 use super::disk_config::{DiskConfig, DiskFormat};
-use super::qcow2_tables;
+use super::{Unsaved, qcow2_tables};
+use crate::snapshot::{SavedBlock, StateError};
 
 /// Bytes of a sector; a disk has a whole number of them.
 pub(super) const SECTOR: u64 = 512;
@@ -20,6 +23,8 @@ const LARGEST: u64 = 64 << 40;
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 /// Where temporary files go that may grow large: unlike /tmp, it is rarely memory.
 const TEMPORARY: &str = "/var/tmp";
+/// Most bytes of it that a snapshot has.
+const SAVED: u64 = 512 << 20;
 
 /// Why an image is no disk.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +110,9 @@ impl DiskConfig {
 #[derive(Debug)]
 pub(super) struct Disk {
     access: FormatAccess<File>,
+    /// The file that takes writes.
+    overlay: Option<fs::File>,
+    config: DiskConfig,
     pub(super) path: PathBuf,
     pub(super) read_only: bool,
 }
@@ -113,8 +121,72 @@ impl Disk {
     /// Opens an image; what is written to it goes to a file without a name.
     pub(super) fn open(config: &DiskConfig) -> Result<Self, DiskError> {
         let base = layer(&config.path, config.format, &config.backing)?;
-        let access = if config.read_only { base } else { overlay(&config.path, base)? };
-        Ok(Self { access, path: config.path.clone(), read_only: config.read_only })
+        let (access, overlay) = match config.read_only {
+            true => (base, None),
+            false => overlay(&config.path, base).map(|(access, file)| (access, Some(file)))?,
+        };
+        let (path, read_only) = (config.path.clone(), config.read_only);
+        Ok(Self { access, overlay, config: config.clone(), path, read_only })
+    }
+
+    /// The image, and what was written.
+    pub(super) fn save(&self) -> Result<SavedBlock, Unsaved> {
+        let unreadable = Unsaved::Refused("a disk whose image or temporary file cannot be read");
+        let (length, modified) = identity(&self.path).map_err(|_| unreadable)?;
+        let mut bytes = Vec::new();
+        if let Some(file) = &self.overlay {
+            // What is only in imago's memory yet.
+            self.access.flush().map_err(|_| unreadable)?;
+            let length = file.metadata().map_err(|_| unreadable)?.len();
+            if length > SAVED {
+                return Err(Unsaved::Refused("a disk to which more than 512 MiB were written"));
+            }
+            bytes.resize(length as usize, 0);
+            file.read_exact_at(&mut bytes, 0).map_err(|_| unreadable)?;
+        }
+        let DiskConfig { path, format, read_only, backing } = &self.config;
+        let of = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        Ok(SavedBlock {
+            path: of(path),
+            format: *format as u8,
+            read_only: *read_only,
+            backing: backing.iter().map(|path| of(path).into()).collect(),
+            length,
+            modified,
+            overlay: bytes,
+        })
+    }
+
+    /// Goes on with what was written to a disk of the same image; the bytes may come from anywhere.
+    pub(super) fn restore(&mut self, saved: &SavedBlock) -> Result<(), StateError> {
+        let path = || self.path.clone();
+        let wrong = |why: String| StateError::Disk { path: path(), why };
+        let failed = |error: io::Error| wrong(error.to_string());
+        if identity(&self.path).map_err(failed)? != (saved.length, saved.modified) {
+            return Err(StateError::Changed { path: path() });
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        let base = layer(&self.path, self.config.format, &self.config.backing);
+        let base = base.map_err(|error| wrong(error.to_string()))?;
+        let size = base.size();
+        let file = tempfile::tempfile_in(temporary()).map_err(failed)?;
+        file.write_all_at(&saved.overlay, 0).map_err(failed)?;
+        qcow2_tables::check(&file, saved.overlay.len() as u64).map_err(wrong)?;
+        let written = file.try_clone().and_then(File::try_from).map_err(failed)?;
+        let mut image = Qcow2::<File>::open_image(written, true).map_err(failed)?;
+        if image.requires_external_data_file() || image.implicit_backing_file().is_some() {
+            return Err(wrong("it names another file".to_owned()));
+        }
+        image.set_data_file(None);
+        image.set_backing(Some(base));
+        let access = FormatAccess::new(image);
+        if access.size() != size {
+            return Err(wrong(format!("it has {} bytes, and the image {size}", access.size())));
+        }
+        (self.access, self.overlay) = (access, Some(file));
+        Ok(())
     }
 
     /// Bytes of the disk.
@@ -138,6 +210,26 @@ impl Disk {
     /// Makes a range read as zeroes.
     pub(super) fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
         self.access.write_zeroes(offset, length)
+    }
+}
+
+/// What an image is known by: bytes of its file, and when it was changed.
+fn identity(path: &Path) -> io::Result<(u64, (i64, i64))> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.len(), (metadata.mtime(), metadata.mtime_nsec())))
+}
+
+impl SavedBlock {
+    /// The disk that it is of.
+    pub(crate) fn config(&self) -> DiskConfig {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let formats = [DiskFormat::Auto, DiskFormat::Raw, DiskFormat::Qcow2];
+        DiskConfig {
+            path: path(&self.path),
+            format: formats.get(usize::from(self.format)).copied().unwrap_or_default(),
+            read_only: self.read_only,
+            backing: self.backing.iter().map(|bytes| path(bytes)).collect(),
+        }
     }
 }
 
@@ -224,22 +316,27 @@ fn qcow2(
     Ok(FormatAccess::new(image))
 }
 
+/// The folder of temporary files.
+fn temporary() -> PathBuf {
+    match std::env::var_os("TMPDIR") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
+        _ if Path::new(TEMPORARY).is_dir() => PathBuf::from(TEMPORARY),
+        _ => std::env::temp_dir(),
+    }
+}
+
 /// Puts a temporary qcow2 image over another one.
-fn overlay(path: &Path, base: FormatAccess<File>) -> Result<FormatAccess<File>, DiskError> {
-    let make = || -> io::Result<FormatAccess<File>> {
-        let directory = match std::env::var_os("TMPDIR") {
-            Some(directory) if !directory.is_empty() => PathBuf::from(directory),
-            _ if Path::new(TEMPORARY).is_dir() => PathBuf::from(TEMPORARY),
-            _ => std::env::temp_dir(),
-        };
+fn overlay(path: &Path, base: FormatAccess<File>) -> Result<(FormatAccess<File>, fs::File), DiskError> {
+    let make = || -> io::Result<(FormatAccess<File>, fs::File)> {
         let size = base.size();
-        let file = File::try_from(tempfile::tempfile_in(directory)?)?;
+        let written = tempfile::tempfile_in(temporary())?;
+        let file = File::try_from(written.try_clone()?)?;
         let image = Qcow2::<File>::create_builder(file)
             .size(size)
             .create_open(DenyImplicitOpenGate::default(), |file| {
                 Ok(Qcow2::builder(file).backing(Some(base)))
             })?;
-        Ok(FormatAccess::new(image))
+        Ok((FormatAccess::new(image), written))
     };
     make().map_err(|source| DiskError::Overlay { path: path.to_owned(), source })
 }

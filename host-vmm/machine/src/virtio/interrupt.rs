@@ -15,11 +15,11 @@ const ISR_QUEUE: u8 = 1;
 const ISR_CONFIG: u8 = 2;
 
 #[derive(Debug)]
-struct State {
-    msix: Msix,
-    queues: Vec<u16>,
-    config: u16,
-    isr: u8,
+pub(super) struct State {
+    pub(super) msix: Msix,
+    pub(super) queues: Vec<u16>,
+    pub(super) config: u16,
+    pub(super) isr: u8,
     control: InterruptControl,
     asserted: bool,
 }
@@ -45,7 +45,7 @@ impl Interrupt {
         Self { state: Mutex::new(state), interrupts }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State, rank::VirtioInterrupt> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::VirtioInterrupt> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

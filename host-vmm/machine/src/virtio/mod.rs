@@ -7,7 +7,8 @@
 //! | interrupts: MSI-X, or the ISR byte and a pin (4.1.4.5) | `interrupt.rs` |
 //! | queues and the buffers in them (2.6, 2.7) | `ring.rs`, `chain.rs` |
 //! | the thread that works for a device | `worker.rs` |
-//! | the guest channel: a console with one named port (5.3) | `console.rs` |
+//! | devices that are saved and restored | `save.rs` |
+//! | the guest channel: a console with one named port (5.3) | `console.rs`, its frames `frames.rs` |
 //! | disks (5.2): requests, images, and which there are | `block.rs`, `image.rs`, `qcow2_tables.rs`, `disk_config.rs` |
 //! | a network card (5.1), whose network is a stream of frames | `network.rs` |
 //! | folders of the host, over 9P | `share/` |
@@ -27,6 +28,7 @@ mod console;
 #[cfg(test)]
 mod console_tests;
 mod disk_config;
+mod frames;
 mod image;
 mod interrupt;
 mod network;
@@ -34,6 +36,9 @@ mod network;
 mod network_tests;
 mod qcow2_tables;
 mod ring;
+mod save;
+#[cfg(test)]
+mod save_tests;
 mod share;
 #[cfg(test)]
 mod testing;
@@ -45,13 +50,17 @@ mod worker;
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 
+use vm_memory::GuestMemoryMmap;
 use vmm_sys_util::epoll::EventSet;
+
+use crate::snapshot::{SavedDevice, StateError};
 
 pub(super) use block::Block;
 pub(super) use console::Console;
 pub use disk_config::{DiskConfig, DiskConfigError, DiskFormat};
 pub use image::DiskError;
 pub(super) use network::Network;
+pub(super) use save::Unsaved;
 pub(super) use share::{Share, files_for};
 pub(super) use transport::VirtioFunction;
 
@@ -69,6 +78,11 @@ pub(super) enum Progress {
     More,
     /// There is nothing to do before the next event.
     Idle,
+}
+
+/// The state is another kind of device's.
+fn another_kind() -> StateError {
+    StateError::Value { what: "kind of a paravirtual device", value: 0 }
 }
 
 /// What a device is.
@@ -98,6 +112,24 @@ pub(super) trait Device: Debug + Send {
 
     /// Does one step of what there is to do: a bounded amount of work, so that a reset gets in.
     fn work(&mut self, rings: &mut Rings) -> Result<Progress, Broken>;
+
+    /// What it has beside its registers and queues, while it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// A device that no snapshot has, or that is in the middle of something.
+    fn save(&self) -> Result<SavedDevice, Unsaved> {
+        Err(Unsaved::Refused("a device without a state"))
+    }
+
+    /// Goes on as another one was.
+    ///
+    /// # Errors
+    ///
+    /// What is no state of such a device.
+    fn restore(&mut self, _saved: &SavedDevice, _memory: &GuestMemoryMmap) -> Result<(), StateError> {
+        Err(another_kind())
+    }
 
     /// The file to wait for beside the queues, and for what.
     fn host(&self) -> Option<(RawFd, EventSet)> {

@@ -106,6 +106,12 @@ impl Rings {
         self.pause.load(Ordering::Relaxed)
     }
 
+    /// Where a queue is: the next request of the available ring, and the next entry of the used ring.
+    pub(super) fn next(&self, number: usize) -> Option<(u16, u16)> {
+        let ring = self.rings.get(number)?.as_ref()?;
+        Some((ring.queue.next_avail(), ring.queue.next_used()))
+    }
+
     /// A queue, if the driver has enabled it.
     pub(super) fn get(&mut self, number: usize) -> Option<&mut Ring> {
         self.rings.get_mut(number)?.as_mut()

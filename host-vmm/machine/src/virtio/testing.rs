@@ -14,6 +14,7 @@ use crate::HugePages;
 use crate::interrupts::Recorder;
 use crate::memory;
 use crate::pci::Function as _;
+use crate::snapshot::{SavedVirtio, StateError};
 
 /// Bytes of guest memory.
 pub(super) const RAM: u64 = 16 << 20;
@@ -67,6 +68,19 @@ impl Driver {
         let function = function.and_then(VirtioFunction::start).unwrap();
         function.config_write(4, &[6, 0]);
         Self { function, memory, interrupts, sizes }
+    }
+
+    /// A device that goes on where another one was saved, on its memory.
+    pub(super) fn restored(
+        device: impl Device + 'static,
+        memory: GuestMemoryMmap,
+        saved: &SavedVirtio,
+    ) -> Result<Self, StateError> {
+        let interrupts = Arc::new(Recorder::default());
+        let sizes = device.profile().queues;
+        let function = VirtioFunction::new(Box::new(device), 2, memory.clone(), interrupts.clone(), None);
+        let function = function.unwrap().restored(saved)?.start().unwrap();
+        Ok(Self { function, memory, interrupts, sizes })
     }
 
     /// A device with everything it offers, and all its queues.

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_pci::{BarLayout, ConfigSpace, Identity, MSIX_ENTRY, show_interrupt};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
+use virtio_queue::Queue;
 use vm_memory::GuestMemoryMmap;
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -54,33 +55,35 @@ const COMPLAINTS: u32 = 8;
 
 /// A device at work.
 #[derive(Debug)]
-struct Engine {
-    device: Box<dyn Device>,
-    rings: Option<Rings>,
+pub(super) struct Engine {
+    pub(super) device: Box<dyn Device>,
+    pub(super) rings: Option<Rings>,
 }
 
 /// What vCPUs and the device's thread share. Locks are taken in the order engine, registers, interrupt.
 #[derive(Debug)]
 pub(crate) struct Shared {
     name: String,
-    memory: GuestMemoryMmap,
+    pub(super) memory: GuestMemoryMmap,
     engine: Mutex<Engine, rank::VirtioEngine>,
     registers: Mutex<Common, rank::VirtioRegisters>,
-    interrupt: Arc<Interrupt>,
+    pub(super) interrupt: Arc<Interrupt>,
     /// Notifications of the queues.
     pub(super) kicks: Vec<EventFd>,
     /// The guest waits for the device to stop.
     pause: Arc<AtomicBool>,
-    bus_master: AtomicBool,
+    /// The machine stands still to be saved.
+    pub(super) held: AtomicBool,
+    pub(super) bus_master: AtomicBool,
     complaints: AtomicU32,
 }
 
 impl Shared {
-    fn engine(&self) -> MutexGuard<'_, Engine, rank::VirtioEngine> {
+    pub(super) fn engine(&self) -> MutexGuard<'_, Engine, rank::VirtioEngine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn registers(&self) -> MutexGuard<'_, Common, rank::VirtioRegisters> {
+    pub(super) fn registers(&self) -> MutexGuard<'_, Common, rank::VirtioRegisters> {
         self.registers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,7 +112,7 @@ impl Shared {
         }
         let mut engine = self.engine();
         let Engine { device, rings: Some(rings) } = &mut *engine else { return Progress::Idle };
-        if !self.bus_master.load(Ordering::Acquire) {
+        if !self.bus_master.load(Ordering::Acquire) || self.held.load(Ordering::SeqCst) {
             return Progress::Idle;
         }
         match device.work(rings) {
@@ -125,7 +128,8 @@ impl Shared {
     /// What the device waits for on the host.
     pub(super) fn host(&self) -> Option<(RawFd, EventSet)> {
         let engine = self.engine();
-        engine.rings.is_some().then(|| engine.device.host()).flatten()
+        let works = engine.rings.is_some() && !self.held.load(Ordering::SeqCst);
+        works.then(|| engine.device.host()).flatten()
     }
 
     /// Takes the notification of a queue.
@@ -136,7 +140,7 @@ impl Shared {
         }
     }
 
-    fn kick(&self, queue: u64) {
+    pub(super) fn kick(&self, queue: u64) {
         if let Some(kick) = self.kicks.get(queue as usize) {
             // A counter that is full has been signalled.
             let _ = kick.write(1);
@@ -153,6 +157,11 @@ impl Shared {
         self.pause.store(false, Ordering::Release);
     }
 
+    /// Queues at work.
+    pub(super) fn rings(&self, queues: Vec<Option<Queue>>) -> Rings {
+        Rings::new(queues, &self.memory, &self.interrupt, Arc::clone(&self.pause))
+    }
+
     fn start(&self) {
         let mut engine = self.engine();
         let queues = {
@@ -165,8 +174,7 @@ impl Shared {
         };
         match queues {
             Ok(queues) => {
-                engine.rings =
-                    Some(Rings::new(queues, &self.memory, &self.interrupt, Arc::clone(&self.pause)));
+                engine.rings = Some(self.rings(queues));
                 drop(engine);
                 self.kick(0);
             }
@@ -189,7 +197,7 @@ struct Placement {
 #[derive(Debug)]
 pub(crate) struct VirtioFunction {
     bars: [BarLayout; 1],
-    config: Mutex<ConfigSpace, rank::VirtioConfig>,
+    pub(super) config: Mutex<ConfigSpace, rank::VirtioConfig>,
     /// Where the capability is through which the BAR can be reached from configuration space.
     window: usize,
     device_config: Vec<u8>,
@@ -222,6 +230,7 @@ impl VirtioFunction {
             interrupt: Arc::new(Interrupt::new(queues, interrupts)),
             kicks,
             pause: Arc::default(),
+            held: AtomicBool::new(false),
             bus_master: AtomicBool::new(false),
             complaints: AtomicU32::new(0),
         });
@@ -247,7 +256,7 @@ impl VirtioFunction {
         device.profile().queues.len() as u16 + 1
     }
 
-    fn config(&self) -> MutexGuard<'_, ConfigSpace, rank::VirtioConfig> {
+    pub(super) fn config(&self) -> MutexGuard<'_, ConfigSpace, rank::VirtioConfig> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,121 @@
+//! Guests that have booted and loaded their driver, kept as snapshots from which the next ones go on.
+//!
+//! They are in the cache's folder `warm`, each under the digest of everything that it was booted from: this program, the kernel, the
+//! initramfs with driver and init, the machine and the GPU.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use belfry_device::{GpuConfig, record};
+use belfry_guest::{Guest, GuestConfig};
+use belfry_image::{Cache, GuestImage};
+use belfry_machine::DoorbellMode;
+use belfry_machine::snapshot::Snapshot;
+use sha2::{Digest as _, Sha256};
+
+use super::RunError;
+use crate::snapshot::describe;
+
+/// Snapshots that are kept: those used last.
+const KEPT: usize = 4;
+/// Bytes of the disk that they may take together.
+const MOST: u64 = 4 << 30;
+
+/// Where the snapshot of such a guest is.
+pub(super) fn place(
+    image: &GuestImage,
+    config: &GuestConfig,
+    doorbell: DoorbellMode,
+    cache: &Cache,
+) -> Result<PathBuf, RunError> {
+    let identity = |path: &Path| -> Result<String, RunError> {
+        let metadata = fs::metadata(path).map_err(|source| RunError::File {
+            action: "look at",
+            path: path.to_owned(),
+            source,
+        })?;
+        let (device, inode, bytes) = (metadata.dev(), metadata.ino(), metadata.len());
+        Ok(format!("{device} {inode} {bytes} {}.{}", metadata.mtime(), metadata.mtime_nsec()))
+    };
+    let GpuConfig { chip, xccs, partition, cus, vram_size, deterministic, quantum, .. } =
+        config.gpu.clone().unwrap_or_default();
+    // The program itself: another build may save something else, or find something else in what was saved.
+    let program = identity(Path::new("/proc/self/exe"))?;
+    let kernel = identity(&image.kernel.image)?;
+    let initramfs = record::digest(&image.initramfs().map_err(RunError::Image)?);
+    let parts = format!(
+        "{program}; {} {kernel}; {initramfs:x}; {} {xccs} {partition:?} {cus} {vram_size} {deterministic:?} {quantum:?}; {} {} {doorbell:?}          {:?}",
+        image.kernel.id, chip.name, config.cpus, config.memory, config.append
+    );
+    let digest = Sha256::digest(parts.as_bytes());
+    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Ok(cache.root().join("warm").join(name))
+}
+
+/// Goes on from what is kept there; none if nothing is.
+pub(super) fn resume(place: &Path, gpu: GpuConfig, cache: &Cache) -> Result<Option<Guest>, RunError> {
+    if !place.exists() {
+        return Ok(None);
+    }
+    let snapshot = Snapshot::open(place)?;
+    let (guest, _) = Guest::resume(&snapshot, gpu, cache)?;
+    // The one that was used last is the last to go.
+    if let Ok(file) = fs::File::options().append(true).open(place) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+    Ok(Some(guest))
+}
+
+/// Keeps a guest that runs no program yet; what was saved, in words.
+pub(super) fn keep(guest: &Guest, place: &Path) -> Result<String, RunError> {
+    let Some(saver) = guest.saver() else { return Err(RunError::WrongGuest("its machine cannot be saved")) };
+    let failed = |source| RunError::File { action: "make", path: place.to_owned(), source };
+    let folder = place.parent().unwrap_or(place);
+    fs::create_dir_all(folder).map_err(failed)?;
+    guest.keep(None);
+    let saved = saver.save(place)?;
+    bound(folder, place).map_err(failed)?;
+    Ok(format!("kept for the next run: {}", describe(&saved)))
+}
+
+/// Removes what was not used for longest, but for `place`.
+fn bound(folder: &Path, place: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        files.push((metadata.modified()?, metadata.blocks() * 512, entry.path()));
+    }
+    files.sort_by_key(|file| std::cmp::Reverse(file.0));
+    let mut bytes = 0;
+    for (at, (_, size, path)) in files.into_iter().enumerate() {
+        bytes += size;
+        if (at >= KEPT || bytes > MOST) && path != place {
+            // Machines that go on from it have it mapped, and keep it until they end.
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_for_longest_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..KEPT as u64 + 3 {
+            let file = fs::File::create(folder.path().join(number.to_string())).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
+        }
+        bound(folder.path(), &folder.path().join("0")).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["0", "3", "4", "5", "6"]);
+    }
+}
