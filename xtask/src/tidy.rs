@@ -80,7 +80,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-hosted-tests", &[]),
     (
         "belfry-fuzz",
-        &["belfry-device", "belfry-isa", "belfry-pci", "belfry-vfio-user", "belfry-runtime", "belfry-abi"],
+        &[
+            "belfry-device",
+            "belfry-isa",
+            "belfry-pci",
+            "belfry-vfio-user",
+            "belfry-runtime",
+            "belfry-abi",
+            "belfry-channel",
+        ],
     ),
     ("xtask", &["belfry-isa", "belfry-abi"]),
 ];
