@@ -1,4 +1,4 @@
-//! A device that goes on from a snapshot without its host: what is in flight comes to its end, and nobody adds to it.
+//! A device that was restored from a snapshot and has no host. It finishes the work that was in flight; no new work comes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What of it passes at a time: the device looks again after that.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Drops interrupts: there is nobody to take them.
-pub(super) struct Nobody;
+/// Drops all interrupts. A device without a host has nowhere to send them.
+pub(super) struct DropsInterrupts;
 
-impl InterruptSink for Nobody {
+impl InterruptSink for DropsInterrupts {
     fn raise(&self, _vector: u16) {}
 }
 
@@ -52,7 +52,7 @@ impl Gpu {
     ) -> Result<Arc<Self>, SnapshotError> {
         let doorbells = MmapRegion::new(pci::DOORBELL_BAR_SIZE as usize);
         let doorbells = doorbells.map_err(|error| Error::Memory(error.to_string()))?;
-        let resources = Resources { vram, doorbells, system, interrupts: Arc::new(Nobody) };
+        let resources = Resources { vram, doorbells, system, interrupts: Arc::new(DropsInterrupts) };
         let config = GpuConfig { time: TimeSource::manual(), workers: 1, ..config };
         let gpu = Self::restore(saved, config, resources)?;
         gpu.work_on_caller();

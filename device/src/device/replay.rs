@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belfry_abi::pci;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
-use super::alone::Nobody;
+use super::alone::DropsInterrupts;
 use super::session::{Head, PROGRAM};
 use super::{Gpu, Resources};
 use crate::config::GpuConfig;
@@ -65,7 +65,7 @@ impl Replay {
             vram: region(config.vram_size as usize)?,
             doorbells: region(pci::DOORBELL_BAR_SIZE as usize)?,
             system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
-            interrupts: Arc::new(Nobody),
+            interrupts: Arc::new(DropsInterrupts),
         };
         let config = GpuConfig { trace, ..config };
         let gpu = Gpu::in_session(config, resources, Arc::clone(&journal), None);

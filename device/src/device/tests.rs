@@ -5,15 +5,9 @@ use std::sync::Arc;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
+use super::alone::DropsInterrupts;
 use super::{Gpu, Resources};
-use crate::{GpuConfig, InterruptSink};
-
-#[derive(Debug)]
-struct Nobody;
-
-impl InterruptSink for Nobody {
-    fn raise(&self, _vector: u16) {}
-}
+use crate::GpuConfig;
 
 /// A device without its thread that may touch memory: it looks when the test says.
 fn still(config: GpuConfig) -> Arc<Gpu> {
@@ -22,7 +16,7 @@ fn still(config: GpuConfig) -> Arc<Gpu> {
         vram: MmapRegion::new(16 << 20).expect("anonymous memory"),
         doorbells: MmapRegion::new(DOORBELL_BAR_SIZE as usize).expect("anonymous memory"),
         system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
-        interrupts: Arc::new(Nobody),
+        interrupts: Arc::new(DropsInterrupts),
     };
     let gpu = Gpu::new(config, resources).expect("a valid configuration");
     gpu.config_write(4, &[6, 0]);

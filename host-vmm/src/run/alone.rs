@@ -1,49 +1,17 @@
 //! The GPU of a hosted program that goes on from a snapshot, without the program: what was in flight comes to its end.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use belfry_device::trace::{Record, TraceSink, WaveId};
 use belfry_device::{GpuConfig, Rest};
 use belfry_guest::Stream;
-use belfry_isa::exec::Step;
 use belfry_machine::snapshot::{HostedSnapshot, SnapshotError};
 
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
+use super::resumed::as_saved;
 use super::{Mode, RunError, RunOptions, inspected};
-
-/// Counts events, and passes them on.
-#[derive(Debug)]
-struct Counting {
-    seen: AtomicU64,
-    next: Option<Arc<dyn TraceSink>>,
-}
-
-impl TraceSink for Counting {
-    fn record(&self, record: &Record) {
-        self.seen.fetch_add(1, Ordering::Relaxed);
-        if let Some(next) = &self.next {
-            next.record(record);
-        }
-    }
-
-    fn wants_waves(&self) -> bool {
-        self.next.as_ref().is_some_and(|next| next.wants_waves())
-    }
-
-    fn wants_wave(&self, wave: &WaveId) -> bool {
-        self.next.as_ref().is_some_and(|next| next.wants_wave(wave))
-    }
-
-    fn instruction(&self, wave: &WaveId, step: &Step<'_>) {
-        if let Some(next) = &self.next {
-            next.instruction(wave, step);
-        }
-    }
-}
+use crate::snapshot::Watch;
 
 /// Goes on from a snapshot until nothing is in flight any more; status 0 if it comes to that.
 pub(super) fn from_snapshot(
@@ -57,22 +25,13 @@ pub(super) fn from_snapshot(
     let started = Instant::now();
     let snapshot = HostedSnapshot::open(file)?;
     let saved = snapshot.config();
-    let counting = Arc::new(Counting { seen: AtomicU64::new(0), next: options.gpu.trace.clone() });
-    // The device is what it was; how it is executed and looked at is this run's.
-    let config = GpuConfig {
-        chip: saved.chip,
-        xccs: saved.xccs,
-        partition: saved.partition,
-        cus: saved.cus,
-        vram_size: saved.vram_size,
-        deterministic: saved.deterministic,
+    let mut config = GpuConfig {
         interrupt_pin: saved.interrupt_pin,
         msix_table: saved.msix_table,
         poll_doorbells: saved.poll_doorbells,
-        quantum: saved.quantum,
-        trace: Some(counting.clone()),
-        ..options.gpu.clone()
+        ..as_saved(&saved, &options.gpu)
     };
+    let counting = Watch::counting(&mut config);
     let alone = snapshot.resume(config)?;
     let gpu = alone.gpu();
     let onlookers = inspected(options, Some(gpu))?;
@@ -83,7 +42,7 @@ pub(super) fn from_snapshot(
     let ran = started.elapsed();
     let map = |source| SnapshotError::Map { path: file.to_owned(), source };
     let memory = alone.digest().map_err(map)?;
-    let (stats, events) = (gpu.stats(), counting.seen.load(Ordering::Relaxed));
+    let (stats, events) = (gpu.stats(), counting.seen());
     let (exit_status, how) = match &rest {
         Rest::Idle => (0, "queues idle".to_owned()),
         Rest::Waiting(left) => (1, format!("what is left waits for the program: {left}")),

@@ -38,17 +38,7 @@ pub(super) fn from_snapshot(
 ) -> Result<RunReport, RunError> {
     let snapshot = Snapshot::open(file).map_err(KvmError::from)?;
     let Some(saved) = snapshot.gpu() else { return Err(RunError::WrongGuest("the snapshot has no GPU")) };
-    // The device is what it was; how it is executed and looked at is this run's.
-    let gpu = GpuConfig {
-        chip: saved.chip,
-        xccs: saved.xccs,
-        partition: saved.partition,
-        cus: saved.cus,
-        vram_size: saved.vram_size,
-        deterministic: saved.deterministic,
-        quantum: saved.quantum,
-        ..options.gpu.clone()
-    };
+    let gpu = resumed::as_saved(&saved, &options.gpu);
     if snapshot.has_channel() {
         return resumed::run(options, (file, &snapshot), gpu, output);
     }

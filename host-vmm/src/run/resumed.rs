@@ -15,6 +15,20 @@ use super::report::{RunReport, from_device, milliseconds};
 use super::{Mode, RunError, RunOptions, inspected};
 use crate::snapshot::{Source, Taking, Watch};
 
+/// The configuration of a GPU that goes on: the device is what it was; how it is executed and looked at is this run's.
+pub(super) fn as_saved(saved: &GpuConfig, own: &GpuConfig) -> GpuConfig {
+    GpuConfig {
+        chip: saved.chip,
+        xccs: saved.xccs,
+        partition: saved.partition,
+        cus: saved.cus,
+        vram_size: saved.vram_size,
+        deterministic: saved.deterministic,
+        quantum: saved.quantum,
+        ..own.clone()
+    }
+}
+
 /// Goes on from a snapshot to the end of the program that it was saved with.
 pub(super) fn run(
     options: &RunOptions,

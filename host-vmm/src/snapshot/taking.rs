@@ -74,10 +74,24 @@ impl Watch {
     /// Has the device of a configuration watched, if the moment is an event of it.
     pub(crate) fn over(gpu: &mut GpuConfig, options: Option<&SnapshotOptions>) -> Option<Arc<Self>> {
         let Moment::Event(until) = options?.at else { return None };
+        Some(Self::put(gpu, until))
+    }
+
+    /// Has all events of the device of a configuration counted; it is never halted.
+    pub(crate) fn counting(gpu: &mut GpuConfig) -> Arc<Self> {
+        Self::put(gpu, Until { kind: None, number: u64::MAX })
+    }
+
+    fn put(gpu: &mut GpuConfig, until: Until) -> Arc<Self> {
         let (next, told) = (gpu.trace.take(), Mutex::new(None));
         let watch = Arc::new(Self { until, seen: AtomicU64::new(0), next, told });
         gpu.trace = Some(watch.clone());
-        Some(watch)
+        watch
+    }
+
+    /// How many of the events that it counts there have been.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::SeqCst)
     }
 }
 

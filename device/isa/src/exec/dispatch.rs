@@ -8,7 +8,7 @@ use super::observe::{Observer, Stepper, one};
 use super::probe::{Probe, Prober};
 use super::profile::Profile;
 use super::{Env, FaultCause, Next, NextTurn, Stop, WaveFault};
-use crate::code_cache::{Key, Region};
+use crate::code_cache::{CodeCache, Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::WaveSize;
@@ -79,19 +79,12 @@ pub(super) fn run_in_turns(
     (mut at, budget): (usize, u64),
     next: &mut NextTurn<'_>,
 ) {
-    env.tlb.synchronise(env.mmu);
-    let mut machine = Machine {
-        global: Global { mmu: env.mmu, tlb: env.tlb },
-        lds: env.lds,
-        apertures: env.apertures,
-        clock: env.clock,
-        stop: None,
-        refetch: false,
-    };
+    let epoch = env.code_epoch;
+    let (mut machine, code) = enter(env);
     let mut limit = waves[at].instructions.saturating_add(budget);
     loop {
         let key = key_of(&waves[at]);
-        let region = env.code.region(key, env.code_epoch, env.apertures, &mut machine.global);
+        let region = code.region(key, epoch, machine.apertures, &mut machine.global);
         let distrusts = loop {
             let wave = &mut waves[at];
             if region.names_trapsts && !wave.watched && !wave.is_privileged() {
@@ -111,7 +104,7 @@ pub(super) fn run_in_turns(
             distrusts |= is_fetch_fault(&stop);
             let Some((wave, budget)) = next(waves, machine.lds, at, stop) else {
                 if distrusts {
-                    env.code.distrust();
+                    code.distrust();
                 }
                 return;
             };
@@ -124,7 +117,7 @@ pub(super) fn run_in_turns(
             }
         };
         if distrusts {
-            env.code.distrust();
+            code.distrust();
         }
     }
 }
@@ -234,6 +227,21 @@ pub(super) fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn
     run_with(wave, env, u64::MAX, |wave, machine, region, _| Some(stepper.step(wave, machine, region)))
 }
 
+/// What waves run on, with translations as they are now, and the worker's code.
+#[inline(always)]
+fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache) {
+    env.tlb.synchronise(env.mmu);
+    let machine = Machine {
+        global: Global { mmu: env.mmu, tlb: env.tlb },
+        lds: env.lds,
+        apertures: env.apertures,
+        clock: env.clock,
+        stop: None,
+        refetch: false,
+    };
+    (machine, env.code)
+}
+
 #[inline(always)]
 fn run_with(
     wave: &mut Wave,
@@ -244,18 +252,11 @@ fn run_with(
     if wave.is_halted() {
         return Stop::Halt;
     }
-    env.tlb.synchronise(env.mmu);
-    let mut machine = Machine {
-        global: Global { mmu: env.mmu, tlb: env.tlb },
-        lds: env.lds,
-        apertures: env.apertures,
-        clock: env.clock,
-        stop: None,
-        refetch: false,
-    };
+    let epoch = env.code_epoch;
+    let (mut machine, code) = enter(env);
     let limit = wave.instructions.saturating_add(budget);
     loop {
-        let region = env.code.region(key_of(wave), env.code_epoch, env.apertures, &mut machine.global);
+        let region = code.region(key_of(wave), epoch, machine.apertures, &mut machine.global);
         if region.names_trapsts && !wave.watched && !wave.is_privileged() {
             wave.watched = true;
             continue;
@@ -263,12 +264,12 @@ fn run_with(
         if let Some(stop) = run_region(wave, &mut machine, region, limit) {
             if is_fetch_fault(&stop) {
                 // What could not be fetched may be there when the wave goes on.
-                env.code.distrust();
+                code.distrust();
             }
             return stop;
         }
         if core::mem::take(&mut machine.refetch) {
-            env.code.distrust();
+            code.distrust();
         }
         if wave.instructions >= limit {
             return Stop::Budget;

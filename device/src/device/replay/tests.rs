@@ -20,7 +20,7 @@ fn recorded() -> Vec<u8> {
         vram: region(VRAM),
         doorbells: region(pci::DOORBELL_BAR_SIZE),
         system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
-        interrupts: Arc::new(Nobody),
+        interrupts: Arc::new(DropsInterrupts),
     };
     let gpu = Gpu::new(config.clone(), resources()).expect("a device");
     let second = Gpu::new(config, resources()).map(|_| ());

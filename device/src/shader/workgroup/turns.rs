@@ -13,7 +13,8 @@ use crate::shader::failure::WaveFailure;
 struct Unusual;
 
 impl Workgroup {
-    /// Whether its waves may take turns in one call: nobody watches them, chooses among them or counts what they do.
+    /// Whether its waves may take turns in one call of the engine. They may not while they are traced, debugged, checked or profiled,
+    /// or while a deterministic schedule chooses the next wave.
     #[inline(always)]
     pub(super) fn takes_plain_turns(&self, turn: &Turn<'_>) -> bool {
         let watched = turn.watches || turn.steps || turn.armed.is_some() || turn.trace.is_some();

@@ -33,7 +33,7 @@ pub(crate) fn map_backing<O: Os>(
     bytes: Range<u64>,
     rights: PageRights,
 ) -> Result<()> {
-    each_run(vm, backing, bytes, rights, |vm, skip, pa, len, flags| vm.map(va + skip, pa, len, flags))
+    each_run((vm, va), backing, bytes, rights, Vm::map)
 }
 
 /// Maps memory in small pages that stand for themselves, or makes such of those that are there.
@@ -48,12 +48,12 @@ pub(super) fn map_small<O: Os>(
     bytes: Range<u64>,
     rights: PageRights,
 ) -> Result<()> {
-    each_run(vm, backing, bytes, rights, |vm, skip, pa, len, flags| vm.map_small(va + skip, pa, len, flags))
+    each_run((vm, va), backing, bytes, rights, Vm::map_small)
 }
 
-/// Calls `map` for pages that follow each other: how far from the first byte they are, where, and how many bytes.
+/// Calls `map` once for all pages that follow each other: with their GPU virtual address, where they are, their bytes and flags.
 fn each_run<O: Os>(
-    vm: &mut Vm<O>,
+    (vm, va): (&mut Vm<O>, u64),
     backing: &dyn Backing,
     bytes: Range<u64>,
     rights: PageRights,
@@ -71,7 +71,7 @@ fn each_run<O: Os>(
             next += 1;
         }
         let flags = vm.page_bits(PageRights { system, ..rights });
-        map(vm, (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
+        map(vm, va + (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
         first = next;
     }
     Ok(())
