@@ -15,7 +15,7 @@ use belfry_runtime_hosted::HostedTransport;
 use belfry_guest::Stream;
 
 use crate::explore::racy;
-use crate::inspect::{InspectError, InspectOptions, Onlookers};
+use crate::inspect::{self, InspectError, InspectOptions};
 
 /// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -64,10 +64,10 @@ pub struct Outcome {
     pub faults: FaultReport,
 }
 
-/// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `inspect` is set; `output` gets what it
+/// Runs a bundled example on a GPU of its own, which can be looked at meanwhile if `looked_at` is set; `output` gets what it
 /// writes, as it comes.
 pub fn run(
-    (config, inspect): (&GpuConfig, Option<&InspectOptions>),
+    (config, looked_at): (&GpuConfig, Option<&InspectOptions>),
     program: &str,
     arguments: &[String],
     limit: Duration,
@@ -76,7 +76,7 @@ pub fn run(
     let started = Instant::now();
     let gpu = HostedGpu::new(config.clone())?;
     let device = started.elapsed();
-    let onlookers = inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
+    let onlookers = looked_at.map(|options| inspect::look_at(gpu.device(), options)).transpose()?;
     let started = Instant::now();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu)?)?;
     if !config.faults.is_off() {

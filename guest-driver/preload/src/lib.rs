@@ -51,6 +51,7 @@ mod inside;
 mod live;
 mod node;
 mod notice;
+mod onlookers;
 mod path;
 mod real;
 mod settings;

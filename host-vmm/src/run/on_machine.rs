@@ -13,7 +13,7 @@ use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
 use crate::doorbell;
-use crate::snapshot::{Taking, Watch};
+use crate::snapshot::{Taking, Watch, describe};
 
 /// Runs the bare-metal guest.
 pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Result<RunReport, RunError> {
@@ -75,7 +75,12 @@ fn run(
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
     let onlookers = inspected(options, gpu.as_ref())?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(machine.saver());
+        let saver = machine.saver();
+        let save = move |path: &Path| match saver.save(path) {
+            Ok(saved) => Ok(describe(&saved)),
+            Err(error) => Err(error.to_string()),
+        };
+        onlookers.can_save(Arc::new(save));
     }
     let taking = snapshot.map(|snapshot| Taking::start(snapshot, &machine, watch.as_deref())).transpose();
     let taking = taking.map_err(|source| KvmError::Setup { what: "start a thread", source })?;

@@ -1,13 +1,12 @@
 //! All that looks at a GPU while it runs: the socket of `belfry inspect`, and the stub for GDB.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
-use belfry_machine::snapshot::Saver;
 
-use super::{InspectError, InspectOptions, Server};
+use super::{InspectError, InspectOptions, Save, Server};
 use crate::gdb;
-use crate::output::note;
 use crate::symbols::Symbols;
 
 /// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
@@ -18,24 +17,27 @@ pub struct Onlookers {
 }
 
 impl Onlookers {
-    /// Lets the GPU of this process be looked at, and says where GDB finds it.
+    /// Lets the GPU of this process be looked at; its socket is `at`, or where those of this user are.
     ///
     /// # Errors
     ///
     /// A socket or a stub that cannot be, or a breakpoint that is none.
-    pub fn start(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Self, InspectError> {
+    pub fn start(gpu: &Arc<Gpu>, options: &InspectOptions, at: Option<&Path>) -> Result<Self, InspectError> {
         let symbols = Arc::new(Mutex::new(Symbols::of(&options.symbols)?));
-        let socket = options.socket.then(|| Server::start(gpu, options, &symbols)).transpose()?;
+        let socket = options.socket.then(|| Server::start((gpu, at), options, &symbols)).transpose()?;
         let gdb =
             options.gdb.as_ref().map(|address| gdb::Server::start(gpu, address, &symbols)).transpose()?;
-        if let Some(gdb) = &gdb {
-            note!("belfry: the first dispatch waits for GDB: target remote {}", gdb.at());
-        }
         Ok(Self { gdb, socket })
     }
 
+    /// Where GDB finds it, as `target remote` takes it, if it may debug the GPU.
+    #[must_use]
+    pub fn gdb(&self) -> Option<&str> {
+        self.gdb.as_ref().map(gdb::Server::at)
+    }
+
     /// The GPU's machine can be saved, when somebody asks for that.
-    pub fn can_save(&self, saver: Arc<Saver>) {
+    pub fn can_save(&self, saver: Save) {
         if let Some(socket) = &self.socket {
             socket.can_save(saver);
         }

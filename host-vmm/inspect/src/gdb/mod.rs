@@ -27,10 +27,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 pub use server::Server;
 
 /// Where the stub listens.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub enum GdbAddress {
     /// TCP; port 0 is a free one.
     Tcp(SocketAddr),

@@ -16,13 +16,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
-use belfry_machine::snapshot::Saver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
-use crate::snapshot::describe;
 use crate::symbols::Symbols;
+
+/// Saves a GPU's machine to a file; what was saved, or why nothing was, in words.
+pub type Save = Arc<dyn Fn(&Path) -> Result<String, String> + Send + Sync>;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
@@ -41,7 +42,7 @@ struct Shared {
     gpu: Weak<Gpu>,
     symbols: Arc<Mutex<Symbols>>,
     /// What saves the GPU's machine, if it has one that can be.
-    saver: Mutex<Option<Arc<Saver>>>,
+    saver: Mutex<Option<Save>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
     clients: Mutex<BTreeMap<u64, UnixStream>>,
@@ -63,17 +64,21 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Server {
-    /// Lets the GPU of this process be inspected.
+    /// Lets the GPU of this process be inspected, over a socket `at` a path, or where those of this user are.
     ///
     /// # Errors
     ///
     /// A folder that is not this user's alone, a socket that cannot be made, no thread, or a breakpoint that is none.
     pub fn start(
-        gpu: &Arc<Gpu>,
+        (gpu, at): (&Arc<Gpu>, Option<&Path>),
         options: &InspectOptions,
         symbols: &Arc<Mutex<Symbols>>,
     ) -> Result<Self, InspectError> {
-        let server = Self::start_at(&places::own()?, gpu, symbols)?;
+        let path = match at {
+            Some(at) => at.to_owned(),
+            None => places::socket_of(&places::folder()?, std::process::id())?,
+        };
+        let server = Self::start_at(&path, gpu, symbols)?;
         for on in &options.breaks {
             answer_with(gpu, symbols, &format!("break {on}"))
                 .map_err(|why| InspectError::Break(on.clone(), why))?;
@@ -109,7 +114,7 @@ impl Server {
     }
 
     /// The GPU's machine can be saved.
-    pub fn can_save(&self, saver: Arc<Saver>) {
+    pub fn can_save(&self, saver: Save) {
         *self.shared.saver.lock().unwrap_or_else(PoisonError::into_inner) = Some(saver);
     }
 
@@ -254,8 +259,7 @@ fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
     if !path.is_absolute() {
         return Err(format!("{} is no absolute path", path.display()));
     }
-    let saved = saver.save(path).map_err(|error| error.to_string())?;
-    Ok(describe(&saved).into())
+    saver(path).map(Value::from)
 }
 
 fn reply(stream: &mut UnixStream, value: &Value) -> io::Result<()> {
