@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use belfry_image::{Cache, Progress, tools};
+use belfry_image::{Cache, Progress, rootfs, tools};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_tests::suite;
 use serde_json::Value;
@@ -42,12 +42,16 @@ impl Run {
     }
 
     fn start(options: &[&str], program: &[&str]) -> Self {
+        Self::start_any(options, &[&[env!("CARGO_BIN_EXE_run-example")], program].concat())
+    }
+
+    fn start_any(options: &[&str], program: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let out = fs::File::create(folder.path().join("out")).unwrap();
         let mut command = Command::new(belfry());
         command.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
         command.args(["exec", "--vram", "256M"]).args(options).arg("--");
-        command.arg(env!("CARGO_BIN_EXE_run-example")).args(program);
+        command.args(program);
         command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         die_with_parent(&mut command);
         Self { child: KillOnDrop(command.spawn().unwrap()), folder }
@@ -199,6 +203,26 @@ fn kernel_of_a_program_is_debugged_at_its_source() {
 #[test]
 fn kernel_of_a_program_with_a_companion_is_debugged_at_its_source() {
     vecadd_is_debugged(&["--debuggable"]);
+}
+
+/// The kernel's code object is in the program's own file, and the runtime tells where.
+#[test]
+fn hip_program_is_debugged_at_its_source_without_symbols_being_named() {
+    rootfs::rocm(&Progress::new()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("add").to_str().unwrap().to_owned();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/look/add.hip");
+    let mut hipcc = Command::new(belfry());
+    hipcc.args(["exec", "--quiet", "--image", "rocm", "--", "hipcc", "--offload-arch=gfx1100", "-g", "-O1"]);
+    let output = hipcc.args([source, "-o", &program]).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut run = Run::start_any(&["--image", "rocm", "--gdb", "./gdb.sock"], &[&program]);
+    run.until("the stub listens", || run.gdb_socket().exists());
+    let said =
+        run.gdb(&["break add.hip:8", "continue", "monitor lane 9", "monitor where", "delete", "continue"]);
+    has(&said, &["hit Breakpoint 1", "add.hip:8", "lane 9", "add.hip:8, lane 9, in ", "exited normally"]);
+    let status = run.child.0.wait().unwrap();
+    assert!(status.success() && run.said().contains("18\n"), "{status}: {}", run.said());
 }
 
 #[test]

@@ -41,6 +41,7 @@
 mod alloc;
 mod bridge;
 mod card;
+mod code_objects;
 mod companion;
 mod cwd;
 mod debug;

@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use belfry_device::Gpu as Device;
 use belfry_inspect::inspect::{AskedOfProcess, InspectOptions, Onlookers, socket_of};
+use belfry_inspect::symbols::Finder;
 use belfry_kfd_hosted::leave_descriptors;
 
+use crate::code_objects::CodeObjects;
 use crate::inside::inside;
 use crate::{companion, gpu, notice};
 
@@ -107,7 +109,10 @@ fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Resul
     let pid = companion::process() as u32;
     let path =
         options.socket.then(|| socket_of(folder, pid)).transpose().map_err(|error| error.to_string())?;
-    Onlookers::start(device, options, path.as_deref()).map_err(|error| error.to_string())
+    // The one and the other have their own symbols.
+    let found = CodeObjects::default();
+    let finder: Finder = Arc::new(move || found.new_ones());
+    Onlookers::start(device, options, (path.as_deref(), Some(finder))).map_err(|error| error.to_string())
 }
 
 /// The process ends by itself.

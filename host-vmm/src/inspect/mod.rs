@@ -15,7 +15,7 @@ use crate::output::note;
 ///
 /// A socket or a stub that cannot be, or a breakpoint that is none.
 pub fn look_at(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Onlookers, InspectError> {
-    let onlookers = Onlookers::start(gpu, options, None)?;
+    let onlookers = Onlookers::start(gpu, options, (None, None))?;
     if let Some(at) = onlookers.gdb() {
         note!("belfry: the first dispatch waits for GDB: target remote {at}");
     }

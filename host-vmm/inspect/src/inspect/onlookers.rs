@@ -7,7 +7,7 @@ use belfry_device::Gpu;
 
 use super::{InspectError, InspectOptions, Save, Server};
 use crate::gdb;
-use crate::symbols::Symbols;
+use crate::symbols::{Finder, Symbols};
 
 /// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
 #[derive(Debug)]
@@ -17,13 +17,20 @@ pub struct Onlookers {
 }
 
 impl Onlookers {
-    /// Lets the GPU of this process be looked at; its socket is `at`, or where those of this user are.
+    /// Lets the GPU of this process be looked at; its socket is `at`, or where those of this user are. `finder` has
+    /// code objects beside those of the options.
     ///
     /// # Errors
     ///
     /// A socket or a stub that cannot be, or a breakpoint that is none.
-    pub fn start(gpu: &Arc<Gpu>, options: &InspectOptions, at: Option<&Path>) -> Result<Self, InspectError> {
-        let symbols = Arc::new(Mutex::new(Symbols::of(&options.symbols)?));
+    pub fn start(
+        gpu: &Arc<Gpu>,
+        options: &InspectOptions,
+        (at, finder): (Option<&Path>, Option<Finder>),
+    ) -> Result<Self, InspectError> {
+        let symbols = Symbols::of(&options.symbols)?;
+        let symbols = if let Some(finder) = finder { symbols.with_finder(finder) } else { symbols };
+        let symbols = Arc::new(Mutex::new(symbols));
         let socket = options.socket.then(|| Server::start((gpu, at), options, &symbols)).transpose()?;
         let gdb =
             options.gdb.as_ref().map(|address| gdb::Server::start(gpu, address, &symbols)).transpose()?;
