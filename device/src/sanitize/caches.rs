@@ -6,7 +6,7 @@
 //! gfx942 that is `buffer_inv sc1`, and each XCD has a cache of its own, which the wave that has stored has to write back
 //! (`buffer_wbl2 sc1`, or a store with `sc1`) (LLVM AMDGPUUsage, "Memory Model").
 
-use belfry_isa::inst::{Arch, Inst, Op};
+use belfry_isa::inst::{Inst, Op};
 
 use super::finding::Rule;
 use super::grid::{Known, WaveClock};
@@ -22,18 +22,14 @@ pub(super) enum Upkeep {
 }
 
 impl Upkeep {
-    pub(super) fn of(arch: Arch, inst: &Inst) -> Option<Self> {
-        let device = match arch {
-            Arch::Gfx942 => inst.mem.dlc,
-            _ => inst.mem.scope >= 2,
-        };
+    pub(super) fn of(inst: &Inst) -> Option<Self> {
+        let mem = inst.mem;
         match inst.op {
             Op::BUFFER_GL0_INV => Some(Self::Invalidates([true, false])),
             Op::BUFFER_GL1_INV => Some(Self::Invalidates([false, true])),
-            Op::BUFFER_INV | Op::GLOBAL_INV | Op::GLOBAL_WBINV if device => {
-                Some(Self::Invalidates([true; 2]))
-            }
-            Op::BUFFER_WBL2 if device => Some(Self::WritesBack),
+            Op::BUFFER_INV if mem.dlc => Some(Self::Invalidates([true; 2])),
+            Op::GLOBAL_INV | Op::GLOBAL_WBINV if mem.scope >= 2 => Some(Self::Invalidates([true; 2])),
+            Op::BUFFER_WBL2 if mem.dlc => Some(Self::WritesBack),
             _ => None,
         }
     }
@@ -70,13 +66,18 @@ impl Group {
 }
 
 /// The store of another workgroup that a load, which is ordered behind it, may not see, and the rule that is broken.
-pub(super) fn stale(waves: &[WaveClock], cell: &Cell, now: &Record, arch: Arch) -> Option<(Rule, Record)> {
+pub(super) fn stale(
+    waves: &[WaveClock],
+    cell: &Cell,
+    now: &Record,
+    keeps_stores: bool,
+) -> Option<(Rule, Record)> {
     let store = cell.last_change(now.mask).filter(|store| store.does == Does::Writes)?;
     let (own, other) = (waves.get(now.wave as usize)?, waves.get(store.wave as usize)?);
     if own.workgroup == other.workgroup {
         return None;
     }
-    if arch == Arch::Gfx942 && !store.through && other.written_back < store.time {
+    if keeps_stores && !store.through && other.written_back < store.time {
         return Some((Rule::CacheNotWrittenBack, store));
     }
     let is_fresh = own.fresh.iter().all(|fresh| fresh.cover(store.wave, store.time));

@@ -36,6 +36,8 @@ pub(crate) struct Sight {
     pub(crate) is_mapped: Box<IsMapped>,
     /// Scalar registers that its waves begin with.
     pub(crate) sgprs: usize,
+    /// Whether stores stay in a cache of one XCD until that is written back.
+    pub(crate) keeps_stores: bool,
 }
 
 /// Where a wave is, and what it knows of others.

@@ -149,7 +149,7 @@ impl Group {
         wave.releases = waits_for_stores(about.inst) || releases && is_wait(about.inst.op);
         let barrier = AtBarrier::of(about.inst.op);
         let gws = about.gws;
-        let upkeep = Upkeep::of(self.arch, about.inst);
+        let upkeep = Upkeep::of(about.inst);
         let nothing = barrier.is_none() && gws.is_none() && hazard.is_none() && upkeep.is_none();
         if nothing && about.touches.is_empty() {
             return;
@@ -398,7 +398,9 @@ impl Group {
             }
             let before = conflict(&known.waves, cell, &now, true).filter(|_| !told.race);
             let stale = match before {
-                None if now.does == Does::Reads => stale(&known.waves, cell, &now, self.arch),
+                None if now.does == Does::Reads => {
+                    stale(&known.waves, cell, &now, self.grid.sight.keeps_stores)
+                }
                 _ => None,
             };
             cell.add(now);

@@ -172,7 +172,7 @@ impl Dispatch {
     }
 
     /// Has what its waves do checked from now on; nothing that was saved is.
-    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> Self {
+    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>, chip: &Generation) -> Self {
         let (space, entry) = (self.queue.space().context(), self.launch.entry);
         let check = sanitizer.and_then(|sanitizer| {
             let queue = Arc::clone(&self.queue);
@@ -180,7 +180,8 @@ impl Dispatch {
             let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
             let queue = Arc::clone(&self.queue);
             let is_mapped = move |va| queue.space().waits().is_some() || queue.space().peek(va).is_some();
-            let sight = Sight { look, is_mapped: Box::new(is_mapped), sgprs: self.launch.initial_sgprs() };
+            let (sgprs, keeps_stores) = (self.launch.initial_sgprs(), chip.shader.keeps_stores);
+            let sight = Sight { look, is_mapped: Box::new(is_mapped), sgprs, keeps_stores };
             Grid::new(sanitizer, space, entry, self.number, sight)
         });
         Self { check, ..self }
