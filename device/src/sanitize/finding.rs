@@ -120,7 +120,7 @@ impl Rule {
     /// which does not end by itself.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        !matches!(self, Self::QueueRemovedBusy | Self::ResetBusy)
+        !matches!(self, Self::QueueRemovedBusy | Self::ResetBusy | Self::RegisterUninitialized)
     }
 
     /// What it is called on command lines and in reports.
