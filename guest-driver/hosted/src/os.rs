@@ -12,10 +12,11 @@ use std::sync::{Arc, PoisonError};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_device::faults::Exhausted;
 use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
-    PAGE_SIZE, ProcessKey, SmiClient, Task, UserArea, Work,
+    PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -273,6 +274,27 @@ impl Os for HostedOs {
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
         self.point();
+    }
+
+    fn has_room(&self, what: Room, pasid: u16) -> bool {
+        let what = match what {
+            Room::Vram => Exhausted::Vram,
+            Room::System => Exhausted::System,
+            Room::Doorbell => Exhausted::Doorbells,
+        };
+        !self.gpu.faults().is_exhausted(what, Some(pasid.into()))
+    }
+
+    fn memory_allocated(&self, va: u64, bytes: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.allocated(va, bytes);
+        }
+    }
+
+    fn memory_freed(&self, va: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.freed(va);
+        }
     }
 
     fn vram_size(&self) -> u64 {

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, DEBUGGABLE_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE,
-    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE,
+    SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) sanitize: Option<Vec<u8>>,
     /// What is counted of them, likewise.
     pub(crate) profile: Option<Vec<u8>>,
+    /// What fails on purpose, likewise.
+    pub(crate) faults: Option<Vec<u8>>,
     /// The driver of each process is in a companion.
     pub(crate) debuggable: bool,
     /// Name of the card; empty where it has none.
@@ -112,6 +114,7 @@ static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
 static TRACE: Started = Started::new(TRACE_VARIABLE);
 static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
 static PROFILE: Started = Started::new(PROFILE_VARIABLE);
+static FAULTS: Started = Started::new(FAULTS_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 static DEBUGGABLE: Started = Started::new(DEBUGGABLE_VARIABLE);
 
@@ -127,6 +130,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             TRACE.take(line);
             SANITIZE.take(line);
             PROFILE.take(line);
+            FAULTS.take(line);
             CARD.take(line);
             DEBUGGABLE.take(line);
             at = at.add(1);
@@ -174,6 +178,7 @@ fn read() -> Option<Settings> {
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         sanitize: SANITIZE.get(),
         profile: PROFILE.get(),
+        faults: FAULTS.get(),
         debuggable: DEBUGGABLE.get().is_some(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
@@ -219,6 +224,7 @@ impl Settings {
             trace: None,
             sanitize: None,
             profile: None,
+            faults: None,
             debuggable: false,
             card_name: Vec::new(),
             prepared,

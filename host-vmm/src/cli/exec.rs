@@ -10,6 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
+use super::faults::FaultFlags;
 use super::profile::{self, ProfileArgs};
 use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
@@ -17,6 +18,11 @@ use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
+
+/// Bytes of the text of a plan of faults at most, which is handed on in an environment.
+const MAX_PLAN: usize = 4000;
+/// Strikes that are told of one by one.
+const SHOWN: usize = 10;
 
 /// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
 #[derive(Debug, Parser)]
@@ -75,9 +81,11 @@ pub(super) struct ExecArgs {
     sanitize: SanitizeArgs,
     #[command(flatten)]
     profile: ProfileArgs,
-    /// A file with debug information, for the source lines of a profile: a code object, a bundle, a HIP program, or a folder of such files;
+    #[command(flatten)]
+    faults: FaultFlags,
+    /// A file with debug information, for the source lines of a profile and of what the sanitizer finds: a code object, a bundle, a HIP program, or a folder of such files;
     /// repeatable.
-    #[arg(long, value_name = "PATH", requires = "profile")]
+    #[arg(long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
     /// Says nothing of its own.
     #[arg(long, short)]
@@ -127,6 +135,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         trace: TraceArgs::default(),
         sanitize: SanitizeArgs::default(),
         profile: ProfileArgs::default(),
+        faults: FaultFlags::default(),
         symbols: Vec::new(),
         quiet: false,
         program: Vec::new(),
@@ -181,6 +190,7 @@ impl ExecArgs {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
         options.extend(self.sanitize.spelled());
         options.extend(self.profile.spelled());
+        options.extend(self.faults.spelled());
         for path in &self.symbols {
             options.extend(["--symbols".into(), path.into()]);
         }
@@ -217,6 +227,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.tier = args.tier;
+    gpu.faults = args.faults.plan()?;
+    let text = gpu.faults.to_string().len();
+    ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");
+    let strikes = !gpu.faults.is_off();
     gpu.validate()?;
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
     let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
@@ -240,7 +254,12 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         }
         None => args.root,
     };
-    let sanitizing = args.sanitize.start()?;
+    let is_shown = args.profile.is_asked_for() || args.sanitize.is_asked_for();
+    ensure!(
+        is_shown || args.symbols.is_empty(),
+        "--symbols is for --profile and --sanitize, and neither is there"
+    );
+    let sanitizing = args.sanitize.start(&args.symbols)?;
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpu,
@@ -262,7 +281,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    let reports = args.json || sanitizing.is_some() || profiling.is_some();
+    let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes;
     if suite.is_none() && !reports && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
@@ -290,6 +309,9 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
                     let found = report.processes.iter_mut().filter_map(|process| process.sanitizer.take());
                     broken = sanitizing.quiet_if(args.quiet).finish_with(found)?;
                 }
+                if strikes && !args.quiet {
+                    tell_faults(&report.processes);
+                }
                 if args.json {
                     say!("{}", serde_json::to_string(&report)?);
                 }
@@ -301,6 +323,18 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         recording.finish();
     }
     Ok(sanitize::status(status?, broken))
+}
+
+/// Tells what has struck in each process.
+fn tell_faults(processes: &[exec::ProcessReport]) {
+    for process in processes {
+        let Some(faults) = &process.faults else { continue };
+        let all: u64 = faults.struck.values().sum();
+        note!("{} ({}): {all} faults have struck", process.program, process.pid);
+        for strike in faults.strikes.iter().take(SHOWN) {
+            note!("  {strike}");
+        }
+    }
 }
 
 #[cfg(test)]

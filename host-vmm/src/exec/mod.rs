@@ -21,8 +21,8 @@ use std::process::Command;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    DEBUGGABLE_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE,
-    TRACE_VARIABLE, TREE_VARIABLE,
+    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE,
+    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 pub use report::{ExecReport, ProcessReport, Stdout};
@@ -217,6 +217,11 @@ impl ExecOptions {
             Some(profile) => command.env(PROFILE_VARIABLE, serde_json::to_string(profile)?),
             None => command.env_remove(PROFILE_VARIABLE),
         };
+        if self.gpu.faults.is_off() {
+            command.env_remove(FAULTS_VARIABLE);
+        } else {
+            command.env(FAULTS_VARIABLE, self.gpu.faults.to_string());
+        }
         if self.debuggable {
             command.env(DEBUGGABLE_VARIABLE, "1");
         } else {
@@ -252,6 +257,7 @@ impl ExecOptions {
                 TRACE_VARIABLE,
                 SANITIZE_VARIABLE,
                 PROFILE_VARIABLE,
+                FAULTS_VARIABLE,
                 DEBUGGABLE_VARIABLE,
             ],
         };
