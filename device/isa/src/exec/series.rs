@@ -4,6 +4,8 @@
 //! for every lane. A series is off by less than 2^-48 of the value. A lane whose value is that near to a bound between two
 //! singles, or that is no normal number, is done again by the definition: so results are those of the definition, to the bit.
 
+#![expect(clippy::manual_range_contains, reason = "bounds are compared without a branch in between")]
+
 use core::f64::consts::{LN_2, TAU};
 
 /// Bits of a double that a single does not have, the half of their range, and how near to that a value counts as near.

@@ -28,7 +28,13 @@ fn takes_parts(op: Op) -> bool {
 fn is_by_word(op: Op) -> bool {
     matches!(
         op,
-        Op::V_MAD_U64_U32 | Op::V_MAD_I64_I32 | Op::V_LSHLREV_B64 | Op::V_LSHL_ADD_U64 | Op::V_MOV_B64
+        Op::V_MAD_U64_U32
+            | Op::V_MAD_I64_I32
+            | Op::V_MAD_CO_U64_U32
+            | Op::V_MAD_CO_I64_I32
+            | Op::V_LSHLREV_B64
+            | Op::V_LSHL_ADD_U64
+            | Op::V_MOV_B64
     )
 }
 
