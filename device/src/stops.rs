@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use belfry_isa::exec::{Place, Touch};
+use belfry_isa::mem::Access;
+
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 /// Breakpoints at most.
@@ -29,12 +32,59 @@ pub enum BreakOn {
     Pc(u64),
     /// A dispatch of the kernel of this name is about to begin.
     Kernel(String),
-    /// An AQL packet of this kind is about to be processed.
+    /// A packet of this kind is about to be processed: an AQL packet by its name, others as `PM4:NAME` and `SDMA:NAME`.
     Packet(String),
+    /// A wave has accessed bytes of a range.
+    Access(AccessRange),
     /// The register of this name, at an absolute dword index, was written.
     Register(String, u32),
     /// An instruction of a wave faults.
     Fault,
+}
+
+/// Bytes whose accesses are of interest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AccessRange {
+    /// LDS of any workgroup, and not global memory.
+    pub lds: bool,
+    /// The first byte.
+    pub first: u64,
+    /// The last byte.
+    pub last: u64,
+    /// Loads are of interest.
+    pub reads: bool,
+    /// Stores are of interest. An atomic is both.
+    pub writes: bool,
+}
+
+impl AccessRange {
+    /// The first byte of it that an access meets.
+    fn met_by(&self, touch: &Touch) -> Option<u64> {
+        let (lds, at) = match touch.place {
+            Place::Global(at) => (false, at),
+            Place::Lds(at) => (true, u64::from(at)),
+        };
+        let wanted = match touch.access {
+            Access::Read => self.reads,
+            Access::Write => self.writes,
+            Access::Atomic => true,
+            Access::Execute => false,
+        };
+        let last = at.saturating_add(u64::from(touch.bytes).saturating_sub(1));
+        (wanted && lds == self.lds && at <= self.last && last >= self.first).then_some(at.max(self.first))
+    }
+}
+
+impl fmt::Display for AccessRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match (self.reads, self.writes) {
+            (true, true) => "access",
+            (true, false) => "read",
+            _ => "write",
+        };
+        let length = (self.last - self.first).saturating_add(1);
+        write!(f, "{kind} {}{:#x} {length}", if self.lds { "lds " } else { "" }, self.first)
+    }
 }
 
 impl fmt::Display for BreakOn {
@@ -43,6 +93,7 @@ impl fmt::Display for BreakOn {
             Self::Pc(address) => write!(f, "pc {address:#x}"),
             Self::Kernel(name) => write!(f, "kernel {name}"),
             Self::Packet(kind) => write!(f, "packet {kind}"),
+            Self::Access(range) => range.fmt(f),
             Self::Register(name, _) => write!(f, "register {name}"),
             Self::Fault => f.write_str("fault"),
         }
@@ -51,6 +102,9 @@ impl fmt::Display for BreakOn {
 
 /// A wave: number of its dispatch, its workgroup, its number there.
 pub(crate) type WaveKey = (u64, [u32; 3], u32);
+
+/// A packet: doorbell, place in the ring, and behind 1 its place in the innermost indirect buffer.
+pub(crate) type PacketPlace = (u32, u64, u64);
 
 /// Why the device is halted.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -66,6 +120,7 @@ pub(crate) enum Why {
 /// Breakpoints of waves, while there are any.
 pub(crate) struct Armed {
     pcs: Vec<(u32, u64)>,
+    ranges: Vec<(u32, AccessRange)>,
     fault: Option<u32>,
     stops: Arc<Stops>,
 }
@@ -80,9 +135,11 @@ struct State {
     at: Vec<(WaveKey, u64)>,
     /// Waves that go on from one.
     passes: Vec<(WaveKey, u64)>,
-    /// The packet that is at one, and the one that goes on: doorbell and index.
-    packet: Option<(u32, u64)>,
-    packet_passes: Option<(u32, u64)>,
+    /// Accesses that have halted the device: the wave, the breakpoint, and the first byte.
+    accesses: Vec<(WaveKey, u32, u64)>,
+    /// The packet that is at one, and the one that goes on.
+    packet: Option<PacketPlace>,
+    packet_passes: Option<PacketPlace>,
 }
 
 /// Whether the device is halted, and its breakpoints.
@@ -129,6 +186,11 @@ impl Stops {
         self.lock().at.clone()
     }
 
+    /// Accesses by which the device is halted: the wave, the breakpoint's number, and the first byte.
+    pub(crate) fn accesses(&self) -> Vec<(WaveKey, u32, u64)> {
+        self.lock().accesses.clone()
+    }
+
     /// The breakpoints by their numbers.
     pub(crate) fn breaks(&self) -> BTreeMap<u32, BreakOn> {
         self.lock().breaks.clone()
@@ -153,6 +215,7 @@ impl Stops {
             passes.clear();
         }
         passes.append(at);
+        state.accesses.clear();
         state.packet_passes = state.packet.take().or(state.packet_passes);
         state.why = None;
         self.halted.swap(false, Ordering::SeqCst)
@@ -163,6 +226,7 @@ impl Stops {
         let mut state = self.lock();
         state.at.retain(|(at, _)| *at != wave);
         state.passes.retain(|(at, _)| *at != wave);
+        state.accesses.retain(|(at, ..)| *at != wave);
     }
 
     /// Waits until the device is halted, for at most so long; whether it is.
@@ -202,17 +266,18 @@ impl Stops {
     }
 
     fn arm(self: &Arc<Self>, state: &mut State) {
-        let mut armed = Armed { pcs: Vec::new(), fault: None, stops: Arc::clone(self) };
+        let mut armed = Armed { pcs: Vec::new(), ranges: Vec::new(), fault: None, stops: Arc::clone(self) };
         let (mut packets, mut registers) = (false, false);
         for (&number, on) in &state.breaks {
             match on {
                 BreakOn::Pc(address) => armed.pcs.push((number, *address)),
+                BreakOn::Access(range) => armed.ranges.push((number, *range)),
                 BreakOn::Fault => armed.fault = Some(number),
                 BreakOn::Kernel(_) | BreakOn::Packet(_) => packets = true,
                 BreakOn::Register(..) => registers = true,
             }
         }
-        let waves = !armed.pcs.is_empty() || armed.fault.is_some();
+        let waves = !armed.pcs.is_empty() || !armed.ranges.is_empty() || armed.fault.is_some();
         state.armed = waves.then(|| Arc::new(armed));
         if !waves {
             state.passes.clear();
@@ -222,19 +287,20 @@ impl Stops {
         self.registers.store(registers, Ordering::SeqCst);
     }
 
-    /// Whether an AQL packet has to stay where it is: one at a breakpoint, which halts the device.
+    /// Whether a packet has to stay where it is: one at a breakpoint, which halts the device. `kind` says what packets it is of (nothing
+    /// for AQL, `PM4:`, `SDMA:`), and its name.
     #[inline(always)]
     pub(crate) fn keeps_packet(
         &self,
-        place: (u32, u64),
-        kind: impl FnOnce() -> &'static str,
+        place: PacketPlace,
+        kind: impl FnOnce() -> (&'static str, &'static str),
         kernel: impl FnOnce() -> String,
     ) -> bool {
         self.packets.load(Ordering::Relaxed) && self.meets_packet(place, kind(), kernel)
     }
 
     #[cold]
-    fn meets_packet(&self, place: (u32, u64), kind: &str, kernel: impl FnOnce() -> String) -> bool {
+    fn meets_packet(&self, place: PacketPlace, kind: (&str, &str), kernel: impl FnOnce() -> String) -> bool {
         if self.lock().packet_passes == Some(place) {
             return false;
         }
@@ -242,13 +308,13 @@ impl Stops {
         let mut state = self.lock();
         let meets = |on: &BreakOn| match on {
             BreakOn::Kernel(name) => *name == kernel && !kernel.is_empty(),
-            BreakOn::Packet(wanted) => wanted == kind,
+            BreakOn::Packet(wanted) => wanted.strip_prefix(kind.0) == Some(kind.1),
             _ => false,
         };
         let met = state.breaks.iter().find(|(_, on)| meets(on)).map(|(&number, on)| (number, on.to_string()));
         let Some((number, what)) = met else { return false };
         state.packet = Some(place);
-        let (doorbell, index) = place;
+        let (doorbell, index, _) = place;
         let what = format!("{what}: packet {index} of the queue with doorbell {doorbell:#x}");
         self.halt(&mut state, Why::Other(number, what));
         true
@@ -286,6 +352,28 @@ impl Armed {
     pub(crate) fn keeps(&self, wave: WaveKey, pc: u64) -> bool {
         let met = self.pcs.iter().find(|(_, at)| *at == pc);
         met.is_some_and(|&(number, _)| self.stops.meets_wave(wave, pc, number, &BreakOn::Pc(pc).to_string()))
+    }
+
+    /// Whether accesses are of interest.
+    #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// The breakpoint that accesses of one instruction meet, and the first byte.
+    pub(crate) fn met_by(&self, touches: &[Touch]) -> Option<(u32, u64)> {
+        let met =
+            |touch| self.ranges.iter().find_map(|(number, range)| Some((*number, range.met_by(touch)?)));
+        touches.iter().find_map(met)
+    }
+
+    /// An instruction of a wave has accessed what a breakpoint is for: halts the device behind it.
+    #[cold]
+    pub(crate) fn accessed(&self, wave: WaveKey, (number, address): (u32, u64)) {
+        let mut state = self.stops.lock();
+        let Some(on) = state.breaks.get(&number).map(ToString::to_string) else { return };
+        state.accesses.push((wave, number, address));
+        self.stops.halt(&mut state, Why::Wave(number, format!("{on}: {address:#x}"), wave));
     }
 
     /// Whether a wave whose instruction has faulted stays there.
@@ -334,18 +422,50 @@ mod tests {
     #[test]
     fn packet_stays_until_it_may_pass() {
         let stops = Arc::new(Stops::default());
-        let keeps = |place, kind| stops.keeps_packet(place, || kind, || "vecadd".to_owned());
-        assert!(!keeps((8, 0), "BARRIER_AND"));
+        let keeps = |place, kind| stops.keeps_packet(place, || ("", kind), || "vecadd".to_owned());
+        assert!(!keeps((8, 0, 0), "BARRIER_AND"));
         assert!(stops.add(BreakOn::Packet("BARRIER_AND".into())).is_some());
-        assert!(!keeps((8, 0), "KERNEL_DISPATCH"));
-        assert!(keeps((8, 1), "BARRIER_AND") && stops.is_halted());
+        assert!(!keeps((8, 0, 0), "KERNEL_DISPATCH"));
+        assert!(keeps((8, 1, 0), "BARRIER_AND") && stops.is_halted());
         stops.proceed();
-        assert!(!keeps((8, 1), "BARRIER_AND"));
-        assert!(keeps((8, 2), "BARRIER_AND"));
+        assert!(!keeps((8, 1, 0), "BARRIER_AND"));
+        assert!(keeps((8, 2, 0), "BARRIER_AND"));
         stops.proceed();
         assert!(stops.add(BreakOn::Kernel("vecadd".into())).is_some());
-        assert!(keeps((8, 3), "KERNEL_DISPATCH"));
-        assert!(stops.remove(None) && !keeps((8, 4), "BARRIER_AND"));
+        assert!(keeps((8, 3, 0), "KERNEL_DISPATCH"));
+        assert!(stops.remove(None) && !keeps((8, 4, 0), "BARRIER_AND"));
+    }
+
+    #[test]
+    fn packets_of_other_kinds_are_told_apart_by_their_engine_and_place() {
+        let stops = Arc::new(Stops::default());
+        assert!(stops.add(BreakOn::Packet("PM4:NOP".into())).is_some());
+        let keeps = |place, engine| stops.keeps_packet(place, || (engine, "NOP"), String::new);
+        assert!(!keeps((8, 0, 0), "SDMA:") && !keeps((8, 0, 0), ""));
+        assert!(keeps((8, 0, 0), "PM4:"));
+        stops.proceed();
+        assert!(!keeps((8, 0, 0), "PM4:") && keeps((8, 0, 1), "PM4:"), "one of a buffer is another one");
+    }
+
+    #[test]
+    fn accesses_meet_the_ranges_that_they_overlap_in_their_way() {
+        let stops = Arc::new(Stops::default());
+        let range = AccessRange { lds: false, first: 0x100, last: 0x107, reads: false, writes: true };
+        let number = stops.add(BreakOn::Access(range)).expect("the first one");
+        let armed = stops.armed().expect("armed");
+        let touch = |place, bytes, access| Touch { lane: 0, place, bytes, access, replaces: false };
+        let met = |place, bytes, access| armed.met_by(&[touch(place, bytes, access)]);
+        assert_eq!(met(Place::Global(0xfc), 8, Access::Write), Some((number, 0x100)));
+        assert_eq!(met(Place::Global(0x107), 4, Access::Atomic), Some((number, 0x107)));
+        assert_eq!(met(Place::Global(0xfc), 4, Access::Write), None);
+        assert_eq!(met(Place::Global(0x108), 4, Access::Write), None);
+        assert_eq!(met(Place::Global(0x100), 4, Access::Read), None);
+        assert_eq!(met(Place::Lds(0x100), 4, Access::Write), None);
+        let wave = (1, [0; 3], 0);
+        armed.accessed(wave, (number, 0x104));
+        assert_eq!(stops.why(), Some(Why::Wave(number, "write 0x100 8: 0x104".into(), wave)));
+        assert_eq!(stops.accesses(), [(wave, number, 0x104)]);
+        assert!(stops.proceed() && stops.accesses().is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::doctor;
 use crate::doorbell::Doorbell;
-use crate::inspect::Onlookers;
+use crate::inspect::look_at;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -467,8 +467,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     server.set_client_timeout(Duration::from_secs(args.client_timeout));
     let stop = server.stop_handle();
     let inspect = args.inspect.options(&args.gpu.symbols);
-    let _inspector =
-        inspect.map(|options| Onlookers::start(server.function().gpu(), &options)).transpose()?;
+    let _inspector = inspect.map(|options| look_at(server.function().gpu(), &options)).transpose()?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
         stop.stop();

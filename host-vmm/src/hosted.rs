@@ -15,7 +15,7 @@ use belfry_runtime_hosted::HostedTransport;
 use belfry_guest::Stream;
 
 use crate::explore::racy;
-use crate::inspect::{InspectError, InspectOptions, Onlookers};
+use crate::inspect::{self, InspectError, InspectOptions};
 use crate::snapshot::{SnapshotOptions, Source, Taking, Watch};
 
 /// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
@@ -88,9 +88,9 @@ pub fn run(
     let gpu = HostedGpu::new(watched)?;
     let device = started.elapsed();
     let source = || Source::Hosted(Arc::downgrade(&gpu));
-    let onlookers = around.inspect.map(|options| Onlookers::start(gpu.device(), options)).transpose()?;
+    let onlookers = around.inspect.map(|options| inspect::look_at(gpu.device(), options)).transpose()?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(source());
+        onlookers.can_save(source().into_save());
     }
     let taking = around.snapshot.map(|options| {
         Taking::start(options, (source(), Some(gpu.device())), watch.as_deref())

@@ -19,7 +19,6 @@ pub mod doorbell;
 pub mod exec;
 pub mod explore;
 pub mod flame;
-pub mod gdb;
 pub mod hosted;
 pub mod inspect;
 pub mod install_driver;
@@ -31,6 +30,7 @@ pub mod run;
 pub mod sanitize;
 pub mod snapshot;
 pub mod suite;
-pub mod symbols;
 pub mod torture;
 pub mod trace;
+
+pub use belfry_inspect::{gdb, symbols};

@@ -360,6 +360,39 @@ fn variables_of_optimised_code_are_those_of_registers() {
 }
 
 #[test]
+fn stores_are_watched_and_variables_registers_and_memory_are_changed() {
+    let mut run = Run::vecadd(&[], VECADD);
+    let said = run.gdb(&[
+        "break vecadd.cl:7",
+        "continue",
+        "delete",
+        // A variable in private memory, a register, and memory of the process.
+        "set $lane = 5",
+        "set var sum = 50",
+        "print sum",
+        "set $vcc = 3",
+        "print $vcc",
+        "set $m0 = 9",
+        "print $m0",
+        "print $v1.u32[3]",
+        "set $v1.u32[3] = 77",
+        "print $v1.u32[3]",
+        "set $v1.u32[3] = $4",
+        "set $exec = $exec",
+        "print b[100] = 1000",
+        "watch -l c[5]",
+        "continue",
+        "print c[5]",
+        "delete",
+        "continue",
+    ]);
+    has(&said, &["hit Breakpoint 1", "$1 = 50", "$2 = 3", "$3 = 9", "$5 = 77", "= 1000"]);
+    has(&said, &["Hardware watchpoint 2: -location c[5]", "New value = 50", "= 50", "exited normally"]);
+    let status = run.child.0.wait().unwrap();
+    assert!(status.success() && run.said().contains("0, 2, 4, 6, 8, 50, 12, 14"), "{}", run.said());
+}
+
+#[test]
 fn fault_is_told_with_its_line_and_lanes() {
     let mut run = Run::vecadd_of("65536", &[], VECADD);
     let said = run.gdb(&[

@@ -87,6 +87,36 @@ fn path(directory: &tempfile::TempDir, name: &str) -> std::path::PathBuf {
 }
 
 #[test]
+fn driver_tells_of_memory_that_it_maps_and_of_interrupts_that_it_handles() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "t.json");
+    record(&file, &[], &["gemm"]);
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let events = trace["events"].as_array().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    let ranges = |kind| -> Vec<_> {
+        of(kind)
+            .iter()
+            .map(|event| (event["arguments"]["address"].clone(), event["arguments"]["bytes"].clone()))
+            .collect()
+    };
+    let (mapped, unmapped) = (ranges("memory mapped"), ranges("memory unmapped"));
+    assert!(!mapped.is_empty() && !unmapped.is_empty(), "{mapped:?} {unmapped:?}");
+    assert!(unmapped.iter().all(|range| mapped.contains(range)), "{unmapped:?} of {mapped:?}");
+    assert!(mapped.iter().all(|(_, bytes)| bytes.as_str().is_some_and(|bytes| bytes != "0x0")), "{mapped:?}");
+    // What sets an event is an interrupt of the process that was handled before.
+    let set = of("event set");
+    assert!(!set.is_empty());
+    let time = |event: &serde_json::Value| event["time_ns"].as_u64().unwrap();
+    for set in set {
+        let of_process = |handled: &&&serde_json::Value| {
+            handled["arguments"]["process"] == set["arguments"]["process"] && time(handled) <= time(set)
+        };
+        assert!(of("interrupt handled").iter().any(|handled| of_process(&handled)), "{set}");
+    }
+}
+
+#[test]
 fn gemm_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
     let directory = tempfile::tempdir().unwrap();
     let file = path(&directory, "t.pftrace");

@@ -1,5 +1,6 @@
 //! `--profile` as a user has it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -78,4 +79,57 @@ fn text_is_told_on_standard_error_and_kernels_are_chosen() {
     assert!(said.contains("profile: no kernel ran"), "{said}");
     let (output, said) = belfry(&["--profile-format", "json", "--", "vector-add"], place.path());
     assert!(!output.status.success() && said.contains("--profile"), "{said}");
+}
+
+const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host-vmm/tests/kernels/vecadd.gfx1100.hsaco");
+
+/// The lines of a profile's only kernel: of each the executions of its instructions, waits included.
+fn lines(profile: &Value) -> BTreeMap<u64, u64> {
+    let [process] = &profile["processes"].as_array().unwrap()[..] else { panic!("{profile}") };
+    let [kernel] = &process["kernels"].as_array().unwrap()[..] else { panic!("{profile}") };
+    assert_eq!(kernel["name"], "vecadd");
+    let mut lines = BTreeMap::new();
+    for site in
+        kernel["blocks"].as_array().unwrap().iter().flat_map(|block| block["code"].as_array().unwrap())
+    {
+        if let Some(line) = site["line"].as_u64() {
+            assert!(site["file"].as_str().unwrap().ends_with("vecadd.cl"), "{site}");
+            assert_eq!(site["function"], "vecadd", "{site}");
+            *lines.entry(line).or_insert(0) += number(&site["executions"]);
+        }
+    }
+    for site in kernel["memory"].as_array().unwrap() {
+        assert!(site["line"].is_u64(), "{site}");
+    }
+    lines
+}
+
+#[test]
+fn source_lines_are_those_of_the_kernel_under_run_and_exec() {
+    let place = tempfile::tempdir().unwrap();
+    let grid = ["--kernel", "vecadd", "--grid", "128", "--block", "64"];
+    let (floats, zeros) = ("buf:f32:128:iota", "buf:f32:128:zero");
+    let buffers = ["--arg", floats, "--arg", floats, "--arg", zeros, "--arg", "u32:128"];
+    let launch = [&["launch", VECADD][..], &grid, &buffers].concat();
+    let (output, said) = belfry(&[&["--profile=run.json", "--"][..], &launch].concat(), place.path());
+    assert!(output.status.success(), "{said}");
+
+    let mut command = Command::new(suite::belfry().unwrap());
+    command.args(["exec", "--quiet", "--vram", "256M", "--profile=exec.json", "--symbols", VECADD, "--"]);
+    command.arg(env!("CARGO_BIN_EXE_run-example")).args(&launch);
+    let output = command.current_dir(place.path()).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("0, 2, 4, 6, 8, 10, 12, 14"));
+
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(place.path().join(name)).unwrap();
+        lines(&serde_json::from_str(&text).unwrap())
+    };
+    let (under_run, under_exec) = (read("run.json"), read("exec.json"));
+    // Four waves come to the sum and to the store, which are lines 6 and 7.
+    assert!(
+        [6, 7].iter().all(|line| under_run.get(line).is_some_and(|count| count % 4 == 0)),
+        "{under_run:?}"
+    );
+    assert_eq!(under_run, under_exec);
 }

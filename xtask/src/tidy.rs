@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
-    ("belfry-preload", &["belfry-kfd-hosted", "belfry-device", "belfry-abi"]),
+    ("belfry-preload", &["belfry-kfd-hosted", "belfry-inspect", "belfry-device", "belfry-abi"]),
     ("belfry-kmod", &["belfry-kfd-core"]),
     ("belfry-runtime", &["belfry-abi"]),
     // The one place where the runtime meets the driver core without an ioctl in between.
@@ -36,6 +36,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-opencl", &[]),
     ("belfry-image", &["belfry-process"]),
     ("belfry-embedded", &["belfry-image"]),
+    // Beside any device: those of the binary, and those of programs.
+    ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi"]),
     ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
     (
@@ -56,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-embedded",
             "belfry-guest",
             "belfry-image",
+            "belfry-inspect",
             "belfry-machine",
             "belfry-vfio-user",
             "belfry-opencl",

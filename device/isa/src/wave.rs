@@ -1,5 +1,6 @@
 //! State of one wave: registers, program counter, mode, and what it was launched with.
 
+mod alter;
 mod show;
 mod start;
 
@@ -11,6 +12,7 @@ use crate::registers::{RegisterFile, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
 use zerocopy::FromZeros;
 
+pub use alter::RegisterName;
 pub use start::{Own, Start};
 
 /// Sixteen lanes of a vector register.

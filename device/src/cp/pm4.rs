@@ -246,6 +246,9 @@ impl Pm4Queue {
             if from_ring { self.fetch()? } else { self.buffers.fetch(self.state.space()).map_err(ring)? };
         let Some(packet) = packet else { return Ok(Step::Empty) };
         let dwords = packet.dwords();
+        if self.keeps(&packet) {
+            return Ok(Step::Blocked(BlockedOn::Memory));
+        }
         let _scope = self.trace_packet(&packet);
         match self.execute(&packet)? {
             packets::Outcome::Blocked(on) => return Ok(Step::Blocked(on)),
@@ -267,6 +270,14 @@ impl Pm4Queue {
         }
         self.report()?;
         Ok(Step::Advanced)
+    }
+
+    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    fn keeps(&self, packet: &Packet) -> bool {
+        let inner = self.buffers.buffers().last().map_or(0, |&(at, _)| at.wrapping_add(1));
+        let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);
+        let kind = || ("PM4:", packet.header.opcode().name().unwrap_or("unknown"));
+        self.shader.stops().keeps_packet(place, kind, String::new)
     }
 
     /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Hex, InspectError, Inspector, WaveId};
 use crate::shader::{StepError, Stepped};
-pub use crate::stops::BreakOn;
+pub use crate::stops::{AccessRange, BreakOn};
 use crate::stops::{WaveKey, Why};
 
 /// Instructions of one step at most.
@@ -25,11 +25,13 @@ pub struct StatusView {
     pub wave: Option<WaveId>,
     /// All waves that stay at a breakpoint, with their address: several may come to one at the same time.
     pub at: Vec<(WaveId, Hex)>,
+    /// Waves that have accessed what a breakpoint is for: the wave, the breakpoint's number, the first byte.
+    pub accesses: Vec<(WaveId, u32, Hex)>,
     /// All breakpoints: number, and what each is for.
     pub breakpoints: Vec<(u32, String)>,
 }
 
-fn key(wave: WaveId) -> WaveKey {
+pub(super) fn key(wave: WaveId) -> WaveKey {
     (wave.dispatch, wave.workgroup, wave.wave)
 }
 
@@ -47,7 +49,9 @@ impl Inspector<'_> {
             Some(Why::Other(number, what)) => (Some(what), Some(number), None),
         };
         let breakpoints = stops.breaks().into_iter().map(|(number, on)| (number, on.to_string())).collect();
-        StatusView { halted: why.is_some(), why, breakpoint, wave, at, breakpoints }
+        let accesses = stops.accesses().into_iter();
+        let accesses = accesses.map(|(wave, number, byte)| (id(wave), number, Hex(byte))).collect();
+        StatusView { halted: why.is_some(), why, breakpoint, wave, at, accesses, breakpoints }
     }
 
     /// Halts the device; when this returns, no wave runs and no packet is processed.

@@ -8,6 +8,7 @@ use belfry_abi::signal::{
     AMD_SIGNAL_KIND_DOORBELL, AMD_SIGNAL_KIND_INVALID, AMD_SIGNAL_KIND_LEGACY_DOORBELL, AMD_SIGNAL_KIND_USER,
     AmdSignal,
 };
+use belfry_isa::wave::Wave;
 use serde::Serialize;
 use zerocopy::FromBytes as _;
 
@@ -69,6 +70,21 @@ pub enum BytesOf {
         /// Offset of the first byte in the lane's memory.
         offset: u32,
     },
+    /// LDS of its workgroup, from a byte on.
+    Lds(u32),
+}
+
+/// Addresses of bytes that are in memory.
+pub(super) fn places_of(wave: &Wave, of: BytesOf, count: usize) -> Vec<u64> {
+    let bytes = 0..count as u64;
+    match of {
+        BytesOf::Lds(_) => Vec::new(),
+        BytesOf::Memory(address) => bytes.map(|index| address.wrapping_add(index)).collect(),
+        // Dwords of a lane are apart, so each has its own address.
+        BytesOf::Private { lane, offset } => {
+            bytes.map(|index| wave.private_address(lane, offset.wrapping_add(index as u32))).collect()
+        }
+    }
 }
 
 /// Reads as much as there is.
@@ -129,35 +145,34 @@ pub(super) fn descriptor(address: u64, bytes: &[u8]) -> Option<BTreeMap<&'static
 }
 
 impl Inspector<'_> {
-    /// Reads memory as a wave sees it, or private memory of one of its lanes; how many bytes could be read.
+    /// Reads memory as a wave sees it, private memory of one of its lanes, or LDS; how many bytes could be read.
     ///
     /// # Errors
     ///
     /// No such wave.
     pub fn bytes_of_wave(&self, wave: WaveId, of: BytesOf, bytes: &mut [u8]) -> Result<usize, InspectError> {
-        let mut found = None;
-        let dwords = bytes.len() / 4 + 2;
+        let (mut found, mut from_lds) = (None, 0);
         self.look(&mut |seen| {
             if waves::id(seen) != wave {
                 return;
             }
-            // Dwords of a lane are apart, so each has its own address.
-            let places: Vec<u64> = match of {
+            let places = match of {
+                BytesOf::Private { .. } => places_of(seen.wave, of, bytes.len()),
                 BytesOf::Memory(_) => Vec::new(),
-                BytesOf::Private { lane, offset } => (0..dwords as u32)
-                    .map(|dword| seen.wave.private_address(lane, (offset & !3).wrapping_add(dword * 4)))
-                    .collect(),
+                BytesOf::Lds(offset) => {
+                    let lds = seen.lds.get(offset as usize..).unwrap_or_default();
+                    from_lds = lds.len().min(bytes.len());
+                    bytes[..from_lds].copy_from_slice(&lds[..from_lds]);
+                    Vec::new()
+                }
             };
             found = Some((Arc::clone(seen.dispatch.space), places));
         })?;
         let (space, places) = found.ok_or(InspectError::Wave(wave))?;
         Ok(match of {
             BytesOf::Memory(address) => read_up_to(&space, address, bytes),
-            BytesOf::Private { offset, .. } => {
-                let places =
-                    places.iter().flat_map(|&dword| (0..4).map(move |byte| dword.wrapping_add(byte)));
-                read_each(&space, places.skip(offset as usize & 3), bytes)
-            }
+            BytesOf::Private { .. } => read_each(&space, places.into_iter(), bytes),
+            BytesOf::Lds(_) => from_lds,
         })
     }
 

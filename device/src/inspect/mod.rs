@@ -14,8 +14,10 @@
 //! | memory | `memory.rs` |
 //! | kernels | `kernels.rs` |
 //!
-//! Only what `control.rs` has acts on the device: it halts it, lets it go on, and runs waves of a halted device by hand.
+//! Only what `control.rs` has acts on the device, which halts it, lets it go on, and runs waves of a halted device by hand; and
+//! `alter.rs`, which changes registers and memory of a halted one.
 
+mod alter;
 mod control;
 mod hex;
 mod interrupts;
@@ -30,7 +32,8 @@ mod waves;
 
 use std::sync::Arc;
 
-pub use control::{BreakOn, StatusView};
+pub use alter::RegisterName;
+pub use control::{AccessRange, BreakOn, StatusView};
 pub use hex::Hex;
 pub use interrupts::{IhEntryView, IhRingView};
 pub use kernels::KernelView;
@@ -76,6 +79,9 @@ pub enum InspectError {
     /// No such register.
     #[error("no register with a model is called {0}")]
     Register(String),
+    /// A register that a wave does not have, or that cannot have the value.
+    #[error("the wave has no register {0} that can be {1}")]
+    Value(String, Hex),
     /// Too many breakpoints.
     #[error("there are 64 breakpoints already")]
     TooManyBreaks,

@@ -267,6 +267,9 @@ impl SdmaQueue {
         }
         let mut packet = vec![0; dwords as usize];
         self.read(0, &mut packet)?;
+        if self.moving.is_none() && self.keeps(header) {
+            return Ok(Step::Waits);
+        }
         let _scope = self.trace_packet(header);
         let skip = match self.execute(&packets::parse(self.env.packets, &packet)?, budget)? {
             Effect::Done => 0,

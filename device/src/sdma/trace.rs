@@ -6,6 +6,14 @@ use super::SdmaQueue;
 use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
 
 impl SdmaQueue {
+    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    pub(super) fn keeps(&self, header: Header) -> bool {
+        let inner = self.context.buffer.map_or(0, |buffer| buffer.at.wrapping_add(1));
+        let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);
+        let kind = || ("SDMA:", Op(header.op()).name().unwrap_or("unknown"));
+        self.env.cp.shader.stops().keeps_packet(place, kind, String::new)
+    }
+
     /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
     pub(super) fn trace_packet(&mut self, header: Header) -> JobScope {
         let tracer = &self.env.cp.tracer;

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_isa::exec::Lds;
 use belfry_isa::mem::Mmu as _;
+use belfry_isa::wave::Wave;
 
 use super::chance::Chance;
 use super::engine::Work;
@@ -251,6 +253,17 @@ impl Dispatch {
         let found =
             paused.iter().position(|group| group.id == id && !group.is_off() && group.has_wave(wave))?;
         paused.remove(found)
+    }
+
+    /// Has a wave of a paused workgroup changed; whether there is one.
+    pub(super) fn alter(
+        &self,
+        (id, wave): ([u32; 3], u32),
+        change: &mut dyn FnMut(&mut Wave, &mut Lds),
+    ) -> bool {
+        let mut paused = self.paused();
+        let found = paused.iter_mut().find(|group| group.id == id && group.has_wave(wave));
+        found.is_some_and(|group| group.alter(wave, change))
     }
 
     /// Tells of every paused workgroup.

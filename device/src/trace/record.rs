@@ -112,6 +112,12 @@ kinds! {
     Evicted = 38, "eviction", ["process"];
     /// The queues of a process were restored.
     Restored = 39, "restore", ["process"];
+    /// Memory of a program was mapped for the GPU.
+    MemoryMapped = 40, "memory mapped", ["process", "address", "bytes"];
+    /// It was unmapped.
+    MemoryUnmapped = 41, "memory unmapped", ["process", "address", "bytes"];
+    /// The driver looked at an entry of the interrupt ring.
+    InterruptHandled = 42, "interrupt handled", ["process", "client", "source"];
 }
 
 /// Number of records that hold text.

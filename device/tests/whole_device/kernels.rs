@@ -15,7 +15,7 @@ use zerocopy::FromZeros;
 use crate::context::STACK_SIZE;
 use crate::driver::{Driver, Process, UserQueue, eventually};
 
-static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+pub static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
 
 static PROBE: &[u8] = include_bytes!("../../../tests/kernels/probe.gfx1100.hsaco");
 

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "one test program, several files")]
 
 mod accesses;
+mod alter;
 mod bringup;
 mod context;
 mod driver;

@@ -166,6 +166,8 @@ impl<O: Os> Device<O> {
     }
 
     fn handle(&self, entry: &IhEntry) {
+        let (client, source) = (entry.client().0.into(), entry.source().0.into());
+        self.hw.os().trace(entry.pasid(), DriverEvent::Handled { client, source });
         let asic = self.hw.asic();
         if u32::from(entry.vmid()) < asic.first_kfd_vmid || entry.pasid() == 0 {
             match (asic.interrupt)(entry) {

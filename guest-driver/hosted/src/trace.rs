@@ -31,6 +31,11 @@ pub(crate) fn record(tracer: &Tracer, pasid: u16, event: DriverEvent) {
         DriverEvent::EventWake { event } => (Kind::EventWake, [process, event.into(), 0, 0], ""),
         DriverEvent::QueueCreated { queue } => (Kind::QueueCreated, [process, queue.into(), 0, 0], ""),
         DriverEvent::QueueDestroyed { queue } => (Kind::QueueDestroyed, [process, queue.into(), 0, 0], ""),
+        DriverEvent::Mapped { address, size } => (Kind::MemoryMapped, [process, address, size, 0], ""),
+        DriverEvent::Unmapped { address, size } => (Kind::MemoryUnmapped, [process, address, size, 0], ""),
+        DriverEvent::Handled { client, source } => {
+            (Kind::InterruptHandled, [process, client.into(), source.into(), 0], "")
+        }
         DriverEvent::Evicted => (Kind::Evicted, [process, 0, 0, 0], ""),
         DriverEvent::Restored => (Kind::Restored, [process, 0, 0, 0], ""),
     };

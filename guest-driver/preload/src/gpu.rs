@@ -14,7 +14,7 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, companion, debug, doorbells, ending, notice, summary, trace, unmapped};
+use crate::{bridge, card, companion, debug, doorbells, ending, notice, onlookers, summary, trace, unmapped};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -133,6 +133,9 @@ fn make() -> Result<&'static Gpu, i32> {
     if let Some(bell) = bell {
         bell.start(gpu);
     }
+    if let Some(asked) = &settings.inspect {
+        onlookers::serve(gpu.hosted.device(), asked);
+    }
     Ok(gpu)
 }
 
@@ -169,6 +172,7 @@ pub(crate) fn forget() {
     debug::forget();
     GPU.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(false, Ordering::Release);
+    onlookers::forget();
     doorbells::forget();
     ending::forget();
     unmapped::forget();

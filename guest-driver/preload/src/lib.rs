@@ -41,6 +41,7 @@
 mod alloc;
 mod bridge;
 mod card;
+mod code_objects;
 mod companion;
 mod cwd;
 mod debug;
@@ -51,6 +52,7 @@ mod inside;
 mod live;
 mod node;
 mod notice;
+mod onlookers;
 mod path;
 mod real;
 mod settings;

@@ -11,6 +11,7 @@ use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
 use super::faults::FaultFlags;
+use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
@@ -83,8 +84,10 @@ pub(super) struct ExecArgs {
     profile: ProfileArgs,
     #[command(flatten)]
     faults: FaultFlags,
-    /// A file with debug information, for the source lines of a profile and of what the sanitizer finds: a code object, a bundle, a HIP program, or a folder of such files;
-    /// repeatable.
+    #[command(flatten)]
+    inspect: InspectFlags,
+    /// A file with debug information, for --gdb, --inspect, and the source lines of a profile and of what the sanitizer finds: a code
+    /// object, a bundle, a HIP program, or a folder of such files; repeatable.
     #[arg(long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
     /// Says nothing of its own.
@@ -136,6 +139,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         sanitize: SanitizeArgs::default(),
         profile: ProfileArgs::default(),
         faults: FaultFlags::default(),
+        inspect: InspectFlags::default(),
         symbols: Vec::new(),
         quiet: false,
         program: Vec::new(),
@@ -246,6 +250,15 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         suite.is_none() || !args.trace.is_asked_for(),
         "--trace tells of one program, and a suite is many; leave it out"
     );
+    let inspect = args.inspect.options(&args.symbols);
+    ensure!(
+        suite.is_none() || inspect.is_none(),
+        "--inspect and --gdb are for one program, and a suite is many; leave them out"
+    );
+    ensure!(
+        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for(),
+        "--symbols is for --gdb, --inspect and --profile, and none of them is there"
+    );
     let device = args.of_device();
     let root = match args.image {
         Some(name) => {
@@ -266,6 +279,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         root,
         namespace: args.namespace,
         debuggable: args.debuggable,
+        inspect,
         trace: None,
         sanitize: sanitizing.as_ref().map(|sanitizing| sanitizing.options().clone()),
         profile: profiling.as_ref().map(|profiling| profiling.options().clone()),

@@ -9,7 +9,7 @@ use crate::gdb::GdbAddress;
 use crate::inspect::{Client, HELP, InspectOptions, running, ui};
 use crate::output::say;
 
-/// Looks at the GPU of a running `belfry run --inspect` or `belfry serve --inspect` of the same user.
+/// Looks at the GPU of a running `belfry run --inspect`, `belfry exec --inspect` or `belfry serve --inspect` of the same user.
 ///
 /// Without --json it shows the GPU on the terminal, with a page for each part: `?` lists the keys.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(super) struct InspectArgs {
 }
 
 /// What makes a GPU one that can be inspected.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct InspectFlags {
     /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
     #[arg(long)]

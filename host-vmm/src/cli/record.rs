@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::inspect::InspectFlags;
 use super::trace::TraceArgs;
-use crate::inspect::Onlookers;
+use crate::inspect::look_at;
 use crate::output::{note, say};
 use crate::run::Mode;
 
@@ -158,7 +158,7 @@ pub(super) fn replay(args: &ReplayArgs) -> anyhow::Result<u8> {
     }
     if let Some(options) = args.inspect.options(&[]) {
         let signals = Signals::catch().context("cannot catch signals")?;
-        let _onlookers = Onlookers::start(replay.gpu(), &options)?;
+        let _onlookers = look_at(replay.gpu(), &options)?;
         note!("belfry: look at it with `belfry inspect {}`; Ctrl-C ends this", std::process::id());
         signals.wait();
     }

@@ -21,13 +21,16 @@ use std::process::Command;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE,
-    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE,
+    SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 pub use report::{ExecReport, ProcessReport, Stdout};
 
 use belfry_image::Cache;
+
+use crate::gdb::GdbAddress;
+use crate::inspect::{self, AskedOfProcess, InspectError, InspectOptions};
 
 /// What can go wrong before the program runs.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,14 @@ pub enum ExecError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The GPU cannot be looked at.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// More is asked for than a process can be told.
+    #[error(
+        "breakpoints and paths of symbols have {0} bytes, and more than {MAX_ASKED} do not reach the program; name a folder"
+    )]
+    Asked(usize),
     /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
@@ -95,6 +106,8 @@ pub struct ExecOptions {
     pub sanitize: Option<SanitizeOptions>,
     /// What is counted of kernels.
     pub profile: Option<ProfileOptions>,
+    /// How the GPU of each process may be looked at.
+    pub inspect: Option<InspectOptions>,
     /// The driver of each process is in a companion, so that a debugger may stop the program.
     pub debuggable: bool,
     /// The program and its arguments; without one, a shell.
@@ -162,7 +175,9 @@ impl ExecOptions {
         let mut command = Command::new(&program);
         command.args(self.program.iter().skip(1));
         let trace = self.trace.as_ref().map(|trace| trace.directory.clone());
-        let mut places = namespace::Places { tree, library, summary: summary.map(Path::to_path_buf), trace };
+        let inspect = self.inspect.as_ref().map(|_| inspect::folder()).transpose()?;
+        let summary = summary.map(Path::to_path_buf);
+        let mut places = namespace::Places { tree, library, summary, trace, inspect };
         let mut said = None;
         if self.root.is_some() || self.namespace {
             let root = self.root.as_deref();
@@ -222,6 +237,12 @@ impl ExecOptions {
         } else {
             command.env(FAULTS_VARIABLE, self.gpu.faults.to_string());
         }
+        match (places.inspect, &self.inspect) {
+            (Some(folder), Some(options)) => {
+                command.env(INSPECT_VARIABLE, asked_of_process(folder, options)?)
+            }
+            _ => command.env_remove(INSPECT_VARIABLE),
+        };
         if self.debuggable {
             command.env(DEBUGGABLE_VARIABLE, "1");
         } else {
@@ -238,6 +259,7 @@ impl ExecOptions {
             || self.namespace
             || places.summary.is_some()
             || places.trace.is_some()
+            || places.inspect.is_some()
             || self.debuggable
         {
             return;
@@ -258,6 +280,7 @@ impl ExecOptions {
                 SANITIZE_VARIABLE,
                 PROFILE_VARIABLE,
                 FAULTS_VARIABLE,
+                INSPECT_VARIABLE,
                 DEBUGGABLE_VARIABLE,
             ],
         };
@@ -285,6 +308,23 @@ impl ExecOptions {
         prepared.paths = tree::paths(place, prepared.render_minor, prepared.render_nodes());
         prepared
     }
+}
+
+/// Bytes that a process can be told of how its GPU is looked at.
+const MAX_ASKED: usize = 4000;
+
+/// How a process is told how its GPU may be looked at.
+fn asked_of_process(folder: PathBuf, options: &InspectOptions) -> Result<String, ExecError> {
+    // The program may be in another directory by the time it opens the GPU.
+    let whole = |path: &PathBuf| std::path::absolute(path).map_err(ExecError::io("find", path));
+    let symbols = options.symbols.iter().map(whole).collect::<Result<_, ExecError>>()?;
+    let gdb = match &options.gdb {
+        Some(GdbAddress::Unix(path)) => Some(GdbAddress::Unix(whole(path)?)),
+        other => other.clone(),
+    };
+    let options = InspectOptions { symbols, gdb, ..options.clone() };
+    let asked = serde_json::to_string(&AskedOfProcess { folder, options })?;
+    if asked.len() > MAX_ASKED { Err(ExecError::Asked(asked.len())) } else { Ok(asked) }
 }
 
 /// Where programs are searched for in another root: there, and after that in the directories that it shares with this machine.

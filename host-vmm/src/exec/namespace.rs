@@ -35,6 +35,8 @@ pub(super) struct Places {
     pub(super) summary: Option<PathBuf>,
     /// The directory of a trace's rings.
     pub(super) trace: Option<PathBuf>,
+    /// The folder of the inspector's sockets.
+    pub(super) inspect: Option<PathBuf>,
 }
 
 /// One step on the way to the new root.
@@ -247,6 +249,9 @@ impl Plan {
         if let Some(trace) = &mut places.trace {
             bring(trace, "trace")?;
         }
+        if let Some(inspect) = &mut places.inspect {
+            bring(inspect, "inspect")?;
+        }
         Ok(())
     }
 
@@ -319,7 +324,8 @@ mod tests {
     #[test]
     fn a_directory_without_libraries_is_no_root() {
         let root = tempfile::tempdir().unwrap();
-        let mut places = Places { tree: "/t".into(), library: "/l".into(), summary: None, trace: None };
+        let mut places =
+            Places { tree: "/t".into(), library: "/l".into(), summary: None, trace: None, inspect: None };
         let plan = Plan { steps: Vec::new() }.root(root.path(), Path::new("/b"), &mut places);
         assert!(matches!(plan, Err(ExecError::NoRoot(_))));
     }

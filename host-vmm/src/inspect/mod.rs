@@ -1,113 +1,23 @@
-//! `--inspect` and `belfry inspect`: a running GPU, looked at over a local socket.
-//!
-//! | part | file |
-//! | --- | --- |
-//! | where sockets are, and which there are | `places.rs` |
-//! | the socket of a GPU, and its clients | `server.rs` |
-//! | what is asked, and the device's answer | `query.rs` |
-//! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
-//! | questions about source lines and variables | `sources.rs` |
-//! | the side that asks | `client.rs` |
-//! | the terminal's user interface | `ui/` |
-//!
-//! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
+//! `--inspect`, `--gdb` and `belfry inspect`: what `belfry-inspect` has, and the terminal's user interface (`ui/`).
 
-mod client;
-mod onlookers;
-mod places;
-mod query;
-mod server;
-mod sources;
 pub mod ui;
 
-use std::io;
-use std::path::PathBuf;
+use std::sync::Arc;
 
-pub use client::Client;
-pub use onlookers::Onlookers;
-pub use places::{Running, only, running};
-pub use query::{HELP, answer};
-pub use server::Server;
-pub(crate) use sources::faulting;
-pub use sources::{answer_with, look_for_code};
+use belfry_device::Gpu;
+pub use belfry_inspect::inspect::*;
 
-use crate::gdb::{GdbAddress, GdbError};
-use crate::symbols::SymbolError;
+use crate::output::note;
 
-/// The longest question in bytes, its end included.
-pub const MAX_QUESTION: usize = 4096;
-/// The longest answer in bytes.
-pub const MAX_ANSWER: usize = 32 << 20;
-
-/// How a GPU is to be looked at.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct InspectOptions {
-    /// Whether there is a socket for `belfry inspect`.
-    pub socket: bool,
-    /// Where GDB can connect, if it can.
-    pub gdb: Option<GdbAddress>,
-    /// Files of code objects with their debug information, or folders of such files.
-    pub symbols: Vec<PathBuf>,
-    /// Breakpoints from the start, in the words of the question `break`.
-    pub breaks: Vec<String>,
-}
-
-/// Why a GPU cannot be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum InspectError {
-    /// The folder of sockets is not this user's alone.
-    #[error("{path} is not a folder that this user alone can enter: {why}; remove it")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// A socket or its folder failed.
-    #[error("{path}: {source}")]
-    Socket {
-        /// The socket, or the folder.
-        path: PathBuf,
-        /// What failed.
-        source: io::Error,
-    },
-    /// The thread could not be started.
-    #[error("the thread of the inspector cannot be started: {0}")]
-    Thread(#[source] io::Error),
-    /// GDB cannot connect.
-    #[error(transparent)]
-    Gdb(#[from] GdbError),
-    /// There are no such symbols.
-    #[error(transparent)]
-    Symbols(#[from] SymbolError),
-    /// No such process.
-    #[error("process {0} has no GPU that can be inspected; start it with --inspect")]
-    NoProcess(u32),
-    /// No process at all.
-    #[error("no process of this user has a GPU that can be inspected; start one with --inspect")]
-    None,
-    /// Too many processes.
-    #[error("which one? {0}")]
-    Several(String),
-    /// The GPU's process has refused.
-    #[error("{0}")]
-    Refused(String),
-    /// A breakpoint from the start is none.
-    #[error("--break {0:?}: {1}")]
-    Break(String, String),
-    /// The connection was closed.
-    #[error("the process has ended, or wants no more of this client")]
-    Ended,
-    /// The GPU's process has answered in a form that this program does not know.
-    #[error("the process does not answer as this version of belfry does")]
-    Foreign,
-    /// The user interface has nowhere to be.
-    #[error(
-        "the inspector needs a terminal, and standard input or output is none; --json QUERY answers a question, --list tells which processes \
-         there are"
-    )]
-    NoTerminal,
-    /// The terminal failed.
-    #[error("the terminal cannot be used: {0}")]
-    Terminal(#[source] io::Error),
+/// Lets the GPU of this process be looked at, and says where GDB finds it.
+///
+/// # Errors
+///
+/// A socket or a stub that cannot be, or a breakpoint that is none.
+pub fn look_at(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Onlookers, InspectError> {
+    let onlookers = Onlookers::start(gpu, options, (None, None))?;
+    if let Some(at) = onlookers.gdb() {
+        note!("belfry: the first dispatch waits for GDB: target remote {at}");
+    }
+    Ok(onlookers)
 }

@@ -293,7 +293,7 @@ impl Job<'_> {
         let Booted { mut guest, mode, accelerator, driver } = booted;
         let inspector = inspected(self.options, guest.gpu())?;
         if let (Some(onlookers), Some(saver)) = (&inspector, guest.saver()) {
-            onlookers.can_save(Source::Machine(Arc::downgrade(&saver)));
+            onlookers.can_save(Source::Machine(Arc::downgrade(&saver)).into_save());
         }
         let driver = driver.map_or_else(|| guest.load_driver(), Ok)?;
         guest.enter_root()?;

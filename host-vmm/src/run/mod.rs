@@ -42,7 +42,7 @@ use serde::Serialize;
 use crate::doorbell::{Doorbell, NoSuchWay};
 use crate::explore::racy;
 use crate::hosted::HostedError;
-use crate::inspect::{InspectError, InspectOptions, Onlookers};
+use crate::inspect::{self, InspectError, InspectOptions, Onlookers};
 use crate::snapshot::SnapshotOptions;
 use crate::suite::Suite;
 use in_guest::Job;
@@ -306,7 +306,7 @@ pub enum RunError {
 /// Lets a GPU be looked at, if that is asked for.
 fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Onlookers>, InspectError> {
     let (Some(gpu), Some(options)) = (gpu, &options.inspect) else { return Ok(None) };
-    Onlookers::start(gpu, options).map(Some)
+    inspect::look_at(gpu, options).map(Some)
 }
 
 /// Runs a program and collects what came of it; `output` gets what it writes, as it comes.

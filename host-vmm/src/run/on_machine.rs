@@ -73,7 +73,7 @@ fn run(
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
     let onlookers = inspected(options, gpu.as_ref())?;
     if let Some(onlookers) = &onlookers {
-        onlookers.can_save(Source::Machine(Arc::downgrade(&machine.saver())));
+        onlookers.can_save(Source::Machine(Arc::downgrade(&machine.saver())).into_save());
     }
     let taking = snapshot.map(|snapshot| {
         let source = Source::Machine(Arc::downgrade(&machine.saver()));

@@ -34,7 +34,7 @@ pub(super) fn run(
     let inspector = inspected(options, guest.gpu())?;
     let source = guest.saver().map(|saver| Source::Machine(Arc::downgrade(&saver)));
     if let (Some(onlookers), Some(source)) = (&inspector, &source) {
-        onlookers.can_save(source.clone());
+        onlookers.can_save(source.clone().into_save());
     }
     let taking = match (&options.snapshot, source) {
         (Some(snapshot), Some(source)) => {

@@ -3,9 +3,10 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use belfry_device::SavedGpu;
+use belfry_inspect::inspect::Save;
 use belfry_kfd_hosted::{HostedGpu, Part, SaveError, Saving, StoodStill};
 use belfry_machine::snapshot::{HostedSaver, Saved, Saver, SnapshotError};
 
@@ -37,6 +38,15 @@ pub enum SourceError {
 }
 
 impl Source {
+    /// What saves it when somebody who looks at it asks for that.
+    #[must_use]
+    pub fn into_save(self) -> Save {
+        Arc::new(move |path| match self.save(path) {
+            Ok(saved) => Ok(super::describe(&saved)),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
     /// Saves it as it is now to a file; it goes on in any case.
     ///
     /// # Errors

@@ -5,8 +5,9 @@
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
-use super::probe::{Probe, Prober};
+use super::probe::{self, Probe, Prober};
 use super::profile::Profile;
+use super::touches::Touch;
 use super::{Env, FaultCause, Next, NextTurn, Stop, WaveFault};
 use crate::code_cache::{Key, Region};
 use crate::decode::decode_for;
@@ -226,6 +227,21 @@ pub(super) fn run_stepped(
 pub(super) fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut dyn Probe) -> Stop {
     let mut prober = Prober::new(probe);
     run_with(wave, env, budget, |wave, machine, region, limit| prober.run(wave, machine, region, limit))
+}
+
+/// See [`super::touches`].
+pub(super) fn touches(wave: &mut Wave, env: &mut Env<'_>) -> Vec<Touch> {
+    let mut touches = Vec::new();
+    run_with(wave, env, u64::MAX, |wave, machine, region, _| {
+        Some(entry(wave, region).map_or_else(
+            |stop| stop,
+            |at| {
+                probe::touches(wave, machine, region, at, &mut touches);
+                Stop::Budget
+            },
+        ))
+    });
+    touches
 }
 
 /// See [`super::step`].

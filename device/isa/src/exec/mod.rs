@@ -281,6 +281,11 @@ pub fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut d
     dispatch::run_probed(wave, env, budget, probe)
 }
 
+/// What the instruction that the wave is at is about to access of memory that waves share; nothing where it cannot be fetched.
+pub fn touches(wave: &mut Wave, env: &mut Env<'_>) -> Vec<Touch> {
+    dispatch::touches(wave, env)
+}
+
 /// Executes the one instruction that the wave is at, and shows it to `observer`: [`Stop::Budget`] when the next one may follow.
 ///
 /// Unlike for [`run_stepped`], waits and hints are instructions, and the program counter is that of the very next one.

@@ -30,6 +30,19 @@ pub trait Probe {
     fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32);
 }
 
+/// Collects what the instruction whose first element is at `at` is about to access, if the wave is at it.
+pub(super) fn touches(w: &Wave, m: &Machine<'_>, region: &Region, at: usize, into: &mut Vec<Touch>) {
+    let pc = region.pc_of(at);
+    let Some(inst) = decode(w, region, pc).filter(|_| pc == w.pc) else { return };
+    let offset = region.offsets.get(at);
+    for index in (at..).take_while(|index| region.offsets.get(*index) == offset) {
+        let Some(di) = region.code.get(index) else { return };
+        if matches!(region.roles.get(index), Some(Role::Operation(_) | Role::Pair(..))) {
+            collect(w, m, &inst, di, into);
+        }
+    }
+}
+
 /// A run that ends after exactly the instructions it may execute.
 pub(super) struct Prober<'a> {
     probe: &'a mut dyn Probe,

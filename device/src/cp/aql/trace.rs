@@ -32,14 +32,14 @@ pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
 impl AqlQueue {
     /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
     pub(super) fn keeps(&self, header: PacketHeader, packet: &[u32; 16]) -> bool {
-        let place = (self.config.identity.doorbell.dwords(), self.fetch_index);
+        let place = (self.config.identity.doorbell.dwords(), self.fetch_index, 0);
         let kernel = || match super::parse::<KernelDispatchPacket>(packet) {
             Ok(packet) if header.packet_type() == PacketType::KERNEL_DISPATCH => {
                 self.kernel_name(packet.kernel_object)
             }
             _ => String::new(),
         };
-        self.shader.stops().keeps_packet(place, || aql_kind(header, packet[0]), kernel)
+        self.shader.stops().keeps_packet(place, || ("", aql_kind(header, packet[0])), kernel)
     }
 
     /// Records a dispatch, and what its kernel is called.

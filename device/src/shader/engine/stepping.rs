@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, PoisonError};
 
+use belfry_isa::exec::Lds;
+use belfry_isa::wave::Wave;
+
 use super::{Dispatch, ShaderEngine, Work};
 use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
@@ -70,6 +73,19 @@ impl ShaderEngine {
         self.shared.end_task(dispatch.queue());
         aftermath.announce(&dispatch);
         Ok(())
+    }
+
+    /// Has a wave changed, or what it shares with others, which stands between two instructions; whether there is one. The caller keeps the
+    /// firmware's lock.
+    pub(crate) fn alter(&self, wave: WaveKey, change: &mut dyn FnMut(&mut Wave, &mut Lds)) -> bool {
+        let _held = self.hold();
+        let (number, workgroup, index) = wave;
+        let dispatch: Option<Arc<Dispatch>> = {
+            let state = self.shared.lock();
+            let mut all = state.queues.iter().flat_map(|active| &active.dispatches);
+            all.find(|dispatch| dispatch.number() == number && !dispatch.is_settled()).cloned()
+        };
+        dispatch.is_some_and(|dispatch| dispatch.alter((workgroup, index), change))
     }
 
     /// Has workers look again.

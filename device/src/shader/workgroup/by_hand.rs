@@ -1,5 +1,8 @@
 //! Waves that somebody runs step by step, while the device is halted.
 
+use belfry_isa::exec::Lds;
+use belfry_isa::wave::Wave;
+
 use super::{Outcome, State, Turn, Workgroup};
 use crate::shader::failure::WaveFailure;
 
@@ -73,6 +76,19 @@ impl Workgroup {
     /// Whether a wave has begun and not ended.
     pub(in crate::shader) fn has_wave(&self, wave: u32) -> bool {
         self.states.get(wave as usize).is_some_and(|&state| state != State::Ended)
+    }
+
+    /// Has a wave changed that has begun and not ended, or what it shares with others; whether there is one.
+    pub(in crate::shader) fn alter(
+        &mut self,
+        wave: u32,
+        change: &mut dyn FnMut(&mut Wave, &mut Lds),
+    ) -> bool {
+        let there = self.has_wave(wave);
+        if let Some(wave) = self.waves.get_mut(wave as usize).filter(|_| there) {
+            change(wave, &mut self.lds);
+        }
+        there
     }
 
     /// Lets the waves of a barrier go on that all of them have come to.

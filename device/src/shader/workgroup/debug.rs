@@ -93,10 +93,17 @@ pub(super) fn run_armed(
         if armed.is_halted() || armed.keeps((id.dispatch, id.workgroup, id.wave), wave.pc()) {
             break;
         }
+        let met = armed.has_ranges().then(|| armed.met_by(&exec::touches(wave, env))).flatten();
         let stop = match &mut observer {
             Some(observer) => run(wave, env, 1, Some(&mut **observer)),
             None => run(wave, env, 1, None),
         };
+        // What has faulted, or waits for a page, has not happened.
+        if let Some(met) = met
+            && !matches!(stop, Stop::Fault(_))
+        {
+            armed.accessed((id.dispatch, id.workgroup, id.wave), met);
+        }
         if stop != Stop::Budget {
             return stop;
         }

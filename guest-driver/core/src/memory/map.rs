@@ -5,7 +5,7 @@ use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use super::{Bo, BoKind};
 use crate::errno::{Errno, Result};
 use crate::node::Node;
-use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::os::{DriverEvent, Os, PAGE_SIZE, SystemPages, UserPin};
 use crate::process::{Process, Spaces, State};
 use crate::space::{Space, map_backing};
 use crate::vm::Vm;
@@ -52,6 +52,7 @@ impl<O: Os> Process<O> {
         }
         bo.mapped_on |= node.bit();
         mapped.insert((node.number, va), id);
+        self.device.hw.os().trace(self.pasid, DriverEvent::Mapped { address: va, size });
         result
     }
 
@@ -82,6 +83,8 @@ impl<O: Os> Process<O> {
         }
         bo.mapped_on &= !node.bit();
         mapped.remove(&(node.number, bo.va));
+        let (address, size) = (bo.va, bo.size);
+        self.device.hw.os().trace(self.pasid, DriverEvent::Unmapped { address, size });
         Ok(())
     }
 }

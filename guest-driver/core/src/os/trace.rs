@@ -37,6 +37,27 @@ pub enum DriverEvent {
         /// What the program knew it by.
         queue: u32,
     },
+    /// Memory was mapped for a GPU.
+    Mapped {
+        /// Its GPU virtual address.
+        address: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Memory was unmapped.
+    Unmapped {
+        /// Its GPU virtual address.
+        address: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// An entry of the interrupt ring was handled.
+    Handled {
+        /// Who raised it.
+        client: u32,
+        /// Why.
+        source: u32,
+    },
     /// All queues of a process were taken off the scheduler.
     Evicted,
     /// They were handed to it again.

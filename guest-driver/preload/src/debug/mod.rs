@@ -24,6 +24,7 @@ use crate::card;
 pub(crate) use client::forget;
 #[cfg(not(test))]
 pub(crate) use client::trap;
+pub(crate) use process::read as read_memory;
 pub(crate) use server::serve;
 
 /// The first number by which a hosted driver's own processes debug each other.

@@ -88,7 +88,7 @@ fn copy(number: libc::c_long, buffer: *mut u8, len: usize, at: u64) -> Result<()
 }
 
 /// Reads memory of the program.
-pub(super) fn read(buffer: &mut [u8], at: u64) -> Result<(), i32> {
+pub(crate) fn read(buffer: &mut [u8], at: u64) -> Result<(), i32> {
     copy(libc::SYS_process_vm_readv, buffer.as_mut_ptr(), buffer.len(), at)
 }
 

@@ -7,8 +7,8 @@ use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, PROFILE_VARIABLE, SANITIZE_VARIABLE,
-    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE,
+    SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::settings::{PRELOAD, settings};
@@ -51,6 +51,9 @@ fn own() -> Option<&'static Own> {
             }
             if let Some(faults) = &settings.faults {
                 variables.push(line(FAULTS_VARIABLE, faults));
+            }
+            if let Some(inspect) = &settings.inspect {
+                variables.push(line(INSPECT_VARIABLE, inspect));
             }
             if settings.debuggable {
                 variables.push(line(DEBUGGABLE_VARIABLE, b"1"));

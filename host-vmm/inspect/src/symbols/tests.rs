@@ -2,7 +2,7 @@
 
 use super::*;
 
-const VECADD: &[u8] = include_bytes!("../../tests/kernels/vecadd.gfx1100.hsaco");
+const VECADD: &[u8] = include_bytes!("../../../tests/kernels/vecadd.gfx1100.hsaco");
 /// Where its function begins, and its line 7.
 const ENTRY: u64 = 0x1a00;
 

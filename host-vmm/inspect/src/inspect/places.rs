@@ -18,7 +18,7 @@ pub struct Running {
 }
 
 /// The folder, whether it is there or not.
-fn folder() -> PathBuf {
+fn place() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
         Some(path) => PathBuf::from(path).join("belfry"),
@@ -47,16 +47,30 @@ fn check(path: &Path) -> Result<(), InspectError> {
     Ok(())
 }
 
-/// The socket of this process, in a folder that is made if it is not there.
-pub(super) fn own() -> Result<PathBuf, InspectError> {
-    let folder = folder();
+/// The folder of this user's sockets, which is made if it is not there.
+///
+/// # Errors
+///
+/// A folder that cannot be made, or is not this user's alone.
+pub fn folder() -> Result<PathBuf, InspectError> {
+    let folder = place();
     match DirBuilder::new().mode(0o700).create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed(&folder)(error)),
     }
     check(&folder)?;
-    let path = folder.join(format!("{}.sock", std::process::id()));
+    Ok(folder)
+}
+
+/// The socket of a process in a folder, in which there is none of an earlier process of the same number any more.
+///
+/// # Errors
+///
+/// A folder that is not this user's alone, or one that nothing can be removed from.
+pub fn socket_of(folder: &Path, pid: u32) -> Result<PathBuf, InspectError> {
+    check(folder)?;
+    let path = folder.join(format!("{pid}.sock"));
     // A process of the same number that was killed has left it.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path)(error)),
@@ -70,7 +84,7 @@ pub(super) fn own() -> Result<PathBuf, InspectError> {
 ///
 /// A folder that is not this user's alone, or cannot be read.
 pub fn running() -> Result<Vec<Running>, InspectError> {
-    let folder = folder();
+    let folder = place();
     match check(&folder) {
         Err(InspectError::Socket { source, .. }) if source.kind() == ErrorKind::NotFound => {
             return Ok(Vec::new());

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -73,7 +73,11 @@ impl Listener {
     fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, peer) = listener.accept()?;
+                // Of who comes from elsewhere, nobody knows, and the user has chosen that address.
+                if peer.ip().is_loopback() && !is_ours(peer, stream.local_addr()?)? {
+                    return Err(io::Error::other("of another user"));
+                }
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
@@ -92,6 +96,32 @@ impl Listener {
             }
         }
     }
+}
+
+/// Whether the connection from a socket of this machine to another one is this user's, as the kernel's table has it.
+fn is_ours(from: SocketAddr, to: SocketAddr) -> io::Result<bool> {
+    let table = if from.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" };
+    let user = rustix::process::geteuid().as_raw();
+    Ok(user_of(&fs::read_to_string(table)?, from, to) == Some(user))
+}
+
+/// The user of a connection in the kernel's table: addresses as words in hexadecimal, the user in the eighth column.
+fn user_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
+    let text = |address: SocketAddr| {
+        let octets = match address.ip() {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        let words = octets.as_chunks::<4>().0.iter();
+        let words: String = words.map(|word| format!("{:08X}", u32::from_ne_bytes(*word))).collect();
+        format!("{words}:{:04X}", address.port())
+    };
+    let (from, to) = (text(from), text(to));
+    table.lines().find_map(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let ends = (columns.next()?, columns.next()?);
+        if ends == (from.as_str(), to.as_str()) { columns.nth(4)?.parse().ok() } else { None }
+    })
 }
 
 impl Stream {
@@ -203,5 +233,35 @@ fn serve(listener: &Listener, shared: &Arc<Shared>, first: u32) {
     if let (Some(first), Some(gpu)) = (first, shared.gpu.upgrade()) {
         gpu.inspect().remove_break(first);
         gpu.inspect().proceed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_known_by_both_ends_and_their_user() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+                     \x20  0: 0100007F:0D05 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1\n\
+                     \x20  1: 0100007F:9C40 0100007F:0D05 01 00000000:00000000 00:00000000 00000000  1001        0 12 1\n";
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(user_of(table, at(40000), at(3333)), Some(1001));
+        assert_eq!((user_of(table, at(3333), at(40000)), user_of("", at(1), at(2))), (None, None));
+    }
+
+    #[test]
+    fn own_connections_are_this_users() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine without IPv6 has no such address.
+            let Ok(listener) = TcpListener::bind(address) else {
+                assert!(address.starts_with('['), "{address}");
+                continue;
+            };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (served, peer) = listener.accept().unwrap();
+            assert_eq!(peer, client.local_addr().unwrap());
+            assert!(is_ours(peer, served.local_addr().unwrap()).unwrap(), "{address}");
+        }
     }
 }

@@ -83,8 +83,12 @@ impl Waves {
         if std::mem::take(&mut self.untold) {
             return Some(Stop::Library(DEVICE));
         }
-        if let (_, Some(wave)) = self.status() {
+        let (status, next) = self.status();
+        if let Some(wave) = next {
             return Some(self.at_break(wave));
+        }
+        if let Some(stop) = self.next_watch(&status) {
+            return Some(stop);
         }
         self.told.clear();
         self.current = None;
@@ -102,6 +106,9 @@ impl Waves {
                 true => Some(Stop::Library(DEVICE)),
                 false => self.go_on(),
             };
+        }
+        if let Some(stop) = self.next_watch(status) {
+            return Some(stop);
         }
         match status.wave {
             Some(wave)

@@ -20,8 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
-use crate::snapshot::{Source, describe};
 use crate::symbols::Symbols;
+
+/// Saves a GPU's machine to a file; what was saved, or why nothing was, in words.
+pub type Save = Arc<dyn Fn(&Path) -> Result<String, String> + Send + Sync>;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
@@ -40,7 +42,7 @@ struct Shared {
     gpu: Weak<Gpu>,
     symbols: Arc<Mutex<Symbols>>,
     /// What saves the GPU's machine, if it has one that can be.
-    source: Mutex<Option<Source>>,
+    saver: Mutex<Option<Save>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
     clients: Mutex<BTreeMap<u64, UnixStream>>,
@@ -62,17 +64,21 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Server {
-    /// Lets the GPU of this process be inspected.
+    /// Lets the GPU of this process be inspected, over a socket `at` a path, or where those of this user are.
     ///
     /// # Errors
     ///
     /// A folder that is not this user's alone, a socket that cannot be made, no thread, or a breakpoint that is none.
     pub fn start(
-        gpu: &Arc<Gpu>,
+        (gpu, at): (&Arc<Gpu>, Option<&Path>),
         options: &InspectOptions,
         symbols: &Arc<Mutex<Symbols>>,
     ) -> Result<Self, InspectError> {
-        let server = Self::start_at(&places::own()?, gpu, symbols)?;
+        let path = match at {
+            Some(at) => at.to_owned(),
+            None => places::socket_of(&places::folder()?, std::process::id())?,
+        };
+        let server = Self::start_at(&path, gpu, symbols)?;
         for on in &options.breaks {
             answer_with(gpu, symbols, &format!("break {on}"))
                 .map_err(|why| InspectError::Break(on.clone(), why))?;
@@ -95,7 +101,7 @@ impl Server {
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
             symbols: Arc::clone(symbols),
-            source: Mutex::default(),
+            saver: Mutex::default(),
             closing: AtomicBool::new(false),
             clients: Mutex::default(),
             admitted: AtomicU64::new(0),
@@ -107,9 +113,9 @@ impl Server {
         Ok(Self { path: path.to_owned(), shared, thread })
     }
 
-    /// The run can be saved.
-    pub fn can_save(&self, source: Source) {
-        *self.shared.source.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    /// The GPU's machine can be saved.
+    pub fn can_save(&self, saver: Save) {
+        *self.shared.saver.lock().unwrap_or_else(PoisonError::into_inner) = Some(saver);
     }
 
     /// Where it is.
@@ -247,15 +253,14 @@ fn ask(gpu: &Gpu, shared: &Shared, line: &[u8]) -> Value {
 
 /// Saves the run.
 fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
-    let source = shared.source.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let source =
-        source.ok_or("only runs of --mode kvm without a guest channel and of --mode hosted can be saved")?;
+    let saver = shared.saver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let saver =
+        saver.ok_or("only runs of --mode kvm without a guest channel and of --mode hosted can be saved")?;
     // Relative to what, the client knows alone.
     if !path.is_absolute() {
         return Err(format!("{} is no absolute path", path.display()));
     }
-    let saved = source.save(path).map_err(|error| error.to_string())?;
-    Ok(describe(&saved).into())
+    saver(path).map(Value::from)
 }
 
 fn reply(stream: &mut UnixStream, value: &Value) -> io::Result<()> {

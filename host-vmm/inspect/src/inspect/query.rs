@@ -1,10 +1,13 @@
 //! Questions in words, and the device's answers.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::time::Duration;
 
+use belfry_abi::pm4::Opcode;
+use belfry_abi::sdma::Op;
 use belfry_device::Gpu;
-use belfry_device::inspect::{BreakOn, MemoryAs, WaveId, WaveParts};
+use belfry_device::inspect::{AccessRange, BreakOn, MemoryAs, WaveId, WaveParts};
 use belfry_device::memory::Location;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,6 +37,7 @@ step WAVE [COUNT]             run instructions of a wave while the device is hal
 barrier WAVE                  run its workgroup to the next barrier
 source WAVE                   source line of a wave, where symbols are known (`--symbols`)
 break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | register NAME | fault
+break read|write|access [lds] ADDRESS [BYTES]
 unbreak NUMBER | all
 snapshot PATH                 save the GPU with its machine, or alone (`belfry snapshot`)
 help                          this list";
@@ -140,22 +144,49 @@ fn parts(words: &[&str]) -> Result<WaveParts, String> {
     }
 }
 
+/// The words of breakpoints.
+const BREAKS: &str = "break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | read|write|access [lds] ADDRESS [BYTES] | register NAME | \
+                      fault";
+
 fn break_on(words: &[&str]) -> Result<BreakOn, String> {
     match words {
         ["pc", address] => Ok(BreakOn::Pc(number(address)?)),
         ["kernel", name] => Ok(BreakOn::Kernel((*name).to_owned())),
-        ["packet", kind] => {
-            let kind = kind.to_ascii_uppercase();
-            let kinds = ["KERNEL_DISPATCH", "BARRIER_AND", "BARRIER_OR", "BARRIER_VALUE", "PM4_IB"];
-            match kinds.contains(&kind.as_str()) {
-                true => Ok(BreakOn::Packet(kind)),
-                false => Err(format!("{kind} is none of {}", kinds.join(", "))),
-            }
-        }
+        ["packet", kind] => packet(&kind.to_ascii_uppercase()),
+        [how @ ("read" | "write" | "access"), "lds", rest @ ..] => range(how, true, rest),
+        [how @ ("read" | "write" | "access"), rest @ ..] => range(how, false, rest),
         ["fault"] => Ok(BreakOn::Fault),
-        _ => Err("break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | register NAME | fault"
-            .to_owned()),
+        _ => Err(BREAKS.to_owned()),
     }
+}
+
+/// A kind of packets: of AQL by its name, of others behind `PM4:` and `SDMA:`.
+fn packet(kind: &str) -> Result<BreakOn, String> {
+    let aql = ["KERNEL_DISPATCH", "BARRIER_AND", "BARRIER_OR", "BARRIER_VALUE", "PM4_IB"];
+    let (engine, name) = kind.split_once(':').unwrap_or(("", kind));
+    let names: BTreeSet<&str> = match engine {
+        "" => aql.into(),
+        "PM4" => (0..=u8::MAX).filter_map(|opcode| Opcode(opcode).name()).collect(),
+        "SDMA" => (0..=u8::MAX).filter_map(|op| Op(op).name()).collect(),
+        _ => return Err(format!("{engine} is none of PM4 and SDMA")),
+    };
+    if names.contains(name) {
+        return Ok(BreakOn::Packet(kind.to_owned()));
+    }
+    Err(format!("{name} is none of {}", names.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// Accesses of bytes from an address on: of one, unless it is said how many.
+fn range(how: &str, lds: bool, words: &[&str]) -> Result<BreakOn, String> {
+    let (first, length): (u64, u64) = match words {
+        [address] => (number(address)?, 1),
+        [address, length] => (number(address)?, number(length)?),
+        _ => return Err(BREAKS.to_owned()),
+    };
+    let last = length.checked_sub(1).and_then(|behind| first.checked_add(behind));
+    let last = last.ok_or_else(|| format!("there are no {length} bytes at {first:#x}"))?;
+    let (reads, writes) = (how != "write", how != "read");
+    Ok(BreakOn::Access(AccessRange { lds, first, last, reads, writes }))
 }
 
 #[cfg(test)]
@@ -177,6 +208,19 @@ mod tests {
         assert!(parts(&["v256"]).is_err() && parts(&["v0", "1", "2"]).is_err());
         assert_eq!(break_on(&["pc", "0x100"]), Ok(BreakOn::Pc(0x100)));
         assert_eq!(break_on(&["packet", "barrier_and"]), Ok(BreakOn::Packet("BARRIER_AND".into())));
+        assert_eq!(break_on(&["packet", "pm4:write_data"]), Ok(BreakOn::Packet("PM4:WRITE_DATA".into())));
+        assert_eq!(break_on(&["packet", "SDMA:FENCE"]), Ok(BreakOn::Packet("SDMA:FENCE".into())));
+        for wrong in ["pm4:nothing", "sdma:write_data", "aql:barrier_and"] {
+            assert!(break_on(&["packet", wrong]).is_err(), "{wrong}");
+        }
+        let range = |lds, first, last, reads, writes| {
+            Ok(BreakOn::Access(AccessRange { lds, first, last, reads, writes }))
+        };
+        assert_eq!(break_on(&["write", "0x100", "4"]), range(false, 0x100, 0x103, false, true));
+        assert_eq!(break_on(&["access", "lds", "8"]), range(true, 8, 8, true, true));
+        assert!(
+            break_on(&["read", "8", "0"]).is_err() && break_on(&["read", "0xffffffffffffffff", "2"]).is_err()
+        );
         assert!(break_on(&["packet", "nothing"]).is_err() && break_on(&[]).is_err());
     }
 }

@@ -5,12 +5,16 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
-use belfry_device::inspect::{BreakOn, BytesOf, InspectError, StatusView, WaveDetails, WaveId, WaveParts};
+use belfry_device::inspect::{
+    BreakOn, BytesOf, InspectError, RegisterName, StatusView, WaveDetails, WaveId, WaveParts,
+};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::{MultiThreadBase, MultiThreadResumeOps};
 use gdbstub::target::ext::base::single_register_access::{SingleRegisterAccess, SingleRegisterAccessOps};
-use gdbstub::target::ext::breakpoints::{Breakpoints, BreakpointsOps, SwBreakpoint, SwBreakpointOps};
+use gdbstub::target::ext::breakpoints::{
+    Breakpoints, BreakpointsOps, HwWatchpointOps, SwBreakpoint, SwBreakpointOps,
+};
 use gdbstub::target::ext::host_io::HostIoOps;
 use gdbstub::target::ext::libraries::LibrariesOps;
 use gdbstub::target::ext::monitor_cmd::MonitorCmdOps;
@@ -23,6 +27,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 use super::monitor::plain;
 use super::registers::{self, Foreign, Gpu64, Register};
 use super::resume::Plan;
+use super::watchpoints::Watched;
 use super::windows::{LDS, PRIVATE, REGISTERS, SGPR_WINDOW};
 use crate::symbols::{SymbolFile, Symbols};
 
@@ -30,6 +35,8 @@ use crate::symbols::{SymbolFile, Symbols};
 pub(super) const DEVICE: Tid = NonZeroUsize::MIN;
 /// Bit of the frame pointer: `s33`, as LLVM's calling convention has it.
 const FRAME: usize = 33;
+/// Bits of an address by which a window is known.
+pub(super) const WINDOW: u64 = 0xffff << 48;
 
 /// The waves of a device, as a client of the stub sees them.
 pub(crate) struct Waves {
@@ -41,6 +48,8 @@ pub(crate) struct Waves {
     pub(super) lane: u32,
     /// Breakpoints at addresses: the device's numbers.
     pub(super) breaks: BTreeMap<u64, u32>,
+    /// Watchpoints: the device's numbers with what GDB calls them.
+    pub(super) watches: Vec<(u32, Watched)>,
     /// Other breakpoints of this client.
     pub(super) others: Vec<u32>,
     /// The breakpoint for dispatches, by which code objects are found before their kernels run.
@@ -70,7 +79,8 @@ impl Drop for Waves {
     /// Nobody stays where a client that has left has stopped the device.
     fn drop(&mut self) {
         let inspector = self.gpu.inspect();
-        let mine = self.breaks.values().chain(&self.others).chain(&self.dispatches);
+        let watches = self.watches.iter().map(|(number, _)| number);
+        let mine = self.breaks.values().chain(watches).chain(&self.others).chain(&self.dispatches);
         mine.for_each(|&number| {
             inspector.remove_break(number);
         });
@@ -88,6 +98,7 @@ impl Waves {
             next: 2,
             lane: 0,
             breaks: BTreeMap::new(),
+            watches: Vec::new(),
             others: Vec::new(),
             dispatches: None,
             plan: Plan::Stay,
@@ -171,7 +182,6 @@ impl Waves {
 
     /// Reads memory as a thread sees it; how many bytes there are.
     pub(super) fn read(&mut self, thread: Tid, address: u64, bytes: &mut [u8]) -> usize {
-        const WINDOW: u64 = 0xffff << 48;
         let (window, offset) = (address & WINDOW, address & !WINDOW);
         let lane = self.lane;
         let copy = |from: &[u8], bytes: &mut [u8]| {
@@ -186,16 +196,8 @@ impl Waves {
                 self.gpu.inspect().bytes_of_wave(wave, of, bytes).unwrap_or(0)
             }
             (REGISTERS, Some(_)) => copy(&self.registers_as_memory(thread), bytes),
-            (LDS, Some(_)) => {
-                let text = self.details(thread).map_or("", |wave| &wave.lds);
-                let byte = |pair: &[u8]| {
-                    std::str::from_utf8(pair)
-                        .ok()
-                        .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-                        .unwrap_or(0)
-                };
-                let lds: Vec<u8> = text.as_bytes().chunks(2).map(byte).collect();
-                copy(&lds, bytes)
+            (LDS, Some(wave)) => {
+                self.gpu.inspect().bytes_of_wave(wave, BytesOf::Lds(offset as u32), bytes).unwrap_or(0)
             }
             (_, Some(wave)) => {
                 self.gpu.inspect().bytes_of_wave(wave, BytesOf::Memory(address), bytes).unwrap_or(0)
@@ -204,15 +206,85 @@ impl Waves {
         }
     }
 
+    /// Processes that have queues.
+    fn processes(&self) -> BTreeSet<u16> {
+        let queues = self.gpu.inspect().queues().unwrap_or_default();
+        queues.iter().map(|queue| queue.pasid).filter(|pasid| *pasid != 0).collect()
+    }
+
     /// Memory of the first process that has any there.
     pub(super) fn read_any(&self, address: u64, bytes: &mut [u8]) -> usize {
         let inspector = self.gpu.inspect();
-        let queues = inspector.queues().unwrap_or_default();
-        let processes: BTreeSet<u16> =
-            queues.iter().map(|queue| queue.pasid).filter(|pasid| *pasid != 0).collect();
-        let mut reads =
-            processes.into_iter().map(|pasid| inspector.bytes_of_process(pasid, address, bytes).unwrap_or(0));
+        let mut reads = self
+            .processes()
+            .into_iter()
+            .map(|pasid| inspector.bytes_of_process(pasid, address, bytes).unwrap_or(0));
         reads.find(|read| *read > 0).unwrap_or(0)
+    }
+
+    /// Writes memory as a thread sees it; how many bytes could be written.
+    pub(super) fn write(&mut self, thread: Tid, address: u64, bytes: &[u8]) -> usize {
+        let (window, offset) = (address & WINDOW, address & !WINDOW);
+        let lane = self.lane;
+        let written = match (window, self.wave(thread)) {
+            (REGISTERS, Some(wave)) => self.write_register_window(wave, offset, bytes),
+            (window, Some(wave)) => {
+                let to = match window {
+                    PRIVATE => BytesOf::Private { lane, offset: offset as u32 },
+                    LDS => BytesOf::Lds(offset as u32),
+                    _ => BytesOf::Memory(address),
+                };
+                self.gpu.inspect().write_of_wave(wave, to, bytes).unwrap_or(0)
+            }
+            (_, None) => self.write_any(address, bytes),
+        };
+        self.moved();
+        written
+    }
+
+    /// Memory of the first process that has any there.
+    fn write_any(&self, address: u64, bytes: &[u8]) -> usize {
+        let inspector = self.gpu.inspect();
+        let mut writes = self.processes().into_iter().map(|pasid| {
+            let there = inspector.bytes_of_process(pasid, address, &mut [0]).unwrap_or(0) > 0;
+            if there { inspector.write_of_process(pasid, address, bytes).unwrap_or(0) } else { 0 }
+        });
+        writes.find(|written| *written > 0).unwrap_or(0)
+    }
+
+    /// Whole registers of the selected lane.
+    fn write_register_window(&self, wave: WaveId, offset: u64, bytes: &[u8]) -> usize {
+        let (words, rest) = bytes.as_chunks::<4>();
+        if !offset.is_multiple_of(4) || !rest.is_empty() {
+            return 0;
+        }
+        let name = |at: u64| match at.checked_sub(SGPR_WINDOW) {
+            Some(at) => u8::try_from(at / 4).ok().map(RegisterName::Scalar),
+            None => u8::try_from(at / 4).ok().map(|number| RegisterName::Vector(number, self.lane)),
+        };
+        let set = |(at, word): (u64, &[u8; 4])| {
+            let value = u32::from_le_bytes(*word).into();
+            name(at).is_some_and(|name| self.gpu.inspect().set_register(wave, name, value).is_ok())
+        };
+        4 * (offset..).step_by(4).zip(words).take_while(|word| set(*word)).count()
+    }
+
+    /// Sets a register of a thread's wave, or the lane; false where that cannot be.
+    fn set_register(&mut self, thread: Tid, register: Register, value: &[u8]) -> bool {
+        if register == Register::Lane {
+            let lane = value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+            let lane = lane.filter(|lane| *lane < 64);
+            self.lane = lane.unwrap_or(self.lane);
+            return lane.is_some();
+        }
+        let Some(wave) = self.wave(thread) else { return false };
+        let lanes = self.details(thread).map_or(0, |seen| seen.lanes);
+        let gpu = Arc::clone(&self.gpu);
+        let set = |(name, value)| gpu.inspect().set_register(wave, name, value).is_ok();
+        let words = registers::written(register, value, lanes);
+        let all = !words.is_empty() && words.into_iter().all(set);
+        self.moved();
+        all
     }
 
     /// Registers of the selected lane one behind the other.
@@ -266,6 +338,7 @@ impl MultiThreadBase for Waves {
         Ok(())
     }
 
+    /// GDB writes registers one by one.
     fn write_registers(&mut self, _regs: &Foreign, _tid: Tid) -> TargetResult<(), Self> {
         Err(TargetError::NonFatal)
     }
@@ -282,8 +355,9 @@ impl MultiThreadBase for Waves {
         }
     }
 
-    fn write_addrs(&mut self, _start: u64, _data: &[u8], _tid: Tid) -> TargetResult<(), Self> {
-        Err(TargetError::NonFatal)
+    fn write_addrs(&mut self, start: u64, data: &[u8], tid: Tid) -> TargetResult<(), Self> {
+        // EFAULT
+        if self.write(tid, start, data) == data.len() { Ok(()) } else { Err(TargetError::Errno(14)) }
     }
 
     fn list_active_threads(&mut self, active: &mut dyn FnMut(Tid)) -> Result<(), InspectError> {
@@ -323,16 +397,9 @@ impl SingleRegisterAccess<Tid> for Waves {
         Ok(count)
     }
 
-    fn write_register(&mut self, _tid: Tid, register: Register, value: &[u8]) -> TargetResult<(), Self> {
-        let word = value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-        match (register, word) {
-            (Register::Lane, Some(lane)) if lane < 64 => {
-                self.lane = lane;
-                Ok(())
-            }
-            // EINVAL: waves are looked at, not changed.
-            _ => Err(TargetError::Errno(22)),
-        }
+    fn write_register(&mut self, tid: Tid, register: Register, value: &[u8]) -> TargetResult<(), Self> {
+        // EINVAL: not in the wave, or with no such value.
+        if self.set_register(tid, register, value) { Ok(()) } else { Err(TargetError::Errno(22)) }
     }
 }
 
@@ -378,6 +445,10 @@ pub(super) fn part(whole: &[u8], offset: u64, length: usize, buf: &mut [u8]) -> 
 
 impl Breakpoints for Waves {
     fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
         Some(self)
     }
 }

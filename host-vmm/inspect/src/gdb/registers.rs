@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use belfry_device::inspect::WaveDetails;
+use belfry_device::inspect::{RegisterName, WaveDetails};
 use gdbstub::arch::{Arch, RegId, Registers};
 
 use super::windows::{LDS, PRIVATE, REGISTERS};
@@ -187,6 +187,32 @@ pub(super) fn read(
             bytes.resize(VECTOR, 0);
             bytes
         }
+    }
+}
+
+/// What a register that is written consists of, in a wave of so many lanes; nothing for one that cannot be written.
+pub(super) fn written(register: Register, value: &[u8], lanes: u32) -> Vec<(RegisterName, u64)> {
+    let (words, _) = value.as_chunks::<4>();
+    let word = |at: usize| words.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
+    let both = || Some(word(0)? | word(1)? << 32);
+    let one = |name, value: Option<u64>| value.map(|value| (name, value)).into_iter().collect();
+    match register {
+        Register::Foreign(RIP, _) => one(RegisterName::Pc, both()),
+        Register::Scalar(number) => {
+            u8::try_from(number).map_or(Vec::new(), |number| one(RegisterName::Scalar(number), word(0)))
+        }
+        Register::Pair("exec") => one(RegisterName::Exec, both()),
+        Register::Pair("vcc") => one(RegisterName::Vcc, both()),
+        Register::Single("m0") => one(RegisterName::M0, word(0)),
+        Register::Single("scc") => one(RegisterName::Scc, word(0)),
+        Register::Vector(number) => {
+            let name = |lane| match u8::try_from(number) {
+                Ok(number) => RegisterName::Vector(number, lane),
+                Err(_) => RegisterName::Accumulation((number - 256) as u8, lane),
+            };
+            (0..lanes).filter_map(|lane| Some((name(lane), word(lane as usize)?))).collect()
+        }
+        Register::Foreign(..) | Register::Pair(_) | Register::Single(_) | Register::Lane => Vec::new(),
     }
 }
 

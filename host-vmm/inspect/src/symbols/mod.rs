@@ -63,10 +63,32 @@ pub struct Loaded {
     pub file: Arc<SymbolFile>,
 }
 
+/// A code object that was found elsewhere than in a file that the user named.
+#[derive(Clone, Debug)]
+pub struct CodeObject {
+    /// What it is called: a URI.
+    pub name: String,
+    /// Its ELF file.
+    pub data: Vec<u8>,
+}
+
+/// Tells of code objects that it has not told of before.
+pub type Finder = Arc<dyn Fn() -> Vec<CodeObject> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Found(Option<Finder>);
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Found").field(&self.0.is_some()).finish()
+    }
+}
+
 /// The files that are known, and the code objects that were found to be theirs.
 #[derive(Debug, Default)]
 pub struct Symbols {
     files: Vec<Arc<SymbolFile>>,
+    finder: Found,
     /// Code objects in memory, in the order in which they were found.
     pub loaded: Vec<Loaded>,
 }
@@ -117,10 +139,37 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Whether there are any files.
+    /// Has code objects come from somebody else, too, who is asked when one is on the GPU whose file is not known.
+    #[must_use]
+    pub fn with_finder(mut self, finder: Finder) -> Self {
+        self.finder = Found(Some(finder));
+        self
+    }
+
+    /// Whether there are any files, or can be.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.finder.0.is_none()
+    }
+
+    /// The file of a code object in memory; those that have come meanwhile are looked at, too.
+    fn file_at(
+        &mut self,
+        base: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+    ) -> Option<Arc<SymbolFile>> {
+        let known = self.files.iter().find(|file| file.is_at(base, read)).cloned();
+        if known.is_some() {
+            return known;
+        }
+        let new = self.finder.0.as_ref().map(|finder| finder()).unwrap_or_default();
+        let from = self.files.len();
+        // What is broken has no symbols, and is not the user's fault.
+        self.files.extend(
+            new.into_iter()
+                .filter_map(|object| SymbolFile::read(object.name, object.data).map(Arc::new).ok()),
+        );
+        self.files[from..].iter().find(|file| file.is_at(base, read)).cloned()
     }
 
     /// Takes note of a code object in memory; whether it is one that was not known and has a file. `read` reads memory of its process, and
@@ -134,8 +183,9 @@ impl Symbols {
             }
             self.loaded.remove(index);
         }
-        let file = self.files.iter().find(|file| file.is_at(base, read)).cloned();
-        let Some(file) = file.filter(|_| self.loaded.len() < MAX_LOADED) else { return false };
+        let Some(file) = self.file_at(base, read).filter(|_| self.loaded.len() < MAX_LOADED) else {
+            return false;
+        };
         self.loaded.push(Loaded { pasid, base, file });
         true
     }

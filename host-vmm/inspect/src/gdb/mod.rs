@@ -5,6 +5,7 @@
 //! | where it listens, and one client after the other | `server.rs` |
 //! | a client: packets, waiting, what it may not do to the run | `session.rs` |
 //! | waves as threads: breakpoints, steps, memory | `target.rs`, `resume.rs` |
+//! | watchpoints | `watchpoints.rs` |
 //! | registers and their description | `registers.rs` |
 //! | addresses at which there is no memory, but a lane's state | `windows.rs` |
 //! | symbol files as GDB is given them | `libraries.rs` |
@@ -20,6 +21,7 @@ mod resume;
 mod server;
 mod session;
 mod target;
+mod watchpoints;
 pub(crate) mod windows;
 
 use std::io;
@@ -27,10 +29,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 pub use server::Server;
 
 /// Where the stub listens.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub enum GdbAddress {
     /// TCP; port 0 is a free one.
     Tcp(SocketAddr),

@@ -1,0 +1,138 @@
+//! What looks at the GPU of this process: the socket of `belfry inspect`, and the stub for GDB.
+//!
+//! Their threads are the driver's, of the companion where there is one: the program does not see their signals. They have a table of
+//! descriptors of their own, so that the program cannot close them, whatever it closes, and finds no number taken.
+//!
+//! | end | what becomes of them |
+//! | --- | --- |
+//! | the program ends by itself | GDB is told the exit status, the socket is removed |
+//! | it becomes another program, or a signal ends it | connections are closed; `belfry inspect` removes the socket |
+//! | a forked child | has none until it opens the GPU itself |
+#![expect(unsafe_code, reason = "hears of the process's end, and is forgotten in forked children")]
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use belfry_device::Gpu as Device;
+use belfry_inspect::inspect::{AskedOfProcess, InspectOptions, Onlookers, socket_of};
+use belfry_inspect::symbols::Finder;
+use belfry_kfd_hosted::leave_descriptors;
+
+use crate::code_objects::CodeObjects;
+use crate::inside::inside;
+use crate::{companion, gpu, notice};
+
+/// How long the end of the process waits for them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// That the process ends with a status, and whom to tell when that has been said.
+type Ending = (c_int, SyncSender<()>);
+
+/// Ends them; never freed, and null where there are none.
+static END: AtomicPtr<Sender<Ending>> = AtomicPtr::new(std::ptr::null_mut());
+
+unsafe extern "C" {
+    /// Has a function called when the process ends by itself, with its status (glibc).
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Starts what was asked for. What cannot be had is said, and the program goes on without it.
+pub(crate) fn serve(device: &Arc<Device>, asked: &[u8]) {
+    let asked: AskedOfProcess = match serde_json::from_slice(asked) {
+        Ok(asked) => asked,
+        Err(error) => {
+            return notice::say(format_args!("the GPU of this process cannot be looked at: {error}"));
+        }
+    };
+    let (started, start) = sync_channel(1);
+    let (end, ends) = channel();
+    let device = Arc::clone(device);
+    let thread = std::thread::Builder::new().name("belfry-look".to_owned());
+    let spawned = thread.spawn(move || run(&device, &asked, &started, &ends));
+    match spawned.and_then(|_| start.recv().map_err(io::Error::other)) {
+        Ok(said) => said.iter().for_each(|line| notice::say(format_args!("{line}"))),
+        Err(error) => {
+            return notice::say(format_args!("the GPU of this process cannot be looked at: {error}"));
+        }
+    }
+    END.store(Box::into_raw(Box::new(end)), Ordering::Release);
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the function stays as long as the process, as this library is never unloaded.
+        unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    }
+}
+
+/// The thread that has them. It has no standard error from when it begins: what is to be said of the start goes to `started`.
+fn run(
+    device: &Arc<Device>,
+    asked: &AskedOfProcess,
+    started: &SyncSender<Vec<String>>,
+    ends: &Receiver<Ending>,
+) {
+    let AskedOfProcess { folder, options } = asked;
+    // One of them may be without the other: a port belongs to the first process that has it.
+    let socket = InspectOptions { gdb: None, ..options.clone() };
+    let gdb = InspectOptions { socket: false, breaks: Vec::new(), ..options.clone() };
+    let (mut all, mut said) = (Vec::new(), Vec::new());
+    let pid = companion::process();
+    match leave_descriptors() {
+        Err(error) => said.push(format!("the GPU of process {pid} cannot be looked at: {error}")),
+        Ok(()) => {
+            for options in [socket, gdb].iter().filter(|options| options.socket || options.gdb.is_some()) {
+                match start(device, options, folder) {
+                    Err(error) => said.push(format!("process {pid} goes on without: {error}")),
+                    Ok(onlookers) => {
+                        said.extend(onlookers.gdb().map(|at| {
+                            format!("the first dispatch of process {pid} waits for GDB: target remote {at}")
+                        }));
+                        all.push(onlookers);
+                    }
+                }
+            }
+        }
+    }
+    let _ = started.send(said);
+    if let Ok((status, told)) = ends.recv() {
+        all.iter().for_each(|onlookers| onlookers.ended(status));
+        drop(all);
+        let _ = told.send(());
+    }
+}
+
+fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Result<Onlookers, String> {
+    let pid = companion::process() as u32;
+    let path =
+        options.socket.then(|| socket_of(folder, pid)).transpose().map_err(|error| error.to_string())?;
+    // The one and the other have their own symbols.
+    let found = CodeObjects::default();
+    let finder: Finder = Arc::new(move || found.new_ones());
+    Onlookers::start(device, options, (path.as_deref(), Some(finder))).map_err(|error| error.to_string())
+}
+
+/// The process ends by itself.
+extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    // A child of `vfork` ends alone.
+    if gpu::own().is_none() {
+        return;
+    }
+    let end = END.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: what was stored came from a leaked box.
+    let Some(end) = (unsafe { end.as_ref() }) else { return };
+    inside(|| {
+        let (tell, told) = sync_channel(1);
+        if end.send((status, tell)).is_ok() {
+            let _ = told.recv_timeout(PATIENCE);
+        }
+    });
+}
+
+/// In a forked child, where the threads are not.
+pub(crate) fn forget() {
+    END.store(std::ptr::null_mut(), Ordering::Release);
+}

@@ -1,0 +1,59 @@
+//! All that looks at a GPU while it runs: the socket of `belfry inspect`, and the stub for GDB.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use belfry_device::Gpu;
+
+use super::{InspectError, InspectOptions, Save, Server};
+use crate::gdb;
+use crate::symbols::{Finder, Symbols};
+
+/// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
+#[derive(Debug)]
+pub struct Onlookers {
+    gdb: Option<gdb::Server>,
+    socket: Option<Server>,
+}
+
+impl Onlookers {
+    /// Lets the GPU of this process be looked at; its socket is `at`, or where those of this user are. `finder` has
+    /// code objects beside those of the options.
+    ///
+    /// # Errors
+    ///
+    /// A socket or a stub that cannot be, or a breakpoint that is none.
+    pub fn start(
+        gpu: &Arc<Gpu>,
+        options: &InspectOptions,
+        (at, finder): (Option<&Path>, Option<Finder>),
+    ) -> Result<Self, InspectError> {
+        let symbols = Symbols::of(&options.symbols)?;
+        let symbols = if let Some(finder) = finder { symbols.with_finder(finder) } else { symbols };
+        let symbols = Arc::new(Mutex::new(symbols));
+        let socket = options.socket.then(|| Server::start((gpu, at), options, &symbols)).transpose()?;
+        let gdb =
+            options.gdb.as_ref().map(|address| gdb::Server::start(gpu, address, &symbols)).transpose()?;
+        Ok(Self { gdb, socket })
+    }
+
+    /// Where GDB finds it, as `target remote` takes it, if it may debug the GPU.
+    #[must_use]
+    pub fn gdb(&self) -> Option<&str> {
+        self.gdb.as_ref().map(gdb::Server::at)
+    }
+
+    /// The GPU's machine can be saved, when somebody asks for that.
+    pub fn can_save(&self, saver: Save) {
+        if let Some(socket) = &self.socket {
+            socket.can_save(saver);
+        }
+    }
+
+    /// The program has ended with a status, which GDB is told.
+    pub fn ended(&self, status: i32) {
+        if let Some(gdb) = &self.gdb {
+            gdb.ended(status);
+        }
+    }
+}
