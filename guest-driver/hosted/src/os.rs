@@ -1,8 +1,4 @@
 //! The driver's operating system, hosted: a device in the same process, and this process as all of its users.
-#![expect(
-    unsafe_code,
-    reason = "reads and writes its own memory by address, through the kernel, which checks it"
-)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -33,11 +29,10 @@ use crate::smi::Smi;
 use crate::sync::{Lock, Pool, WaitQueue, WorkItem, lock};
 use crate::time::DriverTime;
 use crate::trace;
+use crate::user_memory::{USER_END, copy_user};
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
-/// End of user addresses.
-const USER_END: u64 = 1 << 47;
 
 thread_local! {
     /// The render node files of the process that is calling the driver on this thread.
@@ -175,30 +170,6 @@ impl Drop for HostedGem {
         let removed = lock(&self.gems.by_offset).remove(&self.offset);
         drop(removed);
     }
-}
-
-/// Copies between the driver and user memory with the kernel's help, so that a bad pointer is an error and no crash.
-fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
-    let mut done = 0;
-    while done < len {
-        // SAFETY: `done` is inside the local buffer.
-        let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: len - done };
-        let user = user.checked_add(done as u64).filter(|&user| user < USER_END).ok_or(Errno::EFAULT)?;
-        let remote = libc::iovec { iov_base: user as *mut libc::c_void, iov_len: len - done };
-        // SAFETY: the kernel checks the remote side; the local side is a live buffer of the caller's.
-        let count = unsafe {
-            if write {
-                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-            } else {
-                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-            }
-        };
-        match usize::try_from(count) {
-            Ok(count) if count > 0 => done += count,
-            _ => return Err(Errno::EFAULT),
-        }
-    }
-    Ok(())
 }
 
 impl HostedOs {

@@ -47,7 +47,7 @@ pub(super) fn place(
     let kernel = identity(&image.kernel.image)?;
     let initramfs = record::digest(&image.initramfs().map_err(RunError::Image)?);
     let parts = format!(
-        "{program}; {} {kernel}; {initramfs:x}; {} {xccs} {partition:?} {cus} {vram_size} {deterministic:?} {quantum:?}; {} {} {doorbell:?}          {:?}",
+        "{program}; {} {kernel}; {initramfs:x}; {} {xccs} {partition:?} {cus} {vram_size} {deterministic:?} {quantum:?}; {} {} {doorbell:?} {:?}",
         image.kernel.id, chip.name, config.cpus, config.memory, config.append
     );
     let digest = Sha256::digest(parts.as_bytes());
