@@ -99,10 +99,12 @@ impl Run {
         let mut command = Command::new(gdb);
         command.args(["-nx", "-batch", "-x"]).arg(script).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
         die_with_parent(&mut command);
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(output.status.success(), "{}: {said}", output.status);
+        // Both in one file, in the order in which they are written.
+        let path = self.folder.path().join("said");
+        let out = fs::File::create(&path).unwrap();
+        let status = command.stdout(out.try_clone().unwrap()).stderr(out).status().unwrap();
+        let said = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        assert!(status.success(), "{status}: {said}");
         said
     }
 

@@ -251,3 +251,34 @@ fn pm4_queue_is_saved_in_the_middle_of_its_work_and_goes_on_elsewhere() {
         assert_eq!(driver.gpu.stats().errors, Default::default());
     }
 }
+
+#[test]
+fn pm4_packets_of_a_kind_are_stopped_at_one_after_the_other() {
+    use belfry_device::inspect::BreakOn;
+
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queue = Pm4::new(&mut driver, &mut process, 0x800);
+    queue.add(&mut driver, &process);
+    let (data, data_va) = process.alloc(&mut driver, 4096);
+    let (buffer, buffer_va) = process.alloc(&mut driver, 4096);
+    let inner = write(data_va + 8, 3);
+    inner.iter().zip(0..).for_each(|(dword, at)| driver.put_ram(buffer + at * 4, dword));
+    let enter =
+        packet(Opcode::INDIRECT_BUFFER, &[&halves(buffer_va)[..], &[inner.len() as u32 | 1 << 23]].concat());
+    let number = driver.gpu.inspect().add_break(BreakOn::Packet("PM4:WRITE_DATA".into())).unwrap();
+    let last = release(data_va + 64, 4);
+    queue.put(&driver, &[write(data_va, 1), write(data_va + 4, 2), enter, last]);
+    // Each write is still to come when the device halts in front of it, that of the buffer too.
+    for done in 0..3u32 {
+        let status = driver.gpu.inspect().wait(std::time::Duration::from_secs(60)).unwrap();
+        assert_eq!((status.halted, status.breakpoint), (true, Some(number)), "{status:?}");
+        for at in 0..3u32 {
+            let expected = if at < done { at + 1 } else { 0 };
+            assert_eq!(driver.ram_u32(data + u64::from(at) * 4), expected, "{at} of {done}");
+        }
+        driver.gpu.inspect().proceed();
+    }
+    eventually("the fence is written", || driver.ram_u32(data + 64) == 4);
+    assert_eq!(driver.ram_u32(data + 8), 3);
+}

@@ -343,3 +343,28 @@ fn copies_that_engines_are_at_are_saved_and_go_on_elsewhere() {
     }
     assert_eq!(driver.gpu.stats().errors, Default::default());
 }
+
+#[test]
+fn sdma_packets_of_a_kind_are_stopped_at_one_after_the_other() {
+    use belfry_device::inspect::BreakOn;
+
+    let mut driver = Driver::up();
+    let mut process = Process::new(&mut driver, 0x8001);
+    let mut queue = Sdma::new(&mut driver, &mut process, 0x900, 0);
+    queue.add(&mut driver, &process);
+    let (data, data_va) = process.alloc(&mut driver, 4096);
+    let number = driver.gpu.inspect().add_break(BreakOn::Packet("SDMA:FENCE".into())).unwrap();
+    driver.put_ram(data + 64, &7u32);
+    queue.put(&driver, &[copy(data_va + 64, data_va + 68, 4), fence(data_va, 1), fence(data_va + 4, 2)]);
+    for done in 0..2u32 {
+        let status = driver.gpu.inspect().wait(std::time::Duration::from_secs(60)).unwrap();
+        assert_eq!((status.halted, status.breakpoint), (true, Some(number)), "{status:?}");
+        assert_eq!(driver.ram_u32(data + 68), 7, "the copy is over");
+        for at in 0..2u32 {
+            let expected = if at < done { at + 1 } else { 0 };
+            assert_eq!(driver.ram_u32(data + u64::from(at) * 4), expected, "{at} of {done}");
+        }
+        driver.gpu.inspect().proceed();
+    }
+    eventually("the last fence is written", || driver.ram_u32(data + 4) == 2);
+}

@@ -1,23 +1,15 @@
-//! Hosted runs that wait for GDB, and what is said to it.
+//! A run that GDB debugs.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use belfry_image::{Cache, Freshness, Progress, tools};
+use belfry_image::{Cache, Progress, tools};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 
-pub const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1100.hsaco");
-pub const GFX942: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx942.hsaco");
-pub const GFX1201: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1201.hsaco");
-pub const ENDLESS: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
-
-/// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+use super::{ENDLESS, PATIENCE};
 
 /// A hosted run whose first dispatch waits for GDB.
 pub struct Run {
@@ -150,10 +142,4 @@ pub fn has(said: &str, parts: &[&str]) {
         let at = rest.find(part).unwrap_or_else(|| panic!("no {part:?} in the rest of:\n{said}"));
         rest = &rest[at + part.len()..];
     }
-}
-
-/// A packet of GDB's remote protocol.
-pub fn packet(text: &str) -> Vec<u8> {
-    let sum = text.bytes().fold(0_u8, u8::wrapping_add);
-    format!("${text}#{sum:02x}").into_bytes()
 }

@@ -1,18 +1,30 @@
 //! `--gdb` as a user has it: Debian's stock `gdb-multiarch` in batch mode, and clients that mean harm.
 
-mod gdb_run;
+#![expect(unreachable_pub, reason = "one test program, several files")]
+
+mod run;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belfry_image::{Cache, Freshness, Progress, tools};
-use belfry_process::child::{KillOnDrop, die_with_parent};
+use run::{Run, has};
 
-use gdb_run::{ENDLESS, GFX942, GFX1201, PATIENCE, Run, VECADD, has, packet};
+const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1100.hsaco");
+const GFX942: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx942.hsaco");
+const GFX1201: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1201.hsaco");
+const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A packet of GDB's remote protocol.
+fn packet(text: &str) -> Vec<u8> {
+    let sum = text.bytes().fold(0_u8, u8::wrapping_add);
+    format!("${text}#{sum:02x}").into_bytes()
+}
 
 #[test]
 fn kernel_is_stopped_at_its_source_looked_at_lane_by_lane_stepped_and_let_go() {
