@@ -22,8 +22,9 @@ mod virtio_state;
 
 pub use file::{Head, Kind, Section};
 use hosted_state::SavedHosted;
+pub(crate) use state::StateError;
 use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
-use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
+pub(crate) use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 /// Guest memory of the machine in a sample.
 const RAM: u64 = 4 << 20;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_device::chip::Model;
+use belfry_device::trace::{Kind, Record, TraceSink};
 use belfry_device::{Gpu, GpuConfig, Rest};
 use belfry_examples::kernels;
 use belfry_kfd_hosted::HostedGpu;
@@ -16,18 +18,36 @@ use belfry_vmm::snapshot::Source;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Halts a device as soon as it has begun workgroups for the twentieth time.
+#[derive(Debug, Default)]
+struct Halts {
+    begun: AtomicU64,
+    gpu: Mutex<Weak<Gpu>>,
+}
+
+impl TraceSink for Halts {
+    fn record(&self, record: &Record) {
+        if record.kind == Kind::WorkgroupStart
+            && self.begun.fetch_add(1, Ordering::SeqCst) == 19
+            && let Some(gpu) = self.gpu.lock().unwrap().upgrade()
+        {
+            gpu.inspect().halt_soon();
+        }
+    }
+}
+
 /// A GPU with a program.
-fn gpu(chip: &'static Model) -> (Arc<HostedGpu>, Runtime) {
-    let config = GpuConfig { chip, workers: 1, ..GpuConfig::default() };
+fn gpu(chip: &'static Model, trace: Option<Arc<dyn TraceSink>>) -> (Arc<HostedGpu>, Runtime) {
+    let config = GpuConfig { chip, workers: 1, trace, ..GpuConfig::default() };
     let gpu = HostedGpu::new(config).unwrap();
     let runtime = Runtime::with_transport(HostedTransport::open(&gpu).unwrap()).unwrap();
     (gpu, runtime)
 }
 
-/// Halts the device once it has begun this many workgroups more.
-fn halt_behind(gpu: &Gpu, workgroups: u64) {
-    let (begun, before) = (Instant::now(), gpu.stats().workgroups);
-    while gpu.stats().workgroups < before + workgroups {
+/// Waits until the device has been halted, and stands still.
+fn wait_for_halt(gpu: &Gpu) {
+    let begun = Instant::now();
+    while !gpu.inspect().status().halted {
         assert!(begun.elapsed() < LIMIT, "the grid does not begin");
         std::thread::yield_now();
     }
@@ -61,7 +81,9 @@ fn grid_in_flight_comes_to_what_the_program_saw() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshot");
     for (chip, turn) in [("gfx1100", 0), ("gfx1201", 1), ("gfx942", 2)] {
-        let (hosted, runtime) = gpu(Model::named(chip).unwrap());
+        let halts = Arc::new(Halts::default());
+        let (hosted, runtime) = gpu(Model::named(chip).unwrap(), Some(halts.clone()));
+        *halts.gpu.lock().unwrap() = Arc::downgrade(hosted.device());
         let gpu = runtime.gpu();
         let mut pools: [Pool; 3] = [gpu.vram(), gpu.gtt(), gpu.userptr()];
         pools.rotate_left(turn);
@@ -75,7 +97,7 @@ fn grid_in_flight_comes_to_what_the_program_saw() {
         let completion = launch().unwrap();
         // This one is behind it, and is done as well.
         let second = launch().unwrap();
-        halt_behind(hosted.device(), 100);
+        wait_for_halt(hosted.device());
         let saved = Source::Hosted(Arc::downgrade(&hosted)).save(&path).unwrap();
         eprintln!("{chip}: {saved:?}");
         let before = hosted.device().stats();
@@ -101,7 +123,7 @@ fn grid_in_flight_comes_to_what_the_program_saw() {
 fn what_waits_for_the_program_or_never_ends_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshot");
-    let (hosted, runtime) = gpu(Model::named("gfx1100").unwrap());
+    let (hosted, runtime) = gpu(Model::named("gfx1100").unwrap(), None);
     let gpu = runtime.gpu();
     let source = Source::Hosted(Arc::downgrade(&hosted));
     let (queue, signal) = (gpu.queue().unwrap(), gpu.signal(1).unwrap());

@@ -311,7 +311,7 @@ fn same_plan_strikes_at_the_same_places() {
 #[test]
 fn a_driver_that_runs_out_of_something_says_so_and_goes_on() {
     for (text, expected) in
-        [("vram-exhausted", "of VRAM"), ("gtt-exhausted", "memory"), ("doorbells-exhausted", "queue")]
+        [("vram-exhausted", "of VRAM"), ("gtt-exhausted", "memory"), ("doorbells-exhausted", "CREATE_QUEUE")]
     {
         for chip in [chip::DEFAULT, &gfx942::MODEL] {
             let (outcome, report, errors) = strike_of(chip, text, 1);
