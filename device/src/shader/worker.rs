@@ -211,7 +211,9 @@ impl Worker {
                         break;
                     }
                     // New workgroups come first, so as long as there are some another turn would find the next one.
-                    if runs_on && budget < usual.max(1) && aftermath.notices.is_empty() && shared.is_alone() {
+                    let goes_on =
+                        aftermath.notices.is_empty() && shared.is_alone() && !shared.stops.is_halted();
+                    if runs_on && budget < usual.max(1) && goes_on {
                         (budget, more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
                         shared.counters.add(&mut self.stats);
                         drop(slice);
@@ -338,7 +340,8 @@ impl Worker {
                     // What waits for another workgroup must let it run, and notices are not to wait.
                     let waits =
                         asleep | workgroup.take_looked() | !aftermath.notices.is_empty() | by_hand.is_some();
-                    if waits || more_turns == 0 || stopping() || !self.shared.is_alone() {
+                    let wanted = stopping() || shared.stops.is_halted() || !shared.is_alone();
+                    if waits || more_turns == 0 || wanted {
                         dispatch.pause(workgroup);
                         break;
                     }
