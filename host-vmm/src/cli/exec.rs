@@ -256,7 +256,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         "--inspect and --gdb are for one program, and a suite is many; leave them out"
     );
     ensure!(
-        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for(),
+        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for() || is_shown,
         "--symbols is for --gdb, --inspect and --profile, and none of them is there"
     );
     let device = args.of_device();
