@@ -128,7 +128,8 @@ impl Allocation {
         };
         let driver = |error| MemoryError::Driver { kind, size: len, error };
         let va = range.addr().as_ptr().expose_provenance() as u64;
-        let (handle, offset) = kfd.alloc(gpus[0], va, len as u64, flags).map_err(driver)?;
+        // The driver takes whole pages, and may want to know how much of them is asked for.
+        let (handle, offset) = kfd.alloc(gpus[0], va, size as u64, flags).map_err(driver)?;
         // From here on, drop undoes what was done.
         let gpus = gpus.to_vec();
         let allocation = Self { kfd: Arc::clone(kfd), gpus, handle, range, access, kind, immortal: false };

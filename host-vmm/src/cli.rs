@@ -149,11 +149,11 @@ struct GpuArgs {
 
 impl GpuArgs {
     /// Refuses symbols that nobody would look at.
-    fn check_symbols(&self, inspect: &InspectFlags, profile: &ProfileArgs) -> anyhow::Result<()> {
-        let shown = self.trace_isa.is_some() || inspect.options(&[]).is_some() || profile.is_asked_for();
+    fn check_symbols(&self, inspect: &InspectFlags, counts: bool) -> anyhow::Result<()> {
+        let shown = self.trace_isa.is_some() || inspect.options(&[]).is_some() || counts;
         anyhow::ensure!(
             self.symbols.is_empty() || shown,
-            "--symbols is for --gdb, --inspect, --profile and --trace-isa, and none of them is there"
+            "--symbols is for --gdb, --inspect, --profile, --sanitize and --trace-isa, and none of them is there"
         );
         Ok(())
     }
@@ -378,14 +378,14 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
     };
-    args.gpu.check_symbols(&args.inspect, &args.profile)?;
+    args.gpu.check_symbols(&args.inspect, args.profile.is_asked_for() || args.sanitize.is_asked_for())?;
     args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
     }
-    let mut sanitizing = args.sanitize.start()?;
+    let mut sanitizing = args.sanitize.start(&args.gpu.symbols)?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
     let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
     gpu.profiler = profiling.as_mut().map(Profiling::profiler);
@@ -455,7 +455,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    args.gpu.check_symbols(&args.inspect, &ProfileArgs::default())?;
+    args.gpu.check_symbols(&args.inspect, false)?;
     let mut config = args.gpu.config()?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use belfry_device::sanitize::{Finding, Misuse, Other, Rule, SanitizeReport};
+use belfry_device::sanitize::{Finding, Misuse, Other, Rule, SanitizeReport, Source};
 use serde_json::{Value, json};
+
+use crate::symbols::Symbols;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,6 +30,23 @@ impl Format {
             Some("sarif") => Self::Sarif,
             Some("xml") => Self::Junit,
             _ => Self::Text,
+        }
+    }
+}
+
+/// Adds the source lines of findings, as far as there is debug information for them.
+pub fn add_lines(report: &mut SanitizeReport, symbols: &mut Symbols) {
+    if symbols.is_empty() {
+        return;
+    }
+    for finding in &mut report.findings {
+        // Processes have the same addresses for different code objects.
+        symbols.loaded.clear();
+        let Some(descriptor) = finding.descriptor else { continue };
+        symbols.dispatched(&finding.kernel, descriptor);
+        for at in std::iter::once(&mut finding.here).chain(&mut finding.against) {
+            let line = symbols.line(at.pc);
+            at.source = line.map(|line| Source { file: line.file.to_owned(), line: line.line });
         }
     }
 }
@@ -74,7 +93,7 @@ fn as_json(report: &SanitizeReport) -> Value {
     let place = |at: &Other| {
         json!({
             "workgroup": at.workgroup, "wave": at.wave, "lane": at.lane, "pc": format!("{:#x}", at.pc),
-            "instruction": at.instruction, "does": at.does,
+            "instruction": at.instruction, "does": at.does, "source": at.source,
         })
     };
     let finding = |finding: &Finding| {
@@ -102,13 +121,18 @@ fn as_json(report: &SanitizeReport) -> Value {
 fn sarif(report: &SanitizeReport) -> Value {
     let rule = |rule: Rule| json!({"id": rule.name(), "shortDescription": {"text": rule.meaning()}});
     let result = |finding: &Finding| {
+        let mut place = json!({"address": {"absoluteAddress": finding.here.pc}});
+        if let Some(source) = &finding.here.source {
+            place["artifactLocation"] = json!({"uri": source.file});
+            place["region"] = json!({"startLine": source.line});
+        }
         json!({
             "ruleId": finding.rule.name(),
             "level": "error",
             "message": {"text": finding.to_string()},
             "occurrenceCount": finding.count,
             "locations": [{
-                "physicalLocation": {"address": {"absoluteAddress": finding.here.pc}},
+                "physicalLocation": place,
                 "logicalLocations": [{"name": finding.kernel, "kind": "function"}],
             }],
         })
@@ -198,11 +222,13 @@ mod tests {
             pc: 0x1010,
             instruction: "ds_load_b32 v1, v2".into(),
             does: "reads 4 bytes at LDS 0x10".into(),
+            source: (wave == 1).then(|| Source { file: "src/reduce.cl".into(), line: 7 }),
         };
         let finding = Finding {
             rule: Rule::LdsRace,
             kernel: "a<b>&\"c\"\u{1}".into(),
             entry: 0x1000,
+            descriptor: None,
             dispatch: 7,
             here: place(0),
             against: Some(place(1)),
@@ -229,7 +255,7 @@ mod tests {
             "lds-race: a<b>",
             "dispatch 7",
             "+0x10 (0x1010): ds_load_b32 v1, v2",
-            "wave 1 of workgroup 1,2,3, lane 4, reads 4 bytes at LDS 0x10",
+            "ds_load_b32 v1, v2, reduce.cl:7\n    wave 1 of workgroup 1,2,3, lane 4, reads 4 bytes at LDS 0x10",
             "met 3 times",
             "packet-changed: queue with doorbell 0x1002, process 0x8001, packet 7, address 0x2000",
             "found: dword 4 is 0x2, was 0x1",
@@ -251,7 +277,7 @@ mod tests {
         assert_eq!(sarif["runs"][0]["results"][1]["ruleId"], "packet-changed");
         assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), Rule::ALL.len());
         let junit = render(&report(), Format::Junit);
-        assert!(junit.contains("tests=\"19\" failures=\"2\""), "{junit}");
+        assert!(junit.contains("tests=\"26\" failures=\"2\""), "{junit}");
         assert!(junit.contains("a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}"), "{junit}");
         assert_eq!(junit.matches("<testcase").count(), Rule::ALL.len());
         assert!(render(&SanitizeReport::default(), Format::Junit).contains("failures=\"0\""));

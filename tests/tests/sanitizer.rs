@@ -67,7 +67,7 @@ fn findings_are_told_written_suppressed_and_the_exit_status() {
         belfry_image::tools::llvm(&cache, belfry_image::Freshness::Cached, &belfry_image::Progress::new());
     std::fs::write(place.join("clash.s"), RACE).unwrap();
     let mut clang = Command::new(llvm.unwrap().join("clang-19"));
-    clang.args(["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-mcode-object-version=5"]);
+    clang.args(["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-mcode-object-version=5", "-g"]);
     let status = clang.args(["clash.s", "-o", "clash.hsaco"]).current_dir(place).status().unwrap();
     assert!(status.success());
     let launch = ["--", "launch", "clash.hsaco", "--kernel", "clash", "--grid", "64", "--block", "64"];
@@ -77,11 +77,13 @@ fn findings_are_told_written_suppressed_and_the_exit_status() {
         ("report.txt", "lds-race: clash, dispatch 0"),
         ("report.json", "\"rule\": \"lds-race\""),
         ("report.sarif", "\"ruleId\": \"lds-race\""),
+        ("report.sarif", "\"startLine\": 9"),
         ("report.xml", "<testcase classname=\"sanitizer\" name=\"lds-race\">"),
     ] {
         let (output, said) = run(&["--sanitize", "--sanitize-report", name]);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("sanitizer: 1 finding\n"), "{said}");
+        assert!(said.contains(": ds_store_b32 v1, v0, clash.s:9\n"), "{said}");
         let written = std::fs::read_to_string(place.join(name)).unwrap();
         assert!(written.contains(part), "{name}: {written}");
     }

@@ -23,6 +23,8 @@ pub struct ShaderRules {
     /// Bits of `s_waitcnt` that count stores as well, all of them set where it does not wait for any; 0 where stores have a counter
     /// of their own.
     pub store_waits: u32,
+    /// Whether stores stay in a cache of one XCD until that is written back.
+    pub keeps_stores: bool,
     /// Waves a SIMD holds.
     pub wave_slots: u32,
     /// Vector registers of a SIMD, in rows of [`row_lanes`](Self::row_lanes) lanes.

@@ -12,6 +12,7 @@ use belfry_isa::mem::Mmu as _;
 use belfry_abi::kernel_descriptor::{KERNARG_PRELOAD_ENTRY, KernargPreload, KernelDescriptor};
 
 use crate::profile::Named;
+use crate::sanitize;
 use crate::shader::ShaderEngine;
 use crate::vm::AddressSpace;
 
@@ -257,7 +258,10 @@ pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry
         });
     }
     if let Some(sanitizer) = shader.sanitizer() {
-        sanitizer.name_kernel(space.context(), entry, || kernel_at(space, entry));
+        sanitizer.name_kernel(space.context(), entry, || {
+            let (descriptor, name) = descriptor_of(space, entry).unzip();
+            sanitize::Named { name: name.unwrap_or_default().into(), descriptor }
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 
-use super::Gpu;
+use super::{Gpu, ResetKind};
 use crate::doorbell::DoorbellListener;
 use crate::faults::{Hook, Place, Rule};
 use crate::io::{IoError, IoResult};
@@ -95,6 +95,9 @@ impl Gpu {
             self.faults.remove();
             // What is in progress on a card without power is over.
             self.runner.hold();
+        }
+        if struck.rule == Rule::FunctionReset {
+            self.reset(ResetKind::Flr);
         }
         Some(struck.rule)
     }

@@ -32,6 +32,7 @@ use crate::queue::HqdBanks;
 use crate::record::Call;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
+use crate::sanitize::{Misuse, Rule};
 use crate::sdma::Movers;
 use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
@@ -221,6 +222,7 @@ impl Gpu {
 
     fn reset_now(&self, kind: ResetKind) {
         log::info!(target: "gpu", "reset {kind:?}");
+        self.check_reset();
         self.tracer.of_engine(Engine::Device, TraceEvent::Reset);
         count(&self.counters.resets);
         self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
@@ -233,6 +235,19 @@ impl Gpu {
             self.doorbells.reset();
             self.place_tables();
         });
+    }
+
+    /// Has the sanitizer, if there is one, look at what a reset ends.
+    fn check_reset(&self) {
+        let Some(sanitizer) = self.config.sanitizer.as_ref().filter(|of| of.checks(Rule::ResetBusy)) else {
+            return;
+        };
+        let running = self.runner.between_passes(|_| self.shader.running_waves(0));
+        if let Some(running) = running.filter(|running| running.waves != 0 || running.workgroups_left != 0) {
+            let RunningWaves { waves, workgroups_left, .. } = running;
+            let found = format!("{waves} waves run, and {workgroups_left} workgroups have not begun");
+            sanitizer.misused(Misuse::new(Rule::ResetBusy, found));
+        }
     }
 
     /// The counters.

@@ -42,6 +42,12 @@ hooks! {
     Walk = "walk",
     /// The host reads a register.
     Register = "register read",
+    /// The driver takes VRAM for a process; in hosted mode and `exec`.
+    Vram = "allocation of VRAM",
+    /// The driver takes system memory for a process; likewise.
+    System = "allocation of system memory",
+    /// The driver takes a doorbell for a queue; likewise.
+    QueueDoorbell = "doorbell of a queue",
 }
 
 impl Hook {

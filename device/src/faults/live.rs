@@ -25,6 +25,17 @@ pub(crate) struct Struck {
     pub(crate) until: Duration,
 }
 
+/// What a driver can run out of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exhausted {
+    /// VRAM.
+    Vram,
+    /// System memory.
+    System,
+    /// Doorbells of a process.
+    Doorbells,
+}
+
 /// The faults of a device; cheap to clone. Without a plan, a look at a hook is one branch.
 #[derive(Clone, Default)]
 pub struct Faults(Option<Arc<Live>>);
@@ -109,6 +120,17 @@ impl Faults {
             None => None,
             Some(live) => live.meets(hook, &place()),
         }
+    }
+
+    /// Whether a driver of this process finds nothing where it takes something for itself or for the process of this PASID.
+    #[must_use]
+    pub fn is_exhausted(&self, what: Exhausted, pasid: Option<u32>) -> bool {
+        let (hook, what) = match what {
+            Exhausted::Vram => (Hook::Vram, "VRAM"),
+            Exhausted::System => (Hook::System, "system memory"),
+            Exhausted::Doorbells => (Hook::QueueDoorbell, "doorbell"),
+        };
+        self.meets(hook, || Place { what, pasid, ..Place::default() }).is_some()
     }
 
     /// Whether the function is out of its slot.

@@ -24,7 +24,7 @@ mod when;
 
 pub use chaos::Chaos;
 pub use hook::Hook;
-pub use live::Faults;
+pub use live::{Exhausted, Faults};
 pub(crate) use place::Place;
 pub use plan::{Plan, PlanError, Planned};
 pub use rule::Rule;

@@ -59,6 +59,10 @@ rules! {
     SdmaCorrupt = "sdma-corrupt", Transfer, false, "One bit of the first byte that is written is wrong.";
     WalkFails = "walk-fails", Walk, false, "The page has no valid entry, this once.";
     RegisterStuck = "register-stuck", Register, false, "The register reads as it does now, for good.";
+    FunctionReset = "function-reset", Register, false, "The function is reset (FLR) behind the driver's back: queues, registers and configuration space are as after power on.";
+    VramExhausted = "vram-exhausted", Vram, false, "The driver finds no VRAM.";
+    GttExhausted = "gtt-exhausted", System, false, "The driver finds no system memory.";
+    DoorbellsExhausted = "doorbells-exhausted", QueueDoorbell, false, "The driver finds no doorbell.";
     Removal = "removal", Register, false, "The function is pulled out: registers read as all ones, and nothing is heard or told.";
 }
 
@@ -75,7 +79,7 @@ impl Rule {
     pub const fn rarity(self) -> Option<u32> {
         match self {
             Self::Removal => None,
-            Self::WalkFails | Self::RegisterStuck => Some(8),
+            Self::WalkFails | Self::RegisterStuck | Self::FunctionReset => Some(8),
             _ => Some(0),
         }
     }

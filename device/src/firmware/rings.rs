@@ -1,7 +1,9 @@
 //! A kernel ring that is being served.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use belfry_abi::mes::API_FRAME_SIZE_IN_DWORDS;
 use belfry_abi::pm4::Pm4Header;
 
 use super::kiq::MAX_PACKET;
@@ -11,6 +13,7 @@ use crate::faults::{Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::Ring;
+use crate::sanitize::{self, Misuse};
 use crate::save::Broken;
 use crate::vm::AddressSpace;
 
@@ -34,7 +37,12 @@ pub(super) struct Running {
     deaf: Option<Duration>,
     /// Until when its next packet is held back.
     held: Option<Duration>,
+    /// The frames that are pending, as they were when they were found, for the sanitizer.
+    noted: VecDeque<Box<Frame>>,
 }
+
+/// A frame of the MES.
+type Frame = [u32; API_FRAME_SIZE_IN_DWORDS];
 
 /// What becomes of a packet, by the faults that are planned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,11 +65,11 @@ impl Running {
 
     pub(super) fn restored((ring, activation, seen, dead): SavedRunning) -> Result<Self, Broken> {
         ring.check()?;
-        Ok(Self { ring, activation, seen, dead, deaf: None, held: None })
+        Ok(Self { ring, activation, seen, dead, deaf: None, held: None, noted: VecDeque::new() })
     }
 
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
-        Self { ring, activation, seen: None, dead: false, deaf: None, held: None }
+        Self { ring, activation, seen: None, dead: false, deaf: None, held: None, noted: VecDeque::new() }
     }
 
     /// Executes packets by `step`, which says whether there was one: whether there may be more, and what the ring cannot go past.
@@ -106,6 +114,37 @@ impl Running {
         self.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
         self.ring.consume(length);
         Ok(Some((header, body)))
+    }
+
+    /// Keeps frames of a ring of the MES as they are now that were not there before.
+    pub(super) fn note_frames(&mut self, ports: &Ports, space: &AddressSpace) {
+        if ports
+            .env
+            .shader
+            .sanitizer()
+            .is_none_or(|sanitizer| !sanitizer.checks(sanitize::Rule::MesFrameReused))
+        {
+            return;
+        }
+        let length = API_FRAME_SIZE_IN_DWORDS as u64;
+        while (self.noted.len() as u64 + 1) * length <= self.ring.available() {
+            let mut frame = Box::new([0; API_FRAME_SIZE_IN_DWORDS]);
+            if self.ring.peek(space, self.noted.len() as u64 * length, &mut frame[..]).is_err() {
+                return;
+            }
+            self.noted.push_back(frame);
+        }
+    }
+
+    /// A frame is taken, which has to be what it was.
+    pub(super) fn check_frame(&mut self, ports: &Ports, frame: &Frame) {
+        let Some(noted) = self.noted.pop_front() else { return };
+        let Some(at) = noted.iter().zip(frame).position(|(before, now)| before != now) else { return };
+        if let Some(sanitizer) = ports.env.shader.sanitizer() {
+            let found = format!("dword {at} is {:#x}, and was {:#x}", frame[at], noted[at]);
+            let misuse = Misuse::new(sanitize::Rule::MesFrameReused, found).named(super::mes::name(noted[0]));
+            sanitizer.misused(misuse);
+        }
     }
 
     /// What becomes of the packet that is next, if there is one.

@@ -302,11 +302,13 @@ impl MesScheduler {
             running.ring.consume(available);
             return Ok(true);
         }
+        running.note_frames(&self.ports, space);
         running.ring.peek(space, 0, &mut dwords).map_err(|_| GuestError::MesRingUnmapped)?;
         let fate = running.fate(&self.ports, mes::name(dwords[0]));
         if fate == Fate::Late {
             return Ok(false);
         }
+        running.check_frame(&self.ports, &dwords);
         let mut frame = [0; FRAME_SIZE];
         frame.copy_from_slice(dwords.as_bytes());
         running.ring.consume(dwords.len() as u64);

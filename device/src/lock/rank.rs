@@ -45,6 +45,7 @@ ranks! {
     DebugLinks = "Links of a debugger",
     HostedKfd = "HostedGpu.kfd",
     HostedMaps = "HostedProcess.maps",
+    HostedQuarantine = "HostedProcess.quarantine",
     Handles = "Handles.table",
     Objects = "Objects.table",
     // The driver core, which calls the device; `LockRank` in it has the same order.

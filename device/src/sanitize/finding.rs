@@ -19,6 +19,16 @@ pub enum Rule {
     BarrierDivergence,
     /// A register is used before a wait for the load that writes it.
     MissingWait,
+    /// Global memory is accessed beyond an allocation.
+    GlobalOutOfBounds,
+    /// Global memory is accessed after it was freed.
+    UseAfterFree,
+    /// A register that nothing has written is part of an address, stored, or decides where a wave goes on.
+    RegisterUninitialized,
+    /// A load may find in a cache what was there before another workgroup wrote.
+    CacheNotInvalidated,
+    /// A store may still be in a cache when another workgroup loads what it wrote.
+    CacheNotWrittenBack,
     /// A doorbell is rung for a packet whose header is not valid yet.
     DoorbellBeforePacket,
     /// A doorbell is rung for a packet that nobody has reserved.
@@ -43,19 +53,28 @@ pub enum Rule {
     InterruptLost,
     /// A doorbell is rung that no queue listens to.
     DoorbellOfNobody,
+    /// A frame of the MES is written again before the scheduler has taken it.
+    MesFrameReused,
+    /// The device is reset while waves run.
+    ResetBusy,
     /// The device refuses what it is asked for.
     Refused,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 26] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
         Self::LdsOutOfBounds,
         Self::BarrierDivergence,
         Self::MissingWait,
+        Self::GlobalOutOfBounds,
+        Self::UseAfterFree,
+        Self::RegisterUninitialized,
+        Self::CacheNotInvalidated,
+        Self::CacheNotWrittenBack,
         Self::DoorbellBeforePacket,
         Self::DoorbellBeyondWriteIndex,
         Self::RingOverrun,
@@ -68,6 +87,8 @@ impl Rule {
         Self::StaleTranslation,
         Self::InterruptLost,
         Self::DoorbellOfNobody,
+        Self::MesFrameReused,
+        Self::ResetBusy,
         Self::Refused,
     ];
 
@@ -87,6 +108,11 @@ impl Rule {
                 | Self::LdsOutOfBounds
                 | Self::BarrierDivergence
                 | Self::MissingWait
+                | Self::GlobalOutOfBounds
+                | Self::UseAfterFree
+                | Self::RegisterUninitialized
+                | Self::CacheNotInvalidated
+                | Self::CacheNotWrittenBack
         )
     }
 
@@ -94,7 +120,7 @@ impl Rule {
     /// which does not end by itself.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        !matches!(self, Self::QueueRemovedBusy)
+        !matches!(self, Self::QueueRemovedBusy | Self::ResetBusy | Self::RegisterUninitialized)
     }
 
     /// What it is called on command lines and in reports.
@@ -107,6 +133,11 @@ impl Rule {
             Self::LdsOutOfBounds => "lds-out-of-bounds",
             Self::BarrierDivergence => "barrier-divergence",
             Self::MissingWait => "missing-wait",
+            Self::GlobalOutOfBounds => "global-out-of-bounds",
+            Self::UseAfterFree => "use-after-free",
+            Self::RegisterUninitialized => "register-uninitialized",
+            Self::CacheNotInvalidated => "cache-not-invalidated",
+            Self::CacheNotWrittenBack => "cache-not-written-back",
             Self::DoorbellBeforePacket => "doorbell-before-packet",
             Self::DoorbellBeyondWriteIndex => "doorbell-beyond-write-index",
             Self::RingOverrun => "ring-overrun",
@@ -119,6 +150,8 @@ impl Rule {
             Self::StaleTranslation => "stale-translation",
             Self::InterruptLost => "interrupt-lost",
             Self::DoorbellOfNobody => "doorbell-of-nobody",
+            Self::MesFrameReused => "mes-frame-reused",
+            Self::ResetBusy => "reset-busy",
             Self::Refused => "refused",
         }
     }
@@ -141,6 +174,15 @@ impl Rule {
             Self::MissingWait => {
                 "the load of this register may not be over: a wait for its counter is missing"
             }
+            Self::GlobalOutOfBounds => "these bytes are beyond the allocation",
+            Self::UseAfterFree => "this memory has been freed",
+            Self::RegisterUninitialized => "nothing has written this register",
+            Self::CacheNotInvalidated => {
+                "another workgroup has written these bytes, and caches were not invalidated since: they may have older ones"
+            }
+            Self::CacheNotWrittenBack => {
+                "another workgroup has stored these bytes and not written its cache back"
+            }
             Self::DoorbellBeforePacket => "a packet's header is valid before its doorbell is rung",
             Self::DoorbellBeyondWriteIndex => {
                 "the write index is beyond a packet before its doorbell is rung"
@@ -159,6 +201,8 @@ impl Rule {
             }
             Self::InterruptLost => "the interrupt ring has room, and is on and mapped, for each entry",
             Self::DoorbellOfNobody => "a doorbell that is rung has a queue that listens",
+            Self::MesFrameReused => "a frame of the MES stays as it is until its fence is written",
+            Self::ResetBusy => "a device is reset when nothing runs on it any more",
             Self::Refused => "what the device is asked for is something it does",
         }
     }
@@ -181,6 +225,22 @@ impl FromStr for Rule {
     }
 }
 
+/// A line of a source file.
+#[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct Source {
+    /// The file's path, as its compiler had it.
+    pub file: String,
+    /// The line, from 1 on.
+    pub line: u32,
+}
+
+/// `vecadd.cl:14`
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.rsplit('/').next().unwrap_or_default(), self.line)
+    }
+}
+
 /// A place in a kernel, and who was there.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Other {
@@ -196,6 +256,9 @@ pub struct Other {
     pub instruction: String,
     /// What it does there.
     pub does: String,
+    /// Its source line, where a host has debug information; the device has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
 }
 
 /// A rule that was broken.
@@ -207,6 +270,9 @@ pub struct Finding {
     pub kernel: String,
     /// Address of the kernel's first instruction.
     pub entry: u64,
+    /// Address of its descriptor, where its code object was found.
+    #[serde(default)]
+    pub descriptor: Option<u64>,
     /// The number of the dispatch, the first where it was met.
     pub dispatch: u64,
     /// Where it was noticed.
@@ -241,6 +307,9 @@ impl Finding {
         let offset = at.pc.wrapping_sub(self.entry).cast_signed();
         let sign = if offset < 0 { '-' } else { '+' };
         write!(f, "  {sign}{:#x} ({:#x}): {}", offset.unsigned_abs(), at.pc, at.instruction)?;
+        if let Some(source) = &at.source {
+            write!(f, ", {source}")?;
+        }
         write!(f, "\n    wave {} of workgroup {x},{y},{z}", at.wave)?;
         if let Some(lane) = at.lane {
             write!(f, ", lane {lane},")?;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use super::Sanitizer;
 use super::clock::{Clocks, Room};
 use super::finding::{Finding, Other, Rule};
 use super::shadow::{Cell, Does, Pages, Record};
+use super::{Named, Sanitizer};
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Waves of a dispatch that are looked at.
@@ -17,23 +17,40 @@ const MAX_MEETINGS: usize = 1 << 18;
 /// A dispatch that is checked.
 pub(crate) struct Grid {
     pub(super) sanitizer: Arc<Sanitizer>,
-    kernel: Arc<str>,
+    kernel: Named,
     entry: u64,
     dispatch: u64,
     known: Mutex<Known, rank::SanitizerGrid>,
-    pub(super) look: Option<Box<Look>>,
+    pub(super) sight: Sight,
 }
 
 /// Looks at the page of an address that a wave is about to access.
 pub(crate) type Look = dyn Fn(u64) + Send + Sync;
+/// Says whether something may be at an address.
+pub(crate) type IsMapped = dyn Fn(u64) -> bool + Send + Sync;
+
+/// What a dispatch lets be seen of itself.
+pub(crate) struct Sight {
+    /// Where pages are looked at.
+    pub(crate) look: Option<Box<Look>>,
+    pub(crate) is_mapped: Box<IsMapped>,
+    /// Scalar registers that its waves begin with.
+    pub(crate) sgprs: usize,
+    /// Whether stores stay in a cache of one XCD until that is written back.
+    pub(crate) keeps_stores: bool,
+}
 
 /// Where a wave is, and what it knows of others.
 pub(super) struct WaveClock {
-    workgroup: [u32; 3],
+    pub(super) workgroup: [u32; 3],
     wave: u32,
     /// Grows whenever others can learn of what it has done.
     pub(super) time: u32,
     pub(super) knows: Clocks,
+    /// What it knew when it last invalidated the caches of its compute unit, and those behind them.
+    pub(super) fresh: [Clocks; 2],
+    /// Until when all that it has stored is written back.
+    pub(super) written_back: u32,
 }
 
 #[derive(Default)]
@@ -74,6 +91,7 @@ impl Known {
             pc: *pc,
             instruction: instruction.clone(),
             does: format!("{does} {place}"),
+            source: None,
         })
     }
 
@@ -81,7 +99,7 @@ impl Known {
     pub(super) fn here(&self, wave: u32, pc: u64, lane: Option<u8>, text: String, does: String) -> Other {
         let (workgroup, number) =
             self.waves.get(wave as usize).map_or(([0; 3], 0), |known| (known.workgroup, known.wave));
-        Other { workgroup, wave: number, lane, pc, instruction: text, does }
+        Other { workgroup, wave: number, lane, pc, instruction: text, does, source: None }
     }
 
     /// A wave updates an address: others that do so later, and see what it leaves there, know what it knows.
@@ -132,11 +150,11 @@ impl Grid {
         space: u64,
         entry: u64,
         dispatch: u64,
-        look: Option<Box<Look>>,
+        sight: Sight,
     ) -> Option<Arc<Self>> {
         let kernel = sanitizer.kernel(space, entry)?;
         let (sanitizer, known) = (Arc::clone(sanitizer), Mutex::default());
-        Some(Arc::new(Self { sanitizer, kernel, entry, dispatch, known, look }))
+        Some(Arc::new(Self { sanitizer, kernel, entry, dispatch, known, sight }))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Known, rank::SanitizerGrid> {
@@ -151,7 +169,14 @@ impl Grid {
             return None;
         }
         let first = known.waves.len() as u32;
-        let clock = |wave| WaveClock { workgroup, wave, time: 1, knows: Clocks::default() };
+        let clock = |wave| WaveClock {
+            workgroup,
+            wave,
+            time: 1,
+            knows: Clocks::default(),
+            fresh: Default::default(),
+            written_back: 0,
+        };
         known.waves.extend((0..count).map(clock));
         Some(first)
     }
@@ -160,8 +185,9 @@ impl Grid {
     pub(super) fn found(&self, rule: Rule, pcs: (u64, u64), parts: impl FnOnce() -> (Other, Option<Other>)) {
         let finding = || {
             let (here, against) = parts();
-            let (kernel, entry, dispatch) = (self.kernel.to_string(), self.entry, self.dispatch);
-            Finding { rule, kernel, entry, dispatch, here, against, count: 1 }
+            let (kernel, descriptor) = (self.kernel.name.to_string(), self.kernel.descriptor);
+            let (entry, dispatch) = (self.entry, self.dispatch);
+            Finding { rule, kernel, entry, descriptor, dispatch, here, against, count: 1 }
         };
         self.sanitizer.found(self.entry, finding, rule, pcs);
     }

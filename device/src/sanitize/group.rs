@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_isa::disasm::Disassembly;
-use belfry_isa::exec::{About, Hazard, Pending, Place, Probe, Touch};
+use belfry_isa::exec::{About, Defined, Hazard, Pending, Place, Probe, Touch, Undefined, Use};
 use belfry_isa::inst::{Arch, Inst, Op, WaveSize};
 use belfry_isa::mem::Access;
 use belfry_isa::wave::Wave;
 
+use super::Within;
+use super::caches::{Upkeep, stale};
 use super::clock::Clocks;
 use super::finding::Rule;
 use super::grid::{Grid, Known, conflict};
@@ -21,11 +23,11 @@ const IN_GWS: u64 = 1 << 62;
 
 /// A workgroup, see the module.
 pub(crate) struct Group {
-    grid: Arc<Grid>,
-    arch: Arch,
+    pub(super) grid: Arc<Grid>,
+    pub(super) arch: Arch,
     size: WaveSize,
     /// Number of its first wave in the dispatch.
-    first: u32,
+    pub(super) first: u32,
     waves: Vec<InGroup>,
     /// Of each dword, as far as it was accessed.
     lds: Vec<Cell>,
@@ -33,10 +35,15 @@ pub(crate) struct Group {
     at_barriers: Clocks,
     /// The address of the barrier at which the last waves met, by number; two are under way at most.
     barriers: [(u32, u64); 2],
+    /// What caches were invalidated of by waves that have come to a barrier.
+    pub(super) fresh_at_barriers: [Clocks; 2],
+    /// The allocation that was accessed last.
+    pub(super) within: Within,
 }
 
 struct InGroup {
     pending: Pending,
+    defined: Option<Defined>,
     /// It has come to a barrier, and goes on when all have.
     joins: bool,
     /// It has come to a resource of global wave sync, by the key of its meeting.
@@ -74,11 +81,13 @@ pub(crate) struct WaveProbe<'a> {
 
 impl Probe for WaveProbe<'_> {
     fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32) {
-        if let Some(look) = &self.group.grid.look {
+        if let Some(look) = &self.group.grid.sight.look {
             each_page(about, look);
         }
         // Trap handlers save and restore what is not theirs.
         if !wave.is_privileged() {
+            self.group.strays(self.wave, about);
+            self.group.undefined(self.wave, wave, about);
             self.group.before(self.wave, about, lds);
         }
     }
@@ -106,8 +115,10 @@ impl Group {
         count: u32,
     ) -> Option<Box<Self>> {
         let first = grid.enter(id, count)?;
+        let defines = grid.sanitizer.checks(Rule::RegisterUninitialized);
         let wave = || InGroup {
             pending: Pending::new(arch, size),
+            defined: defines.then(|| Defined::new(arch, size, grid.sight.sgprs)),
             joins: false,
             sees: None,
             barriers: 0,
@@ -122,10 +133,12 @@ impl Group {
             lds: Vec::new(),
             at_barriers: Clocks::default(),
             barriers: [(0, 0); 2],
+            fresh_at_barriers: Default::default(),
+            within: Within::default(),
         }))
     }
 
-    fn text(&self, inst: &Inst) -> String {
+    pub(super) fn text(&self, inst: &Inst) -> String {
         text(inst, self.arch, self.size)
     }
 
@@ -136,7 +149,9 @@ impl Group {
         wave.releases = waits_for_stores(about.inst) || releases && is_wait(about.inst.op);
         let barrier = AtBarrier::of(about.inst.op);
         let gws = about.gws;
-        if barrier.is_none() && gws.is_none() && hazard.is_none() && about.touches.is_empty() {
+        let upkeep = Upkeep::of(about.inst);
+        let nothing = barrier.is_none() && gws.is_none() && hazard.is_none() && upkeep.is_none();
+        if nothing && about.touches.is_empty() {
             return;
         }
         let grid = Arc::clone(&self.grid);
@@ -151,12 +166,20 @@ impl Group {
         {
             grid.sanitizer.incomplete();
         }
+        if joins {
+            self.refresh(&mut known, number);
+        }
+        if let Some(upkeep) = upkeep {
+            self.upkeep(&mut known, number, upkeep);
+        }
         if sees.is_some_and(|key| !known.see(number, key)) {
             grid.sanitizer.incomplete();
         }
         if let Some(resource) = gws {
             let key = IN_GWS | u64::from(resource);
-            wave.sees = Some(key);
+            if let Some(wave) = self.waves.get_mut(index) {
+                wave.sees = Some(key);
+            }
             self.meet(&mut known, number, key);
         }
         if let Some(hazard) = hazard {
@@ -166,6 +189,23 @@ impl Group {
             self.barrier(&mut known, index, about, barrier);
         }
         self.touches(&mut known, number, about, (lds, releases));
+    }
+
+    fn undefined(&mut self, index: usize, wave: &Wave, about: &About<'_>) {
+        let Some(defined) = self.waves.get_mut(index).and_then(|wave| wave.defined.as_mut()) else { return };
+        let Some(undefined) = defined.before(wave, about) else { return };
+        let Undefined { used, lane, .. } = undefined;
+        let known = self.grid.lock();
+        self.grid.found(Rule::RegisterUninitialized, (about.pc, 0), || {
+            let name = undefined.register(self.arch);
+            let does = match used {
+                Use::Address => format!("has {name} in an address"),
+                Use::Data => format!("stores {name}"),
+                Use::Branch => format!("goes on as {name} says"),
+            };
+            let number = self.first + index as u32;
+            (known.here(number, about.pc, lane, self.text(about.inst), does), None)
+        });
     }
 
     fn hazard(&self, known: &Known, number: u32, about: &About<'_>, hazard: Hazard) {
@@ -192,6 +232,10 @@ impl Group {
         if let Some(own) = waves.get_mut(number as usize) {
             let joined = self.at_barriers.join(&own.knows, room);
             if !self.at_barriers.learn(number, own.time, room) || !joined {
+                self.grid.sanitizer.incomplete();
+            }
+            let [near, far] = &mut self.fresh_at_barriers;
+            if !near.join(&own.fresh[0], room) || !far.join(&own.fresh[1], room) {
                 self.grid.sanitizer.incomplete();
             }
             own.time += 1;
@@ -229,7 +273,8 @@ impl Group {
                 Access::Write | Access::Atomic => Does::Updates,
                 Access::Read | Access::Execute => Does::Reads,
             };
-            let record = Record { wave: number, time, at, mask: 0, lane: touch.lane, does };
+            let through = about.inst.mem.dlc || about.inst.mem.scope >= 2;
+            let record = Record { wave: number, time, at, mask: 0, lane: touch.lane, does, through };
             match touch.place {
                 Place::Lds(address) if u64::from(address) + u64::from(touch.bytes) > u64::from(lds) => {
                     self.outside(known, number, about, touch, (&mut told, lds));
@@ -352,7 +397,18 @@ impl Group {
                 continue;
             }
             let before = conflict(&known.waves, cell, &now, true).filter(|_| !told.race);
+            let stale = match before {
+                None if now.does == Does::Reads => {
+                    stale(&known.waves, cell, &now, self.grid.sight.keeps_stores)
+                }
+                _ => None,
+            };
             cell.add(now);
+            if let Some((rule, store)) = stale.filter(|_| !told.stale) {
+                told.stale = true;
+                let text = self.text(about.inst);
+                race(&self.grid, known, (rule, about.pc), (touch, text), (now, store));
+            }
             if let Some(before) = before {
                 told.race = true;
                 let text = self.text(about.inst);
@@ -368,6 +424,7 @@ struct Told {
     race: bool,
     unwritten: bool,
     outside: bool,
+    stale: bool,
 }
 
 fn race(
@@ -419,14 +476,14 @@ fn text(inst: &Inst, arch: Arch, size: WaveSize) -> String {
     Disassembly::new(*inst, arch, size).to_string()
 }
 
-fn place(touch: &Touch) -> String {
+pub(super) fn place(touch: &Touch) -> String {
     match touch.place {
         Place::Global(va) => format!("{va:#x}"),
         Place::Lds(address) => format!("LDS {address:#x}"),
     }
 }
 
-fn doing(touch: &Touch) -> String {
+pub(super) fn doing(touch: &Touch) -> String {
     let does = match touch.access {
         Access::Write => "writes",
         Access::Atomic => "updates",

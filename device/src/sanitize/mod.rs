@@ -4,24 +4,29 @@
 //! waves of the dispatch have done. Nothing of it changes what a kernel computes. Parts of the device that see what drivers and
 //! runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
 
+mod caches;
 mod clock;
 mod finding;
 mod grid;
 mod group;
+mod memory;
 mod misuse;
 mod shadow;
+mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::time::Clock;
 
-pub use finding::{Finding, Other, Rule};
-pub(crate) use grid::{Grid, Look};
+pub use finding::{Finding, Other, Rule, Source};
+pub(crate) use grid::{Grid, Look, Sight};
 pub(crate) use group::{Group, WaveProbe};
+use memory::{Allocations, Stray};
 pub use misuse::Misuse;
 use misuse::Misuses;
 pub(crate) use misuse::Removed;
@@ -88,16 +93,24 @@ impl std::str::FromStr for Suppression {
 /// What tells one finding from another: rule, kernel's entry, instruction, the other instruction.
 type Key = (Rule, u64, u64, u64);
 
+/// What a kernel is called, and where its descriptor is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) name: Arc<str>,
+    pub(crate) descriptor: Option<u64>,
+}
+
 #[derive(Default)]
 struct State {
     /// Names by address space and entry.
-    kernels: BTreeMap<(u64, u64), Arc<str>>,
+    kernels: BTreeMap<(u64, u64), Named>,
     found: BTreeMap<Key, Finding>,
     /// Findings beyond those that are kept.
     beyond: u64,
     /// Something was not looked at, as there was too much of it.
     incomplete: bool,
     misuses: Misuses,
+    allocations: Allocations,
 }
 
 /// The sanitizer of a device.
@@ -106,6 +119,8 @@ pub struct Sanitizer {
     /// The device's.
     clock: OnceLock<Clock>,
     state: Mutex<State, rank::Sanitizer>,
+    /// Grows whenever allocations change.
+    changes: AtomicU64,
 }
 
 impl fmt::Debug for Sanitizer {
@@ -131,7 +146,7 @@ impl Sanitizer {
     /// One that checks what the options say.
     #[must_use]
     pub fn new(options: SanitizeOptions) -> Self {
-        Self { options, clock: OnceLock::new(), state: Mutex::default() }
+        Self { options, clock: OnceLock::new(), state: Mutex::default(), changes: AtomicU64::new(0) }
     }
 
     /// Has misuses told with the time of a device from now on; the first one counts.
@@ -199,26 +214,70 @@ impl Sanitizer {
     }
 
     /// Names the kernel that begins at `entry` of an address space; `name` is asked once.
-    pub(crate) fn name_kernel(&self, space: u64, entry: u64, name: impl FnOnce() -> Option<String>) {
+    pub(crate) fn name_kernel(&self, space: u64, entry: u64, name: impl FnOnce() -> Named) {
         if self.lock().kernels.contains_key(&(space, entry)) {
             return;
         }
-        let name = name().unwrap_or_default();
+        let name = name();
         let mut state = self.lock();
         if state.kernels.len() == MAX_KERNELS {
             state.kernels.pop_first();
         }
-        state.kernels.insert((space, entry), name.into());
+        state.kernels.insert((space, entry), name);
     }
 
     /// The kernel that begins at `entry`, if its dispatches are checked.
-    pub(crate) fn kernel(&self, space: u64, entry: u64) -> Option<Arc<str>> {
+    pub(crate) fn kernel(&self, space: u64, entry: u64) -> Option<Named> {
         if !self.checks_kernels() {
             return None;
         }
-        let name = self.lock().kernels.get(&(space, entry)).cloned().unwrap_or_default();
-        let wanted = self.options.kernels.is_empty() || self.options.kernels.iter().any(|of| **of == *name);
-        wanted.then_some(name)
+        let named = self.lock().kernels.get(&(space, entry)).cloned().unwrap_or_default();
+        let wanted =
+            self.options.kernels.is_empty() || self.options.kernels.iter().any(|of| **of == *named.name);
+        wanted.then_some(named)
+    }
+
+    /// Whether anybody wants to know of [allocations](Self::allocated).
+    #[must_use]
+    pub fn checks_memory(&self) -> bool {
+        self.checks(Rule::GlobalOutOfBounds) || self.checks(Rule::UseAfterFree)
+    }
+
+    /// A driver has allocated so many bytes at a GPU virtual address: what is asked for, not what it takes. Only for drivers whose
+    /// processes have no address in common, as in hosted mode.
+    pub fn allocated(&self, va: u64, bytes: u64) {
+        if self.checks_memory() && bytes != 0 {
+            let mut state = self.lock();
+            if !state.allocations.allocated(va, bytes) {
+                state.incomplete = true;
+            }
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A driver has freed what it had allocated at an address.
+    pub fn freed(&self, va: u64) {
+        if self.checks_memory() {
+            self.lock().allocations.freed(va);
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Whether an access lies within an allocation: as one that `last` is, which is kept for the next time; else what it is beyond of, and
+    /// whether that is sure wherever something is mapped.
+    fn stray(&self, (va, end): (u64, u64), last: &mut Within) -> Option<(Stray, bool)> {
+        let changes = self.changes.load(Ordering::Acquire);
+        if last.changes == changes && last.first <= va && end <= last.end {
+            return None;
+        }
+        let state = self.lock();
+        if let Some((first, behind)) = state.allocations.around(va) {
+            *last = Within { changes, first, end: behind };
+            if end <= behind {
+                return None;
+            }
+        }
+        state.allocations.stray(va, end)
     }
 
     pub(crate) fn incomplete(&self) {
@@ -249,6 +308,14 @@ impl Sanitizer {
         report.suppress(&self.options.suppressions);
         report
     }
+}
+
+/// An allocation that an access was within, while allocations do not change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Within {
+    changes: u64,
+    first: u64,
+    end: u64,
 }
 
 impl SanitizeReport {

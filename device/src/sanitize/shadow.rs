@@ -31,6 +31,8 @@ pub(super) struct Record {
     pub(super) mask: u8,
     pub(super) lane: u8,
     pub(super) does: Does,
+    /// It went past the caches.
+    pub(super) through: bool,
 }
 
 /// The accesses of a dword.
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     fn record(wave: u32, mask: u8, does: Does) -> Record {
-        Record { wave, time: 1, at: 0, mask, lane: 0, does }
+        Record { wave, time: 1, at: 0, mask, lane: 0, does, through: false }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::chip::Generation;
 use crate::explore::{Actor, Explorer};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::profile::{self, Profiler, Resources};
-use crate::sanitize::{Grid, Look, Sanitizer};
+use crate::sanitize::{Grid, Look, Sanitizer, Sight};
 use crate::show::Few;
 use crate::trace::{self, Job};
 use crate::vm::Fault;
@@ -174,13 +174,17 @@ impl Dispatch {
     }
 
     /// Has what its waves do checked from now on; nothing that was saved is.
-    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> Self {
+    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>, chip: &Generation) -> Self {
         let (space, entry) = (self.queue.space().context(), self.launch.entry);
         let check = sanitizer.and_then(|sanitizer| {
             let queue = Arc::clone(&self.queue);
             let look = move |va| queue.space().check_page(va);
             let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
-            Grid::new(sanitizer, space, entry, self.number, look)
+            let queue = Arc::clone(&self.queue);
+            let is_mapped = move |va| queue.space().waits().is_some() || queue.space().peek(va).is_some();
+            let (sgprs, keeps_stores) = (self.launch.initial_sgprs(), chip.shader.keeps_stores);
+            let sight = Sight { look, is_mapped: Box::new(is_mapped), sgprs, keeps_stores };
+            Grid::new(sanitizer, space, entry, self.number, sight)
         });
         Self { check, ..self }
     }

@@ -239,7 +239,7 @@ impl ShaderEngine {
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
         let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
-        let dispatch = dispatch.checked_by(self.shared.sanitizer.as_ref());
+        let dispatch = dispatch.checked_by(self.shared.sanitizer.as_ref(), self.shared.chip);
         let dispatch = Arc::new(dispatch.profiled_by(self.shared.profiler.as_deref(), self.shared.chip));
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)

@@ -271,6 +271,12 @@ impl Launch {
         &self.user_sgprs[..self.user_sgprs.len().min(MAX_INITIAL_SGPRS - OWN_SGPRS)]
     }
 
+    /// How many SGPRs waves begin with.
+    pub(super) fn initial_sgprs(&self) -> usize {
+        let own = self.workgroup_id_sgprs.into_iter().chain([self.workgroup_info_sgpr]);
+        self.users().len() + own.filter(|is_there| *is_there).count()
+    }
+
     /// The SGPRs behind the user SGPRs, and how many there are: the workgroup's identifier, and what its waves are told of it.
     #[inline(always)]
     fn own_sgprs(

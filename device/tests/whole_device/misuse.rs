@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
-use belfry_device::GpuConfig;
+use belfry_abi::mes::{Header, Opcode, QueryStatus};
+use belfry_device::faults::{Hook, Plan};
 use belfry_device::sanitize::{Misuse, Rule, SanitizeOptions, SanitizeReport, Sanitizer};
+use belfry_device::{GpuConfig, ResetKind};
 use vm_memory::{Bytes, GuestAddress};
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::driver::{Driver, IH_ENTRIES, Process, UserQueue, eventually};
 use crate::kernels::{Spinning, ready_to_spin, signal, spinning};
@@ -24,9 +26,14 @@ struct Checked {
 }
 
 fn checked_driver() -> (Arc<Sanitizer>, Driver) {
+    checked_with(Plan::default())
+}
+
+/// The same with faults.
+fn checked_with(faults: Plan) -> (Arc<Sanitizer>, Driver) {
     let rules = Rule::ALL.into_iter().filter(|rule| !rule.is_for_kernels()).collect();
     let sanitizer = Arc::new(Sanitizer::new(SanitizeOptions { rules, ..SanitizeOptions::default() }));
-    let config = GpuConfig { sanitizer: Some(Arc::clone(&sanitizer)), ..GpuConfig::default() };
+    let config = GpuConfig { sanitizer: Some(Arc::clone(&sanitizer)), faults, ..GpuConfig::default() };
     (sanitizer, Driver::up_with(config))
 }
 
@@ -297,4 +304,39 @@ fn the_scheduler_refuses_something() {
     let mut report = checked.sanitizer.report();
     report.suppress(&["refused:REMOVE_QUEUE*".parse().unwrap()]);
     assert!(report.is_clean());
+}
+
+#[test]
+fn a_frame_is_written_again_before_it_is_taken() {
+    let (_, driver) = checked_with(Plan::counting());
+    let frames = driver.gpu.faults().report().met[&Hook::Frame];
+    // It is held back, so that it lies there for a while.
+    let plan = format!("frame-late@{},for:100ms", frames + 1);
+    let (sanitizer, mut driver) = checked_with(plan.parse().unwrap());
+    let mut query = QueryStatus::new_zeroed();
+    query.header = Header::new(Opcode::QUERY_SCHEDULER_STATUS);
+    driver.mes_bytes(query.as_bytes().try_into().unwrap());
+    eventually("the frame is held back", || !driver.gpu.faults().report().strikes.is_empty());
+    driver.change_last_frame(40, 0x17);
+    eventually("the frame is taken", || !sanitizer.report().is_clean());
+    let report = sanitizer.report();
+    let told: Vec<String> = report.misuses.iter().map(ToString::to_string).collect();
+    assert!(told.len() == 1 && report.misuses[0].rule == Rule::MesFrameReused, "{told:#?}");
+    assert_eq!(report.misuses[0].found, "dword 40 is 0x17, and was 0x0");
+}
+
+#[test]
+fn a_device_is_reset_while_a_kernel_runs() {
+    let (sanitizer, mut driver) = checked_driver();
+    let mut spin = ready_to_spin(&mut driver, 0x8001, DOORBELL);
+    (spin.packet.workgroup_size_x, spin.packet.grid_size_x) = (32, 32);
+    spin.start(&driver);
+    driver.gpu.reset(ResetKind::Flr);
+    let report = sanitizer.report();
+    let told: Vec<String> = report.misuses.iter().map(ToString::to_string).collect();
+    assert!(told.len() == 1 && report.misuses[0].rule == Rule::ResetBusy, "{told:#?}");
+    assert_eq!(report.misuses[0].found, "1 waves run, and 0 workgroups have not begun");
+    // Nothing runs any more.
+    driver.gpu.reset(ResetKind::Flr);
+    assert_eq!(sanitizer.report().misuses[0].count, 1);
 }

@@ -24,7 +24,7 @@ use crate::memory::object::{Memory, Object};
 pub(crate) use crate::memory::user::UserArgs;
 use crate::node::{Node, Nodes};
 use crate::os::{
-    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, SystemPages, UserPin,
+    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, Room, SystemPages, UserPin,
     check_user_range,
 };
 use crate::process::{Phase, Process, State};
@@ -249,10 +249,12 @@ impl<O: Os> Process<O> {
         let mut notifier = None;
         let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
             let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
+            self.check_room(Room::Vram)?;
             let charge = device.charge_vram(&self.nodes, node, size)?;
             let memory = device.vram_alloc(size, contiguous)?.charged(charge);
             (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
         } else if flags.contains(AllocFlags::GTT) {
+            self.check_room(Room::System)?;
             (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
         } else if flags.contains(AllocFlags::USERPTR) {
             let va = args.mmap_offset;
@@ -285,6 +287,7 @@ impl<O: Os> Process<O> {
             return Err(Errno::EINVAL);
         };
 
+        let reached = !matches!(kind, BoKind::Doorbell | BoKind::MmioRemap);
         let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
         let mut state = self.state.lock();
         let result = state.insert_bo(device, &mut bo);
@@ -300,9 +303,17 @@ impl<O: Os> Process<O> {
             news.bo.store(id, Ordering::Release);
         }
         drop(state);
+        if reached {
+            device.hw.os().memory_allocated(args.va_addr, args.size);
+        }
         args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
         args.mmap_offset = offset.unwrap_or(gem_offset);
         Ok(())
+    }
+
+    /// Refuses memory where the operating system has none left on purpose.
+    fn check_room(&self, room: Room) -> Result<()> {
+        if self.device.hw.os().has_room(room, self.pasid) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
     /// FREE_MEMORY_OF_GPU.
@@ -321,6 +332,9 @@ impl<O: Os> Process<O> {
         }
         let bo = state.bos.remove(&id);
         drop(state);
+        if let Some(bo) = &bo {
+            self.device.hw.os().memory_freed(bo.va);
+        }
         drop(bo);
         Ok(())
     }

@@ -16,7 +16,9 @@
 
 mod debug;
 mod lock;
+mod log;
 mod memory;
+mod room;
 mod smi;
 mod sync;
 mod trace;
@@ -27,7 +29,9 @@ pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
 pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
+pub use log::LogLevel;
 pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
+pub use room::Room;
 pub use smi::{SmiClient, SmiFile, Task};
 pub use sync::{Awaited, ForeignFence, SharedFence, SyncExport, SyncPoint, SyncTarget};
 pub use trace::DriverEvent;
@@ -49,19 +53,6 @@ pub const PAGE_SIZE: u64 = 4096;
 /// Identity of an address space; stable for its life and unique among the living (Linux: the address of its `mm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessKey(pub u64);
-
-/// How loud a log line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Something failed that a user will notice.
-    Error,
-    /// Something is wrong and was survived.
-    Warn,
-    /// Milestones of bring-up and tear-down.
-    Info,
-    /// Everything else.
-    Debug,
-}
 
 /// A clock the driver reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +216,18 @@ pub trait Os: Send + Sync + Sized + 'static {
 
     /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
+
+    /// Whether there is something of this kind left for a process; a system that has things fail on purpose says no at times.
+    fn has_room(&self, _what: Room, _pasid: u16) -> bool {
+        true
+    }
+
+    /// A process has so many bytes at a GPU virtual address from now on: what it asked for, not the pages that it takes. A system that
+    /// checks what kernels access wants to know.
+    fn memory_allocated(&self, _va: u64, _bytes: u64) {}
+
+    /// What a process had at a GPU virtual address is freed.
+    fn memory_freed(&self, _va: u64) {}
 
     /// Returns the size of BAR0 in bytes.
     fn vram_size(&self) -> u64;

@@ -323,6 +323,9 @@ impl<O: Os> Process<O> {
             svm = core::mem::replace(&mut state.svm, Svm::new(self.device.config.vram_size));
         }
         self.device.uncharge_gtt(svm.charged);
+        for bo in bos.values() {
+            self.device.hw.os().memory_freed(bo.va);
+        }
         drop(queues);
         let _ = self.device.flush_gart();
         // Translations go before the memory; a device that does not answer even to this keeps its memory.

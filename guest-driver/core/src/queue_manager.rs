@@ -20,7 +20,7 @@ use crate::hw::log;
 use crate::memory::BoKind;
 use crate::mqd::Mqds;
 use crate::node::Node;
-use crate::os::{Os, PAGE_SIZE};
+use crate::os::{Os, PAGE_SIZE, Room};
 use crate::process::{Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::scheduler::QueueRequest;
@@ -144,6 +144,9 @@ impl<O: Os> Process<O> {
         node: &Node,
         engine: Engine,
     ) -> Result<(u32, Option<SdmaPlace>)> {
+        if !self.device.hw.os().has_room(Room::Doorbell, self.pasid) {
+            return Err(Errno::EBUSY);
+        }
         let Engine::Sdma(choice) = engine else {
             return Ok((state.doorbells_of(node)?.take()?, None));
         };

@@ -32,6 +32,7 @@ mod sync_event;
 mod syncobj;
 mod time;
 mod trace;
+mod user_memory;
 
 pub use belfry_kfd_core::{Errno, card};
 pub use debug::{Notices, write_notice};

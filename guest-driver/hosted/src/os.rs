@@ -1,8 +1,4 @@
 //! The driver's operating system, hosted: a device in the same process, and this process as all of its users.
-#![expect(
-    unsafe_code,
-    reason = "reads and writes its own memory by address, through the kernel, which checks it"
-)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,10 +8,11 @@ use std::sync::{Arc, PoisonError};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
+use belfry_device::faults::Exhausted;
 use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
-    PAGE_SIZE, ProcessKey, SmiClient, Task, UserArea, Work,
+    PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -32,11 +29,10 @@ use crate::smi::Smi;
 use crate::sync::{Lock, Pool, WaitQueue, WorkItem, lock};
 use crate::time::DriverTime;
 use crate::trace;
+use crate::user_memory::{USER_END, copy_user};
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
-/// End of user addresses.
-const USER_END: u64 = 1 << 47;
 
 thread_local! {
     /// The render node files of the process that is calling the driver on this thread.
@@ -176,30 +172,6 @@ impl Drop for HostedGem {
     }
 }
 
-/// Copies between the driver and user memory with the kernel's help, so that a bad pointer is an error and no crash.
-fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
-    let mut done = 0;
-    while done < len {
-        // SAFETY: `done` is inside the local buffer.
-        let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: len - done };
-        let user = user.checked_add(done as u64).filter(|&user| user < USER_END).ok_or(Errno::EFAULT)?;
-        let remote = libc::iovec { iov_base: user as *mut libc::c_void, iov_len: len - done };
-        // SAFETY: the kernel checks the remote side; the local side is a live buffer of the caller's.
-        let count = unsafe {
-            if write {
-                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-            } else {
-                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-            }
-        };
-        match usize::try_from(count) {
-            Ok(count) if count > 0 => done += count,
-            _ => return Err(Errno::EFAULT),
-        }
-    }
-    Ok(())
-}
-
 impl HostedOs {
     /// Others may go on here, in a schedule that is explored.
     fn point(&self) {
@@ -273,6 +245,27 @@ impl Os for HostedOs {
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
         self.point();
+    }
+
+    fn has_room(&self, what: Room, pasid: u16) -> bool {
+        let what = match what {
+            Room::Vram => Exhausted::Vram,
+            Room::System => Exhausted::System,
+            Room::Doorbell => Exhausted::Doorbells,
+        };
+        !self.gpu.faults().is_exhausted(what, Some(pasid.into()))
+    }
+
+    fn memory_allocated(&self, va: u64, bytes: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.allocated(va, bytes);
+        }
+    }
+
+    fn memory_freed(&self, va: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.freed(va);
+        }
     }
 
     fn vram_size(&self) -> u64 {

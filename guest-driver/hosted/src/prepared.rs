@@ -27,6 +27,8 @@ pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
 pub const SANITIZE_VARIABLE: &str = "BELFRY_EXEC_SANITIZE";
 /// Environment variable with what is counted of kernels, as JSON of the device's `ProfileOptions`.
 pub const PROFILE_VARIABLE: &str = "BELFRY_EXEC_PROFILE";
+/// Environment variable with the text of a plan of faults, which strikes in each process that opens the GPU.
+pub const FAULTS_VARIABLE: &str = "BELFRY_EXEC_FAULTS";
 /// Environment variable with how the GPU may be looked at, as JSON of `belfry-inspect`'s `AskedOfProcess`; shorter than a path may be.
 pub const INSPECT_VARIABLE: &str = "BELFRY_EXEC_INSPECT";
 /// Environment variable that puts the driver of each process into a companion, so that a debugger may stop the program.

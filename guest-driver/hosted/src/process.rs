@@ -3,6 +3,7 @@
 
 mod ipc;
 mod node;
+mod quarantine;
 mod render;
 mod sync_file;
 mod syncobj;
@@ -28,6 +29,7 @@ use crate::os::{HostedOs, Mappable, calling, file_id};
 use crate::sync::lock;
 pub use node::Node;
 pub(crate) use node::RenderFiles;
+use quarantine::Quarantine;
 use render::File;
 use syncobj::Syncobjs;
 
@@ -70,6 +72,8 @@ pub struct HostedProcess {
     render: RenderFiles,
     /// Maps by address.
     maps: Mutex<BTreeMap<usize, Map>, rank::HostedMaps>,
+    /// Addresses that are kept, where a sanitizer looks at memory.
+    quarantine: Option<Mutex<Quarantine, rank::HostedQuarantine>>,
     /// Handles of shared memory.
     handles: Handles,
     /// What the render node of each partition has, all descriptors of which are one open file.
@@ -109,6 +113,9 @@ impl HostedProcess {
         key: u64,
         partition: Option<fn(i32) -> Option<u32>>,
     ) -> Result<Self> {
+        let checks =
+            hosted.device().config().sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_memory());
+        let quarantine = checks.then(Mutex::default);
         let render = partition.map_or(RenderFiles::Invented(node::invented(key)), RenderFiles::Real);
         let mut files = Vec::new();
         // As many as there are while the process has the device open.
@@ -123,6 +130,7 @@ impl HostedProcess {
             key: ProcessKey(key),
             render,
             maps: Mutex::default(),
+            quarantine,
             handles: Handles::default(),
             files,
             syncobjs: Syncobjs::default(),
@@ -319,6 +327,9 @@ impl HostedProcess {
     /// Remembers a map, forgetting what it covers.
     fn note(&self, address: usize, map: Map) {
         let covered = self.forget(address, map.len);
+        if let Some(quarantine) = &self.quarantine {
+            lock(quarantine).forget(address, map.len);
+        }
         lock(&self.maps).insert(address, map);
         drop(covered);
     }
@@ -357,11 +368,23 @@ impl HostedProcess {
     ///
     /// Nothing may use `addr..addr + len` afterwards.
     pub unsafe fn munmap(&self, addr: *mut u8, len: usize) -> Result<()> {
-        // SAFETY: the caller's contract.
-        self.replacing(addr as usize, len, || match unsafe { libc::munmap(addr.cast(), len) } {
-            0 => Ok(()),
-            _ => check_mmap(libc::MAP_FAILED),
-        })?
+        let mut emptied = false;
+        let result = self.replacing(addr as usize, len, || {
+            // SAFETY: the caller's contract.
+            emptied = self.quarantine.is_some() && unsafe { quarantine::empty(addr as usize, len) };
+            if emptied {
+                return Ok(());
+            }
+            // SAFETY: the caller's contract.
+            match unsafe { libc::munmap(addr.cast(), len) } {
+                0 => Ok(()),
+                _ => check_mmap(libc::MAP_FAILED),
+            }
+        })?;
+        if let Some(quarantine) = self.quarantine.as_ref().filter(|_| emptied) {
+            lock(quarantine).keep(addr as usize, len);
+        }
+        result
     }
 
     /// Runs `change`, which unmaps or replaces a range of this process's memory, after the driver was told and the GPU uses

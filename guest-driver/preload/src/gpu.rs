@@ -105,6 +105,9 @@ fn make() -> Result<&'static Gpu, i32> {
     let ring = settings.trace.as_ref().and_then(trace::ring);
     config.gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
     config.gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
+    if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
+        config.gpu.faults = faults;
+    }
     config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
     let opened = HostedGpu::new(config)
         .and_then(|hosted| hosted.open_with(crate::node::partition_of).map(|process| (hosted, process)));

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, DEBUGGABLE_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE,
-    SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared,
+    SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) sanitize: Option<Vec<u8>>,
     /// What is counted of them, likewise.
     pub(crate) profile: Option<Vec<u8>>,
+    /// What fails on purpose, likewise.
+    pub(crate) faults: Option<Vec<u8>>,
     /// How the GPU may be looked at, likewise.
     pub(crate) inspect: Option<Vec<u8>>,
     /// The driver of each process is in a companion.
@@ -114,6 +116,7 @@ static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
 static TRACE: Started = Started::new(TRACE_VARIABLE);
 static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
 static PROFILE: Started = Started::new(PROFILE_VARIABLE);
+static FAULTS: Started = Started::new(FAULTS_VARIABLE);
 static INSPECT: Started = Started::new(INSPECT_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 static DEBUGGABLE: Started = Started::new(DEBUGGABLE_VARIABLE);
@@ -130,6 +133,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             TRACE.take(line);
             SANITIZE.take(line);
             PROFILE.take(line);
+            FAULTS.take(line);
             INSPECT.take(line);
             CARD.take(line);
             DEBUGGABLE.take(line);
@@ -178,6 +182,7 @@ fn read() -> Option<Settings> {
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         sanitize: SANITIZE.get(),
         profile: PROFILE.get(),
+        faults: FAULTS.get(),
         inspect: INSPECT.get(),
         debuggable: DEBUGGABLE.get().is_some(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
@@ -224,6 +229,7 @@ impl Settings {
             trace: None,
             sanitize: None,
             profile: None,
+            faults: None,
             inspect: None,
             debuggable: false,
             card_name: Vec::new(),

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
+use belfry_device::faults::{FaultReport, Plan};
 use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
 use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
 use serde::Serialize;
@@ -67,6 +68,26 @@ struct Line {
     sanitizer: Option<SanitizeReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faults: Option<Faults>,
+}
+
+/// What a plan of faults has come to.
+#[derive(Serialize)]
+struct Faults {
+    /// The first strikes, in words.
+    strikes: Vec<String>,
+    /// How often each rule has struck.
+    struck: BTreeMap<&'static str, u64>,
+}
+
+impl Faults {
+    fn of(FaultReport { strikes, struck, .. }: &FaultReport) -> Self {
+        Self {
+            strikes: strikes.iter().map(ToString::to_string).collect(),
+            struck: struck.iter().map(|(rule, &count)| (rule.name(), count)).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -100,6 +121,20 @@ pub(crate) fn profiler(options: &[u8]) -> Option<Arc<Profiler>> {
         Ok(options) => Some(Arc::new(Profiler::new(options))),
         Err(error) => {
             crate::notice::say(format_args!("kernels of this process are not profiled: {error}"));
+            None
+        }
+    }
+}
+
+/// What fails on purpose in this process, from what was handed over.
+pub(crate) fn faults(text: &[u8]) -> Option<Plan> {
+    let plan = std::str::from_utf8(text).map_err(|error| error.to_string());
+    match plan
+        .and_then(|text| text.parse().map_err(|error: belfry_device::faults::PlanError| error.to_string()))
+    {
+        Ok(plan) => Some(plan),
+        Err(error) => {
+            crate::notice::say(format_args!("nothing fails on purpose in this process: {error}"));
             None
         }
     }
@@ -150,6 +185,7 @@ pub(crate) fn write(end: End) {
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
             sanitizer: device.config().sanitizer.as_deref().map(Sanitizer::report),
+            faults: device.faults().is_on().then(|| Faults::of(&device.faults().report())),
             profile: device.config().profiler.as_deref().map(Profiler::report),
         };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };

@@ -10,6 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
+use super::faults::FaultFlags;
 use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::sanitize::{self, SanitizeArgs};
@@ -18,6 +19,11 @@ use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
+
+/// Bytes of the text of a plan of faults at most, which is handed on in an environment.
+const MAX_PLAN: usize = 4000;
+/// Strikes that are told of one by one.
+const SHOWN: usize = 10;
 
 /// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
 #[derive(Debug, Parser)]
@@ -77,9 +83,11 @@ pub(super) struct ExecArgs {
     #[command(flatten)]
     profile: ProfileArgs,
     #[command(flatten)]
+    faults: FaultFlags,
+    #[command(flatten)]
     inspect: InspectFlags,
-    /// A file with debug information, for --gdb, --inspect and the source lines of a profile: a code object, a bundle, a HIP program, or a
-    /// folder of such files; repeatable.
+    /// A file with debug information, for --gdb, --inspect, and the source lines of a profile and of what the sanitizer finds: a code
+    /// object, a bundle, a HIP program, or a folder of such files; repeatable.
     #[arg(long, value_name = "PATH")]
     symbols: Vec<PathBuf>,
     /// Says nothing of its own.
@@ -130,6 +138,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         trace: TraceArgs::default(),
         sanitize: SanitizeArgs::default(),
         profile: ProfileArgs::default(),
+        faults: FaultFlags::default(),
         inspect: InspectFlags::default(),
         symbols: Vec::new(),
         quiet: false,
@@ -185,6 +194,7 @@ impl ExecArgs {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
         options.extend(self.sanitize.spelled());
         options.extend(self.profile.spelled());
+        options.extend(self.faults.spelled());
         for path in &self.symbols {
             options.extend(["--symbols".into(), path.into()]);
         }
@@ -221,6 +231,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.tier = args.tier;
+    gpu.faults = args.faults.plan()?;
+    let text = gpu.faults.to_string().len();
+    ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");
+    let strikes = !gpu.faults.is_off();
     gpu.validate()?;
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
     let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
@@ -242,7 +256,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         "--inspect and --gdb are for one program, and a suite is many; leave them out"
     );
     ensure!(
-        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for(),
+        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for() || is_shown,
         "--symbols is for --gdb, --inspect and --profile, and none of them is there"
     );
     let device = args.of_device();
@@ -253,7 +267,12 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         }
         None => args.root,
     };
-    let sanitizing = args.sanitize.start()?;
+    let is_shown = args.profile.is_asked_for() || args.sanitize.is_asked_for();
+    ensure!(
+        is_shown || args.symbols.is_empty(),
+        "--symbols is for --profile and --sanitize, and neither is there"
+    );
+    let sanitizing = args.sanitize.start(&args.symbols)?;
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpu,
@@ -276,7 +295,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    let reports = args.json || sanitizing.is_some() || profiling.is_some();
+    let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes;
     if suite.is_none() && !reports && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
@@ -304,6 +323,9 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
                     let found = report.processes.iter_mut().filter_map(|process| process.sanitizer.take());
                     broken = sanitizing.quiet_if(args.quiet).finish_with(found)?;
                 }
+                if strikes && !args.quiet {
+                    tell_faults(&report.processes);
+                }
                 if args.json {
                     say!("{}", serde_json::to_string(&report)?);
                 }
@@ -315,6 +337,18 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         recording.finish();
     }
     Ok(sanitize::status(status?, broken))
+}
+
+/// Tells what has struck in each process.
+fn tell_faults(processes: &[exec::ProcessReport]) {
+    for process in processes {
+        let Some(faults) = &process.faults else { continue };
+        let all: u64 = faults.struck.values().sum();
+        note!("{} ({}): {all} faults have struck", process.program, process.pid);
+        for strike in faults.strikes.iter().take(SHOWN) {
+            note!("  {strike}");
+        }
+    }
 }
 
 #[cfg(test)]

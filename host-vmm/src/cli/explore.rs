@@ -125,7 +125,7 @@ pub(super) fn execute(args: &ExploreArgs) -> anyhow::Result<u8> {
     }
     let gpu = args.device.config()?;
     ensure!(gpu.deterministic.is_none(), "--deterministic is a schedule, and there are many here");
-    let sanitizing = args.sanitize.start()?;
+    let sanitizing = args.sanitize.start(&[])?;
     if args.child {
         let sanitize = sanitizing.as_ref().map(Sanitizing::options).cloned();
         serve(&Subject { gpu, program: args.program.clone(), steps: args.steps, sanitize })?;

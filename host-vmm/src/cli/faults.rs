@@ -1,5 +1,7 @@
 //! `--fault` and `--chaos` on the command line.
 
+use std::ffi::OsString;
+
 use belfry_device::faults::{Chaos, Plan, Planned};
 use clap::Args;
 
@@ -18,6 +20,18 @@ pub(super) struct FaultFlags {
 }
 
 impl FaultFlags {
+    /// The words that ask for the same.
+    pub(super) fn spelled(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        for planned in &self.faults {
+            words.extend(["--fault".into(), planned.to_string().into()]);
+        }
+        if let Some(chaos) = self.chaos {
+            words.extend(["--chaos".into(), chaos.to_string().into()]);
+        }
+        words
+    }
+
     /// The plan.
     ///
     /// # Errors

@@ -10,7 +10,8 @@ use belfry_device::sanitize::{Rule, SanitizeOptions, SanitizeReport, Sanitizer, 
 use clap::Args;
 
 use crate::output;
-use crate::sanitize::{Format, render};
+use crate::sanitize::{Format, add_lines, render};
+use crate::symbols::Symbols;
 
 /// Checks of what kernels, drivers and runtimes do.
 #[derive(Debug, Default, Args)]
@@ -37,11 +38,17 @@ pub(super) struct Sanitizing {
     sanitizer: Option<Arc<Sanitizer>>,
     file: Option<PathBuf>,
     quiet: bool,
+    symbols: Symbols,
 }
 
 impl SanitizeArgs {
-    /// Begins to check, if that is asked for.
-    pub(super) fn start(&self) -> anyhow::Result<Option<Sanitizing>> {
+    /// Whether checks are asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.sanitize.is_some()
+    }
+
+    /// Begins to check, if that is asked for; files with debug information are for source lines.
+    pub(super) fn start(&self, symbols: &[PathBuf]) -> anyhow::Result<Option<Sanitizing>> {
         let Some(rules) = &self.sanitize else { return Ok(None) };
         let mut options =
             SanitizeOptions { kernels: self.sanitize_kernel.clone(), ..SanitizeOptions::default() };
@@ -49,7 +56,9 @@ impl SanitizeArgs {
         if let Some(path) = &self.suppressions {
             options.suppressions = suppressions(path)?;
         }
-        Ok(Some(Sanitizing { options, sanitizer: None, file: self.sanitize_report.clone(), quiet: false }))
+        let symbols = Symbols::of(symbols)?;
+        let file = self.sanitize_report.clone();
+        Ok(Some(Sanitizing { options, sanitizer: None, file, quiet: false, symbols }))
     }
 
     /// The words that ask for the same, but for a file.
@@ -92,10 +101,11 @@ impl Sanitizing {
     }
 
     /// Tells what was found on standard error, and writes the file; whether a rule was broken.
-    pub(super) fn finish_with(self, found: impl Iterator<Item = SanitizeReport>) -> anyhow::Result<bool> {
+    pub(super) fn finish_with(mut self, found: impl Iterator<Item = SanitizeReport>) -> anyhow::Result<bool> {
         let mut report = SanitizeReport::default();
         found.for_each(|found| report.add(found));
         report.suppress(&self.options.suppressions);
+        add_lines(&mut report, &mut self.symbols);
         if !self.quiet || !report.is_clean() {
             output::write_error(render(&report, Format::Text).as_bytes());
         }

@@ -1,6 +1,7 @@
 //! `belfry torture` on the command line.
 
 use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -8,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::device::DeviceArgs;
 use crate::output::{note, say};
-use crate::torture::{TortureOptions, serve, torture};
+use crate::torture::{Bug, TortureOptions, again, keep, serve, torture};
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -45,23 +46,35 @@ pub(super) struct TortureArgs {
     /// Prints the summary as one JSON object.
     #[arg(long)]
     json: bool,
+    /// Writes a file for each finding into this folder: `--replay` shows it again.
+    #[arg(long, value_name = "DIR")]
+    findings: Option<PathBuf>,
+    /// Runs the plan of such a file, with the GPU and the program that it names; exits with 1 if its finding shows again.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["findings", "program"])]
+    replay: Option<PathBuf>,
+    /// Makes a mistake on purpose, for tests of what is found.
+    #[arg(long, hide = true, value_enum)]
+    bug: Option<Bug>,
     /// Answers plans on standard input.
     #[arg(long, hide = true)]
     child: bool,
     /// A bundled program and its arguments.
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "replay", value_name = "PROGRAM")]
     program: Vec<String>,
 }
 
 /// Runs it.
 pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
+    if let Some(path) = &args.replay {
+        return replay(path, Duration::from_secs(args.limit));
+    }
     let names = belfry_examples::NAMES;
     let program = args.program.first().map_or("", String::as_str);
     ensure!(names.contains(&program), "{program} is none of the bundled programs: {}", names.join(", "));
     let mut gpu = args.device.config()?;
     gpu.workers = args.device.workers.unwrap_or_else(|| gpu.workers.min(2));
     if args.child {
-        serve(&gpu, &args.program)?;
+        serve(&gpu, &args.program, args.bug)?;
         return Ok(0);
     }
     let options = TortureOptions {
@@ -83,5 +96,21 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     } else {
         say!("{summary}");
     }
+    if let Some(folder) = &args.findings {
+        for path in keep(&summary, folder)? {
+            note!("wrote {}", path.display());
+        }
+    }
     Ok(u8::from(!summary.found.is_empty()))
+}
+
+/// Has a finding shown again.
+fn replay(path: &Path, limit: Duration) -> anyhow::Result<u8> {
+    let again = again(path, limit)?;
+    say!("plan     {}\nfound    {}", again.plan, again.finding);
+    match &again.shown {
+        Some((number, verdict)) => say!("again    in run {number}: {verdict}"),
+        None => say!("again    no; in the last run: {}", again.last),
+    }
+    Ok(u8::from(again.shown.is_some()))
 }

@@ -21,8 +21,8 @@ use std::process::Command;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    DEBUGGABLE_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE, SETTINGS_FILE,
-    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE,
+    SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 pub use report::{ExecReport, ProcessReport, Stdout};
@@ -232,6 +232,11 @@ impl ExecOptions {
             Some(profile) => command.env(PROFILE_VARIABLE, serde_json::to_string(profile)?),
             None => command.env_remove(PROFILE_VARIABLE),
         };
+        if self.gpu.faults.is_off() {
+            command.env_remove(FAULTS_VARIABLE);
+        } else {
+            command.env(FAULTS_VARIABLE, self.gpu.faults.to_string());
+        }
         match (places.inspect, &self.inspect) {
             (Some(folder), Some(options)) => {
                 command.env(INSPECT_VARIABLE, asked_of_process(folder, options)?)
@@ -274,6 +279,7 @@ impl ExecOptions {
                 TRACE_VARIABLE,
                 SANITIZE_VARIABLE,
                 PROFILE_VARIABLE,
+                FAULTS_VARIABLE,
                 INSPECT_VARIABLE,
                 DEBUGGABLE_VARIABLE,
             ],

@@ -79,6 +79,18 @@ pub struct ProcessReport {
     /// What was counted of its kernels, where they were profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileReport>,
+    /// What a plan of faults has come to, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultsOfProcess>,
+}
+
+/// What a plan of faults has come to in a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultsOfProcess {
+    /// The first strikes, in words.
+    pub strikes: Vec<String>,
+    /// How often each rule has struck.
+    pub struck: std::collections::BTreeMap<String, u64>,
 }
 
 /// How a process has ended.

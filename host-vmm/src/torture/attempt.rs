@@ -20,6 +20,13 @@ const SETTLES: Duration = Duration::from_secs(3);
 /// Pause between looks at it.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// A mistake that a child makes on purpose, for tests of what is found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Bug {
+    /// A descriptor stays open where the program ends with an error.
+    KeepsDescriptor,
+}
+
 /// Messages of panics since the last plan.
 type Panics = Arc<Mutex<Vec<String>>>;
 
@@ -28,7 +35,7 @@ type Panics = Arc<Mutex<Vec<String>>>;
 /// # Errors
 ///
 /// Those of standard input and output.
-pub fn serve(config: &GpuConfig, program: &[String]) -> io::Result<()> {
+pub fn serve(config: &GpuConfig, program: &[String], bug: Option<Bug>) -> io::Result<()> {
     let panics = Panics::default();
     let kept = Arc::clone(&panics);
     std::panic::set_hook(Box::new(move |panic| {
@@ -39,7 +46,7 @@ pub fn serve(config: &GpuConfig, program: &[String]) -> io::Result<()> {
         let text = line?;
         let verdict = match text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()))
         {
-            Ok(plan) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, program, &panics),
+            Ok(plan) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, (program, bug), &panics),
             Err(error) => Verdict { ending: Ending::Error(error.to_string()), ..Verdict::default() },
         };
         let mut out = io::stdout().lock();
@@ -113,7 +120,7 @@ fn run(gpu: &Arc<HostedGpu>, program: &[String]) -> Result<(), anyhow::Error> {
     belfry_examples::run(name, &runtime, arguments, &mut io::sink())
 }
 
-fn attempt(config: &GpuConfig, program: &[String], panics: &Panics) -> Verdict {
+fn attempt(config: &GpuConfig, (program, bug): (&[String], Option<Bug>), panics: &Panics) -> Verdict {
     panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let before = own();
     let mut verdict = Verdict::default();
@@ -124,6 +131,9 @@ fn attempt(config: &GpuConfig, program: &[String], panics: &Panics) -> Verdict {
         }
         Ok(gpu) => on_gpu(&gpu, program, &mut verdict),
     };
+    if bug == Some(Bug::KeepsDescriptor) && verdict.ending != Ending::Well {
+        std::mem::forget(std::fs::File::open("/dev/null"));
+    }
     let after = if keeps { before.clone() } else { settled(&before, own) };
     let more = |(name, count): (&String, &usize)| {
         (*count > before.0.get(name).copied().unwrap_or(0)).then(|| name.clone())

@@ -30,7 +30,11 @@ pub enum ChildError {
 pub(crate) struct Child {
     live: Live,
     limit: Duration,
+    words: Words,
 }
+
+/// The command line that children are started with: words behind the program's name.
+type Words = Vec<std::ffi::OsString>;
 
 struct Live {
     process: KillOnDrop,
@@ -39,10 +43,10 @@ struct Live {
 }
 
 impl Live {
-    fn start() -> Result<Self, ChildError> {
+    fn start(words: &Words) -> Result<Self, ChildError> {
         let mut command = Command::new(std::env::current_exe().map_err(ChildError::Start)?);
         // The same command line, so that the child has the same GPU and program.
-        let mut arguments = std::env::args_os().skip(1);
+        let mut arguments = words.iter();
         command.args(arguments.by_ref().take(1)).arg(CHILD).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_parent(&mut command);
@@ -72,7 +76,14 @@ impl Live {
 impl Child {
     /// Starts one that has so long for a plan.
     pub(crate) fn start(limit: Duration) -> Result<Self, ChildError> {
-        Ok(Self { live: Live::start()?, limit })
+        let words: Words = std::env::args_os().skip(1).collect();
+        Ok(Self { live: Live::start(&words)?, limit, words })
+    }
+
+    /// Starts one with the GPU and the program of another command line, which begins with the command.
+    pub(super) fn start_as(limit: Duration, words: &[String]) -> Result<Self, ChildError> {
+        let words: Words = words.iter().map(Into::into).collect();
+        Ok(Self { live: Live::start(&words)?, limit, words })
     }
 
     /// What comes of the program under a plan.
@@ -110,7 +121,7 @@ impl Child {
             }
         };
         let mut findings = vec![finding];
-        match Live::start() {
+        match Live::start(&self.words) {
             Ok(live) => self.live = live,
             Err(error) => findings.push(Finding::Died(error.to_string())),
         }
@@ -119,7 +130,7 @@ impl Child {
 
     /// Another one in its place, as it ends with an answer.
     pub(crate) fn replace(&mut self) -> Result<(), ChildError> {
-        self.live = Live::start()?;
+        self.live = Live::start(&self.words)?;
         Ok(())
     }
 }

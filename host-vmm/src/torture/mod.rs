@@ -9,7 +9,9 @@
 //! | a child, which is killed when it does not answer | `child.rs` |
 //! | the smallest plan that shows a finding | `smallest.rs` |
 //! | what is told of all | `summary.rs` |
+//! | a finding as a file, and having it shown again | `again.rs` |
 
+mod again;
 mod attempt;
 mod child;
 mod plans;
@@ -26,7 +28,8 @@ use belfry_device::GpuConfig;
 use belfry_device::faults::Plan;
 use belfry_device::time::TimeSource;
 
-pub use attempt::serve;
+pub use again::{Again, AgainError, again, keep};
+pub use attempt::{Bug, serve};
 pub(crate) use child::Child;
 pub use child::ChildError;
 pub use summary::{Found, Summary};

@@ -391,7 +391,10 @@ fn places_and_symbols_that_cannot_be_are_told() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let text = file.to_str().unwrap();
-    has(&told(&["--symbols", text]), &["--symbols is for --gdb, --inspect, --profile and --trace-isa"]);
+    has(
+        &told(&["--symbols", text]),
+        &["--symbols is for --gdb, --inspect, --profile, --sanitize and --trace-isa"],
+    );
     has(&told(&["--gdb", "nowhere"]), &["nowhere", "neither ADDR:PORT nor a path"]);
     has(&told(&["--gdb", "203.0.113.1:9"]), &["cannot listen at 203.0.113.1:9"]);
     has(&told(&["--gdb", "127.0.0.1:0", "--symbols", text]), &[text, "no code object of an AMD GPU"]);

@@ -307,3 +307,39 @@ fn same_plan_strikes_at_the_same_places() {
         assert_eq!(run(), first);
     }
 }
+
+#[test]
+fn a_driver_that_runs_out_of_something_says_so_and_goes_on() {
+    for (text, expected) in
+        [("vram-exhausted", "of VRAM"), ("gtt-exhausted", "memory"), ("doorbells-exhausted", "CREATE_QUEUE")]
+    {
+        for chip in [chip::DEFAULT, &gfx942::MODEL] {
+            let (outcome, report, errors) = strike_of(chip, text, 1);
+            let error = outcome.expect_err(text);
+            assert!(error.contains(expected), "{text} on {chip}: {error}");
+            assert!(report.strikes[0].place.contains("process 0x"), "{report:?}");
+            assert_eq!(errors, [], "{text} on {chip}");
+        }
+    }
+}
+
+#[test]
+fn function_that_is_reset_behind_the_drivers_back_works_again() {
+    for chip in [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL] {
+        // The driver polls registers for as long as the device takes: how often differs from run to run.
+        let moment = moments_before(chip, Hook::Register) + 10_000;
+        let gpu = HostedGpu::new(config(chip, format!("function-reset@{moment}").parse().unwrap())).unwrap();
+        let struck = || gpu.device().faults().report().struck.contains_key(&Rule::FunctionReset);
+        let read = || {
+            let mut word = [0; 4];
+            for _ in (0..20_000).take_while(|_| !struck()) {
+                gpu.device().bar_read(belfry_abi::pci::BAR_REGISTERS, 0, &mut word).unwrap();
+            }
+        };
+        assert!(work(&gpu, read).is_err(), "{chip}: its queues are gone");
+        assert_eq!(gpu.device().faults().report().struck[&Rule::FunctionReset], 1);
+        // The driver hears of it when the scheduler does not answer, and resets the device itself.
+        let again = (0..3).any(|_| work(&gpu, || ()).is_ok());
+        assert!(again, "{chip}: it does not work any more");
+    }
+}

@@ -56,10 +56,10 @@ impl Kind {
 
 /// Registers one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Registers {
-    vector: bool,
-    first: u16,
-    count: u16,
+pub(super) struct Registers {
+    pub(super) vector: bool,
+    pub(super) first: u16,
+    pub(super) count: u16,
 }
 
 impl Registers {
@@ -256,7 +256,7 @@ impl Pending {
 }
 
 /// The registers of an operand; `halves`: bit 7 of a vector register's number names its half.
-fn registers(operand: Operand, count: u16, halves: bool) -> Option<Registers> {
+pub(super) fn registers(operand: Operand, count: u16, halves: bool) -> Option<Registers> {
     let (vector, first) = match operand {
         Operand::Vgpr(number) if halves => (true, u16::from(number & 0x7f)),
         Operand::Vgpr(number) => (true, u16::from(number)),

@@ -5,6 +5,7 @@ use super::di::{Flow, Machine, Role};
 use super::dispatch::{end, entry};
 use super::gws::{self, GwsOp};
 use super::observe::decode;
+use super::properties::{Family, properties};
 use super::touches::{Touch, collect};
 use crate::code_cache::Region;
 use crate::inst::Inst;
@@ -116,9 +117,14 @@ impl<'a> Prober<'a> {
     ) -> (Flow, usize) {
         let probe = &mut *self.probe;
         let touches = &mut self.touches;
+        // Of operations that are apart, and of what does nothing but to go on with what is in memory, the first element is told of.
+        let mut is_told = false;
         super::observe::elements(w, m, region, at, &mut |w, m, index| {
             let (Some(inst), Some(di)) = (inst, region.code.get(index)) else { return };
-            if matches!(region.roles.get(index), Some(Role::Operation(_) | Role::Pair(..))) {
+            let is_operation = matches!(region.roles.get(index), Some(Role::Operation(_) | Role::Pair(..)));
+            let does_nothing = matches!(properties(inst.op).family, Family::Nothing);
+            if !is_told && (is_operation || does_nothing) {
+                is_told = true;
                 touches.clear();
                 collect(w, m, inst, di, touches);
                 let gws = GwsOp::of(inst.op).map(|_| gws::resource(w, di));

@@ -12,6 +12,7 @@ pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 2,
     retry_disable: 0,
     store_waits: 0,
+    keeps_stores: false,
     wave_slots: 16,
     vgpr_rows: 1536,
     vgpr_granule: 24,

@@ -11,6 +11,7 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     retry_disable: 1 << 12,
     // vmcnt: bits 3:0 and 15:14.
     store_waits: 0xc00f,
+    keeps_stores: true,
     wave_slots: 8,
     vgpr_rows: 512,
     vgpr_granule: 8,

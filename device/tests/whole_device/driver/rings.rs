@@ -129,6 +129,13 @@ impl Driver {
         self.mes = ring;
     }
 
+    /// Writes a dword of the frame that was put on the MES ring last.
+    pub fn change_last_frame(&self, dword: u64, value: u32) {
+        let first = self.mes.wptr - mes::FRAME_SIZE as u64 / 4;
+        let at = self.mes.memory + (first + dword) % self.mes.dwords * 4;
+        self.ram.store(value, GuestAddress(at), Ordering::Relaxed).unwrap();
+    }
+
     /// A fence of its own: where, and the address VMID 0 has for it.
     pub fn new_fence(&mut self) -> (u64, ApiStatus) {
         let (memory, address) = self.gart_alloc(8);

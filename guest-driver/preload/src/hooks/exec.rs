@@ -7,8 +7,8 @@ use crate::inside::{inside, is_inside};
 use crate::path::PATH_MAX;
 use crate::real::{next, set_errno};
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, DEBUGGABLE_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, SANITIZE_VARIABLE,
-    SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE,
+    SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::settings::{PRELOAD, settings};
@@ -17,7 +17,7 @@ use crate::{card, node, notice, summary};
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
-const VARIABLES: usize = 8;
+const VARIABLES: usize = 9;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
@@ -48,6 +48,9 @@ fn own() -> Option<&'static Own> {
             }
             if let Some(profile) = &settings.profile {
                 variables.push(line(PROFILE_VARIABLE, profile));
+            }
+            if let Some(faults) = &settings.faults {
+                variables.push(line(FAULTS_VARIABLE, faults));
             }
             if let Some(inspect) = &settings.inspect {
                 variables.push(line(INSPECT_VARIABLE, inspect));

@@ -1,0 +1,85 @@
+//! Caches that are written back and invalidated: a load through the cache of a compute unit may find there what was in memory before a
+//! wave elsewhere wrote.
+//!
+//! On gfx11 and gfx12 stores go through to the cache that all compute units share, and a wave that has learned of a store has to
+//! invalidate the caches in front of that (`buffer_gl1_inv` and `buffer_gl0_inv`, `global_inv` of the device's scope) before it loads. On
+//! gfx942 that is `buffer_inv sc1`, and each XCD has a cache of its own, which the wave that has stored has to write back
+//! (`buffer_wbl2 sc1`, or a store with `sc1`) (LLVM AMDGPUUsage, "Memory Model").
+
+use belfry_isa::inst::{Inst, Op};
+
+use super::finding::Rule;
+use super::grid::{Known, WaveClock};
+use super::group::Group;
+use super::shadow::{Cell, Does, Record};
+
+/// What an instruction does with caches.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Upkeep {
+    /// Invalidates those of the compute unit, those behind them, or both.
+    Invalidates([bool; 2]),
+    WritesBack,
+}
+
+impl Upkeep {
+    pub(super) fn of(inst: &Inst) -> Option<Self> {
+        let mem = inst.mem;
+        match inst.op {
+            Op::BUFFER_GL0_INV => Some(Self::Invalidates([true, false])),
+            Op::BUFFER_GL1_INV => Some(Self::Invalidates([false, true])),
+            Op::BUFFER_INV if mem.dlc => Some(Self::Invalidates([true; 2])),
+            Op::GLOBAL_INV | Op::GLOBAL_WBINV if mem.scope >= 2 => Some(Self::Invalidates([true; 2])),
+            Op::BUFFER_WBL2 if mem.dlc => Some(Self::WritesBack),
+            _ => None,
+        }
+    }
+}
+
+impl Group {
+    /// A wave goes on behind a barrier: what others have invalidated is so for it.
+    pub(super) fn refresh(&self, known: &mut Known, number: u32) {
+        let Known { waves, room, .. } = known;
+        let Some(own) = waves.get_mut(number as usize) else { return };
+        let all = own.fresh.iter_mut().zip(&self.fresh_at_barriers);
+        if !all.fold(true, |kept, (own, others)| own.join(others, room) & kept) {
+            self.grid.sanitizer.incomplete();
+        }
+    }
+
+    /// A wave invalidates caches or writes them back.
+    pub(super) fn upkeep(&self, known: &mut Known, number: u32, upkeep: Upkeep) {
+        let Known { waves, room, .. } = known;
+        let Some(own) = waves.get_mut(number as usize) else { return };
+        match upkeep {
+            Upkeep::WritesBack => {
+                own.written_back = own.time;
+                own.time += 1;
+            }
+            Upkeep::Invalidates(which) => {
+                let all = own.fresh.iter_mut().zip(which).filter(|(_, is)| *is);
+                if !all.fold(true, |kept, (fresh, _)| fresh.join(&own.knows, room) & kept) {
+                    self.grid.sanitizer.incomplete();
+                }
+            }
+        }
+    }
+}
+
+/// The store of another workgroup that a load, which is ordered behind it, may not see, and the rule that is broken.
+pub(super) fn stale(
+    waves: &[WaveClock],
+    cell: &Cell,
+    now: &Record,
+    keeps_stores: bool,
+) -> Option<(Rule, Record)> {
+    let store = cell.last_change(now.mask).filter(|store| store.does == Does::Writes)?;
+    let (own, other) = (waves.get(now.wave as usize)?, waves.get(store.wave as usize)?);
+    if own.workgroup == other.workgroup {
+        return None;
+    }
+    if keeps_stores && !store.through && other.written_back < store.time {
+        return Some((Rule::CacheNotWrittenBack, store));
+    }
+    let is_fresh = own.fresh.iter().all(|fresh| fresh.cover(store.wave, store.time));
+    (!is_fresh).then_some((Rule::CacheNotInvalidated, store))
+}

@@ -1,0 +1,14 @@
+//! What the driver says in the log.
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed that a user will notice.
+    Error,
+    /// Something is wrong and was survived.
+    Warn,
+    /// Milestones of bring-up and tear-down.
+    Info,
+    /// Everything else.
+    Debug,
+}

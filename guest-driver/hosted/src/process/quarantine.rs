@@ -1,0 +1,95 @@
+//! Addresses that a process has unmapped and that stay its own for a while, so that what the GPU still does there is told from what
+//! it does with the next thing that would come to them. Only where a sanitizer wants to know.
+#![expect(unsafe_code, reason = "maps and unmaps addresses")]
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+
+/// Ranges that are kept.
+const MAX_RANGES: usize = 256;
+/// Bytes that are kept, of addresses: there is no memory behind them.
+const MAX_BYTES: usize = 1 << 30;
+
+/// The ranges, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    ranges: VecDeque<(usize, usize)>,
+    bytes: usize,
+}
+
+impl Quarantine {
+    /// Keeps a range that was [emptied](empty).
+    pub(super) fn keep(&mut self, address: usize, len: usize) {
+        self.ranges.push_back((address, len));
+        self.bytes += len;
+        while self.ranges.len() > MAX_RANGES || self.bytes > MAX_BYTES {
+            let Some((address, len)) = self.ranges.pop_front() else { break };
+            self.bytes -= len;
+            // SAFETY: only this value has the range, as whoever maps something there has it forgotten first.
+            unsafe { libc::munmap(address as *mut c_void, len) };
+        }
+    }
+
+    /// Somebody maps something in a range.
+    pub(super) fn forget(&mut self, address: usize, len: usize) {
+        let overlaps =
+            |&(old, size): &(usize, usize)| old < address.saturating_add(len) && address < old + size;
+        self.ranges.retain(|range| !overlaps(range));
+        self.bytes = self.ranges.iter().map(|(_, len)| len).sum();
+    }
+}
+
+/// Unmaps a range and leaves its addresses taken; whether that could be done.
+///
+/// # Safety
+///
+/// Nothing may use the range afterwards.
+pub(super) unsafe fn empty(address: usize, len: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    if len > MAX_BYTES / 4 {
+        return false;
+    }
+    // SAFETY: the caller gives the range up.
+    let place = unsafe { libc::mmap(address as *mut c_void, len, libc::PROT_NONE, flags, -1, 0) };
+    place != libc::MAP_FAILED
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        for (address, len) in self.ranges.drain(..) {
+            // SAFETY: as in `keep`.
+            unsafe { libc::munmap(address as *mut c_void, len) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(len: usize) -> usize {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at a place the kernel chooses.
+        let place = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0) };
+        assert_ne!(place, libc::MAP_FAILED);
+        place as usize
+    }
+
+    #[test]
+    fn ranges_are_kept_bounded_and_forgotten() {
+        let mut quarantine = Quarantine::default();
+        let first = map(4096);
+        for range in std::iter::once(first).chain((0..MAX_RANGES).map(|_| map(4096))) {
+            // SAFETY: nobody uses this map.
+            assert!(unsafe { empty(range, 4096) });
+            quarantine.keep(range, 4096);
+        }
+        assert_eq!((quarantine.ranges.len(), quarantine.bytes), (MAX_RANGES, MAX_RANGES * 4096));
+        assert!(quarantine.ranges.iter().all(|&(address, _)| address != first));
+        let last = quarantine.ranges.back().map(|range| range.0).unwrap();
+        quarantine.forget(last + 8, 1);
+        assert_eq!(quarantine.bytes, (MAX_RANGES - 1) * 4096);
+        // SAFETY: as above.
+        unsafe { libc::munmap(last as *mut c_void, 4096) };
+    }
+}
