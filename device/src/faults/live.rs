@@ -41,13 +41,7 @@ pub enum Exhausted {
 pub struct Faults(Option<Arc<Live>>);
 
 struct Live {
-    plan: Plan,
-    /// Moments that count for each rule of the plan.
-    counts: Box<[AtomicU64]>,
-    /// Moments of each hook.
-    met: [AtomicU64; Hook::ALL.len()],
-    /// Nothing strikes any more.
-    over: AtomicBool,
+    armed: Mutex<Arc<Armed>, rank::Faults>,
     /// The function is out of its slot.
     removed: AtomicBool,
     /// Registers that are stuck, by their offset, if there are any.
@@ -55,17 +49,40 @@ struct Live {
     stuck: Mutex<BTreeMap<u64, u32>, rank::Faults>,
     /// When something that is held back goes on.
     due: Mutex<Vec<Duration>, rank::Faults>,
-    struck: Mutex<(Vec<Strike>, BTreeMap<Rule, u64>), rank::Faults>,
     clock: Clock,
     tracer: Tracer,
     wake: Arc<Wake>,
+}
+
+/// A plan, and what has come of it.
+struct Armed {
+    plan: Plan,
+    /// Moments that count for each rule of the plan.
+    counts: Box<[AtomicU64]>,
+    /// Moments of each hook.
+    met: [AtomicU64; Hook::ALL.len()],
+    /// Nothing strikes any more.
+    over: AtomicBool,
+    struck: Mutex<(Vec<Strike>, BTreeMap<Rule, u64>), rank::Faults>,
+}
+
+impl Armed {
+    fn new(plan: &Plan) -> Arc<Self> {
+        Arc::new(Self {
+            counts: plan.rules().iter().map(|_| AtomicU64::new(0)).collect(),
+            plan: plan.clone(),
+            met: Default::default(),
+            over: AtomicBool::new(false),
+            struck: Mutex::default(),
+        })
+    }
 }
 
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             None => f.write_str("Faults(off)"),
-            Some(live) => write!(f, "Faults({})", live.plan),
+            Some(live) => write!(f, "Faults({})", live.armed().plan),
         }
     }
 }
@@ -75,15 +92,11 @@ impl Faults {
     pub(crate) fn new(plan: &Plan, clock: &Clock, tracer: &Tracer, wake: &Arc<Wake>) -> Self {
         Self((!plan.is_off()).then(|| {
             Arc::new(Live {
-                counts: plan.rules().iter().map(|_| AtomicU64::new(0)).collect(),
-                plan: plan.clone(),
-                met: Default::default(),
-                over: AtomicBool::new(false),
+                armed: Mutex::new(Armed::new(plan)),
                 removed: AtomicBool::new(false),
                 any_stuck: AtomicBool::new(false),
                 stuck: Mutex::default(),
                 due: Mutex::default(),
-                struck: Mutex::default(),
                 clock: clock.clone(),
                 tracer: tracer.clone(),
                 wake: Arc::clone(wake),
@@ -100,14 +113,23 @@ impl Faults {
     /// From now on nothing strikes any more. What has struck stays as it is.
     pub fn end(&self) {
         if let Some(live) = &self.0 {
-            live.over.store(true, Ordering::SeqCst);
+            live.armed().over.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// From now on another plan holds, whose moments and strikes are counted from nothing; answers whether it does, which it does
+    /// not on a device that began without one. A function that is out of its slot and a register that is stuck stay so.
+    pub fn begin(&self, plan: &Plan) -> bool {
+        if let Some(live) = &self.0 {
+            *live.armed.lock().unwrap_or_else(PoisonError::into_inner) = Armed::new(plan);
+        }
+        self.is_on()
     }
 
     /// What has come of the plan up to now.
     #[must_use]
     pub fn report(&self) -> FaultReport {
-        let Some(live) = &self.0 else { return FaultReport::default() };
+        let Some(live) = self.0.as_ref().map(|live| live.armed()) else { return FaultReport::default() };
         let (strikes, struck) = live.struck.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let met = Hook::ALL.iter().map(|&hook| (hook, live.met[hook.number()].load(Ordering::Relaxed)));
         FaultReport { strikes, struck, met: met.collect() }
@@ -185,14 +207,19 @@ impl Faults {
 }
 
 impl Live {
+    fn armed(&self) -> Arc<Armed> {
+        Arc::clone(&self.armed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     #[cold]
     fn meets(&self, hook: Hook, place: &Place<'_>) -> Option<Struck> {
-        if self.over.load(Ordering::Relaxed) {
+        let armed = self.armed();
+        if armed.over.load(Ordering::Relaxed) {
             return None;
         }
-        let moment = self.met[hook.number()].fetch_add(1, Ordering::Relaxed) + 1;
+        let moment = armed.met[hook.number()].fetch_add(1, Ordering::Relaxed) + 1;
         let mut strikes = None;
-        for (planned, count) in self.plan.rules().iter().zip(&self.counts) {
+        for (planned, count) in armed.plan.rules().iter().zip(&armed.counts) {
             if planned.rule.hook() != hook || !planned.when.counts(|| self.clock.now(), place) {
                 continue;
             }
@@ -201,14 +228,14 @@ impl Live {
                 strikes = Some((planned.rule, planned.when.length));
             }
         }
-        if let (None, Some(chaos)) = (strikes, self.plan.chaos()) {
+        if let (None, Some(chaos)) = (strikes, armed.plan.chaos()) {
             let rules = Rule::ALL.iter().filter(|rule| rule.hook() == hook);
             strikes = rules.copied().find(|&rule| chaos.strikes(rule, moment)).map(|rule| (rule, None));
         }
         let (rule, length) = strikes?;
         let now = self.clock.now();
         let until = if rule.is_late() { now.saturating_add(length.unwrap_or(LATE)) } else { now };
-        self.record(Strike { rule, moment, time: now, place: place.to_string() }, place);
+        self.record(&armed, Strike { rule, moment, time: now, place: place.to_string() }, place);
         if rule.is_late() {
             self.due.lock().unwrap_or_else(PoisonError::into_inner).push(until);
             self.wake.wake();
@@ -216,13 +243,13 @@ impl Live {
         Some(Struck { rule, until })
     }
 
-    fn record(&self, strike: Strike, place: &Place<'_>) {
+    fn record(&self, armed: &Armed, strike: Strike, place: &Place<'_>) {
         log::info!(target: "gpu::faults", "{strike}");
         let owner =
             Owner { pasid: place.pasid.unwrap_or(0), doorbell: place.doorbell, ..Owner::of(Engine::Device) };
         let text = format!("{}: {}", strike.rule.name(), strike.place);
         self.tracer.event(owner, TraceEvent::Fault { moment: strike.moment, text: &text });
-        let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut struck = armed.struck.lock().unwrap_or_else(PoisonError::into_inner);
         *struck.1.entry(strike.rule).or_insert(0) += 1;
         if struck.0.len() < REMEMBERED {
             struck.0.push(strike);
@@ -288,9 +315,24 @@ mod tests {
     }
 
     #[test]
+    fn another_plan_counts_from_nothing() {
+        let (faults, _) = faults("doorbell-lost@2");
+        assert_eq!((ring(&faults, 1), ring(&faults, 1)), (None, Some(Rule::DoorbellLost)));
+        faults.end();
+        assert!(faults.begin(&"doorbell-late@1".parse().unwrap()));
+        assert_eq!(faults.report().struck, BTreeMap::new());
+        assert_eq!((ring(&faults, 1), ring(&faults, 1)), (Some(Rule::DoorbellLate), None));
+        assert_eq!(faults.report().met[&Hook::Doorbell], 2);
+    }
+
+    #[test]
     fn device_without_a_plan_counts_nothing() {
         let (off, _) = faults("");
-        assert!(!off.is_on() && ring(&off, 1).is_none() && off.report() == FaultReport::default());
+        assert!(
+            !off.begin(&Plan::counting())
+                && ring(&off, 1).is_none()
+                && off.report() == FaultReport::default()
+        );
         let counting = Faults::new(
             &Plan::counting(),
             &Clock::new(&TimeSource::manual()),

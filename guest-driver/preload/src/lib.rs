@@ -54,6 +54,7 @@ mod node;
 mod notice;
 mod onlookers;
 mod path;
+mod program_file;
 mod real;
 mod settings;
 mod shared;

@@ -27,7 +27,7 @@ mod vector_add;
 mod verify;
 
 use std::io::Write;
-pub use verify::WrongResult;
+pub use verify::{WRONG_RESULT, WrongResult};
 
 use anyhow::{Context, bail};
 use belfry_runtime::Runtime;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use belfry_examples::launch::{USAGE, wants_help};
-use belfry_examples::{NAMES, run, summaries};
+use belfry_examples::{NAMES, WRONG_RESULT, WrongResult, run, summaries};
 use belfry_runtime::Runtime;
 
 fn main() -> ExitCode {
@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         Err(error) => {
             let _ = out.flush();
             eprintln!("{error:#}");
+            if error.chain().any(|cause| cause.is::<WrongResult>()) {
+                return ExitCode::from(WRONG_RESULT);
+            }
             ExitCode::FAILURE
         }
     }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::ensure;
+use belfry_image::Progress;
 use clap::{Args, ValueEnum};
 
 use super::device::DeviceArgs;
 use crate::output::{note, say};
-use crate::torture::{Bug, TortureOptions, again, keep, serve, torture};
+use crate::torture::{Bug, Machine, Place, TortureOptions, again, keep, prepare, serve, torture};
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -17,7 +18,27 @@ enum TortureMode {
     /// In child processes, over the hosted driver.
     #[default]
     Hosted,
+    /// In guests in QEMU, whose driver is loaded for each plan.
+    Qemu,
+    /// The same on Belfry's own machine.
+    Kvm,
 }
+
+impl TortureMode {
+    const fn machine(self) -> Option<Machine> {
+        match self {
+            Self::Hosted => None,
+            Self::Qemu => Some(Machine::Qemu),
+            Self::Kvm => Some(Machine::Kvm),
+        }
+    }
+}
+
+/// How long a guest may take for a plan, beside what programs take: it boots, and the driver is loaded, waits for a device that does
+/// not answer, and is loaded again.
+const GUEST: Duration = Duration::from_secs(300);
+/// Runs of the program in a guest for one plan, each of which may have to be killed.
+const RUNS: u32 = 6;
 
 /// Runs a bundled program under many plans of faults; exits with 1 if there was a hang, a wrong result, a panic, a leak, or a device
 /// that did not work afterwards.
@@ -35,9 +56,9 @@ pub(super) struct TortureArgs {
     /// Where the program runs.
     #[arg(long, value_enum, default_value_t)]
     mode: TortureMode,
-    /// Children at a time: most of a plan that fails is waiting.
-    #[arg(long, value_name = "N", default_value_t = 2 * belfry_device::config::processors() as u16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: u16,
+    /// Children at a time; when absent, two for each processor, as most of a plan that fails is waiting, or one for each with guests.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
     /// Seconds after which a program that has not ended hangs.
     #[arg(long, value_name = "SECS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,
@@ -66,28 +87,37 @@ pub(super) struct TortureArgs {
 /// Runs it.
 pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     if let Some(path) = &args.replay {
-        return replay(path, Duration::from_secs(args.limit));
+        return replay(path);
     }
     let names = belfry_examples::NAMES;
     let program = args.program.first().map_or("", String::as_str);
     ensure!(names.contains(&program), "{program} is none of the bundled programs: {}", names.join(", "));
     let mut gpu = args.device.config()?;
     gpu.workers = args.device.workers.unwrap_or_else(|| gpu.workers.min(2));
+    let machine = args.mode.machine();
+    ensure!(machine.is_none() || args.bug.is_none(), "--bug is for --mode hosted");
+    let limit = Duration::from_secs(args.limit);
     if args.child {
-        serve(&gpu, &args.program, args.bug)?;
+        let place = machine.map_or(Place::Hosted(args.bug), |machine| Place::Guest(machine, limit));
+        serve(&gpu, &args.program, place)?;
         return Ok(0);
     }
+    if let Some(machine) = machine {
+        prepare(machine, &Progress::new())?;
+    }
+    let processors = belfry_device::config::processors();
+    let jobs = if machine.is_some() { processors } else { 2 * processors };
     let options = TortureOptions {
         gpu,
         program: args.program.clone(),
         plans: args.plans,
         seed: args.seed,
-        jobs: args.jobs.into(),
-        limit: Duration::from_secs(args.limit),
+        jobs: args.jobs.map_or(jobs, usize::from),
+        limit: if machine.is_some() { GUEST + limit * RUNS } else { limit },
     };
     let shows = std::io::stderr().is_terminal();
     let summary = torture(&options, &|done, all| {
-        if shows && done.is_multiple_of(100) {
+        if shows && (done.is_multiple_of(100) || machine.is_some()) {
             note!("{done} of {all} plans");
         }
     })?;
@@ -97,7 +127,7 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
         say!("{summary}");
     }
     if let Some(folder) = &args.findings {
-        for path in keep(&summary, folder)? {
+        for path in keep(&summary, options.limit, folder)? {
             note!("wrote {}", path.display());
         }
     }
@@ -105,8 +135,8 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
 }
 
 /// Has a finding shown again.
-fn replay(path: &Path, limit: Duration) -> anyhow::Result<u8> {
-    let again = again(path, limit)?;
+fn replay(path: &Path) -> anyhow::Result<u8> {
+    let again = again(path)?;
     say!("plan     {}\nfound    {}", again.plan, again.finding);
     match &again.shown {
         Some((number, verdict)) => say!("again    in run {number}: {verdict}"),

@@ -50,16 +50,18 @@ struct Kept {
     version: u32,
     /// The command line that began it, without the program's own name.
     arguments: Vec<String>,
+    /// Seconds that a child had for a plan.
+    limit: u64,
     plan: String,
     finding: Finding,
 }
 
-/// Writes a file for each finding into a folder; their paths.
+/// Writes a file for each finding of children that had so long for a plan into a folder; their paths.
 ///
 /// # Errors
 ///
 /// A folder that cannot be made, or written to.
-pub fn keep(summary: &Summary, folder: &Path) -> Result<Vec<PathBuf>, AgainError> {
+pub fn keep(summary: &Summary, limit: Duration, folder: &Path) -> Result<Vec<PathBuf>, AgainError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| AgainError::File { path, source }
@@ -70,6 +72,7 @@ pub fn keep(summary: &Summary, folder: &Path) -> Result<Vec<PathBuf>, AgainError
         let kept = Kept {
             version: VERSION,
             arguments: std::env::args().skip(1).collect(),
+            limit: limit.as_secs(),
             plan: found.smallest.clone().unwrap_or_else(|| found.plan.clone()),
             finding: found.finding.clone(),
         };
@@ -120,9 +123,9 @@ pub struct Again {
 /// # Errors
 ///
 /// A file that cannot be read or is none, and no child.
-pub fn again(path: &Path, limit: Duration) -> Result<Again, AgainError> {
-    let (Kept { arguments, plan: text, finding, .. }, plan) = read(path)?;
-    let mut child = Child::start_as(limit, &arguments)?;
+pub fn again(path: &Path) -> Result<Again, AgainError> {
+    let (Kept { arguments, limit, plan: text, finding, .. }, plan) = read(path)?;
+    let mut child = Child::start_as(Duration::from_secs(limit), &arguments)?;
     let mut last = Verdict::default();
     for number in 1..=TRIES {
         last = child.attempt(&plan);
@@ -147,7 +150,7 @@ mod tests {
         };
         let file = |version: u32, verb: &str, plan: &str| {
             format!(
-                "{{\"version\":{version},\"arguments\":[\"{verb}\"],\"plan\":\"{plan}\",\"finding\":\"Hang\"}}"
+                "{{\"version\":{version},\"arguments\":[\"{verb}\"],\"limit\":20,\"plan\":\"{plan}\",\"finding\":\"Hang\"}}"
             )
         };
         assert!(said("").contains("is no finding of"));

@@ -11,6 +11,7 @@ use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
+use super::in_guest::{InGuest, Machine};
 use super::verdict::{Ending, Finding, Verdict};
 use super::{TIME_FACTOR, hasty};
 use crate::hosted::PATIENCE;
@@ -30,22 +31,41 @@ pub enum Bug {
 /// Messages of panics since the last plan.
 type Panics = Arc<Mutex<Vec<String>>>;
 
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// In this process, over the hosted driver.
+    Hosted(Option<Bug>),
+    /// In guests, where it has so long.
+    Guest(Machine, Duration),
+}
+
 /// Answers plans, a line each, until there are no more.
 ///
 /// # Errors
 ///
-/// Those of standard input and output.
-pub fn serve(config: &GpuConfig, program: &[String], bug: Option<Bug>) -> io::Result<()> {
+/// Those of standard input and output; parts of guests that are not there.
+pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result<()> {
     let panics = Panics::default();
     let kept = Arc::clone(&panics);
     std::panic::set_hook(Box::new(move |panic| {
         let thread = std::thread::current().name().unwrap_or("?").to_owned();
         kept.lock().unwrap_or_else(PoisonError::into_inner).push(format!("thread {thread}: {panic}"));
     }));
+    let (bug, mut guests) = match place {
+        Place::Hosted(bug) => (bug, None),
+        Place::Guest(machine, limit) => {
+            let guests = InGuest::new(machine, config, (program, limit)).map_err(io::Error::other)?;
+            (None, Some(guests))
+        }
+    };
     for line in io::stdin().lock().lines() {
         let text = line?;
         let verdict = match text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()))
         {
+            Ok(plan) if guests.is_some() => {
+                guests.as_mut().map(|guests| guests.attempt(&plan)).unwrap_or_default()
+            }
             Ok(plan) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, (program, bug), &panics),
             Err(error) => Verdict { ending: Ending::Error(error.to_string()), ..Verdict::default() },
         };

@@ -6,6 +6,7 @@
 //! | which plans | `plans.rs` |
 //! | one plan, in a child | `attempt.rs` |
 //! | what came of it | `verdict.rs` |
+//! | the same in a guest | `in_guest.rs` |
 //! | a child, which is killed when it does not answer | `child.rs` |
 //! | the smallest plan that shows a finding | `smallest.rs` |
 //! | what is told of all | `summary.rs` |
@@ -14,6 +15,7 @@
 mod again;
 mod attempt;
 mod child;
+mod in_guest;
 mod plans;
 mod smallest;
 mod summary;
@@ -29,9 +31,10 @@ use belfry_device::faults::Plan;
 use belfry_device::time::TimeSource;
 
 pub use again::{Again, AgainError, again, keep};
-pub use attempt::{Bug, serve};
+pub use attempt::{Bug, Place, serve};
 pub(crate) use child::Child;
 pub use child::ChildError;
+pub use in_guest::{InGuestError, Machine, prepare};
 pub use summary::{Found, Summary};
 pub(crate) use verdict::without_numbers;
 pub use verdict::{Ending, Finding, Verdict};

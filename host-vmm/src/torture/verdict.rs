@@ -25,6 +25,8 @@ pub enum Finding {
     Died(String),
     /// A thread panicked.
     Panic(String),
+    /// The guest's kernel panicked, or complained of a mistake in it or in a driver.
+    Kernel(String),
     /// The program's result is wrong, and no fault explains that.
     WrongResult(String),
     /// Something was not given back.
@@ -41,6 +43,7 @@ impl Finding {
             Self::Hang => "hang",
             Self::Died(_) => "died",
             Self::Panic(_) => "panic",
+            Self::Kernel(_) => "kernel",
             Self::WrongResult(_) => "wrong result",
             Self::Leak(_) => "leak",
             Self::Broken(_) => "does not work afterwards",
@@ -52,6 +55,7 @@ impl Finding {
             Self::Hang => "",
             Self::Died(text)
             | Self::Panic(text)
+            | Self::Kernel(text)
             | Self::WrongResult(text)
             | Self::Leak(text)
             | Self::Broken(text) => text,

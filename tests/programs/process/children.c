@@ -1,6 +1,7 @@
 // Children of every kind: what they see of the GPU, with whatever environment, before and after their parent uses it.
 #include "process.h"
 
+#include <sched.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 
@@ -248,6 +249,41 @@ CASE(child_sees_its_environment) {
         _exit(99);
     }
     ends_well("sh", child);
+}
+
+// What a child on a stack of its own is to start.
+struct start {
+    char* const* arguments;
+    char* const* environment;
+};
+
+static int start_from_here(void* what) {
+    struct start* start = what;
+    if (chdir("/") == 0) execve(self, start->arguments, start->environment);
+    return 98;
+}
+
+// Test frameworks start programs from children of `clone` with a stack of two pages.
+CASE(child_is_started_from_a_stack_of_two_pages) {
+    enum { PAGE = 4096, MANY = 600 };
+    static char text[MANY][16];
+    char* many[MANY + 1] = {NULL};
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text[i], sizeof text[i], "V%d=%d", i, i);
+        many[i] = text[i];
+    }
+    char* arguments[] = {self, USES, NULL};
+    struct start starts[] = {{arguments, environ}, {arguments, many}};
+    find_self();
+    // What it takes beyond its stack is a fault.
+    char* area = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(area != MAP_FAILED && mprotect(area + PAGE, 2 * PAGE, PROT_READ | PROT_WRITE) == 0, "mmap");
+    for (int used = 0; used < 2; used++) {
+        for (int i = 0; i < 2; i++) {
+            ends_well("clone", clone(start_from_here, area + 3 * PAGE, SIGCHLD, &starts[i]));
+        }
+        close(open_driver());
+    }
 }
 
 static void start_static(void) {

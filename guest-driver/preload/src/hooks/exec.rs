@@ -4,15 +4,15 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::inside::{inside, is_inside};
-use crate::path::PATH_MAX;
-use crate::real::{next, set_errno};
+use crate::program_file::examine;
+use crate::real::{next, raw, set_errno};
 use belfry_kfd_hosted::prepared::{
     CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE,
     SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::settings::{PRELOAD, settings};
-use crate::{card, node, notice, summary};
+use crate::{card, notice, summary};
 
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
@@ -79,16 +79,42 @@ fn library() -> Option<Vec<u8>> {
     }
 }
 
+/// Variables of an environment that is handed on from the stack: who starts programs may have a few kilobytes of it
+/// (a child of `clone` with a stack of its own).
+const FEW: usize = 100;
+
 /// An environment with this library in it.
 struct Environment {
-    room: [*const c_char; MOST + VARIABLES + 1],
+    room: [*const c_char; FEW + VARIABLES + 1],
+    /// Room for more, as an address and its size, if that was needed.
+    more: Option<(*mut *const c_char, usize)>,
     /// A list of libraries with this one in front, if there was one without it.
     joined: Option<Vec<u8>>,
 }
 
 impl Environment {
     fn new() -> Self {
-        Self { room: [std::ptr::null(); MOST + VARIABLES + 1], joined: None }
+        Self { room: [std::ptr::null(); FEW + VARIABLES + 1], more: None, joined: None }
+    }
+
+    /// Room for so many variables, those of this library and the end of the list.
+    fn room(&mut self, count: usize) -> Option<&mut [*const c_char]> {
+        if count <= FEW {
+            return Some(&mut self.room);
+        }
+        let len = count + VARIABLES + 1;
+        let size = len * size_of::<*const c_char>();
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, for nobody else.
+        let at =
+            unsafe { raw::call(libc::SYS_mmap, [0, size, access as usize, kind as usize, usize::MAX, 0]) };
+        if at < 0 {
+            return None;
+        }
+        let at = at as *mut *const c_char;
+        self.more = Some((at, size));
+        // SAFETY: as long as it says, zeroed, and given back with this structure alone.
+        Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
     /// The environment to hand on instead of a given one.
@@ -102,39 +128,54 @@ impl Environment {
         }
         let Some(own) = own() else { return given };
         let mut count = 0;
-        let mut present = [false; VARIABLES];
         // SAFETY: the caller's contract.
-        unsafe {
-            while !given.is_null() && !(*given.add(count)).is_null() {
-                if count == MOST {
-                    notice::say(format_args!(
-                        "an environment of more than {MOST} variables is left without the GPU"
-                    ));
-                    return given;
+        while unsafe { !given.is_null() && !(*given.add(count)).is_null() } {
+            count += 1;
+        }
+        if count > MOST {
+            notice::say(format_args!("an environment of more than {MOST} variables is left without the GPU"));
+            return given;
+        }
+        let mut joined = None;
+        let Some(room) = self.room(count) else { return given };
+        let mut present = [false; VARIABLES];
+        for index in 0..count {
+            // SAFETY: the caller's contract; there are so many.
+            let (pointer, entry) = unsafe {
+                let pointer = *given.add(index);
+                (pointer, CStr::from_ptr(pointer).to_bytes())
+            };
+            room[index] = pointer;
+            if let Some(at) = own.variables.iter().position(|variable| same_name(variable, entry)) {
+                present[at] = true;
+                if at == 0 && !entry.windows(own.library.len()).any(|part| part == own.library) {
+                    let others = entry.get(PRELOAD.len() + 1..).unwrap_or_default();
+                    let own = &own.variables[0][..own.variables[0].len() - 1];
+                    let text = inside(|| [own, b":", others, b"\0"].concat());
+                    room[index] = joined.insert(text).as_ptr().cast();
                 }
-                let entry = CStr::from_ptr(*given.add(count)).to_bytes();
-                self.room[count] = *given.add(count);
-                if let Some(at) = own.variables.iter().position(|variable| same_name(variable, entry)) {
-                    present[at] = true;
-                    if at == 0 && !entry.windows(own.library.len()).any(|part| part == own.library) {
-                        let others = entry.get(PRELOAD.len() + 1..).unwrap_or_default();
-                        let own = &own.variables[0][..own.variables[0].len() - 1];
-                        let joined = inside(|| [own, b":", others, b"\0"].concat());
-                        self.room[count] = self.joined.insert(joined).as_ptr().cast();
-                    }
-                }
-                count += 1;
             }
         }
-        if present[..own.variables.len()].iter().all(|&present| present) && self.joined.is_none() {
+        if present[..own.variables.len()].iter().all(|&present| present) && joined.is_none() {
             return given;
         }
         for (variable, _) in own.variables.iter().zip(present).filter(|(_, present)| !present) {
-            self.room[count] = variable.as_ptr().cast();
+            room[count] = variable.as_ptr().cast();
             count += 1;
         }
-        self.room[count] = std::ptr::null();
-        self.room.as_ptr()
+        room[count] = std::ptr::null();
+        let list = room.as_ptr();
+        self.joined = joined;
+        list
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if let Some((at, size)) = self.more {
+            // SAFETY: the memory of `room`, which nobody uses any more.
+            unsafe { raw::call(libc::SYS_munmap, [at as usize, size, 0, 0, 0, 0]) };
+        }
     }
 }
 
@@ -143,134 +184,6 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
     let name = |line: &[u8]| line.iter().position(|&byte| byte == b'=').map(|end| end + 1);
     name(one).is_some_and(|end| other.get(..end) == one.get(..end))
 }
-
-/// Says what will go wrong for a program that does not load this library; `searched` for in `PATH` if it is but a name.
-fn examine(path: *const c_char, searched: bool) {
-    if is_inside() || path.is_null() || settings().is_none() {
-        return;
-    }
-    // SAFETY: the program gives a C string.
-    let name = unsafe { CStr::from_ptr(path) };
-    let mut room = [0; PATH_MAX];
-    let name = match searched && !name.to_bytes().contains(&b'/') {
-        true => match found_in_path(name.to_bytes(), &mut room) {
-            Some(name) => name,
-            None => return,
-        },
-        false => name,
-    };
-    let Some(fd) = node::raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
-    // The dynamic linker itself, called by its name, has no interpreter either.
-    let file = name.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let why = if file.starts_with(b"ld") && file.contains(&b'.') { None } else { why_not_served(fd) };
-    node::raw_close(fd);
-    if let Some(why) = why {
-        notice::say(format_args!("{} {why} (see --namespace)", name.to_string_lossy()));
-    }
-}
-
-/// The file that a name is found as in `PATH`.
-fn found_in_path<'a>(name: &[u8], room: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
-    // SAFETY: the C library's list, read as it does to find the program.
-    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: a variable's value is a C string.
-    for directory in unsafe { CStr::from_ptr(path) }.to_bytes().split(|&byte| byte == b':') {
-        let len = directory.len() + 1 + name.len();
-        let Some(place) = room.get_mut(..=len) else { continue };
-        place[..directory.len()].copy_from_slice(directory);
-        place[directory.len()] = b'/';
-        place[directory.len() + 1..len].copy_from_slice(name);
-        place[len] = 0;
-        let found = CStr::from_bytes_until_nul(place).ok()?;
-        if let Some(fd) = node::raw_open(found, libc::O_PATH | libc::O_CLOEXEC) {
-            node::raw_close(fd);
-            return CStr::from_bytes_until_nul(room).ok();
-        }
-    }
-    None
-}
-
-/// Reads from a place of a file, by a system call of our own: what there is.
-fn read_at(fd: c_int, offset: usize, room: &mut [u8]) -> &[u8] {
-    // SAFETY: the buffer is live and as long as it says.
-    let count = unsafe {
-        let at = room.as_mut_ptr() as usize;
-        crate::real::raw::call(libc::SYS_pread64, [fd as usize, at, room.len(), offset, 0, 0])
-    };
-    usize::try_from(count).ok().and_then(|count| room.get(..count)).unwrap_or_default()
-}
-
-/// Why a program will not find the GPU although it is started with this library.
-fn why_not_served(fd: c_int) -> Option<&'static str> {
-    let mut header = [0u8; 4096];
-    let header = read_at(fd, 0, &mut header);
-    let stat = crate::real::raw::fstat(fd)?;
-    // SAFETY: takes nothing and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != user {
-        return Some("runs with another user's rights: it does not load this library and finds no GPU");
-    }
-    if has_no_interpreter(header) {
-        return Some("is statically linked: it does not load this library and finds no GPU");
-    }
-    if is_of_go(fd, header) {
-        return Some(
-            "makes its system calls itself, as programs in Go do: it finds no GPU but through C libraries",
-        );
-    }
-    None
-}
-
-/// Program headers of a 64-bit ELF file, as far as its first bytes hold them: type, and offset and
-/// length in the file.
-fn program_headers(header: &[u8]) -> impl Iterator<Item = (u32, usize, usize)> {
-    let is_elf = header.get(..5) == Some(b"\x7fELF\x02");
-    let half = |at: usize| {
-        header.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
-    };
-    let long = |at: usize| {
-        let bytes = header.get(at..at.checked_add(8)?)?;
-        usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
-    };
-    let (size, count) = (half(54), if is_elf { half(56) } else { 0 });
-    let first = long(32).unwrap_or(usize::MAX);
-    (0..count).filter_map(move |index| {
-        let at = first.checked_add(index * size)?;
-        let kind = long(at)? as u32;
-        Some((kind, long(at.checked_add(8)?)?, long(at.checked_add(32)?)?))
-    })
-}
-
-/// Whether Go's linker has made a program: it leaves a note with the name `Go` (`cmd/link`, `ELFNOTEGONAME`).
-fn is_of_go(fd: c_int, header: &[u8]) -> bool {
-    program_headers(header).filter(|&(kind, ..)| kind == PT_NOTE).any(|(_, offset, length)| {
-        let mut room = [0u8; 1024];
-        let length = length.min(room.len());
-        let mut notes = read_at(fd, offset, &mut room[..length]);
-        // Lengths of name and content, a type, then both in whole words.
-        while let &[a, b, c, d, e, f, g, h, _, _, _, _, ref rest @ ..] = notes {
-            if rest.starts_with(b"Go\0\0") && [a, b, c, d] == [4, 0, 0, 0] {
-                return true;
-            }
-            let words = |bytes| (u32::from_le_bytes(bytes) as usize).next_multiple_of(4);
-            let after = words([a, b, c, d]).saturating_add(words([e, f, g, h]));
-            notes = rest.get(after..).unwrap_or_default();
-        }
-        false
-    })
-}
-
-/// Whether the beginning of a file is that of a 64-bit ELF program without a dynamic linker (`PT_INTERP`).
-fn has_no_interpreter(header: &[u8]) -> bool {
-    header.get(..5) == Some(b"\x7fELF\x02") && !program_headers(header).any(|(kind, ..)| kind == PT_INTERP)
-}
-
-/// `elf.h`.
-const PT_INTERP: u32 = 3;
-const PT_NOTE: u32 = 4;
 
 /// Lists of C strings.
 type Strings = *const *const c_char;
@@ -419,6 +332,8 @@ enum Listed {
 
 /// Most arguments of a function that lists them; as many as anybody has written down.
 const LISTED: usize = 1000;
+/// Arguments of most calls are fewer.
+const FEW_LISTED: usize = 32;
 
 /// Does what a function with a list of arguments is for.
 ///
@@ -429,19 +344,23 @@ unsafe fn exec_listed(registers: *const usize, stack: *const usize, kind: Listed
     // SAFETY: the caller's contract.
     let argument =
         |index: usize| unsafe { if index < 6 { *registers.add(index) } else { *stack.add(index - 6) } };
-    let mut argv = [std::ptr::null::<c_char>(); LISTED + 1];
-    let mut count = 0;
-    loop {
-        let next = argument(1 + count) as *const c_char;
-        if next.is_null() {
-            break;
-        }
-        if count == LISTED {
+    match (0..=LISTED).find(|count| argument(1 + count) == 0) {
+        Some(count @ ..FEW_LISTED) => exec_list::<FEW_LISTED>(&argument, count, kind),
+        Some(count) => exec_list::<{ LISTED + 1 }>(&argument, count, kind),
+        None => {
             set_errno(libc::E2BIG);
-            return -1;
+            -1
         }
-        argv[count] = next;
-        count += 1;
+    }
+}
+
+/// The same for fewer than `MOST` arguments, `argument` of which are the path, these, null, and the environment if there is one. The
+/// stack may be small.
+#[inline(never)]
+fn exec_list<const MOST: usize>(argument: &impl Fn(usize) -> usize, count: usize, kind: Listed) -> c_int {
+    let mut argv = [std::ptr::null::<c_char>(); MOST];
+    for (index, place) in argv.iter_mut().enumerate().take(count) {
+        *place = argument(1 + index) as *const c_char;
     }
     let path = argument(0) as *const c_char;
     // SAFETY: the program's strings, and a list that ends with null.

@@ -1,0 +1,293 @@
+//! One plan after the other in a guest. Its driver is loaded for each; the guest is booted anew where a plan has left it without a
+//! driver that works.
+//!
+//! Time is the guest's, which nothing makes pass faster: what a driver waits ten seconds for takes ten seconds.
+
+use std::time::{Duration, Instant};
+
+use belfry_device::faults::{Plan, Rule};
+use belfry_device::{GpuConfig, faults::Faults};
+use belfry_embedded::PARTS;
+use belfry_examples::WRONG_RESULT;
+use belfry_guest::qemu::choose_accelerator;
+use belfry_guest::{Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream};
+use belfry_image::guest::EXAMPLES;
+use belfry_image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
+
+use super::verdict::{Ending, Finding, Verdict};
+
+/// How long what is given back may take to be so.
+const SETTLES: Duration = Duration::from_secs(10);
+/// Pause between looks at it.
+const LOOK: Duration = Duration::from_millis(50);
+/// What the environment of programs has.
+const ENVIRONMENT: [&str; 2] = ["PATH=/bin", "HOME=/root"];
+/// How the kernel begins to tell of mistakes in it or in a driver, apart from those after which it panics.
+const COMPLAINTS: [&str; 7] = [
+    "BUG:",
+    "WARNING:",
+    "Oops",
+    "UBSAN:",
+    "general protection fault",
+    "refcount_t:",
+    "blocked for more than",
+];
+/// What is kept of what a program writes.
+const KEPT: usize = 2000;
+
+/// What guests are booted by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Machine {
+    /// QEMU, with the GPU over vfio-user.
+    Qemu,
+    /// Belfry's own machine.
+    Kvm,
+}
+
+/// Why no guest can be had.
+#[derive(Debug, thiserror::Error)]
+pub enum InGuestError {
+    /// Its parts are not there.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The cache directory failed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// Guests of one kind, one after the other.
+pub(super) struct InGuest {
+    config: GuestConfig,
+    cache: Cache,
+    image: GuestImage,
+    program: Vec<String>,
+    limit: Duration,
+    guest: Option<Guest>,
+    /// Lines of the kernel's log that have been looked at.
+    read: usize,
+}
+
+/// Fetches and builds what guests are made of.
+///
+/// # Errors
+///
+/// Parts that cannot be had.
+pub fn prepare(machine: Machine, progress: &Progress) -> Result<(), InGuestError> {
+    let cache = Cache::open()?;
+    GuestImage::prepare(&cache, &PARTS, Freshness::Cached, progress)?;
+    if machine == Machine::Qemu {
+        artifacts::qemu(&cache, Freshness::Cached, progress).map_err(ImageError::from)?;
+    }
+    Ok(())
+}
+
+/// How a program in a guest came to its end.
+enum End {
+    Status(i32, String),
+    /// It did not, and was killed.
+    Killed,
+}
+
+impl InGuest {
+    /// Guests with a GPU, for a program and its arguments that have so long each time.
+    pub(super) fn new(
+        machine: Machine,
+        gpu: &GpuConfig,
+        (program, limit): (&[String], Duration),
+    ) -> Result<Self, InGuestError> {
+        let cache = Cache::open()?;
+        let quiet = Progress::new();
+        let image = GuestImage::prepare(&cache, &PARTS, Freshness::Cached, &quiet)?;
+        let machine = match machine {
+            Machine::Kvm => MachineConfig::Kvm(KvmConfig::default()),
+            Machine::Qemu => {
+                let qemu = artifacts::qemu(&cache, Freshness::Cached, &quiet).map_err(ImageError::from)?;
+                let accelerator = choose_accelerator(&cache, &qemu);
+                MachineConfig::Qemu(QemuConfig { program: Some(qemu), accelerator, ..QemuConfig::default() })
+            }
+        };
+        // A device that begins with a plan can be given another one.
+        let gpu = GpuConfig { faults: Plan::counting(), ..gpu.clone() };
+        let config = GuestConfig { machine, gpu: Some(gpu), ..GuestConfig::default() };
+        let program = [EXAMPLES.to_owned()].iter().chain(program).cloned().collect();
+        Ok(Self { config, cache, image, program, limit, guest: None, read: 0 })
+    }
+
+    /// What comes of the program under a plan.
+    pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
+        let mut verdict = Verdict::default();
+        let ended = self.booted().and_then(|mut guest| {
+            let ended = self.in_guest(&mut guest, plan, &mut verdict);
+            // Whoever has failed in a way that nobody expects does not go on.
+            if matches!(ended, Ok(true)) && verdict.findings.is_empty() {
+                self.guest = Some(guest);
+            }
+            ended.map(|_| ())
+        });
+        if let Err(error) = ended {
+            verdict.findings.push(match error {
+                GuestError::Timeout { .. } => Finding::Died(error.to_string()),
+                GuestError::Panic { line, during, .. } => Finding::Kernel(format!("{line}, while {during}")),
+                error => Finding::Died(error.to_string()),
+            });
+        }
+        verdict
+    }
+
+    /// The guest of the plan before, or another one.
+    fn booted(&mut self) -> Result<Guest, GuestError> {
+        if let Some(guest) = self.guest.take() {
+            return Ok(guest);
+        }
+        self.read = 0;
+        Guest::boot(&self.image, &self.config, &self.cache)
+    }
+
+    /// Runs the program; whether the guest can be used for another plan.
+    fn in_guest(
+        &mut self,
+        guest: &mut Guest,
+        plan: &Plan,
+        verdict: &mut Verdict,
+    ) -> Result<bool, GuestError> {
+        let faults = guest.gpu().map(|gpu| gpu.faults()).unwrap_or_default();
+        faults.begin(plan);
+        if let Some(why) = refused(guest.load_driver())? {
+            faults.end();
+            noted(&faults, verdict);
+            verdict.ending = Ending::Error(format!("the driver does not load: {why}"));
+            return Ok(false);
+        }
+        verdict.loading = faults.report().met;
+        let before = held(guest)?;
+        let end = self.run(guest)?;
+        faults.end();
+        let lasts = noted(&faults, verdict);
+        match end {
+            End::Status(0, _) => {}
+            End::Status(status, text) => {
+                let is_wrong = status == i32::from(WRONG_RESULT);
+                if is_wrong && !faults.report().struck.contains_key(&Rule::SdmaCorrupt) {
+                    verdict.findings.push(Finding::WrongResult(text.clone()));
+                }
+                verdict.ending = Ending::Error(text);
+            }
+            End::Killed => {
+                verdict.ending = Ending::Error("the program waits, and was killed".to_owned());
+            }
+        }
+        if !lasts {
+            self.works_again(guest, verdict)?;
+            let now = settled(guest, &before)?;
+            if now.iter().zip(&before).any(|(now, before)| now > before) && !verdict.reloaded {
+                verdict.findings.push(Finding::Leak(format!("VRAM, GTT, pins: {before:?}, now {now:?}")));
+            }
+        }
+        if let Some(why) = refused(guest.unload_driver())? {
+            verdict.findings.push(Finding::Broken(format!("the driver cannot be unloaded: {why}")));
+        }
+        self.listen(guest, verdict)?;
+        Ok(!lasts)
+    }
+
+    /// Runs the program again, where nothing strikes any more: with the same driver, or with one that is loaded again.
+    fn works_again(&self, guest: &mut Guest, verdict: &mut Verdict) -> Result<(), GuestError> {
+        let told = |end| match end {
+            End::Status(0, _) => None,
+            End::Status(_, text) => Some(text),
+            End::Killed => Some("the program waits for ever".to_owned()),
+        };
+        let Some(first) = told(self.run(guest)?) else { return Ok(()) };
+        let again = match refused(guest.unload_driver().and_then(|_| guest.load_driver()))? {
+            Some(why) => Some(why),
+            None => told(self.run(guest)?),
+        };
+        verdict.reloaded = again.is_none();
+        if let Some(again) = again {
+            verdict.findings.push(Finding::Broken(format!("{first}; with a new driver: {again}")));
+        }
+        Ok(())
+    }
+
+    fn run(&self, guest: &mut Guest) -> Result<End, GuestError> {
+        let id = guest.spawn(&self.program, &ENVIRONMENT.map(str::to_owned), "/root")?;
+        let mut text = Vec::new();
+        let mut keep = |stream, data: &[u8]| {
+            if stream == Stream::Stderr {
+                text.extend_from_slice(&data[..data.len().min(KEPT - text.len().min(KEPT))]);
+            }
+        };
+        match guest.wait(id, self.limit, &mut keep) {
+            Err(GuestError::Timeout { .. }) => {
+                guest.kill(id, rustix::process::Signal::KILL.as_raw())?;
+                // One that cannot be killed is a finding: the error of this wait.
+                guest.wait(id, self.limit, &mut keep)?;
+                Ok(End::Killed)
+            }
+            exit => {
+                let status = exit?.status;
+                Ok(End::Status(status, String::from_utf8_lossy(&text).trim().to_owned()))
+            }
+        }
+    }
+
+    /// Looks for complaints in what the kernel has said since the last plan.
+    fn listen(&mut self, guest: &mut Guest, verdict: &mut Verdict) -> Result<(), GuestError> {
+        let log = guest.kernel_log()?;
+        let lines: Vec<&str> = log.lines().collect();
+        // One that has begun anew is shorter.
+        let new = lines.get(self.read..).unwrap_or(&lines);
+        self.read = lines.len();
+        let complaint = new.iter().find(|line| COMPLAINTS.iter().any(|begin| line.contains(begin)));
+        verdict.findings.extend(complaint.map(|line| Finding::Kernel((*line).to_owned())));
+        Ok(())
+    }
+}
+
+/// What a guest says where it refuses something; other errors are those of the guest itself.
+fn refused<T>(result: Result<T, GuestError>) -> Result<Option<String>, GuestError> {
+    match result {
+        Ok(_) => Ok(None),
+        Err(GuestError::Refused { text, .. }) => Ok(Some(text)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes what has come of the plan; whether that lasts beyond it.
+fn noted(faults: &Faults, verdict: &mut Verdict) -> bool {
+    let report = faults.report();
+    verdict.strikes =
+        report.strikes.iter().map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
+    verdict.struck = report.struck.values().sum();
+    verdict.met = report.met;
+    [Rule::Removal, Rule::RegisterStuck].iter().any(|rule| report.struck.contains_key(rule))
+}
+
+/// Bytes of VRAM and of system memory that the driver holds, and pages that are pinned.
+fn held(guest: &mut Guest) -> Result<[i64; 3], GuestError> {
+    let mut number = |name: &str| -> Result<i64, GuestError> {
+        let path = format!("/sys/class/drm/card0/device/{name}");
+        let text = guest.get_file(&path)?;
+        Ok(String::from_utf8_lossy(&text).trim().parse().unwrap_or(0))
+    };
+    let (vram, gtt) = (number("mem_info_vram_used")?, number("mem_info_gtt_used")?);
+    let text = guest.get_file("/proc/vmstat")?;
+    let text = String::from_utf8_lossy(&text);
+    let figure = |name: &str| -> i64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|figure| figure.parse().ok()).unwrap_or(0)
+    };
+    Ok([vram, gtt, figure("nr_foll_pin_acquired") - figure("nr_foll_pin_released")])
+}
+
+/// Looks until no more is held than before, or for too long; what is held at last.
+fn settled(guest: &mut Guest, before: &[i64; 3]) -> Result<[i64; 3], GuestError> {
+    let until = Instant::now() + SETTLES;
+    loop {
+        let now = held(guest)?;
+        if now.iter().zip(before).all(|(now, before)| now <= before) || Instant::now() >= until {
+            return Ok(now);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
