@@ -249,7 +249,10 @@ fn what_cannot_be_is_said_and_the_program_goes_on() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    has(&refused(&["--symbols", VECADD], &["true"]), &["--symbols is for --gdb, --inspect and --profile"]);
+    has(
+        &refused(&["--symbols", VECADD], &["true"]),
+        &["--symbols is for --gdb, --inspect, --profile and --sanitize"],
+    );
     has(&refused(&["--inspect", "--image", "rocm"], &["hip-suite"]), &["a suite is many"]);
     let many: Vec<String> = (0..100).map(|number| format!("kernel {}{number}", "k".repeat(60))).collect();
     let breaks = many.iter().flat_map(|words| ["--break", words.as_str()]);

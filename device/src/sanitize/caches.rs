@@ -35,6 +35,24 @@ impl Upkeep {
     }
 }
 
+/// What a wave has done with caches since it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Due {
+    invalidates: [bool; 2],
+    writes_back: bool,
+}
+
+impl Due {
+    pub(super) fn add(&mut self, upkeep: Upkeep) {
+        match upkeep {
+            Upkeep::Invalidates(which) => {
+                self.invalidates = std::array::from_fn(|cache| self.invalidates[cache] || which[cache]);
+            }
+            Upkeep::WritesBack => self.writes_back = true,
+        }
+    }
+}
+
 impl Group {
     /// A wave goes on behind a barrier: what others have invalidated is so for it.
     pub(super) fn refresh(&self, known: &mut Known, number: u32) {
@@ -46,21 +64,17 @@ impl Group {
         }
     }
 
-    /// A wave invalidates caches or writes them back.
-    pub(super) fn upkeep(&self, known: &mut Known, number: u32, upkeep: Upkeep) {
+    /// A wave has invalidated caches or written them back.
+    pub(super) fn keep_up(&self, known: &mut Known, number: u32, due: Due) {
         let Known { waves, room, .. } = known;
         let Some(own) = waves.get_mut(number as usize) else { return };
-        match upkeep {
-            Upkeep::WritesBack => {
-                own.written_back = own.time;
-                own.time += 1;
-            }
-            Upkeep::Invalidates(which) => {
-                let all = own.fresh.iter_mut().zip(which).filter(|(_, is)| *is);
-                if !all.fold(true, |kept, (fresh, _)| fresh.join(&own.knows, room) & kept) {
-                    self.grid.sanitizer.incomplete();
-                }
-            }
+        if due.writes_back {
+            own.written_back = own.time;
+            own.time += 1;
+        }
+        let all = own.fresh.iter_mut().zip(due.invalidates).filter(|(_, is)| *is);
+        if !all.fold(true, |kept, (fresh, _)| fresh.join(&own.knows, room) & kept) {
+            self.grid.sanitizer.incomplete();
         }
     }
 }

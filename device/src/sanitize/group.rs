@@ -10,7 +10,7 @@ use belfry_isa::mem::Access;
 use belfry_isa::wave::Wave;
 
 use super::Within;
-use super::caches::{Upkeep, stale};
+use super::caches::{Due, Upkeep, stale};
 use super::clock::Clocks;
 use super::finding::Rule;
 use super::grid::{Grid, Known, conflict};
@@ -44,6 +44,7 @@ pub(crate) struct Group {
 struct InGroup {
     pending: Pending,
     defined: Option<Defined>,
+    due: Due,
     /// It has come to a barrier, and goes on when all have.
     joins: bool,
     /// It has come to a resource of global wave sync, by the key of its meeting.
@@ -119,6 +120,7 @@ impl Group {
         let wave = || InGroup {
             pending: Pending::new(arch, size),
             defined: defines.then(|| Defined::new(arch, size, grid.sight.sgprs)),
+            due: Due::default(),
             joins: false,
             sees: None,
             barriers: 0,
@@ -149,16 +151,20 @@ impl Group {
         wave.releases = waits_for_stores(about.inst) || releases && is_wait(about.inst.op);
         let barrier = AtBarrier::of(about.inst.op);
         let gws = about.gws;
-        let upkeep = Upkeep::of(about.inst);
-        let nothing = barrier.is_none() && gws.is_none() && hazard.is_none() && upkeep.is_none();
+        if let Some(upkeep) = Upkeep::of(about.inst) {
+            wave.due.add(upkeep);
+        }
+        let nothing = barrier.is_none() && gws.is_none() && hazard.is_none();
         if nothing && about.touches.is_empty() {
             return;
         }
         let grid = Arc::clone(&self.grid);
         let mut known = grid.lock();
         let number = self.first + index as u32;
-        // Only what a wave does once it goes on comes here: waits behind a barrier are told of when it comes to that.
+        // Only what a wave does once it goes on comes here: waits behind a barrier, and invalidations that have no element, are told of
+        // when it comes to that.
         let (joins, sees) = (std::mem::take(&mut wave.joins), wave.sees.take());
+        let due = std::mem::take(&mut wave.due);
         let Known { waves, room, .. } = &mut *known;
         if joins
             && let Some(own) = waves.get_mut(number as usize)
@@ -169,9 +175,7 @@ impl Group {
         if joins {
             self.refresh(&mut known, number);
         }
-        if let Some(upkeep) = upkeep {
-            self.upkeep(&mut known, number, upkeep);
-        }
+        self.keep_up(&mut known, number, due);
         if sees.is_some_and(|key| !known.see(number, key)) {
             grid.sanitizer.incomplete();
         }

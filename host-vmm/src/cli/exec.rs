@@ -255,9 +255,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         suite.is_none() || inspect.is_none(),
         "--inspect and --gdb are for one program, and a suite is many; leave them out"
     );
+    let is_shown = inspect.is_some() || args.profile.is_asked_for() || args.sanitize.is_asked_for();
     ensure!(
-        args.symbols.is_empty() || inspect.is_some() || args.profile.is_asked_for() || is_shown,
-        "--symbols is for --gdb, --inspect and --profile, and none of them is there"
+        is_shown || args.symbols.is_empty(),
+        "--symbols is for --gdb, --inspect, --profile and --sanitize, and none of them is there"
     );
     let device = args.of_device();
     let root = match args.image {
@@ -267,11 +268,6 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         }
         None => args.root,
     };
-    let is_shown = args.profile.is_asked_for() || args.sanitize.is_asked_for();
-    ensure!(
-        is_shown || args.symbols.is_empty(),
-        "--symbols is for --profile and --sanitize, and neither is there"
-    );
     let sanitizing = args.sanitize.start(&args.symbols)?;
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {

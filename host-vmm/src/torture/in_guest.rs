@@ -150,7 +150,7 @@ impl InGuest {
         plan: &Plan,
         verdict: &mut Verdict,
     ) -> Result<bool, GuestError> {
-        let faults = guest.gpu().map(|gpu| gpu.faults()).unwrap_or_default();
+        let faults = guest.gpu().map(|gpu| gpu.faults().clone()).unwrap_or_default();
         faults.begin(plan);
         if let Some(why) = refused(guest.load_driver())? {
             faults.end();
