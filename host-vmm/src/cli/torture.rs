@@ -25,6 +25,14 @@ enum TortureMode {
 }
 
 impl TortureMode {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hosted => "hosted",
+            Self::Qemu => "qemu",
+            Self::Kvm => "kvm",
+        }
+    }
+
     const fn machine(self) -> Option<Machine> {
         match self {
             Self::Hosted => None,
@@ -110,6 +118,7 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     let options = TortureOptions {
         gpu,
         program: args.program.clone(),
+        mode: args.mode.name(),
         plans: args.plans,
         seed: args.seed,
         jobs: args.jobs.map_or(jobs, usize::from),

@@ -152,14 +152,20 @@ impl InGuest {
     ) -> Result<bool, GuestError> {
         let faults = guest.gpu().map(|gpu| gpu.faults().clone()).unwrap_or_default();
         faults.begin(plan);
-        if let Some(why) = refused(guest.load_driver())? {
-            faults.end();
-            noted(&faults, verdict);
-            verdict.ending = Ending::Error(format!("the driver does not load: {why}"));
-            return Ok(false);
-        }
+        // A driver that cannot start its device is loaded, and has none.
+        let loaded = guest.load_driver().and_then(|_| held(guest));
+        let before = match loaded {
+            Ok(before) => before,
+            Err(GuestError::Refused { text, .. }) => {
+                faults.end();
+                noted(&faults, verdict);
+                verdict.ending = Ending::Error(format!("the driver does not take the device: {text}"));
+                self.listen(guest, verdict)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         verdict.loading = faults.report().met;
-        let before = held(guest)?;
         let end = self.run(guest)?;
         faults.end();
         let lasts = noted(&faults, verdict);
@@ -178,6 +184,8 @@ impl InGuest {
         }
         if !lasts {
             self.works_again(guest, verdict)?;
+        }
+        if !lasts && verdict.findings.is_empty() {
             let now = settled(guest, &before)?;
             if now.iter().zip(&before).any(|(now, before)| now > before) && !verdict.reloaded {
                 verdict.findings.push(Finding::Leak(format!("VRAM, GTT, pins: {before:?}, now {now:?}")));

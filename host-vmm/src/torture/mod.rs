@@ -49,6 +49,8 @@ pub struct TortureOptions {
     pub gpu: GpuConfig,
     /// A bundled program, and its arguments.
     pub program: Vec<String>,
+    /// Where it runs, as `--mode` names it.
+    pub mode: &'static str,
     /// How many plans.
     pub plans: u64,
     /// What pairs of rules and chaos follow from.
@@ -125,6 +127,7 @@ pub fn torture(
     let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary.took = started.elapsed();
     summary.program.clone_from(&options.program);
+    summary.mode = options.mode;
     summary.met =
         clean.met.iter().map(|(&hook, &count)| (hook.name().to_owned(), count)).collect::<BTreeMap<_, _>>();
     if !summary.found.is_empty() {

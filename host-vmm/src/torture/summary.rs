@@ -30,6 +30,8 @@ pub struct Found {
 pub struct Summary {
     /// The program and its arguments.
     pub program: Vec<String>,
+    /// Where it ran, as `--mode` names it.
+    pub mode: &'static str,
     /// Plans.
     pub plans: u64,
     /// Plans by which nothing struck: their moments did not come.
@@ -81,7 +83,7 @@ impl Summary {
 
     /// The command that repeats a plan.
     fn command(&self, plan: &str) -> String {
-        let mut text = "belfry run --mode hosted".to_owned();
+        let mut text = format!("belfry run --mode {}", self.mode);
         for part in plan.split(';') {
             let (option, part) =
                 part.strip_prefix("chaos:").map_or(("--fault", part), |chaos| ("--chaos", chaos));
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn summary_counts_and_says_how_to_repeat_a_finding() {
-        let mut summary = Summary { program: vec!["vector-add".into(), "64".into()], ..Summary::default() };
+        let program = vec!["vector-add".into(), "64".into()];
+        let mut summary = Summary { program, mode: "hosted", ..Summary::default() };
         let plan: Plan = "removal@3;chaos:4:0.5".parse().unwrap();
         let error =
             |text: &str| Verdict { ending: Ending::Error(text.into()), struck: 1, ..Verdict::default() };
