@@ -20,6 +20,7 @@ mod isa_gen;
 mod isa_verify;
 mod kernels;
 mod llvm;
+mod pictures;
 mod rocm;
 
 use std::path::{Path, PathBuf};
@@ -131,6 +132,12 @@ enum Command {
         /// Only these cases.
         cases: Vec<String>,
     },
+    /// Make the pictures of the documents from runs of belfry, and fail where one does not show what it is for.
+    Pictures {
+        /// Where they go (`docs/pictures` when absent).
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
+    },
     /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
     Rocm(rocm::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
@@ -189,6 +196,7 @@ fn main() -> Result<()> {
         Command::OwnSystem { install_driver, disks, cases } => {
             own_system(install_driver, disks.as_deref(), &cases)
         }
+        Command::Pictures { into } => pictures::run(root, into),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Fuzz(options) => fuzz::run(root, &options),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value;
 
@@ -20,9 +21,27 @@ pub(super) struct InspectArgs {
     /// Prints the answer to a question as JSON; `--json help` lists the questions.
     #[arg(long, value_name = "QUERY", num_args = 1.., allow_hyphen_values = true)]
     json: Vec<String>,
+    /// Writes one screen as a picture (SVG) to this file, for documents.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "list"])]
+    picture: Option<PathBuf>,
+    /// Keys that are pressed before: words are typed, or are names as `down` and `enter`.
+    #[arg(long, value_name = "KEYS", default_value = "", requires = "picture")]
+    keys: String,
+    /// Columns and rows of the picture.
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "120x36", value_parser = parse_screen, requires = "picture")]
+    size: (u16, u16),
     /// Lists the processes whose GPUs can be inspected.
     #[arg(long, conflicts_with = "json")]
     list: bool,
+}
+
+/// A screen's size that has room for a page, and that a terminal can have.
+fn parse_screen(text: &str) -> Result<(u16, u16), String> {
+    let sizes = text.split_once('x').map(|(columns, rows)| (columns.parse::<u16>(), rows.parse::<u16>()));
+    match sizes {
+        Some((Ok(columns @ 20..=400), Ok(rows @ 5..=200))) => Ok((columns, rows)),
+        _ => Err("a size is COLUMNSxROWS, from 20x5 to 400x200".to_owned()),
+    }
 }
 
 /// What makes a GPU one that can be inspected.
@@ -55,6 +74,12 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<u8> {
     if !args.json.is_empty() {
         let answer = Client::connect(args.pid)?.ask(&args.json.join(" "))?;
         say!("{answer:#}");
+        return Ok(0);
+    }
+    if let Some(path) = &args.picture {
+        let shot = ui::Shot { keys: ui::keys(&args.keys), size: args.size };
+        let picture = ui::picture(args.pid, &shot)?;
+        std::fs::write(path, picture).with_context(|| format!("writing {}", path.display()))?;
         return Ok(0);
     }
     if !args.list {

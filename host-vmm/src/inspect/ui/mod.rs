@@ -10,6 +10,7 @@
 //! | the pages | `pages/` |
 //! | lists and their details | `list.rs` |
 //! | what answers have | `fields.rs` |
+//! | a screen as a picture | `picture.rs` |
 //!
 //! One question is under way at a time. The loop below never waits for its answer: what does not come is shown as such, and keys go
 //! on to work.
@@ -21,6 +22,7 @@ mod keys;
 mod link;
 mod list;
 mod pages;
+mod picture;
 mod prompt;
 mod terminal;
 #[cfg(test)]
@@ -31,6 +33,8 @@ use std::time::{Duration, Instant};
 use belfry_machine::interrupted;
 use belfry_machine::signals::Signals;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+pub use picture::{Shot, keys, picture};
 
 use super::{Client, InspectError, only};
 use app::App;

@@ -1,0 +1,129 @@
+//! `cargo xtask pictures`: the pictures of the documents, made from runs of `belfry`.
+//!
+//! A picture without what it is there to show is an error, so that this command is a test of what makes them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// How long a GPU may take to come to its breakpoint.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Lines of a profile that are shown.
+const PROFILE: usize = 40;
+/// The same for columns.
+const COLUMNS: usize = 118;
+
+/// Makes all pictures, in a folder.
+pub(crate) fn run(root: &Path, into: Option<PathBuf>) -> Result<()> {
+    let into = into.unwrap_or_else(|| root.join("docs/pictures"));
+    std::fs::create_dir_all(&into).with_context(|| format!("creating {}", into.display()))?;
+    let status =
+        Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "belfry"]).status();
+    ensure!(status.context("running cargo")?.success(), "belfry cannot be built");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let belfry = target.join("debug/belfry");
+    for (name, make, expected) in PICTURES {
+        let path = into.join(name);
+        let text = make(&belfry).with_context(|| format!("making {name}"))?;
+        for part in *expected {
+            ensure!(text.contains(part), "{name} does not show {part:?}:\n{text}");
+        }
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        say!("{}", path.display());
+    }
+    Ok(())
+}
+
+type Make = fn(&Path) -> Result<String>;
+
+/// File, what makes it, and what it has to show.
+const PICTURES: &[(&str, Make, &[&str])] = &[
+    ("timeline.svg", timeline, &["<svg", "queue", "worker"]),
+    ("inspector.svg", inspector, &["<svg", "endless", "s_", "v0", "halted"]),
+    ("profile.svg", profile, &["<svg", "profile: gemm", "occupancy", "v_fmac_f32"]),
+];
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
+}
+
+/// Queues that share the GPU.
+fn timeline(belfry: &Path) -> Result<String> {
+    let folder = tempfile::tempdir().context("creating a folder")?;
+    let trace = folder.path().join("t.pftrace");
+    let mut run = Command::new(belfry);
+    run.args(["run", "--mode", "hosted", "--workers", "2", "--trace"]).arg(&trace);
+    output(run.args(["--", "many-queues", "4"]))?;
+    let mut draw = Command::new(belfry);
+    draw.args(["trace", "svg"]).arg(&trace).stdin(Stdio::null());
+    let drawn = draw.output().context("running belfry trace svg")?;
+    ensure!(drawn.status.success(), "belfry trace svg: {}", drawn.status);
+    Ok(String::from_utf8(drawn.stdout)?)
+}
+
+/// A child that is killed and waited for.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The page of waves, at a kernel that has no end.
+fn inspector(belfry: &Path) -> Result<String> {
+    let folder = tempfile::tempdir().context("creating a folder")?;
+    let mut run = Command::new(belfry);
+    run.args(["run", "--mode", "hosted", "--inspect", "--break", "kernel endless", "--", "stop-endless"]);
+    run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Killed(run.spawn().context("running belfry")?);
+    let pid = child.0.id().to_string();
+    let asks = |question: &[&str]| {
+        let mut inspect = Command::new(belfry);
+        output(inspect.args(["inspect", &pid, "--json"]).args(question))
+    };
+    let until = Instant::now() + PATIENCE;
+    while !asks(&["status"]).is_ok_and(|status| status.contains("\"halted\": true")) {
+        if Instant::now() > until {
+            bail!("the GPU does not halt within {PATIENCE:?}: {:?}", asks(&["status"]));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Some way into its loop.
+    asks(&["step", "0:0,0,0:0", "24"])?;
+    let path = folder.path().join("inspector.svg");
+    let mut inspect = Command::new(belfry);
+    output(inspect.args(["inspect", &pid, "--size", "118x34", "--keys", "3", "--picture"]).arg(&path))?;
+    drop(child);
+    std::fs::read_to_string(&path).context("reading the picture")
+}
+
+fn profile(belfry: &Path) -> Result<String> {
+    let mut run = Command::new(belfry);
+    let text = output(run.args(["run", "--mode", "hosted", "--profile", "--", "gemm"]))?;
+    let from = text.find("profile: gemm").context("there is no profile")?;
+    Ok(svg(text[from..].lines().take(PROFILE)))
+}
+
+/// Lines as a picture.
+fn svg<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut body = String::new();
+    let mut height = 12;
+    for line in lines {
+        height += 17;
+        let short: String = line.chars().take(COLUMNS).collect();
+        let text = short.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        body += &format!("<text x=\"10\" y=\"{height}\" xml:space=\"preserve\">{text}</text>\n");
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1010\" height=\"{0}\" viewBox=\"0 0 1010 {0}\" font-family=\"monospace\" \
+         font-size=\"14\" fill=\"#d4d8de\">\n<rect width=\"100%\" height=\"100%\" fill=\"#12161c\"/>\n{body}</svg>\n",
+        height + 12
+    )
+}
