@@ -163,7 +163,9 @@ fn gemm_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
         };
         assert!(*depth >= 0);
     }
-    for name in ["worker", "waves resident", "page walks", "interrupts", "driver calls"] {
+    for name in
+        ["worker", "waves resident", "LDS in use", "VGPRs in use", "page walks", "interrupts", "driver calls"]
+    {
         assert!(tracks.values().any(|track| track.starts_with(name)), "{name} in {tracks:?}");
     }
     assert!(events.iter().any(|event| event.kind == Some(COUNTER) && event.counter_value > Some(0)));

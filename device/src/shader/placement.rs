@@ -137,6 +137,14 @@ impl Floor {
         self.processors.len() as u64 * one
     }
 
+    /// Bytes of LDS and of vector registers in use.
+    pub(super) fn in_use(&self) -> (u64, u64) {
+        let lds = self.processors.iter().flat_map(|processor| processor.lds).map(u64::from).sum();
+        let simds = self.processors.iter().flat_map(|processor| processor.simds);
+        let rows: u64 = simds.map(|simd| u64::from(simd.vgprs)).sum();
+        (lds, rows * u64::from(self.rules.row_lanes) * size_of::<u32>() as u64)
+    }
+
     /// Takes a place, if there is one.
     pub(super) fn take(&mut self, need: &Need) -> Option<Place> {
         let count = self.processors.len();
@@ -251,6 +259,23 @@ mod tests {
 
     fn fill(floor: &mut Floor, need: Need) -> Vec<Place> {
         core::iter::from_fn(|| floor.take(&need)).collect()
+    }
+
+    #[test]
+    fn what_is_in_use_is_what_was_given() {
+        let mut floor = floor(2);
+        assert_eq!(floor.in_use(), (0, 0));
+        let need = Need {
+            waves: 2,
+            vgprs: allocated(WaveSize::Wave32, 24, 0),
+            lds: 1024,
+            wgp_mode: true,
+            cus: CuMask::ALL,
+        };
+        let (first, _second) = (floor.take(&need).unwrap(), floor.take(&need).unwrap());
+        assert_eq!(floor.in_use(), (2048, 2 * 2 * 24 * 32 * 4));
+        floor.give(&first);
+        assert_eq!(floor.in_use(), (1024, 2 * 24 * 32 * 4));
     }
 
     #[test]

@@ -323,6 +323,11 @@ impl Residency {
         self.rooms().floor.holds(&launch.need(self.rules))
     }
 
+    /// Bytes of LDS and of vector registers in use.
+    pub(super) fn in_use(&self) -> (u64, u64) {
+        self.rooms().floor.in_use()
+    }
+
     /// Waves the GPU holds.
     pub(super) fn capacity(&self) -> u64 {
         self.rooms().floor.wave_slots()

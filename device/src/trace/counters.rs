@@ -62,4 +62,8 @@ counters! {
     DoorbellsWoken = 7, "doorbells woken", "doorbells", Engine;
     /// Doorbells that were found in the page, since the device was made.
     DoorbellsPolled = 8, "doorbells polled", "doorbells", Engine;
+    /// LDS that workgroups have on the compute units.
+    LdsInUse = 9, "LDS in use", "bytes", Engine;
+    /// Vector registers that waves have on the compute units, as they are allocated.
+    VgprsInUse = 10, "VGPRs in use", "bytes", Engine;
 }

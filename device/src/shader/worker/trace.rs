@@ -19,6 +19,11 @@ impl Worker {
         trace.of_job(job, owner, TraceEvent::WorkgroupStart { worker: self.number, id, resumed });
         let value = dispatch.queue().resident().into();
         trace.of_job(job, owner, TraceEvent::Counter { counter: Counter::WavesResident, value });
+        let (lds, vgprs) = self.shared.residency.in_use();
+        let engine = Owner::of(Engine::Shader);
+        for (counter, value) in [(Counter::LdsInUse, lds), (Counter::VgprsInUse, vgprs)] {
+            trace.of_job(job, engine, TraceEvent::Counter { counter, value });
+        }
         Span { waves: self.stats.waves, instructions: self.stats.wave_instructions }
     }
 
