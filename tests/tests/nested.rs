@@ -103,6 +103,7 @@ fn belfrys_own_machine_runs_the_examples() {
     auto_prefers_kvm_and_reports_the_same_summary(&mut nested);
     boot_is_measured_phase_by_phase(&mut nested);
     every_example_succeeds(&mut nested);
+    guests_go_on_from_snapshots(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
     nested.power_off().unwrap();
 }
@@ -179,6 +180,50 @@ fn every_example_succeeds(nested: &mut Nested) {
         let line = said.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
         assert!(line.is_some_and(|line| line.contains(" ok ")), "{name}\n{}\n{}", said.stdout, said.stderr);
     }
+}
+
+/// One boot: the guest is kept warm, and saved in the middle of a grid; all others go on from one or the other.
+fn guests_go_on_from_snapshots(nested: &mut Nested) {
+    const COUNTED: [&str; 5] = ["exit_status", "dispatches", "waves", "wave_instructions", "errors"];
+    const FILE: &str = "/tmp/snapshot";
+    let summary = |said: &Said| -> serde_json::Value {
+        let summary = serde_json::from_str(&said.stdout);
+        summary.unwrap_or_else(|error| panic!("{error}: {}\n{}", said.stdout, said.stderr))
+    };
+    let warm = ["run", "--mode", "kvm", "--memory", "512M", "--json", "--warm"];
+    let take = ["--snapshot", FILE, "--snapshot-at", "workgroup:100"];
+    let program = ["--", "vector-add", "262144"];
+    let first = belfry(nested, &[&warm[..], &take, &program].concat());
+    first.expect(
+        0,
+        &[],
+        &["kept for the next run: saved 0 waves", "belfry: saved ", "262144 floats verified"],
+    );
+    eprintln!("{}", first.stderr);
+    let whole = summary(&first);
+    for _ in 0..2 {
+        let said = belfry(nested, &["run", "--json", "--from", FILE]);
+        said.expect(0, &[], &["262144 floats verified"]);
+        let resumed = summary(&said);
+        for field in COUNTED {
+            assert_eq!(resumed[field], whole[field], "{field} of {resumed}");
+        }
+        eprintln!(
+            "resumed in {} ms, to the end of the program {} ms",
+            resumed["boot_ms"], resumed["program_ms"]
+        );
+    }
+    let said = belfry(nested, &[&warm[..], &program].concat());
+    said.expect(0, &[], &["going on from a guest that has booted", "262144 floats verified"]);
+    let again = summary(&said);
+    assert_eq!(again["exit_status"], 0, "{again}");
+    eprintln!("cold: {}\nwarm: {}", whole["phases"], again["phases"]);
+    // Another machine is another guest, which is not kept yet.
+    belfry(nested, &["run", "--mode", "kvm", "--warm", "--image", "rocm", "--", "rocminfo"]).expect(
+        125,
+        &[],
+        &["--warm keeps no guests with disks"],
+    );
 }
 
 /// A static program by path, a file beside it, a disk that forgets writes, the kernel's arguments, and the program's own
