@@ -30,11 +30,19 @@ impl Quarantine {
         }
     }
 
-    /// Somebody maps something in a range.
+    /// Somebody maps something in a range: what is beside it stays kept.
     pub(super) fn forget(&mut self, address: usize, len: usize) {
-        let overlaps =
-            |&(old, size): &(usize, usize)| old < address.saturating_add(len) && address < old + size;
-        self.ranges.retain(|range| !overlaps(range));
+        let end = address.saturating_add(len);
+        let left = self.ranges.iter().flat_map(|&(old, size)| {
+            let before = (old, address.clamp(old, old + size) - old);
+            let behind = end.clamp(old, old + size);
+            let behind = (behind, old + size - behind);
+            // What nobody touches is both of them, whole.
+            let whole = address >= old + size || end <= old;
+            let parts = if whole { [(old, size), (old, 0)] } else { [before, behind] };
+            parts.into_iter().filter(|(_, size)| *size != 0)
+        });
+        self.ranges = left.collect();
         self.bytes = self.ranges.iter().map(|(_, len)| len).sum();
     }
 }
@@ -87,9 +95,28 @@ mod tests {
         assert_eq!((quarantine.ranges.len(), quarantine.bytes), (MAX_RANGES, MAX_RANGES * 4096));
         assert!(quarantine.ranges.iter().all(|&(address, _)| address != first));
         let last = quarantine.ranges.back().map(|range| range.0).unwrap();
-        quarantine.forget(last + 8, 1);
+        quarantine.forget(last, 4096);
         assert_eq!(quarantine.bytes, (MAX_RANGES - 1) * 4096);
         // SAFETY: as above.
         unsafe { libc::munmap(last as *mut c_void, 4096) };
+    }
+
+    #[test]
+    fn what_is_beside_a_new_map_stays_kept() {
+        let mut quarantine = Quarantine::default();
+        let place = map(4 * 4096);
+        // SAFETY: nobody uses this map.
+        assert!(unsafe { empty(place, 4 * 4096) });
+        quarantine.keep(place, 4 * 4096);
+        quarantine.forget(place + 4096, 4096);
+        assert_eq!(quarantine.ranges, [(place, 4096), (place + 2 * 4096, 2 * 4096)]);
+        quarantine.forget(place + 3 * 4096, 1 << 20);
+        quarantine.forget(place - 4096, 4096);
+        assert_eq!(quarantine.ranges, [(place, 4096), (place + 2 * 4096, 4096)]);
+        assert_eq!(quarantine.bytes, 2 * 4096);
+        for page in [1, 3] {
+            // SAFETY: as above.
+            unsafe { libc::munmap((place + page * 4096) as *mut c_void, 4096) };
+        }
     }
 }
