@@ -199,8 +199,8 @@ impl GpuConfig {
             return Err(ConfigError::Workers(self.workers));
         }
         if self.record.is_some() {
-            if !self.faults.is_off() {
-                return Err(ConfigError::Record("faults"));
+            if self.faults.rules().iter().any(|planned| planned.rule.hook().is_of_driver()) {
+                return Err(ConfigError::Record("faults of its driver"));
             }
             if self.sanitizer.is_some() {
                 return Err(ConfigError::Record("sanitizer"));

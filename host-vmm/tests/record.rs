@@ -65,6 +65,37 @@ fn runs_of_every_chip_replay_ten_times_to_the_same() {
 }
 
 #[test]
+fn faults_strike_again_in_a_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("faults");
+    let file = path.to_str().unwrap();
+    for (plan, program) in [
+        (
+            &["--fault", "interrupt-late@2", "--fault", "signal-late@1,for:3ms"][..],
+            &["vector-add", "4096"][..],
+        ),
+        (&["--fault", "doorbell-late@2,for:2ms"], &["many-queues", "4"]),
+        (&["--chaos", "5:0.02"], &["vector-add", "4096"]),
+        (&["--fault", "function-reset@40"], &["vector-add", "256"]),
+        (&["--fault", "removal@40"], &["vector-add", "256"]),
+    ] {
+        let run = ["run", "--mode", "hosted", "--record", file, "--timeout", "120"];
+        let output = belfry(&[&run[..], plan, &["--"], program].concat());
+        let said = text(&output.stderr);
+        assert!(said.contains("belfry: recorded"), "{plan:?}: {said}");
+        let strikes = said.lines().filter(|line| line.contains(" at ") && line.contains(" ms: ")).count();
+        let (replayed, _) = succeed(&["replay", "--times", "3", file]);
+        let again = replayed.lines().filter(|line| line.starts_with("fault: ")).count();
+        assert!(again > 0 && again == strikes, "{plan:?}: {said}\n{replayed}");
+        assert!(replayed.contains("the same, 3 times: "), "{replayed}");
+    }
+    let refused =
+        ["run", "--mode", "hosted", "--record", file, "--fault", "vram-exhausted", "--", "vector-add"];
+    let (_, said) = fail(&refused);
+    assert!(said.contains("a device that is recorded has no faults of its driver"), "{said}");
+}
+
+#[test]
 fn replays_stop_at_events_and_go_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record");

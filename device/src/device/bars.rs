@@ -97,7 +97,7 @@ impl Gpu {
             self.runner.hold();
         }
         if struck.rule == Rule::FunctionReset {
-            self.reset(ResetKind::Flr);
+            self.reset_now(ResetKind::Flr);
         }
         Some(struck.rule)
     }

@@ -220,7 +220,7 @@ impl Gpu {
         }
     }
 
-    fn reset_now(&self, kind: ResetKind) {
+    pub(super) fn reset_now(&self, kind: ResetKind) {
         log::info!(target: "gpu", "reset {kind:?}");
         self.check_reset();
         self.tracer.of_engine(Engine::Device, TraceEvent::Reset);

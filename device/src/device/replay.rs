@@ -10,6 +10,7 @@ use super::alone::DropsInterrupts;
 use super::session::{Head, PROGRAM};
 use super::{Gpu, Resources};
 use crate::config::GpuConfig;
+use crate::faults::PlanError;
 use crate::record::{Entry, Journal, Player, Progress, RecordError, Stopped, Until};
 use crate::trace::TraceSink;
 
@@ -60,6 +61,8 @@ impl Replay {
             return Err(RecordError::Program { found: head.program, expected: PROGRAM });
         }
         let config = head.config.checked().map_err(|error| RecordError::Config(error.to_string()))?;
+        let faults =
+            head.faults.parse().map_err(|error: PlanError| RecordError::Config(error.to_string()))?;
         let region = |size| MmapRegion::new(size).map_err(|error| RecordError::Device(error.to_string()));
         let resources = Resources {
             vram: region(config.vram_size as usize)?,
@@ -67,7 +70,7 @@ impl Replay {
             system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
             interrupts: Arc::new(DropsInterrupts),
         };
-        let config = GpuConfig { trace, ..config };
+        let config = GpuConfig { trace, faults, ..config };
         let gpu = Gpu::in_session(config, resources, Arc::clone(&journal), None);
         let gpu = Arc::new(gpu.map_err(|error| RecordError::Device(error.to_string()))?);
         gpu.work_on_caller();

@@ -41,6 +41,8 @@ pub(super) struct Head {
     /// Release of the program.
     pub(super) program: String,
     pub(super) config: SavedConfig,
+    /// Text of its plan of faults.
+    pub(super) faults: String,
 }
 
 /// Release of this program.
@@ -223,7 +225,8 @@ impl Gpu {
         config.validate().map_err(Error::Config)?;
         let journal = Arc::clone(recording.journal());
         let config = GpuConfig { deterministic: config.deterministic.or(Some(0)), ..config };
-        let head = Head { program: PROGRAM.to_owned(), config: SavedConfig::of(&config) };
+        let faults = config.faults.to_string();
+        let head = Head { program: PROGRAM.to_owned(), config: SavedConfig::of(&config), faults };
         let head = postcard::to_allocvec(&head).map_err(|error| Error::Memory(error.to_string()))?;
         if !journal.begin(&head) {
             return Err(Error::Recorded);

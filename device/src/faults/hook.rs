@@ -51,6 +51,11 @@ hooks! {
 }
 
 impl Hook {
+    /// Whether it is the driver that meets it.
+    pub(crate) const fn is_of_driver(self) -> bool {
+        matches!(self, Self::Vram | Self::System | Self::QueueDoorbell)
+    }
+
     /// Its place in tables of all hooks.
     pub(super) const fn number(self) -> usize {
         self as usize

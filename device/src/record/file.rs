@@ -20,13 +20,13 @@ use super::error::RecordError;
 pub(super) const MAGIC: [u8; 8] = *b"belfryRR";
 /// Version of the format, and of what devices do: another one whenever an entry changes, or a device does something else with
 /// the same inputs.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Bytes of entries that become a chunk.
 const CHUNK: usize = 256 << 10;
 /// Bytes of an unpacked chunk at most.
 const MOST: usize = 16 << 20;
 /// Bytes of a configuration at most.
-const MOST_HEAD: usize = 4096;
+const MOST_HEAD: usize = 16 << 10;
 /// How hard chunks are packed: the fastest, as the device waits meanwhile.
 const LEVEL: u8 = 1;
 

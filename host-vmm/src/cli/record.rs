@@ -24,7 +24,7 @@ pub(super) struct RecordArgs {
     /// Records every input of the GPU that is not determined to a file, from which `belfry replay` has the GPU do the same again,
     /// alone. The GPU does one thing after the other meanwhile, as with --deterministic (seed 0 by default). For --mode hosted and
     /// --mode qemu.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["sanitize", "trace_isa", "inspect", "gdb", "faults", "chaos"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sanitize", "trace_isa", "inspect", "gdb"])]
     record: Option<PathBuf>,
 }
 
@@ -148,6 +148,9 @@ pub(super) fn replay(args: &ReplayArgs) -> anyhow::Result<u8> {
         }
         Err(error) => return Err(error),
     };
+    for strike in &replay.gpu().faults().report().strikes {
+        say!("fault: {strike}");
+    }
     let Replayed { operations, event, last, memory, at_end, .. } = &replayed;
     if *at_end {
         let times = if args.times > 1 { format!(", {} times", args.times) } else { String::new() };
