@@ -18,8 +18,11 @@ pub(super) const POWERS: u32 = 2 * (127 - BIAS);
 
 /// Vectors of a block of A or B at most.
 pub(super) const VECTORS: usize = 64;
+/// From the vectors of sixteen rows or columns to those of the next: only blocks with one sixteen have more k than that.
+pub(super) const SIXTEEN: usize = 32;
 
-/// A block of A: elements of sixteen rows in each vector, those of the same k one after the other.
+/// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; [`SIXTEEN`] behind, those of the
+/// next rows.
 pub(super) struct Left {
     /// Singles, or integers.
     pub(super) value: [Chunk; VECTORS],
@@ -27,7 +30,7 @@ pub(super) struct Left {
     pub(super) power: [[u32; 4]; VECTORS],
 }
 
-/// A block of B: elements of sixteen columns in each vector.
+/// A block of B, as that of A: elements of sixteen columns in each vector.
 pub(super) struct Right {
     pub(super) value: [Chunk; VECTORS],
     /// As of A, in all bytes of each element's word.
@@ -184,20 +187,20 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
             for register in 0..own / per {
                 let row = w.v.row(at.base + register * 2 + sixteen / 2);
                 let word = L::load(&row[(sixteen & 1) as usize]);
-                let first = ((group * own + register * per) * chunks + chunk) as usize;
+                let first = chunk as usize * SIXTEEN + (group * own + register * per) as usize;
                 if matches!(element, Element::Half) {
                     let values = match L::wide_halves(word) {
                         Some(values) => values,
                         None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
                     };
                     let power = powers_of_halves::<L>(word, &mut range);
-                    put_halves::<L>(&mut into, [first, first + chunks as usize], values, power);
+                    put_halves::<L>(&mut into, [first, first + 1], values, power);
                     continue;
                 }
                 for sub in 0..per {
-                    let n = first + (sub * chunks) as usize;
+                    let n = (first + sub as usize) % VECTORS;
                     let value = convert::<L>(element, word, sub);
-                    put::<L>(element, &mut into, n % VECTORS, value, &mut range);
+                    put::<L>(element, &mut into, n, value, &mut range);
                 }
             }
         }
@@ -231,8 +234,7 @@ fn put_halves<L: Lanes>(into: &mut Matrix<'_>, places: [usize; 2], values: [L::V
         Matrix::Left(left) => {
             L::store(&mut left.value[low], values[0]);
             L::store(&mut left.value[high], values[1]);
-            left.power[low] = L::low_bytes(power);
-            left.power[high] = L::low_bytes(L::shr(power, L::splat(16)));
+            [left.power[low], left.power[high]] = L::low_bytes_of_halves(power);
         }
         Matrix::Right(right) => {
             L::store(&mut right.value[low], values[0]);
