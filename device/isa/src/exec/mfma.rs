@@ -201,8 +201,12 @@ fn tiny<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             let (register, sub) = (k as u32 / per, k as u32 % per);
             let word = L::load(&w.v.row(d.src[1].value + register * 2 + source / 2)[(source & 1) as usize]);
             let value = convert::convert::<L>(shape.b, word, sub);
-            L::store(&mut bench.b.value[k], value);
             L::store(&mut bench.b.power[k], convert::powers::<L>(shape.b, value, &mut range));
+            let value = match RULE {
+                rule::CHAIN | rule::INTEGERS => value,
+                _ => convert::smaller::<L>(value),
+            };
+            L::store(&mut bench.b.value[k], value);
         }
         for r in 0..4 {
             for k in 0..count as u32 {

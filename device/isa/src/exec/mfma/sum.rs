@@ -3,7 +3,8 @@
 //! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
 //! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
 //! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that are
-//! infinities, NaNs or tiny, is not done here.
+//! infinities, NaNs or tiny, is not
+//! done here.
 
 use super::super::float::single;
 use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
@@ -35,26 +36,38 @@ pub(super) struct Sums<L: Lanes, const R: usize> {
     pub(super) again: [u16; R],
 }
 
-/// 2^-24 of what the largest product begins with, as the factor that makes integers.
+/// What makes integers in units of 2^-24 of what the largest product begins with, added to the exponents of products; it is
+/// positive, and at most 126.
 #[inline(always)]
 fn scale<L: Lanes>(power: L::V) -> L::V {
-    L::shl(L::sub(L::splat(127 + 24 + POWERS), power), L::splat(23))
+    L::shl(L::sub(L::splat(255), power), L::splat(23))
+}
+
+/// The factor that makes such integers of C.
+#[inline(always)]
+fn scale_of_c<L: Lanes>(scale: L::V) -> L::V {
+    L::add(scale, L::splat((127 + 24 + POWERS - 255) << 23))
+}
+
+/// The inverse of [`scale_of_c`].
+#[inline(always)]
+fn inverse<L: Lanes>(scale: L::V) -> L::V {
+    L::sub(L::splat((127 + 255 - 24 - POWERS) << 23), scale)
 }
 
 /// Adds a sum of products, an integer, to C, unless that is large; and an integer with the sign bit set where it is.
 #[inline(always)]
-fn finish<L: Lanes, const HALVES: bool>(sum: L::V, power: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
-    let scaled = L::fmul(c, scale);
+fn finish<L: Lanes, const HALVES: bool>(sum: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
+    let scaled = L::fmul(c, scale_of_c::<L>(scale));
     let mut whole = L::floored(scaled);
     // Whatever is no number of less than 31 digits has become -2^31.
     let large = L::add(whole, L::splat(1 << 30));
     if HALVES {
         // Less than a half: more than 25 bits below.
         let magnitude = L::and(scaled, L::splat(!single::SIGN));
-        whole = L::select(L::flt(magnitude, L::splat(0x3f00_0000)), L::splat(0), whole);
+        whole = L::and(whole, L::sar(L::sub(L::splat(0x3eff_ffff), magnitude), L::splat(31)));
     }
-    let back = L::shl(L::sub(power, L::splat(POWERS + 24 - 127)), L::splat(23));
-    (L::fmul(L::numbers(L::add(sum, whole)), back), large)
+    (L::fmul(L::numbers(L::add(sum, whole)), inverse::<L>(scale)), large)
 }
 
 /// The lanes with a C that is large, or without products.
@@ -110,7 +123,7 @@ fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
 /// A sum of products scaled to integers.
 #[inline(always)]
 fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
-    L::add(sum, L::truncated(L::fmul(L::fmul(a, b), scale)))
+    L::add(sum, L::truncated(L::add(L::fmul(a, b), scale)))
 }
 
 /// Both sums in the units of the larger power, and that power.
@@ -139,12 +152,10 @@ fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
     L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
 }
 
-/// Of four rows the factors that make integers, from the powers in the bytes of words; the inverse of [`scale`]'s factor is
-/// [`inverse`].
+/// The [`scale`]s of four rows, from the powers in the bytes of words.
 #[inline(always)]
 fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
-    // No byte borrows of the next one more than what the constant has for it.
-    let fields = L::sub(L::splat((127 + 24 + POWERS).wrapping_mul(0x0101_0101)), powers);
+    let fields = L::not(powers);
     let field = L::splat(0xff << 23);
     [
         L::and(L::shl(fields, L::splat(23)), field),
@@ -152,12 +163,6 @@ fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
         L::and(L::shl(fields, L::splat(7)), field),
         L::and(L::shr(fields, L::splat(1)), field),
     ]
-}
-
-/// 1 / a power of two.
-#[inline(always)]
-fn inverse<L: Lanes>(scale: L::V) -> L::V {
-    L::sub(L::splat(254 << 23), scale)
 }
 
 /// A bit of each byte that is [`EMPTY`], and of some above such a byte.
@@ -174,10 +179,28 @@ fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -
     &all.as_chunks::<N>().0[(sixteens * SIXTEEN + start) / N % (VECTORS / N)]
 }
 
+/// Less than [`TINY`] for a negative C that may become zero where it is made an integer, and is not rounded down then.
+#[inline(always)]
+fn above_tiny<L: Lanes>(c: L::V) -> L::V {
+    L::sub(c, L::splat(single::SIGN + 1))
+}
+
+/// 2^-112: the least factor that makes integers is 2^-37.
+const TINY: u32 = (127 - 112) << 23;
+
 /// As [`quad`], for groups of `N` singles' products.
 #[inline(always)]
 fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
     let mut sums = Sums { value: c, again: [0; 4] };
+    let mut least = L::splat(u32::MAX);
+    for r in 0..4 {
+        least = L::min_u(least, above_tiny::<L>(c[r]));
+    }
+    if L::lt_u(least, L::splat(TINY)) != 0 {
+        for r in 0..4 {
+            sums.again[r] = L::lt_u(above_tiny::<L>(c[r]), L::splat(TINY));
+        }
+    }
     let (left, row) = (at.rows / 4, at.rows % 4);
     for start in (0..at.count).step_by(N) {
         let left_powers: &[_; N] = group(&a.power, left, start);
@@ -200,10 +223,8 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
                 let value = L::splat(left_values[n].0[row * 4 + r]);
                 total = add_product::<L>(total, value, L::load(&right_values[n]), scale);
             }
-            let whole = L::floored(L::fmul(before, scale));
-            // Whatever is no number of less than 31 digits has become -2^31.
-            let large = L::add(whole, L::splat(1 << 30));
-            sums.value[r] = L::fmul(L::numbers(L::add(total, whole)), inverse::<L>(scale));
+            let large;
+            (sums.value[r], large) = finish::<L, false>(total, scale, before);
             if empty {
                 let top = byte::<L>(powers, r);
                 let mask = left_out::<L>(large, top);
@@ -234,6 +255,8 @@ fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
         let left_values: &[_; N] = group(&a.value, left, start);
         let right_values: &[_; N] = group(&b.value, at.columns, start);
         for r in 0..4 {
+            // As in `grouped`.
+            let right_values = core::hint::black_box(right_values);
             let before = sums.value[r];
             let powers = [byte::<L>(tops[0], r), byte::<L>(tops[1], r)];
             let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
@@ -244,12 +267,14 @@ fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
                 products[n % 2] = add_product::<L>(products[n % 2], value, factor, scales[n % 2]);
             }
             let (total, top) = join::<L>(products, powers);
-            let (value, large) = finish::<L, true>(total, top, scale::<L>(top), before);
-            sums.value[r] = value;
+            let large;
+            (sums.value[r], large) = finish::<L, true>(total, scale::<L>(top), before);
             let empty = L::sub(top, L::splat(EMPTY + 1));
-            if L::lt_i(L::or(large, empty), L::splat(0)) != 0 {
+            if L::lt_i(empty, L::splat(0)) != 0 {
                 let mask = left_out::<L>(large, top);
                 mend::<L>(&mut sums.value[r], mask, [total, top, before], &mut sums.again[r]);
+            } else if L::lt_i(large, L::splat(0)) != 0 {
+                mend_large::<L>(&mut sums.value[r], large, [total, top, before], &mut sums.again[r]);
             }
         }
     }
@@ -303,6 +328,9 @@ impl Term {
 #[inline(always)]
 pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V) -> Sums<L, 1> {
     let mut sums = Sums { value: [c], again: [0] };
+    if RULE == rule::FOURS || RULE == rule::EIGHTS {
+        sums.again[0] = L::lt_u(above_tiny::<L>(c), L::splat(TINY));
+    }
     let group = group_of(RULE);
     for terms in terms.chunks_exact(group) {
         if RULE == rule::CHAIN || RULE == rule::INTEGERS {
@@ -338,8 +366,8 @@ pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V)
         };
         let high;
         (sums.value[0], high) = match RULE {
-            rule::HALVES => finish::<L, true>(total, top, scale::<L>(top), c),
-            _ => finish::<L, false>(total, top, scale::<L>(top), c),
+            rule::HALVES => finish::<L, true>(total, scale::<L>(top), c),
+            _ => finish::<L, false>(total, scale::<L>(top), c),
         };
         let mask = left_out::<L>(high, top);
         if mask != 0 {
