@@ -2,9 +2,13 @@
 //!
 //! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
 //! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
-//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that are
-//! infinities, NaNs or tiny, is not
-//! done here.
+//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that
+//! are infinities, NaNs or tiny, is not done here.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
 
 use super::super::float::single;
 use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
