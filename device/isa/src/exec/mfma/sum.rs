@@ -12,7 +12,7 @@
 
 use super::super::float::single;
 use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
-use crate::lanes::Lanes;
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Chunk;
 
 /// Numbers of rules, as constants of types.
@@ -183,6 +183,13 @@ fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -
     &all.as_chunks::<N>().0[(sixteens * SIXTEEN + start) / N % (VECTORS / N)]
 }
 
+/// The same, which the compiler takes for something else: without AVX-512 there are too few registers to keep it from one row to
+/// the next, and a copy is no faster.
+#[inline(always)]
+fn loaded_again<L: Lanes, const N: usize>(values: &[Chunk; N]) -> &[Chunk; N] {
+    if L::KIND == BackendKind::Avx512 { values } else { core::hint::black_box(values) }
+}
+
 /// Less than [`TINY`] for a negative C that may become zero where it is made an integer, and is not rounded down then.
 #[inline(always)]
 fn above_tiny<L: Lanes>(c: L::V) -> L::V {
@@ -219,8 +226,7 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
         let left_values: &[_; N] = group(&a.value, left, start);
         let right_values: &[_; N] = group(&b.value, at.columns, start);
         for r in 0..4 {
-            // There are not enough registers to keep these from one row to the next, and a copy of them is no faster.
-            let right_values = core::hint::black_box(right_values);
+            let right_values = loaded_again::<L, N>(right_values);
             let (scale, before) = (scales[r], sums.value[r]);
             let mut total = L::splat(0);
             for n in 0..N {
@@ -259,8 +265,7 @@ fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
         let left_values: &[_; N] = group(&a.value, left, start);
         let right_values: &[_; N] = group(&b.value, at.columns, start);
         for r in 0..4 {
-            // As in `grouped`.
-            let right_values = core::hint::black_box(right_values);
+            let right_values = loaded_again::<L, N>(right_values);
             let before = sums.value[r];
             let powers = [byte::<L>(tops[0], r), byte::<L>(tops[1], r)];
             let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
