@@ -304,6 +304,11 @@ pub(crate) trait Lanes: 'static {
         }
         words
     }
+    /// As [`Lanes::low_bytes`], of the low halves of all words and of the high ones.
+    #[inline(always)]
+    fn low_bytes_of_halves(a: Self::V) -> [[u32; 4]; 2] {
+        [Self::low_bytes(a), Self::low_bytes(Self::shr(a, Self::splat(16)))]
+    }
     /// Numbers between -2^31 and 2^31 as integers, rounded towards zero; anything for others.
     fn truncated(a: Self::V) -> Self::V;
     /// As [`Lanes::truncated`], rounded towards minus infinity; for others, NaNs among them, the least or the largest integer.

@@ -23,7 +23,7 @@ use super::di::{Di, Flow, Handler, Kind};
 use super::op::per_backend;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
-use convert::{Block, Left, Matrix, Right, VECTORS};
+use convert::{Block, Left, Matrix, Right, SIXTEEN, VECTORS};
 use shape::{Element, Rule, SHAPES, source_lanes};
 use sum::{Quad, Term, group_of, rule};
 
@@ -140,11 +140,11 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
         let right = Block { base: d.src[1].value, lines: shape.n, block, pattern: control.blgp, ..left };
         let kept_a = read_as::<L, RULE>(w, shape.a, &left, Matrix::Left(&mut bench.a));
         let kept_b = read_as::<L, RULE>(w, shape.b, &right, Matrix::Right(&mut bench.b));
-        let strides = [shape.m as usize / 16, shape.n as usize / 16];
+        let sixteens = shape.n as usize / 16;
         for rows in 0..shape.m as usize / 4 {
             let first = rows / across * 4 + block as usize * shape.m as usize / across;
-            for columns in 0..strides[1] {
-                let sixteen = rows % across * strides[1] + columns;
+            for columns in 0..sixteens {
+                let sixteen = rows % across * sixteens + columns;
                 if !(kept_a && kept_b) {
                     for r in 0..4 {
                         let place = slow::Sixteen { block, register: first + r, sixteen };
@@ -156,7 +156,7 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 for (r, c) in c.iter_mut().enumerate() {
                     *c = sum_lanes::<L>(w, d, shape, first + r, sixteen);
                 }
-                let at = Quad { rows, columns, strides, count: shape.k as usize };
+                let at = Quad { rows, columns, count: shape.k as usize };
                 let sums = sum::quad::<L, RULE>(&bench.a, &bench.b, at, c);
                 for r in 0..4 {
                     let result = &mut bench.results[(first + r) % REGISTERS][sixteen % 4];
@@ -201,8 +201,12 @@ fn tiny<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             let (register, sub) = (k as u32 / per, k as u32 % per);
             let word = L::load(&w.v.row(d.src[1].value + register * 2 + source / 2)[(source & 1) as usize]);
             let value = convert::convert::<L>(shape.b, word, sub);
-            L::store(&mut bench.b.value[k], value);
             L::store(&mut bench.b.power[k], convert::powers::<L>(shape.b, value, &mut range));
+            let value = match RULE {
+                rule::CHAIN | rule::INTEGERS => value,
+                _ => convert::smaller::<L>(value),
+            };
+            L::store(&mut bench.b.value[k], value);
         }
         for r in 0..4 {
             for k in 0..count as u32 {
@@ -245,7 +249,6 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     let right = Block { base: d.src[1].value, lines: shape.n, count: shape.k, ..left };
     let kept_a = read_as::<L, RULE>(w, shape.a, &left, Matrix::Left(&mut bench.a));
     let kept_b = read_as::<L, RULE>(w, shape.b, &right, Matrix::Right(&mut bench.b));
-    let strides = [shape.m as usize / 16, shape.n as usize / 16];
     let count = (shape.kept() as usize).min(TERMS);
     let own = shape.in_lane(shape.m, shape.kept()) as usize;
     for i in 0..shape.m as usize {
@@ -253,14 +256,14 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             let columns = slow::columns(w, d, shape, (i + shape.m as usize * group) as u32);
             for number in 0..own {
                 let k = group * own + number;
-                let n = (k * strides[0] + i / 16) % VECTORS;
+                let n = (i / 16 * SIXTEEN + k) % VECTORS;
                 let term = &mut bench.terms[k % TERMS];
                 L::store(&mut term.value, L::splat(bench.a.value[n].0[i % 16]));
                 L::store(&mut term.power, L::splat(bench.a.power[n][i / 4 % 4] >> (i % 4 * 8) & 0xff));
-                term.column = (k / 2 * 4 + (columns >> (number * 2) & 3) as usize) * strides[1];
+                term.column = k / 2 * 4 + (columns >> (number * 2) & 3) as usize;
             }
         }
-        for columns in 0..strides[1] {
+        for columns in 0..shape.n as usize / 16 {
             let (register, lane) = shape.sum_place(0, i as u32, 16 * columns as u32);
             let (register, sixteen) = (register as usize, lane as usize / 16);
             let place = slow::Sixteen { block: 0, register, sixteen };
@@ -276,7 +279,7 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 slow::again(w, d, shape, place, sums.again[0], &mut result.0);
             }
             for term in &mut bench.terms[..count] {
-                term.column += 1;
+                term.column += SIXTEEN;
             }
         }
     }

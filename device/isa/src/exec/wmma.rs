@@ -15,7 +15,7 @@
 use super::di::{Di, Flow, Machine, flag};
 use super::float::{half, single};
 use super::op::per_backend;
-use crate::lanes::Lanes;
+use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
@@ -32,12 +32,12 @@ fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
 
 /// Row `r` of C: a register, or a constant in all places.
 #[inline(always)]
-fn c_row(w: &Wave, d: &Di, r: u32) -> [u32; N] {
+fn c_row<L: Lanes>(w: &Wave, d: &Di, r: u32) -> L::V {
     if d.src[2].kind == super::di::Kind::Vector {
         let (row, chunk) = place(w, d.src[2].value, r);
-        w.v.row(row)[chunk].0
+        L::load(&w.v.row(row)[chunk])
     } else {
-        [d.src[2].scalar(w); N]
+        L::splat(d.src[2].scalar(w))
     }
 }
 
@@ -80,11 +80,10 @@ pub(super) fn narrowed<L: Lanes, const BRAIN: bool>(value: L::V) -> L::V {
 
 /// The elements of A (`n` 0) or B as singles: element k of sixteen rows or columns.
 #[inline(always)]
-fn elements<L: Lanes, const BRAIN: bool>(w: &Wave, d: &Di, n: usize) -> [Chunk; N] {
+fn elements<L: Lanes, const BRAIN: bool>(w: &Wave, d: &Di, n: usize, elements: &mut [Chunk; N]) {
     // `neg` is for the elements in low halves, `neg_hi` for those in high ones.
     let sign = |negate: bool| if negate { single::SIGN } else { 0 };
     let signs = [sign(d.src[n].neg), sign(d.imm >> n & 1 != 0)];
-    let mut elements = [Chunk([0; N]); N];
     for k in 0..N / 2 {
         let word = L::load(&w.v.row(d.src[n].value + k as u32 * w.halves)[0]);
         let both = both::<L, BRAIN>(word);
@@ -92,29 +91,44 @@ fn elements<L: Lanes, const BRAIN: bool>(w: &Wave, d: &Di, n: usize) -> [Chunk; 
             L::store(&mut elements[2 * k + part], L::xor(both[part], L::splat(signs[part])));
         }
     }
-    elements
 }
 
-/// The rows of D from those of C, of elements of A and B with the same k.
+/// Rows of D that are calculated at a time without AVX-512: as many sums as the registers have room for.
+pub(super) const FEW: usize = 4;
+
+/// Rows of D from `first` on, from those of C, of elements of A and B with the same k.
 #[inline(always)]
-pub(super) fn sums<L: Lanes>(a: &[Chunk; N], b: &[Chunk; N], c: [L::V; N]) -> [L::V; N] {
+pub(super) fn sums<L: Lanes, const ROWS: usize>(
+    a: &[Chunk; N],
+    b: &[Chunk; N],
+    first: usize,
+    c: [L::V; ROWS],
+) -> [L::V; ROWS] {
     let mut sums = c;
     for (a, b) in a.iter().zip(b) {
         let b = L::load(b);
-        for r in 0..N {
-            sums[r] = L::fma(L::splat(a.0[r]), b, sums[r]);
+        for r in 0..ROWS {
+            sums[r] = L::fma(L::splat(a.0[(first + r) % N]), b, sums[r]);
         }
     }
     let mut nans = 0;
-    for r in 0..N {
+    for r in 0..ROWS {
         nans |= L::unordered(sums[r], sums[r]);
     }
     if nans != 0 {
-        for r in 0..N {
-            sums[r] = with_nans::<L>(a, b, r, c[r]);
+        for r in 0..ROWS {
+            sums[r] = with_nans::<L>(a, b, first + r, c[r]);
         }
     }
     sums
+}
+
+/// The first row of block `n` of `rows` rows: from the last on where D begins behind C, so that no row of C is overwritten
+/// before it is read.
+#[inline(always)]
+pub(super) fn first_row(d: &Di, rows: usize, n: usize) -> usize {
+    let backwards = d.src[2].kind == super::di::Kind::Vector && d.dst > d.src[2].value;
+    if backwards { N - rows * (n + 1) } else { rows * n }
 }
 
 /// A row with NaNs by the policy of the scalar operations.
@@ -150,30 +164,75 @@ fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
 /// With `NARROW`, C and D have 16 bits: in the low halves of their registers, or the high ones with `op_sel[2]`.
 #[inline(always)]
 fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
-    let (a, b) = (elements::<L, BRAIN>(w, d, 0), elements::<L, BRAIN>(w, d, 1));
-    let high = d.flags & flag::DST_HIGH != 0;
-    let mut c = [L::splat(0); N];
-    for r in 0..N {
-        let word = L::from_array(c_row(w, d, r as u32));
-        let value = if NARROW { both::<L, BRAIN>(word)[usize::from(high)] } else { word };
-        c[r] = modified::<L>(d, value);
+    let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
+    elements::<L, BRAIN>(w, d, 0, &mut a);
+    elements::<L, BRAIN>(w, d, 1, &mut b);
+    if L::KIND == BackendKind::Avx512 {
+        let mut c = [L::splat(0); N];
+        for r in 0..N {
+            c[r] = source_row::<L, BRAIN, NARROW>(w, d, r);
+        }
+        let sums = sums::<L, N>(&a, &b, 0, c);
+        for r in 0..N {
+            write_row::<L, BRAIN, NARROW>(w, d, r, sums[r]);
+        }
+        return Flow::NEXT;
     }
-    let sums = sums::<L>(&a, &b, c);
-    for r in 0..N {
-        let (row, chunk) = place(w, d.dst, r as u32);
-        let to = &mut w.v.row_mut(row)[chunk];
-        let mut value = sums[r];
-        if NARROW {
-            value = narrowed::<L, BRAIN>(value);
-            let old = L::load(to);
-            value = match high {
-                true => L::or(L::and(old, L::splat(0xffff)), L::shl(value, L::splat(16))),
-                false => L::or(L::and(old, L::splat(0xffff_0000)), value),
+    // With conversions in the same loop as the sums, these would not stay in registers.
+    let mut between = [Chunk([0; N]); N];
+    if NARROW {
+        for r in 0..N {
+            L::store(&mut between[r], source_row::<L, BRAIN, NARROW>(w, d, r));
+        }
+    }
+    for n in 0..N / FEW {
+        let first = first_row(d, FEW, n);
+        let mut c = [L::splat(0); FEW];
+        for r in 0..FEW {
+            c[r] = match NARROW {
+                true => L::load(&between[(first + r) % N]),
+                false => source_row::<L, BRAIN, NARROW>(w, d, first + r),
             };
         }
-        L::store(to, value);
+        let sums = sums::<L, FEW>(&a, &b, first, c);
+        for r in 0..FEW {
+            match NARROW {
+                true => L::store(&mut between[(first + r) % N], sums[r]),
+                false => write_row::<L, BRAIN, NARROW>(w, d, first + r, sums[r]),
+            }
+        }
+    }
+    if NARROW {
+        for r in 0..N {
+            write_row::<L, BRAIN, NARROW>(w, d, r, L::load(&between[r]));
+        }
     }
     Flow::NEXT
+}
+
+/// Row `r` of C as singles, with its modifiers.
+#[inline(always)]
+fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di, r: usize) -> L::V {
+    let high = d.flags & flag::DST_HIGH != 0;
+    let word = c_row::<L>(w, d, r as u32);
+    let value = if NARROW { both::<L, BRAIN>(word)[usize::from(high)] } else { word };
+    modified::<L>(d, value)
+}
+
+#[inline(always)]
+fn write_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di, r: usize, sum: L::V) {
+    let (row, chunk) = place(w, d.dst, r as u32);
+    let to = &mut w.v.row_mut(row)[chunk];
+    if !NARROW {
+        return L::store(to, sum);
+    }
+    let value = narrowed::<L, BRAIN>(sum);
+    let old = L::load(to);
+    let value = match d.flags & flag::DST_HIGH != 0 {
+        true => L::or(L::and(old, L::splat(0xffff)), L::shl(value, L::splat(16))),
+        false => L::or(L::and(old, L::splat(0xffff_0000)), value),
+    };
+    L::store(to, value);
 }
 
 per_backend! {
@@ -200,7 +259,7 @@ pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     };
     let mut result = [[0; N]; N];
     for (r, row) in result.iter_mut().enumerate() {
-        let start = c_row(w, d, r as u32);
+        let start = Portable::to_array(c_row::<Portable>(w, d, r as u32));
         for (column, value) in row.iter_mut().enumerate() {
             let sum: i64 = (0..16).map(|k| element(w, 0, r, k) * element(w, 1, column, k)).sum();
             let total = sum + i64::from(start[column].cast_signed());
@@ -210,4 +269,102 @@ pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     }
     write(w, d, &result);
     Flow::NEXT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::di::{Handler, Kind, Source};
+    use super::super::tests::call;
+    use super::*;
+    use crate::inst::{Op, WaveSize};
+    use crate::lanes::Backend;
+    use crate::wave::WaveInit;
+
+    /// First registers of A, B and C.
+    const PLACES: [u32; 3] = [0, 16, 40];
+
+    /// A wave of numbers near one; with `odd`, now and then infinities and NaNs.
+    fn wave(wave_size: WaveSize, odd: bool) -> Wave {
+        let init = WaveInit { wave_size, exec: u64::MAX, vgpr_count: 64, ..WaveInit::default() };
+        let mut wave = Wave::new(&init);
+        let mut state = 0x1234_5678_9abc_def1_u64;
+        for row in 0..64 * wave.halves {
+            for lane in 0..32 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let word = (state >> 32) as u32;
+                let rare = odd && state >> 20 & 0xff == 0;
+                let word = if rare { word | 0x7f80_7c00 } else { word & 0x87ff_87ff | 0x3800_3800 };
+                wave.v.set_lane(row, lane, word);
+            }
+        }
+        wave
+    }
+
+    fn run(handler: Handler, before: &Wave, (c, dst): (u32, u32), aux: u8) -> Wave {
+        let mut wave = before.clone();
+        let halves = wave.halves;
+        let vector = |register: u32| Source { value: register * halves, kind: Kind::Vector, ..Source::ZERO };
+        let di = Di {
+            dst: dst * halves,
+            src: [vector(PLACES[0]), vector(PLACES[1]), vector(c)],
+            aux,
+            ..Di::new(handler)
+        };
+        call(handler, &mut wave, &di);
+        wave
+    }
+
+    /// All sources are read before D is written, wherever D is.
+    fn check_overlaps(handler: impl Fn(BackendKind) -> Handler, aux: u8) {
+        const APART: u32 = 54;
+        for (wave_size, odd) in
+            [WaveSize::Wave32, WaveSize::Wave64].map(|size| [(size, false), (size, true)]).concat()
+        {
+            let before = wave(wave_size, odd);
+            let halves = before.halves;
+            for dst in (0..8).chain(10..24).chain(PLACES[2] - 8..PLACES[2] + 9) {
+                let mut clean = before.clone();
+                // What is in D before counts too: halves that are not written stay.
+                for row in 0..8 * halves {
+                    *clean.v.row_mut(APART * halves + row) = *before.v.row(dst * halves + row);
+                }
+                let expected = run(handler(BackendKind::Portable), &clean, (PLACES[2], APART), aux);
+                for backend in Backend::all() {
+                    let after = run(handler(backend.kind()), &before, (PLACES[2], dst), aux);
+                    for row in 0..8 * halves {
+                        let (got, wanted) =
+                            (after.v.row(dst * halves + row), expected.v.row(APART * halves + row));
+                        for chunk in 0..2 {
+                            assert_eq!(
+                                got[chunk].0, wanted[chunk].0,
+                                "{wave_size:?} odd {odd} D at {dst} row {row} {backend:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn d_may_overlap_what_it_is_made_of() {
+        check_overlaps(f32_result::<false>, 0);
+        check_overlaps(f32_result::<true>, 0);
+        check_overlaps(half_result::<false>, 0);
+        check_overlaps(half_result::<true>, 0);
+    }
+
+    #[test]
+    fn d_may_overlap_what_it_is_made_of_on_gfx12() {
+        use super::super::wmma_spread::{float, of};
+        for op in [
+            Op::V_WMMA_F32_16X16X16_F16,
+            Op::V_WMMA_F32_16X16X16_BF16,
+            Op::V_WMMA_F16_16X16X16_F16,
+            Op::V_WMMA_BF16_16X16X16_BF16,
+            Op::V_WMMA_F32_16X16X16_FP8_BF8,
+        ] {
+            check_overlaps(float, of(op).unwrap().0);
+        }
+    }
 }

@@ -20,9 +20,9 @@ use super::di::{Di, Flow, Kind, Machine, flag};
 use super::float::byte::Byte;
 use super::float::{brain, half, single};
 use super::op::per_backend;
-use super::wmma::{both, narrowed, sums};
+use super::wmma::{FEW, both, first_row, narrowed, sums};
 use crate::inst::Op;
-use crate::lanes::{Lanes, Portable};
+use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
@@ -350,11 +350,17 @@ fn sparse_floats<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) {
 
 /// The sixteen elements of each line of a dense matrix, in waves of so many halves.
 #[inline(always)]
-fn dense_elements<L: Lanes, const HALVES: u32>(w: &Wave, d: &Di, shape: &Shape, n: usize) -> [Chunk; N] {
+fn dense_elements<L: Lanes, const HALVES: u32>(
+    w: &Wave,
+    d: &Di,
+    shape: &Shape,
+    n: usize,
+    into: &mut [Chunk; N],
+) {
     match if n == 0 { shape.a } else { shape.b } {
-        Element::Half => pairs::<L, false, HALVES>(w, d, shape, n),
-        Element::Brain => pairs::<L, true, HALVES>(w, d, shape, n),
-        _ => elements::<L, N>(w, d, shape, n),
+        Element::Half => pairs::<L, false, HALVES>(w, d, shape, n, into),
+        Element::Brain => pairs::<L, true, HALVES>(w, d, shape, n, into),
+        _ => *into = elements::<L, N>(w, d, shape, n),
     }
 }
 
@@ -365,32 +371,50 @@ fn pairs<L: Lanes, const BRAIN: bool, const HALVES: u32>(
     d: &Di,
     shape: &Shape,
     n: usize,
-) -> [Chunk; N] {
+    into: &mut [Chunk; N],
+) {
     let signs = [sign(shape, d, n, 0), sign(shape, d, n, 1)];
-    let mut elements = [Chunk([0; N]); N];
     for pair in 0..N / 2 {
         let (number, first) = place(16, N as u32, HALVES, 2 * pair as u32);
         let word = L::load(sixteen(w, d.src[n].value + number / 2 * HALVES, first));
         let both = both::<L, BRAIN>(word);
         for part in 0..2 {
-            L::store(&mut elements[2 * pair + part], L::xor(both[part], L::splat(signs[part])));
+            L::store(&mut into[2 * pair + part], L::xor(both[part], L::splat(signs[part])));
         }
     }
-    elements
 }
 
 /// All dense matrices of floats have sixteen elements in a line.
 #[inline(always)]
 fn dense_floats<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape) {
-    let a = dense_elements::<L, HALVES>(w, d, shape, 0);
-    let b = dense_elements::<L, HALVES>(w, d, shape, 1);
-    let mut c = [L::splat(0); N];
-    for r in 0..N {
-        c[r] = start::<L>(w, d, shape, HALVES, r as u32);
+    let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
+    dense_elements::<L, HALVES>(w, d, shape, 0, &mut a);
+    dense_elements::<L, HALVES>(w, d, shape, 1, &mut b);
+    if L::KIND == BackendKind::Avx512 {
+        dense_rows::<L, HALVES, N>(w, d, shape, (&a, &b), 0);
+        return;
     }
-    let sums = sums::<L>(&a, &b, c);
-    for r in 0..N {
-        write_row::<L>(w, d, shape, HALVES, (r as u32, sums[r]));
+    for n in 0..N / FEW {
+        dense_rows::<L, HALVES, FEW>(w, d, shape, (&a, &b), first_row(d, FEW, n));
+    }
+}
+
+/// Rows of D from `first` on, which share no register with other such rows, or with those before and behind them in order.
+#[inline(always)]
+fn dense_rows<L: Lanes, const HALVES: u32, const ROWS: usize>(
+    w: &mut Wave,
+    d: &Di,
+    shape: &Shape,
+    (a, b): (&[Chunk; N], &[Chunk; N]),
+    first: usize,
+) {
+    let mut c = [L::splat(0); ROWS];
+    for r in 0..ROWS {
+        c[r] = start::<L>(w, d, shape, HALVES, (first + r) as u32);
+    }
+    let sums = sums::<L, ROWS>(a, b, first, c);
+    for r in 0..ROWS {
+        write_row::<L>(w, d, shape, HALVES, ((first + r) as u32, sums[r]));
     }
 }
 

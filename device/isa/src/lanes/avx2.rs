@@ -298,6 +298,21 @@ impl Lanes for Avx2 {
         words
     }
     #[inline(always)]
+    fn low_bytes_of_halves(a: V) -> [[u32; 4]; 2] {
+        let mut words = [[0; 4]; 2];
+        intrinsic!({
+            let bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                0, 4, 8, 12, 2, 6, 10, 14, -1, -1, -1, -1, -1, -1, -1, -1,
+            ));
+            // Of each half of the register: words of the low halves of `a`, from both registers, then those of the high ones.
+            let both =
+                _mm256_unpacklo_epi32(_mm256_shuffle_epi8(a[0], bytes), _mm256_shuffle_epi8(a[1], bytes));
+            let sorted = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), sorted);
+        });
+        words
+    }
+    #[inline(always)]
     fn truncated(a: V) -> V {
         intrinsic!([_mm256_cvttps_epi32(float(a[0])), _mm256_cvttps_epi32(float(a[1]))])
     }

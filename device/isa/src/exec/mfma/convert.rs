@@ -16,10 +16,17 @@ pub(super) const EMPTY: u32 = 129;
 /// The sum of two powers is larger by this than the product's exponent.
 pub(super) const POWERS: u32 = 2 * (127 - BIAS);
 
+/// 2^-39, which elements of B are multiplied by where products are added as integers: those have a negative exponent then that is
+/// far from denormal, and an exponent that is added to zero makes less than one.
+const SMALLER: u32 = (127 - 39) << 23;
+
 /// Vectors of a block of A or B at most.
 pub(super) const VECTORS: usize = 64;
+/// From the vectors of sixteen rows or columns to those of the next: only blocks with one sixteen have more k than that.
+pub(super) const SIXTEEN: usize = 32;
 
-/// A block of A: elements of sixteen rows in each vector, those of the same k one after the other.
+/// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; [`SIXTEEN`] behind, those of the
+/// next rows.
 pub(super) struct Left {
     /// Singles, or integers.
     pub(super) value: [Chunk; VECTORS],
@@ -27,8 +34,9 @@ pub(super) struct Left {
     pub(super) power: [[u32; 4]; VECTORS],
 }
 
-/// A block of B: elements of sixteen columns in each vector.
+/// A block of B, as that of A: elements of sixteen columns in each vector.
 pub(super) struct Right {
+    /// Singles that are smaller by 2^-39 unless they have no powers, or integers.
     pub(super) value: [Chunk; VECTORS],
     /// As of A, in all bytes of each element's word.
     pub(super) power: [Chunk; VECTORS],
@@ -70,13 +78,15 @@ pub(super) struct Range<L: Lanes> {
     least: L::V,
     /// Of words with two halves.
     halves: L::V,
-    odd: bool,
+    /// The least of what differs from a negative zero.
+    differs: L::V,
 }
 
 impl<L: Lanes> Range<L> {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Range { largest: L::splat(0), least: L::splat(u32::MAX), halves: L::splat(0), odd: false }
+        let most = L::splat(u32::MAX);
+        Range { largest: L::splat(0), least: most, halves: L::splat(0), differs: most }
     }
 
     #[inline(always)]
@@ -86,7 +96,8 @@ impl<L: Lanes> Range<L> {
         let above = L::lt_u(L::splat(((most + 1) << 24) - 1), self.largest);
         let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
         let infinite = L::and(L::add(self.halves, L::splat(0x0400_0400)), L::splat(0x8000_8000));
-        !self.odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX
+        let odd = L::eq(self.differs, L::splat(0)) != 0;
+        !odd && above | below == 0 && L::eq(infinite, L::splat(0)) == u16::MAX
     }
 }
 
@@ -98,7 +109,9 @@ fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
     let normal = L::add(magnitude, L::splat(less << 23));
     let least = L::splat((less + 1) << 23);
     let denormal = L::fsub(L::add(magnitude, least), least);
-    let number = L::select(L::lt_u(magnitude, L::splat(1 << 23)), denormal, normal);
+    // A mask of bits, of a number below 2^31.
+    let is_denormal = L::sar(L::sub(magnitude, L::splat(1 << 23)), L::splat(31));
+    let number = L::xor(normal, L::and(L::xor(normal, denormal), is_denormal));
     L::or(number, L::and(sign, L::splat(single::SIGN)))
 }
 
@@ -147,14 +160,15 @@ pub(super) fn powers<L: Lanes>(element: Element, value: L::V, range: &mut Range<
     };
     if matches!(element, Element::Fp8 | Element::Bf8) {
         // The NaN has come out as a negative zero.
-        range.odd |= L::eq(value, L::splat(single::SIGN)) != 0;
+        range.differs = L::min_u(range.differs, L::xor(value, L::splat(single::SIGN)));
     }
     let mut field = L::shr(magnitude, L::splat(24));
+    // A mask of bits; denormal singles have no powers.
+    let is_zero = L::sub(L::min_u(field, L::splat(1)), L::splat(1));
     if least != 0 {
         field = L::max_u(field, L::splat(least));
     }
-    let zero = L::splat(0);
-    L::select(L::eq(magnitude, zero), zero, L::sub(field, L::splat(BIAS)))
+    L::and(L::sub(field, L::splat(BIAS)), L::not(is_zero))
 }
 
 /// As [`powers`] of the halves in each word, both in a half of their word.
@@ -171,6 +185,12 @@ fn powers_of_halves<L: Lanes>(word: L::V, range: &mut Range<L>) -> L::V {
 /// What [`powers_of_halves`] are too small by, of two factors: the right one makes up for it, also if it is zero.
 const HALVES_DIFFER: u32 = POWERS - 2 * (64 + 15);
 
+/// An element of B, of which products are added as integers.
+#[inline(always)]
+pub(super) fn smaller<L: Lanes>(value: L::V) -> L::V {
+    L::fmul(value, L::splat(SMALLER))
+}
+
 /// Reads a block, and whether all of its elements have powers.
 #[inline(always)]
 pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: Matrix<'_>) -> bool {
@@ -184,20 +204,20 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
             for register in 0..own / per {
                 let row = w.v.row(at.base + register * 2 + sixteen / 2);
                 let word = L::load(&row[(sixteen & 1) as usize]);
-                let first = ((group * own + register * per) * chunks + chunk) as usize;
+                let first = chunk as usize * SIXTEEN + (group * own + register * per) as usize;
                 if matches!(element, Element::Half) {
                     let values = match L::wide_halves(word) {
                         Some(values) => values,
                         None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
                     };
                     let power = powers_of_halves::<L>(word, &mut range);
-                    put_halves::<L>(&mut into, [first, first + chunks as usize], values, power);
+                    put_halves::<L>(&mut into, [first, first + 1], values, power);
                     continue;
                 }
                 for sub in 0..per {
-                    let n = first + (sub * chunks) as usize;
+                    let n = (first + sub as usize) % VECTORS;
                     let value = convert::<L>(element, word, sub);
-                    put::<L>(element, &mut into, n % VECTORS, value, &mut range);
+                    put::<L>(element, &mut into, n, value, &mut range);
                 }
             }
         }
@@ -215,12 +235,11 @@ fn put<L: Lanes>(element: Element, into: &mut Matrix<'_>, n: usize, value: L::V,
                 left.power[n] = L::low_bytes(powers::<L>(element, value, range));
             }
         }
-        Matrix::Right(right) => {
-            L::store(&mut right.value[n], value);
-            if with_powers {
-                L::store(&mut right.power[n], L::byte_everywhere::<0>(powers::<L>(element, value, range)));
-            }
+        Matrix::Right(right) if with_powers => {
+            L::store(&mut right.value[n], smaller::<L>(value));
+            L::store(&mut right.power[n], L::byte_everywhere::<0>(powers::<L>(element, value, range)));
         }
+        Matrix::Right(right) => L::store(&mut right.value[n], value),
     }
 }
 
@@ -231,12 +250,11 @@ fn put_halves<L: Lanes>(into: &mut Matrix<'_>, places: [usize; 2], values: [L::V
         Matrix::Left(left) => {
             L::store(&mut left.value[low], values[0]);
             L::store(&mut left.value[high], values[1]);
-            left.power[low] = L::low_bytes(power);
-            left.power[high] = L::low_bytes(L::shr(power, L::splat(16)));
+            [left.power[low], left.power[high]] = L::low_bytes_of_halves(power);
         }
         Matrix::Right(right) => {
-            L::store(&mut right.value[low], values[0]);
-            L::store(&mut right.value[high], values[1]);
+            L::store(&mut right.value[low], smaller::<L>(values[0]));
+            L::store(&mut right.value[high], smaller::<L>(values[1]));
             let power = L::add(power, L::splat(HALVES_DIFFER * 0x0001_0001));
             L::store(&mut right.power[low], L::byte_everywhere::<0>(power));
             L::store(&mut right.power[high], L::byte_everywhere::<2>(power));

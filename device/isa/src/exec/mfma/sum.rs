@@ -2,12 +2,17 @@
 //!
 //! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
 //! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
-//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that are
-//! infinities, NaNs or tiny, is not done here.
+//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that
+//! are infinities, NaNs or tiny, is not done here.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators would put lane operations into closures without the backend"
+)]
 
 use super::super::float::single;
-use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, VECTORS};
-use crate::lanes::Lanes;
+use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Chunk;
 
 /// Numbers of rules, as constants of types.
@@ -35,26 +40,38 @@ pub(super) struct Sums<L: Lanes, const R: usize> {
     pub(super) again: [u16; R],
 }
 
-/// 2^-24 of what the largest product begins with, as the factor that makes integers.
+/// What makes integers in units of 2^-24 of what the largest product begins with, added to the exponents of products; it is
+/// positive, and at most 126.
 #[inline(always)]
 fn scale<L: Lanes>(power: L::V) -> L::V {
-    L::shl(L::sub(L::splat(127 + 24 + POWERS), power), L::splat(23))
+    L::shl(L::sub(L::splat(255), power), L::splat(23))
+}
+
+/// The factor that makes such integers of C.
+#[inline(always)]
+fn scale_of_c<L: Lanes>(scale: L::V) -> L::V {
+    L::add(scale, L::splat((127 + 24 + POWERS - 255) << 23))
+}
+
+/// The inverse of [`scale_of_c`].
+#[inline(always)]
+fn inverse<L: Lanes>(scale: L::V) -> L::V {
+    L::sub(L::splat((127 + 255 - 24 - POWERS) << 23), scale)
 }
 
 /// Adds a sum of products, an integer, to C, unless that is large; and an integer with the sign bit set where it is.
 #[inline(always)]
-fn finish<L: Lanes, const HALVES: bool>(sum: L::V, power: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
-    let scaled = L::fmul(c, scale);
+fn finish<L: Lanes, const HALVES: bool>(sum: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
+    let scaled = L::fmul(c, scale_of_c::<L>(scale));
     let mut whole = L::floored(scaled);
     // Whatever is no number of less than 31 digits has become -2^31.
     let large = L::add(whole, L::splat(1 << 30));
     if HALVES {
         // Less than a half: more than 25 bits below.
         let magnitude = L::and(scaled, L::splat(!single::SIGN));
-        whole = L::select(L::flt(magnitude, L::splat(0x3f00_0000)), L::splat(0), whole);
+        whole = L::and(whole, L::sar(L::sub(L::splat(0x3eff_ffff), magnitude), L::splat(31)));
     }
-    let back = L::shl(L::sub(power, L::splat(POWERS + 24 - 127)), L::splat(23));
-    (L::fmul(L::numbers(L::add(sum, whole)), back), large)
+    (L::fmul(L::numbers(L::add(sum, whole)), inverse::<L>(scale)), large)
 }
 
 /// The lanes with a C that is large, or without products.
@@ -71,22 +88,37 @@ fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], agai
     *result = L::select(mask, large, *result);
 }
 
-/// The sum with a C that begins at least six bits above the largest product, or where there are no products; and the
-/// lanes where it is something else.
+/// As [`mend`], of lanes that have products, where `large` is negative.
 #[inline(always)]
-fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
-    let field = L::and(L::shr(c, L::splat(23)), L::splat(0xff));
+fn mend_large<L: Lanes>(result: &mut L::V, large: L::V, [sum, power, c]: [L::V; 3], again: &mut u16) {
+    let mask = L::lt_i(large, L::splat(0));
+    let exponent = L::and(c, L::splat(0xff << 23));
+    *again |= mask & L::eq(exponent, L::splat(0xff << 23));
+    *result = L::select(mask, add_to_large::<L>(sum, power, c, L::shr(exponent, L::splat(23))), *result);
+}
+
+/// The sum with a C that begins at least six bits above the largest product, and whose exponent is `field`, or with
+/// an empty sum; anything for others.
+#[inline(always)]
+fn add_to_large<L: Lanes>(sum: L::V, power: L::V, c: L::V, field: L::V) -> L::V {
     let digits = L::or(L::and(c, L::splat(0x7f_ffff)), L::splat(0x80_0000));
     let digits = L::shl(digits, L::splat(4));
     let sign = L::sar(c, L::splat(31));
     let digits = L::sub(L::xor(digits, sign), sign);
     // The sum in units of 31 bits below C, then of 27 bits with a last one for what is below.
-    let below = L::sub(L::add(field, L::splat(POWERS - 127 - 6)), power);
-    let below = L::min_i(L::max_i(below, L::splat(0)), L::splat(31));
-    let sum = L::sar(L::shl(sum, L::splat(1)), below);
+    let below = L::sub(L::sub(field, power), L::splat((127 + 6 - POWERS as i32).cast_unsigned()));
+    let sum = L::sar(L::shl(sum, L::splat(1)), L::min_u(below, L::splat(31)));
     let rest = L::min_u(L::and(sum, L::splat(15)), L::splat(1));
     let sum = L::or(L::sar(sum, L::splat(4)), rest);
-    let result = L::fmul(L::numbers(L::add(digits, sum)), L::shl(L::sub(field, L::splat(27)), L::splat(23)));
+    L::fmul(L::numbers(L::add(digits, sum)), L::shl(L::sub(field, L::splat(27)), L::splat(23)))
+}
+
+/// The sum with a C that begins at least six bits above the largest product, or where there are no products; and the
+/// lanes where it is something else.
+#[inline(always)]
+fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
+    let field = L::and(L::shr(c, L::splat(23)), L::splat(0xff));
+    let result = add_to_large::<L>(sum, power, c, field);
     let zero = L::eq(L::shl(c, L::splat(1)), L::splat(0));
     let unusual = L::lt_u(L::splat(254 - 28), L::sub(field, L::splat(28)));
     (L::select(zero, L::splat(0), result), unusual & !zero)
@@ -95,7 +127,7 @@ fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
 /// A sum of products scaled to integers.
 #[inline(always)]
 fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
-    L::add(sum, L::truncated(L::fmul(L::fmul(a, b), scale)))
+    L::add(sum, L::truncated(L::add(L::fmul(a, b), scale)))
 }
 
 /// Both sums in the units of the larger power, and that power.
@@ -114,8 +146,6 @@ pub(super) struct Quad {
     /// Fours of rows, and sixteens of columns.
     pub(super) rows: usize,
     pub(super) columns: usize,
-    /// Vectors that the lines of A and B take.
-    pub(super) strides: [usize; 2],
     /// Elements of a row of A.
     pub(super) count: usize,
 }
@@ -126,12 +156,10 @@ fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
     L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
 }
 
-/// Of four rows the factors that make integers, from the powers in the bytes of words; the inverse of [`scale`]'s factor is
-/// [`inverse`].
+/// The [`scale`]s of four rows, from the powers in the bytes of words.
 #[inline(always)]
 fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
-    // No byte borrows of the next one more than what the constant has for it.
-    let fields = L::sub(L::splat((127 + 24 + POWERS).wrapping_mul(0x0101_0101)), powers);
+    let fields = L::not(powers);
     let field = L::splat(0xff << 23);
     [
         L::and(L::shl(fields, L::splat(23)), field),
@@ -139,12 +167,6 @@ fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
         L::and(L::shl(fields, L::splat(7)), field),
         L::and(L::shr(fields, L::splat(1)), field),
     ]
-}
-
-/// 1 / a power of two.
-#[inline(always)]
-fn inverse<L: Lanes>(scale: L::V) -> L::V {
-    L::sub(L::splat(254 << 23), scale)
 }
 
 /// A bit of each byte that is [`EMPTY`], and of some above such a byte.
@@ -155,44 +177,113 @@ fn empty_bytes<L: Lanes>(powers: L::V) -> L::V {
     L::and(L::and(borrowed, L::not(zero)), L::splat(0x8080_8080))
 }
 
-/// As [`quad`], for groups of singles' products.
+/// `N` elements with the same line, or powers, from number `start` of so many sixteens on; `start` is a multiple of `N`.
 #[inline(always)]
-fn grouped<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -> &[T; N] {
+    &all.as_chunks::<N>().0[(sixteens * SIXTEEN + start) / N % (VECTORS / N)]
+}
+
+/// The same, which the compiler takes for something else: without AVX-512 there are too few registers to keep it from one row to
+/// the next, and a copy is no faster.
+#[inline(always)]
+fn loaded_again<L: Lanes, const N: usize>(values: &[Chunk; N]) -> &[Chunk; N] {
+    if L::KIND == BackendKind::Avx512 { values } else { core::hint::black_box(values) }
+}
+
+/// Less than [`TINY`] for a negative C that may become zero where it is made an integer, and is not rounded down then.
+#[inline(always)]
+fn above_tiny<L: Lanes>(c: L::V) -> L::V {
+    L::sub(c, L::splat(single::SIGN + 1))
+}
+
+/// 2^-112: the least factor that makes integers is 2^-37.
+const TINY: u32 = (127 - 112) << 23;
+
+/// As [`quad`], for groups of `N` singles' products.
+#[inline(always)]
+fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
     let mut sums = Sums { value: c, again: [0; 4] };
-    let group = group_of(RULE);
-    let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
-    for start in (0..at.count).step_by(group) {
-        let mut factors = [L::splat(0); 8];
-        let mut quads = [&[0; 4]; 8];
+    let mut least = L::splat(u32::MAX);
+    for r in 0..4 {
+        least = L::min_u(least, above_tiny::<L>(c[r]));
+    }
+    if L::lt_u(least, L::splat(TINY)) != 0 {
+        for r in 0..4 {
+            sums.again[r] = L::lt_u(above_tiny::<L>(c[r]), L::splat(TINY));
+        }
+    }
+    let (left, row) = (at.rows / 4, at.rows % 4);
+    for start in (0..at.count).step_by(N) {
+        let left_powers: &[_; N] = group(&a.power, left, start);
+        let right_powers: &[_; N] = group(&b.power, at.columns, start);
         let mut powers = L::splat(EMPTIES);
-        for n in 0..group {
-            let from_a = ((start + n) * at.strides[0] + left) % VECTORS;
-            let from_b = ((start + n) * at.strides[1] + right) % VECTORS;
-            quads[n] = &a.value[from_a].0.as_chunks::<4>().0[row];
-            factors[n] = L::load(&b.value[from_b]);
-            let power = L::add(L::splat(a.power[from_a][row]), L::load(&b.power[from_b]));
+        for n in 0..N {
+            let power = L::add(L::splat(left_powers[n][row]), L::load(&right_powers[n]));
             powers = L::max_bytes(powers, power);
         }
         let scales = scales::<L>(powers);
-        let before = sums.value;
-        let mut totals = [L::splat(0); 4];
-        let mut large = L::splat(0);
-        for r in 0..4 {
-            for n in 0..group {
-                totals[r] = add_product::<L>(totals[r], L::splat(quads[n][r]), factors[n], scales[r]);
-            }
-            let whole = L::floored(L::fmul(before[r], scales[r]));
-            // Whatever is no number of less than 31 digits has become -2^31.
-            large = L::or(large, L::add(whole, L::splat(1 << 30)));
-            sums.value[r] = L::fmul(L::numbers(L::add(totals[r], whole)), inverse::<L>(scales[r]));
-        }
         let empty = L::eq(empty_bytes::<L>(powers), L::splat(0)) != u16::MAX;
-        if empty || L::lt_i(large, L::splat(0)) != 0 {
-            for r in 0..4 {
+        let left_values: &[_; N] = group(&a.value, left, start);
+        let right_values: &[_; N] = group(&b.value, at.columns, start);
+        for r in 0..4 {
+            let right_values = loaded_again::<L, N>(right_values);
+            let (scale, before) = (scales[r], sums.value[r]);
+            let mut total = L::splat(0);
+            for n in 0..N {
+                let value = L::splat(left_values[n].0[row * 4 + r]);
+                total = add_product::<L>(total, value, L::load(&right_values[n]), scale);
+            }
+            let large;
+            (sums.value[r], large) = finish::<L, false>(total, scale, before);
+            if empty {
                 let top = byte::<L>(powers, r);
-                let whole = L::floored(L::fmul(before[r], scales[r]));
-                let mask = left_out::<L>(L::add(whole, L::splat(1 << 30)), top);
-                mend::<L>(&mut sums.value[r], mask, [totals[r], top, before[r]], &mut sums.again[r]);
+                let mask = left_out::<L>(large, top);
+                mend::<L>(&mut sums.value[r], mask, [total, top, before], &mut sums.again[r]);
+            } else if L::lt_i(large, L::splat(0)) != 0 {
+                let top = byte::<L>(powers, r);
+                mend_large::<L>(&mut sums.value[r], large, [total, top, before], &mut sums.again[r]);
+            }
+        }
+    }
+    sums
+}
+
+/// As [`quad`], for sixteen products each, of which the even and the odd ones are added apart.
+#[inline(always)]
+fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+    const N: usize = group_of(rule::HALVES);
+    let mut sums = Sums { value: c, again: [0; 4] };
+    let (left, row) = (at.rows / 4, at.rows % 4);
+    for start in (0..at.count).step_by(N) {
+        let left_powers: &[_; N] = group(&a.power, left, start);
+        let right_powers: &[_; N] = group(&b.power, at.columns, start);
+        let mut tops = [L::splat(EMPTIES); 2];
+        for n in 0..N {
+            let power = L::add(L::splat(left_powers[n][row]), L::load(&right_powers[n]));
+            tops[n % 2] = L::max_bytes(tops[n % 2], power);
+        }
+        let left_values: &[_; N] = group(&a.value, left, start);
+        let right_values: &[_; N] = group(&b.value, at.columns, start);
+        for r in 0..4 {
+            let right_values = loaded_again::<L, N>(right_values);
+            let before = sums.value[r];
+            let powers = [byte::<L>(tops[0], r), byte::<L>(tops[1], r)];
+            let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
+            let mut products = [L::splat(0); 2];
+            for n in 0..N {
+                let value = L::splat(left_values[n].0[row * 4 + r]);
+                let factor = L::load(&right_values[n]);
+                products[n % 2] = add_product::<L>(products[n % 2], value, factor, scales[n % 2]);
+            }
+            let (total, top) = join::<L>(products, powers);
+            let large;
+            (sums.value[r], large) = finish::<L, true>(total, scale::<L>(top), before);
+            let empty = L::sub(top, L::splat(EMPTY + 1));
+            if L::lt_i(empty, L::splat(0)) != 0 {
+                let mask = left_out::<L>(large, top);
+                mend::<L>(&mut sums.value[r], mask, [total, top, before], &mut sums.again[r]);
+            } else if L::lt_i(large, L::splat(0)) != 0 {
+                mend_large::<L>(&mut sums.value[r], large, [total, top, before], &mut sums.again[r]);
             }
         }
     }
@@ -202,64 +293,24 @@ fn grouped<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
 /// Four rows of sixteen columns of D, from those of C.
 #[inline(always)]
 pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
-    if RULE == rule::EIGHTS || RULE == rule::FOURS {
-        return grouped::<L, RULE>(a, b, at, c);
+    match RULE {
+        rule::EIGHTS => return grouped::<L, { group_of(rule::EIGHTS) }>(a, b, at, c),
+        rule::FOURS => return grouped::<L, { group_of(rule::FOURS) }>(a, b, at, c),
+        rule::HALVES => return halves::<L>(a, b, at, c),
+        _ => {}
     }
     let mut sums = Sums { value: c, again: [0; 4] };
-    let group = group_of(RULE);
-    let (left, right, row) = (at.rows / 4, at.columns, at.rows % 4);
-    let mut start = 0;
-    while start < at.count {
-        let from = (start * at.strides[0] + left, start * at.strides[1] + right);
-        start += group;
-        if RULE == rule::CHAIN || RULE == rule::INTEGERS {
-            let b = L::load(&b.value[from.1 % VECTORS]);
-            for r in 0..4 {
-                let a = L::splat(a.value[from.0 % VECTORS].0[row * 4 + r]);
-                sums.value[r] = match RULE {
-                    rule::CHAIN => L::fma(a, b, sums.value[r]),
-                    _ => L::add(sums.value[r], L::mul(a, b)),
-                };
-            }
-            continue;
-        }
-        let parts = 2;
-        let mut powers = [L::splat(EMPTIES); 2];
-        for n in 0..group / parts {
-            for (part, top) in powers.iter_mut().enumerate().take(parts) {
-                let k = n * parts + part;
-                let a = L::splat(a.power[(from.0 + k * at.strides[0]) % VECTORS][row]);
-                let b = L::load(&b.power[(from.1 + k * at.strides[1]) % VECTORS]);
-                *top = L::max_bytes(*top, L::add(a, b));
-            }
-        }
-        let mut totals = [L::splat(0); 4];
-        let mut tops = [L::splat(0); 4];
-        let before = sums.value;
-        let mut large = L::splat(0);
+    let (left, row) = (at.rows / 4, at.rows % 4);
+    for k in 0..at.count {
+        let [left]: &[_; 1] = group(&a.value, left, k);
+        let [right]: &[_; 1] = group(&b.value, at.columns, k);
+        let right = L::load(right);
         for r in 0..4 {
-            let powers = [byte::<L>(powers[0], r), byte::<L>(powers[1], r)];
-            let scales = [scale::<L>(powers[0]), scale::<L>(powers[1])];
-            let mut products = [L::splat(0); 2];
-            for n in 0..group / parts {
-                for part in 0..parts {
-                    let k = n * parts + part;
-                    let a = L::splat(a.value[(from.0 + k * at.strides[0]) % VECTORS].0[row * 4 + r]);
-                    let b = L::load(&b.value[(from.1 + k * at.strides[1]) % VECTORS]);
-                    products[part] = add_product::<L>(products[part], a, b, scales[part]);
-                }
-            }
-            let high;
-            (totals[r], tops[r]) = join::<L>(products, powers);
-            (sums.value[r], high) = finish::<L, true>(totals[r], tops[r], scale::<L>(tops[r]), before[r]);
-            large = L::or(large, L::or(high, L::sub(L::sub(tops[r], L::splat(EMPTY)), L::splat(1))));
-        }
-        if L::lt_i(large, L::splat(0)) != 0 {
-            for r in 0..4 {
-                let whole = L::floored(L::fmul(before[r], scale::<L>(tops[r])));
-                let mask = left_out::<L>(L::add(whole, L::splat(1 << 30)), tops[r]);
-                mend::<L>(&mut sums.value[r], mask, [totals[r], tops[r], before[r]], &mut sums.again[r]);
-            }
+            let left = L::splat(left.0[row * 4 + r]);
+            sums.value[r] = match RULE {
+                rule::CHAIN => L::fma(left, right, sums.value[r]),
+                _ => L::add(sums.value[r], L::mul(left, right)),
+            };
         }
     }
     if RULE == rule::CHAIN {
@@ -286,6 +337,9 @@ impl Term {
 #[inline(always)]
 pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V) -> Sums<L, 1> {
     let mut sums = Sums { value: [c], again: [0] };
+    if RULE == rule::FOURS || RULE == rule::EIGHTS {
+        sums.again[0] = L::lt_u(above_tiny::<L>(c), L::splat(TINY));
+    }
     let group = group_of(RULE);
     for terms in terms.chunks_exact(group) {
         if RULE == rule::CHAIN || RULE == rule::INTEGERS {
@@ -321,8 +375,8 @@ pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V)
         };
         let high;
         (sums.value[0], high) = match RULE {
-            rule::HALVES => finish::<L, true>(total, top, scale::<L>(top), c),
-            _ => finish::<L, false>(total, top, scale::<L>(top), c),
+            rule::HALVES => finish::<L, true>(total, scale::<L>(top), c),
+            _ => finish::<L, false>(total, scale::<L>(top), c),
         };
         let mask = left_out::<L>(high, top);
         if mask != 0 {

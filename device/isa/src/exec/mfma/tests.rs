@@ -32,7 +32,46 @@ impl Random {
             2 => sign | (self.next() % 255) << 23 | fraction,
             3 if self.next().is_multiple_of(3) => sign,
             3 => sign | (67 + self.next() % 120) << 23 | fraction,
+            // Around the limits of what has powers, now and then; products that cancel each other, see `wave`; the ends of the
+            // formats of few bits; infinities, NaNs and zeros here and there.
+            5 if self.next().is_multiple_of(40) => {
+                sign | (95 + self.next() % 2 * 60 + self.next() % 5) << 23 | fraction
+            }
+            5 => sign | (97 + self.next() % 61) << 23 | self.digits(),
+            6 => sign | near << 23 | self.digits(),
+            7 => {
+                sign | [100 + self.next() % 20, 133 + self.next() % 12][self.next() as usize % 2] << 23
+                    | self.digits()
+            }
+            8 => match self.next() % 40 {
+                0 => sign | 255 << 23,
+                1 => sign | 255 << 23 | fraction | 1,
+                2..6 => sign,
+                _ => sign | near << 23 | self.digits(),
+            },
             _ => self.next() << 16 ^ self.next(),
+        }
+    }
+
+    /// A single's fraction: none, all, or any of the digits.
+    fn digits(&mut self) -> u32 {
+        match self.next() % 4 {
+            0 => 0,
+            1 => 0x7f_ffff,
+            _ => self.next() & 0x7f_ffff,
+        }
+    }
+
+    /// An element of C: of the later kinds a few digits around where it is large for products near one, or where it is cut off.
+    fn sum(&mut self, kind: u32) -> u32 {
+        match (kind, self.next() % 4) {
+            (3, 0) => 0,
+            (5.., 0) => self.next() << 31 | (127 + self.next() % 32) << 23 | self.digits(),
+            (5.., 1) => self.next() << 31 | (127 - 45 + self.next() % 45) << 23 | self.digits(),
+            (5.., 2) => self.next() << 31 | (self.next() % 2 * 254) << 23 | self.digits(),
+            // Of some kinds C is much larger than the products.
+            (_, 1) => self.single(kind) & !(0xff << 23) | (127 + self.next() % 60) << 23,
+            _ => self.single(kind),
         }
     }
 
@@ -62,20 +101,24 @@ fn wave(shape: &Shape, kind: u32, random: &mut Random) -> Wave {
         for register in PLACES[n]..PLACES[n] + sizes[n] {
             for lane in 0..64 {
                 let per = 32 / element.bits().min(32);
-                let word = (0..per)
+                let mut word = (0..per)
                     .fold(0, |word, sub| word | random.element(element, kind) << (sub * element.bits() % 32));
+                if kind == 6 && element.bits() < 32 && !random.next().is_multiple_of(16) {
+                    // Odd elements as the even ones, of A with the other sign.
+                    let (evens, signs) = match element.bits() {
+                        16 => (0xffff, 0x8000),
+                        _ => (0x00ff_00ff, 0x0080_0080),
+                    };
+                    let even = word & evens;
+                    word = even | (even ^ if n == 0 { signs } else { 0 }) << element.bits();
+                }
                 wave.v.set_lane(register * 2 + lane / 32, lane & 31, word);
             }
         }
     }
     for register in PLACES[2]..PLACES[2] + sizes[2] {
         for lane in 0..64 {
-            // Of some kinds C is much larger than the products, or zero.
-            let value = match random.next() % 4 {
-                0 if kind == 3 => 0,
-                1 => random.single(kind) & !(0xff << 23) | (127 + random.next() % 60) << 23,
-                _ => random.single(kind),
-            };
+            let value = random.sum(kind);
             wave.v.set_lane(register * 2 + lane / 32, lane & 31, value);
         }
     }
@@ -121,11 +164,14 @@ fn elements(shape: &Shape) -> impl Iterator<Item = (u32, u32, u32)> {
     (0..shape.blocks * m * n).map(move |at| (at / n / m, at / n % m, at % n))
 }
 
+/// How often the kinds of numbers that aim at limits are tried.
+const ROUNDS: usize = 6;
+
 #[test]
 fn vectors_give_what_elements_one_at_a_time_do() {
     let mut random = Random(1);
     for (number, shape) in SHAPES.iter().enumerate().filter(|(_, shape)| !shape.is_double()) {
-        for kind in 0..5 {
+        for kind in (0..9).chain([5, 6, 7, 8].repeat(ROUNDS)) {
             let before = wave(shape, kind, &mut random);
             let control = match kind {
                 0 => Control::default(),
