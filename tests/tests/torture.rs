@@ -58,12 +58,12 @@ fn a_bug_is_found_with_its_smallest_plan_and_shown_again() {
 #[test]
 fn programs_in_guests_end_well_or_in_an_error_and_leave_a_driver_that_works() {
     let place = tempfile::tempdir().unwrap();
-    let options = ["--mode", "qemu", "--plans", "8", "--seed", "4", "--jobs", "1", "--limit", "30", "--json"];
+    let options = ["--mode", "qemu", "--plans", "3", "--jobs", "1", "--limit", "15", "--json"];
     let (output, said) = torture(&[&options[..], &PROGRAM].concat(), place.path());
     assert_eq!(output.status.code(), Some(0), "{said}");
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&summary["plans"], &summary["found"]), (&8.into(), &serde_json::json!([])), "{said}");
-    assert!(summary["struck"].as_u64().unwrap() > 4, "{said}");
+    assert_eq!((&summary["plans"], &summary["found"]), (&3.into(), &serde_json::json!([])), "{said}");
+    assert!(summary["struck"].as_u64().unwrap() >= 3, "{said}");
     assert!(summary["met"]["doorbell"].as_u64().unwrap() > 0, "{said}");
 }
 
