@@ -139,20 +139,20 @@ impl Environment {
         let mut joined = None;
         let Some(room) = self.room(count) else { return given };
         let mut present = [false; VARIABLES];
-        for index in 0..count {
+        for (index, place) in room.iter_mut().enumerate().take(count) {
             // SAFETY: the caller's contract; there are so many.
             let (pointer, entry) = unsafe {
                 let pointer = *given.add(index);
                 (pointer, CStr::from_ptr(pointer).to_bytes())
             };
-            room[index] = pointer;
+            *place = pointer;
             if let Some(at) = own.variables.iter().position(|variable| same_name(variable, entry)) {
                 present[at] = true;
                 if at == 0 && !entry.windows(own.library.len()).any(|part| part == own.library) {
                     let others = entry.get(PRELOAD.len() + 1..).unwrap_or_default();
                     let own = &own.variables[0][..own.variables[0].len() - 1];
                     let text = inside(|| [own, b":", others, b"\0"].concat());
-                    room[index] = joined.insert(text).as_ptr().cast();
+                    *place = joined.insert(text).as_ptr().cast();
                 }
             }
         }
