@@ -90,7 +90,8 @@ fn records_of_devices_that_cannot_be_are_refused() {
     let (_, all) = entries(&recorded());
     let config = crate::device::save::SavedConfig::of(&GpuConfig::default());
     let head = |program: &str, config| {
-        postcard::to_allocvec(&Head { program: program.to_owned(), config }).expect("memory")
+        postcard::to_allocvec(&Head { program: program.to_owned(), config, faults: String::new() })
+            .expect("memory")
     };
     let old = replay(record_of(&head("0.0.0", config.clone()), &all)).expect_err("another release");
     assert!(matches!(&old, RecordError::Program { found, .. } if found == "0.0.0"), "{old}");
