@@ -159,12 +159,9 @@ impl Runner {
                 return;
             }
             let serving = spent::enter(Part::Firmware);
-            let mut turn = state.pass(&self.ports);
+            let turn = state.pass(&self.ports);
             drop(state);
-            if self.ports.faults.is_on() {
-                self.ports.interrupts.raise_late();
-                turn = self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)));
-            }
+            let turn = self.until_due(turn);
             count(&self.ports.counters.runner_passes);
             drop(serving);
             let _waiting = spent::enter(Part::Waiting);
@@ -265,7 +262,17 @@ impl Runner {
 
     /// Serves everything once on the calling thread; when there is more to do.
     pub(crate) fn pass_until(&self) -> Turn {
-        self.visit(|state| state.pass(&self.ports))
+        let turn = self.visit(|state| state.pass(&self.ports));
+        self.until_due(turn)
+    }
+
+    /// Raises late interrupts that are due; a turn that is over when the next thing that is held back is due.
+    fn until_due(&self, turn: Turn) -> Turn {
+        if !self.ports.faults.is_on() {
+            return turn;
+        }
+        self.ports.interrupts.raise_late();
+        self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)))
     }
 
     /// Lets the thread end. No pass begins afterwards, which would find the kernel's rings still active.
