@@ -191,7 +191,7 @@ fn guests_go_on_from_snapshots(nested: &mut Nested) {
         summary.unwrap_or_else(|error| panic!("{error}: {}\n{}", said.stdout, said.stderr))
     };
     let warm = ["run", "--mode", "kvm", "--memory", "512M", "--json", "--warm"];
-    let take = ["--snapshot", FILE, "--snapshot-at", "workgroup:100"];
+    let take = ["--snapshot", FILE, "--snapshot-at", "workgroup:4"];
     let program = ["--", "vector-add", "262144"];
     let first = belfry(nested, &[&warm[..], &take, &program].concat());
     first.expect(
