@@ -81,7 +81,7 @@ fn faults_strike_again_in_a_replay() {
     ] {
         let run = ["run", "--mode", "hosted", "--record", file, "--timeout", "120"];
         let output = belfry(&[&run[..], plan, &["--"], program].concat());
-        let said = text(&output.stderr);
+        let said = text(&[output.stdout, output.stderr].concat());
         assert!(said.contains("belfry: recorded"), "{plan:?}: {said}");
         let (replayed, _) = succeed(&["replay", "--times", "3", file]);
         let strikes =
