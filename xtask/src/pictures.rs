@@ -41,7 +41,7 @@ type Make = fn(&Path) -> Result<String>;
 /// File, what makes it, and what it has to show.
 const PICTURES: &[(&str, Make, &[&str])] = &[
     ("timeline.svg", timeline, &["<svg", "queue", "worker"]),
-    ("inspector.svg", inspector, &["<svg", "endless", "s_", "v0", "halted"]),
+    ("inspector.svg", inspector, &["<svg", "endless", "s_", "HALTED"]),
     ("profile.svg", profile, &["<svg", "profile: gemm", "occupancy", "v_fmac_f32"]),
 ];
 
@@ -52,13 +52,13 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
 }
 
-/// Queues that share the GPU.
+/// Packets that wait for others.
 fn timeline(belfry: &Path) -> Result<String> {
     let folder = tempfile::tempdir().context("creating a folder")?;
     let trace = folder.path().join("t.pftrace");
     let mut run = Command::new(belfry);
     run.args(["run", "--mode", "hosted", "--workers", "2", "--trace"]).arg(&trace);
-    output(run.args(["--", "many-queues", "4"]))?;
+    output(run.args(["--", "barriers-and-signals"]))?;
     let mut draw = Command::new(belfry);
     draw.args(["trace", "svg"]).arg(&trace).stdin(Stdio::null());
     let drawn = draw.output().context("running belfry trace svg")?;
@@ -89,14 +89,20 @@ fn inspector(belfry: &Path) -> Result<String> {
         output(inspect.args(["inspect", &pid, "--json"]).args(question))
     };
     let until = Instant::now() + PATIENCE;
-    while !asks(&["status"]).is_ok_and(|status| status.contains("\"halted\": true")) {
+    let halts = || asks(&["status"]).is_ok_and(|status| status.contains("\"halted\": true"));
+    while !halts() {
         if Instant::now() > until {
             bail!("the GPU does not halt within {PATIENCE:?}: {:?}", asks(&["status"]));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    // It halts at the packet; the program gives the kernel time enough to begin.
+    asks(&["continue"])?;
+    asks(&["pause"])?;
+    let waves: serde_json::Value = serde_json::from_str(&asks(&["waves"])?).context("reading the waves")?;
+    let wave = waves["waves"][0]["wave"].as_str().context("no wave is on the GPU")?;
     // Some way into its loop.
-    asks(&["step", "0:0,0,0:0", "24"])?;
+    asks(&["step", wave, "24"])?;
     let path = folder.path().join("inspector.svg");
     let mut inspect = Command::new(belfry);
     output(inspect.args(["inspect", &pid, "--size", "118x34", "--keys", "3", "--picture"]).arg(&path))?;
