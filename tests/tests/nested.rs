@@ -103,13 +103,12 @@ fn belfrys_own_machine_runs_the_examples() {
     auto_prefers_kvm_and_reports_the_same_summary(&mut nested);
     boot_is_measured_phase_by_phase(&mut nested);
     every_example_succeeds(&mut nested);
-    guests_go_on_from_snapshots(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
     nested.power_off().unwrap();
 }
 
 #[test]
-fn belfrys_own_machine_gives_guests_disks_folders_and_a_network() {
+fn belfrys_own_machine_gives_guests_disks_folders_a_network_and_snapshots() {
     let mut nested = outer_guest();
     nested.load_kvm().unwrap();
     files_disks_and_statuses_travel(&mut nested);
@@ -117,6 +116,7 @@ fn belfrys_own_machine_gives_guests_disks_folders_and_a_network() {
     put_root(&mut nested);
     folders_are_shared(&mut nested);
     guests_have_a_network(&mut nested);
+    guests_go_on_from_snapshots(&mut nested);
     nested.power_off().unwrap();
 }
 
