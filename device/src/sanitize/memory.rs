@@ -60,12 +60,12 @@ impl Allocations {
         (va < end).then_some((first, end))
     }
 
-    /// What an access that is within no allocation is beyond of, and whether it is so for sure: else it is only where nothing is mapped,
-    /// as nobody may have told of what is there.
+    /// The allocation that an access outside of all of them has missed, and whether that is certain. Where it is not, the access may
+    /// be within memory that the driver has not told of: it counts only if nothing is mapped there.
     pub(super) fn stray(&self, va: u64, end: u64) -> Option<(Stray, bool)> {
         let before = self.live.range(..=va).next_back().map(|(&va, &bytes)| (va, bytes));
         let beside = |(va, bytes)| Stray::Beside { va, bytes };
-        // What is in its last page is nobody else's.
+        // The rest of its last page belongs to no other allocation.
         if let Some((first, bytes)) = before.filter(|&(first, bytes)| va - first < pages(bytes)) {
             return Some((beside((first, bytes)), true));
         }

@@ -104,11 +104,15 @@ fn why_not_served(fd: c_int) -> Option<&'static str> {
     if !header.starts_with(b"\x7fELF\x02") {
         return None;
     }
-    if !program_headers(fd, &header).any(|(kind, ..)| kind == PT_INTERP) {
+    let (mut has_interpreter, mut is_of_go) = (false, false);
+    for (kind, offset, length) in program_headers(fd, &header) {
+        has_interpreter |= kind == PT_INTERP;
+        is_of_go |= kind == PT_NOTE && has_note_of_go(fd, offset, length);
+    }
+    if !has_interpreter {
         return Some("is statically linked: it does not load this library and finds no GPU");
     }
-    let mut notes = program_headers(fd, &header).filter(|&(kind, ..)| kind == PT_NOTE);
-    if notes.any(|(_, offset, length)| has_note_of_go(fd, offset, length)) {
+    if is_of_go {
         return Some(
             "makes its system calls itself, as programs in Go do: it finds no GPU but through C libraries",
         );

@@ -28,7 +28,7 @@ const KVM_BOOT: Duration = Duration::from_secs(60);
 /// Memory of a guest with a root file system: what ROCm's own compilers need; only what is used costs anything.
 const ROOT_MEMORY: u64 = 4 << 30;
 /// What every program's environment has.
-const ENVIRONMENT: [&str; 3] = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"];
+pub(crate) const ENVIRONMENT: [&str; 3] = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"];
 /// What that of programs in a root file system has, as a login has it; TERM comes from here.
 const ROOT_ENVIRONMENT: [&str; 6] = [
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -45,6 +45,7 @@ use crate::hosted::HostedError;
 use crate::inspect::{self, InspectError, InspectOptions, Onlookers};
 use crate::snapshot::SnapshotOptions;
 use crate::suite::Suite;
+pub(crate) use in_guest::ENVIRONMENT;
 use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 pub use system::{Firmware, SystemError};

@@ -61,14 +61,15 @@ pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result
     };
     for line in io::stdin().lock().lines() {
         let text = line?;
-        let verdict = match text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()))
-        {
-            Ok(plan) if guests.is_some() => {
-                guests.as_mut().map(|guests| guests.attempt(&plan)).unwrap_or_default()
-            }
-            Ok(plan) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, (program, bug), &panics),
-            Err(error) => Verdict { ending: Ending::Error(error.to_string()), ..Verdict::default() },
+        panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let plan = text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()));
+        let mut verdict = match (plan, &mut guests) {
+            (Err(error), _) => Verdict { ending: Ending::Error(error.to_string()), ..Verdict::default() },
+            (Ok(plan), Some(guests)) => guests.attempt(&plan),
+            (Ok(plan), None) => attempt(&GpuConfig { faults: plan, ..hasty(config) }, (program, bug)),
         };
+        let messages = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+        verdict.findings.extend(messages.into_iter().take(1).map(Finding::Panic));
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, &verdict)?;
         out.write_all(b"\n")?;
@@ -140,8 +141,7 @@ fn run(gpu: &Arc<HostedGpu>, program: &[String]) -> Result<(), anyhow::Error> {
     belfry_examples::run(name, &runtime, arguments, &mut io::sink())
 }
 
-fn attempt(config: &GpuConfig, (program, bug): (&[String], Option<Bug>), panics: &Panics) -> Verdict {
-    panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
+fn attempt(config: &GpuConfig, (program, bug): (&[String], Option<Bug>)) -> Verdict {
     let before = own();
     let mut verdict = Verdict::default();
     let keeps = match HostedGpu::new(config.clone()) {
@@ -165,8 +165,6 @@ fn attempt(config: &GpuConfig, (program, bug): (&[String], Option<Bug>), panics:
     if after.1 > before.1 {
         verdict.findings.push(Finding::Leak(format!("{} descriptors", after.1 - before.1)));
     }
-    let messages = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
-    verdict.findings.extend(messages.into_iter().take(1).map(Finding::Panic));
     verdict
 }
 
@@ -178,19 +176,13 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
     let faults = gpu.device().faults();
     faults.end();
     let report = faults.report();
-    verdict.strikes =
-        report.strikes.iter().map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
-    verdict.struck = report.struck.values().sum();
-    verdict.met = report.met;
+    verdict.note(&report);
     let has_struck = |rule| report.struck.contains_key(&rule);
     match outcome {
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => {
             let is_wrong = error.chain().any(|cause| cause.is::<belfry_examples::WrongResult>());
-            if is_wrong && !has_struck(Rule::SdmaCorrupt) {
-                verdict.findings.push(Finding::WrongResult(format!("{error:#}")));
-            }
-            verdict.ending = Ending::Error(format!("{error:#}"));
+            verdict.failed(format!("{error:#}"), is_wrong, &report);
         }
     }
     // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.

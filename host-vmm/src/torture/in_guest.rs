@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use belfry_device::faults::{Plan, Rule};
-use belfry_device::{GpuConfig, faults::Faults};
+use belfry_device::GpuConfig;
+use belfry_device::faults::{FaultReport, Plan, Rule};
 use belfry_embedded::PARTS;
 use belfry_examples::WRONG_RESULT;
 use belfry_guest::qemu::choose_accelerator;
@@ -15,13 +15,12 @@ use belfry_image::guest::EXAMPLES;
 use belfry_image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
 
 use super::verdict::{Ending, Finding, Verdict};
+use crate::run::ENVIRONMENT;
 
 /// How long what is given back may take to be so.
 const SETTLES: Duration = Duration::from_secs(10);
 /// Pause between looks at it.
 const LOOK: Duration = Duration::from_millis(50);
-/// What the environment of programs has.
-const ENVIRONMENT: [&str; 2] = ["PATH=/bin", "HOME=/root"];
 /// How the kernel begins to tell of mistakes in it or in a driver, apart from those after which it panics.
 const COMPLAINTS: [&str; 7] = [
     "BUG:",
@@ -73,12 +72,25 @@ pub(super) struct InGuest {
 ///
 /// Parts that cannot be had.
 pub fn prepare(machine: Machine, progress: &Progress) -> Result<(), InGuestError> {
-    let cache = Cache::open()?;
-    GuestImage::prepare(&cache, &PARTS, Freshness::Cached, progress)?;
-    if machine == Machine::Qemu {
-        artifacts::qemu(&cache, Freshness::Cached, progress).map_err(ImageError::from)?;
-    }
-    Ok(())
+    parts(machine, &Cache::open()?, progress).map(|_| ())
+}
+
+/// What guests are made of, and what boots them.
+fn parts(
+    machine: Machine,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<(GuestImage, MachineConfig), InGuestError> {
+    let image = GuestImage::prepare(cache, &PARTS, Freshness::Cached, progress)?;
+    let machine = match machine {
+        Machine::Kvm => MachineConfig::Kvm(KvmConfig::default()),
+        Machine::Qemu => {
+            let qemu = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from)?;
+            let accelerator = choose_accelerator(cache, &qemu);
+            MachineConfig::Qemu(QemuConfig { program: Some(qemu), accelerator, ..QemuConfig::default() })
+        }
+    };
+    Ok((image, machine))
 }
 
 /// How a program in a guest came to its end.
@@ -96,16 +108,7 @@ impl InGuest {
         (program, limit): (&[String], Duration),
     ) -> Result<Self, InGuestError> {
         let cache = Cache::open()?;
-        let quiet = Progress::new();
-        let image = GuestImage::prepare(&cache, &PARTS, Freshness::Cached, &quiet)?;
-        let machine = match machine {
-            Machine::Kvm => MachineConfig::Kvm(KvmConfig::default()),
-            Machine::Qemu => {
-                let qemu = artifacts::qemu(&cache, Freshness::Cached, &quiet).map_err(ImageError::from)?;
-                let accelerator = choose_accelerator(&cache, &qemu);
-                MachineConfig::Qemu(QemuConfig { program: Some(qemu), accelerator, ..QemuConfig::default() })
-            }
-        };
+        let (image, machine) = parts(machine, &cache, &Progress::new())?;
         // A device that begins with a plan can be given another one.
         let gpu = GpuConfig { faults: Plan::counting(), ..gpu.clone() };
         let config = GuestConfig { machine, gpu: Some(gpu), ..GuestConfig::default() };
@@ -126,7 +129,6 @@ impl InGuest {
         });
         if let Err(error) = ended {
             verdict.findings.push(match error {
-                GuestError::Timeout { .. } => Finding::Died(error.to_string()),
                 GuestError::Panic { line, during, .. } => Finding::Kernel(format!("{line}, while {during}")),
                 error => Finding::Died(error.to_string()),
             });
@@ -158,7 +160,7 @@ impl InGuest {
             Ok(before) => before,
             Err(GuestError::Refused { text, .. }) => {
                 faults.end();
-                noted(&faults, verdict);
+                verdict.note(&faults.report());
                 verdict.ending = Ending::Error(format!("the driver does not take the device: {text}"));
                 self.listen(guest, verdict)?;
                 return Ok(false);
@@ -168,16 +170,12 @@ impl InGuest {
         verdict.loading = faults.report().met;
         let end = self.run(guest)?;
         faults.end();
-        let lasts = noted(&faults, verdict);
+        let report = faults.report();
+        verdict.note(&report);
+        let lasts = lasts(&report);
         match end {
             End::Status(0, _) => {}
-            End::Status(status, text) => {
-                let is_wrong = status == i32::from(WRONG_RESULT);
-                if is_wrong && !faults.report().struck.contains_key(&Rule::SdmaCorrupt) {
-                    verdict.findings.push(Finding::WrongResult(text.clone()));
-                }
-                verdict.ending = Ending::Error(text);
-            }
+            End::Status(status, text) => verdict.failed(text, status == i32::from(WRONG_RESULT), &report),
             End::Killed => {
                 verdict.ending = Ending::Error("the program waits, and was killed".to_owned());
             }
@@ -261,13 +259,8 @@ fn refused<T>(result: Result<T, GuestError>) -> Result<Option<String>, GuestErro
     }
 }
 
-/// Notes what has come of the plan; whether that lasts beyond it.
-fn noted(faults: &Faults, verdict: &mut Verdict) -> bool {
-    let report = faults.report();
-    verdict.strikes =
-        report.strikes.iter().map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
-    verdict.struck = report.struck.values().sum();
-    verdict.met = report.met;
+/// Whether what has come of a plan lasts beyond it.
+fn lasts(report: &FaultReport) -> bool {
     [Rule::Removal, Rule::RegisterStuck].iter().any(|rule| report.struck.contains_key(rule))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use belfry_device::faults::Hook;
+use belfry_device::faults::{FaultReport, Hook, Rule};
 use serde::{Deserialize, Serialize};
 
 /// How a program ended.
@@ -118,6 +118,24 @@ pub struct Verdict {
     pub loading: BTreeMap<Hook, u64>,
     /// The driver had given the device up, and it works with the driver loaded again.
     pub reloaded: bool,
+}
+
+impl Verdict {
+    /// Notes what has come of the plan.
+    pub(super) fn note(&mut self, report: &FaultReport) {
+        let strikes = report.strikes.iter();
+        self.strikes = strikes.map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
+        self.struck = report.struck.values().sum();
+        self.met.clone_from(&report.met);
+    }
+
+    /// The program has ended with an error, because of a wrong result or not; that is a finding where no fault makes results wrong.
+    pub(super) fn failed(&mut self, text: String, is_wrong: bool, report: &FaultReport) {
+        if is_wrong && !report.struck.contains_key(&Rule::SdmaCorrupt) {
+            self.findings.push(Finding::WrongResult(text.clone()));
+        }
+        self.ending = Ending::Error(text);
+    }
 }
 
 impl fmt::Display for Verdict {

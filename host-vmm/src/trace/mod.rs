@@ -21,7 +21,7 @@ mod recording;
 mod rings;
 mod schema;
 mod summary;
-mod svg;
+pub(crate) mod svg;
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};

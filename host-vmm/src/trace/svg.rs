@@ -63,7 +63,8 @@ fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
     bars
 }
 
-fn escaped(text: &str) -> String {
+/// A text as content or attribute of XML.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

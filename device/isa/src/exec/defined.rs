@@ -203,7 +203,7 @@ impl Defined {
                     Space::Lds => &[Place::Src(1), Place::Src(2)],
                     _ => &[Place::Src(1)],
                 };
-                // Private memory is what registers are saved in that nobody has written yet.
+                // Functions save registers in private memory, also unwritten ones: no lane that stores there counts.
                 let shared = |mask: u64, touch: &Touch| mask | 1 << (touch.lane & 63);
                 let lanes = about.touches.iter().fold(0, shared);
                 told = self.uses(inst, types, (data, lanes & active), Use::Data);

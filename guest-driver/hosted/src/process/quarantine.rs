@@ -34,12 +34,9 @@ impl Quarantine {
     pub(super) fn forget(&mut self, address: usize, len: usize) {
         let end = address.saturating_add(len);
         let left = self.ranges.iter().flat_map(|&(old, size)| {
-            let before = (old, address.clamp(old, old + size) - old);
+            // Of a range on one side of the new map, one of these is all of it.
             let behind = end.clamp(old, old + size);
-            let behind = (behind, old + size - behind);
-            // What nobody touches is both of them, whole.
-            let whole = address >= old + size || end <= old;
-            let parts = if whole { [(old, size), (old, 0)] } else { [before, behind] };
+            let parts = [(old, address.clamp(old, old + size) - old), (behind, old + size - behind)];
             parts.into_iter().filter(|(_, size)| *size != 0)
         });
         self.ranges = left.collect();

@@ -165,6 +165,18 @@ impl App {
         Some(question)
     }
 
+    /// Asks all that is to be asked now, one question after the other.
+    pub(super) fn ask_all<E>(
+        &mut self,
+        now: Instant,
+        mut ask: impl FnMut(&str) -> Result<Reply, E>,
+    ) -> Result<(), E> {
+        while let Some(question) = self.next_question(now) {
+            self.take(&question, ask(&question)?, now);
+        }
+        Ok(())
+    }
+
     /// What has come of a question.
     pub(super) fn take(&mut self, question: &str, reply: Reply, now: Instant) {
         let late = self.silent(now).is_some() && !self.commands.is_empty();

@@ -12,6 +12,7 @@ use super::app::App;
 use super::draw;
 use super::link::Reply;
 use crate::inspect::{Client, InspectError, only};
+use crate::trace::svg::escaped;
 
 /// Looks at a page after each key, so that lists are there before the next one.
 const LOOKS: u32 = 3;
@@ -67,14 +68,11 @@ pub fn picture(pid: Option<u32>, shot: &Shot) -> Result<String, InspectError> {
     let mut now = Instant::now();
     let mut look = |app: &mut App, buffer: &mut Buffer| -> Result<(), InspectError> {
         for _ in 0..LOOKS {
-            while let Some(question) = app.next_question(now) {
-                let reply = match client.ask(&question) {
-                    Ok(answer) => Reply::Answer(answer),
-                    Err(InspectError::Refused(why)) => Reply::Refused(why),
-                    Err(error) => return Err(error),
-                };
-                app.take(&question, reply, now);
-            }
+            app.ask_all(now, |question| match client.ask(question) {
+                Ok(answer) => Ok(Reply::Answer(answer)),
+                Err(InspectError::Refused(why)) => Ok(Reply::Refused(why)),
+                Err(error) => Err(error),
+            })?;
             draw::draw(app, now, buffer, area);
             now += BETWEEN;
         }
@@ -151,10 +149,6 @@ fn colour(colour: Color, usual: &'static str) -> &'static str {
         Color::White => "#ffffff",
         _ => usual,
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -90,10 +90,9 @@ impl Seat {
         mut ask: impl FnMut(&str) -> Result<Value, String>,
     ) -> String {
         for _ in 0..3 {
-            while let Some(question) = self.app.next_question(self.now) {
-                let reply = ask(&question).map_or_else(Reply::Refused, Reply::Answer);
-                self.app.take(&question, reply, self.now);
-            }
+            let reply =
+                |question: &str| Ok::<_, ()>(ask(question).map_or_else(Reply::Refused, Reply::Answer));
+            self.app.ask_all(self.now, reply).unwrap();
             self.picture((width, height));
             self.now += Duration::from_secs(1);
         }

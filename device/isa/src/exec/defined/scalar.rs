@@ -160,10 +160,10 @@ impl Defined {
             self.set_scalars(first, &words[..usize::from(count).min(4)]);
         }
         if matches!(properties(inst.op).family, Family::ScalarFloat(..)) || keeps_scc(inst.op) {
-            return self.exec_is_known(wave);
+            return self.exec_is_known();
         }
         self.scc = flag.unwrap_or(known == u64::MAX || known & within == within && dst.is_some());
-        self.exec_is_known(wave)
+        self.exec_is_known()
     }
 
     pub(super) fn exec_mask(
@@ -201,7 +201,7 @@ impl Defined {
     }
 
     /// Tells of lanes that were switched by something that is not defined; nothing else is told of EXEC afterwards.
-    pub(super) fn exec_is_known(&mut self, _wave: &Wave) -> Option<Undefined> {
+    pub(super) fn exec_is_known(&mut self) -> Option<Undefined> {
         let known = u64::from(self.scalars[slot::EXEC]) | u64::from(self.scalars[slot::EXEC + 1]) << 32;
         let missing = !known & self.all_lanes();
         self.scalars[slot::EXEC..slot::EXEC + 2].fill(u32::MAX);

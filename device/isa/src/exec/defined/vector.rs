@@ -6,7 +6,7 @@ use crate::inst::{Inst, Op, Operand};
 use crate::tables::{OperandType, Place};
 use crate::wave::Wave;
 
-/// Whether operations look at halves or bytes of their sources, so that a source may be one that nobody has written.
+/// Whether an operation takes parts of its sources (halves or bytes): the other parts may be unwritten.
 fn takes_parts(op: Op) -> bool {
     let name = op.mnemonic();
     let parts = [
@@ -81,7 +81,7 @@ impl Defined {
             Some(kind) => self.set(inst.dst2, kind, active, lanes),
             None => self.set_implied(inst.dst2, active, lanes),
         }
-        self.exec_is_known(wave)
+        self.exec_is_known()
     }
 
     /// In which lanes the two words of a vector operation's result are defined.
