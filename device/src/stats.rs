@@ -56,6 +56,8 @@ pub struct Stats {
     pub waves: u64,
     /// Wave instructions executed.
     pub wave_instructions: u64,
+    /// Translations that no TLB of the compute units had.
+    pub tlb_misses: u64,
     /// Page table walks.
     pub page_walks: u64,
     /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.

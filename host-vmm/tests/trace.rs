@@ -203,6 +203,42 @@ fn forms_say_the_same_and_filters_leave_what_is_asked_for() {
 }
 
 #[test]
+fn summary_of_a_profiled_run_has_what_its_kernels_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let (profile, programs) = (path(&directory, "profile.json"), [["gemm", "64"], ["vector-add", "1000"]]);
+    for (form, program) in [("t.pftrace", programs[0]), ("t.json", programs[0]), ("u.json", programs[1])] {
+        let file = path(&directory, form);
+        let profiles = format!("--profile={}", profile.to_str().unwrap());
+        record(&file, &[&profiles], &program);
+        let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+        let kernels: serde_json::Value = serde_json::from_slice(&std::fs::read(&profile).unwrap()).unwrap();
+        let kernel = &kernels["processes"][0]["kernels"][0];
+        let name = kernel["name"].as_str().unwrap();
+        let profiled = summary.split_once("\nprofiled").expect(&summary).1;
+        let mut lines = profiled.lines().skip_while(|line| !line.starts_with(name));
+        let figures: Vec<&str> = lines.next().unwrap().split_whitespace().skip(1).collect();
+        let classes = lines.next().unwrap();
+        let sum = |path: &str, field: &str| -> u64 {
+            kernel[path].as_array().unwrap().iter().map(|site| site[field].as_u64().unwrap()).sum()
+        };
+        assert_eq!(figures[1], sum("memory", "bytes").to_string(), "{summary}");
+        assert_eq!(figures[2], sum("memory", "lines").to_string(), "{summary}");
+        assert_eq!(figures[3], sum("lds", "bytes").to_string(), "{summary}");
+        assert_eq!(figures[4], sum("lds", "conflicts").to_string(), "{summary}");
+        assert_eq!(figures[5], kernel["scalar_bytes"].as_u64().unwrap().to_string(), "{summary}");
+        assert_ne!(figures[5], "0", "kernel arguments are scalar loads: {summary}");
+        for (class, count) in kernel["instructions_by_class"].as_object().unwrap() {
+            assert!(classes.contains(&format!("{class} {count} (")), "{classes}");
+        }
+    }
+    // Without a profile there is none.
+    let file = path(&directory, "t.json");
+    record(&file, &[], &programs[1]);
+    let summary = text(&succeed(&["trace", "summary", file.to_str().unwrap()]).stdout);
+    assert!(!summary.contains("\nprofiled") && summary.contains("TLB misses"), "{summary}");
+}
+
+#[test]
 fn small_trace_keeps_the_last_events_and_says_what_is_missing() {
     let directory = tempfile::tempdir().unwrap();
     let file = path(&directory, "t.pftrace");

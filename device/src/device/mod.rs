@@ -260,6 +260,7 @@ impl Gpu {
         stats.workgroups = shader.workgroups;
         stats.waves = shader.waves;
         stats.wave_instructions = shader.wave_instructions;
+        stats.tlb_misses = shader.tlb_misses;
         stats.page_walks = self.walks.get();
         stats
     }

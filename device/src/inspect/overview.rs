@@ -27,6 +27,8 @@ pub struct Overview {
     pub waves: u64,
     /// Wave instructions executed.
     pub wave_instructions: u64,
+    /// Translations that no TLB of the compute units had.
+    pub tlb_misses: u64,
     /// Walks of page tables.
     pub page_walks: u64,
     /// Doorbells by the way in which they were noticed.
@@ -62,6 +64,7 @@ impl Inspector<'_> {
             workgroups: stats.workgroups,
             waves: stats.waves,
             wave_instructions: stats.wave_instructions,
+            tlb_misses: stats.tlb_misses,
             page_walks: stats.page_walks,
             doorbells: doorbells.into_iter().collect(),
             ih_entries: stats.ih_entries,

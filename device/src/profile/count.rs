@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belfry_isa::disasm::Disassembly;
-use belfry_isa::exec::{About, Class, Probe, ends_block};
+use belfry_isa::exec::{About, Class, Probe, ends_block, private_bytes, scalar_bytes};
 use belfry_isa::inst::{Arch, Inst, WaveSize};
 use belfry_isa::wave::Wave;
 
@@ -27,6 +27,8 @@ pub(crate) struct Counting {
     pub(super) lanes: [u64; LANES],
     /// Instructions that were not kept apart, as there were too many.
     pub(super) left_out: u64,
+    /// Bytes through the scalar cache, and of private memory by its own instructions.
+    pub(super) unshared: [u64; 2],
     lines: Vec<u64>,
     room: Room,
 }
@@ -35,6 +37,8 @@ pub(crate) struct Counting {
 pub(super) struct Local {
     inst: Inst,
     class: Class,
+    /// Bytes of one execution through the scalar cache, and of one lane's private memory.
+    unshared: [u32; 2],
     pub(super) counts: Counts,
 }
 
@@ -77,6 +81,7 @@ impl Counting {
             classes: [0; Class::ALL.len()],
             lanes: [0; LANES],
             left_out: 0,
+            unshared: [0; 2],
             lines: Vec::new(),
             room: Room::default(),
         })
@@ -96,6 +101,7 @@ impl Counting {
             std::collections::hash_map::Entry::Vacant(free) => free.insert(Local {
                 inst: *about.inst,
                 class: Class::of(about.inst),
+                unshared: [scalar_bytes(about.inst), private_bytes(about.inst)],
                 counts: Counts::default(),
             }),
         };
@@ -103,11 +109,14 @@ impl Counting {
         let counts = &mut local.counts;
         counts.executions += 1;
         counts.entered |= entered;
+        let [scalar, private] = local.unshared;
+        self.unshared[0] += u64::from(scalar);
         if local.class.has_lanes() {
             let mask = if self.size == WaveSize::Wave32 { u64::from(u32::MAX) } else { u64::MAX };
             let lanes = (wave.exec() & mask).count_ones();
             self.lanes[lanes as usize] += 1;
             counts.lanes += u64::from(lanes);
+            self.unshared[1] += u64::from(private) * u64::from(lanes);
         }
         if !about.touches.is_empty() {
             counts.global.count(about.touches, &mut self.lines);
@@ -122,6 +131,7 @@ impl Counting {
         self.classes = [0; Class::ALL.len()];
         self.lanes = [0; LANES];
         self.left_out = 0;
+        self.unshared = [0; 2];
     }
 
     /// Takes the counts of the instructions that were executed since the last time.

@@ -10,6 +10,7 @@ mod banks;
 mod blocks;
 mod count;
 mod estimate;
+mod figures;
 mod occupancy;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub use banks::{BANKS, LdsAccess};
 pub use blocks::Block;
 pub(crate) use count::{Counting, WaveCounts};
 pub use estimate::{Bound, Estimate, LATENCY, estimate};
+pub(crate) use figures::trace_figures;
 pub use occupancy::{Limit, Occupancy, Resources};
 
 /// Kernels that are kept apart.
@@ -90,6 +92,10 @@ pub struct KernelProfile {
     pub instructions: BTreeMap<Class, u64>,
     /// Instructions that are executed lane by lane, by the number of lanes that were on: none to 64.
     pub lanes: Vec<u64>,
+    /// Bytes that scalar loads, stores and atomics have moved.
+    pub scalar_bytes: u64,
+    /// Bytes that lanes have moved from and to private memory by its own instructions.
+    pub private_bytes: u64,
     /// The instructions of its code that were executed, and of functions that it called, in the order of their addresses.
     pub sites: Vec<Site>,
     /// Executions of instructions that were not kept apart.
@@ -256,6 +262,8 @@ impl Kernel {
         classes.iter_mut().zip(group.classes).for_each(|(sum, count)| *sum += count);
         plain.lanes.iter_mut().zip(group.lanes).for_each(|(sum, count)| *sum += count);
         plain.left_out += group.left_out;
+        plain.scalar_bytes += group.unshared[0];
+        plain.private_bytes += group.unshared[1];
         group.take(|pc, site, counted| {
             let known = match sites.entry(pc) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),

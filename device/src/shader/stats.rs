@@ -15,6 +15,9 @@ pub struct Statistics {
     pub waves: u64,
     /// Instructions executed by waves; waits, hints and nops do not count.
     pub wave_instructions: u64,
+    /// Translations that no TLB of a worker had; a device that goes on from a snapshot has empty ones.
+    #[serde(skip)]
+    pub tlb_misses: u64,
     /// Regions of code decoded and lowered; a device that goes on from a snapshot lowers again.
     #[serde(skip)]
     pub regions_lowered: u64,
@@ -31,6 +34,7 @@ pub(super) struct Counters {
     workgroups: AtomicU64,
     waves: AtomicU64,
     wave_instructions: AtomicU64,
+    tlb_misses: AtomicU64,
     regions_lowered: AtomicU64,
     regions_shared: AtomicU64,
     /// When the first dispatch was counted.
@@ -44,6 +48,7 @@ pub(super) struct Local {
     pub(super) workgroups: u64,
     pub(super) waves: u64,
     pub(super) wave_instructions: u64,
+    pub(super) tlb_misses: u64,
     pub(super) regions_lowered: u64,
     pub(super) regions_shared: u64,
 }
@@ -58,6 +63,9 @@ impl Counters {
         self.workgroups.fetch_add(local.workgroups, Ordering::Relaxed);
         self.waves.fetch_add(local.waves, Ordering::Relaxed);
         self.wave_instructions.fetch_add(local.wave_instructions, Ordering::Relaxed);
+        if local.tlb_misses > 0 {
+            self.tlb_misses.fetch_add(local.tlb_misses, Ordering::Relaxed);
+        }
         if local.regions_lowered | local.regions_shared > 0 {
             self.regions_lowered.fetch_add(local.regions_lowered, Ordering::Relaxed);
             self.regions_shared.fetch_add(local.regions_shared, Ordering::Relaxed);
@@ -71,6 +79,7 @@ impl Counters {
             (&self.workgroups, from.workgroups),
             (&self.waves, from.waves),
             (&self.wave_instructions, from.wave_instructions),
+            (&self.tlb_misses, from.tlb_misses),
             (&self.regions_lowered, from.regions_lowered),
             (&self.regions_shared, from.regions_shared),
         ] {
@@ -84,6 +93,7 @@ impl Counters {
             workgroups: self.workgroups.load(Ordering::Relaxed),
             waves: self.waves.load(Ordering::Relaxed),
             wave_instructions: self.wave_instructions.load(Ordering::Relaxed),
+            tlb_misses: self.tlb_misses.load(Ordering::Relaxed),
             regions_lowered: self.regions_lowered.load(Ordering::Relaxed),
             regions_shared: self.regions_shared.load(Ordering::Relaxed),
         }

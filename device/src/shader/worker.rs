@@ -186,6 +186,7 @@ impl Worker {
         let watches = space.watches();
         let watched = watches.is_some();
         context.tlb.set_watches(watches);
+        let mut misses = context.tlb.misses();
         let mut slice = space.enter();
         let shared = Arc::clone(&self.shared);
         let workers = shared.workers as u64;
@@ -313,6 +314,8 @@ impl Worker {
                 }
             };
             drop(waves);
+            let before = std::mem::replace(&mut misses, context.tlb.misses());
+            self.stats.tlb_misses += misses - before;
             if let Some(span) = span {
                 self.trace_end(dispatch, &span, ended, &outcome);
             }
@@ -373,6 +376,9 @@ impl Worker {
             Some(failure) => Some(Err(failure)),
             None => dispatch.workgroups_done(done).then_some(Ok(())),
         };
+        if settled.is_some() {
+            self.trace_kernel(dispatch);
+        }
         self.stats.dispatches += u64::from(settled == Some(Ok(())));
         if deterministic {
             dispatch.decided(chance, whole - budget + 1);

@@ -66,4 +66,6 @@ counters! {
     LdsInUse = 9, "LDS in use", "bytes", Engine;
     /// Vector registers that waves have on the compute units, as they are allocated.
     VgprsInUse = 10, "VGPRs in use", "bytes", Engine;
+    /// Translations that the TLBs of the compute units did not have, since the device was made.
+    TlbMisses = 11, "TLB misses", "misses", Engine;
 }

@@ -1,6 +1,7 @@
 //! The steps themselves.
 
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
+use belfry_isa::exec::Class;
 
 use super::record::{ARGUMENTS, Kind};
 use super::{Counter, Engine, Owner};
@@ -25,6 +26,32 @@ impl Way {
             1 => "woken",
             2 => "polled",
             _ => "unknown",
+        }
+    }
+}
+
+/// A memory that waves access in a way of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Path {
+    /// Global memory by vector instructions.
+    Global,
+    /// LDS.
+    Lds,
+    /// Global memory by scalar instructions.
+    Scalar,
+    /// Private memory by its own instructions.
+    Private,
+}
+
+impl Path {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Lds => "LDS",
+            Self::Scalar => "scalar",
+            Self::Private => "private",
         }
     }
 }
@@ -124,6 +151,8 @@ pub enum TraceEvent<'a> {
         instructions: u64,
         /// What became of the last one: 0 it ended, 1 it was put aside, 2 its queue is stopping, 3 it failed.
         outcome: u8,
+        /// Translations that its TLB did not have.
+        tlb_misses: u64,
     },
     /// A completion signal was written.
     SignalWritten {
@@ -180,6 +209,39 @@ pub enum TraceEvent<'a> {
         moment: u64,
         /// The rule, and where.
         text: &'a str,
+    },
+    /// What a profiled kernel has executed until now.
+    KernelInstructions {
+        /// Address of its first instruction.
+        entry: u64,
+        /// Of which class.
+        class: Class,
+        /// How many.
+        count: u64,
+    },
+    /// How many lanes were on.
+    KernelLanes {
+        /// Address of its first instruction.
+        entry: u64,
+        /// Instructions that are executed lane by lane.
+        instructions: u64,
+        /// Lanes that were on in them, added up.
+        active: u64,
+    },
+    /// What it has accessed of a memory.
+    KernelMemory {
+        /// Address of its first instruction.
+        entry: u64,
+        /// Which one.
+        path: Path,
+        /// Executions of instructions, where they are counted.
+        accesses: u64,
+        /// Bytes that waves, or their lanes, asked for.
+        bytes: u64,
+        /// Cache lines of global memory, passes over the banks of LDS.
+        parts: u64,
+        /// Those of the passes that conflicts have added.
+        conflicts: u64,
     },
     /// A counter has a value.
     Counter {
@@ -243,8 +305,8 @@ impl TraceEvent<'_> {
                 put(&[worker.into(), x.into(), y.into(), z.into(), resumed.into()]);
                 (Kind::WorkgroupStart, "")
             }
-            Self::WorkgroupEnd { worker, ended, waves, instructions, outcome } => {
-                put(&[worker.into(), ended, waves, instructions, outcome.into()]);
+            Self::WorkgroupEnd { worker, ended, waves, instructions, outcome, tlb_misses } => {
+                put(&[worker.into(), ended, waves, instructions, outcome.into(), tlb_misses]);
                 (Kind::WorkgroupEnd, "")
             }
             Self::SignalWritten { address, event } => {
@@ -276,6 +338,18 @@ impl TraceEvent<'_> {
             Self::Fault { moment, text } => {
                 put(&[moment]);
                 (Kind::Fault, text)
+            }
+            Self::KernelInstructions { entry, class, count } => {
+                put(&[entry, count]);
+                (Kind::KernelInstructions, class.name())
+            }
+            Self::KernelLanes { entry, instructions, active } => {
+                put(&[entry, instructions, active]);
+                (Kind::KernelLanes, "")
+            }
+            Self::KernelMemory { entry, path, accesses, bytes, parts, conflicts } => {
+                put(&[entry, accesses, bytes, parts, conflicts]);
+                (Kind::KernelMemory, path.name())
             }
             Self::Counter { counter, value } => {
                 put(&[counter as u64, value]);

@@ -14,7 +14,7 @@ mod tracer;
 use belfry_isa::exec::Step;
 
 pub use counters::{Counter, PerWhat};
-pub use event::{TraceEvent, Way};
+pub use event::{Path, TraceEvent, Way};
 pub use job::{Job, JobScope};
 pub use owner::{Engine, Owner};
 pub use record::{ARGUMENTS, Kind, MAX_TEXT, Record};

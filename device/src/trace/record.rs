@@ -75,7 +75,7 @@ kinds! {
     /// A worker begins workgroups, or goes on with one.
     WorkgroupStart = 11, "workgroup start", ["worker", "x", "y", "z", "resumed"];
     /// A worker has ended workgroups, or puts one aside.
-    WorkgroupEnd = 12, "workgroup end", ["worker", "ended", "waves", "instructions", "outcome"];
+    WorkgroupEnd = 12, "workgroup end", ["worker", "ended", "waves", "instructions", "outcome", "tlb_misses"];
     /// A completion signal was written.
     SignalWritten = 13, "signal", ["address", "event"];
     /// An entry was written to the interrupt ring.
@@ -96,6 +96,12 @@ kinds! {
     Counter = 21, "counter", ["counter", "value"];
     /// A fault struck that was planned.
     Fault = 22, "fault", ["moment"];
+    /// Instructions of a class that a profiled kernel has executed.
+    KernelInstructions = 23, "kernel instructions", ["entry", "count"];
+    /// Lanes that were on in a profiled kernel's instructions that are executed lane by lane.
+    KernelLanes = 24, "kernel lanes", ["entry", "instructions", "active"];
+    /// What a profiled kernel has accessed of a memory.
+    KernelMemory = 25, "kernel memory", ["entry", "accesses", "bytes", "parts", "conflicts"];
     /// A program called the driver.
     IoctlEnter = 32, "ioctl enter", ["process", "thread", "number"];
     /// The driver returned to the program.

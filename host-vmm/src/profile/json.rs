@@ -61,6 +61,7 @@ fn of_kernel(kernel: &KernelProfile, gpu: Gpu, symbols: &Symbols) -> Value {
         "launches": kernel.launches, "workgroups": kernel.workgroups, "waves": kernel.waves,
         "instructions": kernel.total(), "instructions_by_class": instructions,
         "active_lanes": lanes,
+        "scalar_bytes": kernel.scalar_bytes, "private_bytes": kernel.private_bytes,
         "instructions_left_out": kernel.left_out,
         "resources": kernel.resources,
         "occupancy": occupancy,

@@ -54,6 +54,13 @@ fn of_kernel(text: &mut String, kernel: &KernelProfile, gpu: Gpu, symbols: &Symb
         let _ = writeln!(text, "    {:<15} {count:>12}  {:>5.1} %", class.name(), percent(*count));
     }
     lanes(text, kernel);
+    for (path, bytes) in
+        [("through the scalar cache", kernel.scalar_bytes), ("of private memory", kernel.private_bytes)]
+    {
+        if bytes > 0 {
+            let _ = writeln!(text, "  bytes {path}: {bytes}");
+        }
+    }
     if let (Some(resources), Some(occupancy)) = (kernel.resources, kernel.occupancy) {
         of_resources(text, &resources);
         let _ = writeln!(

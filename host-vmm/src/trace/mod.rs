@@ -17,6 +17,7 @@ mod flow;
 mod json;
 mod only;
 mod perfetto;
+mod profiled;
 mod recording;
 mod rings;
 mod schema;

@@ -150,7 +150,9 @@ fn name(record: &Record) -> String {
             format!("workgroup {},{},{}", argument("x"), argument("y"), argument("z"))
         }
         Kind::Doorbell => format!("doorbell {}", Way::name(argument("way"))),
-        Kind::Refused | Kind::PageFault | Kind::Fault => format!("{}: {}", record.kind.name(), record.text),
+        Kind::KernelInstructions | Kind::KernelMemory | Kind::Refused | Kind::PageFault | Kind::Fault => {
+            format!("{}: {}", record.kind.name(), record.text)
+        }
         kind => kind.name().to_owned(),
     }
 }
@@ -172,7 +174,7 @@ fn annotations(record: &Record) -> Vec<DebugAnnotation> {
     all.extend(doorbell.map(|doorbell| annotation("queue doorbell", Value::Pointer(doorbell.into()))));
     let names = record.kind.arguments().iter().zip(record.arguments);
     all.extend(names.map(|(name, value)| {
-        let is_address = matches!(*name, "address" | "kernel_object" | "offset" | "header");
+        let is_address = matches!(*name, "address" | "entry" | "kernel_object" | "offset" | "header");
         annotation(name, if is_address { Value::Pointer(value) } else { Value::Uint(value) })
     }));
     if !record.text.is_empty() {
@@ -184,7 +186,14 @@ fn annotations(record: &Record) -> Vec<DebugAnnotation> {
 /// Whether arrows of its packets go through an event.
 fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
     match record.kind {
-        Kind::Counter | Kind::DispatchEnd | Kind::SdmaEnd | Kind::WorkgroupEnd | Kind::DoorbellSeen => false,
+        Kind::Counter
+        | Kind::DispatchEnd
+        | Kind::SdmaEnd
+        | Kind::WorkgroupEnd
+        | Kind::DoorbellSeen
+        | Kind::KernelInstructions
+        | Kind::KernelLanes
+        | Kind::KernelMemory => false,
         // One of a dispatch is enough.
         Kind::WorkgroupStart => begun.insert(record.job),
         _ => true,

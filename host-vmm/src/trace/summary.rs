@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 
 use belfry_device::trace::{Job, Kind, Record};
 
+use super::profiled::Profiled;
 use super::{Flows, Time, Trace, kernel};
 
 /// Steps of a packet, in their order; a time is told between each two that are both there.
@@ -34,12 +35,15 @@ pub(super) struct OfKernel {
     pub(super) waves: u64,
     /// Instructions.
     pub(super) instructions: u64,
+    /// Translations that the TLBs of the compute units did not have.
+    pub(super) tlb_misses: u64,
 }
 
 /// All of a trace that its tables need.
 #[derive(Debug, Default)]
 pub(super) struct Analysis {
     pub(super) kernels: BTreeMap<String, OfKernel>,
+    profiled: Profiled,
     steps: BTreeMap<(u16, Job), Steps>,
     /// Text of what was refused, and of faults, and how often.
     refused: BTreeMap<String, u64>,
@@ -82,20 +86,30 @@ impl Analysis {
                 Kind::DispatchEnd => {
                     if let Some((name, start)) = running.get(&(gpu, record.job)) {
                         let kernel = all.kernels.entry(name.clone()).or_default();
-                        kernel.times.push(record.time - start);
-                        kernel.failed += argument("failed");
+                        kernel.times.push(record.time.saturating_sub(*start));
+                        kernel.failed = kernel.failed.saturating_add(argument("failed"));
                     }
                 }
                 Kind::WorkgroupEnd => {
                     if let Some((name, _)) = running.get(&(gpu, record.job)) {
                         let kernel = all.kernels.entry(name.clone()).or_default();
-                        kernel.waves += argument("waves");
-                        kernel.instructions += argument("instructions");
+                        for (sum, name) in [
+                            (&mut kernel.waves, "waves"),
+                            (&mut kernel.instructions, "instructions"),
+                            (&mut kernel.tlb_misses, "tlb_misses"),
+                        ] {
+                            *sum = sum.saturating_add(argument(name));
+                        }
+                    }
+                }
+                Kind::KernelInstructions | Kind::KernelLanes | Kind::KernelMemory => {
+                    if let Some((name, _)) = running.get(&(gpu, record.job)) {
+                        all.profiled.take(name, record);
                     }
                 }
                 Kind::SdmaEnd => {
                     all.sdma.0 += 1;
-                    all.sdma.1 += argument("bytes");
+                    all.sdma.1 = all.sdma.1.saturating_add(argument("bytes"));
                 }
                 Kind::Refused | Kind::PageFault | Kind::Fault => {
                     *all.refused.entry(format!("{}: {}", record.kind.name(), record.text)).or_default() += 1;
@@ -152,8 +166,8 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     if !all.kernels.is_empty() {
         writeln!(
             out,
-            "\n{:<40} {:>8} {:>10} {:>10} {:>10} {:>10} {:>12}",
-            "kernel", "count", "total", "median", "most", "waves", "instructions"
+            "\n{:<40} {:>8} {:>10} {:>10} {:>10} {:>10} {:>12} {:>10}",
+            "kernel", "count", "total", "median", "most", "waves", "instructions", "TLB misses"
         )?;
         for (name, kernel) in &all.kernels {
             let mut times = kernel.times.clone();
@@ -166,8 +180,10 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
                 write!(out, " {:>10} {:>10} {:>10}", Time(times.iter().sum()), Time(median), Time(most))?;
             }
             match kernel.instructions {
-                0 => writeln!(out, " {:>10} {:>12}", "-", "-")?,
-                instructions => writeln!(out, " {:>10} {instructions:>12}", kernel.waves)?,
+                0 => writeln!(out, " {:>10} {:>12} {:>10}", "-", "-", "-")?,
+                instructions => {
+                    writeln!(out, " {:>10} {instructions:>12} {:>10}", kernel.waves, kernel.tlb_misses)?;
+                }
             }
             let unfinished = kernel.count - kernel.times.len() as u64;
             if unfinished > 0 {
@@ -178,6 +194,7 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
             }
         }
     }
+    all.profiled.table(out)?;
     let between = all.between();
     if !between.is_empty() {
         writeln!(

@@ -1,6 +1,7 @@
 //! Classes of instructions: which part of a compute unit they occupy, as profiles count them.
 
 use super::properties::{Effect, Family, Space, properties};
+use super::touches::bytes_of;
 use crate::inst::Inst;
 
 /// What an instruction occupies.
@@ -126,6 +127,27 @@ impl Class {
     }
 }
 
+/// Bytes that one execution of a scalar load, store or atomic moves; 0 of other instructions.
+#[must_use]
+pub fn scalar_bytes(inst: &Inst) -> u32 {
+    match properties(inst.op).family {
+        Family::ScalarMemory(dwords) | Family::ScalarStore(dwords) => dwords * 4,
+        Family::ScalarAtomic(_, bits) => bits / 8,
+        Family::NarrowScalarMemory(part) => part.bytes,
+        _ => 0,
+    }
+}
+
+/// Bytes that one lane of an instruction for private memory moves; 0 of other instructions.
+#[must_use]
+pub fn private_bytes(inst: &Inst) -> u32 {
+    let row = properties(inst.op);
+    match (row.family, row.memory) {
+        (Family::Flat(moves) | Family::FlatToLds(moves), Some((Space::Scratch, _))) => bytes_of(moves),
+        _ => 0,
+    }
+}
+
 /// Whether what follows an instruction in memory begins another basic block.
 #[must_use]
 pub fn ends_block(inst: &Inst, pc: u64) -> bool {
@@ -164,5 +186,21 @@ mod tests {
         assert_eq!(of(&[0xdc52_0000, 0x0204_0001]), (Class::Load, false));
         assert_eq!(of(&[0xdc6a_0000, 0x0004_0001]), (Class::Store, false));
         assert_eq!(of(&[0xd834_0000, 0x0000_0001]), (Class::Lds, false));
+    }
+
+    #[test]
+    fn bytes_beside_global_memory_and_lds_are_known() {
+        let of = |words: [u32; 2]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let inst = decode_for(Arch::Gfx1100, WaveSize::Wave32, &bytes).unwrap();
+            (scalar_bytes(&inst), private_bytes(&inst))
+        };
+        // s_load_b32 s0, s[0:1], null; s_load_b512 s[0:15], s[0:1], null
+        assert_eq!(of([0xf400_0000, 0xf800_0000]), (4, 0));
+        assert_eq!(of([0xf410_0000, 0xf800_0000]), (64, 0));
+        // scratch_load_b64 v[0:1], off, s0; scratch_store_b8 off, v0, s0; global_load_b32 v2, v1, s[4:5]
+        assert_eq!(of([0xdc55_0000, 0x0000_0000]), (0, 8));
+        assert_eq!(of([0xdc61_0000, 0x0000_0000]), (0, 1));
+        assert_eq!(of([0xdc52_0000, 0x0204_0001]), (0, 0));
     }
 }

@@ -72,7 +72,7 @@ mod wmma_spread;
 
 pub use crate::tier1::Touched;
 pub use barrier::Barriers;
-pub use class::{Class, ends_block};
+pub use class::{Class, ends_block, private_bytes, scalar_bytes};
 pub use coverage::{Coverage, coverage, supports};
 pub use defined::{Defined, Undefined, Use};
 pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};

@@ -81,7 +81,8 @@ impl Collector<'_> {
     }
 }
 
-fn bytes_of(moves: Moves) -> u32 {
+/// Bytes that something moves, for one lane.
+pub(super) fn bytes_of(moves: Moves) -> u32 {
     match moves {
         Moves::Dwords(count) => count * 4,
         Moves::Part(part) => part.bytes,

@@ -1,7 +1,9 @@
 //! What a worker records of the workgroups it runs.
 
 use super::Worker;
+use crate::profile::trace_figures;
 use crate::shader::dispatch::Dispatch;
+use crate::shader::stats::Local;
 use crate::shader::workgroup::Outcome;
 use crate::trace::{Counter, Engine, Owner, TraceEvent};
 
@@ -9,6 +11,7 @@ use crate::trace::{Counter, Engine, Owner, TraceEvent};
 pub(super) struct Span {
     waves: u64,
     instructions: u64,
+    tlb_misses: u64,
 }
 
 impl Worker {
@@ -24,7 +27,8 @@ impl Worker {
         for (counter, value) in [(Counter::LdsInUse, lds), (Counter::VgprsInUse, vgprs)] {
             trace.of_job(job, engine, TraceEvent::Counter { counter, value });
         }
-        Span { waves: self.stats.waves, instructions: self.stats.wave_instructions }
+        let Local { waves, wave_instructions, tlb_misses, .. } = self.stats;
+        Span { waves, instructions: wave_instructions, tlb_misses }
     }
 
     /// They have ended, or the one is put aside.
@@ -40,12 +44,27 @@ impl Worker {
             Outcome::Failed(_) => 3,
         };
         let worker = self.number;
-        let event = TraceEvent::WorkgroupEnd { worker, ended, waves, instructions, outcome };
+        let tlb_misses = self.stats.tlb_misses - span.tlb_misses;
+        let event = TraceEvent::WorkgroupEnd { worker, ended, waves, instructions, outcome, tlb_misses };
         trace.of_job(job, owner, event);
         let engine = Owner::of(Engine::Shader);
         let value = self.shared.walks.get();
         trace.of_job(job, engine, TraceEvent::Counter { counter: Counter::PageWalks, value });
-        let value = self.shared.counters.get().wave_instructions + self.stats.wave_instructions;
-        trace.of_job(job, engine, TraceEvent::Counter { counter: Counter::Instructions, value });
+        let sums = self.shared.counters.get();
+        for (counter, value) in [
+            (Counter::Instructions, sums.wave_instructions + self.stats.wave_instructions),
+            (Counter::TlbMisses, sums.tlb_misses + self.stats.tlb_misses),
+        ] {
+            trace.of_job(job, engine, TraceEvent::Counter { counter, value });
+        }
+    }
+
+    /// A dispatch ends: what its kernel has come to, if that is profiled.
+    pub(super) fn trace_kernel(&self, dispatch: &Dispatch) {
+        let trace = &self.shared.trace;
+        if let Some(kernel) = dispatch.probes().profile.filter(|_| trace.is_on()) {
+            let (job, owner) = dispatch.owner().traced();
+            trace_figures(kernel, trace, (job, owner.on(Engine::Shader)));
+        }
     }
 }

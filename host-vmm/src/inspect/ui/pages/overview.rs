@@ -12,11 +12,12 @@ use super::{HEAD, MARKED, Page, Replies, or_why};
 use crate::inspect::ui::fields::{field, fields, items, number, word};
 use crate::inspect::ui::list::List;
 
-const COUNTERS: [(&str, &str); 8] = [
+const COUNTERS: [(&str, &str); 9] = [
     ("dispatches", "dispatches"),
     ("workgroups", "workgroups"),
     ("waves", "waves"),
     ("wave_instructions", "wave instructions"),
+    ("tlb_misses", "TLB misses"),
     ("page_walks", "page walks"),
     ("ih_entries", "IH entries"),
     ("interrupts", "interrupts"),
