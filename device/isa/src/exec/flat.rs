@@ -5,14 +5,18 @@
 
 mod address;
 mod atomic;
+mod block;
 mod failure;
 mod lane;
 mod load;
 mod store;
+mod transposed;
 
 pub(crate) use address::Form;
 pub(super) use address::segment;
+pub(super) use block::{load_block, store_block};
 pub(super) use failure::active;
+pub(super) use transposed::transpose;
 
 use super::di::Handler;
 use super::properties::{Effect, Moves};
@@ -32,10 +36,16 @@ pub(crate) struct FlatEntry {
     pub(crate) atomic: bool,
 }
 
+impl FlatEntry {
+    pub(crate) const fn new(handler: Handler) -> Self {
+        FlatEntry { handler, aux: 0, dst: 0, data: 0, atomic: false }
+    }
+}
+
 /// How an operation with such an effect is lowered; `None` if no operation is like that.
 pub(crate) fn entry(moves: Moves, effect: Effect, backend: BackendKind) -> Option<FlatEntry> {
-    let load = |handler: Handler, dst: u32| FlatEntry { handler, aux: 0, dst, data: 0, atomic: false };
-    let store = |handler: Handler, data: u32| FlatEntry { handler, aux: 0, dst: 0, data, atomic: false };
+    let load = |handler: Handler, dst: u32| FlatEntry { dst, ..FlatEntry::new(handler) };
+    let store = |handler: Handler, data: u32| FlatEntry { data, ..FlatEntry::new(handler) };
     Some(match (effect, moves) {
         (Effect::Load, Moves::Dwords(1)) => load(load_b32(backend), 1),
         (Effect::Load, Moves::Dwords(2)) => load(load_n::<2>(backend), 2),

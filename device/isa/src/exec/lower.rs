@@ -333,6 +333,8 @@ impl Lowering {
             Family::GlobalWaveSync => self.global_wave_sync(inst),
             Family::Flat(moves) => self.flat(inst, moves),
             Family::FlatToLds(moves) => self.flat_to_lds(inst, moves),
+            Family::Transposed(dwords) => self.transposed(inst, dwords),
+            Family::RegisterBlock => self.register_block(inst),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),
             _ => Err(Unsupported),

@@ -79,6 +79,10 @@ pub(crate) enum Family {
     Flat(Moves),
     /// GLOBAL and SCRATCH, from memory to LDS.
     FlatToLds(Moves),
+    /// GLOBAL, of this many dwords for each lane, which then change places.
+    Transposed(u32),
+    /// GLOBAL and SCRATCH, of the registers that `M0` names of 32.
+    RegisterBlock,
     /// Global memory addressed by lane.
     ByLane,
     /// MUBUF, MTBUF.

@@ -107,6 +107,12 @@ pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             all.replaces |= exchanges(moves);
             all.flat(m, d, bytes_of(moves));
         }
+        Family::Transposed(dwords) => all.flat(m, d, dwords * 4),
+        Family::RegisterBlock => {
+            for n in (0..32).filter(|n| w.s[slot::M0] >> n & 1 != 0) {
+                all.flat(m, &Di { imm: d.imm.wrapping_add(n * 4), ..*d }, 4);
+            }
+        }
         Family::FlatToLds(moves) => {
             all.flat(m, d, bytes_of(moves));
             let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);

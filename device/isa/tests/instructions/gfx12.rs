@@ -136,3 +136,108 @@ fn traps_put_their_number_in_the_highest_bits() {
         assert_eq!(wave.pc(), handler.tba);
     }
 }
+
+/// A wave32 whose `v0` is each lane's offset from `s[0:1]`.
+fn wave_at(pc: u64, base: u64, vgprs: &[[u32; 64]], lanes: u64) -> Wave {
+    let sgprs = [base as u32, (base >> 32) as u32];
+    let init = WaveInit { arch: Arch::Gfx1201, pc, vgprs, sgprs: &sgprs, exec: lanes, ..WaveInit::default() };
+    Wave::new(&init)
+}
+
+#[test]
+fn transposing_loads_make_operands_of_matrix_instructions_from_columns() {
+    // A matrix A of 16 rows and 16 columns, column after column. A WMMA wants row `lane % 16` in a lane, columns 0 to 7 of
+    // it in lanes 0 to 15, the others in lanes 16 to 31.
+    let row_of = |lane: u32| lane % 16;
+    let column_of = |lane: u32, n: u32| lane / 16 * 8 + n;
+    for backend in Backend::all() {
+        let mut gpu = gpu(backend);
+        // global_load_tr_b128 v[1:4], v0, s[0:1]; global_load_tr_b64 v[1:2], v0, s[0:1]; s_endpgm
+        let halves = gpu.buffer(&[0xee15_c000_u32, 1, 0, 0xbfb0_0000]);
+        let bytes = gpu.buffer(&[0xee16_0000_u32, 1, 0, 0xbfb0_0000]);
+
+        let a: Vec<u16> = (0..256).map(|at| 0x100 + at).collect();
+        let base = gpu.buffer(&a);
+        // Eight lanes have a part of eight columns of 16 rows: rows 0 to 7, or 8 to 15.
+        let part = |lane: u32| lane / 16 * 8 * 32 + lane % 8 * 32 + lane / 8 % 2 * 16;
+        let mut wave =
+            wave_at(halves, base, &[std::array::from_fn(|lane| part(lane as u32))], u32::MAX.into());
+        assert_eq!(gpu.step(&mut wave, 10), Stop::EndProgram);
+        for lane in 0..32 {
+            let element = |n: u32| u32::from(a[(column_of(lane, n) * 16 + row_of(lane)) as usize]);
+            for n in 0..4 {
+                let expected = element(2 * n) | element(2 * n + 1) << 16;
+                assert_eq!(wave.vgpr(1 + n as u8, lane), expected, "lane {lane}, register {n}");
+            }
+        }
+
+        let a: Vec<u8> = (0..=255).collect();
+        let base = gpu.buffer(&a);
+        // Four lanes have the first halves of four columns, the next four the other halves.
+        let part = |lane: u32| (lane / 8 * 4 + lane % 4) * 16 + lane / 4 % 2 * 8;
+        let mut wave =
+            wave_at(bytes, base, &[std::array::from_fn(|lane| part(lane as u32))], u32::MAX.into());
+        assert_eq!(gpu.step(&mut wave, 10), Stop::EndProgram);
+        for lane in 0..32 {
+            let element = |n: u32| u32::from(a[(column_of(lane, n) * 16 + row_of(lane)) as usize]);
+            for n in 0..2 {
+                let expected = (0..4).fold(0, |word, at| word | element(4 * n + at) << (8 * at));
+                assert_eq!(wave.vgpr(1 + n as u8, lane), expected, "lane {lane}, register {n}");
+            }
+        }
+
+        // A lane that is off keeps what it has, and gives zeros.
+        let off = u64::from(u32::MAX) & !2;
+        let mut wave = wave_at(bytes, base, &[std::array::from_fn(|lane| part(lane as u32)), [7; 64]], off);
+        assert_eq!(gpu.step(&mut wave, 10), Stop::EndProgram);
+        assert_eq!((wave.vgpr(1, 1), wave.vgpr(1, 0) >> 8 & 0xff), (7, 0));
+    }
+}
+
+#[test]
+fn waves_of_64_lanes_do_not_transpose() {
+    let mut gpu = gpu(Backend::all().next().unwrap());
+    let pc = gpu.buffer(&[0xee15_c000_u32, 1, 0, 0xbfb0_0000]);
+    let wave_size = belfry_isa::inst::WaveSize::Wave64;
+    let mut wave = Wave::new(&WaveInit { arch: Arch::Gfx1201, pc, wave_size, ..WaveInit::default() });
+    let Stop::Fault(fault) = gpu.step(&mut wave, 10) else { panic!("it goes on") };
+    assert!(format!("{fault:?}").contains("global_load_tr_b128"), "{fault:?}");
+}
+
+#[test]
+fn blocks_move_the_registers_that_m0_names() {
+    for backend in Backend::all() {
+        let mut gpu = gpu(backend);
+        // s_mov_b32 m0, 0x8000000b; global_store_block v0, v[3:34], s[0:1]; global_load_block v[40:71], v0, s[0:1]; s_endpgm
+        let pc = gpu.buffer(&[
+            0xbefd_00ff_u32,
+            0x8000_000b,
+            0xee15_0000,
+            0x0180_0000,
+            0,
+            0xee14_c000,
+            40,
+            0,
+            0xbfb0_0000,
+        ]);
+        let base = gpu.buffer(&[0xdead_beef_u32; 33 * 32]);
+        let mut vgprs = vec![[0; 64]; 72];
+        for (n, row) in (0u32..).zip(&mut vgprs) {
+            for (lane, word) in (0..).zip(row) {
+                *word = if n == 0 { lane * 33 * 4 } else { n << 8 | lane };
+            }
+        }
+        let mut wave = wave_at(pc, base, &vgprs, 0xffff_fffe);
+        assert_eq!(gpu.step(&mut wave, 10), Stop::EndProgram);
+        let memory: Vec<u32> = gpu.fetch(base, 33 * 32);
+        for lane in 0..32_u32 {
+            for n in 0..32_u32 {
+                let named = 0x8000_000b_u32 >> n & 1 != 0 && lane != 0;
+                let stored = if named { (3 + n) << 8 | lane } else { 0xdead_beef };
+                assert_eq!(memory[(lane * 33 + n) as usize], stored, "lane {lane}, register {n}");
+                let loaded = if named { stored } else { (40 + n) << 8 | lane };
+                assert_eq!(wave.vgpr(40 + n as u8, lane), loaded, "lane {lane}, register {n}");
+            }
+        }
+    }
+}

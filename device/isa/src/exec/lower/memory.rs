@@ -5,7 +5,7 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::ds::narrow::{Half, Narrow};
-use crate::exec::flat::{self, Form};
+use crate::exec::flat::{self, FlatEntry, Form};
 use crate::exec::gws::{self, GwsOp};
 use crate::exec::lds;
 use crate::exec::properties::{Effect, Moves, Space, properties};
@@ -104,7 +104,47 @@ impl Lowering {
     }
 
     pub(super) fn flat(&mut self, inst: &Inst, moves: Moves) -> Lowered {
-        let (space, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
+        let (_, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
+        let entry = flat::entry(moves, effect, self.backend).ok_or(Unsupported)?;
+        let (di, form) = self.flat_element(inst, &entry)?;
+        self.form = match (moves, effect, form) {
+            (moves, Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(moves),
+            (moves, Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(moves),
+            _ => TierForm::Call,
+        };
+        self.emit(di);
+        if let (Moves::Part(part), Effect::Load) = (moves, effect) {
+            self.keep_loaded_half(di.dst, part);
+        }
+        Ok(())
+    }
+
+    /// Loads that transpose a matrix.
+    pub(super) fn transposed(&mut self, inst: &Inst, dwords: u32) -> Lowered {
+        // What a wave of 64 lanes loads is not documented.
+        if self.halves != 1 {
+            return Err(Unsupported);
+        }
+        self.flat(inst, Moves::Dwords(dwords))?;
+        let dst = self.row(inst.dst, dwords)?;
+        self.emit_extra(Di { dst, imm: dwords, ..Di::new(flat::transpose) });
+        Ok(())
+    }
+
+    /// Loads and stores of the registers that `M0` names; the others of the 32 need not be there.
+    pub(super) fn register_block(&mut self, inst: &Inst) -> Lowered {
+        let entry = match properties(inst.op).memory {
+            Some((_, Effect::Load)) => FlatEntry { dst: 1, data: 0, ..FlatEntry::new(flat::load_block) },
+            _ => FlatEntry { dst: 0, data: 1, ..FlatEntry::new(flat::store_block) },
+        };
+        let (di, _) = self.flat_element(inst, &entry)?;
+        self.emit(di);
+        Ok(())
+    }
+
+    /// The element of a FLAT, GLOBAL or SCRATCH operation.
+    fn flat_element(&mut self, inst: &Inst, entry: &FlatEntry) -> Result<(Di, Form), Unsupported> {
+        let (space, _) = properties(inst.op).memory.ok_or(Unsupported)?;
         let scalar = inst.src[2].is_some() && !self.is_null(inst.src[2]);
         let form = match space {
             Space::Scratch => Form::Scratch,
@@ -113,7 +153,6 @@ impl Lowering {
             Space::Flat => Form::Flat,
             _ => return Err(Unsupported),
         };
-        let entry = flat::entry(moves, effect, self.backend).ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         src[0] = match form {
             Form::Scratch => self.source(inst.src[0], Width::B32)?,
@@ -146,16 +185,7 @@ impl Lowering {
             di.dst = self.row(inst.dst, entry.dst)?;
             di.flags |= flag::RETURN;
         }
-        self.form = match (moves, effect, form) {
-            (moves, Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(moves),
-            (moves, Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(moves),
-            _ => TierForm::Call,
-        };
-        self.emit(di);
-        if let (Moves::Part(part), Effect::Load) = (moves, effect) {
-            self.keep_loaded_half(di.dst, part);
-        }
-        Ok(())
+        Ok((di, form))
     }
 }
 

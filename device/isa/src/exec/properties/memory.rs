@@ -36,6 +36,15 @@ const fn by_lane(effect: Effect) -> Properties {
     of(ByLane).memory(Space::Global, effect).coherent()
 }
 
+const fn block(space: Space, effect: Effect) -> Properties {
+    let row = of(Family::RegisterBlock).memory(space, effect);
+    if matches!(space, Space::Global) { row.coherent() } else { row }
+}
+
+const fn transposed(dwords: u32) -> Properties {
+    of(Family::Transposed(dwords)).memory(Space::Global, Load).coherent()
+}
+
 const fn buffer(space: Space, effect: Effect, operation: mubuf::Operation) -> Properties {
     of(Family::Buffer(operation)).memory(space, effect).coherent()
 }
@@ -391,6 +400,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::GLOBAL_LOAD_B32, flat(Space::Global, Load, Moves::Dwords(1))),
     (Op::GLOBAL_LOAD_B64, flat(Space::Global, Load, Moves::Dwords(2))),
     (Op::GLOBAL_LOAD_B96, flat(Space::Global, Load, Moves::Dwords(3))),
+    (Op::GLOBAL_LOAD_BLOCK, block(Space::Global, Load)),
     (Op::GLOBAL_LOAD_D16_B16, flat(Space::Global, Load, Moves::Part(Narrow::U16.low()))),
     (Op::GLOBAL_LOAD_D16_HI_B16, flat(Space::Global, Load, Moves::Part(Narrow::U16.high()))),
     (Op::GLOBAL_LOAD_D16_HI_I8, flat(Space::Global, Load, Moves::Part(Narrow::I8.high()))),
@@ -399,6 +409,8 @@ pub(super) const ROWS: &[Row] = &[
     (Op::GLOBAL_LOAD_D16_U8, flat(Space::Global, Load, Moves::Part(Narrow::U8.low()))),
     (Op::GLOBAL_LOAD_I16, flat(Space::Global, Load, Moves::Part(Narrow::I16))),
     (Op::GLOBAL_LOAD_I8, flat(Space::Global, Load, Moves::Part(Narrow::I8))),
+    (Op::GLOBAL_LOAD_TR_B128, transposed(4)),
+    (Op::GLOBAL_LOAD_TR_B64, transposed(2)),
     (Op::GLOBAL_LOAD_U16, flat(Space::Global, Load, Moves::Part(Narrow::U16))),
     (Op::GLOBAL_LOAD_U8, flat(Space::Global, Load, Moves::Part(Narrow::U8))),
     (Op::GLOBAL_STORE_ADDTID_B32, by_lane(Store)),
@@ -408,6 +420,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::GLOBAL_STORE_B64, flat(Space::Global, Store, Moves::Dwords(2))),
     (Op::GLOBAL_STORE_B8, flat(Space::Global, Store, Moves::Part(Narrow::U8))),
     (Op::GLOBAL_STORE_B96, flat(Space::Global, Store, Moves::Dwords(3))),
+    (Op::GLOBAL_STORE_BLOCK, block(Space::Global, Store)),
     (Op::GLOBAL_STORE_D16_HI_B16, flat(Space::Global, Store, Moves::Part(Narrow::U16.high()))),
     (Op::GLOBAL_STORE_D16_HI_B8, flat(Space::Global, Store, Moves::Part(Narrow::U8.high()))),
     (Op::GLOBAL_WB, of(Nothing)),
@@ -416,6 +429,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::SCRATCH_LOAD_B32, scratch(Load, Moves::Dwords(1))),
     (Op::SCRATCH_LOAD_B64, scratch(Load, Moves::Dwords(2))),
     (Op::SCRATCH_LOAD_B96, scratch(Load, Moves::Dwords(3))),
+    (Op::SCRATCH_LOAD_BLOCK, block(Space::Scratch, Load)),
     (Op::SCRATCH_LOAD_D16_B16, scratch(Load, Moves::Part(Narrow::U16.low()))),
     (Op::SCRATCH_LOAD_D16_HI_B16, scratch(Load, Moves::Part(Narrow::U16.high()))),
     (Op::SCRATCH_LOAD_D16_HI_I8, scratch(Load, Moves::Part(Narrow::I8.high()))),
@@ -432,6 +446,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::SCRATCH_STORE_B64, scratch(Store, Moves::Dwords(2))),
     (Op::SCRATCH_STORE_B8, scratch(Store, Moves::Part(Narrow::U8))),
     (Op::SCRATCH_STORE_B96, scratch(Store, Moves::Dwords(3))),
+    (Op::SCRATCH_STORE_BLOCK, block(Space::Scratch, Store)),
     (Op::SCRATCH_STORE_D16_HI_B16, scratch(Store, Moves::Part(Narrow::U16.high()))),
     (Op::SCRATCH_STORE_D16_HI_B8, scratch(Store, Moves::Part(Narrow::U8.high()))),
     (Op::TBUFFER_LOAD_D16_FORMAT_X, buffer(Buffer, Load, format(true, 1, Packing::Halves))),
