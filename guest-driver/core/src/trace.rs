@@ -196,8 +196,7 @@ impl<O: Os> Device<O> {
             if self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() != upper {
                 continue;
             }
-            let reading =
-                Reading { counter: u64::from(upper) << 32 | u64::from(lower), before_ns, after_ns };
+            let reading = Reading { counter: u64::from(upper) << 32 | u64::from(lower), before_ns, after_ns };
             let took = |reading: &Reading| reading.after_ns.saturating_sub(reading.before_ns);
             if best.as_ref().is_none_or(|best| took(&reading) < took(best)) {
                 best = Some(reading);
