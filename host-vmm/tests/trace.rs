@@ -7,7 +7,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfetto::{BEGIN, COUNTER, END, Trace};
+use perfetto::{BEGIN, Trace};
+
+/// `TYPE_SLICE_END` and `TYPE_COUNTER` of `TrackEvent.Type`.
+const END: i32 = 2;
+const COUNTER: i32 = 4;
 
 fn belfry(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap()

@@ -7,75 +7,71 @@ use prost::Message;
 
 /// `Trace` of `protos/perfetto/trace/trace.proto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Trace {
+pub(crate) struct Trace {
     #[prost(message, repeated, tag = "1")]
-    pub packet: Vec<Packet>,
+    pub(crate) packet: Vec<Packet>,
 }
 
 /// `TracePacket`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Packet {
+pub(crate) struct Packet {
     #[prost(uint64, optional, tag = "8")]
-    pub timestamp: Option<u64>,
+    pub(crate) timestamp: Option<u64>,
     #[prost(message, optional, tag = "11")]
-    pub track_event: Option<Event>,
+    pub(crate) track_event: Option<Event>,
     #[prost(message, optional, tag = "60")]
-    pub track_descriptor: Option<Track>,
+    pub(crate) track_descriptor: Option<Track>,
 }
 
 /// `TrackEvent`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Event {
+pub(crate) struct Event {
     #[prost(int32, optional, tag = "9")]
-    pub kind: Option<i32>,
+    pub(crate) kind: Option<i32>,
     #[prost(uint64, optional, tag = "11")]
-    pub track_uuid: Option<u64>,
+    pub(crate) track_uuid: Option<u64>,
     #[prost(string, optional, tag = "23")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     #[prost(int64, optional, tag = "30")]
-    pub counter_value: Option<i64>,
+    pub(crate) counter_value: Option<i64>,
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
-    pub flow_ids: Vec<u64>,
+    pub(crate) flow_ids: Vec<u64>,
 }
 
 /// `TrackDescriptor`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Track {
+pub(crate) struct Track {
     #[prost(uint64, optional, tag = "1")]
-    pub uuid: Option<u64>,
+    pub(crate) uuid: Option<u64>,
     #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     #[prost(uint64, optional, tag = "5")]
-    pub parent_uuid: Option<u64>,
+    pub(crate) parent_uuid: Option<u64>,
 }
 
 /// `TYPE_SLICE_BEGIN` of `TrackEvent.Type`.
-pub const BEGIN: i32 = 1;
-/// `TYPE_SLICE_END`.
-pub const END: i32 = 2;
-/// `TYPE_COUNTER`.
-pub const COUNTER: i32 = 4;
+pub(crate) const BEGIN: i32 = 1;
 
 impl Trace {
     /// Parses a file.
     #[track_caller]
-    pub fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         Self::decode(std::fs::read(path).unwrap().as_slice()).unwrap()
     }
 
     /// Names of tracks by their numbers.
-    pub fn tracks(&self) -> BTreeMap<u64, String> {
+    pub(crate) fn tracks(&self) -> BTreeMap<u64, String> {
         let tracks = self.packet.iter().filter_map(|packet| packet.track_descriptor.as_ref());
         tracks.map(|track| (track.uuid.unwrap(), track.name.clone().unwrap())).collect()
     }
 
     /// All events, in their order.
-    pub fn events(&self) -> Vec<&Event> {
+    pub(crate) fn events(&self) -> Vec<&Event> {
         self.packet.iter().filter_map(|packet| packet.track_event.as_ref()).collect()
     }
 
     /// The names of what the flow of each dispatch of a kernel goes through; the kernel's name begins as given.
-    pub fn flows_of(&self, kernel: &str) -> Vec<BTreeSet<String>> {
+    pub(crate) fn flows_of(&self, kernel: &str) -> Vec<BTreeSet<String>> {
         let (tracks, events) = (self.tracks(), self.events());
         let mut steps: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
         for event in &events {
