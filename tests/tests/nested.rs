@@ -134,7 +134,7 @@ fn without_kvm(nested: &mut Nested) {
 fn auto_prefers_kvm_and_reports_the_same_summary(nested: &mut Nested) {
     let options =
         ["run", "--json", "--cpus", "2", "--memory", "640M", "--vram", "64M", "--doorbell", "trapped"];
-    let trace = ["--trace", "/root/t.pftrace"];
+    let trace = ["--trace", "/tmp/t.pftrace"];
     let said = belfry(nested, &[&options[..], &trace, &["--", "vector-add", "65536"]].concat());
     said.expect(0, &[], &["mode kvm: a guest's kernel code runs at", "65536 floats verified"]);
     assert!(!said.stderr.contains("trace"), "{}", said.stderr);

@@ -127,3 +127,19 @@ fn driver_of_a_guest_tells_what_it_does_after_what_has_caused_it() {
     assert_eq!(of("process closed").len(), 1);
     assert!(of("driver events lost").is_empty());
 }
+
+#[test]
+fn guest_whose_driver_cannot_tell_runs_its_program_and_says_why_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.json");
+    let options = ["run", "--mode", "qemu", "--append", "debugfs=off", "--trace", file.to_str().unwrap()];
+    let output = succeed(&[&options[..], &["--", "vector-add", "4096"]].concat());
+    assert!(text(&output.stdout).contains("4096 floats verified"));
+    let said = text(&output.stderr);
+    let absent = "the trace has no events of the guest's driver: debugfs cannot be mounted in the guest";
+    assert_eq!(said.matches(absent).count(), 1, "{said}");
+    let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let events = trace["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["event"] == "dispatch end"));
+    assert!(events.iter().all(|event| event["engine"] != "driver"));
+}

@@ -210,5 +210,7 @@ fn name(low: u64, high: u64) -> String {
     name.chars().map(|one| if one.is_control() { '?' } else { one }).collect()
 }
 
+// By its path, as the fuzz target has this file from elsewhere.
 #[cfg(test)]
+#[path = "driver_events/tests.rs"]
 mod tests;
