@@ -22,6 +22,7 @@ mod word;
 pub mod aql;
 pub mod discovery;
 pub mod doorbell;
+pub mod driver_trace;
 pub mod gpuvm;
 pub mod ih;
 pub mod kernel_descriptor;

@@ -226,6 +226,7 @@ enum os_lock_rank {
 	OS_LOCK_OBJECT,
 	OS_LOCK_RATE_LIMIT,
 	OS_LOCK_NODES,
+	OS_LOCK_TRACE,
 	OS_LOCK_RANKS,
 };
 
@@ -356,6 +357,14 @@ u32 belfry_process_id(struct belfry_process *process);
 
 /* What processes hold of the device: a name and a number in each line. Returns the length written or -errno. */
 ssize_t belfry_usage(struct belfry_gpu *gpu, char *text, size_t text_len);
+
+/* Records the driver's events from now on, with room for so many; 0 ends that and gives the memory back. */
+int belfry_trace_records(struct belfry_gpu *gpu, u32 room);
+/*
+ * The oldest events, as a struct Chunk and records (abi/src/driver_trace.rs). Returns the length written or -errno: 0 when nothing is
+ * recorded, and where there is no event, unless a chunk is wanted always.
+ */
+ssize_t belfry_trace_read(struct belfry_gpu *gpu, void *chunk, size_t len, bool always);
 
 /* Returns false past the end or when the device is gone. Called from the page fault handler. */
 bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfry_page *page);

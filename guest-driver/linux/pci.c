@@ -113,6 +113,7 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = belfry_chardev_add(dev);
 	if (err)
 		goto err_card;
+	belfry_trace_add(dev);
 	return 0;
 
 err_card:
@@ -151,6 +152,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 {
 	struct os_device *dev = pci_get_drvdata(pdev);
 
+	belfry_trace_remove(dev);
 	belfry_chardev_remove(dev);
 	belfry_card_remove(dev);
 	belfry_irq_free(dev); /* the core polls from here on */

@@ -43,6 +43,7 @@ struct os_device {
 	u64 doorbell_size;
 	u64 register_size;
 	struct belfry_card *card; /* set between probe and remove */
+	struct dentry *trace;     /* the file of trace.c; an error without debugfs */
 	atomic_long_t counts[BELFRY_COUNTS];
 	struct belfry_frames *frames; /* of processes in VRAM; NULL before anybody asked, an error where there are none */
 	struct mutex frames_lock;
@@ -140,6 +141,10 @@ bool belfry_frame_offset(struct os_device *dev, struct page *page, u64 *offset);
 
 /* usage.c */
 void belfry_usage_add(struct os_device *dev);
+
+/* trace.c */
+void belfry_trace_add(struct os_device *dev);
+void belfry_trace_remove(struct os_device *dev);
 
 /* xcp.c: the render nodes of partitions after the first; they are there before the core is, and seen when it is. */
 struct drm_minor;

@@ -36,6 +36,7 @@ static const char *const lock_names[OS_LOCK_RANKS] = {
 	[OS_LOCK_OBJECT] = "kfd object",
 	[OS_LOCK_RATE_LIMIT] = "kfd rate limit",
 	[OS_LOCK_NODES] = "kfd nodes",
+	[OS_LOCK_TRACE] = "kfd trace",
 };
 
 int os_lock_new(struct os_lock **out, u32 rank)

@@ -1,58 +1,15 @@
 //! `--trace` and `belfry trace` as a user runs them. The traces are parsed with Perfetto's published schema.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod perfetto;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use prost::Message;
+use perfetto::{BEGIN, Trace};
 
-/// `Trace` of `protos/perfetto/trace/trace.proto`.
-#[derive(Clone, PartialEq, Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packet: Vec<Packet>,
-}
-
-/// `TracePacket`.
-#[derive(Clone, PartialEq, Message)]
-struct Packet {
-    #[prost(uint64, optional, tag = "8")]
-    timestamp: Option<u64>,
-    #[prost(message, optional, tag = "11")]
-    track_event: Option<Event>,
-    #[prost(message, optional, tag = "60")]
-    track_descriptor: Option<Track>,
-}
-
-/// `TrackEvent`.
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(int32, optional, tag = "9")]
-    kind: Option<i32>,
-    #[prost(uint64, optional, tag = "11")]
-    track_uuid: Option<u64>,
-    #[prost(string, optional, tag = "23")]
-    name: Option<String>,
-    #[prost(int64, optional, tag = "30")]
-    counter_value: Option<i64>,
-    #[prost(fixed64, repeated, packed = "false", tag = "47")]
-    flow_ids: Vec<u64>,
-}
-
-/// `TrackDescriptor`.
-#[derive(Clone, PartialEq, Message)]
-struct Track {
-    #[prost(uint64, optional, tag = "1")]
-    uuid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    name: Option<String>,
-    #[prost(uint64, optional, tag = "5")]
-    parent_uuid: Option<u64>,
-}
-
-/// `TYPE_SLICE_BEGIN`, `TYPE_SLICE_END` and `TYPE_COUNTER` of `TrackEvent.Type`.
-const BEGIN: i32 = 1;
+/// `TYPE_SLICE_END` and `TYPE_COUNTER` of `TrackEvent.Type`.
 const END: i32 = 2;
 const COUNTER: i32 = 4;
 
@@ -121,36 +78,19 @@ fn gemm_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
     let directory = tempfile::tempdir().unwrap();
     let file = path(&directory, "t.pftrace");
     record(&file, &[], &["gemm"]);
-    let trace = Trace::decode(std::fs::read(&file).unwrap().as_slice()).unwrap();
-    let tracks: BTreeMap<u64, String> = trace
-        .packet
-        .iter()
-        .filter_map(|packet| packet.track_descriptor.as_ref())
-        .map(|track| (track.uuid.unwrap(), track.name.clone().unwrap()))
-        .collect();
-    let events: Vec<&Event> = trace.packet.iter().filter_map(|packet| packet.track_event.as_ref()).collect();
+    let trace = Trace::read(&file);
+    let (tracks, events) = (trace.tracks(), trace.events());
     assert!(events.iter().all(|event| tracks.contains_key(&event.track_uuid.unwrap())));
-
-    let mut steps: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
-    for event in &events {
-        for &flow in &event.flow_ids {
-            let name = event.name.clone().unwrap_or_default();
-            steps.entry(flow).or_default().insert(name.split(' ').next().unwrap().to_owned());
-        }
-    }
-    let is_dispatch = |event: &&&Event| {
-        event.kind == Some(BEGIN)
-            && tracks[&event.track_uuid.unwrap()].starts_with("queue")
-            && event.name.as_ref().is_some_and(|name| name.starts_with("gemm"))
-    };
-    let dispatches: Vec<u64> = events.iter().filter(is_dispatch).map(|event| event.flow_ids[0]).collect();
-    assert!(!dispatches.is_empty());
-    for flow in dispatches {
+    let flows = trace.flows_of("gemm");
+    assert!(!flows.is_empty());
+    for flow in flows {
         for step in ["doorbell", "KERNEL_DISPATCH", "gemm", "workgroup", "signal", "IH", "interrupt", "event"]
         {
-            assert!(steps[&flow].contains(step), "{step} in {:?}", steps[&flow]);
+            assert!(flow.iter().any(|name| name.split(' ').next() == Some(step)), "{step} in {flow:?}");
         }
     }
+    // The process that opened the driver is this one.
+    assert!(tracks.values().any(|track| track.starts_with("belfry (")), "{tracks:?}");
 
     // What begins ends on its track, and nothing ends that has not begun.
     let mut open: BTreeMap<u64, i64> = BTreeMap::new();

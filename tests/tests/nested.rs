@@ -134,8 +134,14 @@ fn without_kvm(nested: &mut Nested) {
 fn auto_prefers_kvm_and_reports_the_same_summary(nested: &mut Nested) {
     let options =
         ["run", "--json", "--cpus", "2", "--memory", "640M", "--vram", "64M", "--doorbell", "trapped"];
-    let said = belfry(nested, &[&options[..], &["--", "vector-add", "65536"]].concat());
+    let trace = ["--trace", "/tmp/t.pftrace"];
+    let said = belfry(nested, &[&options[..], &trace, &["--", "vector-add", "65536"]].concat());
     said.expect(0, &[], &["mode kvm: a guest's kernel code runs at", "65536 floats verified"]);
+    assert!(!said.stderr.contains("trace"), "{}", said.stderr);
+    // Events of the device and of the guest's driver.
+    let parts =
+        ["vecadd", ": belfry-examples (", "dispatch end", "interrupt handled", "event set", "ioctl leave"];
+    belfry(nested, &["trace", "summary", trace[1]]).expect(0, &parts, &[]);
     let summary: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     for (field, value) in [
         ("mode", "kvm".into()),

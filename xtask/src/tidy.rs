@@ -47,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-machine",
             "belfry-vfio-user",
             "belfry-device",
+            "belfry-abi",
             "belfry-channel",
             "belfry-process",
         ],

@@ -213,6 +213,7 @@ impl Interrupts {
         let Some(index) = retry.admit(told) else { return };
         entry.data[2] |= index;
         let is_on = retry.ring.is_on();
+        let time = self.tracer.time();
         let pushed = match space {
             Some(space) if self.control.bus_master() && is_on => retry.ring.push(space, &entry),
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
@@ -231,7 +232,7 @@ impl Interrupts {
                 drop(state);
                 self.push(space, IhEntry::new(Client::IH, Source(0), RETRY_RING, 0, 0), clock);
             }
-            pushed => self.told(&mut state, &entry, pushed),
+            pushed => self.told(&mut state, (&entry, time), pushed),
         }
     }
 
@@ -253,6 +254,7 @@ impl Interrupts {
             self.strike_entry(&mut state, space, &entry);
         }
         let overflow = state.ring.overflow;
+        let time = self.tracer.time();
         let pushed = match space {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost(Lost::NotBusMaster),
@@ -261,7 +263,7 @@ impl Interrupts {
             let text = "the interrupt ring is full, and its oldest entry is overwritten";
             self.counters.tell(GuestError::InterruptLost, format_args!("{text}"));
         }
-        self.told(&mut state, &entry, pushed);
+        self.told(&mut state, (&entry, time), pushed);
     }
 
     /// What strikes before an entry is written.
@@ -288,16 +290,18 @@ impl Interrupts {
         }
     }
 
-    /// Tells the host of an entry that is in ring 0, or counts one that is lost.
-    fn told(&self, state: &mut State, entry: &IhEntry, pushed: Pushed) {
+    /// Tells the host of an entry that is in ring 0, or counts one that is lost. A trace has the time before it was written, as a driver
+    /// that looks at the ring at that moment may handle it at once.
+    fn told(&self, state: &mut State, (entry, time): (&IhEntry, Option<Duration>), pushed: Pushed) {
         match pushed {
             Pushed::Stored { interrupt } => {
                 count(&self.counters.ih_entries);
-                if self.tracer.is_on() {
+                if let Some(time) = time {
                     let (client, source) = (entry.client().0, entry.source().0);
                     let owner =
                         Owner { pasid: entry.pasid().into(), vmid: entry.vmid(), ..Owner::of(Engine::Ih) };
-                    self.tracer.event(owner, TraceEvent::IhEntry { client, source, context: entry.data[0] });
+                    let event = TraceEvent::IhEntry { client, source, context: entry.data[0] };
+                    self.tracer.event_at(time, owner, event);
                 }
                 if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
                     self.raise(state);

@@ -67,6 +67,7 @@ ranks! {
     KfdObject = "KFD object",
     KfdRateLimit = "KFD rate limit",
     KfdNodes = "KFD nodes",
+    KfdTrace = "KFD trace",
     Gems = "Gems.by_offset",
     SyncHandles = "Syncobjs.table",
     SyncDescriptors = "Syncs.descriptors",

@@ -124,6 +124,12 @@ kinds! {
     MemoryUnmapped = 41, "memory unmapped", ["process", "address", "bytes"];
     /// The driver looked at an entry of the interrupt ring.
     InterruptHandled = 42, "interrupt handled", ["process", "client", "source"];
+    /// A program opened the driver, or had opened it when recording began.
+    ProcessOpened = 43, "process opened", ["process", "pid"];
+    /// It is gone.
+    ProcessClosed = 44, "process closed", ["process"];
+    /// The driver had no room for events before this one.
+    DriverLost = 45, "driver events lost", ["events"];
 }
 
 /// Number of records that hold text.

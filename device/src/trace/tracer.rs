@@ -55,6 +55,13 @@ impl Tracer {
         }
     }
 
+    /// Records an event of what this thread works for, that was at an earlier [`Self::time`].
+    pub(crate) fn event_at(&self, time: Duration, owner: Owner, event: TraceEvent<'_>) {
+        if let Some(inner) = &self.0 {
+            inner.record_at(time, (job::current(), owner), &event);
+        }
+    }
+
     /// Records an event of an engine, and of the queue that the event names.
     pub fn of_engine(&self, engine: Engine, event: TraceEvent<'_>) {
         if let Some(inner) = &self.0 {
@@ -113,12 +120,16 @@ impl Tracer {
 
 impl Inner {
     fn record(&self, job: Job, owner: Owner, event: &TraceEvent<'_>) {
+        self.record_at(self.clock.now(), (job, owner), event);
+    }
+
+    fn record_at(&self, time: Duration, (job, owner): (Job, Owner), event: &TraceEvent<'_>) {
         let (kind, arguments, text) = event.encode();
         let mut end = text.len().min(MAX_TEXT);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        let time = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let text = text[..end].to_owned();
         self.sink.record(&Record { sequence: 0, time, job, owner, kind, arguments, text });
     }

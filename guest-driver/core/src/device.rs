@@ -21,6 +21,7 @@ use crate::rate_limit::RateLimits;
 use crate::scheduler::{self, Scheduler};
 use crate::smi::Clients;
 use crate::sync::Mutex;
+use crate::trace::DriverTrace;
 use crate::vram::Vram;
 
 /// What the driver keeps off at the top of VRAM: the discovery table and what firmware owns (2 MiB, as the VBIOS asks).
@@ -61,6 +62,8 @@ pub(crate) struct Device<O: Os> {
     pub(crate) gtt_limit: u64,
     /// Where those sleep who wait for work of the render node.
     pub(crate) fences: O::WaitQueue,
+    /// The driver's own events.
+    pub(crate) trace: DriverTrace<O>,
 }
 
 impl<O: Os> Device<O> {
@@ -115,6 +118,7 @@ impl<O: Os> Device<O> {
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
+            trace: DriverTrace::new(hw.os())?,
             generation: AtomicU32::new(1 + nodes.count()),
             shown_mode: AtomicU32::new(nodes.mode() as u32),
             nodes: Mutex::new(hw.os(), LockRank::Nodes, nodes)?,

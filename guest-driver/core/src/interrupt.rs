@@ -167,7 +167,7 @@ impl<O: Os> Device<O> {
 
     fn handle(&self, entry: &IhEntry) {
         let (client, source) = (entry.client().0.into(), entry.source().0.into());
-        self.hw.os().trace(entry.pasid(), DriverEvent::Handled { client, source });
+        self.trace(entry.pasid(), DriverEvent::Handled { client, source });
         let asic = self.hw.asic();
         if u32::from(entry.vmid()) < asic.first_kfd_vmid || entry.pasid() == 0 {
             match (asic.interrupt)(entry) {
@@ -191,7 +191,7 @@ impl<O: Os> Device<O> {
         match (asic.interrupt)(entry) {
             Interrupt::Signal(event) => {
                 process.events.interrupt(event, || {
-                    self.hw.os().trace(entry.pasid(), DriverEvent::EventSet { event });
+                    self.trace(entry.pasid(), DriverEvent::EventSet { event });
                 });
             }
             Interrupt::HandlerMessage(word) => {

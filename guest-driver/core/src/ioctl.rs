@@ -186,13 +186,13 @@ pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64)
         Action::Run(run) => run,
         Action::Refuse(errno) => return Err(errno),
     };
-    let os = process.device.hw.os();
+    let device = &process.device;
     let number = ioc_nr(command);
     let name = nr::COMMANDS.get(usize::from(number).wrapping_sub(1)).map_or("", |known| known.0);
-    os.trace(process.pasid, DriverEvent::IoctlEnter { name, number });
+    device.trace(process.pasid, DriverEvent::IoctlEnter { name, number });
     let result = perform(process, (known, command), arg, run);
     let errno = result.as_ref().err().map_or(0, |error| error.raw().unsigned_abs());
-    os.trace(process.pasid, DriverEvent::IoctlLeave { number, errno });
+    device.trace(process.pasid, DriverEvent::IoctlLeave { number, errno });
     result
 }
 
@@ -249,13 +249,13 @@ fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<
 
 fn create_queue<O: Os>(process: &Arc<Process<O>>, args: &mut CreateQueueArgs) -> Result<u32> {
     process.create_queue(args)?;
-    process.device.hw.os().trace(process.pasid, DriverEvent::QueueCreated { queue: args.queue_id });
+    process.device.trace(process.pasid, DriverEvent::QueueCreated { queue: args.queue_id });
     Ok(0)
 }
 
 fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) -> Result<u32> {
     process.destroy_queue(args.queue_id)?;
-    process.device.hw.os().trace(process.pasid, DriverEvent::QueueDestroyed { queue: args.queue_id });
+    process.device.trace(process.pasid, DriverEvent::QueueDestroyed { queue: args.queue_id });
     Ok(0)
 }
 
@@ -336,7 +336,7 @@ fn wait_events<O: Os>(process: &Arc<Process<O>>, args: &mut WaitEventsArgs) -> R
     let end = process.events.wait(os, &mut events, args.wait_for_all != 0, args.timeout);
     if end.result == KFD_IOC_WAIT_RESULT_COMPLETE {
         for event in &events {
-            os.trace(process.pasid, DriverEvent::EventWake { event: event.event_id });
+            process.device.trace(process.pasid, DriverEvent::EventWake { event: event.event_id });
         }
     }
     args.wait_result = end.result;

@@ -124,6 +124,26 @@ impl<O: Os> Kfd<O> {
         }
     }
 
+    /// Records the driver's own events from now on, into a ring with room for the last `room` of them; 0 ends that and gives the
+    /// ring's memory back. What a ring of before has is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than [`trace::MAX_RECORDS`](crate::trace::MAX_RECORDS), `ENOMEM`, `ENODEV` after `remove`.
+    pub fn trace_records(&self, room: u32) -> Result<()> {
+        self.device.trace_records(room)
+    }
+
+    /// Takes the oldest of the recorded events, as a [`Chunk`](belfry_abi::driver_trace::Chunk) and its records; returns its
+    /// length in bytes. It is 0 while nothing is recorded, and where there is no event, unless a chunk is wanted `always`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when `out` has fewer than [`trace::LEAST_READ`](crate::trace::LEAST_READ) bytes.
+    pub fn trace_read(&self, out: &mut [u8], always: bool) -> Result<usize> {
+        self.device.trace_read(out, always)
+    }
+
     /// Handles an interrupt; called on a thread that may sleep, for every MSI-X vector 0 message.
     ///
     /// One call handles at most as many entries as the ring has. It returns whether there may be more: the operating

@@ -8,7 +8,7 @@
 //! In the order they are taken, which [`os::LockRank`] has as well: a process's state, an address space, the device's scheduler, the interrupt ring or the table of processes,
 //! a process's events or its pending fault, the clients of system
 //! management and their lines, the VRAM allocator, the GART, the invalidation engine,
-//! what is attached to a buffer object, a rate limit, the list of nodes. No lock
+//! what is attached to a buffer object, a rate limit, the list of nodes, the events that are recorded. No lock
 //! is held while user memory is copied, pinned or mirrored, and no pin or mirror is dropped under one: who changes user
 //! memory may be waiting for the driver ([`os::Change::held`]).
 //!
@@ -60,6 +60,7 @@ mod sync;
 #[cfg(test)]
 mod testing;
 mod topology;
+pub mod trace;
 mod trap_handler;
 mod usage;
 mod vm;

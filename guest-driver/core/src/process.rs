@@ -33,6 +33,8 @@ pub struct Process<O: Os> {
     key: ProcessKey,
     pub(crate) device: Arc<Device<O>>,
     pub(crate) pasid: u16,
+    /// Who has opened the KFD node.
+    pub(crate) opener: Task,
     /// The device's nodes, which stay as they are while there are processes.
     pub(crate) nodes: Arc<Nodes>,
     /// Its doorbells, by node.
@@ -183,6 +185,7 @@ impl<O: Os> Process<O> {
             key,
             device: device.clone(),
             pasid,
+            opener: os.task(),
             nodes: device.nodes(),
             slices,
             epoch: device.epoch(),

@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::drm::{Client, Hardware};
 use crate::errno::{Errno, Result};
 use crate::hw::log;
-use crate::os::{Os, ProcessKey};
+use crate::os::{DriverEvent, Os, ProcessKey};
 use crate::process::Process;
 
 /// Interrupts nobody claimed that are logged.
@@ -110,6 +110,7 @@ impl<O: Os> Device<O> {
         let pasid = table.free_pasid().ok_or(Errno::ENOSPC)?;
         let process = Process::new(self, key, pasid, slices.clone())?;
         table.by_pasid.insert(pasid, Entry { process: process.clone(), slices, opens: 1 });
+        self.trace(pasid, DriverEvent::ProcessOpened { task: process.opener });
         Ok(process)
     }
 
@@ -227,6 +228,9 @@ impl<O: Os> Device<O> {
                 _ => None,
             }
         };
+        if entry.is_some() {
+            self.trace(process.pasid, DriverEvent::ProcessClosed);
+        }
         drop(entry);
     }
 

@@ -61,6 +61,7 @@ impl Lock {
             LockRank::Object => AnyRank::of::<rank::KfdObject>(),
             LockRank::RateLimit => AnyRank::of::<rank::KfdRateLimit>(),
             LockRank::Nodes => AnyRank::of::<rank::KfdNodes>(),
+            LockRank::Trace => AnyRank::of::<rank::KfdTrace>(),
         };
         Self { held: Mutex::new(false), free: Condvar::new(), rank }
     }

@@ -38,6 +38,10 @@ pub(crate) fn record(tracer: &Tracer, pasid: u16, event: DriverEvent) {
         }
         DriverEvent::Evicted => (Kind::Evicted, [process, 0, 0, 0], ""),
         DriverEvent::Restored => (Kind::Restored, [process, 0, 0, 0], ""),
+        DriverEvent::ProcessOpened { ref task } => {
+            (Kind::ProcessOpened, [process, task.id.into(), 0, 0], task.name())
+        }
+        DriverEvent::ProcessClosed => (Kind::ProcessClosed, [process, 0, 0, 0], ""),
     };
     let owner = Owner { pasid: pasid.into(), ..Owner::of(Engine::Driver) };
     tracer.event(owner, TraceEvent::Driver { kind, arguments, text });

@@ -29,7 +29,7 @@ pub(crate) fn status(result: Result<()>) -> i32 {
 }
 
 /// Turns a length into itself or a negative errno.
-fn length(result: Result<usize>) -> isize {
+pub(crate) fn length(result: Result<usize>) -> isize {
     result.map_or_else(|error| -(error.raw() as isize), |len| len as isize)
 }
 

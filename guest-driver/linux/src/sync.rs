@@ -46,6 +46,7 @@ fn class(rank: LockRank) -> u32 {
         LockRank::Object => 14,
         LockRank::RateLimit => 15,
         LockRank::Nodes => 16,
+        LockRank::Trace => 17,
     }
 }
 

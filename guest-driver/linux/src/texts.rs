@@ -1,4 +1,4 @@
-//! Texts for the files of sysfs and debugfs, for the C files of the shim.
+//! What files of sysfs and debugfs have, for the C files of the shim.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -7,7 +7,7 @@ use core::fmt::Write as _;
 use belfry_kfd_core::card::FILES;
 use belfry_kfd_core::errno::{Errno, Result};
 
-use crate::entry::{Gpu, KfdProcess, status};
+use crate::entry::{Gpu, KfdProcess, length, status};
 
 /// Copies `from` to a buffer of the caller and returns its length, or `-ERANGE` when it does not fit.
 ///
@@ -166,4 +166,32 @@ pub(crate) unsafe extern "C" fn belfry_card_list(gpu: *const Gpu, text: *mut u8,
     }
     // SAFETY: as promised by the caller.
     unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
+}
+
+/// Records the driver's events from now on, with room for so many; 0 ends that. Returns 0 or a negative errno.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_trace_records(gpu: *const Gpu, room: u32) -> i32 {
+    // SAFETY: as promised by the caller.
+    status(unsafe { &*gpu }.trace_records(room))
+}
+
+/// Writes the oldest of these events as a chunk; returns its length, which may be 0, or a negative errno.
+///
+/// # Safety
+///
+/// `gpu` is valid, and `chunk` for `len` bytes that hold values.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_trace_read(
+    gpu: *const Gpu,
+    chunk: *mut u8,
+    len: usize,
+    always: bool,
+) -> isize {
+    // SAFETY: as promised by the caller.
+    let (gpu, chunk) = unsafe { (&*gpu, core::slice::from_raw_parts_mut(chunk, len)) };
+    length(gpu.trace_read(chunk, always))
 }

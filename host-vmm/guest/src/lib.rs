@@ -7,6 +7,7 @@
 //! | guests that go on from a snapshot | `session/kept.rs` |
 //! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host, the network | `share.rs`, `network.rs` |
+//! | events of its driver | `driver_events.rs`, `session/driver_trace.rs` |
 //! | the user's terminal | `terminal.rs` |
 //! | guests with a system of their own | `system.rs` |
 //! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
@@ -14,6 +15,7 @@
 mod channel;
 mod config;
 mod console;
+mod driver_events;
 mod error;
 mod host;
 mod kvm;
@@ -29,6 +31,7 @@ use std::time::Duration;
 
 pub use config::{GuestConfig, KvmConfig, MachineConfig, QemuConfig};
 pub use console::Console;
+pub use driver_events::{DriverEvents, DriverEventsError};
 pub use error::GuestError;
 pub use network::NetworkError;
 pub use qemu::Accelerator;

@@ -1,5 +1,6 @@
 //! A booted guest, and everything that can be asked of it.
 
+mod driver_trace;
 mod kept;
 
 pub use kept::Kept;
@@ -16,6 +17,7 @@ use belfry_image::{Cache, GuestImage};
 use super::channel::{Channel, Next};
 use super::config::{GuestConfig, MachineConfig};
 use super::console::{Console, panic_of};
+use super::driver_events::DriverEvents;
 use super::host::Host;
 use super::kvm::KvmHost;
 use super::network;
@@ -48,6 +50,9 @@ pub struct Guest {
     next_id: u32,
     output: HashMap<ProgramId, Vec<(Stream, Vec<u8>)>>,
     exits: HashMap<ProgramId, Exit>,
+    driver: DriverEvents,
+    /// The [`VERSION`] of its init.
+    version: u32,
 }
 
 impl Guest {
@@ -93,6 +98,8 @@ impl Guest {
             next_id: 1,
             output: HashMap::new(),
             exits: HashMap::new(),
+            driver: DriverEvents::default(),
+            version: VERSION,
         };
         match guest.next_event("booting", config.boot_timeout)? {
             Event::Hello { version: VERSION, init_ns, kernel } => {
@@ -371,7 +378,7 @@ impl Guest {
         }
     }
 
-    /// Files away what a program wrote or how it ended; answers whether the event was of that kind.
+    /// Files away what a program wrote or how it ended, and events of the driver; answers whether the event was of that kind.
     fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::Output { id, stream, data } => {
@@ -382,6 +389,10 @@ impl Guest {
             Event::Exit { id, status, elapsed_ns } => {
                 let exit = Exit { status: *status, elapsed: Duration::from_nanos(*elapsed_ns) };
                 self.exits.insert(ProgramId(*id), exit);
+                true
+            }
+            Event::DriverTrace { data } => {
+                self.driver_said(data);
                 true
             }
             _ => false,

@@ -15,7 +15,9 @@ use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, in_process, inspected, warm};
+use super::{
+    MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, driver_trace, in_process, inspected, warm,
+};
 use crate::doorbell;
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
@@ -297,6 +299,7 @@ impl Job<'_> {
         }
         let driver = driver.map_or_else(|| guest.load_driver(), Ok)?;
         guest.enter_root()?;
+        let is_recorded = driver_trace::start(&mut guest, &self.options.gpu)?;
         let started = Instant::now();
         errand.send(&mut guest)?;
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());
@@ -320,6 +323,7 @@ impl Job<'_> {
         taking.into_iter().for_each(Taking::finish);
         let exit_status = exit_status?;
         let program_time = started.elapsed();
+        driver_trace::finish(&mut guest, is_recorded)?;
         if exit_status == 0 {
             errand.fetch(&mut guest)?;
         }

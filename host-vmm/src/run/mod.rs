@@ -12,9 +12,11 @@
 //! | a guest with a program, from a snapshot | `resumed.rs` |
 //! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
+//! | events of a guest's driver in a trace | `driver_trace.rs` |
 
 mod alone;
 mod boot_loader;
+mod driver_trace;
 mod in_guest;
 mod in_process;
 mod on_machine;

@@ -12,7 +12,7 @@ use belfry_machine::snapshot::Snapshot;
 
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{Mode, RunError, RunOptions, inspected};
+use super::{Mode, RunError, RunOptions, driver_trace, inspected};
 use crate::snapshot::{Source, Taking, Watch};
 
 /// The configuration of a GPU that goes on: the device is what it was; how it is executed and looked at is this run's.
@@ -43,6 +43,7 @@ pub(super) fn run(
             "the guest of the snapshot runs no program; `run --warm` goes on from it",
         ));
     };
+    let is_recorded = driver_trace::start(&mut guest, &options.gpu)?;
     // It can be saved again.
     guest.keep(Some((id, argv)));
     let inspector = inspected(options, guest.gpu())?;
@@ -63,6 +64,7 @@ pub(super) fn run(
     taking.into_iter().for_each(Taking::finish);
     let exit_status = exit?.status;
     let program_time = started.elapsed();
+    driver_trace::finish(&mut guest, is_recorded)?;
     let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
     let unmodelled = guest.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
     let faults = guest.gpu().map(|gpu| gpu.faults().report()).unwrap_or_default();

@@ -18,7 +18,7 @@ use belfry_process::scratch::Scratch;
 use super::boot_loader::BootLoader;
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
-use super::{MachineOptions, Mode, RunError, RunOptions, inspected};
+use super::{MachineOptions, Mode, RunError, RunOptions, driver_trace, inspected};
 use crate::doorbell;
 
 /// Memory of such a guest: what ROCm's own compilers need; only what is used costs anything.
@@ -96,6 +96,11 @@ pub(super) fn run(
     output: Output<'_>,
 ) -> Result<RunReport, RunError> {
     refuse(options)?;
+    if driver_trace::is_asked_for(&options.gpu) {
+        driver_trace::note_absence(
+            &"that is a system of its own, in which root reads /sys/kernel/debug/dri/*/belfry_trace",
+        );
+    }
     disk.check().map_err(GuestError::from)?;
     let MachineOptions { cpus, memory, disks, .. } = options.machine.clone();
     let firmware = firmware(options.firmware, disk, &disks)?;

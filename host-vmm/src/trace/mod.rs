@@ -24,6 +24,7 @@ mod schema;
 mod summary;
 pub(crate) mod svg;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
@@ -204,6 +205,13 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 enum Bad {
     Foreign(String),
     Damaged(String),
+}
+
+/// What processes are called, by GPU and PASID: the driver tells of each, once.
+fn processes(records: &[Record]) -> BTreeMap<(u16, u32), String> {
+    let opened = records.iter().filter(|record| record.kind == Kind::ProcessOpened);
+    let called = |record: &Record| format!("{} ({})", record.text, record.argument("pid").unwrap_or(0));
+    opened.map(|record| ((record.owner.gpu, record.owner.pasid), called(record))).collect()
 }
 
 /// What a dispatch runs: its name where it is known, its address otherwise.

@@ -10,7 +10,7 @@ use super::schema::{
     self, COUNTER, CounterDescriptor, DebugAnnotation, INSTANT, ProcessDescriptor, SLICE_BEGIN, SLICE_END,
     STATE_CLEARED, TracePacket, TrackDescriptor, TrackEvent, Value,
 };
-use super::{Bad, Flows, GpuOf, Trace, json, kernel};
+use super::{Bad, Flows, GpuOf, Trace, json, kernel, processes};
 
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -205,6 +205,8 @@ fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
 struct Tracks<'a> {
     written: BTreeMap<(u16, Track), u64>,
     gpus: &'a [GpuOf],
+    /// What processes of a driver are called that has said so.
+    processes: BTreeMap<(u16, u32), String>,
 }
 
 impl Tracks<'_> {
@@ -213,6 +215,9 @@ impl Tracks<'_> {
         match (track, self.gpus.get(usize::from(gpu))) {
             (Track::Gpu, Some(of)) => format!("GPU of {of}"),
             (Track::Process(_), Some(of)) => of.to_string(),
+            (Track::Process(pasid), None) => {
+                self.processes.get(&(gpu, pasid)).cloned().unwrap_or_else(|| track.name())
+            }
             _ => track.name(),
         }
     }
@@ -256,7 +261,8 @@ impl Tracks<'_> {
 
 pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let flows = Flows::of(&trace.records);
-    let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus };
+    let processes = processes(&trace.records);
+    let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus, processes };
     let mut open: BTreeMap<u16, Open> = BTreeMap::new();
     let mut arrows: BTreeMap<(u16, Job), u64> = BTreeMap::new();
     let mut packets = vec![TracePacket {

@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use belfry_device::trace::{Job, Kind, Record};
 
 use super::profiled::Profiled;
-use super::{Flows, Time, Trace, kernel};
+use super::{Flows, Time, Trace, kernel, processes};
 
 /// Steps of a packet, in their order; a time is told between each two that are both there.
 pub(super) const STEPS: [(&str, Kind); 6] = [
@@ -159,6 +159,12 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     writeln!(out, "{} events in {}", trace.records.len(), Time(span))?;
     for gpu in &trace.gpus {
         writeln!(out, "GPU of {gpu}")?;
+    }
+    // Each has a GPU of its own otherwise.
+    if trace.gpus.is_empty() {
+        for ((_, pasid), name) in processes(&trace.records) {
+            writeln!(out, "process {pasid:#x}: {name}")?;
+        }
     }
     if trace.dropped > 0 {
         writeln!(out, "incomplete: {} events before the first one were not kept", trace.dropped)?;

@@ -16,7 +16,7 @@ pub const MAX_FRAME: usize = 1 << 20;
 /// File contents travel in pieces of at most this many bytes.
 pub const CHUNK: usize = 256 << 10;
 /// Raised when the frames change, so that an old init is told from a new one.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What the host asks of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,12 @@ pub enum Request {
     },
     /// Configures the network card and the resolver; answered by [`Event::Done`] or [`Event::Failed`].
     Network(Network),
+    /// Records the driver's own events from now on, told by [`Event::DriverTrace`]; 0 ends that, when all of them are told. Answered
+    /// by [`Event::Done`] or [`Event::Failed`].
+    TraceDriver {
+        /// The most events that wait in the driver.
+        records: u32,
+    },
     /// Reads the kernel's log; answered like [`Request::GetFile`].
     KernelLog,
     /// Ends the guest; nothing answers.
@@ -152,6 +158,11 @@ pub enum Event {
         status: i32,
         /// Nanoseconds of guest time it ran.
         elapsed_ns: u64,
+    },
+    /// Events of the driver.
+    DriverTrace {
+        /// One chunk, as the driver's file gives it.
+        data: Vec<u8>,
     },
     /// A piece of a file.
     File {
@@ -340,6 +351,7 @@ impl Frame for Request {
                 (11, numbers.into_iter().fold(writer, Writer::u32).0)
             }
             Self::EnterSystem { serial } => (12, writer.bytes(serial.as_bytes()).0),
+            Self::TraceDriver { records } => (13, writer.u32(*records).0),
         }
     }
 
@@ -378,6 +390,7 @@ impl Frame for Request {
                 resolver: reader.array()?,
             }),
             12 => Self::EnterSystem { serial: reader.string()? },
+            13 => Self::TraceDriver { records: reader.u32()? },
             _ => return Err(ChannelError::Malformed("unknown request")),
         };
         reader.end(message)
@@ -398,6 +411,7 @@ impl Frame for Event {
                 (69, writer.u32(*id).u32(status.cast_unsigned()).u64(*elapsed_ns).0)
             }
             Self::File { last, data } => (70, writer.u8(u8::from(*last)).bytes(data).0),
+            Self::DriverTrace { data } => (71, writer.bytes(data).0),
         }
     }
 
@@ -410,6 +424,7 @@ impl Frame for Event {
             68 => Self::Output { id: reader.u32()?, stream: reader.u8()?, data: reader.bytes()?.to_vec() },
             69 => Self::Exit { id: reader.u32()?, status: reader.i32()?, elapsed_ns: reader.u64()? },
             70 => Self::File { last: reader.u8()? != 0, data: reader.bytes()?.to_vec() },
+            71 => Self::DriverTrace { data: reader.bytes()?.to_vec() },
             _ => return Err(ChannelError::Malformed("unknown event")),
         };
         reader.end(message)

@@ -46,6 +46,7 @@ fn requests_round_trip_and_refuse_other_lengths() {
         Request::UnloadModule { name: "amdgpu".into() },
         Request::PowerOff,
         Request::KernelLog,
+        Request::TraceDriver { records: 1 << 17 },
         Request::EnterRoot { serial: "belfry-0".into() },
         Request::EnterSystem { serial: "belfry-1".into() },
         Request::MountShare { tag: "belfry-0".into(), path: "/a/b".into(), read_only: true },
@@ -67,6 +68,7 @@ fn events_round_trip_and_refuse_other_lengths() {
         Event::Output { id: 1, stream: 2, data: b"text\n".to_vec() },
         Event::Exit { id: 1, status: -1, elapsed_ns: 9 },
         Event::File { last: true, data: vec![] },
+        Event::DriverTrace { data: vec![1, 2, 3] },
     ]);
 }
 

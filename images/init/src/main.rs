@@ -2,6 +2,7 @@
 //!
 //! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
 
+mod driver_trace;
 mod network;
 mod programs;
 mod root;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use belfry_channel::path::writable;
 use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
 
+use driver_trace::DriverTrace;
 use programs::Programs;
 use root::Root;
 
@@ -95,6 +97,7 @@ fn open_port() -> io::Result<File> {
 fn serve(mut port: File, host: &Host) -> io::Result<()> {
     let programs = Programs::start()?;
     let mut root = Root::default();
+    let mut trace = DriverTrace::default();
     loop {
         let request = match receive::<Request>(&mut port) {
             Ok(Some(request)) => request,
@@ -127,6 +130,7 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
             Request::EnterRoot { serial } => root.enter(&serial),
             Request::EnterSystem { serial } => root.enter_system(&serial),
             Request::Network(network) => network::set_up(&network),
+            Request::TraceDriver { records } => trace.record(records, host),
             Request::MountShare { tag, path, read_only } => root::mount_share(&tag, &path, read_only),
             Request::UnloadModule { name } => {
                 sys::unload_module(&name).map_err(|error| annotate(&format!("unload {name}"), &error))

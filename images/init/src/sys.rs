@@ -50,6 +50,13 @@ pub(crate) fn unmount(target: &str) -> io::Result<()> {
     check(i64::from(unsafe { libc::umount2(target.as_ptr(), 0) }))
 }
 
+/// Takes away what is mounted at `target`; files of it that are open stay.
+pub(crate) fn detach(target: &str) -> io::Result<()> {
+    let target = text(target)?;
+    // SAFETY: the path is a NUL-terminated string that lives across the call.
+    check(i64::from(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }))
+}
+
 /// Mounts what the machine offers over 9p as `tag`; programs may map its files, and see each other's writes at once.
 pub(crate) fn mount_share(tag: &str, target: &str, read_only: bool) -> io::Result<()> {
     std::fs::create_dir_all(target)?;

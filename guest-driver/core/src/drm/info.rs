@@ -16,9 +16,10 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::Os;
 use crate::space::{END_VA, UPPER_HALF};
+use crate::trace::COUNTER_HZ;
 
 /// kHz of the golden counter.
-const COUNTER_KHZ: u32 = 100_000;
+const COUNTER_KHZ: u32 = COUNTER_HZ / 1000;
 /// Most indirect buffers of one submission (`amdgpu_ring_max_ibs`): of graphics, of compute, of all others.
 const MAX_IBS: (u32, u32, u32) = (192, 125, 49);
 

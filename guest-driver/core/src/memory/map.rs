@@ -52,7 +52,7 @@ impl<O: Os> Process<O> {
         }
         bo.mapped_on |= node.bit();
         mapped.insert((node.number, va), id);
-        self.device.hw.os().trace(self.pasid, DriverEvent::Mapped { address: va, size });
+        self.device.trace(self.pasid, DriverEvent::Mapped { address: va, size });
         result
     }
 
@@ -84,7 +84,7 @@ impl<O: Os> Process<O> {
         bo.mapped_on &= !node.bit();
         mapped.remove(&(node.number, bo.va));
         let (address, size) = (bo.va, bo.size);
-        self.device.hw.os().trace(self.pasid, DriverEvent::Unmapped { address, size });
+        self.device.trace(self.pasid, DriverEvent::Unmapped { address, size });
         Ok(())
     }
 }

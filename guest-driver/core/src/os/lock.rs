@@ -39,6 +39,8 @@ pub enum LockRank {
     RateLimit,
     /// Which nodes the device has.
     Nodes,
+    /// Events of the driver that are recorded.
+    Trace,
 }
 
 /// A sleeping, non-recursive mutual exclusion lock.

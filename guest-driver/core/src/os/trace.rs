@@ -1,5 +1,7 @@
 //! What a driver tells of its own doings.
 
+use super::Task;
+
 /// Something that happened in the driver, for a timeline beside the device's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DriverEvent {
@@ -62,4 +64,11 @@ pub enum DriverEvent {
     Evicted,
     /// They were handed to it again.
     Restored,
+    /// A program opened the KFD node, or had opened it when recording began.
+    ProcessOpened {
+        /// The thread that did.
+        task: Task,
+    },
+    /// The process is gone.
+    ProcessClosed,
 }

@@ -27,7 +27,7 @@ impl<O: Os> Process<O> {
 
     /// Takes all queues off the scheduler.
     pub(crate) fn suspend_all(&self, state: &mut State<O>) {
-        self.device.hw.os().trace(self.pasid, DriverEvent::Evicted);
+        self.device.trace(self.pasid, DriverEvent::Evicted);
         state.count_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
         self.for_queues(state, Self::suspend_queue);
     }
@@ -35,7 +35,7 @@ impl<O: Os> Process<O> {
     /// Hands all queues that should run to the scheduler.
     pub(crate) fn resume_all(&self, state: &mut State<O>) {
         self.for_queues(state, Self::resume_queue);
-        self.device.hw.os().trace(self.pasid, DriverEvent::Restored);
+        self.device.trace(self.pasid, DriverEvent::Restored);
         state.end_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
     }
 

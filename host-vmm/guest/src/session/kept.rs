@@ -10,6 +10,7 @@ use belfry_machine::snapshot::{Saver, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::super::channel::Channel;
+use super::super::driver_events::DriverEvents;
 use super::super::host::Host as _;
 use super::super::kvm::KvmHost;
 use super::super::{GuestError, Phases, ProgramId, failed};
@@ -20,6 +21,9 @@ use super::Guest;
 pub struct Kept {
     /// Its kernel's release.
     pub kernel: String,
+    /// The version of its init; snapshots of before the fifth do not say.
+    #[serde(default)]
+    version: u32,
     /// The number of the next program.
     next_id: u32,
     /// The program that runs: its number and words.
@@ -62,6 +66,8 @@ impl Guest {
             next_id: kept.next_id,
             output: HashMap::new(),
             exits: HashMap::new(),
+            driver: DriverEvents::default(),
+            version: kept.version,
         };
         Ok((guest, kept))
     }
@@ -71,6 +77,7 @@ impl Guest {
     pub fn keep(&self, program: Option<(ProgramId, &[String])>) {
         let kept = Kept {
             kernel: self.kernel.clone(),
+            version: self.version,
             next_id: self.next_id,
             program: program.map(|(id, argv)| (id.0, argv.to_vec())),
         };

@@ -1,0 +1,101 @@
+//! What the driver tells of its own doings: chunks of records, as the file `belfry_trace` gives them.
+//!
+//! A chunk is a [`Chunk`] and as many [`Record`]s as it says, in the order of their times. All numbers are little-endian. The
+//! layout is Belfry's own: amdkfd has trace points of its kernel instead. Whatever the platform, times are the kernel's
+//! `CLOCK_MONOTONIC_RAW`, and each chunk says what the golden counter of the GPU was at such a time: events between two
+//! chunks have the device's time that lies between theirs.
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The first eight bytes of a chunk.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BELDRV01");
+
+/// What is in front of the records of one read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Chunk {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// How many records follow.
+    pub records: u32,
+    /// Bytes of each of them.
+    pub record_bytes: u32,
+    /// Events before the first record that are lost, as nobody has read them in time.
+    pub lost: u64,
+    /// The golden counter (`GOLDEN_TSC_COUNT_LOWER` and `_UPPER`) of a moment after the last record.
+    pub counter: u64,
+    /// Nanoseconds before the counter was read.
+    pub before_ns: u64,
+    /// Nanoseconds after it was read.
+    pub after_ns: u64,
+    /// What the counter counts in a second.
+    pub counter_hz: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Chunk>() == 56);
+const _: () = assert!(offset_of!(Chunk, counter) == 24);
+const _: () = assert!(offset_of!(Chunk, counter_hz) == 48);
+
+/// Bytes of the name of a program, with zeros behind it where it is shorter.
+pub const NAME_BYTES: usize = 16;
+
+/// One event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Record {
+    /// Nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    pub time_ns: u64,
+    /// What happened.
+    pub kind: Kind,
+    /// The process that it is of, as the device knows it; 0 for none.
+    pub pasid: u16,
+    /// The thread that it happened on, as the kernel knows it.
+    pub thread: u32,
+    /// Numbers, as the kind says.
+    pub arguments: [u64; 3],
+}
+
+const _: () = assert!(size_of::<Record>() == 40);
+const _: () = assert!(offset_of!(Record, kind) == 8);
+const _: () = assert!(offset_of!(Record, arguments) == 16);
+
+/// What an event is.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(transparent)]
+pub struct Kind(pub u16);
+
+impl Kind {
+    /// A program called the KFD node: the number of the command.
+    pub const IOCTL_ENTER: Self = Self(1);
+    /// The call ended: the number of the command; 0, or the error's number.
+    pub const IOCTL_LEAVE: Self = Self(2);
+    /// An interrupt set an event: the event.
+    pub const EVENT_SET: Self = Self(3);
+    /// A program that waited for an event goes on: the event.
+    pub const EVENT_WAKE: Self = Self(4);
+    /// A program made a queue: what it knows it by.
+    pub const QUEUE_CREATED: Self = Self(5);
+    /// A queue was destroyed: what the program knew it by.
+    pub const QUEUE_DESTROYED: Self = Self(6);
+    /// Memory was mapped for a GPU: its GPU virtual address, bytes.
+    pub const MAPPED: Self = Self(7);
+    /// Memory was unmapped: its GPU virtual address, bytes.
+    pub const UNMAPPED: Self = Self(8);
+    /// An entry of the interrupt ring was handled: client, source.
+    pub const HANDLED: Self = Self(9);
+    /// All queues of a process were taken off the scheduler.
+    pub const EVICTED: Self = Self(10);
+    /// They were handed to it again.
+    pub const RESTORED: Self = Self(11);
+    /// A program opened the KFD node, or had opened it when recording began: the thread that did, and its name in the two
+    /// arguments behind ([`NAME_BYTES`]).
+    pub const PROCESS_OPENED: Self = Self(12);
+    /// The process is gone.
+    pub const PROCESS_CLOSED: Self = Self(13);
+}

@@ -1,0 +1,49 @@
+//! Events of the guest's driver, in the trace of its GPU.
+
+use belfry_channel::{Request, VERSION};
+
+use super::super::GuestError;
+use super::super::console::Console;
+use super::super::driver_events::DriverEvents;
+use super::Guest;
+
+/// Events that wait in the driver at most, 40 bytes each: more than a guest has in the 50 ms after which init takes them.
+const ROOM: u32 = 1 << 17;
+
+impl Guest {
+    /// From now on, events of the guest's driver go where those of its GPU go; [`Self::driver_events`] ends that. The driver must
+    /// be loaded.
+    ///
+    /// # Errors
+    ///
+    /// A guest without debugfs, or whose driver has no such file in it; a guest that is gone.
+    pub fn record_driver(&mut self) -> Result<(), GuestError> {
+        let during = "recording the driver's events";
+        if self.version != VERSION {
+            let text = "the guest was saved by another version of belfry".to_owned();
+            return Err(GuestError::Refused { during, text, errno: 0, console: Console::default() });
+        }
+        self.driver = DriverEvents::default();
+        self.request(during, &Request::TraceDriver { records: ROOM })
+    }
+
+    /// Takes the last events; answers what has come of all of them.
+    ///
+    /// # Errors
+    ///
+    /// A driver whose events could not be read to their end; a guest that is gone.
+    pub fn driver_events(&mut self) -> Result<&DriverEvents, GuestError> {
+        self.request("reading the driver's events", &Request::TraceDriver { records: 0 })?;
+        Ok(&self.driver)
+    }
+
+    /// Records what init has read. A guest may say so without having been asked, as one does that was saved meanwhile.
+    pub(super) fn driver_said(&mut self, data: &[u8]) {
+        let Some(gpu) = self.host.gpu() else { return };
+        let tracer = gpu.tracer();
+        if let (Some(sink), Some(now)) = (tracer.sink(), tracer.time()) {
+            let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+            self.driver.take(data, now, &mut |record| sink.record(record));
+        }
+    }
+}
