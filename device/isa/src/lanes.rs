@@ -286,6 +286,11 @@ pub(crate) trait Lanes: 'static {
     fn wide_halves(_a: Self::V) -> Option<[Self::V; 2]> {
         None
     }
+    /// The halves of a chunk as singles in their order, if the backend has an instruction for that.
+    #[inline(always)]
+    fn ordered_halves(_a: &Chunk) -> Option<[Self::V; 2]> {
+        None
+    }
     /// Singles rounded to halves, to nearest even, in the low halves of words, if the backend has an instruction for that.
     #[inline(always)]
     fn narrow_halves(_a: Self::V) -> Option<Self::V> {

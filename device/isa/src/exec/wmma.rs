@@ -15,15 +15,16 @@
 use super::di::{Di, Flow, Machine, flag};
 use super::float::{half, single};
 use super::op::per_backend;
+use super::tile::{self, Pairs};
 use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
 
-/// Row and chunk index of row `r` of C or D whose first register is `base`.
+/// Row and chunk index of row `r` of C or D whose first register is `base`, in waves of so many halves.
 #[inline(always)]
-fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
-    if w.halves == 1 {
+fn place(halves: u32, base: u32, r: u32) -> (u32, usize) {
+    if halves == 1 {
         (base + r / 2, (r & 1) as usize)
     } else {
         (base + r / 4 * 2 + (r >> 1 & 1), (r & 1) as usize)
@@ -34,7 +35,7 @@ fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
 #[inline(always)]
 fn c_row<L: Lanes>(w: &Wave, d: &Di, r: u32) -> L::V {
     if d.src[2].kind == super::di::Kind::Vector {
-        let (row, chunk) = place(w, d.src[2].value, r);
+        let (row, chunk) = place(w.halves, d.src[2].value, r);
         L::load(&w.v.row(row)[chunk])
     } else {
         L::splat(d.src[2].scalar(w))
@@ -156,7 +157,7 @@ fn modified<L: Lanes>(d: &Di, value: L::V) -> L::V {
 #[inline(always)]
 fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
     for (r, values) in (0u32..).zip(result) {
-        let (row, chunk) = place(w, d.dst, r);
+        let (row, chunk) = place(w.halves, d.dst, r);
         w.v.row_mut(row)[chunk] = Chunk(*values);
     }
 }
@@ -164,20 +165,18 @@ fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
 /// With `NARROW`, C and D have 16 bits: in the low halves of their registers, or the high ones with `op_sel[2]`.
 #[inline(always)]
 fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
+    if L::KIND == BackendKind::Avx512 {
+        let done = match w.halves {
+            1 => at_once::<L, BRAIN, NARROW, 1>(w, d),
+            _ => at_once::<L, BRAIN, NARROW, 2>(w, d),
+        };
+        if done {
+            return Flow::NEXT;
+        }
+    }
     let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
     elements::<L, BRAIN>(w, d, 0, &mut a);
     elements::<L, BRAIN>(w, d, 1, &mut b);
-    if L::KIND == BackendKind::Avx512 {
-        let mut c = [L::splat(0); N];
-        for r in 0..N {
-            c[r] = source_row::<L, BRAIN, NARROW>(w, d, r);
-        }
-        let sums = sums::<L, N>(&a, &b, 0, c);
-        for r in 0..N {
-            write_row::<L, BRAIN, NARROW>(w, d, r, sums[r]);
-        }
-        return Flow::NEXT;
-    }
     // With conversions in the same loop as the sums, these would not stay in registers.
     let mut between = [Chunk([0; N]); N];
     if NARROW {
@@ -210,6 +209,43 @@ fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di)
     Flow::NEXT
 }
 
+/// All rows of D at a time, in waves of so many halves; whether it is done, which it is not with modifiers of C or a NaN in D.
+#[inline(always)]
+fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
+    if d.src[2].neg || d.imm & 4 != 0 {
+        return false;
+    }
+    let high = usize::from(NARROW && d.flags & flag::DST_HIGH != 0);
+    let mut c = [L::splat(0); N];
+    if d.src[2].kind == super::di::Kind::Vector {
+        for r in 0..N {
+            let (row, chunk) = place(HALVES, d.src[2].value, r as u32);
+            c[r] = L::load(&w.v.row(row)[chunk]);
+        }
+    } else {
+        c = [L::splat(d.src[2].scalar(w)); N];
+    }
+    if NARROW {
+        for r in 0..N {
+            c[r] = both::<L, BRAIN>(c[r])[high];
+        }
+    }
+    let (mut a, mut b) = ([&w.v.row(0)[0]; N / 2], [&w.v.row(0)[0]; N / 2]);
+    for n in 0..N / 2 {
+        a[n] = &w.v.row(d.src[0].value + n as u32 * HALVES)[0];
+        b[n] = &w.v.row(d.src[1].value + n as u32 * HALVES)[0];
+    }
+    let (sums, nans) = tile::sums::<L, BRAIN>(d, &Pairs { a, b }, c);
+    if nans {
+        return false;
+    }
+    for r in 0..N {
+        let (row, chunk) = place(HALVES, d.dst, r as u32);
+        write_sum::<L, BRAIN, NARROW>(d, &mut w.v.row_mut(row)[chunk], sums[r]);
+    }
+    true
+}
+
 /// Row `r` of C as singles, with its modifiers.
 #[inline(always)]
 fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di, r: usize) -> L::V {
@@ -221,8 +257,12 @@ fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di,
 
 #[inline(always)]
 fn write_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di, r: usize, sum: L::V) {
-    let (row, chunk) = place(w, d.dst, r as u32);
-    let to = &mut w.v.row_mut(row)[chunk];
+    let (row, chunk) = place(w.halves, d.dst, r as u32);
+    write_sum::<L, BRAIN, NARROW>(d, &mut w.v.row_mut(row)[chunk], sum);
+}
+
+#[inline(always)]
+fn write_sum<L: Lanes, const BRAIN: bool, const NARROW: bool>(d: &Di, to: &mut Chunk, sum: L::V) {
     if !NARROW {
         return L::store(to, sum);
     }

@@ -20,6 +20,7 @@ use super::di::{Di, Flow, Kind, Machine, flag};
 use super::float::byte::Byte;
 use super::float::{brain, half, single};
 use super::op::per_backend;
+use super::tile::{self, Pairs};
 use super::wmma::{FEW, both, first_row, narrowed, sums};
 use crate::inst::Op;
 use crate::lanes::{BackendKind, Lanes, Portable};
@@ -108,6 +109,11 @@ impl Shape {
     /// Whether the third source is an index, and not C.
     pub(crate) const fn is_sparse(&self) -> bool {
         self.sparse
+    }
+
+    /// Whether C and D have 16 bits.
+    const fn is_narrow(&self) -> bool {
+        matches!(self.sum, Sum::Half | Sum::Brain)
     }
 
     /// Whether it calculates with floats.
@@ -270,22 +276,19 @@ fn columns(w: &Wave, d: &Di, shape: &Shape) -> [[u8; MOST_KEPT]; N] {
 
 /// Row `r` of C or D whose first register is `base`: its register, its half of it in 16 bits, and the first of its lanes.
 #[inline(always)]
-fn sum_place(shape: &Shape, halves: u32, r: u32) -> (u32, u32, u32) {
+fn sum_place(narrow: bool, halves: u32, r: u32) -> (u32, u32, u32) {
     let lanes = match halves {
         1 => 16 * (r / 8),
         _ => 32 * (r / 4 % 2) + 16 * (r / 8),
     };
     let register = r % (8 / halves);
-    match shape.sum {
-        Sum::Single | Sum::Integer => (register, 0, lanes),
-        Sum::Half | Sum::Brain => (register / 2, r % 2, lanes),
-    }
+    if narrow { (register / 2, r % 2, lanes) } else { (register, 0, lanes) }
 }
 
 /// Row `r` of C, or of what D was before.
 #[inline(always)]
 fn start<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, halves: u32, r: u32) -> L::V {
-    let (register, part, first) = sum_place(shape, halves, r);
+    let (register, part, first) = sum_place(shape.is_narrow(), halves, r);
     let from_register = |base: u32| *sixteen(w, base + register * halves, first);
     let (word, part) = match (shape.sparse, d.src[2].kind) {
         (true, _) => (L::load(&from_register(d.dst)), part as usize),
@@ -315,7 +318,7 @@ fn write<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, result: &[Chunk; N]) {
 
 #[inline(always)]
 fn write_row<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, halves: u32, (r, value): (u32, L::V)) {
-    let (register, part, first) = sum_place(shape, halves, r);
+    let (register, part, first) = sum_place(shape.is_narrow(), halves, r);
     let row = d.dst + register * halves + first / 32;
     let to = &mut w.v.row_mut(row)[((first / 16) & 1) as usize];
     let bits = match shape.sum {
@@ -387,16 +390,66 @@ fn pairs<L: Lanes, const BRAIN: bool, const HALVES: u32>(
 /// All dense matrices of floats have sixteen elements in a line.
 #[inline(always)]
 fn dense_floats<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape) {
+    if L::KIND == BackendKind::Avx512 {
+        let done = match (shape.a, shape.sum) {
+            (Element::Half, Sum::Single) => at_once::<L, false, false, HALVES>(w, d),
+            (Element::Half, _) => at_once::<L, false, true, HALVES>(w, d),
+            (Element::Brain, Sum::Single) => at_once::<L, true, false, HALVES>(w, d),
+            (Element::Brain, _) => at_once::<L, true, true, HALVES>(w, d),
+            _ => false,
+        };
+        if done {
+            return;
+        }
+    }
     let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
     dense_elements::<L, HALVES>(w, d, shape, 0, &mut a);
     dense_elements::<L, HALVES>(w, d, shape, 1, &mut b);
-    if L::KIND == BackendKind::Avx512 {
-        dense_rows::<L, HALVES, N>(w, d, shape, (&a, &b), 0);
-        return;
-    }
     for n in 0..N / FEW {
         dense_rows::<L, HALVES, FEW>(w, d, shape, (&a, &b), first_row(d, FEW, n));
     }
+}
+
+/// All rows of D of 16-bit floats at a time; whether it is done, which it is not with modifiers of C or a NaN in D.
+#[inline(always)]
+fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
+    if d.src[2].neg || d.imm & 4 != 0 {
+        return false;
+    }
+    let mut c = [L::splat(0); N];
+    if d.src[2].kind == Kind::Vector {
+        for r in 0..N {
+            let (register, part, first) = sum_place(NARROW, HALVES, r as u32);
+            let word = L::load(sixteen(w, d.src[2].value + register * HALVES, first));
+            c[r] = if NARROW { both::<L, BRAIN>(word)[part as usize] } else { word };
+        }
+    } else {
+        let word = L::splat(d.src[2].scalar(w));
+        c = [if NARROW { both::<L, BRAIN>(word)[0] } else { word }; N];
+    }
+    let (mut a, mut b) = ([&w.v.row(0)[0]; N / 2], [&w.v.row(0)[0]; N / 2]);
+    for n in 0..N / 2 {
+        let (number, first) = place(16, N as u32, HALVES, 2 * n as u32);
+        a[n] = sixteen(w, d.src[0].value + number / 2 * HALVES, first);
+        b[n] = sixteen(w, d.src[1].value + number / 2 * HALVES, first);
+    }
+    let (sums, nans) = tile::sums::<L, BRAIN>(d, &Pairs { a, b }, c);
+    if nans {
+        return false;
+    }
+    for r in (0..N).step_by(if NARROW { 2 } else { 1 }) {
+        let (register, _, first) = sum_place(NARROW, HALVES, r as u32);
+        let value = match NARROW {
+            true => L::or(
+                narrowed::<L, BRAIN>(sums[r]),
+                L::shl(narrowed::<L, BRAIN>(sums[(r + 1) % N]), L::splat(16)),
+            ),
+            false => sums[r],
+        };
+        let row = w.v.row_mut(d.dst + register * HALVES + first / 32);
+        L::store(&mut row[((first / 16) & 1) as usize], value);
+    }
+    true
 }
 
 /// Rows of D from `first` on, which share no register with other such rows, or with those before and behind them in order.

@@ -214,6 +214,16 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn ordered_halves(a: &Chunk) -> Option<[V; 2]> {
+        intrinsic!({
+            let both = (&raw const a.0).cast::<__m256i>();
+            Some([
+                int(_mm512_cvtph_ps(_mm256_load_si256(both))),
+                int(_mm512_cvtph_ps(_mm256_load_si256(both.add(1)))),
+            ])
+        })
+    }
+    #[inline(always)]
     fn narrow_halves(a: V) -> Option<V> {
         intrinsic!(Some(_mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(float(a)))))
     }
