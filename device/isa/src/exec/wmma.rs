@@ -340,16 +340,19 @@ mod tests {
         wave
     }
 
-    fn run(handler: Handler, before: &Wave, (c, dst): (u32, u32), aux: u8) -> Wave {
-        let mut wave = before.clone();
-        let halves = wave.halves;
+    fn lowered(handler: Handler, halves: u32, (c, dst): (u32, u32), aux: u8) -> Di {
         let vector = |register: u32| Source { value: register * halves, kind: Kind::Vector, ..Source::ZERO };
-        let di = Di {
+        Di {
             dst: dst * halves,
             src: [vector(PLACES[0]), vector(PLACES[1]), vector(c)],
             aux,
             ..Di::new(handler)
-        };
+        }
+    }
+
+    fn run(handler: Handler, before: &Wave, places: (u32, u32), aux: u8) -> Wave {
+        let mut wave = before.clone();
+        let di = lowered(handler, wave.halves, places, aux);
         call(handler, &mut wave, &di);
         wave
     }
@@ -383,6 +386,58 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// All signs that modifiers can give, with C in registers or a constant.
+    fn check_modifiers(handler: impl Fn(BackendKind) -> Handler, aux: u8) {
+        for (wave_size, modifiers) in [WaveSize::Wave32, WaveSize::Wave64]
+            .map(|size| (0..128).map(move |n| (size, n)))
+            .into_iter()
+            .flatten()
+        {
+            let before = wave(wave_size, modifiers & 1 != 0);
+            let outcome = |backend: BackendKind| {
+                let (handler, mut wave) = (handler(backend), before.clone());
+                let mut di = lowered(handler, wave.halves, (PLACES[2], PLACES[2]), aux);
+                if modifiers & 64 != 0 {
+                    di.src[2] = Source { value: 0x4080_3f80, ..Source::ZERO };
+                }
+                for n in 0..3 {
+                    di.src[n].neg = modifiers >> n & 1 != 0;
+                }
+                di.imm = modifiers >> 3 & 7;
+                call(handler, &mut wave, &di);
+                (0..8 * wave.halves).map(|row| *wave.v.row(di.dst + row)).collect::<Vec<_>>()
+            };
+            let expected = outcome(BackendKind::Portable);
+            for backend in Backend::all() {
+                for (row, (got, wanted)) in outcome(backend.kind()).iter().zip(&expected).enumerate() {
+                    let words = |chunks: &[Chunk; 2]| chunks.map(|chunk| chunk.0);
+                    assert_eq!(
+                        words(got),
+                        words(wanted),
+                        "{wave_size:?} modifiers {modifiers:#x} row {row} {backend:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn modifiers_are_those_of_one_element_at_a_time() {
+        use super::super::wmma_spread::{float, of};
+        check_modifiers(f32_result::<false>, 0);
+        check_modifiers(f32_result::<true>, 0);
+        check_modifiers(half_result::<false>, 0);
+        check_modifiers(half_result::<true>, 0);
+        for op in [
+            Op::V_WMMA_F32_16X16X16_F16,
+            Op::V_WMMA_F32_16X16X16_BF16,
+            Op::V_WMMA_F16_16X16X16_F16,
+            Op::V_WMMA_BF16_16X16X16_BF16,
+        ] {
+            check_modifiers(float, of(op).unwrap().0);
         }
     }
 
