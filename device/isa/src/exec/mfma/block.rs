@@ -1,10 +1,5 @@
 //! Dense instructions with one block of 16-bit floats, whose sizes the compiler knows: 16x16x16 and 32x32x8.
 
-#![expect(
-    clippy::needless_range_loop,
-    reason = "iterators would put lane operations into closures without the backend"
-)]
-
 use super::super::di::{Di, Kind};
 use super::convert::{self, Matrix, Range, SIXTEEN};
 use super::shape::{Element, Shape};
