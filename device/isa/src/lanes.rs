@@ -270,6 +270,11 @@ pub(crate) trait Lanes: 'static {
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each byte of both.
     fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller of each byte of both.
+    #[inline(always)]
+    fn min_bytes(a: Self::V, b: Self::V) -> Self::V {
+        Self::not(Self::max_bytes(Self::not(a), Self::not(b)))
+    }
     /// The larger of each half of both.
     fn max_halves(a: Self::V, b: Self::V) -> Self::V;
     /// The smaller of each half of both.
@@ -284,6 +289,11 @@ pub(crate) trait Lanes: 'static {
     /// The halves of each word as singles, if the backend has an instruction for that.
     #[inline(always)]
     fn wide_halves(_a: Self::V) -> Option<[Self::V; 2]> {
+        None
+    }
+    /// The halves of a chunk as singles in their order, if the backend has an instruction for that.
+    #[inline(always)]
+    fn ordered_halves(_a: &Chunk) -> Option<[Self::V; 2]> {
         None
     }
     /// Singles rounded to halves, to nearest even, in the low halves of words, if the backend has an instruction for that.
@@ -313,6 +323,29 @@ pub(crate) trait Lanes: 'static {
     fn truncated(a: Self::V) -> Self::V;
     /// As [`Lanes::truncated`], rounded towards minus infinity; for others, NaNs among them, the least or the largest integer.
     fn floored(a: Self::V) -> Self::V;
+    /// Whether [`Lanes::floored_product`] rounds down what is less than the least number.
+    const ROUNDS: bool = false;
+    /// The products rounded towards minus infinity, as [`Lanes::floored`] has it. Without [`Lanes::ROUNDS`] a product that is not
+    /// exact has been rounded before.
+    #[inline(always)]
+    fn floored_product(a: Self::V, b: Self::V) -> Self::V {
+        Self::floored(Self::fmul(a, b))
+    }
+    /// The larger magnitude of two numbers.
+    #[inline(always)]
+    fn larger_magnitude(a: Self::V, b: Self::V) -> Self::V {
+        let magnitudes = Self::splat(i32::MAX.cast_unsigned());
+        Self::max_u(Self::and(a, magnitudes), Self::and(b, magnitudes))
+    }
+    /// Of each half, a half-precision number, the exponent's field, which is 1 for denormal numbers, and `base` more; 0 for
+    /// zeros. `base` is at least 64 and below 128.
+    #[inline(always)]
+    fn half_exponents(a: Self::V, base: u32) -> Self::V {
+        let magnitude = Self::and(a, Self::splat(0x7fff_7fff));
+        let one = Self::min_halves(magnitude, Self::splat(0x0001_0001));
+        let field = Self::and(Self::shr(magnitude, Self::splat(10)), Self::splat(0x001f_001f));
+        Self::add(Self::max_halves(field, one), Self::mul(one, Self::splat(base)))
+    }
     /// Integers as numbers, rounded to nearest even.
     fn numbers(a: Self::V) -> Self::V;
     /// `a` in the lanes of `mask`, `b` elsewhere.

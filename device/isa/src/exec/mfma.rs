@@ -7,6 +7,7 @@
 //! All sources are read before D is written. `CBSZ` and `ABID` let blocks share one of A's; of instructions with one block they
 //! mean nothing. `BLGP` is a pattern of B's lanes for all but doubles, of which it negates sources.
 
+mod block;
 mod convert;
 mod fused;
 mod shape;
@@ -90,7 +91,14 @@ struct Bench {
     /// D before it is written: four sixteens of lanes of each register.
     results: [[Chunk; 4]; REGISTERS],
     terms: [Term; TERMS],
+    /// The powers of the groups of each quad of a [`block`].
+    powers: [[Chunk; GROUPS]; QUADS],
 }
+
+/// Most groups of an element of a [`block`].
+const GROUPS: usize = 2;
+/// Most quads of a [`block`].
+const QUADS: usize = 16;
 
 /// Most registers of D.
 const REGISTERS: usize = 32;
@@ -105,7 +113,8 @@ impl Bench {
     fn take() -> Box<Bench> {
         BENCH.take().unwrap_or_else(|| {
             let results = [[Chunk([0; 16]); 4]; REGISTERS];
-            Box::new(Bench { a: Left::ZERO, b: Right::ZERO, results, terms: [Term::ZERO; TERMS] })
+            let powers = [[Chunk([0; 16]); GROUPS]; QUADS];
+            Box::new(Bench { a: Left::ZERO, b: Right::ZERO, results, terms: [Term::ZERO; TERMS], powers })
         })
     }
 
@@ -118,6 +127,11 @@ impl Bench {
                 *w.v.row_mut(d.dst + (register * 2 + half) as u32) = [first, second];
             }
         }
+        self.put_back();
+    }
+
+    #[inline(always)]
+    fn put_back(self: Box<Self>) {
         BENCH.set(Some(self));
     }
 }
@@ -286,6 +300,17 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     bench.write(w, d, shape);
 }
 
+/// Whether it was [done](block::done) as a single block.
+#[inline(always)]
+fn is_block<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) -> bool {
+    match (shape.a, shape.n) {
+        (Element::Half, 16) => block::done::<L, false, 1>(w, d, shape),
+        (Element::Half, _) => block::done::<L, false, 2>(w, d, shape),
+        (_, 16) => block::done::<L, true, 1>(w, d, shape),
+        _ => block::done::<L, true, 2>(w, d, shape),
+    }
+}
+
 #[inline(always)]
 fn run<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di) -> Flow {
     let shape = shape(d);
@@ -293,6 +318,7 @@ fn run<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di) -> Flow {
     match (shape.sparse, shape.n) {
         (true, _) if RULE != rule::CHAIN && RULE != rule::FOURS => sparse::<L, RULE>(w, d, shape),
         (_, 4) => tiny::<L, RULE>(w, d, shape),
+        _ if RULE == rule::EIGHTS && L::ROUNDS && is_block::<L>(w, d, shape) => {}
         _ => dense::<L, RULE>(w, d, shape),
     }
     Flow::NEXT

@@ -58,6 +58,7 @@ mod soft;
 mod sop;
 #[cfg(test)]
 mod tests;
+mod tile;
 mod touches;
 mod trans;
 pub(crate) mod vop3p;

@@ -15,15 +15,16 @@
 use super::di::{Di, Flow, Machine, flag};
 use super::float::{half, single};
 use super::op::per_backend;
+use super::tile::{self, Pairs};
 use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
 
-/// Row and chunk index of row `r` of C or D whose first register is `base`.
+/// Row and chunk index of row `r` of C or D whose first register is `base`, in waves of so many halves.
 #[inline(always)]
-fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
-    if w.halves == 1 {
+fn place(halves: u32, base: u32, r: u32) -> (u32, usize) {
+    if halves == 1 {
         (base + r / 2, (r & 1) as usize)
     } else {
         (base + r / 4 * 2 + (r >> 1 & 1), (r & 1) as usize)
@@ -34,7 +35,7 @@ fn place(w: &Wave, base: u32, r: u32) -> (u32, usize) {
 #[inline(always)]
 fn c_row<L: Lanes>(w: &Wave, d: &Di, r: u32) -> L::V {
     if d.src[2].kind == super::di::Kind::Vector {
-        let (row, chunk) = place(w, d.src[2].value, r);
+        let (row, chunk) = place(w.halves, d.src[2].value, r);
         L::load(&w.v.row(row)[chunk])
     } else {
         L::splat(d.src[2].scalar(w))
@@ -156,7 +157,7 @@ fn modified<L: Lanes>(d: &Di, value: L::V) -> L::V {
 #[inline(always)]
 fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
     for (r, values) in (0u32..).zip(result) {
-        let (row, chunk) = place(w, d.dst, r);
+        let (row, chunk) = place(w.halves, d.dst, r);
         w.v.row_mut(row)[chunk] = Chunk(*values);
     }
 }
@@ -164,20 +165,18 @@ fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
 /// With `NARROW`, C and D have 16 bits: in the low halves of their registers, or the high ones with `op_sel[2]`.
 #[inline(always)]
 fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
+    if L::KIND == BackendKind::Avx512 {
+        let done = match w.halves {
+            1 => at_once::<L, BRAIN, NARROW, 1>(w, d),
+            _ => at_once::<L, BRAIN, NARROW, 2>(w, d),
+        };
+        if done {
+            return Flow::NEXT;
+        }
+    }
     let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
     elements::<L, BRAIN>(w, d, 0, &mut a);
     elements::<L, BRAIN>(w, d, 1, &mut b);
-    if L::KIND == BackendKind::Avx512 {
-        let mut c = [L::splat(0); N];
-        for r in 0..N {
-            c[r] = source_row::<L, BRAIN, NARROW>(w, d, r);
-        }
-        let sums = sums::<L, N>(&a, &b, 0, c);
-        for r in 0..N {
-            write_row::<L, BRAIN, NARROW>(w, d, r, sums[r]);
-        }
-        return Flow::NEXT;
-    }
     // With conversions in the same loop as the sums, these would not stay in registers.
     let mut between = [Chunk([0; N]); N];
     if NARROW {
@@ -210,6 +209,43 @@ fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di)
     Flow::NEXT
 }
 
+/// All rows of D at a time, in waves of so many halves; whether it is done, which it is not with modifiers of C or a NaN in D.
+#[inline(always)]
+fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
+    if d.src[2].neg || d.imm & 4 != 0 {
+        return false;
+    }
+    let high = usize::from(NARROW && d.flags & flag::DST_HIGH != 0);
+    let mut c = [L::splat(0); N];
+    if d.src[2].kind == super::di::Kind::Vector {
+        for r in 0..N {
+            let (row, chunk) = place(HALVES, d.src[2].value, r as u32);
+            c[r] = L::load(&w.v.row(row)[chunk]);
+        }
+    } else {
+        c = [L::splat(d.src[2].scalar(w)); N];
+    }
+    if NARROW {
+        for r in 0..N {
+            c[r] = both::<L, BRAIN>(c[r])[high];
+        }
+    }
+    let (mut a, mut b) = ([&w.v.row(0)[0]; N / 2], [&w.v.row(0)[0]; N / 2]);
+    for n in 0..N / 2 {
+        a[n] = &w.v.row(d.src[0].value + n as u32 * HALVES)[0];
+        b[n] = &w.v.row(d.src[1].value + n as u32 * HALVES)[0];
+    }
+    let (sums, nans) = tile::sums::<L, BRAIN>(d, &Pairs { a, b }, c);
+    if nans {
+        return false;
+    }
+    for r in 0..N {
+        let (row, chunk) = place(HALVES, d.dst, r as u32);
+        write_sum::<L, BRAIN, NARROW>(d, &mut w.v.row_mut(row)[chunk], sums[r]);
+    }
+    true
+}
+
 /// Row `r` of C as singles, with its modifiers.
 #[inline(always)]
 fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di, r: usize) -> L::V {
@@ -221,8 +257,12 @@ fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di,
 
 #[inline(always)]
 fn write_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di, r: usize, sum: L::V) {
-    let (row, chunk) = place(w, d.dst, r as u32);
-    let to = &mut w.v.row_mut(row)[chunk];
+    let (row, chunk) = place(w.halves, d.dst, r as u32);
+    write_sum::<L, BRAIN, NARROW>(d, &mut w.v.row_mut(row)[chunk], sum);
+}
+
+#[inline(always)]
+fn write_sum<L: Lanes, const BRAIN: bool, const NARROW: bool>(d: &Di, to: &mut Chunk, sum: L::V) {
     if !NARROW {
         return L::store(to, sum);
     }
@@ -300,16 +340,19 @@ mod tests {
         wave
     }
 
-    fn run(handler: Handler, before: &Wave, (c, dst): (u32, u32), aux: u8) -> Wave {
-        let mut wave = before.clone();
-        let halves = wave.halves;
+    fn lowered(handler: Handler, halves: u32, (c, dst): (u32, u32), aux: u8) -> Di {
         let vector = |register: u32| Source { value: register * halves, kind: Kind::Vector, ..Source::ZERO };
-        let di = Di {
+        Di {
             dst: dst * halves,
             src: [vector(PLACES[0]), vector(PLACES[1]), vector(c)],
             aux,
             ..Di::new(handler)
-        };
+        }
+    }
+
+    fn run(handler: Handler, before: &Wave, places: (u32, u32), aux: u8) -> Wave {
+        let mut wave = before.clone();
+        let di = lowered(handler, wave.halves, places, aux);
         call(handler, &mut wave, &di);
         wave
     }
@@ -343,6 +386,58 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// All signs that modifiers can give, with C in registers or a constant.
+    fn check_modifiers(handler: impl Fn(BackendKind) -> Handler, aux: u8) {
+        for (wave_size, modifiers) in [WaveSize::Wave32, WaveSize::Wave64]
+            .map(|size| (0..128).map(move |n| (size, n)))
+            .into_iter()
+            .flatten()
+        {
+            let before = wave(wave_size, modifiers & 1 != 0);
+            let outcome = |backend: BackendKind| {
+                let (handler, mut wave) = (handler(backend), before.clone());
+                let mut di = lowered(handler, wave.halves, (PLACES[2], PLACES[2]), aux);
+                if modifiers & 64 != 0 {
+                    di.src[2] = Source { value: 0x4080_3f80, ..Source::ZERO };
+                }
+                for n in 0..3 {
+                    di.src[n].neg = modifiers >> n & 1 != 0;
+                }
+                di.imm = modifiers >> 3 & 7;
+                call(handler, &mut wave, &di);
+                (0..8 * wave.halves).map(|row| *wave.v.row(di.dst + row)).collect::<Vec<_>>()
+            };
+            let expected = outcome(BackendKind::Portable);
+            for backend in Backend::all() {
+                for (row, (got, wanted)) in outcome(backend.kind()).iter().zip(&expected).enumerate() {
+                    let words = |chunks: &[Chunk; 2]| chunks.map(|chunk| chunk.0);
+                    assert_eq!(
+                        words(got),
+                        words(wanted),
+                        "{wave_size:?} modifiers {modifiers:#x} row {row} {backend:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn modifiers_are_those_of_one_element_at_a_time() {
+        use super::super::wmma_spread::{float, of};
+        check_modifiers(f32_result::<false>, 0);
+        check_modifiers(f32_result::<true>, 0);
+        check_modifiers(half_result::<false>, 0);
+        check_modifiers(half_result::<true>, 0);
+        for op in [
+            Op::V_WMMA_F32_16X16X16_F16,
+            Op::V_WMMA_F32_16X16X16_BF16,
+            Op::V_WMMA_F16_16X16X16_F16,
+            Op::V_WMMA_BF16_16X16X16_BF16,
+        ] {
+            check_modifiers(float, of(op).unwrap().0);
         }
     }
 

@@ -16,165 +16,23 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
+mod shape;
+
+pub(crate) use shape::{Shape, of};
+
 use super::di::{Di, Flow, Kind, Machine, flag};
-use super::float::byte::Byte;
-use super::float::{brain, half, single};
+use super::float::single;
 use super::op::per_backend;
+use super::tile::{self, Pairs};
 use super::wmma::{FEW, both, first_row, narrowed, sums};
-use crate::inst::Op;
 use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
+use shape::{Element, SHAPES, Sum, geometry};
 
 const N: usize = 16;
 /// Most elements of a row of A that are there, and of a column of B.
 const MOST_KEPT: usize = 32;
 const MOST: usize = 64;
-
-/// What an element is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
-    Half,
-    Brain,
-    Byte(Byte),
-    /// An integer of so many bits.
-    Integer(u32),
-}
-
-impl Element {
-    const fn bits(self) -> u32 {
-        match self {
-            Element::Half | Element::Brain => 16,
-            Element::Byte(_) => 8,
-            Element::Integer(bits) => bits,
-        }
-    }
-
-    /// As a single; an integer is extended with its sign if it is signed.
-    #[inline(always)]
-    fn value(self, bits: u32, signed: bool) -> u32 {
-        match self {
-            Element::Half => half::to_single(bits as u16),
-            Element::Brain => brain::to_single(bits as u16),
-            Element::Byte(format) => format.to_single(bits as u8),
-            Element::Integer(count) => {
-                let shift = 32 - count;
-                if signed {
-                    ((bits << shift).cast_signed() >> shift).cast_unsigned()
-                } else {
-                    bits << shift >> shift
-                }
-            }
-        }
-    }
-}
-
-/// What C and D consist of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sum {
-    Single,
-    Half,
-    Brain,
-    Integer,
-}
-
-/// A matrix instruction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    op: Op,
-    a: Element,
-    b: Element,
-    sum: Sum,
-    /// Columns of A.
-    k: u32,
-    sparse: bool,
-}
-
-impl Shape {
-    /// Elements of a row of A that are there.
-    const fn kept(&self) -> u32 {
-        if self.sparse { self.k / 2 } else { self.k }
-    }
-
-    /// Registers of A, B, and of C and D in waves of so many halves.
-    pub(crate) fn registers(&self, halves: u32) -> [u32; 3] {
-        let registers = |elements: u32, bits: u32| (elements * bits / 2 / 32 / halves).max(1);
-        let sum = match self.sum {
-            Sum::Single | Sum::Integer => 8,
-            Sum::Half | Sum::Brain => 4,
-        };
-        [registers(self.kept(), self.a.bits()), registers(self.k, self.b.bits()), sum / halves]
-    }
-
-    /// Whether the third source is an index, and not C.
-    pub(crate) const fn is_sparse(&self) -> bool {
-        self.sparse
-    }
-
-    /// Whether it calculates with floats.
-    pub(crate) const fn is_float(&self) -> bool {
-        !matches!(self.sum, Sum::Integer)
-    }
-
-    /// Bits of a lane's index that a wave of so many halves takes.
-    const fn index_bits(&self, halves: u32) -> u32 {
-        let (_, _, lanes) = geometry(self.a.bits(), self.kept(), halves);
-        self.kept() * 16 / lanes * 2
-    }
-}
-
-const fn shape(op: Op, [a, b]: [Element; 2], sum: Sum, k: u32) -> Shape {
-    Shape { op, a, b, sum, k, sparse: false }
-}
-
-const fn sparse(op: Op, elements: [Element; 2], sum: Sum, k: u32) -> Shape {
-    Shape { sparse: true, ..shape(op, elements, sum, k) }
-}
-
-const FP8: Element = Element::Byte(Byte::Fp8);
-const BF8: Element = Element::Byte(Byte::Bf8);
-const IU8: [Element; 2] = [Element::Integer(8); 2];
-const IU4: [Element; 2] = [Element::Integer(4); 2];
-const HALVES: [Element; 2] = [Element::Half; 2];
-const BRAINS: [Element; 2] = [Element::Brain; 2];
-
-static SHAPES: [Shape; 22] = [
-    shape(Op::V_WMMA_F32_16X16X16_F16, HALVES, Sum::Single, 16),
-    shape(Op::V_WMMA_F32_16X16X16_BF16, BRAINS, Sum::Single, 16),
-    shape(Op::V_WMMA_F16_16X16X16_F16, HALVES, Sum::Half, 16),
-    shape(Op::V_WMMA_BF16_16X16X16_BF16, BRAINS, Sum::Brain, 16),
-    shape(Op::V_WMMA_F32_16X16X16_FP8_FP8, [FP8, FP8], Sum::Single, 16),
-    shape(Op::V_WMMA_F32_16X16X16_FP8_BF8, [FP8, BF8], Sum::Single, 16),
-    shape(Op::V_WMMA_F32_16X16X16_BF8_FP8, [BF8, FP8], Sum::Single, 16),
-    shape(Op::V_WMMA_F32_16X16X16_BF8_BF8, [BF8, BF8], Sum::Single, 16),
-    shape(Op::V_WMMA_I32_16X16X16_IU8, IU8, Sum::Integer, 16),
-    shape(Op::V_WMMA_I32_16X16X16_IU4, IU4, Sum::Integer, 16),
-    shape(Op::V_WMMA_I32_16X16X32_IU4, IU4, Sum::Integer, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_F16, HALVES, Sum::Single, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_BF16, BRAINS, Sum::Single, 32),
-    sparse(Op::V_SWMMAC_F16_16X16X32_F16, HALVES, Sum::Half, 32),
-    sparse(Op::V_SWMMAC_BF16_16X16X32_BF16, BRAINS, Sum::Brain, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_FP8_FP8, [FP8, FP8], Sum::Single, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_FP8_BF8, [FP8, BF8], Sum::Single, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_BF8_FP8, [BF8, FP8], Sum::Single, 32),
-    sparse(Op::V_SWMMAC_F32_16X16X32_BF8_BF8, [BF8, BF8], Sum::Single, 32),
-    sparse(Op::V_SWMMAC_I32_16X16X32_IU8, IU8, Sum::Integer, 32),
-    sparse(Op::V_SWMMAC_I32_16X16X32_IU4, IU4, Sum::Integer, 32),
-    sparse(Op::V_SWMMAC_I32_16X16X64_IU4, IU4, Sum::Integer, 64),
-];
-
-/// An operation's shape, and its number in lowered instructions.
-pub(crate) fn of(op: Op) -> Option<(u8, &'static Shape)> {
-    (0..).zip(&SHAPES).find(|(_, shape)| shape.op == op)
-}
-
-/// How elements of so many bits are spread: elements of a register, elements of a row in sixteen lanes, and the lanes that
-/// have any.
-const fn geometry(bits: u32, k: u32, halves: u32) -> (u32, u32, u32) {
-    let per = 32 / bits;
-    // Fewer than a register's worth in each of 64 lanes: half of the lanes have none.
-    let lanes = if halves == 2 && k / 4 >= per { 64 } else { 32 };
-    (per, k / (lanes / 16), lanes)
-}
 
 /// Where element `k` of a row is: number in its lane, and the first of the sixteen lanes.
 #[inline(always)]
@@ -270,22 +128,19 @@ fn columns(w: &Wave, d: &Di, shape: &Shape) -> [[u8; MOST_KEPT]; N] {
 
 /// Row `r` of C or D whose first register is `base`: its register, its half of it in 16 bits, and the first of its lanes.
 #[inline(always)]
-fn sum_place(shape: &Shape, halves: u32, r: u32) -> (u32, u32, u32) {
+fn sum_place(narrow: bool, halves: u32, r: u32) -> (u32, u32, u32) {
     let lanes = match halves {
         1 => 16 * (r / 8),
         _ => 32 * (r / 4 % 2) + 16 * (r / 8),
     };
     let register = r % (8 / halves);
-    match shape.sum {
-        Sum::Single | Sum::Integer => (register, 0, lanes),
-        Sum::Half | Sum::Brain => (register / 2, r % 2, lanes),
-    }
+    if narrow { (register / 2, r % 2, lanes) } else { (register, 0, lanes) }
 }
 
 /// Row `r` of C, or of what D was before.
 #[inline(always)]
 fn start<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, halves: u32, r: u32) -> L::V {
-    let (register, part, first) = sum_place(shape, halves, r);
+    let (register, part, first) = sum_place(shape.is_narrow(), halves, r);
     let from_register = |base: u32| *sixteen(w, base + register * halves, first);
     let (word, part) = match (shape.sparse, d.src[2].kind) {
         (true, _) => (L::load(&from_register(d.dst)), part as usize),
@@ -315,7 +170,7 @@ fn write<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, result: &[Chunk; N]) {
 
 #[inline(always)]
 fn write_row<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape, halves: u32, (r, value): (u32, L::V)) {
-    let (register, part, first) = sum_place(shape, halves, r);
+    let (register, part, first) = sum_place(shape.is_narrow(), halves, r);
     let row = d.dst + register * halves + first / 32;
     let to = &mut w.v.row_mut(row)[((first / 16) & 1) as usize];
     let bits = match shape.sum {
@@ -387,16 +242,66 @@ fn pairs<L: Lanes, const BRAIN: bool, const HALVES: u32>(
 /// All dense matrices of floats have sixteen elements in a line.
 #[inline(always)]
 fn dense_floats<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape) {
+    if L::KIND == BackendKind::Avx512 {
+        let done = match (shape.a, shape.sum) {
+            (Element::Half, Sum::Single) => at_once::<L, false, false, HALVES>(w, d),
+            (Element::Half, _) => at_once::<L, false, true, HALVES>(w, d),
+            (Element::Brain, Sum::Single) => at_once::<L, true, false, HALVES>(w, d),
+            (Element::Brain, _) => at_once::<L, true, true, HALVES>(w, d),
+            _ => false,
+        };
+        if done {
+            return;
+        }
+    }
     let (mut a, mut b) = ([Chunk([0; N]); N], [Chunk([0; N]); N]);
     dense_elements::<L, HALVES>(w, d, shape, 0, &mut a);
     dense_elements::<L, HALVES>(w, d, shape, 1, &mut b);
-    if L::KIND == BackendKind::Avx512 {
-        dense_rows::<L, HALVES, N>(w, d, shape, (&a, &b), 0);
-        return;
-    }
     for n in 0..N / FEW {
         dense_rows::<L, HALVES, FEW>(w, d, shape, (&a, &b), first_row(d, FEW, n));
     }
+}
+
+/// All rows of D of 16-bit floats at a time; whether it is done, which it is not with modifiers of C or a NaN in D.
+#[inline(always)]
+fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
+    if d.src[2].neg || d.imm & 4 != 0 {
+        return false;
+    }
+    let mut c = [L::splat(0); N];
+    if d.src[2].kind == Kind::Vector {
+        for r in 0..N {
+            let (register, part, first) = sum_place(NARROW, HALVES, r as u32);
+            let word = L::load(sixteen(w, d.src[2].value + register * HALVES, first));
+            c[r] = if NARROW { both::<L, BRAIN>(word)[part as usize] } else { word };
+        }
+    } else {
+        let word = L::splat(d.src[2].scalar(w));
+        c = [if NARROW { both::<L, BRAIN>(word)[0] } else { word }; N];
+    }
+    let (mut a, mut b) = ([&w.v.row(0)[0]; N / 2], [&w.v.row(0)[0]; N / 2]);
+    for n in 0..N / 2 {
+        let (number, first) = place(16, N as u32, HALVES, 2 * n as u32);
+        a[n] = sixteen(w, d.src[0].value + number / 2 * HALVES, first);
+        b[n] = sixteen(w, d.src[1].value + number / 2 * HALVES, first);
+    }
+    let (sums, nans) = tile::sums::<L, BRAIN>(d, &Pairs { a, b }, c);
+    if nans {
+        return false;
+    }
+    for r in (0..N).step_by(if NARROW { 2 } else { 1 }) {
+        let (register, _, first) = sum_place(NARROW, HALVES, r as u32);
+        let value = match NARROW {
+            true => L::or(
+                narrowed::<L, BRAIN>(sums[r]),
+                L::shl(narrowed::<L, BRAIN>(sums[(r + 1) % N]), L::splat(16)),
+            ),
+            false => sums[r],
+        };
+        let row = w.v.row_mut(d.dst + register * HALVES + first / 32);
+        L::store(&mut row[((first / 16) & 1) as usize], value);
+    }
+    true
 }
 
 /// Rows of D from `first` on, which share no register with other such rows, or with those before and behind them in order.

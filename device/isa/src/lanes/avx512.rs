@@ -150,6 +150,10 @@ impl Lanes for Avx512 {
         intrinsic!(_mm512_max_epu8(a, b))
     }
     #[inline(always)]
+    fn min_bytes(a: V, b: V) -> V {
+        intrinsic!(_mm512_min_epu8(a, b))
+    }
+    #[inline(always)]
     fn mul_high(a: V, b: V) -> V {
         intrinsic!({
             let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));
@@ -214,6 +218,16 @@ impl Lanes for Avx512 {
         })
     }
     #[inline(always)]
+    fn ordered_halves(a: &Chunk) -> Option<[V; 2]> {
+        intrinsic!({
+            let both = (&raw const a.0).cast::<__m256i>();
+            Some([
+                int(_mm512_cvtph_ps(_mm256_load_si256(both))),
+                int(_mm512_cvtph_ps(_mm256_load_si256(both.add(1)))),
+            ])
+        })
+    }
+    #[inline(always)]
     fn narrow_halves(a: V) -> Option<V> {
         intrinsic!(Some(_mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(float(a)))))
     }
@@ -230,6 +244,43 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn floored(a: V) -> V {
         intrinsic!(_mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(float(a)))
+    }
+    const ROUNDS: bool = true;
+    #[inline(always)]
+    fn floored_product(a: V, b: V) -> V {
+        Self::floored(intrinsic!(int(_mm512_mul_round_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(
+            float(a),
+            float(b)
+        ))))
+    }
+    #[inline(always)]
+    fn larger_magnitude(a: V, b: V) -> V {
+        // The larger absolute value, with the sign bit clear.
+        intrinsic!(int(_mm512_range_ps::<0b1011>(float(a), float(b))))
+    }
+    #[inline(always)]
+    fn half_exponents(a: V, base: u32) -> V {
+        intrinsic!({
+            let magnitude = _mm512_and_si512(a, _mm512_set1_epi16(0x7fff));
+            let normal = _mm512_max_epu16(magnitude, _mm512_set1_epi16(0x0400));
+            let field = _mm512_srli_epi16::<10>(normal);
+            let numbers = _mm512_test_epi16_mask(magnitude, magnitude);
+            _mm512_maskz_add_epi16(numbers, field, _mm512_set1_epi16(base as i16))
+        })
+    }
+    #[inline(always)]
+    fn low_bytes_of_halves(a: V) -> [[u32; 4]; 2] {
+        let mut words = [[0; 4]; 2];
+        intrinsic!({
+            // Of each quarter the low bytes of its words, then those of their high halves; then the same of all quarters.
+            let bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(
+                0, 4, 8, 12, 2, 6, 10, 14, -1, -1, -1, -1, -1, -1, -1, -1,
+            ));
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+            let sorted = _mm512_permutexvar_epi32(order, _mm512_shuffle_epi8(a, bytes));
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), _mm512_castsi512_si256(sorted));
+        });
+        words
     }
     #[inline(always)]
     fn numbers(a: V) -> V {

@@ -208,6 +208,8 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
         // Behind a scalar base, the first eight are 4 GiB away.
         lanes(|lane| (lane * 8).wrapping_sub(64)),
         lanes(|lane| (lane ^ 40).wrapping_mul(264).wrapping_sub(264 * 3)),
+        // As for matrix instructions: sixteen lanes in some pages, and others with the same addresses.
+        lanes(|lane| (lane % 16 * 700 + 4) % (2 * room)),
     ];
     for &edge in edges {
         let end = if global { 2 * PAGE } else { LDS_BYTES };
@@ -224,7 +226,7 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     for &hides in hides {
         for (n, addresses) in places.iter().enumerate() {
             // All sets of lanes where edges do not make too many of it.
-            let sets = if n < 17 { &EXECS[..] } else { &EXECS[..2] };
+            let sets = if n < 18 { &EXECS[..] } else { &EXECS[..2] };
             cases.extend(sets.iter().map(|&exec| Case { addresses: *addresses, exec, hides }));
         }
     }

@@ -230,13 +230,27 @@ fn load_parts<T: Word + Into<u16>>(
     narrow: Narrow,
 ) -> Result<(), (Failure, u32)> {
     for half in 0..w.halves {
+        // What sixteen lanes loaded: for matrix instructions the next ones load the same.
+        let mut before = ([0; 16], [0; 16], 0);
         for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let first_lane = half * 32 + chunk as u32 * 16;
             if let Some(addresses) = global_addresses(w, m, d, first_lane) {
                 let row = &mut w.v.row_mut(d.dst + half)[chunk].0;
-                let give = |at: usize, [value]: [T; 1]| row[at] = narrow.merge(row[at], value.into());
+                if mask == u16::MAX && before.2 == mask && addresses == before.0 && !m.global.tlb.is_watched()
+                {
+                    for (word, value) in row.iter_mut().zip(before.1) {
+                        *word = narrow.merge(*word, value);
+                    }
+                    continue;
+                }
+                let values = &mut before.1;
+                let give = |at: usize, [value]: [T; 1]| {
+                    values[at] = value.into();
+                    row[at] = narrow.merge(row[at], values[at]);
+                };
                 let loaded = m.global.load_each(&addresses, mask, give);
                 loaded.map_err(|(fault, at)| (Failure::Memory(fault), first_lane + at as u32))?;
+                (before.0, before.2) = (addresses, mask);
                 continue;
             }
             for i in lanes(mask.into()) {

@@ -57,6 +57,17 @@ pub(super) enum Matrix<'a> {
     Right(&'a mut Right),
 }
 
+impl Matrix<'_> {
+    /// Of [`BASES`] the one for its elements.
+    #[inline(always)]
+    const fn base(&self) -> u32 {
+        match self {
+            Matrix::Left(_) => BASES[0],
+            Matrix::Right(_) => BASES[1],
+        }
+    }
+}
+
 /// Which part of a matrix is read.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
@@ -173,17 +184,15 @@ pub(super) fn powers<L: Lanes>(element: Element, value: L::V, range: &mut Range<
 
 /// As [`powers`] of the halves in each word, both in a half of their word.
 #[inline(always)]
-fn powers_of_halves<L: Lanes>(word: L::V, range: &mut Range<L>) -> L::V {
+fn powers_of_halves<L: Lanes>(word: L::V, base: u32, range: &mut Range<L>) -> L::V {
     let magnitude = L::and(word, L::splat(0x7fff_7fff));
     range.halves = L::max_halves(range.halves, magnitude);
-    let one = L::min_halves(magnitude, L::splat(0x0001_0001));
-    let field = L::and(L::shr(magnitude, L::splat(10)), L::splat(0x001f_001f));
-    // 64 more than the field, which is 15 more than the exponent.
-    L::or(L::max_halves(field, one), L::shl(one, L::splat(6)))
+    L::half_exponents(word, base)
 }
 
-/// What [`powers_of_halves`] are too small by, of two factors: the right one makes up for it, also if it is zero.
-const HALVES_DIFFER: u32 = POWERS - 2 * (64 + 15);
+/// What is added to the field of a half's exponent, which is 15 more than that, for the power of an element of A, and for that of
+/// one of B, so that both make [`POWERS`].
+const BASES: [u32; 2] = [64, POWERS - 2 * 15 - 64];
 
 /// An element of B, of which products are added as integers.
 #[inline(always)]
@@ -206,12 +215,7 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
                 let word = L::load(&row[(sixteen & 1) as usize]);
                 let first = chunk as usize * SIXTEEN + (group * own + register * per) as usize;
                 if matches!(element, Element::Half) {
-                    let values = match L::wide_halves(word) {
-                        Some(values) => values,
-                        None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
-                    };
-                    let power = powers_of_halves::<L>(word, &mut range);
-                    put_halves::<L>(&mut into, [first, first + 1], values, power);
+                    put_pair::<L>(element, &mut into, first, word, &mut range);
                     continue;
                 }
                 for sub in 0..per {
@@ -223,6 +227,30 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
         }
     }
     range.is_kept(element)
+}
+
+/// Puts both 16-bit elements of each word where the first one belongs, and behind it.
+#[inline(always)]
+pub(super) fn put_pair<L: Lanes>(
+    element: Element,
+    into: &mut Matrix<'_>,
+    first: usize,
+    word: L::V,
+    range: &mut Range<L>,
+) {
+    if matches!(element, Element::Half) {
+        let values = match L::wide_halves(word) {
+            Some(values) => values,
+            None => [convert::<L>(Element::Half, word, 0), convert::<L>(Element::Half, word, 1)],
+        };
+        let power = powers_of_halves::<L>(word, into.base(), range);
+        put_halves::<L>(into, [first, first + 1], values, power);
+        return;
+    }
+    for sub in 0..2 {
+        let value = convert::<L>(element, word, sub);
+        put::<L>(element, into, (first + sub as usize) % VECTORS, value, range);
+    }
 }
 
 #[inline(always)]
@@ -255,7 +283,6 @@ fn put_halves<L: Lanes>(into: &mut Matrix<'_>, places: [usize; 2], values: [L::V
         Matrix::Right(right) => {
             L::store(&mut right.value[low], smaller::<L>(values[0]));
             L::store(&mut right.value[high], smaller::<L>(values[1]));
-            let power = L::add(power, L::splat(HALVES_DIFFER * 0x0001_0001));
             L::store(&mut right.power[low], L::byte_everywhere::<0>(power));
             L::store(&mut right.power[high], L::byte_everywhere::<2>(power));
         }

@@ -59,19 +59,31 @@ fn inverse<L: Lanes>(scale: L::V) -> L::V {
     L::sub(L::splat((127 + 255 - 24 - POWERS) << 23), scale)
 }
 
-/// Adds a sum of products, an integer, to C, unless that is large; and an integer with the sign bit set where it is.
+/// C in a product's units, rounded down: an integer, or the least or the largest one for what has more than 31 digits.
 #[inline(always)]
-fn finish<L: Lanes, const HALVES: bool>(sum: L::V, scale: L::V, c: L::V) -> (L::V, L::V) {
+fn whole<L: Lanes>(c: L::V, scale: L::V) -> L::V {
+    L::floored_product(c, scale_of_c::<L>(scale))
+}
+
+/// What has the sign bit set where C was too large to be added to products: whatever is no number of less than 31 digits has
+/// become -2^31.
+#[inline(always)]
+fn large<L: Lanes>(whole: L::V) -> L::V {
+    L::add(whole, L::splat(1 << 30))
+}
+
+/// As [`whole`], without what is less than a half: more than 25 bits below.
+#[inline(always)]
+fn whole_halves<L: Lanes>(c: L::V, scale: L::V) -> L::V {
     let scaled = L::fmul(c, scale_of_c::<L>(scale));
-    let mut whole = L::floored(scaled);
-    // Whatever is no number of less than 31 digits has become -2^31.
-    let large = L::add(whole, L::splat(1 << 30));
-    if HALVES {
-        // Less than a half: more than 25 bits below.
-        let magnitude = L::and(scaled, L::splat(!single::SIGN));
-        whole = L::and(whole, L::sar(L::sub(L::splat(0x3eff_ffff), magnitude), L::splat(31)));
-    }
-    (L::fmul(L::numbers(L::add(sum, whole)), inverse::<L>(scale)), large)
+    let magnitude = L::and(scaled, L::splat(!single::SIGN));
+    L::and(L::floored(scaled), L::sar(L::sub(L::splat(0x3eff_ffff), magnitude), L::splat(31)))
+}
+
+/// Adds a sum of products, an integer, to a C that is [`whole`]; and an integer with the sign bit set where that is large.
+#[inline(always)]
+fn finish<L: Lanes>(sum: L::V, scale: L::V, whole: L::V) -> (L::V, L::V) {
+    (L::fmul(L::numbers(L::add(sum, whole)), inverse::<L>(scale)), large::<L>(whole))
 }
 
 /// The lanes with a C that is large, or without products.
@@ -169,12 +181,14 @@ fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
     ]
 }
 
-/// A bit of each byte that is [`EMPTY`], and of some above such a byte.
+/// Whether there is a byte that is [`EMPTY`]; there is none below.
 #[inline(always)]
-fn empty_bytes<L: Lanes>(powers: L::V) -> L::V {
+pub(super) fn is_some_empty<L: Lanes>(powers: L::V) -> bool {
     let zero = L::xor(powers, L::splat(EMPTIES));
     let borrowed = L::sub(zero, L::splat(0x0101_0101));
-    L::and(L::and(borrowed, L::not(zero)), L::splat(0x8080_8080))
+    // Of each such byte the highest bit, and of some above such a byte.
+    let bits = L::and(L::and(borrowed, L::not(zero)), L::splat(0x8080_8080));
+    L::eq(bits, L::splat(0)) != u16::MAX
 }
 
 /// `N` elements with the same line, or powers, from number `start` of so many sixteens on; `start` is a multiple of `N`.
@@ -196,8 +210,23 @@ fn above_tiny<L: Lanes>(c: L::V) -> L::V {
     L::sub(c, L::splat(single::SIGN + 1))
 }
 
-/// 2^-112: the least factor that makes integers is 2^-37.
+/// 2^-112, where backends do not round as an instruction says: the least factor that makes integers is 2^-37.
 const TINY: u32 = (127 - 112) << 23;
+
+/// What a sum of products and a C that is not large can be at most: each product is less than 2^26, C is less than 2^30 then.
+///
+/// All other sums are larger, those that have wrapped too.
+const MOST: u32 = (127 + 29) << 23;
+
+/// The powers of a group's products: one row's in each byte.
+#[inline(always)]
+fn largest_powers<L: Lanes, const N: usize>(left: &[[u32; 4]; N], row: usize, right: &[Chunk; N]) -> L::V {
+    let mut powers = L::splat(EMPTIES);
+    for n in 0..N {
+        powers = L::max_bytes(powers, L::add(L::splat(left[n][row]), L::load(&right[n])));
+    }
+    powers
+}
 
 /// As [`quad`], for groups of `N` singles' products.
 #[inline(always)]
@@ -214,15 +243,10 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
     }
     let (left, row) = (at.rows / 4, at.rows % 4);
     for start in (0..at.count).step_by(N) {
-        let left_powers: &[_; N] = group(&a.power, left, start);
-        let right_powers: &[_; N] = group(&b.power, at.columns, start);
-        let mut powers = L::splat(EMPTIES);
-        for n in 0..N {
-            let power = L::add(L::splat(left_powers[n][row]), L::load(&right_powers[n]));
-            powers = L::max_bytes(powers, power);
-        }
+        let powers =
+            largest_powers::<L, N>(group(&a.power, left, start), row, group(&b.power, at.columns, start));
         let scales = scales::<L>(powers);
-        let empty = L::eq(empty_bytes::<L>(powers), L::splat(0)) != u16::MAX;
+        let empty = is_some_empty::<L>(powers);
         let left_values: &[_; N] = group(&a.value, left, start);
         let right_values: &[_; N] = group(&b.value, at.columns, start);
         for r in 0..4 {
@@ -234,7 +258,7 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
                 total = add_product::<L>(total, value, L::load(&right_values[n]), scale);
             }
             let large;
-            (sums.value[r], large) = finish::<L, false>(total, scale, before);
+            (sums.value[r], large) = finish::<L>(total, scale, whole::<L>(before, scale));
             if empty {
                 let top = byte::<L>(powers, r);
                 let mask = left_out::<L>(large, top);
@@ -244,6 +268,78 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
                 mend_large::<L>(&mut sums.value[r], large, [total, top, before], &mut sums.again[r]);
             }
         }
+    }
+    sums
+}
+
+/// A group of products for four rows: the elements from number `start` of a line on.
+#[derive(Clone, Copy)]
+pub(super) struct Group {
+    pub(super) at: Quad,
+    pub(super) start: usize,
+    /// Whether there may be elements of D without any products.
+    pub(super) may_be_empty: bool,
+}
+
+impl Group {
+    /// Its [`largest_powers`].
+    #[inline(always)]
+    pub(super) fn powers<L: Lanes, const N: usize>(self, a: &Left, b: &Right) -> L::V {
+        let left = group(&a.power, self.at.rows / 4, self.start);
+        largest_powers::<L, N>(left, self.at.rows % 4, group(&b.power, self.at.columns, self.start))
+    }
+
+    /// Adds its products, whose powers are given, to sums.
+    ///
+    /// All rows take turns: for backends that round as instructions say and have registers for that.
+    #[inline(always)]
+    pub(super) fn add<L: Lanes, const N: usize>(
+        self,
+        a: &Left,
+        b: &Right,
+        powers: L::V,
+        mut sums: Sums<L, 4>,
+    ) -> Sums<L, 4> {
+        let left: &[_; N] = group(&a.value, self.at.rows / 4, self.start);
+        let right: &[_; N] = group(&b.value, self.at.columns, self.start);
+        let row = self.at.rows % 4 * 4;
+        let scales = scales::<L>(powers);
+        let before = sums.value;
+        let mut totals = [L::splat(0); 4];
+        let mut most = L::splat(0);
+        for r in 0..4 {
+            for n in 0..N {
+                let value = L::splat(left[n].0[row + r]);
+                totals[r] = add_product::<L>(totals[r], value, L::load(&right[n]), scales[r]);
+            }
+            let number = L::numbers(L::add(totals[r], whole::<L>(before[r], scales[r])));
+            most = L::larger_magnitude(most, number);
+            sums.value[r] = L::fmul(number, inverse::<L>(scales[r]));
+        }
+        if self.may_be_empty && is_some_empty::<L>(powers) {
+            for r in 0..4 {
+                let top = byte::<L>(powers, r);
+                let mask = left_out::<L>(large::<L>(whole::<L>(before[r], scales[r])), top);
+                mend::<L>(&mut sums.value[r], mask, [totals[r], top, before[r]], &mut sums.again[r]);
+            }
+        } else if L::lt_i(L::splat(MOST - 1), most) != 0 {
+            for r in 0..4 {
+                let top = byte::<L>(powers, r);
+                let large = large::<L>(whole::<L>(before[r], scales[r]));
+                mend_large::<L>(&mut sums.value[r], large, [totals[r], top, before[r]], &mut sums.again[r]);
+            }
+        }
+        sums
+    }
+}
+
+/// As [`grouped`], with rows that take [turns](Group::add).
+#[inline(always)]
+fn rows_at_once<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
+    let mut sums = Sums { value: c, again: [0; 4] };
+    for start in (0..at.count).step_by(N) {
+        let group = Group { at, start, may_be_empty: true };
+        sums = group.add::<L, N>(a, b, group.powers::<L, N>(a, b), sums);
     }
     sums
 }
@@ -277,7 +373,8 @@ fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
             }
             let (total, top) = join::<L>(products, powers);
             let large;
-            (sums.value[r], large) = finish::<L, true>(total, scale::<L>(top), before);
+            let scale = scale::<L>(top);
+            (sums.value[r], large) = finish::<L>(total, scale, whole_halves::<L>(before, scale));
             let empty = L::sub(top, L::splat(EMPTY + 1));
             if L::lt_i(empty, L::splat(0)) != 0 {
                 let mask = left_out::<L>(large, top);
@@ -294,6 +391,8 @@ fn halves<L: Lanes>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
 #[inline(always)]
 pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
     match RULE {
+        rule::EIGHTS if L::ROUNDS => return rows_at_once::<L, { group_of(rule::EIGHTS) }>(a, b, at, c),
+        rule::FOURS if L::ROUNDS => return rows_at_once::<L, { group_of(rule::FOURS) }>(a, b, at, c),
         rule::EIGHTS => return grouped::<L, { group_of(rule::EIGHTS) }>(a, b, at, c),
         rule::FOURS => return grouped::<L, { group_of(rule::FOURS) }>(a, b, at, c),
         rule::HALVES => return halves::<L>(a, b, at, c),
@@ -337,7 +436,7 @@ impl Term {
 #[inline(always)]
 pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V) -> Sums<L, 1> {
     let mut sums = Sums { value: [c], again: [0] };
-    if RULE == rule::FOURS || RULE == rule::EIGHTS {
+    if !L::ROUNDS && (RULE == rule::FOURS || RULE == rule::EIGHTS) {
         sums.again[0] = L::lt_u(above_tiny::<L>(c), L::splat(TINY));
     }
     let group = group_of(RULE);
@@ -373,11 +472,13 @@ pub(super) fn line<L: Lanes, const RULE: u8>(terms: &[Term], b: &Right, c: L::V)
             rule::HALVES => join::<L>(products, powers),
             _ => (products[0], powers[0]),
         };
-        let high;
-        (sums.value[0], high) = match RULE {
-            rule::HALVES => finish::<L, true>(total, scale::<L>(top), c),
-            _ => finish::<L, false>(total, scale::<L>(top), c),
+        let scale = scale::<L>(top);
+        let whole = match RULE {
+            rule::HALVES => whole_halves::<L>(c, scale),
+            _ => whole::<L>(c, scale),
         };
+        let high;
+        (sums.value[0], high) = finish::<L>(total, scale, whole);
         let mask = left_out::<L>(high, top);
         if mask != 0 {
             mend::<L>(&mut sums.value[0], mask, [total, top, c], &mut sums.again[0]);

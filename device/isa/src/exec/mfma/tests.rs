@@ -256,3 +256,43 @@ fn a_constant_can_be_c() {
     assert_eq!(wave.v.row(di.dst + 7)[0].0, expected.0);
     assert!(!single::is_nan(expected.0[0]));
 }
+
+/// D at places before, in and behind its sources, and C a constant.
+#[test]
+fn d_may_overlap_what_it_is_made_of() {
+    let mut random = Random(4);
+    for name in [
+        "v_mfma_f32_16x16x16_f16",
+        "v_mfma_f32_32x32x8_f16",
+        "v_mfma_f32_16x16x16_bf16",
+        "v_mfma_f32_32x32x8_bf16",
+    ] {
+        let (number, shape) = named(name).unwrap();
+        let registers = shape.registers()[2];
+        let places = (0..4).chain(28..36).chain(60..68).chain([PLACES[2] + registers, 100]);
+        for (place, constant) in places.flat_map(|place| [(place, false), (place, true)]) {
+            let before = wave(shape, 6, &mut random);
+            for backend in Backend::all() {
+                let mut di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+                if constant {
+                    di.src[2] = Source { value: 1.5f32.to_bits(), ..Source::ZERO };
+                }
+                di.dst = place * 2;
+                let mut after = before.clone();
+                call(di.f, &mut after, &di);
+                for register in 0..registers as usize {
+                    for sixteen in 0..4 {
+                        let at = slow::Sixteen { block: 0, register, sixteen };
+                        let expected = slow::lanes(&before, &di, shape, at);
+                        let row = after.v.row(di.dst + (register * 2 + sixteen / 2) as u32);
+                        assert_eq!(
+                            row[sixteen % 2].0,
+                            expected.0,
+                            "{name} D at {place}, constant {constant}, {register} {sixteen} {backend:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
