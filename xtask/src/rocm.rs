@@ -234,7 +234,7 @@ impl Runner {
         let known = known::explained(&step.name, &text, failed).unwrap_or_default();
         let verdict = match status.code() {
             Some(0 | 1 | 124 | 137) if !known.is_empty() && !unfinished => "known",
-            _ if failures || unfinished => "failed",
+            _ if failures || unfinished || verdict::chose_nothing(&text) => "failed",
             Some(124 | 137) => "too slow",
             Some(0) => "passed",
             Some(127) => bail!("{}: the image has no {:?}", step.name, step.command),

@@ -60,6 +60,11 @@ fn googletest(text: &str) -> Option<Counts> {
     (counts != Counts::default()).then_some(counts)
 }
 
+/// Whether a program of googletest had no case to run: a filter of ours fits none, and nothing has been tested.
+pub(super) fn chose_nothing(text: &str) -> bool {
+    text.contains("] Running 0 tests ")
+}
+
 /// A mark for each case after `Running N unit tests.`; what is told of failures has lines of its own. A known failure is
 /// one of Thrust's own.
 fn thrust(text: &str) -> Option<Counts> {
@@ -127,6 +132,13 @@ mod tests {
         let end = "[  PASSED  ] 1 test.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] a.d\n";
         assert_eq!(counts(part), counted(1, 1, 1));
         assert_eq!(counts(&format!("{part}{end}")), counted(1, 1, 1));
+    }
+
+    #[test]
+    fn program_without_a_case_has_chosen_nothing() {
+        let text = "[==========] Running 0 tests from 0 test suites.\n[  PASSED  ] 0 tests.\n";
+        assert!(chose_nothing(text) && counts(text).is_none());
+        assert!(!chose_nothing("[==========] Running 10 tests from 1 test suite.\n"));
     }
 
     #[test]
