@@ -163,21 +163,26 @@ fn missing(arch: Arch, tables: &'static Tables, form: &Form) -> Vec<&'static str
                 bits |= u128::from(part) << bit;
             }
         }
-        for wave in [WaveSize::Wave32, WaveSize::Wave64] {
+        let lowers = |(wave, _): &(WaveSize, &str)| {
             // Bits that do not decode are a combination the format does not have.
-            let Ok(inst) = decode_for(arch, wave, &bits.to_le_bytes()) else { continue };
+            let inst = decode_for(arch, *wave, &bits.to_le_bytes()).ok()?;
             let same = inst.op == form.op && inst.format == form.format;
-            if same && !lower::has_semantics(&inst, arch, wave, variation.mode) {
-                if variation.name == "all" {
-                    return vec!["all"];
-                }
-                missing.push(variation.name);
-                break;
-            }
+            same.then(|| lower::has_semantics(&inst, arch, *wave, variation.mode))
+        };
+        let of_size: Vec<_> = SIZES.iter().filter_map(|size| Some((size.1, lowers(size)?))).collect();
+        match of_size.as_slice() {
+            _ if of_size.iter().all(|(_, lowers)| *lowers) => {}
+            // An operation that the other size of waves has in a form of its own.
+            [(size, _)] if variation.name == "all" => return vec![size],
+            _ if variation.name == "all" => return vec!["all"],
+            _ => missing.push(variation.name),
         }
     }
     missing
 }
+
+/// Sizes of waves, and what a form is called that only waves of one size have.
+const SIZES: [(WaveSize, &str); 2] = [(WaveSize::Wave32, "wave32"), (WaveSize::Wave64, "wave64")];
 
 fn describe(tables: &'static Tables, spec: OperandSpec) -> Operand {
     let kind = tables.kind(spec);

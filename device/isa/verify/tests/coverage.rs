@@ -67,7 +67,11 @@ fn family(format: Format) -> String {
 fn lowered(entry: &Coverage) -> String {
     match entry.missing.as_slice() {
         [] => "all".to_owned(),
-        missing if missing.contains(&"all") => "none".to_owned(),
+        missing
+            if missing.contains(&"all") || ["wave32", "wave64"].iter().all(|size| missing.contains(size)) =>
+        {
+            "none".to_owned()
+        }
         missing => format!("not {}", missing.join(", ")),
     }
 }
