@@ -303,7 +303,7 @@ impl Gpu {
     ///
     /// `config` is [`SavedGpu::config`] with whatever the host chooses. The guest's memory has to be as it was, and so has VRAM
     /// where the snapshot [has none](SavedGpu::has_vram); otherwise VRAM is overwritten, and doorbells always are. The clock goes on from the age of the saved device, an interrupt pin that was asserted
-    /// is asserted at once, and [`Gpu::set_doorbell_listener`] tells of the doorbells that are listened to. Page walks and
+    /// is asserted at once, and [`Gpu::set_doorbell_listener`] tells of the doorbells that are listened to. Page walks, misses of TLBs and
     /// the passes of the device's thread are counted anew: they depend on what is cached, and on the host.
     ///
     /// # Errors

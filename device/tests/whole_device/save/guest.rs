@@ -239,6 +239,6 @@ pub struct Outcome {
 /// The counters but for those that a snapshot does not have: they depend on what is cached, and on the host.
 fn comparable(stats: Stats) -> Stats {
     let mut stats = stats;
-    (stats.page_walks, stats.runner_passes) = (0, 0);
+    (stats.page_walks, stats.tlb_misses, stats.runner_passes) = (0, 0, 0);
     stats
 }
