@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -144,9 +145,12 @@ pub(crate) fn create_dir(path: &Path) -> Result<(), CacheError> {
     fs::create_dir_all(path).map_err(io_error("create", path))
 }
 
-/// Writes a file so that a reader sees the old content or the new, never a part.
+/// Writes a file so that a reader sees the old content or the new, never a part, whoever else writes it at the same time.
 pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), CacheError> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    // Threads of this process may write the same file.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("tmp{}-{number}", std::process::id()));
     fs::write(&temporary, content).map_err(io_error("write", &temporary))?;
     fs::rename(&temporary, path).map_err(io_error("rename", &temporary))
 }
@@ -178,6 +182,20 @@ pub fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Err
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_write_one_file_at_the_same_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("module.ko");
+        let content = [vec![1; 1 << 16], vec![2; 1 << 16]];
+        std::thread::scope(|scope| {
+            for content in &content {
+                scope.spawn(|| (0..200).for_each(|_| write_atomically(&path, content).unwrap()));
+            }
+        });
+        assert!(content.contains(&fs::read(&path).unwrap()));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+    }
 
     fn manifest(directory: &str) -> Manifest {
         Manifest {
