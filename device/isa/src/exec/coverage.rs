@@ -169,11 +169,11 @@ fn missing(arch: Arch, tables: &'static Tables, form: &Form) -> Vec<&'static str
             let same = inst.op == form.op && inst.format == form.format;
             same.then(|| lower::has_semantics(&inst, arch, *wave, variation.mode))
         };
-        let of_size: Vec<_> = SIZES.iter().filter_map(|size| Some((size.1, lowers(size)?))).collect();
-        match of_size.as_slice() {
-            _ if of_size.iter().all(|(_, lowers)| *lowers) => {}
-            // An operation that the other size of waves has in a form of its own.
-            [(size, _)] if variation.name == "all" => return vec![size],
+        let fails: Vec<_> =
+            SIZES.iter().filter(|size| lowers(size) == Some(false)).map(|size| size.1).collect();
+        match fails.as_slice() {
+            [] => {}
+            [size] if variation.name == "all" => return vec![size],
             _ if variation.name == "all" => return vec!["all"],
             _ => missing.push(variation.name),
         }
@@ -181,7 +181,7 @@ fn missing(arch: Arch, tables: &'static Tables, form: &Form) -> Vec<&'static str
     missing
 }
 
-/// Sizes of waves, and what a form is called that only waves of one size have.
+/// Sizes of waves, and what a form is called that waves of this size do not have.
 const SIZES: [(WaveSize, &str); 2] = [(WaveSize::Wave32, "wave32"), (WaveSize::Wave64, "wave64")];
 
 fn describe(tables: &'static Tables, spec: OperandSpec) -> Operand {
