@@ -4,6 +4,7 @@
 //! `dashu_float`, and follows `docs/isa-choices.md` where hardware does something that no public source states.
 
 mod atomic;
+mod blocks;
 mod buffer;
 mod compare;
 mod cross;

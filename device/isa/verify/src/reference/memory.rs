@@ -4,9 +4,10 @@ use belfry_isa::exec::{GwsOp, GwsRequest, Stop};
 use belfry_isa::inst::{Format, Inst, Op, Operand};
 
 use super::atomic::Function;
+use super::blocks;
 use super::state::{End, PRIVATE, SHARED, State, number};
 
-fn register(state: &State, operand: Operand) -> u32 {
+pub(super) fn register(state: &State, operand: Operand) -> u32 {
     state.vector_register(operand).unwrap_or_default()
 }
 
@@ -161,10 +162,10 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
         return to_lds(state, inst, moved);
     }
     if let Some(bits) = name.strip_prefix("load_tr_b") {
-        return transposed(state, inst, if bits == "128" { 2 } else { 1 });
+        return blocks::transposed(state, inst, if bits == "128" { 2 } else { 1 });
     }
     if name.ends_with("_block") {
-        return block(state, inst, name.starts_with("load"));
+        return blocks::block(state, inst, name.starts_with("load"));
     }
     for lane in state.active() {
         let place = address(state, inst, lane, name.contains("addtid"));
@@ -195,61 +196,6 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
     Ok(())
 }
 
-/// A load of eight elements of `bytes` bytes by each lane of a wave32, a row of a matrix or a half of one; each lane gets a column of what
-/// eight lanes have loaded, elements of two bytes those of its own group of eight. Of bytes, lanes 0 to 3 and 8 to 11 of sixteen load the columns
-/// of lanes 0 to 7, the other lanes those of lanes 8 to 15.
-fn transposed(state: &mut State, inst: &Inst, bytes: usize) -> Result<(), End> {
-    if state.lanes != 32 {
-        return Err(End::Unknown);
-    }
-    let mut rows = vec![vec![0; 8 * bytes]; 32];
-    for lane in state.active() {
-        rows[lane as usize] = load(state, address(state, inst, lane, false), lane, 8 * bytes)?;
-    }
-    const BYTES: [usize; 8] = [0, 1, 2, 3, 8, 9, 10, 11];
-    for lane in state.active() {
-        let at = lane as usize;
-        let from = |n: usize| match bytes {
-            2 => at - at % 8 + n,
-            _ => at - at % 16 + if at % 16 < 8 { BYTES[n] } else { BYTES[n] + 4 },
-        };
-        let column: Vec<u8> =
-            (0..8).flat_map(|n| rows[from(n)][at % 8 * bytes..(at % 8 + 1) * bytes].to_vec()).collect();
-        for (n, word) in (0..).zip(column.chunks(4)) {
-            state.set_vgpr(register(state, inst.dst) + n, lane, number(word) as u32);
-        }
-    }
-    Ok(())
-}
-
-/// Loads or stores, for each lane, the registers that `M0` names of 32, register `n` `4 * n` bytes on.
-fn block(state: &mut State, inst: &Inst, is_load: bool) -> Result<(), End> {
-    let on = |place: Place, n: u32| match place {
-        Place::Global(va) => Place::Global(va.wrapping_add(u64::from(n) * 4)),
-        Place::Lds(address) => Place::Lds(address.wrapping_add(n * 4)),
-        Place::Private(offset) => Place::Private(offset.wrapping_add(n * 4)),
-    };
-    let mask = state.m0();
-    let first = register(state, if is_load { inst.dst } else { inst.src[1] });
-    let named: Vec<u32> = (0..32).filter(|n| mask >> n & 1 != 0).collect();
-    let mut loaded = Vec::new();
-    for lane in state.active() {
-        let place = address(state, inst, lane, false);
-        for &n in &named {
-            if is_load {
-                loaded.push((lane, n, number(&load(state, on(place, n), lane, 4)?) as u32));
-            } else {
-                let word = state.vgpr(first + n, lane);
-                store(state, on(place, n), lane, &word.to_le_bytes())?;
-            }
-        }
-    }
-    for (lane, n, word) in loaded {
-        state.set_vgpr(first + n, lane, word);
-    }
-    Ok(())
-}
-
 /// A load to LDS: a dword for each lane, side by side from `M0` and the offset on.
 fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
     let (bytes, signed) = match moved {
@@ -275,7 +221,7 @@ fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
 }
 
 /// The address of a lane.
-fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
+pub(super) fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) -> Place {
     let offset = i64::from(inst.mem.offset);
     let saddr = inst.src[2].is_some() && inst.src[2] != Operand::Sgpr(state.null());
     match inst.format {
