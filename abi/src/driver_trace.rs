@@ -22,7 +22,7 @@ pub struct Chunk {
     pub records: u32,
     /// Bytes of each of them.
     pub record_bytes: u32,
-    /// Events before the first record that are lost, as nobody has read them in time.
+    /// How many events before the first record were overwritten before they were read.
     pub lost: u64,
     /// The golden counter (`GOLDEN_TSC_COUNT_LOWER` and `_UPPER`) of a moment after the last record.
     pub counter: u64,

@@ -127,7 +127,7 @@ fn encode(event: DriverEvent) -> (Kind, [u64; 3]) {
 }
 
 impl<O: Os> Device<O> {
-    /// Takes note of an event of a process, for whoever wants to know.
+    /// Records an event of a process in the ring, if that is on, and gives it to the operating system's tracer.
     pub(crate) fn trace(&self, pasid: u16, event: DriverEvent) {
         let os = self.hw.os();
         os.trace(pasid, event);

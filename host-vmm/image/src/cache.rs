@@ -145,7 +145,7 @@ pub(crate) fn create_dir(path: &Path) -> Result<(), CacheError> {
     fs::create_dir_all(path).map_err(io_error("create", path))
 }
 
-/// Writes a file so that a reader sees the old content or the new, never a part, whoever else writes it at the same time.
+/// Writes a file so that a reader sees the old content or the new, never a part. Several processes and threads may write the same file.
 pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), CacheError> {
     // Threads of this process may write the same file.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
