@@ -40,6 +40,9 @@ pub enum BreakOn {
     Register(String, u32),
     /// An instruction of a wave faults.
     Fault,
+    /// A line of a source, `FILE:LINE`, of which nothing on the device is known to be: in front of each AQL packet that dispatches, the
+    /// device stands still until somebody has looked whether it has come.
+    Line(String),
 }
 
 /// Bytes whose accesses are of interest.
@@ -96,6 +99,7 @@ impl fmt::Display for BreakOn {
             Self::Access(range) => range.fmt(f),
             Self::Register(name, _) => write!(f, "register {name}"),
             Self::Fault => f.write_str("fault"),
+            Self::Line(place) => write!(f, "line {place} (no code yet)"),
         }
     }
 }
@@ -115,6 +119,8 @@ pub(crate) enum Why {
     Wave(u32, String, WaveKey),
     /// Something else has.
     Other(u32, String),
+    /// Somebody looks for code, which nobody else is told.
+    Looking,
 }
 
 /// Breakpoints of waves, while there are any.
@@ -140,6 +146,9 @@ struct State {
     /// The packet that is at one, and the one that goes on.
     packet: Option<PacketPlace>,
     packet_passes: Option<PacketPlace>,
+    /// The packet in front of which somebody looks for code, and those where that was done, by their doorbells.
+    looking: Option<(u32, u64)>,
+    looked: BTreeMap<u32, u64>,
 }
 
 /// Whether the device is halted, and its breakpoints.
@@ -149,6 +158,7 @@ pub(crate) struct Stops {
     waves: AtomicBool,
     packets: AtomicBool,
     registers: AtomicBool,
+    lines: AtomicBool,
     state: Mutex<State, rank::Stops>,
     told: Condvar,
 }
@@ -176,9 +186,9 @@ impl Stops {
         if self.waves.load(Ordering::Relaxed) { self.lock().armed.clone() } else { None }
     }
 
-    /// Why the device is halted.
+    /// Why the device is halted, as far as others than those who look for code are concerned.
     pub(crate) fn why(&self) -> Option<Why> {
-        self.lock().why.clone()
+        self.lock().why.clone().filter(|why| *why != Why::Looking)
     }
 
     /// Waves that stay at a breakpoint, with their address.
@@ -202,7 +212,9 @@ impl Stops {
     }
 
     fn halt(&self, state: &mut State, why: Why) {
-        state.why.get_or_insert(why);
+        if matches!(state.why, None | Some(Why::Looking)) {
+            state.why = Some(why);
+        }
         self.halted.store(true, Ordering::SeqCst);
         self.told.notify_all();
     }
@@ -231,9 +243,13 @@ impl Stops {
 
     /// Waits until the device is halted, for at most so long; whether it is.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
+        self.wait_for(limit, |why| !matches!(why, None | Some(Why::Looking)))
+    }
+
+    fn wait_for(&self, limit: Duration, is: impl Fn(Option<&Why>) -> bool) -> bool {
         let until = Instant::now() + limit;
         let mut state = self.lock();
-        while state.why.is_none() {
+        while !is(state.why.as_ref()) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -267,7 +283,7 @@ impl Stops {
 
     fn arm(self: &Arc<Self>, state: &mut State) {
         let mut armed = Armed { pcs: Vec::new(), ranges: Vec::new(), fault: None, stops: Arc::clone(self) };
-        let (mut packets, mut registers) = (false, false);
+        let (mut packets, mut registers, mut lines) = (false, false, false);
         for (&number, on) in &state.breaks {
             match on {
                 BreakOn::Pc(address) => armed.pcs.push((number, *address)),
@@ -275,6 +291,7 @@ impl Stops {
                 BreakOn::Fault => armed.fault = Some(number),
                 BreakOn::Kernel(_) | BreakOn::Packet(_) => packets = true,
                 BreakOn::Register(..) => registers = true,
+                BreakOn::Line(_) => lines = true,
             }
         }
         let waves = !armed.pcs.is_empty() || !armed.ranges.is_empty() || armed.fault.is_some();
@@ -285,6 +302,69 @@ impl Stops {
         self.waves.store(waves, Ordering::SeqCst);
         self.packets.store(packets, Ordering::SeqCst);
         self.registers.store(registers, Ordering::SeqCst);
+        self.lines.store(lines, Ordering::SeqCst);
+        if !lines {
+            state.looked.clear();
+        }
+    }
+
+    /// Puts breakpoints in the place of one, whose number the first of them has. If there is no room for them, it stays.
+    pub(crate) fn replace(self: &Arc<Self>, number: u32, with: Vec<BreakOn>) -> bool {
+        let mut state = self.lock();
+        let others = state.breaks.len().saturating_sub(1);
+        if !state.breaks.contains_key(&number) || others + with.len() > MAX_BREAKS {
+            return false;
+        }
+        state.breaks.remove(&number);
+        let mut next = number;
+        for on in with {
+            state.breaks.insert(next, on);
+            next = state.next + 1;
+            state.next = next;
+        }
+        self.arm(&mut state);
+        true
+    }
+
+    /// Whether somebody has to look for code before a packet dispatches.
+    #[inline(always)]
+    pub(crate) fn wants_looks(&self) -> bool {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has looked for code in front of a packet, of a doorbell and at a place in its ring. If not, everything stands still
+    /// until then.
+    #[cold]
+    pub(crate) fn looked_before(&self, (doorbell, place): (u32, u64)) -> bool {
+        let mut state = self.lock();
+        if state.looked.get(&doorbell) == Some(&place) {
+            state.looked.remove(&doorbell);
+            return true;
+        }
+        if state.why.is_none() {
+            state.looking = Some((doorbell, place));
+            self.halt(&mut state, Why::Looking);
+        }
+        false
+    }
+
+    /// Waits until somebody has to look for code, for at most so long; whether that is so.
+    pub(crate) fn wait_for_look(&self, limit: Duration) -> bool {
+        self.wait_for(limit, |why| why == Some(&Why::Looking))
+    }
+
+    /// Somebody has looked; whether that lets everything go on. The caller wakes those who wait.
+    pub(crate) fn looked(&self) -> bool {
+        let mut state = self.lock();
+        if let Some((doorbell, place)) = state.looking.take() {
+            state.looked.insert(doorbell, place);
+        }
+        if state.why != Some(Why::Looking) {
+            return false;
+        }
+        state.why = None;
+        self.halted.store(false, Ordering::SeqCst);
+        true
     }
 
     /// Whether a packet has to stay where it is: one at a breakpoint, which halts the device. `kind` says what packets it is of (nothing
@@ -397,86 +477,4 @@ impl Stops {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wave_stays_at_a_breakpoint_until_it_may_pass_and_stays_when_it_comes_again() {
-        let stops = Arc::new(Stops::default());
-        assert!(stops.armed().is_none());
-        let number = stops.add(BreakOn::Pc(0x100)).expect("the first one");
-        let armed = stops.armed().expect("armed");
-        let wave = (1, [2, 0, 0], 3);
-        assert!(!armed.keeps(wave, 0x104) && !stops.is_halted());
-        assert!(armed.keeps(wave, 0x100) && stops.is_halted() && stops.wait(Duration::ZERO));
-        assert!(matches!(stops.why(), Some(Why::Wave(met, _, at)) if met == number && at == wave));
-        assert!(stops.proceed() && !stops.is_halted());
-        assert!(!armed.keeps(wave, 0x100), "it goes on");
-        assert!(armed.keeps((1, [2, 0, 0], 4), 0x100), "another one does not");
-        assert!(armed.keeps(wave, 0x100), "it has come again");
-        stops.moved(wave);
-        assert!(stops.remove(Some(number)) && !stops.remove(Some(number)));
-        assert!(stops.armed().is_none());
-    }
-
-    #[test]
-    fn packet_stays_until_it_may_pass() {
-        let stops = Arc::new(Stops::default());
-        let keeps = |place, kind| stops.keeps_packet(place, || ("", kind), || "vecadd".to_owned());
-        assert!(!keeps((8, 0, 0), "BARRIER_AND"));
-        assert!(stops.add(BreakOn::Packet("BARRIER_AND".into())).is_some());
-        assert!(!keeps((8, 0, 0), "KERNEL_DISPATCH"));
-        assert!(keeps((8, 1, 0), "BARRIER_AND") && stops.is_halted());
-        stops.proceed();
-        assert!(!keeps((8, 1, 0), "BARRIER_AND"));
-        assert!(keeps((8, 2, 0), "BARRIER_AND"));
-        stops.proceed();
-        assert!(stops.add(BreakOn::Kernel("vecadd".into())).is_some());
-        assert!(keeps((8, 3, 0), "KERNEL_DISPATCH"));
-        assert!(stops.remove(None) && !keeps((8, 4, 0), "BARRIER_AND"));
-    }
-
-    #[test]
-    fn packets_of_other_kinds_are_told_apart_by_their_engine_and_place() {
-        let stops = Arc::new(Stops::default());
-        assert!(stops.add(BreakOn::Packet("PM4:NOP".into())).is_some());
-        let keeps = |place, engine| stops.keeps_packet(place, || (engine, "NOP"), String::new);
-        assert!(!keeps((8, 0, 0), "SDMA:") && !keeps((8, 0, 0), ""));
-        assert!(keeps((8, 0, 0), "PM4:"));
-        stops.proceed();
-        assert!(!keeps((8, 0, 0), "PM4:") && keeps((8, 0, 1), "PM4:"), "one of a buffer is another one");
-    }
-
-    #[test]
-    fn accesses_meet_the_ranges_that_they_overlap_in_their_way() {
-        let stops = Arc::new(Stops::default());
-        let range = AccessRange { lds: false, first: 0x100, last: 0x107, reads: false, writes: true };
-        let number = stops.add(BreakOn::Access(range)).expect("the first one");
-        let armed = stops.armed().expect("armed");
-        let touch = |place, bytes, access| Touch { lane: 0, place, bytes, access, replaces: false };
-        let met = |place, bytes, access| armed.met_by(&[touch(place, bytes, access)]);
-        assert_eq!(met(Place::Global(0xfc), 8, Access::Write), Some((number, 0x100)));
-        assert_eq!(met(Place::Global(0x107), 4, Access::Atomic), Some((number, 0x107)));
-        assert_eq!(met(Place::Global(0xfc), 4, Access::Write), None);
-        assert_eq!(met(Place::Global(0x108), 4, Access::Write), None);
-        assert_eq!(met(Place::Global(0x100), 4, Access::Read), None);
-        assert_eq!(met(Place::Lds(0x100), 4, Access::Write), None);
-        let wave = (1, [0; 3], 0);
-        armed.accessed(wave, (number, 0x104));
-        assert_eq!(stops.why(), Some(Why::Wave(number, "write 0x100 8: 0x104".into(), wave)));
-        assert_eq!(stops.accesses(), [(wave, number, 0x104)]);
-        assert!(stops.proceed() && stops.accesses().is_empty());
-    }
-
-    #[test]
-    fn breakpoints_are_bounded_and_registers_halt() {
-        let stops = Arc::new(Stops::default());
-        let add = || stops.add(BreakOn::Register("IH_RB_CNTL".into(), 7));
-        let added = std::iter::from_fn(add).count();
-        assert_eq!(added, MAX_BREAKS);
-        stops.written(8, 1);
-        assert!(!stops.wait(Duration::ZERO));
-        stops.written(7, 1);
-        assert_eq!(stops.why(), Some(Why::Other(1, "register IH_RB_CNTL: 0x1".into())));
-    }
-}
+mod tests;

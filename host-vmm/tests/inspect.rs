@@ -11,6 +11,9 @@ use serde_json::Value;
 
 const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
 
+/// A kernel with debug information.
+const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1100.hsaco");
+
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -32,12 +35,18 @@ impl Run {
             .spawn()
             .unwrap();
         let run = Self { child, folder };
+        run.until("the kernel begins", |run| run.waves() == Some(4));
+        run
+    }
+
+    /// Waits until something is so.
+    #[track_caller]
+    fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {
         let begun = Instant::now();
-        while run.waves() != Some(4) {
-            assert!(begun.elapsed() < PATIENCE, "the kernel did not begin");
+        while !is(self) {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        run
     }
 
     fn waves(&self) -> Option<u64> {
@@ -214,6 +223,60 @@ fn breakpoint_from_the_start_halts_and_one_that_is_none_is_refused() {
     assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0, "a run that is refused leaves no socket");
 }
 
+/// `launch` of a kernel with debug information, with more arguments of `run`.
+fn vecadd(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+    command.env("XDG_RUNTIME_DIR", folder).args([
+        "run",
+        "--mode",
+        "hosted",
+        "--inspect",
+        "--symbols",
+        VECADD,
+    ]);
+    command
+        .args(arguments)
+        .args(["--", "launch", VECADD, "--kernel", "vecadd", "--grid", "64", "--block", "64"]);
+    for argument in ["buf:f32:64:iota", "buf:f32:64:iota", "buf:f32:64:zero", "u32:64"] {
+        command.args(["--arg", argument]);
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn line_whose_code_is_not_there_yet_halts_once_it_has_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = vecadd(folder.path(), &["--break", "line vecadd.cl:6"]).spawn().unwrap();
+    let mut run = Run { child, folder };
+    let status = |run: &Run| {
+        let output = run.belfry(&["inspect", "--json", "status"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
+    };
+    run.until("a wave comes to the line", |run| status(run)["halted"] == true);
+    let halted = run.ask("status");
+    assert_eq!((&halted["source"], &halted["breakpoint"]), (&"vecadd.cl:6".into(), &1.into()), "{halted}");
+    assert!(halted["why"].as_str().unwrap().starts_with("pc 0x"), "{halted}");
+    assert_eq!(halted["breakpoints"].as_array().map(Vec::len), Some(1), "{halted}");
+    run.ask("unbreak 1");
+    run.ask("continue");
+    assert_eq!(run.child.wait().unwrap().code(), Some(0));
+
+    // What no file has cannot come; and what never comes harms nothing.
+    let folder = tempfile::tempdir().unwrap();
+    let output = vecadd(folder.path(), &["--break", "line vecadd.cl:600"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(125) && said.contains("no code is known to be of vecadd.cl:600"),
+        "{said}"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
+    command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--mode", "hosted", "--inspect"]);
+    command.args(["--symbols", VECADD, "--break", "line vecadd.cl:6", "--", "many-queues", "4"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn clients_that_send_garbage_flood_stall_or_leave_hurt_nobody() {
     let run = Run::start();
@@ -249,10 +312,7 @@ fn clients_that_send_garbage_flood_stall_or_leave_hurt_nobody() {
     assert!(line(last)["error"].as_str().unwrap().contains("clients are served already"));
     drop(many);
     drop(garbage);
-    let begun = Instant::now();
-    while run.waves() != Some(4) {
-        assert!(begun.elapsed() < PATIENCE, "others are served again");
-    }
+    run.until("others are served again", |run| run.waves() == Some(4));
     let before = run.ask("overview")["wave_instructions"].as_u64();
     assert!(run.ask("overview")["wave_instructions"].as_u64() > before, "the kernel has run on");
 }

@@ -45,6 +45,7 @@ impl Inspector<'_> {
         let (why, breakpoint, wave) = match stops.why() {
             None => (None, None, None),
             Some(Why::Paused) => (Some("paused".to_owned()), None, None),
+            Some(Why::Looking) => (None, None, None),
             Some(Why::Wave(number, what, wave)) => (Some(what), Some(number), Some(id(wave))),
             Some(Why::Other(number, what)) => (Some(what), Some(number), None),
         };
@@ -150,6 +151,43 @@ impl Inspector<'_> {
         let found = self.gpu.registers.named(name);
         let (name, dword) = found.ok_or_else(|| InspectError::Register(name.to_owned()))?;
         self.add_break(BreakOn::Register(name, dword))
+    }
+
+    /// Breakpoints for lines of sources that have no code yet, [`BreakOn::Line`]: their numbers, and what they are for.
+    #[must_use]
+    pub fn lines_without_code(&self) -> Vec<(u32, String)> {
+        let line = |(number, on)| match on {
+            BreakOn::Line(place) => Some((number, place)),
+            _ => None,
+        };
+        self.gpu.shader.stops().breaks().into_iter().filter_map(line).collect()
+    }
+
+    /// Puts breakpoints in the place of one, whose number the first of them has; whether there was one, and room for them.
+    pub fn replace_break(&self, number: u32, with: Vec<BreakOn>) -> bool {
+        self.gpu.shader.stops().replace(number, with)
+    }
+
+    /// Waits until a packet is about to dispatch while there are [lines without code](Self::lines_without_code), for at most so long.
+    /// Whether that is so: then everything stands still until [`Inspector::looked`].
+    ///
+    /// # Errors
+    ///
+    /// A device that is stopped.
+    pub fn wait_for_look(&self, limit: Duration) -> Result<bool, InspectError> {
+        let wanted = self.gpu.shader.stops().wait_for_look(limit);
+        if wanted {
+            self.settle()?;
+        }
+        Ok(wanted)
+    }
+
+    /// Lets the packet go on that code was looked for, unless the device is halted for another reason by now.
+    pub fn looked(&self) {
+        if self.gpu.shader.stops().looked() {
+            self.gpu.shader.look_again();
+            self.gpu.runner.look_again();
+        }
     }
 
     /// Removes a breakpoint; whether there was one.

@@ -13,6 +13,8 @@ pub(super) struct Traced {
     /// Behind the last packet that was recorded.
     next: u64,
     kernels: KernelNames,
+    /// The packet in front of which somebody has looked for code.
+    looked: Option<u64>,
 }
 
 /// What an AQL packet is called.
@@ -31,12 +33,18 @@ pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
 
 impl AqlQueue {
     /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
-    pub(super) fn keeps(&self, header: PacketHeader, packet: &[u32; 16]) -> bool {
-        let place = (self.config.identity.doorbell.dwords(), self.fetch_index, 0);
-        let kernel = || match super::parse::<KernelDispatchPacket>(packet) {
-            Ok(packet) if header.packet_type() == PacketType::KERNEL_DISPATCH => {
-                self.kernel_name(packet.kernel_object)
+    pub(super) fn keeps(&mut self, header: PacketHeader, packet: &[u32; 16]) -> bool {
+        let (doorbell, index) = (self.config.identity.doorbell.dwords(), self.fetch_index);
+        let dispatches = header.packet_type() == PacketType::KERNEL_DISPATCH;
+        if self.shader.stops().wants_looks() && dispatches && self.traced.looked != Some(index) {
+            if !self.shader.stops().looked_before((doorbell, index)) {
+                return true;
             }
+            self.traced.looked = Some(index);
+        }
+        let place = (doorbell, index, 0);
+        let kernel = || match super::parse::<KernelDispatchPacket>(packet) {
+            Ok(packet) if dispatches => self.kernel_name(packet.kernel_object),
             _ => String::new(),
         };
         self.shader.stops().keeps_packet(place, || ("", aql_kind(header, packet[0])), kernel)

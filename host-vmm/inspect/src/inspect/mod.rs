@@ -7,6 +7,7 @@
 //! | what is asked, and the device's answer | `query.rs` |
 //! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
 //! | questions about source lines and variables | `sources.rs` |
+//! | breakpoints for lines whose code has not come yet | `lines.rs` |
 //! | the side that asks | `client.rs` |
 //!
 //! The terminal's user interface is the binary's.
@@ -14,6 +15,7 @@
 //! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
 
 mod client;
+mod lines;
 mod onlookers;
 mod places;
 mod query;

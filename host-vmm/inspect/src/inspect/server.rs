@@ -19,7 +19,8 @@ use belfry_device::Gpu;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{InspectError, InspectOptions, MAX_QUESTION, answer_with, places};
+use super::lines::Lines;
+use super::{InspectError, InspectOptions, MAX_QUESTION, places};
 use crate::symbols::Symbols;
 
 /// Saves a GPU's machine to a file; what was saved, or why nothing was, in words.
@@ -40,7 +41,7 @@ struct Question {
 
 struct Shared {
     gpu: Weak<Gpu>,
-    symbols: Arc<Mutex<Symbols>>,
+    lines: Lines,
     /// What saves the GPU's machine, if it has one that can be.
     saver: Mutex<Option<Save>>,
     closing: AtomicBool,
@@ -80,8 +81,8 @@ impl Server {
         };
         let server = Self::start_at(&path, gpu, symbols)?;
         for on in &options.breaks {
-            answer_with(gpu, symbols, &format!("break {on}"))
-                .map_err(|why| InspectError::Break(on.clone(), why))?;
+            let added = server.shared.lines.answer(gpu, &format!("break {on}"));
+            added.map_err(|why| InspectError::Break(on.clone(), why))?;
         }
         Ok(server)
     }
@@ -100,7 +101,7 @@ impl Server {
             .map_err(|source| InspectError::Socket { path: path.to_owned(), source })?;
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
-            symbols: Arc::clone(symbols),
+            lines: Lines::of(symbols),
             saver: Mutex::default(),
             closing: AtomicBool::new(false),
             clients: Mutex::default(),
@@ -133,6 +134,7 @@ impl Drop for Server {
             gpu.inspect().clear_breaks();
             gpu.inspect().proceed();
         }
+        self.shared.lines.close();
         for client in self.shared.clients().values() {
             let _ = client.shutdown(Shutdown::Both);
         }
@@ -236,14 +238,14 @@ fn serve(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-fn ask(gpu: &Gpu, shared: &Shared, line: &[u8]) -> Value {
+fn ask(gpu: &Arc<Gpu>, shared: &Shared, line: &[u8]) -> Value {
     let question = match serde_json::from_slice::<Question>(line) {
         Ok(question) => question,
         Err(error) => return json!({ "error": format!("no question {{\"query\": \"...\"}}: {error}") }),
     };
     let answered = match question.query.strip_prefix("snapshot ") {
         Some(path) => save(shared, Path::new(path.trim())),
-        None => answer_with(gpu, &shared.symbols, &question.query),
+        None => shared.lines.answer(gpu, &question.query),
     };
     match answered {
         Ok(answer) => json!({ "answer": answer }),

@@ -40,10 +40,7 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
     let words: Vec<&str> = question.split_whitespace().collect();
     match words[..] {
         ["break", "line", place] => {
-            let (file, line) = place.rsplit_once(':').ok_or("break line FILE:LINE")?;
-            let line: u32 = line.parse().map_err(|_| format!("{line:?} is no line"))?;
-            look_for_code(gpu, symbols);
-            let addresses = symbols.lock().unwrap_or_else(PoisonError::into_inner).addresses(file, line);
+            let addresses = addresses(gpu, symbols, place)?;
             if addresses.is_empty() {
                 return Err(format!("no code on the GPU is known to be of {place}; {}", reason(symbols)));
             }
@@ -76,8 +73,21 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
     }
 }
 
+/// A source line.
+pub(super) fn source_line(place: &str) -> Result<(&str, u32), String> {
+    let (file, line) = place.rsplit_once(':').ok_or("break line FILE:LINE")?;
+    Ok((file, line.parse().map_err(|_| format!("{line:?} is no line"))?))
+}
+
+/// Where code of a source line begins on the GPU.
+pub(super) fn addresses(gpu: &Gpu, symbols: &Mutex<Symbols>, place: &str) -> Result<Vec<u64>, String> {
+    let (file, line) = source_line(place)?;
+    look_for_code(gpu, symbols);
+    Ok(symbols.lock().unwrap_or_else(PoisonError::into_inner).addresses(file, line))
+}
+
 /// Why there is no code of a line.
-fn reason(symbols: &Mutex<Symbols>) -> String {
+pub(super) fn reason(symbols: &Mutex<Symbols>) -> String {
     let symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
     match (symbols.is_empty(), symbols.loaded.is_empty()) {
         (true, _) => "--symbols PATH names files of code objects".to_owned(),

@@ -152,6 +152,12 @@ impl Symbols {
         self.files.is_empty() && self.finder.0.is_none()
     }
 
+    /// Whether code of a source line can come: a file has some, or more files may come.
+    #[must_use]
+    pub fn may_have(&self, file: &str, line: u32) -> bool {
+        self.finder.0.is_some() || self.files.iter().any(|known| !known.addresses(file, line).is_empty())
+    }
+
     /// The file of a code object in memory; those that have come meanwhile are looked at, too.
     fn file_at(
         &mut self,

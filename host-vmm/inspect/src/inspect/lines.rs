@@ -1,0 +1,107 @@
+//! Breakpoints for lines of sources whose code is not on the GPU yet.
+//!
+//! What is on the GPU is known by what packets dispatch. While such a breakpoint waits, the device stands still in front of each packet that
+//! dispatches, a thread looks whether code of the line has come, and lets the packet go on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use belfry_device::Gpu;
+use belfry_device::inspect::BreakOn;
+use serde_json::{Value, json};
+
+use super::answer_with;
+use super::sources::{addresses, reason, source_line};
+use crate::symbols::Symbols;
+
+/// How often the thread looks whether it is to end.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// What waits for code of a GPU.
+#[derive(Debug)]
+pub(super) struct Lines {
+    symbols: Arc<Mutex<Symbols>>,
+    closing: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Lines {
+    pub(super) fn of(symbols: &Arc<Mutex<Symbols>>) -> Self {
+        Self { symbols: Arc::clone(symbols), closing: Arc::default(), thread: Mutex::default() }
+    }
+
+    /// Answers a question; `break line` of code that may come waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`answer_with`].
+    pub(super) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, String> {
+        let words: Vec<&str> = question.split_whitespace().collect();
+        let ["break", "line", place] = words[..] else { return answer_with(gpu, &self.symbols, question) };
+        if !addresses(gpu, &self.symbols, place)?.is_empty() {
+            return answer_with(gpu, &self.symbols, question);
+        }
+        let (file, line) = source_line(place)?;
+        let can_come = self.symbols.lock().unwrap_or_else(PoisonError::into_inner).may_have(file, line);
+        if !can_come {
+            return Err(format!("no code is known to be of {place}; {}", reason(&self.symbols)));
+        }
+        self.watch(gpu)?;
+        let number = gpu.inspect().add_break(BreakOn::Line(place.to_owned()));
+        Ok(json!({ "breakpoints": [number.map_err(|error| error.to_string())?], "pending": true }))
+    }
+
+    /// Ends the thread; what still waits for code does so for ever, unless it is removed.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Has a thread look for code.
+    fn watch(&self, gpu: &Arc<Gpu>) -> Result<(), String> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() {
+            return Ok(());
+        }
+        let (gpu, symbols, closing) =
+            (Arc::downgrade(gpu), Arc::clone(&self.symbols), Arc::clone(&self.closing));
+        let spawned = std::thread::Builder::new().name("inspect-lines".into());
+        let spawned = spawned.spawn(move || look(&gpu, &symbols, &closing));
+        *thread = Some(spawned.map_err(|error| format!("no thread can look for code: {error}"))?);
+        Ok(())
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn look(gpu: &Weak<Gpu>, symbols: &Mutex<Symbols>, closing: &AtomicBool) {
+    while !closing.load(Ordering::SeqCst) {
+        let Some(gpu) = gpu.upgrade() else { return };
+        let inspector = gpu.inspect();
+        match inspector.wait_for_look(BEAT) {
+            Ok(true) => {
+                for (number, place) in inspector.lines_without_code() {
+                    let found = addresses(&gpu, symbols, &place).unwrap_or_default();
+                    if found.is_empty() {
+                        continue;
+                    }
+                    let with = found.into_iter().map(BreakOn::Pc).collect();
+                    if !inspector.replace_break(number, with) {
+                        log::warn!(target: "inspect", "no room for the breakpoints of line {place}");
+                    }
+                }
+                inspector.looked();
+            }
+            Ok(false) => {}
+            Err(_) => return,
+        }
+    }
+}
