@@ -56,3 +56,4 @@ pub use interrupt::InterruptSink;
 pub use io::{IoError, IoResult};
 pub use save::Broken;
 pub use stats::Stats;
+pub use threads::patience::look_out;

@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 8;
 
 /// Polls until `is_news` holds or patience runs out; whether it held.
-pub(crate) fn look_out(is_news: impl Fn() -> bool) -> bool {
+pub fn look_out(is_news: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
         for _ in 0..LOOKS {

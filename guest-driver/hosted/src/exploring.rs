@@ -13,7 +13,7 @@ use belfry_device::explore::{Actor, Explorer, Hang};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, Stepped};
 
-use crate::gpu::Line;
+use crate::line::Line;
 use crate::sync::holds_locks;
 
 /// Steps in a row that the device has where others could go on.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use belfry_abi::pci;
 use belfry_device::explore::Explorer;
-use belfry_device::lock::{Condvar, Mutex, RwLock, rank};
+use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
@@ -18,6 +18,7 @@ use crate::dmabuf::{self, Exports};
 use crate::error::Error;
 use crate::exploring::Exploring;
 use crate::function;
+use crate::line::{Handler, Line};
 use crate::os::{Gems, HostedOs};
 use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
@@ -107,73 +108,6 @@ impl From<GpuConfig> for HostedConfig {
             reach: Reach::default(),
             pins: None,
             pid: std::process::id(),
-        }
-    }
-}
-
-/// Where the device's interrupts go: a thread that runs the driver's handler.
-#[derive(Default)]
-pub(crate) struct Line {
-    state: Mutex<LineState, rank::Line>,
-    raised: Condvar,
-}
-
-#[derive(Default)]
-struct LineState {
-    pending: bool,
-    /// It is not raised any more: the device is gone.
-    closed: bool,
-    /// Handles interrupts while a driver is loaded.
-    handler: Weak<Kfd<HostedOs>>,
-    /// Handles them instead.
-    instead: Option<Handler>,
-}
-
-/// A handler of interrupts that is not the driver's; whether it wants to be called again.
-pub type Handler = Arc<dyn Fn() -> bool + Send + Sync>;
-
-impl InterruptSink for Line {
-    fn raise(&self, _vector: u16) {
-        lock(&self.state).pending = true;
-        self.raised.notify_one();
-    }
-}
-
-impl Line {
-    /// Whether an interrupt waits to be handled, by somebody who is there.
-    pub(crate) fn is_pending(&self) -> bool {
-        let state = lock(&self.state);
-        state.pending && (state.instead.is_some() || state.handler.strong_count() > 0)
-    }
-
-    /// Handles an interrupt on this thread.
-    pub(crate) fn handle(&self) {
-        let (handler, instead) = {
-            let mut state = lock(&self.state);
-            state.pending = false;
-            (state.handler.upgrade(), state.instead.clone())
-        };
-        let again = match instead {
-            Some(handler) => handler(),
-            None => handler.is_some_and(|kfd| kfd.interrupt()),
-        };
-        if again {
-            lock(&self.state).pending = true;
-        }
-    }
-
-    fn serve(&self) {
-        loop {
-            {
-                let mut state = lock(&self.state);
-                while !state.pending && !state.closed {
-                    state = self.raised.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                if state.closed {
-                    return;
-                }
-            }
-            self.handle();
         }
     }
 }
@@ -346,7 +280,7 @@ impl HostedGpu {
             access: Arc::clone(&self.access),
         };
         let kfd = Kfd::probe(os).map_err(Error::Probe)?;
-        lock(&self.line.state).handler = Arc::downgrade(&kfd);
+        self.line.belongs_to(Arc::downgrade(&kfd));
         // What was raised while the driver was starting found no handler.
         self.line.raise(0);
         *slot = Some(kfd);
@@ -356,7 +290,7 @@ impl HostedGpu {
     /// Unbinds the driver (rmmod), whatever its processes are doing; their calls fail from then on.
     pub fn unload(&self) {
         let Some(kfd) = lock(&self.kfd).take() else { return };
-        lock(&self.line.state).handler = Weak::new();
+        self.line.belongs_to(Weak::new());
         kfd.remove();
         self.exports.leave();
         function::disable(&self.gpu);
@@ -455,7 +389,7 @@ impl HostedGpu {
 
     /// Has interrupts handled by somebody else than the driver, or by the driver again.
     pub fn handle_interrupts(&self, handler: Option<Handler>) {
-        lock(&self.line.state).instead = handler;
+        self.line.handle_instead(handler);
     }
 
     fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {
@@ -488,8 +422,7 @@ impl Drop for HostedGpu {
         self.unload();
         self.gpu.stop();
         self.works.close();
-        lock(&self.line.state).closed = true;
-        self.line.raised.notify_all();
+        self.line.close();
         if let Some(thread) = lock(&self.thread).take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
