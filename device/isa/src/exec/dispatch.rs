@@ -47,8 +47,9 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
         // Whether the wave has come from another region.
         let mut has_come = false;
         let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
+            let mut entry = Entry::default();
             loop {
-                if let Err(stop) = run_fresh(wave, machine, region, limit) {
+                if let Err(stop) = run_fresh(wave, machine, region, (limit, &mut entry)) {
                     has_come = true;
                     return stop;
                 }
@@ -59,7 +60,7 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
                 };
                 has_come = false;
                 let key = Key { pc: region.key.pc, ..key_of(wave) };
-                let goes_on = key == region.key && region.index_of(wave.pc).is_some();
+                let goes_on = key == region.key && (entry.is_of(wave) || region.index_of(wave.pc).is_some());
                 if !goes_on || machine.refetch || wave.is_halted() {
                     more = Some(limit);
                     return Some(Stop::EndProgram);
@@ -166,19 +167,41 @@ fn go_on_compiled(
     }
 }
 
+/// Where a wave was last entered into a region's machine code, by program counter and element: most waves of a kernel begin at the same place.
+#[derive(Default)]
+struct Entry(Option<(u64, usize)>);
+
+impl Entry {
+    /// Whether it is at the wave's program counter.
+    #[inline(always)]
+    fn is_of(&self, wave: &Wave) -> bool {
+        self.0.is_some_and(|(pc, _)| pc == wave.pc)
+    }
+
+    /// The element of the code that begins at the wave's program counter.
+    #[inline(always)]
+    fn find(&mut self, wave: &Wave, region: &Region, code: &Compiled) -> Option<usize> {
+        if !self.is_of(wave) {
+            let index = region.index_of(wave.pc).filter(|&index| code.begins_at(index))?;
+            self.0 = Some((wave.pc, index));
+        }
+        self.0.map(|(_, index)| index)
+    }
+}
+
 /// Runs a wave that has begun nothing, or from where it is; whether it has ended, or what else it stops with.
 #[inline(always)]
 fn run_fresh(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
-    limit: u64,
+    (limit, entry): (u64, &mut Entry),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
     let stop = if let Some(code) = region.machine_code()
         && region.vgprs <= wave.registers
         && !wave.is_partly_done()
-        && let Some(index) = region.index_of(wave.pc).filter(|&index| code.begins_at(index))
+        && let Some(index) = entry.find(wave, region, code)
     {
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
