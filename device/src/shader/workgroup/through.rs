@@ -9,6 +9,9 @@ use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::launch::{Launch, Series, WaveSeat};
 use crate::shader::queue::Seat;
 
+/// Of the budget, what is used between two looks at whether the queue is to stop.
+const LOOK_COST: u64 = 512;
+
 /// Workgroups of a launch that a worker has claimed, and begins one after the other.
 pub(in crate::shader) struct Claimed<'a> {
     pub(in crate::shader) launch: &'a Launch,
@@ -84,23 +87,28 @@ impl Workgroup {
         let (mut id, mut number) = (id, 0);
         let mut begun_with = *turn.budget + claimed.cost;
         let mut was_stopped = false;
+        // At each of waves that do little, the look would be a tenth of the time.
+        let mut look_at = *turn.budget;
         let quantum = WAVE_QUANTUM.min(*turn.budget);
         let stop = exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| {
             turn.stats.wave_instructions += wave.instructions;
             turn.stats.waves += 1;
             *turn.budget = turn.budget.saturating_sub(wave.instructions + SWITCH_COST);
             number += 1;
-            was_stopped = (turn.stopping)();
-            // Its own copy: what has just been written is not read again at once.
-            let mut this = id;
+            if *turn.budget <= look_at {
+                was_stopped = (turn.stopping)();
+                look_at = turn.budget.saturating_sub(LOOK_COST);
+            }
+            // In registers: an array that has been written part by part and is read again at once is waited for.
+            let [mut x, mut y, mut z] = id;
             if number == count {
                 claimed.ended += 1;
                 claimed.usual = begun_with.saturating_sub(*turn.budget);
                 if was_stopped || *turn.budget < claimed.usual.max(1) {
                     return None;
                 }
-                this = claimed.next(this)?;
-                id = this;
+                [x, y, z] = claimed.next([x, y, z])?;
+                id = [x, y, z];
                 begun_with = *turn.budget;
                 *turn.budget = turn.budget.saturating_sub(claimed.cost);
                 number = 0;
@@ -114,7 +122,7 @@ impl Workgroup {
             if was_stopped || *turn.budget == 0 {
                 return None;
             }
-            claimed.start(wave, (this, number), touched);
+            claimed.start(wave, ([x, y, z], number), touched);
             Some(WAVE_QUANTUM.min(*turn.budget))
         });
         self.id = id;
