@@ -180,6 +180,7 @@ impl HostedProcess {
             self.hosted.exports().reap();
         }
         self.hosted.point();
+        self.hosted.strike_call(self.process.pasid());
         let result = calling(self.render, self.key.0, || match node {
             Node::Kfd => match self.ipc_ioctl(request, arg) {
                 Some(result) => result.map(|()| 0),
