@@ -58,7 +58,7 @@ rules! {
     SdmaStuck = "sdma-stuck", Transfer, false, "The engine stays at the packet, and the queue cannot be taken off.";
     SdmaCorrupt = "sdma-corrupt", Transfer, false, "One bit of the first byte that is written is wrong.";
     WalkFails = "walk-fails", Walk, false, "The page has no valid entry, this once.";
-    VramEcc = "vram-ecc", VramRead, false, "Error correction cannot mend what is read: the wave or the engine stops at poison, this once.";
+    VramEcc = "vram-ecc", VramRead, false, "Error correction cannot mend what is read: the wave or the engine stops at poison, which stays until the next invalidation.";
     TlbStale = "tlb-stale", Invalidation, false, "Translations of loads to VRAM outlive the invalidation, until the next one.";
     ClockJump = "clock-jump", Packet, true, "The golden counter jumps forward by a time.";
     RegisterStuck = "register-stuck", Register, false, "The register reads as it does now, for good.";

@@ -1,6 +1,6 @@
 //! Faults on purpose that strike an address space: TLBs that do not hear an invalidation, and memory whose errors cannot be corrected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
@@ -8,7 +8,7 @@ use belfry_isa::mem::Access;
 
 use super::{AddressSpace, Fault, FaultKind, RootKind, Translation};
 use crate::faults::{Hook, Place};
-use crate::lock::{Mutex, rank};
+use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::Location;
 
 /// Bytes of the smallest page.
@@ -62,6 +62,17 @@ impl StaleTlb {
     }
 }
 
+/// Pages of VRAM in which an error was found that cannot be corrected, by their numbers. It stays there: whoever has missed it, as what was
+/// read was not wanted after all, finds it again.
+#[derive(Debug, Default)]
+pub(super) struct Poisoned(Mutex<BTreeSet<u64>, rank::StaleTlb>);
+
+impl Poisoned {
+    fn pages(&self) -> MutexGuard<'_, BTreeSet<u64>, rank::StaleTlb> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl AddressSpace {
     /// Remembers what a walk has found, in case that it outlives an invalidation.
     pub(super) fn note_translation(&self, translation: &Translation) {
@@ -75,6 +86,8 @@ impl AddressSpace {
         if self.root.kind != RootKind::Process {
             return;
         }
+        // The pages may be others from now on.
+        self.poisoned.pages().clear();
         let place = || Place { what: "invalidation", ..Place::default() };
         self.stale.invalidate(self.faults.meets(Hook::Invalidation, place).is_none());
     }
@@ -89,19 +102,26 @@ impl AddressSpace {
         if !reads || self.root.kind != RootKind::Process {
             return Ok(());
         }
-        let place = || Place { what: "read of VRAM", address: Some(va), ..Place::default() };
-        match self.faults.meets(Hook::VramRead, place) {
-            Some(_) => Err(Fault::new(va, access, FaultKind::Poison)),
-            None => Ok(()),
+        let page = va >> PAGE_SHIFT;
+        if !self.poisoned.pages().contains(&page) {
+            let place = || Place { what: "read of VRAM", address: Some(va), ..Place::default() };
+            if self.faults.meets(Hook::VramRead, place).is_none() {
+                return Ok(());
+            }
+            let mut pages = self.poisoned.pages();
+            if pages.len() < ENTRIES {
+                pages.insert(page);
+            }
         }
+        Err(Fault::new(va, access, FaultKind::Poison))
     }
 
-    /// Bytes before and from an address on that a wave's TLB keeps with it: where a plan names reads of VRAM, no more than its page, so
-    /// that each page has a moment.
+    /// Bytes before and from an address on that a wave's TLB keeps with it: where a plan names reads of VRAM, or has struck one, no more
+    /// than its page, so that each page has a moment.
     pub(super) fn moment_of(&self, va: u64, location: Location, (before, after): (u64, u64)) -> (u64, u64) {
         if !self.faults.is_on()
             || !matches!(location, Location::Vram(_))
-            || !self.faults.plans(Hook::VramRead)
+            || !(self.faults.plans(Hook::VramRead) || !self.poisoned.pages().is_empty())
         {
             return (before, after);
         }

@@ -111,6 +111,7 @@ pub struct AddressSpace {
     waits: Waits,
     faults: Faults,
     stale: faulty::StaleTlb,
+    poisoned: faulty::Poisoned,
     checks: Option<checks::Checks>,
 }
 
@@ -154,6 +155,7 @@ impl AddressSpace {
             waits: Waits::default(),
             faults: Faults::default(),
             stale: faulty::StaleTlb::default(),
+            poisoned: faulty::Poisoned::default(),
             checks: None,
         })
     }

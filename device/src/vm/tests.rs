@@ -356,14 +356,17 @@ fn plan_of_poison_has_a_moment_for_each_page() {
 }
 
 #[test]
-fn poison_is_in_what_is_read_from_vram_once() {
+fn poison_stays_in_a_page_of_vram_until_tables_change() {
     let memory = memory();
     let (space, faults) = faulty(&memory, "vram-ecc@2");
     let access = |access| Mmu::translate(&space, VA, access).map(|_| ()).map_err(|fault| fault.kind);
+    let poison = Err(FaultKind::Poison);
     tables(&memory, 0x10_0000 | RWX);
     assert_eq!((access(Access::Read), access(Access::Write)), (Ok(()), Ok(())));
-    assert_eq!((access(Access::Execute), access(Access::Atomic)), (Err(FaultKind::Poison), Ok(())));
-    assert_eq!(space.strike_read(VA), Ok(()));
+    assert_eq!((access(Access::Execute), access(Access::Atomic)), (poison, poison));
+    assert_eq!((access(Access::Write), space.strike_read(VA).is_err()), (Ok(()), true));
+    space.invalidate();
+    assert_eq!((access(Access::Read), space.strike_read(VA)), (Ok(()), Ok(())));
     tables(&memory, 0x10_0000 | RWX | PTE_SYSTEM);
     assert_eq!((access(Access::Read), space.strike_read(VA)), (Ok(()), Ok(())));
     assert_eq!(faults.report().met[&Hook::VramRead], 4);

@@ -296,14 +296,15 @@ fn sdma_queue_that_reads_an_uncorrectable_error_stops_its_process_alone() {
         let file = gpu.card_read("ras/umc_err_count").ok();
         assert_eq!(file.as_deref(), counts.map(str::as_bytes), "{chip}");
 
-        // Its other queues have been taken off, and new ones are refused: only a new process goes on.
-        let mut args = args(&client, KFD_IOC_QUEUE_TYPE_SDMA);
-        assert_eq!(client.ioctl(nr::CREATE_QUEUE, &mut args), Err(Errno::EIO));
+        // A new queue is made, as Linux does, and is off the scheduler as the others are.
+        let mut off = Queue::new(&client);
+        off.submit(&[fence(host.va + 512, 1)]);
         for event in theirs {
             assert_eq!(neighbour.wait(event, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
         }
         neighbour.check_queue_works();
         Client::open(&gpu).check_queue_works();
+        assert_eq!(host.word(512).load(Ordering::Acquire), 0);
     }
 }
 
