@@ -362,14 +362,6 @@ impl HostedGpu {
         function::disable(&self.gpu);
     }
 
-    /// Unbinds the driver before it looks at a call of the process of this PASID, if a fault is planned there.
-    pub(crate) fn strike_call(&self, pasid: u16) {
-        // A replay has no driver.
-        if self.gpu.config().record.is_none() && self.gpu.faults().unbinds_driver(pasid.into()) {
-            self.unload();
-        }
-    }
-
     /// Opens the driver as a process of its own.
     ///
     /// # Errors

@@ -24,6 +24,11 @@ fn config(chip: &'static Model, plan: Plan) -> GpuConfig {
     GpuConfig { chip, vram_size: 64 << 20, time, faults: plan, ..GpuConfig::default() }
 }
 
+/// The same in the host's time, where nothing hangs: no timeout of the driver expires because the machine is busy.
+fn unhurried(chip: &'static Model, plan: Plan) -> GpuConfig {
+    GpuConfig { time: TimeSource::default(), ..config(chip, plan) }
+}
+
 fn process(gpu: &Arc<HostedGpu>) -> anyhow::Result<Runtime> {
     let runtime = Runtime::with_transport(HostedTransport::open(gpu)?)?;
     runtime.limit_waits(PATIENCE);
@@ -349,7 +354,7 @@ fn function_that_is_reset_behind_the_drivers_back_works_again() {
 
 /// Has the first reads of a buffer's VRAM find an error that cannot be corrected, by a wave or by an engine.
 fn poisoned(chip: &'static Model, by_engine: bool) {
-    let gpu = HostedGpu::new(config(chip, Plan::counting())).unwrap();
+    let gpu = HostedGpu::new(unhurried(chip, Plan::counting())).unwrap();
     let (other, runtime) = (process(&gpu).unwrap(), process(&gpu).unwrap());
     let agent = runtime.gpu();
     let a = agent.vram().buffer_from(&vec![1.0f32; COUNT as usize]).unwrap();
@@ -394,7 +399,7 @@ fn clock_that_jumps_an_hour_hangs_nobody() {
         let (outcome, ..) = strike_of(chip, "clock-jump@for:3600s", 1);
         assert_eq!(outcome, Ok(()), "{chip}");
     }
-    let gpu = HostedGpu::new(config(chip::DEFAULT, "clock-jump@2,for:3600s".parse().unwrap())).unwrap();
+    let gpu = HostedGpu::new(unhurried(chip::DEFAULT, "clock-jump@2,for:3600s".parse().unwrap())).unwrap();
     let registers = gpu.device().inspect().registers(Some("SMUIO")).unwrap();
     let upper = registers.iter().find(|register| register.name == "GOLDEN_TSC_COUNT_UPPER").unwrap().offset.0;
     let read = || {
@@ -414,7 +419,7 @@ fn driver_that_is_unbound_at_a_call_ends_it_and_gives_everything_back() {
         for moment in [1, 2, 5, 9, 14, 20] {
             let before = moments_before(chip, Hook::Call);
             let text = format!("driver-unbound@{}", before + moment);
-            let gpu = HostedGpu::new(config(chip, text.parse().unwrap())).unwrap();
+            let gpu = HostedGpu::new(unhurried(chip, text.parse().unwrap())).unwrap();
             let outcome = work(&gpu, || ());
             if gpu.device().faults().report().struck.is_empty() {
                 assert!(moment > 9 && outcome.is_ok(), "{text} on {chip}");
@@ -446,7 +451,7 @@ fn errors_of_memory_and_clocks_at_any_moment_leave_a_driver_that_works() {
             let mut struck = 0;
             for moment in [1, 2, 3, 5, 8, 13, 21, 34] {
                 let plan = format!("{rule}@{moment}").parse().unwrap();
-                let gpu = HostedGpu::new(config(chip, plan)).unwrap();
+                let gpu = HostedGpu::new(unhurried(chip, plan)).unwrap();
                 let outcome = work(&gpu, || ());
                 let report = gpu.device().faults().report();
                 struck += report.strikes.len();
