@@ -164,6 +164,10 @@ impl Source {
     pub const SDMA_TRAP: Self = Self(49);
     /// `SDMA0_4_0__SRCID__SDMA_TRAP` of gfx9 (linux `ivsrcid/sdma0/irqsrcs_sdma0_4_0.h`).
     pub const SDMA4_TRAP: Self = Self(224);
+    /// `SDMA_ECC`: the engine has read memory with an error that cannot be corrected (linux `soc15_int.h`, `SOC21_INTSRC_SDMA_ECC`).
+    pub const SDMA_ECC: Self = Self(62);
+    /// The same of gfx9 (`SDMA0_4_0__SRCID__SDMA_SRAM_ECC`, linux `soc15_int.h`, `SOC15_INTSRC_SDMA_ECC`).
+    pub const SDMA4_ECC: Self = Self(220);
     /// `SDMA0_4_0__SRCID__SDMA_FROZEN` of gfx9.
     pub const SDMA4_FROZEN: Self = Self(245);
     /// `SDMA_QUEUE_HANG`.
@@ -195,6 +199,29 @@ pub mod sq_encoding {
     pub const INST: u32 = 1;
     /// An error of the shader.
     pub const ERROR: u32 = 2;
+}
+
+/// Types of the shader's errors (`enum SQ_INTERRUPT_ERROR_TYPE`), in `data[0]` bits 24:21 on gfx11; [`sq_gfx9`] has their place on
+/// gfx9.
+pub mod sq_error {
+    /// Place of the type on gfx11 (`SQ_INTERRUPT_WORD_ERROR_CTXID0.TYPE`).
+    pub const TYPE_SHIFT: u32 = 21;
+    /// Bits of a type.
+    pub const TYPE: u32 = 0xf;
+    /// An error that cannot be corrected stopped the wave (`EDC_FUE`).
+    pub const EDC_FUE: u32 = 0;
+    /// An illegal instruction (`ILLEGAL_INST`).
+    pub const ILLEGAL_INST: u32 = 1;
+    /// An access outside of an aperture (`MEMVIOL`).
+    pub const MEMVIOL: u32 = 2;
+    /// An error was found in what the wave had read (`EDC_FED`).
+    pub const EDC_FED: u32 = 3;
+
+    /// Whether a wave with an error of this type has consumed poison, as amdkfd tells.
+    #[must_use]
+    pub const fn is_poison(kind: u32) -> bool {
+        !matches!(kind & TYPE, ILLEGAL_INST | MEMVIOL)
+    }
 }
 
 /// Context words of SQ interrupts on gfx9 (linux `kfd_int_process_v9.c`, `SQ_INTERRUPT_WORD_*`): one word of 44 bits, which

@@ -156,24 +156,38 @@ pub struct Clock {
     start: Duration,
     /// Time of the device at the start: none, unless it goes on from a snapshot.
     before: Duration,
+    /// Ticks by which the counter is ahead of the device's time, as it has jumped on purpose.
+    ahead: Arc<AtomicU64>,
 }
 
 impl Clock {
     /// A clock that starts now.
     #[must_use]
     pub fn new(source: &TimeSource) -> Self {
-        Self::at(source, Duration::ZERO)
+        Self::at(source, Duration::ZERO, 0)
     }
 
-    /// A clock that goes on from a time.
-    pub(crate) fn at(source: &TimeSource, before: Duration) -> Self {
-        Self { source: source.clone(), start: source.now(), before }
+    /// A clock that goes on from a time, with a counter that is so many ticks ahead of it.
+    pub(crate) fn at(source: &TimeSource, before: Duration, ahead: u64) -> Self {
+        Self { source: source.clone(), start: source.now(), before, ahead: Arc::new(AtomicU64::new(ahead)) }
     }
 
     /// Ticks of 10 ns.
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        (self.now().as_nanos() / TICK_NS) as u64 + 1
+        let ticks = (self.now().as_nanos() / TICK_NS) as u64 + 1;
+        ticks.wrapping_add(self.ahead())
+    }
+
+    /// Ticks by which the counter is ahead of the device's time.
+    pub(crate) fn ahead(&self) -> u64 {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// The counter jumps forward, and the device's time does not: what is late, what has its turn and what traces tell go by that.
+    pub(crate) fn jump(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos() / TICK_NS).unwrap_or(u64::MAX);
+        self.ahead.fetch_add(by, Ordering::Relaxed);
     }
 
     /// The time since the device started.
@@ -199,7 +213,10 @@ mod tests {
         time.advance(Duration::from_micros(1));
         assert_eq!((clock.now(), clock.ticks()), (Duration::from_micros(1), 101));
         assert_eq!(Clock::new(&time).ticks(), 1, "a device's counter starts with the device");
-        assert_eq!(Clock::at(&time, clock.now()).ticks(), 101, "or where it was");
+        assert_eq!(Clock::at(&time, clock.now(), 7).ticks(), 108, "or where it was");
+        let other = clock.clone();
+        other.jump(Duration::from_micros(2));
+        assert_eq!((clock.now(), clock.ticks(), clock.ahead()), (Duration::from_micros(1), 301, 200));
         time.advance(Duration::MAX);
         assert_eq!(time.now(), Duration::from_nanos(u64::MAX), "it stops at its end");
         assert_eq!(time.on_host(Duration::from_secs(1)), None);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::kfd::event::{
     EventData, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL, KFD_IOC_WAIT_RESULT_COMPLETE,
-    KFD_SIGNAL_EVENT_LIMIT, MemoryExceptionData,
+    KFD_MEM_ERR_POISON_CONSUMED, KFD_SIGNAL_EVENT_LIMIT, MemoryExceptionData,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -29,10 +29,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An access of the GPU that its page tables do not allow.
+/// An access of the GPU that its page tables do not allow, or that finds memory with an error that cannot be corrected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryFault {
-    /// Address, exact to the page.
+    /// Address, exact to the page; 0 for poison.
     pub address: u64,
     /// KFD's id of the GPU.
     pub gpu_id: u32,
@@ -40,10 +40,15 @@ pub struct MemoryFault {
     pub read_only: bool,
     /// The page is mapped, but not executable.
     pub no_execute: bool,
+    /// A wave or an engine has read memory with an error that cannot be corrected (ECC).
+    pub poison: bool,
 }
 
 impl fmt::Display for MemoryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.poison {
+            return f.write_str("memory with an error that cannot be corrected was read (ECC)");
+        }
         let why = match (self.read_only, self.no_execute) {
             (true, _) => "the page is read-only",
             (_, true) => "the page is not executable",
@@ -229,6 +234,7 @@ impl Process {
                 gpu_id: exception.gpu_id,
                 read_only: exception.failure.read_only != 0,
                 no_execute: exception.failure.no_execute != 0,
+                poison: exception.error_type == KFD_MEM_ERR_POISON_CONSUMED,
             });
         }
         Ok(())

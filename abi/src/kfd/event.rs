@@ -109,6 +109,11 @@ uapi_struct! {
 
 /// `kfd_hsa_hw_exception_data::reset_cause`: the GPU hung (`KFD_HW_EXCEPTION_GPU_HANG`).
 pub const KFD_HW_EXCEPTION_GPU_HANG: u32 = 0;
+/// `kfd_hsa_hw_exception_data::reset_cause`: memory had an error that cannot be corrected (`KFD_HW_EXCEPTION_ECC`).
+pub const KFD_HW_EXCEPTION_ECC: u32 = 1;
+/// `kfd_hsa_memory_exception_data::ErrorType`: a wave or an engine has read memory with such an error
+/// (`KFD_MEM_ERR_POISON_CONSUMED`).
+pub const KFD_MEM_ERR_POISON_CONSUMED: u32 = 2;
 /// `kfd_hsa_hw_exception_data::reset_type`: the whole GPU was reset (`KFD_HW_EXCEPTION_WHOLE_GPU_RESET`).
 pub const KFD_HW_EXCEPTION_WHOLE_GPU_RESET: u32 = 0;
 

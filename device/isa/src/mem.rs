@@ -78,6 +78,8 @@ pub enum FaultKind {
     Bus,
     /// Outside the memory of the shared or the private aperture; no page table has been asked.
     Aperture,
+    /// What is in memory has an error that cannot be corrected (ECC).
+    Poison,
 }
 
 impl FaultKind {

@@ -94,7 +94,7 @@ pub enum TrapCause<'a> {
 
 impl Wave {
     /// Enters the trap handler; `false`, and nothing changed, when there is none, when the wave is in it already, or when
-    /// the fault is the engine's own lack of an operation.
+    /// the fault is the engine's own lack of an operation or poison.
     ///
     /// `ttmp0` and `ttmp1` then hold `PC[47:0]`, the trap identifier in bits 55:48 (gfx12: its low bits in 63:60) and the
     /// host's trap in bit 56 (not on gfx12). `PC` is
@@ -202,10 +202,12 @@ impl Wave {
     }
 }
 
-/// What a fault leaves in `TRAPSTS`; `None` for what no hardware would stop at.
+/// What a fault leaves in `TRAPSTS`; `None` for what no hardware would stop at, and for poison, at which a wave halts for good: its
+/// handler could go on with what it has read.
 fn recorded(fault: &FaultCause) -> Option<u32> {
     Some(match fault {
         FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,
+        FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Poison => return None,
         FaultCause::Memory { .. } => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
         FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => trapsts::MEM_VIOL,
         FaultCause::IllegalInstruction { .. } => trapsts::ILLEGAL_INST,

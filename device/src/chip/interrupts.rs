@@ -13,6 +13,8 @@ pub enum SqInterrupt {
     IllegalInstruction,
     /// A wave violated an aperture (`SQ_INTERRUPT_ERROR_TYPE_MEMVIOL`).
     MemoryViolation,
+    /// A wave has read memory with an error that cannot be corrected (`SQ_INTERRUPT_ERROR_TYPE_EDC_FED`).
+    Poison,
 }
 
 /// An access that did not translate, as an entry tells it.
@@ -50,6 +52,8 @@ pub struct InterruptFormat {
     pub sdma_trap: fn(engine: u8) -> (Client, Source),
     /// A packet of an SDMA queue was refused.
     pub sdma_stopped: fn(engine: u8) -> (Client, Source),
+    /// An SDMA engine has read memory with an error that cannot be corrected.
+    pub sdma_poison: fn(engine: u8) -> (Client, Source),
     /// An access did not translate.
     pub page_fault: fn(Origin) -> (Client, Source),
     /// Number of the node that an entry is from; 0 on chips that do not number them.

@@ -31,6 +31,9 @@ pub trait CpInterrupts: Send + Sync {
     /// A packet of an SDMA queue was refused.
     fn sdma_stopped(&self, queue: &QueueIdentity);
 
+    /// `SDMA_ECC`: an SDMA queue has read memory with an error that cannot be corrected.
+    fn sdma_poison(&self, queue: &QueueIdentity);
+
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);
 

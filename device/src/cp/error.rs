@@ -4,7 +4,7 @@ use belfry_abi::aql::inactive;
 
 use crate::chip::DescriptorError;
 use crate::pm4;
-use crate::shader::{ContextError, WaveFailure};
+use crate::shader::{ContextError, FailureClass, WaveFailure};
 use crate::vm::Fault;
 
 /// A queue that cannot go on: the packet and the reason. Other queues are not affected.
@@ -174,7 +174,11 @@ impl Cause {
             Cause::Registers(_) | Cause::Occupancy { .. } | Cause::ComputeUnits => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
-            Cause::Context(ContextError::Wave(failure)) if failure.vm_fault().is_some() => return None,
+            Cause::Context(ContextError::Wave(failure))
+                if failure.vm_fault().is_some() || failure.class() == FailureClass::Poison =>
+            {
+                return None;
+            }
             Cause::Context(ContextError::Stack(_)) => return None,
             Cause::Context(_) => inactive::PREEMPTION,
         })

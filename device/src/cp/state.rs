@@ -138,9 +138,15 @@ impl QueueState {
         if let Some(fault) = cause.fault() {
             self.interrupts.vm_fault(identity, &fault);
         }
+        if let Cause::Context(ContextError::Wave(failure)) = cause
+            && failure.class() == FailureClass::Poison
+        {
+            self.interrupts.sq_interrupt(identity, SqInterrupt::Poison);
+        }
         if let Cause::Wave(failure) = cause {
             let interrupt = match failure.class() {
                 FailureClass::Aperture => SqInterrupt::MemoryViolation,
+                FailureClass::Poison => SqInterrupt::Poison,
                 FailureClass::IllegalInstruction => {
                     // No handler of the process has seen it: what it would have said, so that a runtime hears of the queue.
                     let message = identity.doorbell_id() & 0x3ff | WAVE_ILLEGAL_INSTRUCTION << 10;

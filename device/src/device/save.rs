@@ -27,7 +27,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// What the bytes of every snapshot begin with, and the version behind it.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// Why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +108,8 @@ pub struct SavedGpu {
     config: SavedConfig,
     /// Age of the device.
     now: Duration,
+    /// Ticks by which its counter is ahead of that.
+    ahead: u64,
     /// None: the host keeps VRAM, as it does the guest's memory.
     vram: Option<SavedVram>,
     roots: Vec<SavedRoot>,
@@ -283,6 +285,7 @@ impl Gpu {
             keep(SavedGpu {
                 config: SavedConfig::of(&self.config),
                 now: self.clock.now(),
+                ahead: self.clock.ahead(),
                 vram: vram(),
                 roots: spaces.roots(),
                 contexts,
@@ -313,7 +316,7 @@ impl Gpu {
     pub fn restore(saved: &SavedGpu, config: GpuConfig, resources: Resources) -> Result<Arc<Self>> {
         saved.config.differences(&SavedConfig::of(&config))?;
         counter("age of the device", saved.now.as_secs())?;
-        let clock = Clock::at(&config.time, saved.now);
+        let clock = Clock::at(&config.time, saved.now, saved.ahead);
         let gpu = Self::assemble(config, resources, clock, None)?;
         gpu.runner.pause();
         gpu.take_over(saved)?;

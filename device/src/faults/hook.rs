@@ -40,6 +40,10 @@ hooks! {
     Transfer = "transfer",
     /// Page tables are walked.
     Walk = "walk",
+    /// A wave fills its TLB for a load, a fetch or an atomic of VRAM; an SDMA engine reads a part of a copy from there.
+    VramRead = "read of VRAM",
+    /// The TLBs of a process's address space are invalidated.
+    Invalidation = "invalidation of TLBs",
     /// The host reads a register.
     Register = "register read",
     /// The driver takes VRAM for a process; in hosted mode and `exec`.
@@ -48,12 +52,14 @@ hooks! {
     System = "allocation of system memory",
     /// The driver takes a doorbell for a queue; likewise.
     QueueDoorbell = "doorbell of a queue",
+    /// A program calls the driver (ioctl); likewise.
+    Call = "call of the driver",
 }
 
 impl Hook {
     /// Whether it is the driver that meets it.
     pub(crate) const fn is_of_driver(self) -> bool {
-        matches!(self, Self::Vram | Self::System | Self::QueueDoorbell)
+        matches!(self, Self::Vram | Self::System | Self::QueueDoorbell | Self::Call)
     }
 
     /// Its place in tables of all hooks.

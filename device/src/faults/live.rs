@@ -14,6 +14,8 @@ use crate::trace::{Engine, Owner, TraceEvent, Tracer};
 
 /// How long what is late is held back, unless a plan says how long.
 const LATE: Duration = Duration::from_millis(10);
+/// How far the golden counter jumps, unless a plan says how far: more than any driver waits for anything.
+const JUMP: Duration = Duration::from_secs(60);
 /// Strikes that are remembered one by one.
 const REMEMBERED: usize = 1000;
 
@@ -144,6 +146,12 @@ impl Faults {
         }
     }
 
+    /// Whether a rule of the plan strikes at this hook; chaos does not count.
+    pub(crate) fn plans(&self, hook: Hook) -> bool {
+        let armed = self.0.as_ref().map(|live| live.armed());
+        armed.is_some_and(|armed| armed.plan.rules().iter().any(|planned| planned.rule.hook() == hook))
+    }
+
     /// Whether a driver of this process finds nothing where it takes something for itself or for the process of this PASID.
     #[must_use]
     pub fn is_exhausted(&self, what: Exhausted, pasid: Option<u32>) -> bool {
@@ -153,6 +161,12 @@ impl Faults {
             Exhausted::Doorbells => (Hook::QueueDoorbell, "doorbell"),
         };
         self.meets(hook, || Place { what, pasid, ..Place::default() }).is_some()
+    }
+
+    /// Whether the driver of this process is unbound before it looks at a call of the process of this PASID.
+    #[must_use]
+    pub fn unbinds_driver(&self, pasid: u32) -> bool {
+        self.meets(Hook::Call, || Place { what: "call", pasid: Some(pasid), ..Place::default() }).is_some()
     }
 
     /// Whether the function is out of its slot.
@@ -236,6 +250,11 @@ impl Live {
         let now = self.clock.now();
         let until = if rule.is_late() { now.saturating_add(length.unwrap_or(LATE)) } else { now };
         self.record(&armed, Strike { rule, moment, time: now, place: place.to_string() }, place);
+        if rule == Rule::ClockJump {
+            // Whoever met the hook goes on as if nothing had been.
+            self.clock.jump(length.unwrap_or(JUMP));
+            return None;
+        }
         if rule.is_late() {
             self.due.lock().unwrap_or_else(PoisonError::into_inner).push(until);
             self.wake.wake();
@@ -301,6 +320,20 @@ mod tests {
         assert!(faults.is_over(Duration::from_micros(1005)));
         faults.end();
         assert!((0..4).all(|_| ring(&faults, 1).is_none()));
+    }
+
+    #[test]
+    fn counter_jumps_and_the_time_of_the_plan_does_not() {
+        let time = TimeSource::manual();
+        let clock = Clock::new(&time);
+        let plan = "clock-jump@1,for:1ms;clock-jump@3;queue-hang@2".parse().expect("a plan");
+        let faults = Faults::new(&plan, &clock, &Tracer::default(), &Arc::default());
+        let packet = || faults.meets(Hook::Packet, || Place { what: "packet", ..Place::default() });
+        assert_eq!((packet().map(|struck| struck.rule), clock.ticks()), (None, 100_001));
+        assert_eq!((packet().map(|struck| struck.rule), clock.ticks()), (Some(Rule::QueueHang), 100_001));
+        assert_eq!((packet().map(|struck| struck.rule), clock.ticks()), (None, 6_000_100_001));
+        assert_eq!((clock.now(), faults.next_due()), (Duration::ZERO, None));
+        assert_eq!(faults.report().struck[&Rule::ClockJump], 2);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum PlanError {
     /// A condition that no rule, or not this one, has.
     #[error(
         "{part:?} of {rule} is not N, every:N, after:DURATION (as 5ms), queue:DOORBELL, process:PASID, kernel:NAME, \
-         address:FROM..TO or, of what is late, for:DURATION"
+         address:FROM..TO or, of what is late and of clock-jump, for:DURATION"
     )]
     When {
         /// The rule.

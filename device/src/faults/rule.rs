@@ -24,7 +24,7 @@ macro_rules! rules {
                 match self { $(Self::$name => Hook::$hook,)* }
             }
 
-            /// Whether what it holds back comes after a time, `for:DURATION`.
+            /// Whether it has a time, `for:DURATION`: after which what is late comes, or by which a clock jumps.
             #[must_use]
             pub const fn is_late(self) -> bool {
                 match self { $(Self::$name => $late,)* }
@@ -58,11 +58,15 @@ rules! {
     SdmaStuck = "sdma-stuck", Transfer, false, "The engine stays at the packet, and the queue cannot be taken off.";
     SdmaCorrupt = "sdma-corrupt", Transfer, false, "One bit of the first byte that is written is wrong.";
     WalkFails = "walk-fails", Walk, false, "The page has no valid entry, this once.";
+    VramEcc = "vram-ecc", VramRead, false, "Error correction cannot mend what is read: the wave or the engine stops at poison, which stays until the next invalidation.";
+    TlbStale = "tlb-stale", Invalidation, false, "Translations of loads to VRAM outlive the invalidation, until the next one.";
+    ClockJump = "clock-jump", Packet, true, "The golden counter jumps forward by a time.";
     RegisterStuck = "register-stuck", Register, false, "The register reads as it does now, for good.";
     FunctionReset = "function-reset", Register, false, "The function is reset (FLR) behind the driver's back: queues, registers and configuration space are as after power on.";
     VramExhausted = "vram-exhausted", Vram, false, "The driver finds no VRAM.";
     GttExhausted = "gtt-exhausted", System, false, "The driver finds no system memory.";
     DoorbellsExhausted = "doorbells-exhausted", QueueDoorbell, false, "The driver finds no doorbell.";
+    DriverUnbound = "driver-unbound", Call, false, "The driver is unbound from the device before it looks at the call.";
     Removal = "removal", Register, false, "The function is pulled out: registers read as all ones, and nothing is heard or told.";
 }
 
@@ -79,7 +83,8 @@ impl Rule {
     pub const fn rarity(self) -> Option<u32> {
         match self {
             Self::Removal => None,
-            Self::WalkFails | Self::RegisterStuck | Self::FunctionReset => Some(8),
+            Self::WalkFails | Self::VramEcc | Self::RegisterStuck | Self::FunctionReset => Some(8),
+            Self::DriverUnbound => Some(8),
             _ => Some(0),
         }
     }

@@ -33,7 +33,7 @@ pub struct When {
     pub kernel: Option<String>,
     /// At addresses from the first to before the second: of memory, or bytes of the register BAR.
     pub address: Option<(u64, u64)>,
-    /// How long what is late is held back; the rule's usual time if it is not said.
+    /// How long what is late is held back, or how far a clock jumps; the rule's usual time if it is not said.
     pub length: Option<Duration>,
 }
 

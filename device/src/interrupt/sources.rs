@@ -104,6 +104,13 @@ impl Sources {
         }
     }
 
+    fn count_poison(&self, queue: &QueueIdentity) {
+        self.counters.error(
+            GuestError::Poison,
+            format_args!("doorbell={:#x} pasid={:#x}", queue.doorbell, queue.pasid),
+        );
+    }
+
     /// Ring id of the packet processor's entries.
     fn cp_ring(&self, queue: &QueueIdentity) -> u8 {
         (self.format.cp_ring)(queue.me, queue.pipe, queue.queue)
@@ -116,6 +123,9 @@ impl CpInterrupts for Sources {
     }
 
     fn sq_interrupt(&self, queue: &QueueIdentity, interrupt: SqInterrupt) {
+        if interrupt == SqInterrupt::Poison {
+            self.count_poison(queue);
+        }
         self.tell(self.format.sq, queue, (0, (self.format.sq_words)(interrupt)), core(queue));
     }
 
@@ -137,6 +147,13 @@ impl CpInterrupts for Sources {
         let ring = (self.format.sdma_ring)(queue.me, queue.queue);
         let source = (self.format.sdma_stopped)(queue.me);
         self.tell(source, queue, (ring, [queue.doorbell_id(), 0, 0, 0]), Origin::Engine(queue.me));
+    }
+
+    fn sdma_poison(&self, queue: &QueueIdentity) {
+        self.count_poison(queue);
+        let ring = (self.format.sdma_ring)(queue.me, queue.queue);
+        let source = (self.format.sdma_poison)(queue.me);
+        self.tell(source, queue, (ring, [0; 4]), Origin::Engine(queue.me));
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {

@@ -128,6 +128,7 @@ ranks! {
     Thread = "Gpu.thread",
     DebugSettings = "Debugger.watches",
     Waits = "Waits.pages",
+    StaleTlb = "StaleTlb.kept",
     Stops = "Stops.state",
     KnownPages = "Checks.pages",
     SanitizerGrid = "Grid.known",

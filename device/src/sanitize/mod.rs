@@ -203,7 +203,7 @@ impl Sanitizer {
     pub(crate) fn refused(&self, error: GuestError, details: fmt::Arguments<'_>) {
         let rule = match error {
             // What was asked for.
-            GuestError::FaultInjected | GuestError::QueueHangs => return,
+            GuestError::FaultInjected | GuestError::QueueHangs | GuestError::Poison => return,
             GuestError::InterruptLost => Rule::InterruptLost,
             GuestError::UnknownDoorbell | GuestError::DoorbellsOff => Rule::DoorbellOfNobody,
             _ => Rule::Refused,

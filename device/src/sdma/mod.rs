@@ -28,7 +28,7 @@ use crate::queue::{
     QueueIdentity,
 };
 use crate::spent::{self, Part};
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, FaultKind};
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
 pub use mover::Movers;
@@ -197,6 +197,7 @@ impl SdmaQueue {
     fn fail(&mut self, error: SdmaError) -> Progress<SdmaStopped> {
         let identity = &self.config.identity;
         match error.fault() {
+            Some(fault) if fault.kind == FaultKind::Poison => self.env.cp.interrupts.sdma_poison(identity),
             Some(fault) => self.env.cp.interrupts.sdma_fault(identity, &fault),
             None => self.env.cp.interrupts.sdma_stopped(identity),
         }

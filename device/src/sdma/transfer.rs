@@ -214,9 +214,24 @@ impl Transfer {
         Ok(())
     }
 
+    /// Where the bytes behind `done` are read, if they are.
+    fn from(&self, done: u64) -> Option<u64> {
+        match *self {
+            Self::Copy { from, .. } => Some(from.wrapping_add(done)),
+            Self::Rows { from, width, height, .. } => {
+                let (row, column) = (done / width, done % width);
+                Some(from.row(row / height, row % height).wrapping_add(column))
+            }
+            Self::Fill { .. } => None,
+        }
+    }
+
     /// Moves the bytes behind `done`, at least one, and by way of `chunk` where they cannot go directly.
     fn part(&self, space: &AddressSpace, done: u64, chunk: &mut Vec<u8>) -> Result<u64, SdmaError> {
         let room = CHUNK.min(self.bytes());
+        if let Some(from) = self.from(done) {
+            space.strike_read(from).map_err(memory("COPY"))?;
+        }
         match *self {
             Self::Copy { from, to, second: None, bytes } if apart(from, to, bytes) => {
                 let now = DIRECT.min(bytes - done);

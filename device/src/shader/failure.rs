@@ -55,6 +55,8 @@ pub enum FailureClass {
     Translation(Fault),
     /// An address outside the LDS or scratch that a wave has.
     Aperture,
+    /// Memory with an error that cannot be corrected.
+    Poison,
     /// An instruction that cannot be executed.
     IllegalInstruction,
     /// A trap or a halt.
@@ -72,17 +74,18 @@ impl WaveFailure {
         };
         match cause {
             FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Aperture => FailureClass::Aperture,
+            FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Poison => FailureClass::Poison,
             FaultCause::Memory { fault, .. } => FailureClass::Translation(*fault),
             FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => FailureClass::Aperture,
             _ => FailureClass::IllegalInstruction,
         }
     }
 
-    /// Code for the queue's inactive signal; `None` for translation faults, which the driver reports.
+    /// Code for the queue's inactive signal; `None` for translation faults and poison, which the driver reports.
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         match self.class() {
-            FailureClass::Translation(_) => None,
+            FailureClass::Translation(_) | FailureClass::Poison => None,
             FailureClass::Aperture => Some(inactive::APERTURE_VIOLATION),
             FailureClass::IllegalInstruction => Some(inactive::ILLEGAL_INSTRUCTION),
             FailureClass::Trap => Some(inactive::TRAP),

@@ -10,6 +10,7 @@ mod atomics;
 mod checks;
 mod contexts;
 mod debug;
+mod faulty;
 mod levels;
 mod save;
 mod waits;
@@ -109,6 +110,8 @@ pub struct AddressSpace {
     debugger: debug::Debugger,
     waits: Waits,
     faults: Faults,
+    stale: faulty::StaleTlb,
+    poisoned: faulty::Poisoned,
     checks: Option<checks::Checks>,
 }
 
@@ -151,6 +154,8 @@ impl AddressSpace {
             debugger: debug::Debugger::default(),
             waits: Waits::default(),
             faults: Faults::default(),
+            stale: faulty::StaleTlb::default(),
+            poisoned: faulty::Poisoned::default(),
             checks: None,
         })
     }
@@ -231,6 +236,9 @@ impl AddressSpace {
 
     /// Forgets cached translations; returns when no engine uses an old one any more.
     pub fn invalidate(&self) {
+        if self.faults.is_on() {
+            self.strike_invalidation();
+        }
         self.quiescence.wait_after(|| {
             self.generation.fetch_add(1, Ordering::SeqCst);
         });
@@ -258,8 +266,16 @@ impl AddressSpace {
         if self.faults.meets(Hook::Walk, place).is_some() {
             return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
+        if self.faults.is_on()
+            && let Some(translation) = self.stale.get(va, access)
+        {
+            return Ok(translation);
+        }
         let _walk = spent::enter(Part::Walks);
         let translation = walk::walk(&self.memory, &slice.memory, &self.root, va, access)?;
+        if self.faults.is_on() {
+            self.note_translation(&translation);
+        }
         if let Some(checks) = &self.checks {
             checks.used(va, &translation);
         }
@@ -372,10 +388,14 @@ unsafe impl Mmu for AddressSpace {
         let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
+        if self.faults.is_on() {
+            self.strike_access(va, access, location)?;
+        }
         let (before, host, after) = self.memory.surroundings(&slice.memory, location, access).ok_or(bus)?;
         // Contiguous both in the translation and in the host's mapping of the physical memory.
         let before = before.min(va - translation.va);
         let after = after.min(translation.len - (va - translation.va));
+        let (before, after) = self.moment_of(va, location, (before, after));
         Ok(Mapping {
             va: va - before,
             len: before + after,

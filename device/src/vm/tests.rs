@@ -1,4 +1,8 @@
 use super::*;
+use crate::faults::Rule;
+use crate::threads::Wake;
+use crate::time::{Clock, TimeSource};
+use crate::trace::Tracer;
 use belfry_abi::gpuvm::{
     PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_SYSTEM, PTE_TF, PTE_VALID, PTE_WRITEABLE,
     pte_fragment,
@@ -287,4 +291,86 @@ fn bad_roots_are_refused() {
     assert_eq!(make(Root { depth: 4, ..root() }), Err(Error::Depth(4)));
     assert_eq!(make(Root { block_size: 8, ..root() }), Err(Error::BlockSize(8)));
     assert_eq!(make(Root { block_size: 64, ..root() }), Err(Error::BlockSize(64)));
+}
+
+/// The same with faults.
+fn faulty(memory: &Arc<Memory>, plan: &str) -> (AddressSpace, Faults) {
+    let clock = Clock::new(&TimeSource::manual());
+    let wake = Arc::<Wake>::default();
+    let faults = Faults::new(&plan.parse().expect("a plan"), &clock, &Tracer::default(), &wake);
+    (space(memory, root()).with_faults(&faults), faults)
+}
+
+#[test]
+fn translation_that_outlives_an_invalidation_serves_loads_of_vram_until_the_next() {
+    let memory = memory();
+    let (space, faults) = faulty(&memory, "tlb-stale@2");
+    for (at, value) in [(0x10_0000, 1u32), (0x20_0000, 2)] {
+        memory.write(Location::Vram(at), &value).expect("in VRAM");
+    }
+    let read = || space.read::<u32>(VA).ok();
+    tables(&memory, 0x10_0000 | RWX);
+    assert_eq!(read(), Some(1));
+    tables(&memory, 0x20_0000 | RWX);
+    space.invalidate();
+    assert_eq!(read(), Some(2), "the first one is heard");
+    tables(&memory, 0);
+    space.invalidate();
+    assert_eq!(read(), Some(2), "the second one is not");
+    assert!(Mmu::translate(&space, VA + 8, Access::Execute).is_ok());
+    let mapping = Mmu::translate(&space, VA, Access::Read).expect("it is kept");
+    assert!(!mapping.writable);
+    for access in [Access::Write, Access::Atomic] {
+        assert!(space.translate(VA, access).is_err(), "{access:?} could reach page tables");
+    }
+    assert!(space.read::<u32>(VA + 0x1000).is_err(), "it is of one page");
+    space.invalidate();
+    assert_eq!(read(), None);
+    assert_eq!(faults.report().struck[&Rule::TlbStale], 1);
+}
+
+#[test]
+fn translation_to_system_memory_does_not_outlive_an_invalidation() {
+    let memory = memory();
+    let (space, faults) = faulty(&memory, "tlb-stale@1");
+    tables(&memory, 0x10_0000 | RWX | PTE_SYSTEM);
+    assert!(space.read::<u32>(VA).is_ok());
+    tables(&memory, 0);
+    space.invalidate();
+    assert!(space.read::<u32>(VA).is_err());
+    assert_eq!(faults.report().struck[&Rule::TlbStale], 1);
+}
+
+#[test]
+fn plan_of_poison_has_a_moment_for_each_page() {
+    let memory = memory();
+    // Four pages, as one fragment.
+    tables(&memory, 0x10_0000 | RWX | pte_fragment(2));
+    let length = |plan: &str, va| {
+        let mapping = Mmu::translate(&faulty(&memory, plan).0, va, Access::Read).expect("mapped");
+        (mapping.va, mapping.len)
+    };
+    assert_eq!(length("tlb-stale@9", VA + 8), (VA, 0x4000));
+    assert_eq!(length("chaos:1:0.000001", VA + 8), (VA, 0x4000));
+    assert_eq!(length("vram-ecc@9", VA + 8), (VA, 0x1000));
+}
+
+#[test]
+fn poison_stays_in_a_page_of_vram_until_tables_change() {
+    let memory = memory();
+    let (space, faults) = faulty(&memory, "vram-ecc@2");
+    let access = |access| Mmu::translate(&space, VA, access).map(|_| ()).map_err(|fault| fault.kind);
+    let poison = Err(FaultKind::Poison);
+    tables(&memory, 0x10_0000 | RWX);
+    assert_eq!((access(Access::Read), access(Access::Write)), (Ok(()), Ok(())));
+    assert_eq!((access(Access::Execute), access(Access::Atomic)), (poison, poison));
+    assert_eq!((access(Access::Write), space.strike_read(VA).is_err()), (Ok(()), true));
+    space.invalidate();
+    assert_eq!((access(Access::Read), space.strike_read(VA)), (Ok(()), Ok(())));
+    tables(&memory, 0x10_0000 | RWX | PTE_SYSTEM);
+    assert_eq!((access(Access::Read), space.strike_read(VA)), (Ok(()), Ok(())));
+    assert_eq!(faults.report().met[&Hook::VramRead], 4);
+    let (space, _) = faulty(&memory, "vram-ecc@1");
+    tables(&memory, 0x10_0000 | RWX);
+    assert_eq!(space.strike_read(VA).map_err(|fault| (fault.va, fault.kind)), Err((VA, FaultKind::Poison)));
 }

@@ -51,6 +51,7 @@ pub(crate) enum Interrupt {
     VmFault(DoorbellIndex, Fault),
     SdmaTrap(DoorbellIndex, u32),
     SdmaStopped(DoorbellIndex),
+    SdmaPoison(DoorbellIndex),
 }
 
 #[derive(Default)]
@@ -81,6 +82,9 @@ impl CpInterrupts for Recorder {
     }
     fn sdma_stopped(&self, queue: &QueueIdentity) {
         self.push(Interrupt::SdmaStopped(queue.doorbell));
+    }
+    fn sdma_poison(&self, queue: &QueueIdentity) {
+        self.push(Interrupt::SdmaPoison(queue.doorbell));
     }
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.push(Interrupt::VmFault(queue.doorbell, *fault));

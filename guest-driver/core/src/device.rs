@@ -57,6 +57,8 @@ pub(crate) struct Device<O: Os> {
     epoch: AtomicU64,
     /// The scheduler does not answer and the device could not be reset.
     wedged: AtomicBool,
+    /// Errors of memory that could not be corrected, as waves and engines told of them.
+    pub(crate) uncorrectable: AtomicU64,
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
@@ -115,6 +117,7 @@ impl<O: Os> Device<O> {
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
+            uncorrectable: AtomicU64::new(0),
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,

@@ -324,10 +324,15 @@ impl<O: Os> Events<O> {
         self.set_all(KFD_IOC_EVENT_MEMORY, |event| event.memory = data)
     }
 
+    /// Tells all hardware exception events about an error of the hardware after which the GPU was not reset.
+    pub(crate) fn hw_error(&self, data: HwExceptionData) -> bool {
+        self.set_all(KFD_IOC_EVENT_HW_EXCEPTION, |event| event.hw = data)
+    }
+
     /// Tells all hardware exception events, present and future, about a reset.
     pub(crate) fn hw_exception(&self, data: HwExceptionData) -> bool {
         self.table.lock().hw_exception = Some(data);
-        self.set_all(KFD_IOC_EVENT_HW_EXCEPTION, |event| event.hw = data)
+        self.hw_error(data)
     }
 
     /// Enters a wait: every event that is there already is activated at once (`init_event_waiter`).

@@ -204,6 +204,7 @@ impl<O: Os> Device<O> {
                 let line = format_args!("pasid {}: shader error {word:#x}", entry.pasid());
                 self.limits.shader_error.log(&self.hw, LogLevel::Warn, line);
             }
+            Interrupt::Poison => process.poison_consumed(node),
             Interrupt::BadPacket(word) => {
                 let line = format_args!("pasid {}: bad packet, doorbell and code {word:#x}", entry.pasid());
                 self.limits.bad_packet.log(&self.hw, LogLevel::Warn, line);

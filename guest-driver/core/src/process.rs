@@ -284,11 +284,11 @@ impl<O: Os> Process<O> {
     fn settle_fault(&self) {
         let Some(data) = self.fault.lock().take() else { return };
         let task = self.state.lock().task;
-        if let Some(task) = task {
+        if let Some(task) = task.filter(|_| !poison::is_poison(&data)) {
             self.device.smi_fault(&task);
         }
         self.evict();
-        self.events.memory_exception(data);
+        self.tell_fault(data);
     }
 
     /// The device was reset under this process.
@@ -353,6 +353,7 @@ impl<O: Os> Process<O> {
 }
 
 mod acquire;
+mod poison;
 mod spaces;
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ pub(crate) struct RateLimits<O: Os> {
     pub(crate) bad_packet: RateLimit<O>,
     pub(crate) memory_fault: RateLimit<O>,
     pub(crate) overflow: RateLimit<O>,
+    pub(crate) poison: RateLimit<O>,
     pub(crate) shader_error: RateLimit<O>,
     pub(crate) user_memory: RateLimit<O>,
 }
@@ -79,6 +80,7 @@ impl<O: Os> RateLimits<O> {
             bad_packet: RateLimit::new(os, "bad packets")?,
             memory_fault: RateLimit::new(os, "GPU memory faults")?,
             overflow: RateLimit::new(os, "interrupt ring overflows")?,
+            poison: RateLimit::new(os, "consumed poison")?,
             shader_error: RateLimit::new(os, "shader errors")?,
             user_memory: RateLimit::new(os, "lost user memory")?,
         })

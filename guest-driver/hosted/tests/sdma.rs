@@ -9,7 +9,11 @@ mod copies;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use belfry_abi::kfd::event::{KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE};
+use belfry_abi::kfd::event::{
+    HwExceptionData, KFD_HW_EXCEPTION_ECC, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY,
+    KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT, KFD_MEM_ERR_POISON_CONSUMED,
+    MemoryExceptionData,
+};
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::kfd::queue::{
@@ -17,10 +21,12 @@ use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, UpdateQueueArgs,
 };
 use belfry_abi::sdma::Op;
-use belfry_device::GuestError;
-use belfry_kfd_hosted::{Errno, Node};
+use belfry_device::chip::{self, gfx942};
+use belfry_device::{GpuConfig, GuestError};
+use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 use common::{Buffer, Client, PAGE, RW, gpu};
 use copies::{args, packet};
+use zerocopy::FromBytes as _;
 
 /// Bytes of a ring.
 const RING: u64 = PAGE;
@@ -253,6 +259,53 @@ fn fault_of_an_sdma_queue_reaches_the_memory_event_and_not_the_neighbour() {
     assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
     other.submit(&[fence(theirs.va, 5)]);
     eventually("the neighbour works", || theirs.word(0).load(Ordering::Acquire) == 5);
+}
+
+#[test]
+fn sdma_queue_that_reads_an_uncorrectable_error_stops_its_process_alone() {
+    for (chip, counts) in [(chip::DEFAULT, None), (&gfx942::MODEL, Some("ue: 1\nce: 0\nde: 0\n"))] {
+        // No wave runs, so that the first read of VRAM is the engine's.
+        let faults = "vram-ecc@2".parse().unwrap();
+        let gpu = HostedGpu::new(GpuConfig { chip, faults, ..common::config() }).unwrap();
+        let (client, neighbour) = (Client::open(&gpu), Client::open(&gpu));
+        let events = [KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_HW_EXCEPTION];
+        let [memory, hardware] = events.map(|kind| client.create_event(kind, 0).unwrap().event_id);
+        let theirs = events.map(|kind| neighbour.create_event(kind, 0).unwrap().event_id);
+        let host = data(&client);
+        let card = client.alloc(PAGE, AllocFlags::VRAM | RW).unwrap();
+        let mut queue = Queue::new(&client);
+        host.word(0).store(7, Ordering::Relaxed);
+        queue.submit(&[copy(host.va, card.va, 64), copy(card.va, host.va + 128, 64)]);
+        eventually("what is correct is read", || host.word(128).load(Ordering::Acquire) == 7);
+        queue.submit(&[copy(card.va, host.va + 256, 64)]);
+
+        let (result, told) = client.wait(hardware, 60_000).unwrap();
+        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
+        let told = HwExceptionData::read_from_bytes(&told.data[..16]).unwrap();
+        let gpu_id = client.gpu_id;
+        let lost =
+            HwExceptionData { reset_type: 0, reset_cause: KFD_HW_EXCEPTION_ECC, memory_lost: 1, gpu_id };
+        assert_eq!(told, lost);
+        let (result, told) = client.wait(memory, 60_000).unwrap();
+        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
+        let told = MemoryExceptionData::read_from_bytes(&told.data).unwrap();
+        assert_eq!((told.error_type, told.failure.imprecise), (KFD_MEM_ERR_POISON_CONSUMED, 1));
+        assert_eq!((told.va, told.gpu_id), (0, gpu_id));
+        assert_eq!(host.word(256).load(Ordering::Acquire), 0, "nothing is written");
+        assert_eq!(gpu.device().stats().errors.get(&GuestError::Poison), Some(&1));
+        let file = gpu.card_read("ras/umc_err_count").ok();
+        assert_eq!(file.as_deref(), counts.map(str::as_bytes), "{chip}");
+
+        // A new queue is made, as Linux does, and is off the scheduler as the others are.
+        let mut off = Queue::new(&client);
+        off.submit(&[fence(host.va + 512, 1)]);
+        for event in theirs {
+            assert_eq!(neighbour.wait(event, 0).unwrap().0, KFD_IOC_WAIT_RESULT_TIMEOUT);
+        }
+        neighbour.check_queue_works();
+        Client::open(&gpu).check_queue_works();
+        assert_eq!(host.word(512).load(Ordering::Acquire), 0);
+    }
 }
 
 #[test]

@@ -202,6 +202,9 @@ pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
         gtt_used: sum(|slot| &slot.gtt_used).min(gtt),
         boot_ns: raw::boot_ns(),
         busy_percent: 0,
+        // Those of this process's own device.
+        uncorrectable: gpu::own()
+            .map_or(0, |gpu| inside(|| gpu.process.figures(Source::Memory)).uncorrectable),
     };
     if source == Source::Activity {
         figures.busy_percent = busy_percent(

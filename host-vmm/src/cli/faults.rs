@@ -11,7 +11,8 @@ pub(super) struct FaultFlags {
     /// Lets a part of the GPU fail at a moment, as in `interrupt-lost@2`; repeatable. A name that is none lists the rules.
     ///
     /// WHEN is N (the Nth moment, the first by default) or every:N, and conditions of the moments that count: after:DURATION,
-    /// queue:DOORBELL, process:PASID, kernel:NAME, address:FROM..TO; for:DURATION is how late something is.
+    /// queue:DOORBELL, process:PASID, kernel:NAME, address:FROM..TO; for:DURATION is how late something is, or how
+    /// far a clock jumps.
     #[arg(long = "fault", value_name = "RULE[@WHEN]")]
     faults: Vec<Planned>,
     /// Lets parts of the GPU fail by chance: which and when follows from the seed alone [default rate: 0.001].

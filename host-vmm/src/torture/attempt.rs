@@ -185,6 +185,10 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
             verdict.failed(format!("{error:#}"), is_wrong, &report);
         }
     }
+    if has_struck(Rule::DriverUnbound) {
+        // Whether it loads, the next run shows.
+        let _ = gpu.load();
+    }
     // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.
     let keeps = has_struck(Rule::RegisterStuck) && run(gpu, program).is_err();
     let after = if keeps { held } else { settled(&held, || Held::of(gpu)) };

@@ -131,7 +131,8 @@ impl Verdict {
 
     /// The program has ended with an error, because of a wrong result or not; that is a finding where no fault makes results wrong.
     pub(super) fn failed(&mut self, text: String, is_wrong: bool, report: &FaultReport) {
-        if is_wrong && !report.struck.contains_key(&Rule::SdmaCorrupt) {
+        let spoils = [Rule::SdmaCorrupt, Rule::TlbStale];
+        if is_wrong && !spoils.iter().any(|rule| report.struck.contains_key(rule)) {
             self.findings.push(Finding::WrongResult(text.clone()));
         }
         self.ending = Ending::Error(text);

@@ -24,6 +24,11 @@ fn config(chip: &'static Model, plan: Plan) -> GpuConfig {
     GpuConfig { chip, vram_size: 64 << 20, time, faults: plan, ..GpuConfig::default() }
 }
 
+/// The same in the host's time, where nothing hangs: no timeout of the driver expires because the machine is busy.
+fn unhurried(chip: &'static Model, plan: Plan) -> GpuConfig {
+    GpuConfig { time: TimeSource::default(), ..config(chip, plan) }
+}
+
 fn process(gpu: &Arc<HostedGpu>) -> anyhow::Result<Runtime> {
     let runtime = Runtime::with_transport(HostedTransport::open(gpu)?)?;
     runtime.limit_waits(PATIENCE);
@@ -89,6 +94,9 @@ fn strike_of(
     assert_eq!(report.struck.get(&rule), Some(&1), "{text} on {chip}: {report:?}");
     assert_eq!(report.strikes.len(), 1, "{text} on {chip}");
     let errors = gpu.device().stats().errors.into_keys().collect();
+    if rule == Rule::DriverUnbound {
+        gpu.load().unwrap();
+    }
     if rule != Rule::Removal && rule != Rule::RegisterStuck {
         work(&gpu, || ()).unwrap_or_else(|error| panic!("{text} on {chip}: the next process: {error:#}"));
     }
@@ -341,5 +349,122 @@ fn function_that_is_reset_behind_the_drivers_back_works_again() {
         // The driver hears of it when the scheduler does not answer, and resets the device itself.
         let again = (0..3).any(|_| work(&gpu, || ()).is_ok());
         assert!(again, "{chip}: it does not work any more");
+    }
+}
+
+/// Has the first reads of a buffer's VRAM find an error that cannot be corrected, by a wave or by an engine.
+fn poisoned(chip: &'static Model, by_engine: bool) {
+    let gpu = HostedGpu::new(unhurried(chip, Plan::counting())).unwrap();
+    let (other, runtime) = (process(&gpu).unwrap(), process(&gpu).unwrap());
+    let agent = runtime.gpu();
+    let a = agent.vram().buffer_from(&vec![1.0f32; COUNT as usize]).unwrap();
+    let [b, sum] = [(); 2].map(|()| agent.gtt().buffer::<f32>(COUNT as usize).unwrap());
+    let kernel =
+        agent.load(belfry_examples::kernels::VECADD.on(agent).unwrap()).unwrap().kernel("vecadd").unwrap();
+    let plan = format!("vram-ecc@1,address:{:#x}..{:#x}", a.address(), a.address() + 4 * u64::from(COUNT));
+    assert!(gpu.device().faults().begin(&plan.parse().unwrap()));
+    let error = if by_engine {
+        let mut engine = agent.copy_queue().unwrap();
+        engine.copy(&a, &sum).unwrap();
+        engine.finish(None).unwrap_err().to_string()
+    } else {
+        let queue = agent.queue().unwrap();
+        let launch = kernel.launch(&queue).grid(COUNT).block(256).args((&a, &b, &sum, COUNT));
+        launch.run().expect_err(&format!("{:?}", gpu.device().faults().report())).to_string()
+    };
+    assert!(error.contains("error that cannot be corrected"), "{chip}: {error}");
+    let errors = gpu.device().stats().errors;
+    assert_eq!(errors.get(&GuestError::Poison), Some(&1), "{chip}: {errors:?}");
+    assert!(!errors.contains_key(&GuestError::PageFault), "{chip}: {errors:?}");
+    // The process has lost its queues, and no other one has.
+    belfry_examples::run("vector-add", &other, &["256".to_owned()], &mut std::io::sink()).unwrap();
+    work(&gpu, || ()).unwrap();
+    let counts = gpu.card_read("ras/umc_err_count").ok();
+    let expected = (*chip == gfx942::MODEL).then_some(&b"ue: 1\nce: 0\nde: 0\n"[..]);
+    assert_eq!(counts.as_deref(), expected, "{chip}");
+}
+
+#[test]
+fn wave_and_engine_that_read_an_uncorrectable_error_stop_their_process_alone() {
+    for chip in [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL] {
+        for by_engine in [false, true] {
+            poisoned(chip, by_engine);
+        }
+    }
+}
+
+#[test]
+fn clock_that_jumps_an_hour_hangs_nobody() {
+    for chip in [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL] {
+        let (outcome, ..) = strike_of(chip, "clock-jump@for:3600s", 1);
+        assert_eq!(outcome, Ok(()), "{chip}");
+    }
+    let gpu = HostedGpu::new(unhurried(chip::DEFAULT, "clock-jump@2,for:3600s".parse().unwrap())).unwrap();
+    let registers = gpu.device().inspect().registers(Some("SMUIO")).unwrap();
+    let upper = registers.iter().find(|register| register.name == "GOLDEN_TSC_COUNT_UPPER").unwrap().offset.0;
+    let read = || {
+        let mut word = [0; 4];
+        gpu.device().bar_read(belfry_abi::pci::BAR_REGISTERS, upper, &mut word).unwrap();
+        u32::from_le_bytes(word)
+    };
+    let before = read();
+    work(&gpu, || ()).unwrap();
+    work(&gpu, || ()).unwrap();
+    assert!(read() - before >= 83, "an hour is 83 times the lower half");
+}
+
+#[test]
+fn driver_that_is_unbound_at_a_call_ends_it_and_gives_everything_back() {
+    for chip in [chip::DEFAULT, &gfx942::MODEL] {
+        for moment in [1, 2, 5, 9, 14, 20] {
+            let before = moments_before(chip, Hook::Call);
+            let text = format!("driver-unbound@{}", before + moment);
+            let gpu = HostedGpu::new(unhurried(chip, text.parse().unwrap())).unwrap();
+            let outcome = work(&gpu, || ());
+            if gpu.device().faults().report().struck.is_empty() {
+                assert!(moment > 9 && outcome.is_ok(), "{text} on {chip}");
+                continue;
+            }
+            assert!(gpu.open().is_err(), "{text} on {chip}");
+            assert_eq!((gpu.pinned_ranges(), gpu.system_memory_used()), (0, 0), "{text} on {chip}");
+            gpu.load().unwrap();
+            work(&gpu, || ()).unwrap_or_else(|error| panic!("{text} on {chip}: loaded again: {error:#}"));
+        }
+    }
+}
+
+#[test]
+fn invalidation_that_is_not_heard_ends_with_the_next_one() {
+    for chip in [chip::DEFAULT, &gfx942::MODEL] {
+        for moment in 1..4 {
+            // What the old translations lead to is as it was: nothing was freed in between.
+            let (outcome, ..) = strike_of(chip, "tlb-stale", moment);
+            assert_eq!(outcome, Ok(()), "{moment} on {chip}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_memory_and_clocks_at_any_moment_leave_a_driver_that_works() {
+    for chip in [chip::DEFAULT, &gfx942::MODEL] {
+        for rule in ["vram-ecc", "tlb-stale", "clock-jump"] {
+            let mut struck = 0;
+            for moment in [1, 2, 3, 5, 8, 13, 21, 34] {
+                let plan = format!("{rule}@{moment}").parse().unwrap();
+                let gpu = HostedGpu::new(unhurried(chip, plan)).unwrap();
+                let outcome = work(&gpu, || ());
+                let report = gpu.device().faults().report();
+                struck += report.strikes.len();
+                if report.strikes.is_empty() || rule == "clock-jump" {
+                    assert!(outcome.is_ok(), "{rule}@{moment} on {chip}: {outcome:?}");
+                }
+                gpu.device().faults().end();
+                work(&gpu, || ())
+                    .unwrap_or_else(|error| panic!("{rule}@{moment} on {chip}: the next process: {error:#}"));
+                gpu.unload();
+                assert_eq!((gpu.pinned_ranges(), gpu.system_memory_used()), (0, 0), "{rule}@{moment}");
+            }
+            assert!(struck > 0, "{rule} on {chip}");
+        }
     }
 }

@@ -2,15 +2,12 @@
 //!
 //! Context words as Linux `amdkfd/kfd_int_process_v11.c` decodes them (`SQ_INTERRUPT_WORD_*`, `KFD_CTXID0_*`).
 
-use belfry_abi::ih::{Client, FAULT_RING_READ, FAULT_RING_VALID, FAULT_RING_WRITE, Source, sq_encoding};
+use belfry_abi::ih::{
+    Client, FAULT_RING_READ, FAULT_RING_VALID, FAULT_RING_WRITE, Source, sq_encoding, sq_error,
+};
 
 use crate::chip::{InterruptFormat, PageFault, SqInterrupt};
 
-/// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.
-const ILLEGAL_INSTRUCTION: u32 = 1;
-const MEMORY_VIOLATION: u32 = 2;
-/// `SQ_INTERRUPT_WORD_ERROR_CTXID0.TYPE`.
-const ERROR_TYPE_SHIFT: u32 = 21;
 /// `SQ_INTERRUPT_WORD_WAVE_CTXID0.PRIV`.
 const PRIVILEGED: u32 = 1 << 26;
 /// `SQ_INTERRUPT_WORD_WAVE_CTXID1.ENCODING`.
@@ -24,6 +21,7 @@ pub(in crate::chip) const FORMAT: InterruptFormat = InterruptFormat {
     // What hardware raises for a bad packet of a user queue, no public source says: the driver is told of a queue that does
     // not get on, by the source that `irqsrcs_gfx_11_0_0.h` has for that.
     sdma_stopped: |_| (Client::GFX, Source::SDMA_QUEUE_HANG),
+    sdma_poison: |_| (Client::GFX, Source::SDMA_ECC),
     page_fault: |_| (Client::GFX, Source::UTCL2_FAULT),
     node: |_| 0,
     cp_ring,
@@ -52,8 +50,11 @@ fn sq_words(interrupt: SqInterrupt) -> [u32; 4] {
     let (encoding, data) = match interrupt {
         SqInterrupt::Message(m0) => (sq_encoding::INST, m0 & 0x00ff_ffff),
         SqInterrupt::HandlerMessage(m0) => (sq_encoding::INST, PRIVILEGED | m0 & 0x00ff_ffff),
-        SqInterrupt::IllegalInstruction => (sq_encoding::ERROR, ILLEGAL_INSTRUCTION << ERROR_TYPE_SHIFT),
-        SqInterrupt::MemoryViolation => (sq_encoding::ERROR, MEMORY_VIOLATION << ERROR_TYPE_SHIFT),
+        SqInterrupt::IllegalInstruction => {
+            (sq_encoding::ERROR, sq_error::ILLEGAL_INST << sq_error::TYPE_SHIFT)
+        }
+        SqInterrupt::MemoryViolation => (sq_encoding::ERROR, sq_error::MEMVIOL << sq_error::TYPE_SHIFT),
+        SqInterrupt::Poison => (sq_encoding::ERROR, sq_error::EDC_FED << sq_error::TYPE_SHIFT),
     };
     [data, encoding << ENCODING_SHIFT, 0, 0]
 }
@@ -79,6 +80,7 @@ mod tests {
         assert_eq!(sq_words(SqInterrupt::Message(0xff12_3456)), [0x12_3456, 1 << 6, 0, 0]);
         assert_eq!(sq_words(SqInterrupt::HandlerMessage(7)), [1 << 26 | 7, 1 << 6, 0, 0]);
         assert_eq!(sq_words(SqInterrupt::MemoryViolation), [2 << 21, 2 << 6, 0, 0]);
+        assert_eq!(sq_words(SqInterrupt::Poison), [3 << 21, 2 << 6, 0, 0]);
         let fault = PageFault { page: 0xf_1234_5678, write: true, permission: true, retry: false };
         assert_eq!(page_fault_words(fault), (1 << 5, [0x1234_5678, 0x2f, 0, 0]));
         assert_eq!(page_fault_words(PageFault { permission: false, ..fault }).0, 1 << 3);

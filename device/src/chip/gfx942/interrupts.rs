@@ -2,13 +2,10 @@
 //!
 //! Context words as Linux `amdkfd/kfd_int_process_v9.c` decodes them.
 
-use belfry_abi::ih::{Client, Source, node, sq_encoding, sq_gfx9};
+use belfry_abi::ih::{Client, Source, node, sq_encoding, sq_error, sq_gfx9};
 
 use crate::chip::{InterruptFormat, Origin, SqInterrupt, gfx1100};
 
-/// `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST` and `_MEMVIOL`.
-const ILLEGAL_INSTRUCTION: u32 = 1;
-const MEMORY_VIOLATION: u32 = 2;
 /// SDMA engines of a die.
 const ENGINES_PER_DIE: u8 = 4;
 
@@ -18,6 +15,7 @@ pub(super) const FORMAT: InterruptFormat = InterruptFormat {
     // What hardware raises for a bad packet of a user queue, no public source says: the driver is told that the engine stands
     // still.
     sdma_stopped: |engine| (client(engine), Source::SDMA4_FROZEN),
+    sdma_poison: |engine| (client(engine), Source::SDMA4_ECC),
     page_fault,
     node,
     sq_words,
@@ -48,8 +46,9 @@ fn sq_words(interrupt: SqInterrupt) -> [u32; 4] {
     let (encoding, payload, flags) = match interrupt {
         SqInterrupt::Message(m0) => (sq_encoding::INST, m0, 0),
         SqInterrupt::HandlerMessage(m0) => (sq_encoding::INST, m0, sq_gfx9::PRIVILEGED),
-        SqInterrupt::IllegalInstruction => (sq_encoding::ERROR, error(ILLEGAL_INSTRUCTION), 0),
-        SqInterrupt::MemoryViolation => (sq_encoding::ERROR, error(MEMORY_VIOLATION), 0),
+        SqInterrupt::IllegalInstruction => (sq_encoding::ERROR, error(sq_error::ILLEGAL_INST), 0),
+        SqInterrupt::MemoryViolation => (sq_encoding::ERROR, error(sq_error::MEMVIOL), 0),
+        SqInterrupt::Poison => (sq_encoding::ERROR, error(sq_error::EDC_FED), 0),
     };
     let [first, second] = sq_gfx9::words(encoding, payload & 0x00ff_ffff);
     [first | flags, second, 0, 0]
@@ -82,5 +81,6 @@ mod tests {
         assert_eq!(parts(SqInterrupt::Message(0xff12_3456)), ((1, 0x12_3456), false));
         assert_eq!(parts(SqInterrupt::HandlerMessage(7)), ((1, 7), true));
         assert_eq!(parts(SqInterrupt::MemoryViolation), ((2, 2 << 20), false));
+        assert_eq!(parts(SqInterrupt::Poison), ((2, 3 << 20), false));
     }
 }

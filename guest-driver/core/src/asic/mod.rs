@@ -290,6 +290,8 @@ pub(crate) enum Interrupt {
     HandlerMessage(u32),
     /// A wave stopped because of an error; the context word says which.
     ShaderError(u32),
+    /// A wave or an SDMA engine has read memory with an error that cannot be corrected.
+    Poison,
     /// A packet was refused; the context word has doorbell and code.
     BadPacket(u32),
     /// An access of the GPU did not translate.

@@ -17,7 +17,7 @@ fn line(value: impl core::fmt::Display) -> Vec<u8> {
 }
 
 const fn file(path: &'static str, source: Source, show: Show) -> File {
-    File { path, source, show, store: None, of_partitions: false }
+    File { path, source, show, store: None, of_instinct: false }
 }
 
 const fn written(
@@ -26,12 +26,23 @@ const fn written(
     show: Show,
     store: fn(&Card, &str) -> Result<()>,
 ) -> File {
-    File { path, source, show, store: Some(Store::Setting(store)), of_partitions: false }
+    File { path, source, show, store: Some(Store::Setting(store)), of_instinct: false }
 }
 
 /// A file of chips whose graphics cores can be shared out.
 const fn of_partitions(path: &'static str, show: Show, store: Option<Store>) -> File {
-    File { path, source: Fixed, show, store, of_partitions: true }
+    File { path, source: Fixed, show, store, of_instinct: true }
+}
+
+/// A file of cards whose memory has ECC.
+const fn of_ecc(path: &'static str, source: Source, show: Show) -> File {
+    File { path, source, show, store: None, of_instinct: true }
+}
+
+/// Errors of the memory (`amdgpu_ras_sysfs_read`): those that were not corrected, those that were, and those that are left to who
+/// reads them.
+fn memory_errors(_: &Card, figures: &Figures) -> Vec<u8> {
+    line(format_args!("ue: {}\nce: 0\nde: 0", figures.uncorrectable))
 }
 
 /// How the graphics cores are shared out (`amdgpu_gfx_get_current_compute_partition`).
@@ -150,6 +161,9 @@ pub static FILES: &[File] = &[
     of_partitions("available_compute_partition", available_partitions, None),
     // NPS1 is the only mode. With one mode Linux makes this file read-only and leaves out `available_memory_partition`.
     of_partitions("current_memory_partition", |_, _| line("NPS1"), None),
+    // Blocks whose errors are counted, a bit for each: the memory (`AMDGPU_RAS_BLOCK__UMC`).
+    of_ecc("ras/features", Fixed, |_, _| line("feature mask: 0x1")),
+    of_ecc("ras/umc_err_count", Memory, memory_errors),
     file("hwmon/name", Fixed, |_, _| line("amdgpu")),
     file("hwmon/temp1_label", Fixed, |_, _| line("edge")),
     file("hwmon/temp1_input", Activity, |_, figures| milli(model::EDGE.temperature(figures))),

@@ -60,6 +60,8 @@ pub struct Figures {
     pub busy_percent: u8,
     /// Time since boot in nanoseconds.
     pub boot_ns: u64,
+    /// Errors of memory that could not be corrected since the driver was bound.
+    pub uncorrectable: u64,
 }
 
 /// What a file's content is made of, which says whether it changes and what reading it costs.
@@ -122,7 +124,7 @@ pub struct File {
     pub source: Source,
     show: Show,
     store: Option<Store>,
-    of_partitions: bool,
+    of_instinct: bool,
 }
 
 impl File {
@@ -132,10 +134,10 @@ impl File {
         (self.show)(card, figures)
     }
 
-    /// Whether a card has it: some files are those of chips that are shared out among partitions.
+    /// Whether a card has it: some files are those of Instinct cards, which have partitions and memory with ECC.
     #[must_use]
     pub fn is_of(&self, card: &Card) -> bool {
-        !self.of_partitions || card.partitioned_xccs > 0
+        !self.of_instinct || card.partitioned_xccs > 0
     }
 
     /// Whether its owner may write to it; everybody may read it.
@@ -215,6 +217,7 @@ impl<O: Os> Device<O> {
             figures.vram_used = self.vram.size() - self.vram.free_bytes();
             figures.gtt_used = self.gtt_used.load(Ordering::Relaxed);
             figures.boot_ns = self.hw.os().clock_ns(Clock::Boot);
+            figures.uncorrectable = self.uncorrectable.load(Ordering::Relaxed);
         }
         if source == Source::Activity {
             figures.busy_percent = busy_percent(

@@ -50,7 +50,7 @@ fn every_path_is_there_once_and_every_text_is_whole_lines() {
 #[test]
 fn what_a_file_shows_depends_on_no_more_than_it_says() {
     let idle = Figures::default();
-    let memory = Figures { vram_used: 7 << 20, gtt_used: 9 << 20, boot_ns: 1234, ..idle };
+    let memory = Figures { vram_used: 7 << 20, gtt_used: 9 << 20, boot_ns: 1234, uncorrectable: 3, ..idle };
     let all = Figures { busy_percent: 50, ..memory };
     for file in FILES {
         let shown: Vec<_> = [idle, memory, all].iter().map(|figures| file.show(&CARD, figures)).collect();
@@ -71,6 +71,7 @@ fn clock_levels_are_as_linux_prints_them() {
     assert_eq!(text("pp_dpm_mclk", 1), "0: 96Mhz \n1: 456Mhz \n2: 772Mhz \n3: 1249Mhz *\n");
     assert_eq!(text("unique_id", 0), "0000000000006903\n");
     assert_eq!(text("fw_version/mec_fw_version", 0), "0x0000085c\n");
+    assert_eq!(text("ras/umc_err_count", 0), "ue: 0\nce: 0\nde: 0\n");
 }
 
 #[test]

@@ -220,6 +220,10 @@ impl<O: Os> Client<O> {
             Interrupt::PageFault { page, not_present, write } => (page * PAGE_SIZE, not_present, write),
             // Waves of such work do not wait.
             Interrupt::PageRetry { page, told: _ } => (page * PAGE_SIZE, true, false),
+            Interrupt::Poison => {
+                self.device.uncorrectable.fetch_add(1, Ordering::Relaxed);
+                (0, false, false)
+            }
             Interrupt::ShaderError(_) | Interrupt::BadPacket(_) | Interrupt::RingOne | Interrupt::Unknown => {
                 (0, false, false)
             }

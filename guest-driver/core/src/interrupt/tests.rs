@@ -8,13 +8,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, sq_encoding};
-use belfry_abi::kfd::event::KFD_IOC_EVENT_MEMORY;
+use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, sq_encoding, sq_error};
+use belfry_abi::kfd::event::{KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY};
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::osssys;
 
 use crate::device::Device;
 use crate::os::{Change, PAGE_SIZE};
+use crate::process::Phase;
 use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 
 /// After this long a thread counts as stuck; nothing depends on it unless something is wrong.
@@ -91,13 +92,34 @@ fn interrupts_are_handled_while_processes_and_scheduler_are_busy() {
 }
 
 #[test]
+fn consumed_poison_takes_the_queues_of_its_process_off_before_that_is_told() {
+    let bench = Bench::new();
+    let (reader, other) = (bench.process(1), bench.process(2));
+    let kinds = [KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_HW_EXCEPTION];
+    let [events, others] = [&reader, &other].map(|process| kinds.map(|kind| bench.event(process, kind)));
+    bench.raise(&IhEntry::new(Client::GFX, Source::SDMA_ECC, 0, 8, reader.pasid));
+    // A page fault that comes with it says less.
+    bench.raise_fault(&reader);
+    while bench.device.interrupt() {}
+    assert!(events.iter().all(|&event| !bench.is_set(&reader, event)), "queues stop first");
+    bench.os().run_work();
+    assert!(events.iter().all(|&event| bench.is_set(&reader, event)));
+    assert!(others.iter().all(|&event| !bench.is_set(&other, event)));
+    assert_eq!([&reader, &other].map(|process| process.state.lock().phase), [Phase::Evicted, Phase::Alive]);
+    assert_eq!(bench.device.uncorrectable.load(Ordering::Relaxed), 1);
+    // Nothing was reset: an event that is made later is not set.
+    assert!(!bench.is_set(&reader, bench.event(&reader, KFD_IOC_EVENT_HW_EXCEPTION)));
+}
+
+#[test]
 fn lines_a_program_causes_are_limited_by_name_and_the_rest_is_counted() {
     let bench = Bench::new();
     let process = bench.process(1);
     *lock(&bench.os().manual_clock) = true;
     let bad_packet = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 8, process.pasid);
     let mut shader_error = IhEntry::new(Client::GRBM_CP, Source::SQ_INTERRUPT, 0, 8, process.pasid);
-    shader_error.data[1] = sq_encoding::ERROR << 6;
+    shader_error.data[..2]
+        .copy_from_slice(&[sq_error::MEMVIOL << sq_error::TYPE_SHIFT, sq_encoding::ERROR << 6]);
     let said = |what: &str| lock(&bench.os().log).iter().filter(|line| line.contains(what)).count();
     for _ in 0..500 {
         bench.raise(&bad_packet);

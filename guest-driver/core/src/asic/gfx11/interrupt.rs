@@ -1,6 +1,6 @@
 //! What the entries of the interrupt ring mean on gfx11 (`kfd_int_process_v11.c`).
 
-use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding};
+use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding, sq_error};
 
 use crate::asic::Interrupt;
 
@@ -14,10 +14,13 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
         (Client::GRBM_CP | Client::GFX, Source::SQ_INTERRUPT) => match second >> 6 & 3 {
             sq_encoding::INST if first & PRIVILEGED != 0 => Interrupt::HandlerMessage(first & 0xff_ffff),
             sq_encoding::INST => Interrupt::Signal(first & 0xff_ffff),
+            sq_encoding::ERROR if sq_error::is_poison(first >> sq_error::TYPE_SHIFT) => Interrupt::Poison,
             sq_encoding::ERROR => Interrupt::ShaderError(first),
             _ => Interrupt::Quiet,
         },
         (Client::GFX, Source::SDMA_TRAP) => Interrupt::Signal(first & 0xfff_ffff),
+        // Linux's filter of gfx11 lets it through to nobody, though what is behind the filter handles it.
+        (Client::GFX, Source::SDMA_ECC) => Interrupt::Poison,
         (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => Interrupt::BadPacket(first),
         (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
             page: entry.fault_page(),
@@ -43,7 +46,12 @@ mod tests {
         assert_eq!(entry(Client::GRBM_CP, Source::CP_EOP_INTERRUPT, 0, [7, 0]), Interrupt::Signal(7));
         assert_eq!(sq([0xfb00_0009, sq_encoding::INST << 6]), Interrupt::Signal(9));
         assert_eq!(sq([0xff00_0009, sq_encoding::INST << 6]), Interrupt::HandlerMessage(9));
-        assert_eq!(sq([9, sq_encoding::ERROR << 6]), Interrupt::ShaderError(9));
+        for (kind, poison) in [(0, true), (1, false), (2, false), (3, true)] {
+            let word = kind << sq_error::TYPE_SHIFT | 9;
+            let expected = if poison { Interrupt::Poison } else { Interrupt::ShaderError(word) };
+            assert_eq!(sq([word, sq_encoding::ERROR << 6]), expected);
+        }
+        assert_eq!(entry(Client::GFX, Source::SDMA_ECC, 0, [0; 2]), Interrupt::Poison);
         assert_eq!(sq([9, sq_encoding::AUTO << 6]), Interrupt::Quiet);
         let trap = entry(Client::GFX, Source::SDMA_TRAP, 0x12, [0xf000_0007, 0]);
         assert_eq!(trap, Interrupt::Signal(7));

@@ -1,6 +1,8 @@
 //! What the entries of the interrupt ring mean on gfx9 (`kfd_int_process_v9.c`).
 
-use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding, sq_gfx9};
+use belfry_abi::ih::{
+    Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding, sq_error, sq_gfx9,
+};
 
 use crate::asic::Interrupt;
 
@@ -26,6 +28,9 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
             match encoding {
                 sq_encoding::INST if first & sq_gfx9::PRIVILEGED != 0 => Interrupt::HandlerMessage(payload),
                 sq_encoding::INST => Interrupt::Signal(payload),
+                sq_encoding::ERROR if sq_error::is_poison(payload >> sq_gfx9::ERROR_TYPE_SHIFT) => {
+                    Interrupt::Poison
+                }
                 sq_encoding::ERROR => Interrupt::ShaderError(payload),
                 _ => Interrupt::Quiet,
             }
@@ -33,6 +38,7 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
         (client, Source::SDMA4_TRAP) if Client::SDMA.contains(&client) => {
             Interrupt::Signal(first & 0xfff_ffff)
         }
+        (client, Source::SDMA4_ECC) if Client::SDMA.contains(&client) => Interrupt::Poison,
         (Client::VMC | Client::VMC1 | Client::UTCL2, Source::UTCL2_FAULT) if second & FAULT_RETRY != 0 => {
             Interrupt::PageRetry { page: entry.fault_page(), told: entry.data[2] & RETRY_ENTRY }
         }
@@ -66,12 +72,18 @@ mod tests {
         let sq = |first, second| entry(Client(0xc), Source::SQ_INTERRUPT, 0, [first, second]);
         assert_eq!(sq(words[0], words[1]), Interrupt::Signal(payload));
         assert_eq!(sq(words[0] | sq_gfx9::PRIVILEGED, words[1]), Interrupt::HandlerMessage(payload));
-        assert_eq!(sq(2 << 26 | 9, 0), Interrupt::ShaderError(9));
+        for (kind, poison) in [(0, true), (1, false), (2, false), (3, true)] {
+            let payload = kind << sq_gfx9::ERROR_TYPE_SHIFT | 9;
+            let words = sq_gfx9::words(sq_encoding::ERROR, payload);
+            let expected = if poison { Interrupt::Poison } else { Interrupt::ShaderError(payload) };
+            assert_eq!(sq(words[0], words[1]), expected);
+        }
         assert_eq!(sq(0, 0), Interrupt::Quiet);
         assert_eq!(entry(Client(0xe), Source::SQ_INTERRUPT, 0, [0; 2]), Interrupt::Unknown);
         for client in Client::SDMA {
             assert_eq!(entry(client, Source::SDMA4_TRAP, 0, [0xf000_0007, 0]), Interrupt::Signal(7));
             assert_eq!(entry(client, Source::SDMA_TRAP, 0, [7, 0]), Interrupt::Unknown);
+            assert_eq!(entry(client, Source::SDMA4_ECC, 0, [0; 2]), Interrupt::Poison);
         }
         let fault = |client, ring| entry(client, Source::UTCL2_FAULT, ring, [0x1234, 0x21]);
         let page = 0x1_0000_1234;

@@ -1,0 +1,55 @@
+//! Memory with errors that cannot be corrected, which a process has read: it has consumed poison (`kfd_int_process_v9.c`,
+//! `event_interrupt_poison_consumption_v9`; `kfd_events.c`, `kfd_signal_poison_consumed_event`).
+
+use core::sync::atomic::Ordering;
+
+use belfry_abi::kfd::event::{
+    HwExceptionData, KFD_HW_EXCEPTION_ECC, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, KFD_MEM_ERR_POISON_CONSUMED,
+    MemoryExceptionData, MemoryExceptionFailure,
+};
+
+use super::Process;
+use crate::node::Node;
+use crate::os::{LogLevel, Os, WorkItem as _};
+
+/// Whether a memory exception tells of poison.
+pub(super) fn is_poison(data: &MemoryExceptionData) -> bool {
+    data.error_type == KFD_MEM_ERR_POISON_CONSUMED
+}
+
+impl<O: Os> Process<O> {
+    /// A wave or an engine of this process has consumed poison: its queues will stop, its events will be set, and the queues of other
+    /// processes go on.
+    ///
+    /// Called from the interrupt thread, as [`memory_fault`](Self::memory_fault) is.
+    pub(crate) fn poison_consumed(&self, node: &Node) {
+        self.device.uncorrectable.fetch_add(1, Ordering::Relaxed);
+        let line =
+            format_args!("pasid {}: poison is consumed, its queues are taken off the scheduler", self.pasid);
+        self.device.limits.poison.log(&self.device.hw, LogLevel::Warn, line);
+        let failure = MemoryExceptionFailure { imprecise: 1, ..Default::default() };
+        let data = MemoryExceptionData {
+            failure,
+            va: 0,
+            gpu_id: u32::from(node.gpu_id),
+            error_type: KFD_MEM_ERR_POISON_CONSUMED,
+        };
+        // A page fault that is still to be told of says less.
+        *self.fault.lock() = Some(data);
+        self.fault_work.queue();
+    }
+
+    /// Tells the program of a memory fault, after which its queues have been stopped.
+    pub(super) fn tell_fault(&self, data: MemoryExceptionData) {
+        if is_poison(&data) {
+            self.events.hw_error(HwExceptionData {
+                // As Linux leaves it, though nothing was reset.
+                reset_type: KFD_HW_EXCEPTION_WHOLE_GPU_RESET,
+                reset_cause: KFD_HW_EXCEPTION_ECC,
+                memory_lost: 1,
+                gpu_id: data.gpu_id,
+            });
+        }
+        self.events.memory_exception(data);
+    }
+}
