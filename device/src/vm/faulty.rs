@@ -119,10 +119,10 @@ impl AddressSpace {
     /// Bytes before and from an address on that a wave's TLB keeps with it: where a plan names reads of VRAM, or has struck one, no more
     /// than its page, so that each page has a moment.
     pub(super) fn moment_of(&self, va: u64, location: Location, (before, after): (u64, u64)) -> (u64, u64) {
-        if !self.faults.is_on()
-            || !matches!(location, Location::Vram(_))
-            || !(self.faults.plans(Hook::VramRead) || !self.poisoned.pages().is_empty())
-        {
+        let by_pages = self.faults.is_on()
+            && matches!(location, Location::Vram(_))
+            && (self.faults.plans(Hook::VramRead) || !self.poisoned.pages().is_empty());
+        if !by_pages {
             return (before, after);
         }
         let inside = va % PAGE_SIZE;
