@@ -204,6 +204,11 @@ impl SavedGpu {
         self.vram.is_some()
     }
 
+    /// How old the device was.
+    pub(super) fn age(&self) -> Duration {
+        self.now
+    }
+
     /// Waves that have begun and not ended.
     #[must_use]
     pub fn waves(&self) -> usize {
@@ -320,7 +325,8 @@ impl Gpu {
         Ok(gpu.start()?)
     }
 
-    fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
+    /// Becomes what was saved, on a device that is paused and has done nothing.
+    pub(super) fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
         if let Some(vram) = &saved.vram {
             self.memory.restore(vram)?;
         }
