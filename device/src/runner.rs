@@ -235,6 +235,11 @@ impl Runner {
         self.ports.wake.wake();
     }
 
+    /// Whether the host has it stand still.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.visit(|state| state.mode == Mode::Paused)
+    }
+
     /// Has the device's thread look at everything again.
     pub(crate) fn look_again(&self) {
         self.ports.wake.wake();

@@ -10,7 +10,9 @@ mod image;
 mod inspect;
 mod profile;
 mod record;
+mod replay;
 mod sanitize;
+mod serve;
 mod shape;
 mod size;
 mod snapshot;
@@ -25,22 +27,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
 use belfry_guest::{Share, Stream};
 use belfry_image::Progress;
 use belfry_image::rootfs::Root;
-use belfry_machine::signals::Signals;
 use belfry_machine::{DiskConfig, HugePages};
 use belfry_process::scratch;
-use belfry_vfio_user::server::CLIENT_TIMEOUT;
-use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
 use clap::{Args, Parser, Subcommand};
 
 use crate::doctor;
 use crate::doorbell::Doorbell;
-use crate::inspect::look_at;
 use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
@@ -54,8 +51,10 @@ use faults::FaultFlags;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use profile::{HostTime, HostTimeArgs, ProfileArgs, Profiling};
-use record::{RecordArgs, Recorded, ReplayArgs, replay};
+use record::{RecordArgs, Recorded};
+use replay::{ReplayArgs, replay};
 use sanitize::{SanitizeArgs, Sanitizing};
+use serve::{ServeArgs, serve};
 use size::parse_memory;
 use snapshot::{ForkArgs, SnapshotArgs, SnapshotCommand};
 use trace::{TraceArgs, TraceVerb};
@@ -269,26 +268,6 @@ struct MachineArgs {
     append: Vec<String>,
 }
 
-#[derive(Debug, Args)]
-struct ServeArgs {
-    /// Where to listen.
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
-    #[command(flatten)]
-    gpu: GpuArgs,
-    #[command(flatten)]
-    trace: TraceArgs,
-    #[command(flatten)]
-    inspect: InspectFlags,
-    /// How doorbell writes reach the device.
-    #[arg(long, value_enum, default_value_t)]
-    doorbell: DoorbellMode,
-    /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
-    /// one is served; between messages, as a guest that idles, it may be silent for ever.
-    #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
-    client_timeout: u64,
-}
-
 /// The whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
 #[must_use]
 pub fn process() -> ExitCode {
@@ -452,36 +431,6 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         }
     }
     Ok(sanitize::status(report.exit_status, broken))
-}
-
-fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
-    args.gpu.check_symbols(&args.inspect, false)?;
-    let mut config = args.gpu.config()?;
-    let recording = args.trace.start()?;
-    if let Some(recording) = &recording {
-        config.trace = Some(recording.sink());
-    }
-    // From here on a signal ends the server in order, with its socket removed.
-    let signals = Signals::catch().context("cannot catch signals")?;
-    let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
-    server.set_client_timeout(Duration::from_secs(args.client_timeout));
-    let stop = server.stop_handle();
-    let inspect = args.inspect.options(&args.gpu.symbols);
-    let _inspector = inspect.map(|options| look_at(server.function().gpu(), &options)).transpose()?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        signals.wait();
-        stop.stop();
-    })?;
-    let path = std::path::absolute(&args.socket)?;
-    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
-    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
-    say!("  -device '{}'", qemu_device(&path));
-    let ended = server.run();
-    if let Some(recording) = recording {
-        recording.finish();
-    }
-    ended?;
-    Ok(interrupted_status().unwrap_or(0))
 }
 
 fn examine(chip: &shape::ChipArg) -> anyhow::Result<u8> {

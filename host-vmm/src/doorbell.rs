@@ -15,7 +15,7 @@ pub enum Doorbell {
 
 /// A way a mode does not have.
 #[derive(Debug, thiserror::Error)]
-#[error("--doorbell {} is not for {mode} mode, which has {has}", .doorbell.name())]
+#[error("--doorbell {} is not for {mode}, which has {has}", .doorbell.name())]
 pub struct NoSuchWay {
     doorbell: Doorbell,
     mode: &'static str,
@@ -33,15 +33,22 @@ impl Doorbell {
     }
 }
 
-/// What a choice, or none, means on Belfry's own machine.
-pub fn on_kvm(choice: Option<Doorbell>) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
+/// What a choice, or none, means on Belfry's own machine: a GPU that is recorded has every ring as a call.
+pub fn on_kvm(
+    choice: Option<Doorbell>,
+    is_recorded: bool,
+) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
     match choice {
+        None | Some(Doorbell::Trapped) if is_recorded => Ok(belfry_machine::DoorbellMode::Trapped),
+        Some(doorbell) if is_recorded => {
+            Err(NoSuchWay { doorbell, mode: "kvm mode with --record", has: "trapped alone" })
+        }
         None => Ok(belfry_machine::DoorbellMode::default()),
         Some(Doorbell::Trapped) => Ok(belfry_machine::DoorbellMode::Trapped),
         Some(Doorbell::Ioeventfd) => Ok(belfry_machine::DoorbellMode::Ioeventfd),
         Some(Doorbell::Adaptive) => Ok(belfry_machine::DoorbellMode::Adaptive),
         Some(doorbell @ Doorbell::Polled) => {
-            Err(NoSuchWay { doorbell, mode: "kvm", has: "trapped, ioeventfd and adaptive" })
+            Err(NoSuchWay { doorbell, mode: "kvm mode", has: "trapped, ioeventfd and adaptive" })
         }
     }
 }
@@ -53,7 +60,7 @@ pub fn on_qemu(choice: Option<Doorbell>) -> Result<belfry_vfio_user::DoorbellMod
         Some(Doorbell::Trapped) => Ok(belfry_vfio_user::DoorbellMode::Trapped),
         Some(Doorbell::Polled) => Ok(belfry_vfio_user::DoorbellMode::Polled),
         Some(doorbell @ (Doorbell::Ioeventfd | Doorbell::Adaptive)) => {
-            Err(NoSuchWay { doorbell, mode: "qemu", has: "trapped and polled" })
+            Err(NoSuchWay { doorbell, mode: "qemu mode", has: "trapped and polled" })
         }
     }
 }
@@ -64,11 +71,16 @@ mod tests {
 
     #[test]
     fn ways_a_mode_does_not_have_are_refused_with_those_it_has() {
-        let error = on_kvm(Some(Doorbell::Polled)).unwrap_err().to_string();
+        let error = on_kvm(Some(Doorbell::Polled), false).unwrap_err().to_string();
         assert!(error.contains("polled") && error.contains("adaptive"), "{error}");
         let error = on_qemu(Some(Doorbell::Adaptive)).unwrap_err().to_string();
         assert!(error.contains("adaptive") && error.contains("polled"), "{error}");
-        assert_eq!(on_kvm(None).unwrap(), belfry_machine::DoorbellMode::Adaptive);
+        assert_eq!(on_kvm(None, false).unwrap(), belfry_machine::DoorbellMode::Adaptive);
+        assert_eq!(on_kvm(None, true).unwrap(), belfry_machine::DoorbellMode::Trapped);
+        for doorbell in [Doorbell::Adaptive, Doorbell::Ioeventfd, Doorbell::Polled] {
+            let error = on_kvm(Some(doorbell), true).unwrap_err().to_string();
+            assert!(error.contains("--record") && error.contains(doorbell.name()), "{error}");
+        }
         assert_eq!(on_qemu(None).unwrap(), belfry_vfio_user::DoorbellMode::Trapped);
     }
 }

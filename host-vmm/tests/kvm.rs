@@ -40,11 +40,51 @@ fn bare_metal_guest_verifies_and_is_summed_up() {
 }
 
 #[test]
+fn bare_metal_guest_is_recorded_and_its_gpu_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record");
+    let file = file.to_str().unwrap();
+    let run = ["run", "--mode", "kvm", "--guest", "bare-metal", "--json"];
+    let output = belfry(&[&run[..], &["--record", file]].concat());
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+    assert!(stderr.contains("verified") && stderr.contains("belfry: recorded"), "{stderr}");
+    let summary: Value = serde_json::from_str(&stdout).unwrap();
+    // Every ring is a call.
+    assert_eq!(summary["doorbells"]["trapped"], 406, "{stdout}");
+    let replay = |arguments: &[&str]| {
+        let output = belfry(&[&["replay"][..], arguments, &[file]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        said
+    };
+    assert!(replay(&["--times", "3"]).contains("the same, 3 times"));
+    let back = |checkpoints| {
+        let said = replay(&["--until", "interrupt:16", "--back", "30", "--checkpoints", checkpoints]);
+        said.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(back("512M"), back("0"));
+    // A guest that is stopped leaves a whole record, too.
+    let stopped = belfry(&[&run[..], &["--timeout", "0", "--record", file]].concat());
+    let said = String::from_utf8_lossy(&stopped.stderr);
+    assert!(stopped.status.code() == Some(125) && said.contains("belfry: recorded"), "{said}");
+    assert!(replay(&[]).contains("the same"));
+    // A full disk ends the record, and not the run.
+    let full = belfry(&[&run[..], &["--record", "/dev/full"]].concat());
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert!(full.status.code() == Some(0) && said.contains("/dev/full ends early"), "{said}");
+}
+
+#[test]
 fn what_the_machine_does_not_do_is_said() {
     for (arguments, expected) in [
         (&["run", "--guest", "bare-metal"][..], "--mode kvm only"),
         (&["run", "--mode", "kvm", "--doorbell", "polled"], "adaptive"),
         (&["run", "--mode", "qemu", "--doorbell", "ioeventfd"], "polled"),
+        (&["run", "--mode", "kvm", "--record", "/dev/null", "--doorbell", "adaptive"], "trapped alone"),
+        (&["run", "--mode", "kvm", "--record", "/dev/null", "--doorbell", "ioeventfd"], "--record"),
+        (&["run", "--mode", "kvm", "--record", "/dev/null", "--warm"], "--warm"),
+        (&["run", "--from", "/nowhere/snapshot", "--record", "/dev/null"], "--record"),
         (&["run", "--mode", "qemu", "--huge-pages"], "--mode kvm"),
         (&["run", "--mode", "qemu", "--huge-pages=reserved"], "--mode kvm"),
         (&["run", "--mode", "hosted", "--memory", "1G"], "--mode qemu"),

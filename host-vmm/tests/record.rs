@@ -1,7 +1,8 @@
-//! `belfry run --record` and `belfry replay` as a user runs them.
+//! `belfry run --record`, `belfry serve --record` and `belfry replay` as a user runs them.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 fn belfry(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap()
@@ -132,6 +133,163 @@ fn replays_stop_at_events_and_go_back() {
     assert!(error.contains("before the first of"), "{error}");
     let (_, error) = fail(&["replay", "--until", "lunch:1", path]);
     assert!(error.contains("interrupt"), "{error}");
+}
+
+#[test]
+fn checkpoints_change_nothing_but_how_far_back_a_replay_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record");
+    record(&path, &[], &["many-queues", "4"]);
+    let path = path.to_str().unwrap();
+    for (until, back) in [("dispatch-end:3", "1"), ("interrupt:2", "20"), ("dispatch-end:4", "1000")] {
+        let back = |checkpoints: &[&str]| {
+            succeed(&[&["replay", "--until", until, "--back", back], checkpoints, &[path]].concat()).0
+        };
+        let with = back(&[]);
+        assert!(with.starts_with("event "), "{with}");
+        let line = |said: &str| said.lines().next().unwrap().to_owned();
+        for checkpoints in ["0", "1M"] {
+            assert_eq!(line(&back(&["--checkpoints", checkpoints])), line(&with), "{until}");
+        }
+    }
+    let (_, error) = fail(&["replay", "--checkpoints", "many", path]);
+    assert!(error.contains("many is not a size"), "{error}");
+}
+
+#[test]
+fn replay_that_is_looked_at_goes_on_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record");
+    record(&path, &[], &["vector-add", "4096"]);
+    let path = path.to_str().unwrap();
+    let of = |until: &str| {
+        let (said, _) = succeed(&["replay", "--until", until, path]);
+        said.lines().next().unwrap().to_owned()
+    };
+    let (whole, _) = succeed(&["replay", path]);
+    let (first, interrupt) = (of("dispatch:1"), of("interrupt:1"));
+    let number: u64 = interrupt.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        .args(["replay", "--until", "dispatch:1", "--inspect", path])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = "continue interrupt:1\nback 5\n\nlunch\nback 0\ncontinue dispatch:1\ncontinue dispatch:99\nback 9\ncontinue\nquit\n";
+    child.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}");
+    let places: Vec<&str> =
+        out.lines().filter(|line| line.starts_with("event ") || line.starts_with("the same")).collect();
+    let before = of(&(number - 5).to_string());
+    let end = whole.lines().next().unwrap();
+    // A refusal leaves it where it is, but for an event that it has looked for to the end.
+    assert_eq!(places[..5], [&first, &interrupt, &before, &before, end], "{out}{error}");
+    assert!(places[5].starts_with("event ") && places[6..] == [end], "{out}{error}");
+    for why in
+        ["\"lunch\" is not", "from 1 on", "behind dispatch-start:1 already", "ends before dispatch-start:99"]
+    {
+        assert!(error.contains(why), "{why}: {error}");
+    }
+}
+
+/// A server that records, and has said where it listens.
+struct Server {
+    child: Child,
+    stderr: std::thread::JoinHandle<String>,
+}
+
+impl Server {
+    fn start(socket: &Path, record: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_belfry"))
+            .args(["serve", "--socket", socket.to_str().unwrap(), "--record", record])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().starts_with("listening on "));
+        // The others are read, so that nothing waits for room.
+        std::thread::spawn(move || lines.for_each(drop));
+        let stderr = child.stderr.take().unwrap();
+        let stderr = std::thread::spawn(move || std::io::read_to_string(stderr).unwrap());
+        Self { child, stderr }
+    }
+
+    /// Ends it by a signal: its status and what it has said.
+    fn end(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+        let status = self.child.wait().unwrap();
+        (status.code(), self.stderr.join().unwrap())
+    }
+}
+
+/// What a guest's firmware does with a card: it looks at it, lets it be master of the bus, and leaves a word in VRAM.
+fn use_card(socket: &Path, word: u32) -> vfio_user::Client {
+    let mut client = vfio_user::Client::new(socket).unwrap();
+    let mut vendor = [0; 4];
+    client.region_read(7, 0, &mut vendor).unwrap();
+    assert_eq!(vendor[..2], [0x02, 0x10]);
+    client.region_write(7, 4, &[6, 0]).unwrap();
+    let (mut before, mut after) = ([1; 4], [0; 4]);
+    client.region_read(0, 0x1000, &mut before).unwrap();
+    client.region_write(0, 0x1000, &word.to_le_bytes()).unwrap();
+    client.region_read(0, 0x1000, &mut after).unwrap();
+    assert_eq!((before, after), ([0; 4], word.to_le_bytes()), "the client before has left nothing");
+    client.region_read(5, 0, &mut after).unwrap();
+    client
+}
+
+#[test]
+fn server_that_a_signal_ends_has_written_its_record() {
+    use rustix::process::Signal;
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, file) = (folder.path().join("socket"), folder.path().join("record"));
+    let file = file.to_str().unwrap();
+    // Nobody comes; one client that is there at the end; several that have left, as they wanted or not.
+    for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        for clients in 0..4 {
+            let server = Server::start(&socket, file);
+            let mut there = None;
+            for client in 0..clients {
+                there = Some(use_card(&socket, client + 1));
+                if client == 1 {
+                    there.as_mut().unwrap().reset().unwrap();
+                    there.take().unwrap().shutdown().unwrap();
+                } else if client + 1 < clients {
+                    there = None;
+                }
+            }
+            let (code, said) = server.end(signal);
+            drop(there);
+            assert_eq!(code, Some(status), "{said}");
+            assert!(said.contains("belfry: recorded"), "{clients} clients: {said}");
+            let (replayed, _) = succeed(&["replay", "--times", "2", file]);
+            assert!(end(&replayed).0 >= u64::from(clients.min(1)), "{clients} clients: {replayed}");
+        }
+    }
+}
+
+#[test]
+fn servers_that_cannot_record_say_so() {
+    use rustix::process::Signal;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let server = Server::start(&socket, "/dev/full");
+    drop(use_card(&socket, 1));
+    let (code, said) = server.end(Signal::TERM);
+    assert!(code == Some(143) && said.contains("/dev/full ends early"), "{said}");
+    let serve = ["serve", "--socket", socket.to_str().unwrap(), "--record"];
+    let (status, error) = fail(&[&serve[..], &["/nowhere/file"]].concat());
+    assert!(status == 125 && error.contains("/nowhere/file"), "{error}");
+    let never = folder.path().join("never");
+    for option in ["--inspect", "--gdb", "--trace-isa"] {
+        let (_, error) = fail(&[&serve[..], &[never.to_str().unwrap(), option]].concat());
+        assert!(error.contains(option) && error.contains("--record"), "{error}");
+    }
+    assert!(!never.exists() && !socket.exists());
 }
 
 #[test]

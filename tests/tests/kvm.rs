@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_device::record::Recording;
 use belfry_embedded::PARTS;
 use belfry_image::Cache;
 use belfry_machine::{Config, DoorbellMode, End, KernelError, KvmError, Machine, Outcome, bare_metal};
@@ -262,6 +263,13 @@ fn machines_out_of_range_are_refused() {
     for case in cases {
         assert!(matches!(Machine::new(case), Err(KvmError::Config(_))));
     }
+    let record = Some(Recording::new(std::io::sink()));
+    let recorded = Config {
+        gpu: Some(GpuConfig { record, ..gpu() }),
+        doorbells: DoorbellMode::Adaptive,
+        ..config(&kernel)
+    };
+    assert!(matches!(Machine::new(recorded), Err(KvmError::Config(text)) if text.contains("Adaptive")));
     let odd = Config { gpu: Some(GpuConfig { cus: 3, ..GpuConfig::default() }), ..config(&kernel) };
     assert!(matches!(Machine::new(odd), Err(KvmError::Device(_))));
 }

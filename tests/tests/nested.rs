@@ -103,6 +103,7 @@ fn belfrys_own_machine_runs_the_examples() {
     auto_prefers_kvm_and_reports_the_same_summary(&mut nested);
     boot_is_measured_phase_by_phase(&mut nested);
     every_example_succeeds(&mut nested);
+    gpus_are_recorded_and_replayed(&mut nested);
     guests_that_fail_are_told_apart(&mut nested);
     nested.power_off().unwrap();
 }
@@ -185,6 +186,24 @@ fn every_example_succeeds(nested: &mut Nested) {
     for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
         let line = said.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
         assert!(line.is_some_and(|line| line.contains(" ok ")), "{name}\n{}\n{}", said.stdout, said.stderr);
+    }
+}
+
+/// The GPU of either guest does again, without it, what it has done.
+fn gpus_are_recorded_and_replayed(nested: &mut Nested) {
+    const FILE: &str = "/tmp/record";
+    let kvm = ["run", "--mode", "kvm", "--record", FILE];
+    let program = ["--memory", "512M", "--", "vector-add", "4096"];
+    for (guest, verified) in
+        [(&["--guest", "bare-metal"][..], "verified: 256 sums"), (&program[..], "4096 floats verified")]
+    {
+        let said = belfry(nested, &[&kvm[..], guest].concat());
+        assert!(said.stdout.contains(verified) || said.stderr.contains(verified), "{}", said.stderr);
+        said.expect(0, &[], &["belfry: recorded"]);
+        eprintln!("{}", said.stderr);
+        belfry(nested, &["replay", "--times", "2", FILE]).expect(0, &["the same, 2 times"], &[]);
+        let back = belfry(nested, &["replay", "--until", "dispatch:1", "--back", "10", FILE]);
+        back.expect(0, &["event "], &[]);
     }
 }
 

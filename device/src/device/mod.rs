@@ -314,7 +314,7 @@ impl Gpu {
         }
     }
 
-    fn resume_now(&self) {
+    pub(super) fn resume_now(&self) {
         self.runner.between_passes(|_| self.shader.release());
         self.runner.unpause();
     }

@@ -206,6 +206,11 @@ impl SavedGpu {
         self.vram.is_some()
     }
 
+    /// How old the device was.
+    pub(super) fn age(&self) -> Duration {
+        self.now
+    }
+
     /// Waves that have begun and not ended.
     #[must_use]
     pub fn waves(&self) -> usize {
@@ -323,7 +328,8 @@ impl Gpu {
         Ok(gpu.start()?)
     }
 
-    fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
+    /// Becomes what was saved, on a device that is paused and has done nothing.
+    pub(super) fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
         if let Some(vram) = &saved.vram {
             self.memory.restore(vram)?;
         }

@@ -13,6 +13,8 @@
 
 #![expect(unsafe_code, reason = "the copy is written by waves, through raw pointers as memory is")]
 
+mod changes;
+
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,7 @@ use super::{Block, Location, PAGE};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::record::{Entry, Journal, Run, SYSTEM, digest};
 use crate::split_mix::mix;
+pub(crate) use changes::Changes;
 
 const BYTES: usize = PAGE as usize;
 /// Bytes that a run of input takes beside its own: runs closer than that become one.
@@ -49,11 +52,14 @@ struct Page {
     digest: u64,
     /// It may have changed since.
     dirty: bool,
+    /// It may have changed since changes were last taken.
+    changed: bool,
 }
 
 impl Page {
     fn new() -> Self {
-        Self { bytes: Box::new(Bytes(UnsafeCell::new([0; BYTES]))), compared: 0, digest: 0, dirty: false }
+        let bytes = Box::new(Bytes(UnsafeCell::new([0; BYTES])));
+        Self { bytes, compared: 0, digest: 0, dirty: false, changed: false }
     }
 
     fn block(&self) -> Block<'_> {
@@ -71,8 +77,7 @@ struct Stored {
 #[derive(Default)]
 struct State {
     pages: HashMap<u64, Page>,
-    /// Pages whose digest is not known.
-    dirty: Vec<u64>,
+    marked: Marked,
     /// The sum of the pages' digests.
     digest: u64,
     /// What is not in memory yet.
@@ -81,6 +86,15 @@ struct State {
     spare: Option<Box<[u8; BYTES]>>,
     /// Guest memory: first address and bytes, lowest first.
     ranges: Vec<(u64, u64)>,
+}
+
+/// Pages that may have changed since somebody asked.
+#[derive(Default)]
+struct Marked {
+    /// Whose digest is not known.
+    dirty: Vec<u64>,
+    /// Whose changes were not taken, where they are kept.
+    changed: Option<Vec<u64>>,
 }
 
 /// The copy.
@@ -232,11 +246,14 @@ impl Mirror {
             return None;
         }
         let copy = state.pages.entry(page).or_insert_with(Page::new);
-        if copy.compared == epoch {
+        let is_recording = self.journal.is_recording();
+        // A replay asks each time: what comes next in the record is for the access that was compared then. A device that has begun
+        // within the record may come to the page sooner, as it has no translations yet.
+        if is_recording && copy.compared == epoch {
             return Some(());
         }
         copy.compared = epoch;
-        let runs = if self.journal.is_recording() {
+        let runs = if is_recording {
             let (mut old, mut new) = ([0; BYTES], [0; BYTES]);
             copy.block().read(&mut old);
             memory(location(page)).filter(|block| block.len() >= PAGE)?.read(&mut new);
@@ -260,13 +277,13 @@ impl Mirror {
             block.write(&run.bytes[..len]);
         }
         copy.compared = self.advance();
-        mark(copy, page, &mut state.dirty);
+        mark(copy, page, &mut state.marked);
         Some(())
     }
 
     fn will_store(&self, state: &mut State, page: u64) {
         let Some(copy) = state.pages.get_mut(&page) else { return };
-        mark(copy, page, &mut state.dirty);
+        mark(copy, page, &mut state.marked);
         if self.journal.is_recording() {
             let mut before = state.spare.take().unwrap_or_else(|| Box::new([0; BYTES]));
             copy.block().read(&mut before[..]);
@@ -308,9 +325,9 @@ impl Mirror {
             return None;
         }
         self.compare(&mut state, page, &memory)?;
-        let State { pages, dirty, .. } = &mut *state;
+        let State { pages, marked, .. } = &mut *state;
         let copy = pages.get_mut(&page)?;
-        mark(copy, page, dirty);
+        mark(copy, page, marked);
         let word = copy.block().from(offset);
         let seen = replace(word, size, &|_| None)?;
         let found = if self.journal.is_recording() {
@@ -332,8 +349,8 @@ impl Mirror {
     /// The digest of all pages that the device has seen.
     pub(crate) fn digest(&self) -> u64 {
         let mut state = self.lock();
-        let State { pages, dirty, digest, .. } = &mut *state;
-        for page in dirty.drain(..) {
+        let State { pages, marked, digest, .. } = &mut *state;
+        for page in marked.dirty.drain(..) {
             let Some(copy) = pages.get_mut(&page) else { continue };
             let mut bytes = [0; BYTES];
             copy.block().read(&mut bytes);
@@ -359,10 +376,14 @@ impl Mirror {
 }
 
 /// A page may have another digest from now on.
-fn mark(copy: &mut Page, page: u64, dirty: &mut Vec<u64>) {
-    if !copy.dirty {
-        copy.dirty = true;
-        dirty.push(page);
+fn mark(copy: &mut Page, page: u64, marked: &mut Marked) {
+    if !std::mem::replace(&mut copy.dirty, true) {
+        marked.dirty.push(page);
+    }
+    if let Some(changed) = &mut marked.changed
+        && !std::mem::replace(&mut copy.changed, true)
+    {
+        changed.push(page);
     }
 }
 

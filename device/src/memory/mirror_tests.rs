@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
-use super::{Location, Memory};
+use super::{Changes, Location, Memory, PAGE};
 use crate::record::testing::{begun, entries};
 use crate::record::{Call, Entry, Journal, Run, SYSTEM};
 
@@ -146,4 +146,37 @@ fn replays_have_the_copy_alone() {
     assert_eq!(device.fetch_add_u64(Location::System(0x1010), 1), Ok(9));
     assert_eq!(device.load_u64(Location::System(0x1010)), Ok(10));
     assert_eq!(host.load_u64(Location::System(0x1010)), Ok(0));
+}
+
+#[test]
+fn changes_put_together_are_the_copy() {
+    let (recording, _) = begun();
+    let Both { device, host } = both(recording.journal());
+    let mirror = device.mirror().expect("mirrored");
+    device.store_u32(Location::Vram(0), 1).expect("mapped");
+    device.store_u32(Location::System(0x1000), 2).expect("mapped");
+    let first = mirror.take_changes();
+    let of_first = mirror.digest();
+    device.fetch_add_u64(Location::Vram(0), 7).expect("mapped");
+    host.store_u32(Location::System(0x2000), 3).expect("mapped");
+    mirror.begin();
+    assert_eq!(device.load_u32(Location::System(0x2000)), Ok(3));
+    let second = mirror.take_changes();
+    assert!(second.size() > PAGE && second.size() < 3 * PAGE, "the page that has not changed is not in it");
+    assert_eq!(mirror.take_changes().size(), 0);
+
+    let again = |all: &[&Changes]| {
+        let (recording, _) = begun();
+        let device = plain().mirrored(Arc::clone(recording.journal()));
+        let mirror = device.mirror().expect("mirrored");
+        mirror.put(all.iter().copied(), &[(0x1000, 0x3000)]);
+        (mirror.digest(), mirror.ranges(), mirror.take_changes().size())
+    };
+    let ranges = vec![(0x1000, 0x3000)];
+    assert_eq!(again(&[&first]), (of_first, ranges.clone(), 0));
+    assert_eq!(again(&[&first, &second]), (mirror.digest(), ranges.clone(), 0));
+    // One that goes leaves what it has to the next one.
+    let mut both = second;
+    both.add_earlier(first);
+    assert_eq!(again(&[&both]), (mirror.digest(), ranges, 0));
 }

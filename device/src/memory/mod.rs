@@ -43,7 +43,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::record::Journal;
 
 pub(crate) use access::Block;
-pub(crate) use mirror::Mirror;
+pub(crate) use mirror::{Changes, Mirror};
 pub(crate) use quiescence::{Inside, Quiescence};
 pub(crate) use save::SavedVram;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::trace::{Engine, Job, Kind, Owner, Record};
+use crate::trace::{Counter, Engine, Job, Kind, Owner, Record};
 
 /// What happened, in order. Those of the first group begin an operation; the others belong to the operation before them.
 ///
@@ -152,6 +152,47 @@ impl From<&Record> for Event {
     }
 }
 
+impl Event {
+    /// Whether this event of a device that has begun within the record is the recorded one. Its caches are empty, it has moved
+    /// nothing yet, and packets of PM4 that were in flight have no job: no snapshot has these.
+    pub(crate) fn stands_for(&self, recorded: &Self) -> bool {
+        let (got, mut recorded) = (self.without_history(), recorded.without_history());
+        if got.job == Job::NONE.bits() {
+            recorded.job = got.job;
+        }
+        got == recorded
+    }
+
+    /// Whether such a device may tell of it a second time: of packets that were told of when they were looked at first.
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        matches!(Kind::from_number(self.kind), Some(Kind::PacketRead | Kind::SdmaStart))
+    }
+
+    /// The event without what it says of all that was before.
+    fn without_history(&self) -> Self {
+        /// Where an end of workgroups has the misses of TLBs.
+        const MISSES: usize = 5;
+        /// Where a counter has its number, and its value.
+        const COUNTER: (usize, usize) = (0, 1);
+        let mut event = self.clone();
+        let number = event.arguments.get(COUNTER.0).copied().unwrap_or_default();
+        let depends = match Kind::from_number(event.kind) {
+            Some(Kind::WorkgroupEnd) => Some(MISSES),
+            Some(Kind::Counter) => match Counter::from_number(number) {
+                Some(Counter::PageWalks | Counter::TlbMisses | Counter::SdmaBytes) => Some(COUNTER.1),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(value) = depends.and_then(|at| event.arguments.get_mut(at)) {
+            *value = 0;
+        }
+        let used = event.arguments.iter().rposition(|&argument| argument != 0).map_or(0, |last| last + 1);
+        event.arguments.truncate(used);
+        event
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = Kind::from_number(self.kind);
@@ -258,5 +299,47 @@ impl fmt::Display for Call {
             Self::Resume => f.write_str("the end of a pause"),
             Self::Stop => f.write_str("the device's end"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceEvent;
+
+    fn event(job: Job, event: &TraceEvent<'_>) -> Event {
+        let (kind, arguments, text) = event.encode();
+        let (owner, text) = (Owner::of(Engine::Shader), text.to_owned());
+        (&Record { sequence: 0, time: 0, job, owner, kind, arguments, text }).into()
+    }
+
+    #[test]
+    fn events_within_a_record_stand_for_those_that_differ_by_what_was_before() {
+        let jobs = [Job::NONE, Job::from_bits(7), Job::from_bits(8)];
+        let ends = |instructions, tlb_misses| {
+            let (worker, ended, waves, outcome) = (1, 2, 3, 0);
+            let ends = TraceEvent::WorkgroupEnd { worker, ended, waves, instructions, outcome, tlb_misses };
+            event(jobs[1], &ends)
+        };
+        let counts = |counter, value| event(jobs[1], &TraceEvent::Counter { counter, value });
+        let of = |job| event(job, &TraceEvent::DispatchEnd { failed: false });
+        for (got, recorded, same) in [
+            (ends(4, 5), ends(4, 0), true),
+            (ends(4, 5), ends(5, 5), false),
+            (counts(Counter::PageWalks, 7), counts(Counter::PageWalks, 8), true),
+            (counts(Counter::TlbMisses, 7), counts(Counter::TlbMisses, 0), true),
+            (counts(Counter::SdmaBytes, 7), counts(Counter::SdmaBytes, 70), true),
+            (counts(Counter::TlbMisses, 7), counts(Counter::PageWalks, 7), false),
+            (counts(Counter::Instructions, 7), counts(Counter::Instructions, 8), false),
+            (of(jobs[0]), of(jobs[1]), true),
+            (of(jobs[1]), of(jobs[0]), false),
+            (of(jobs[1]), of(jobs[2]), false),
+        ] {
+            assert_ne!(got, recorded);
+            assert_eq!(got.stands_for(&recorded), same, "{got} for {recorded}");
+            assert!(got.stands_for(&got));
+        }
+        let packet = event(jobs[1], &TraceEvent::Packet { kind: "BARRIER_AND", index: 3 });
+        assert!(packet.may_be_repeated() && !of(jobs[1]).may_be_repeated());
     }
 }

@@ -61,6 +61,9 @@ pub enum RecordError {
     /// The device was made, but not so that it can be replayed.
     #[error("the device cannot be replayed: {0}")]
     Device(String),
+    /// The replay is behind an event already.
+    #[error("the replay is behind {0} already")]
+    Behind(String),
     /// A record has no such event.
     #[error("the record ends before {0}")]
     NoEvent(String),

@@ -7,7 +7,7 @@
 //!
 //! Numbers are little endian. An entry is in one chunk.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
@@ -91,20 +91,36 @@ impl Writer {
     }
 }
 
+/// Where a record comes from. Only who goes back in it seeks, so that it may be a pipe otherwise.
+pub(super) trait Source: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Source for T {}
+
+/// A place between two entries of a record.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Position {
+    /// The byte that its chunk begins at.
+    chunk: u64,
+    /// Bytes of entries before it in the chunk.
+    at: usize,
+}
+
 /// Reads a record, a chunk at a time.
 pub(super) struct Reader {
-    from: Box<dyn Read + Send>,
+    from: Box<dyn Source>,
     entries: Vec<u8>,
     /// Bytes of `entries` that were read.
     at: usize,
     /// Bytes read.
     read: u64,
+    /// The byte that the chunk begins at.
+    begin: u64,
 }
 
 impl Reader {
     /// The record that `from` begins with, and its configuration.
-    pub(super) fn open(from: Box<dyn Read + Send>) -> Result<(Self, Vec<u8>), RecordError> {
-        let mut reader = Self { from, entries: Vec::new(), at: 0, read: 0 };
+    pub(super) fn open(from: Box<dyn Source>) -> Result<(Self, Vec<u8>), RecordError> {
+        let mut reader = Self { from, entries: Vec::new(), at: 0, read: 0, begin: 0 };
         let mut magic = [0; 8];
         match reader.fill(&mut magic) {
             Ok(()) if magic == MAGIC => {}
@@ -121,7 +137,30 @@ impl Reader {
         }
         let mut config = vec![0; len];
         reader.fill(&mut config)?;
+        reader.begin = reader.read;
         Ok((reader, config))
+    }
+
+    /// Where the next entry is.
+    pub(super) fn position(&self) -> Position {
+        Position { chunk: self.begin, at: self.at }
+    }
+
+    /// Goes to a place that [`Self::position`] has given.
+    pub(super) fn go_to(&mut self, place: Position) -> Result<(), RecordError> {
+        self.from.seek(SeekFrom::Start(place.chunk)).map_err(RecordError::Read)?;
+        (self.read, self.begin) = (place.chunk, place.chunk);
+        (self.entries, self.at) = (Vec::new(), 0);
+        if place.at == 0 {
+            return Ok(());
+        }
+        self.chunk()?;
+        // The file is another one by now.
+        if place.at > self.entries.len() {
+            return Err(RecordError::Damaged { at: place.chunk, what: "a chunk, which has another size" });
+        }
+        self.at = place.at;
+        Ok(())
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), RecordError> {
@@ -153,6 +192,7 @@ impl Reader {
 
     fn chunk(&mut self) -> Result<(), RecordError> {
         let begin = self.read;
+        self.begin = begin;
         let damaged = |what| RecordError::Damaged { at: begin, what };
         let (unpacked, len) = (self.number()? as usize, self.number()? as usize);
         // What DEFLATE cannot make smaller becomes a little larger.

@@ -25,7 +25,7 @@ mod player;
 pub(crate) mod testing;
 mod until;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Step;
@@ -36,7 +36,7 @@ pub use digest::digest;
 pub(crate) use entry::{Call, Entry, Run, SYSTEM};
 pub use error::{Divergence, RecordError};
 use file::{Reader, Writer};
-pub(crate) use player::{Player, Progress, Stopped};
+pub(crate) use player::{Place, Player, Progress, Stopped};
 pub use until::{Until, UntilError};
 
 /// How a device of a configuration is recorded: where to.
@@ -157,10 +157,21 @@ impl std::fmt::Debug for Journal {
 
 impl Journal {
     /// The record that `from` begins with, to be replayed, and the configuration of its device.
-    pub(crate) fn open(from: impl Read + Send + 'static) -> Result<(Arc<Self>, Vec<u8>), RecordError> {
+    pub(crate) fn open(from: impl Read + Seek + Send + 'static) -> Result<(Arc<Self>, Vec<u8>), RecordError> {
         let (reader, config) = Reader::open(Box::new(from))?;
-        let state = State::Playing(Box::new(Player::new(reader)));
-        Ok((Arc::new(Self { state: Mutex::new(state), recording: false }), config))
+        Ok((Self::playing(Player::new(reader)), config))
+    }
+
+    fn playing(player: Player) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::Playing(Box::new(player))), recording: false })
+    }
+
+    /// The same record from another place on, for another device: this one has nothing to compare itself with any more. Nothing is
+    /// compared or given out before the player is [opened](Player::open).
+    pub(crate) fn again(&self, place: &Place) -> Result<Arc<Self>, RecordError> {
+        let player = self.player(|player| player.go_to(place));
+        let none = || RecordError::Device("it is recorded".to_owned());
+        Ok(Self::playing(player.ok_or_else(none)??))
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Journal> {

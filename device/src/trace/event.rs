@@ -264,7 +264,7 @@ pub enum TraceEvent<'a> {
 impl TraceEvent<'_> {
     /// As a record has it: the kind, the arguments, the text.
     #[must_use]
-    pub(super) fn encode(&self) -> (Kind, [u64; ARGUMENTS], &str) {
+    pub(crate) fn encode(&self) -> (Kind, [u64; ARGUMENTS], &str) {
         let mut arguments = [0; ARGUMENTS];
         let mut put = |values: &[u64]| arguments[..values.len()].copy_from_slice(values);
         let (kind, text) = match *self {

@@ -97,6 +97,19 @@ impl Tracer {
         }
     }
 
+    /// How many queues each doorbell has had, by which jobs are numbered.
+    pub(crate) fn epochs(&self) -> BTreeMap<u32, u16> {
+        let epochs = self.0.as_ref().map(|inner| inner.epochs.lock().unwrap_or_else(PoisonError::into_inner));
+        epochs.map(|epochs| epochs.clone()).unwrap_or_default()
+    }
+
+    /// Goes on from the numbers of another device.
+    pub(crate) fn set_epochs(&self, epochs: &BTreeMap<u32, u16>) {
+        if let Some(inner) = &self.0 {
+            inner.epochs.lock().unwrap_or_else(PoisonError::into_inner).clone_from(epochs);
+        }
+    }
+
     /// The job of the packet at a place of the queue that a doorbell has now; [`Job::NONE`] while nothing is recorded, and of
     /// a doorbell without a queue.
     #[must_use]

@@ -83,6 +83,55 @@ fn replay_stops_at_an_event() {
     assert!(matches!(replay(half, None), Err(RecordError::Short { .. })));
 }
 
+/// Goes back to events, in this order, in as many bytes of checkpoints: what each comes to, and the operations that it took.
+fn go_back(record: &[u8], bytes: u64, events: &[u64]) -> (usize, Vec<(Replayed, u64)>) {
+    let mut replay = Replay::open(Cursor::new(record.to_vec()), None).unwrap();
+    replay.keep_checkpoints(bytes);
+    let whole = replay.run(None).unwrap();
+    let kept = replay.checkpoints();
+    let mut came_to = Vec::new();
+    for &event in events {
+        let before = replay.done();
+        came_to.push((replay.back_to(event).unwrap(), replay.done() - before));
+    }
+    // From there it goes on to the same end.
+    assert_eq!(replay.run(None).unwrap(), whole);
+    (kept, came_to)
+}
+
+#[test]
+fn checkpoints_lead_to_the_same_places_on_shorter_ways() {
+    let (record, _, said) = recorded();
+    let mut events: Vec<u64> = (1..=said.events).rev().step_by(said.events as usize / 24).collect();
+    // Forward again, and far back.
+    events.extend([said.events, 1, said.events / 2]);
+    let (none, without) = go_back(&record, 0, &events);
+    let (kept, with) = go_back(&record, 1 << 30, &events);
+    let (few, bounded) = go_back(&record, 1 << 20, &events);
+    assert!(none == 0 && kept > 8 && few < kept, "{none} {few} {kept} checkpoints");
+    for (at, event) in events.iter().enumerate() {
+        let fresh = replay(&record, Some(Until { kind: None, number: *event })).unwrap().0;
+        assert_eq!((&without[at].0, &with[at].0, &bounded[at].0), (&fresh, &fresh, &fresh), "event {event}");
+        assert_eq!(without[at].1, fresh.operations);
+        assert!(with[at].1 <= fresh.operations, "event {event}");
+    }
+    let again = |of: &[(Replayed, u64)]| of.iter().map(|(_, operations)| operations).sum::<u64>();
+    assert!(again(&with) * 2 < again(&without), "{} of {}", again(&with), again(&without));
+}
+
+#[test]
+fn replay_that_has_stopped_goes_on() {
+    let (record, _, said) = recorded();
+    let until = |number| Some(Until { kind: None, number });
+    let mut replayed = Replay::open(Cursor::new(record.clone()), None).unwrap();
+    for event in [said.events / 3, said.events / 3 * 2] {
+        assert_eq!(replayed.run(until(event)).unwrap(), replay(&record, until(event)).unwrap().0);
+    }
+    let behind = replayed.run(until(said.events / 3)).unwrap_err();
+    assert!(matches!(behind, RecordError::Behind(_)), "{behind}");
+    assert_eq!(replayed.run(None).unwrap(), replay(&record, None).unwrap().0);
+}
+
 #[test]
 fn damaged_records_are_errors() {
     let (record, ..) = recorded();

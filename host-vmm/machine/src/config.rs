@@ -146,6 +146,14 @@ impl Config {
         if let Some(share) = self.shares.iter().find(|share| share.tag.is_empty() || share.tag.len() > TAG) {
             return Err(KvmError::Config(format!("a shared folder called {:?}", share.tag)));
         }
+        if self.doorbells != DoorbellMode::Trapped
+            && self.gpu.as_ref().is_some_and(|gpu| gpu.record.is_some())
+        {
+            return Err(KvmError::Config(format!(
+                "doorbells by {:?} of a GPU that is recorded: must be Trapped, so that each is a call",
+                self.doorbells
+            )));
+        }
         Ok(())
     }
 }

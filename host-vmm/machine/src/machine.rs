@@ -124,6 +124,10 @@ impl Machine {
         if let Some(what) = beyond_saving(&config) {
             return Err(SnapshotError::NotResumed(what).into());
         }
+        if config.gpu.as_ref().is_some_and(|gpu| gpu.record.is_some()) {
+            let text = "a record of a GPU that goes on from a snapshot: a record has it from its beginning";
+            return Err(KvmError::Config(text.to_owned()));
+        }
         Self::assemble(config, Some(snapshot))
     }
 

@@ -18,7 +18,7 @@ use super::report::{RunReport, from_device, milliseconds};
 use super::{
     MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, driver_trace, in_process, inspected, warm,
 };
-use crate::doorbell;
+use crate::doorbell::{self, NoSuchWay};
 use crate::hosted;
 use crate::own_machine::{self, Unusable};
 use crate::snapshot::{Source, Taking, Watch};
@@ -80,7 +80,7 @@ impl Job<'_> {
             Ok(parts) => parts,
             Err(error) => return self.hosted_instead(error, output),
         };
-        let why_not_kvm = match (doorbell::on_kvm(self.options.doorbell), own_machine::usable(self.cache)) {
+        let why_not_kvm = match (self.doorbell_on_kvm(), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
             (Ok(_), Ok(speed)) => {
@@ -103,7 +103,7 @@ impl Job<'_> {
 
     /// Runs on Belfry's own machine, whatever the probe says.
     pub(super) fn on_kvm(&self, output: Output<'_>) -> Result<RunReport, RunError> {
-        doorbell::on_kvm(self.options.doorbell)?;
+        self.doorbell_on_kvm()?;
         match own_machine::usable(self.cache) {
             Ok(_) => {}
             Err(Unusable::NoMachine(error)) => return Err(error.into()),
@@ -128,7 +128,7 @@ impl Job<'_> {
 
     /// A guest that has its driver already: one that goes on from a snapshot, or one that has booted and was saved for those to come.
     fn warm(&self, parts: &Parts) -> Result<Booted, RunError> {
-        let doorbell = doorbell::on_kvm(self.options.doorbell)?;
+        let doorbell = self.doorbell_on_kvm()?;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages: self.options.machine.huge_pages });
         let config = self.config(machine)?;
         let place = warm::place(&parts.image, &config, doorbell, self.cache)?;
@@ -203,8 +203,13 @@ impl Job<'_> {
         })
     }
 
+    /// How doorbells travel on Belfry's own machine.
+    fn doorbell_on_kvm(&self) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
+        doorbell::on_kvm(self.options.doorbell, self.options.gpu.record.is_some())
+    }
+
     fn boot_on_kvm(&self, parts: &Parts) -> Result<Booted, RunError> {
-        let doorbell = doorbell::on_kvm(self.options.doorbell)?;
+        let doorbell = self.doorbell_on_kvm()?;
         let huge_pages = self.options.machine.huge_pages;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages });
         let guest = self.boot(parts, self.config(machine)?, "Belfry's own machine")?;
@@ -234,11 +239,13 @@ impl Job<'_> {
             Ok(Booted { guest, mode: Mode::Qemu, accelerator, driver: None })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
-            (Accelerator::Kvm, false) => attempt(Accelerator::Kvm).or_else(|error| {
-                let text = format!("the guest does not boot with KVM, translating instead: {error}");
-                self.progress.line(&text);
-                attempt(Accelerator::Tcg)
-            }),
+            // A record is of one GPU: there is none for a second boot.
+            (Accelerator::Kvm, false) if self.options.gpu.record.is_none() => attempt(Accelerator::Kvm)
+                .or_else(|error| {
+                    let text = format!("the guest does not boot with KVM, translating instead: {error}");
+                    self.progress.line(&text);
+                    attempt(Accelerator::Tcg)
+                }),
             (accelerator, _) => attempt(accelerator),
         }
     }

@@ -1,0 +1,153 @@
+//! `belfry replay`: a record is done again, to an event or to its end, and from there back or on.
+
+mod looking_on;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use belfry_device::record::{RecordError, Until};
+use belfry_device::trace::TraceSink;
+use belfry_device::{Replay, Replayed};
+use clap::Args;
+
+use super::inspect::InspectFlags;
+use super::size::parse_size;
+use super::trace::TraceArgs;
+use crate::output::{note, say};
+
+/// Has the GPU of a record do the same again, alone: without a guest and without a driver.
+///
+/// It compares itself with the record all the time, and ends with status 1 where it differs: the first difference is told.
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// What `belfry run --record` or `belfry serve --record` has written.
+    record: PathBuf,
+    /// Stops behind the turn or call that an event is in, and prints the state of the device: NUMBER, or KIND:NUMBER as in
+    /// dispatch:3 or interrupt:5. A kind that is none lists them.
+    #[arg(long, value_name = "EVENT")]
+    until: Option<Until>,
+    /// Goes back so many events from there, or from the end.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    back: Option<u64>,
+    /// Memory for checkpoints of the device, from the nearest of which it goes back: 0 for none, where everything is done again.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    checkpoints: u64,
+    /// Does it so many times, each of which has to come to the same.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with_all = ["trace", "inspect", "gdb"])]
+    times: u32,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    inspect: InspectFlags,
+}
+
+/// How a replay goes on, with the file's name in what is wrong with it.
+struct Replaying<'a> {
+    args: &'a ReplayArgs,
+    replay: Replay,
+}
+
+impl<'a> Replaying<'a> {
+    fn open(args: &'a ReplayArgs, trace: Option<Arc<dyn TraceSink>>) -> anyhow::Result<Self> {
+        let path = &args.record;
+        let name = || path.display().to_string();
+        let file = File::open(path).with_context(name)?;
+        anyhow::ensure!(!file.metadata()?.is_dir(), "{} is a folder, and no record", path.display());
+        let replay = Replay::open(BufReader::new(file), trace).with_context(name)?;
+        Ok(Self { args, replay })
+    }
+
+    fn run(&mut self, until: Option<Until>) -> anyhow::Result<Replayed> {
+        self.replay.run(until).with_context(|| self.args.record.display().to_string())
+    }
+
+    /// Goes so many events back from where it is.
+    fn back(&mut self, there: &Replayed, back: u64) -> anyhow::Result<Replayed> {
+        let number = before(there, back)?;
+        self.replay.back_to(number).with_context(|| self.args.record.display().to_string())
+    }
+}
+
+/// The number of the event that is so many before the one that a replay is at.
+fn before(there: &Replayed, back: u64) -> anyhow::Result<u64> {
+    let number = there.event.checked_sub(back).filter(|&number| number > 0);
+    number.with_context(|| format!("--back {back} is before the first of {} events", there.event))
+}
+
+/// Replays as the arguments say, to the event that they name.
+fn replay_as(
+    args: &ReplayArgs,
+    trace: Option<Arc<dyn TraceSink>>,
+) -> anyhow::Result<(Replaying<'_>, Replayed)> {
+    let Some(back) = args.back else {
+        let goes_back = trace.is_none() && args.inspect.options(&[]).is_some();
+        let mut replaying = Replaying::open(args, trace)?;
+        replaying.replay.keep_checkpoints(if goes_back { args.checkpoints } else { 0 });
+        let replayed = replaying.run(args.until)?;
+        return Ok((replaying, replayed));
+    };
+    let mut first = Replaying::open(args, None)?;
+    first.replay.keep_checkpoints(if trace.is_none() { args.checkpoints } else { 0 });
+    let there = first.run(args.until)?;
+    if trace.is_none() {
+        let replayed = first.back(&there, back)?;
+        return Ok((first, replayed));
+    }
+    // A trace has everything from the beginning to there, once.
+    let until = Until { kind: None, number: before(&there, back)? };
+    let mut replaying = Replaying::open(args, trace)?;
+    let replayed = replaying.run(Some(until))?;
+    Ok((replaying, replayed))
+}
+
+/// The status of a replay that differs from its record, which is told; other errors are left.
+fn difference(error: anyhow::Error) -> anyhow::Result<u8> {
+    if matches!(error.downcast_ref(), Some(RecordError::Diverged(_))) {
+        note!("belfry: {error:#}");
+        return Ok(1);
+    }
+    Err(error)
+}
+
+/// Where a replay is, in a line.
+fn place(Replayed { operations, event, memory, last, at_end, .. }: &Replayed, times: u32) -> String {
+    if *at_end {
+        let times = if times > 1 { format!(", {times} times") } else { String::new() };
+        return format!("the same{times}: {operations} operations, {event} events, memory {memory:016x}");
+    }
+    format!("event {event} in operation {operations}, memory {memory:016x}: {last}")
+}
+
+/// Runs `belfry replay`.
+pub(super) fn replay(args: &ReplayArgs) -> anyhow::Result<u8> {
+    let recording = args.trace.start()?;
+    let mut result = replay_as(args, recording.as_ref().map(|recording| recording.sink()));
+    for _ in 1..args.times {
+        let Ok((_, first)) = &result else { break };
+        let again = replay_as(args, None)?;
+        anyhow::ensure!(again.1 == *first, "a replay came to {:?}, and another one to {first:?}", again.1);
+        result = Ok(again);
+    }
+    let is_traced = recording.is_some();
+    if let Some(recording) = recording {
+        recording.finish();
+    }
+    let (mut replaying, replayed) = match result {
+        Ok(result) => result,
+        Err(error) => return difference(error),
+    };
+    for strike in &replaying.replay.gpu().faults().report().strikes {
+        say!("fault: {strike}");
+    }
+    say!("{}", place(&replayed, args.times));
+    if !replayed.at_end {
+        say!("{:#x?}", replaying.replay.gpu());
+    }
+    match args.inspect.options(&[]) {
+        Some(options) => looking_on::look_on(&mut replaying, replayed, &options, !is_traced),
+        None => Ok(0),
+    }
+}

@@ -1,0 +1,152 @@
+//! A replay that has stopped is looked at, and goes on or back as it is told on standard input.
+
+use std::io::BufRead as _;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, channel};
+
+use anyhow::Context as _;
+use belfry_device::Replayed;
+use belfry_device::record::{RecordError, Until};
+use belfry_machine::signals::Signals;
+
+use super::{Replaying, difference, place};
+use crate::inspect::{InspectOptions, look_at};
+use crate::output::{note, say};
+
+/// What can be said, for messages.
+const WISHES: &str = "`continue`, `continue EVENT`, `back N` or `quit`";
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wish {
+    /// Go on, to an event or to the end.
+    Continue(Option<Until>),
+    /// Go so many events back.
+    Back(u64),
+    /// End.
+    Quit,
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            ["continue"] => Ok(Self::Continue(None)),
+            ["continue", event] => event
+                .parse::<Until>()
+                .map(|until| Self::Continue(Some(until)))
+                .map_err(|error| error.to_string()),
+            ["back", number] => {
+                let number = number.parse::<u64>().ok().filter(|&number| number > 0);
+                number.map(Self::Back).ok_or_else(|| format!("{text:?}: a number of events, from 1 on"))
+            }
+            ["quit"] => Ok(Self::Quit),
+            _ => Err(format!("{text:?} is not {WISHES}")),
+        }
+    }
+}
+
+/// What is waited for.
+enum Told {
+    Line(String),
+    /// A signal has come.
+    Over,
+}
+
+/// Lines of standard input, if they are wanted, and the first signal.
+fn listen(lines: bool) -> anyhow::Result<Receiver<Told>> {
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let (tell, told) = channel();
+    let over = tell.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.wait();
+        // Who has ended meanwhile does not listen.
+        let _ = over.send(Told::Over);
+    })?;
+    if lines {
+        std::thread::Builder::new().name("input".into()).spawn(move || {
+            let lines = std::io::stdin().lock().lines();
+            let _ = lines.map_while(Result::ok).try_for_each(|line| tell.send(Told::Line(line)));
+        })?;
+    }
+    Ok(told)
+}
+
+fn next_wish(told: &Receiver<Told>) -> Wish {
+    loop {
+        match told.recv() {
+            Ok(Told::Line(line)) if line.trim().is_empty() => {}
+            Ok(Told::Line(line)) => match line.parse() {
+                Ok(wish) => return wish,
+                Err(why) => note!("belfry: {why}"),
+            },
+            Ok(Told::Over) | Err(_) => return Wish::Quit,
+        }
+    }
+}
+
+/// Lets the device be looked at until it is told otherwise; the status to end with.
+pub(super) fn look_on(
+    replaying: &mut Replaying<'_>,
+    mut there: Replayed,
+    options: &InspectOptions,
+    goes_on: bool,
+) -> anyhow::Result<u8> {
+    let told = listen(goes_on)?;
+    loop {
+        let onlookers = look_at(replaying.replay.gpu(), options)?;
+        let wishes = if goes_on { format!(", say {WISHES}") } else { String::new() };
+        note!("belfry: look at it with `belfry inspect {}`{wishes}; Ctrl-C ends this", std::process::id());
+        let wish = next_wish(&told);
+        // Whatever was halted goes on, and nobody looks at a device that does.
+        drop(onlookers);
+        let went = match wish {
+            Wish::Quit => return Ok(0),
+            Wish::Continue(until) => replaying.run(until),
+            Wish::Back(events) => replaying.back(&there, events),
+        };
+        match went {
+            Ok(replayed) => there = replayed,
+            Err(error) if is_refusal(&error) => {
+                note!("belfry: {error:#}");
+                if matches!(error.downcast_ref(), Some(RecordError::NoEvent(_))) {
+                    // It has looked for the event to the end.
+                    there = replaying.run(None)?;
+                }
+            }
+            Err(error) => return difference(error),
+        }
+        say!("{}", place(&there, 1));
+    }
+}
+
+/// Whether the replay is as good as before.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<RecordError>() {
+        Some(error) => matches!(error, RecordError::NoEvent(_) | RecordError::Behind(_)),
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_words() {
+        let event = |text: &str| Some(text.parse::<Until>().unwrap());
+        for (text, wish) in [
+            ("continue", Wish::Continue(None)),
+            (" continue  interrupt:2 ", Wish::Continue(event("interrupt:2"))),
+            ("back 7", Wish::Back(7)),
+            ("quit", Wish::Quit),
+        ] {
+            assert_eq!(text.parse(), Ok(wish), "{text}");
+        }
+        for text in ["go", "back", "back 0", "back x", "continue lunch:1", "continue 1 2", "quit now"] {
+            text.parse::<Wish>().unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `belfry serve`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use belfry_machine::signals::Signals;
+use belfry_vfio_user::server::CLIENT_TIMEOUT;
+use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
+use clap::Args;
+
+use super::inspect::InspectFlags;
+use super::record::{Recorded, ServeRecordArgs};
+use super::trace::TraceArgs;
+use super::{GpuArgs, interrupted_status};
+use crate::inspect::look_at;
+use crate::output::say;
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    #[command(flatten)]
+    pub(super) gpu: GpuArgs,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    inspect: InspectFlags,
+    #[command(flatten)]
+    record: ServeRecordArgs,
+    /// How doorbell writes reach the device.
+    #[arg(long, value_enum, default_value_t)]
+    doorbell: DoorbellMode,
+    /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
+    /// one is served; between messages, as a guest that idles, it may be silent for ever.
+    #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
+    client_timeout: u64,
+}
+
+/// Runs `belfry serve`.
+pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
+    args.gpu.check_symbols(&args.inspect, false)?;
+    let mut config = args.gpu.config()?;
+    let recording = args.trace.start()?;
+    if let Some(recording) = &recording {
+        config.trace = Some(recording.sink());
+    }
+    // From here on a signal ends the server in order, with its socket removed.
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let recorded = args.record.start()?;
+    config.record = recorded.as_ref().map(Recorded::recording);
+    let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
+    server.set_client_timeout(Duration::from_secs(args.client_timeout));
+    let stop = server.stop_handle();
+    let inspect = args.inspect.options(&args.gpu.symbols);
+    let _inspector = inspect.map(|options| look_at(server.function().gpu(), &options)).transpose()?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.wait();
+        stop.stop();
+    })?;
+    let path = std::path::absolute(&args.socket)?;
+    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
+    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+    say!("  -device '{}'", qemu_device(&path));
+    let ended = server.run();
+    if let Some(recorded) = recorded {
+        // However the server has ended: the device's end is that of its record.
+        server.function().gpu().stop();
+        recorded.finish();
+    }
+    if let Some(recording) = recording {
+        recording.finish();
+    }
+    ended?;
+    Ok(interrupted_status().unwrap_or(0))
+}
