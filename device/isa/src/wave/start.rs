@@ -17,11 +17,8 @@ pub struct Own<'a> {
     pub exec: u64,
     /// `v0`; a wave32 uses the first 32.
     pub v0: &'a [u32; 64],
-    /// The first of the scalar registers that differ, and what they are, the workgroup's identifier aside.
+    /// The first of the scalar registers that differ, and what they are.
     pub sgprs: (usize, &'a [u32]),
-    /// The workgroup's identifier, and which parts of it the first of those registers have. It is apart from them, as what was just put
-    /// together in memory and is copied at once would be waited for.
-    pub workgroup: ([u32; 3], [bool; 3]),
     /// `HW_ID1` and `HW_ID2`.
     pub hw_ids: [u32; 2],
     /// `FLAT_SCRATCH`.
@@ -111,15 +108,6 @@ impl Wave {
         let (first, values) = own.sgprs;
         for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().skip(first).zip(values) {
             *register = *value;
-        }
-        let mut at = first;
-        for (id, enabled) in own.workgroup.0.into_iter().zip(own.workgroup.1) {
-            if enabled {
-                if let Some(register) = self.s[..usize::from(self.file.sgprs)].get_mut(at) {
-                    *register = id;
-                }
-                at += 1;
-            }
         }
         self.set_pair(slot::EXEC, if self.halves == 1 { own.exec & 0xffff_ffff } else { own.exec });
         if self.vgpr_count > 0 {
@@ -243,8 +231,7 @@ mod tests {
                 &Own {
                     exec: 0x7_ffff_0001,
                     v0: &v0,
-                    sgprs: (3, &[0, 0, 90]),
-                    workgroup: ([70, 75, 80], [true, false, true]),
+                    sgprs: (3, &[70, 80, 90]),
                     hw_ids: [11, 12],
                     scratch_base: 0x1234_5678_9abc,
                 },

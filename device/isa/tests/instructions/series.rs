@@ -25,14 +25,7 @@ fn own(number: u32) -> ([u32; 64], [u32; 1]) {
 }
 
 fn own_of<'a>(v0: &'a [u32; 64], s3: &'a [u32; 1]) -> Own<'a> {
-    Own {
-        exec: u64::MAX,
-        v0,
-        sgprs: (3, s3),
-        workgroup: ([0; 3], [false; 3]),
-        hw_ids: [0; 2],
-        scratch_base: 0,
-    }
+    Own { exec: u64::MAX, v0, sgprs: (3, s3), hw_ids: [0; 2], scratch_base: 0 }
 }
 
 fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'a> {

@@ -118,12 +118,18 @@ impl Series {
         (exec, v0): &(u64, [u32; 64]),
         give: impl FnOnce(&Own<'_>),
     ) {
-        let (sgprs, count) = &part.sgprs;
+        let (mut sgprs, count) = part.sgprs;
+        let mut at = 0;
+        for (id, enabled) in id.into_iter().zip(launch.workgroup_id_sgprs) {
+            if enabled {
+                sgprs[at] = id;
+                at += 1;
+            }
+        }
         give(&Own {
             exec: *exec,
             v0,
-            sgprs: (launch.users().len(), &sgprs[..*count]),
-            workgroup: (id, launch.workgroup_id_sgprs),
+            sgprs: (launch.users().len(), &sgprs[..count]),
             hw_ids: [
                 launch.queue_ids[0] | part.seat.hw_ids[0],
                 launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
