@@ -198,12 +198,14 @@ fn replay_that_is_looked_at_goes_on_and_back() {
 /// A server that records, and has said where it listens.
 struct Server {
     child: Child,
-    stderr: std::thread::JoinHandle<String>,
+    stderr: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Server {
     fn start(socket: &Path, record: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_belfry"))
+        // A test run in the background of a shell has inherited that SIGINT is ignored, which belfry would respect.
+        let mut child = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_belfry")])
             .args(["serve", "--socket", socket.to_str().unwrap(), "--record", record])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -215,14 +217,21 @@ impl Server {
         std::thread::spawn(move || lines.for_each(drop));
         let stderr = child.stderr.take().unwrap();
         let stderr = std::thread::spawn(move || std::io::read_to_string(stderr).unwrap());
-        Self { child, stderr }
+        Self { child, stderr: Some(stderr) }
     }
 
     /// Ends it by a signal: its status and what it has said.
     fn end(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
         let status = self.child.wait().unwrap();
-        (status.code(), self.stderr.join().unwrap())
+        (status.code(), self.stderr.take().unwrap().join().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
