@@ -13,7 +13,7 @@ use belfry_device::inspect::BreakOn;
 use serde_json::{Value, json};
 
 use super::answer_with;
-use super::sources::{addresses, reason, source_line};
+use super::sources::{addresses, break_at, reason, source_line};
 use crate::symbols::Symbols;
 
 /// How often the thread looks whether it is to end.
@@ -40,8 +40,9 @@ impl Lines {
     pub(super) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, String> {
         let words: Vec<&str> = question.split_whitespace().collect();
         let ["break", "line", place] = words[..] else { return answer_with(gpu, &self.symbols, question) };
-        if !addresses(gpu, &self.symbols, place)?.is_empty() {
-            return answer_with(gpu, &self.symbols, question);
+        let found = addresses(gpu, &self.symbols, place)?;
+        if !found.is_empty() {
+            return break_at(gpu, found);
         }
         let (file, line) = source_line(place)?;
         let can_come = self.symbols.lock().unwrap_or_else(PoisonError::into_inner).may_have(file, line);

@@ -44,10 +44,7 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
             if addresses.is_empty() {
                 return Err(format!("no code on the GPU is known to be of {place}; {}", reason(symbols)));
             }
-            let add =
-                |address| gpu.inspect().add_break(BreakOn::Pc(address)).map_err(|error| error.to_string());
-            let numbers = addresses.into_iter().map(add).collect::<Result<Vec<u32>, String>>()?;
-            Ok(json!({ "breakpoints": numbers }))
+            break_at(gpu, addresses)
         }
         ["source", wave] => {
             look_for_code(gpu, symbols);
@@ -84,6 +81,13 @@ pub(super) fn addresses(gpu: &Gpu, symbols: &Mutex<Symbols>, place: &str) -> Res
     let (file, line) = source_line(place)?;
     look_for_code(gpu, symbols);
     Ok(symbols.lock().unwrap_or_else(PoisonError::into_inner).addresses(file, line))
+}
+
+/// Adds breakpoints at addresses, and answers with their numbers.
+pub(super) fn break_at(gpu: &Gpu, addresses: Vec<u64>) -> Result<Value, String> {
+    let add = |address| gpu.inspect().add_break(BreakOn::Pc(address)).map_err(|error| error.to_string());
+    let numbers = addresses.into_iter().map(add).collect::<Result<Vec<u32>, String>>()?;
+    Ok(json!({ "breakpoints": numbers }))
 }
 
 /// Why there is no code of a line.
