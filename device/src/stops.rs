@@ -119,7 +119,7 @@ pub(crate) enum Why {
     Wave(u32, String, WaveKey),
     /// Something else has.
     Other(u32, String),
-    /// Somebody looks for code, which nobody else is told.
+    /// Somebody looks for code. To everybody else the device is not halted.
     Looking,
 }
 

@@ -251,7 +251,7 @@ impl Live {
         let until = if rule.is_late() { now.saturating_add(length.unwrap_or(LATE)) } else { now };
         self.record(&armed, Strike { rule, moment, time: now, place: place.to_string() }, place);
         if rule == Rule::ClockJump {
-            // Whoever met the hook goes on as if nothing had been.
+            // Nothing else happens at this packet.
             self.clock.jump(length.unwrap_or(JUMP));
             return None;
         }

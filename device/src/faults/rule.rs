@@ -83,8 +83,11 @@ impl Rule {
     pub const fn rarity(self) -> Option<u32> {
         match self {
             Self::Removal => None,
-            Self::WalkFails | Self::VramEcc | Self::RegisterStuck | Self::FunctionReset => Some(8),
-            Self::DriverUnbound => Some(8),
+            Self::WalkFails
+            | Self::VramEcc
+            | Self::RegisterStuck
+            | Self::FunctionReset
+            | Self::DriverUnbound => Some(8),
             _ => Some(0),
         }
     }

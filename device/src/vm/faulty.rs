@@ -62,8 +62,7 @@ impl StaleTlb {
     }
 }
 
-/// Pages of VRAM in which an error was found that cannot be corrected, by their numbers. It stays there: whoever has missed it, as what was
-/// read was not wanted after all, finds it again.
+/// Numbers of the pages of VRAM with an error that cannot be corrected. The error stays in its page, so that each later read finds it, too.
 #[derive(Debug, Default)]
 pub(super) struct Poisoned(Mutex<BTreeSet<u64>, rank::StaleTlb>);
 

@@ -25,8 +25,8 @@ impl Changes {
 }
 
 impl Mirror {
-    /// Takes the pages that have changed since this was last called, which are kept from the first call on: all, at first. Nobody
-    /// accesses the device.
+    /// Takes the pages that have changed since the last call. The first call takes all pages, and changes are kept from then on. Nobody may
+    /// access the device meanwhile.
     pub(crate) fn take_changes(&self) -> Changes {
         let mut state = self.lock();
         let state = &mut *state;

@@ -19,7 +19,7 @@ pub(super) fn decode(entry: &IhEntry) -> Interrupt {
             _ => Interrupt::Quiet,
         },
         (Client::GFX, Source::SDMA_TRAP) => Interrupt::Signal(first & 0xfff_ffff),
-        // Linux's filter of gfx11 lets it through to nobody, though what is behind the filter handles it.
+        // Linux handles this entry too, but its filter for gfx11 drops it first.
         (Client::GFX, Source::SDMA_ECC) => Interrupt::Poison,
         (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR) => Interrupt::BadPacket(first),
         (Client::GFX | Client::VMC | Client::UTCL2, Source::UTCL2_FAULT) => Interrupt::PageFault {
