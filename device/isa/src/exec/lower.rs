@@ -102,7 +102,9 @@ fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering,
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) fn for_test(arch: Arch, wave: WaveSize, bytes: &[u8]) -> (Vec<Di>, Vec<Form>) {
     let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, second_from: 0 };
+    // All registers of a wave that may have both kinds are of the first.
+    let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
+    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, second_from };
     let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
     while let Ok(inst) = decode_for(arch, wave, bytes.get(lowering.at as usize * 4..).unwrap_or_default()) {
         lowering.begin(u32::from(inst.size) / 4);

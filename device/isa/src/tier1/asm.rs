@@ -6,7 +6,7 @@
 mod vex;
 mod ways;
 
-use super::encoding::{Evex, KMOVW_TO, VMOVD, VPBROADCASTD_FROM, Vex};
+use super::encoding::{Evex, KMOVW_TO, VMOVD, VMOVQ, VPBROADCASTD_FROM, Vex};
 
 /// A 512-bit register, 0 to 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +310,11 @@ impl Assembler {
     /// The first lane of a register to a general register.
     pub(super) fn first_lane(&mut self, to: Gpr, from: Zmm) {
         self.vector(VMOVD, from.0, 0, Operand::Register(Zmm(to as u8)), K0);
+    }
+
+    /// The first two lanes of a register to a general register.
+    pub(super) fn first_two_lanes(&mut self, to: Gpr, from: Zmm) {
+        self.vector(VMOVQ, from.0, 0, Operand::Register(Zmm(to as u8)), K0);
     }
 
     /// A general register to all lanes.

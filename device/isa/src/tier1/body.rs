@@ -1,10 +1,13 @@
 //! The code of one block: sources and results of elements, and the ways to their handlers.
 
+use core::ops::Range;
+
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
-use super::form::When;
+use super::form::{Form, When};
 use super::rows::{Pair, Rows};
 use super::times::Counters;
+use super::{elements, scalar as scalars};
 use crate::exec::di::{Di, Kind, Source};
 use crate::lanes::BackendKind;
 use crate::registers::slot;
@@ -119,6 +122,8 @@ pub(super) struct Body<'a> {
     /// Which instructions there are.
     pub(super) kind: BackendKind,
     pub(super) halves: u32,
+    /// The only lanes that elements are done for: a half and a sixteen of it.
+    pub(super) only: Option<(u32, u8)>,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
     /// The element at hand.
@@ -132,6 +137,51 @@ pub(super) struct Body<'a> {
 }
 
 impl Body<'_> {
+    /// The halves of the wave that elements are done for.
+    pub(super) fn parts(&self) -> Range<u32> {
+        self.only.map_or(0..self.halves, |(half, _)| half..half + 1)
+    }
+
+    /// The sixteens of a half that elements are done for.
+    pub(super) fn chunks(&self) -> Range<u8> {
+        self.only.map_or(0..2, |(_, chunk)| chunk..chunk + 1)
+    }
+
+    /// An element behind which the next one follows, and which leaves EXEC alone.
+    pub(super) fn straight(&mut self, form: Form, d: &Di) {
+        match form {
+            Form::Vector(op) => self.vector(op, d),
+            Form::Pair(x, y) => self.pair((x, y), d),
+            Form::Carry(op) => self.carry(op, d),
+            Form::Compare(operands) => self.compare(operands, d),
+            Form::Select => self.select(d),
+            Form::Saturating(op) => self.saturating(op, d),
+            Form::Packed(op) => self.packed(op, d),
+            Form::Mixed(narrows) => self.mixed(narrows, d),
+            Form::Keep => self.keep(d),
+            Form::Scalar(op) => scalars::emit(self.a, op, d),
+            Form::BackwardPermute => self.backward_permute(d),
+            Form::Swizzle => self.swizzle(d),
+            Form::PermuteRow { other } => self.permute_row(other, d),
+            Form::CountBelow { high } => self.count_below(high, d),
+            Form::ReadLane => self.read_lane(d),
+            Form::ReadFirstLane => self.read_first_lane(d),
+            Form::GlobalLoad(moves) => self.global_load(moves, d),
+            Form::GlobalStore(moves) => self.global_store(moves, d),
+            Form::LdsLoad(moves) => self.lds_load(moves, d),
+            Form::LdsStore(moves) => self.lds_store(elements::registers(moves), d),
+            Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),
+            Form::LdsStoreTwo(dwords) => self.lds_store_two(dwords, d),
+            Form::ScalarLoad(dwords) => self.scalar_load(dwords, d),
+            Form::Call
+            | Form::Permute(_)
+            | Form::ExecMask { .. }
+            | Form::RestoreExec
+            | Form::End
+            | Form::Branch(_) => unreachable!("a block has its own way with these"),
+        }
+    }
+
     pub(super) fn load_row(&mut self, row: u32) -> Pair {
         let later = &self.touched[self.at - self.first + 1..];
         self.rows.load(self.a, row, distance(later))

@@ -14,8 +14,9 @@ use super::body::{
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
+use super::sixteens::{self, Counts};
 use super::times::Counters;
-use super::{avx2, elements, scalar as scalars, template};
+use super::{avx2, scalar as scalars, template};
 use crate::exec::di::{Di, Flow};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
@@ -246,6 +247,7 @@ impl Compiler<'_> {
             masked,
             kind: self.source.kind,
             halves: self.source.halves,
+            only: None,
             touched: &self.touched,
             at: first,
             first,
@@ -270,9 +272,10 @@ impl Compiler<'_> {
         let avx2 = source.kind == BackendKind::Avx2;
         let held = if avx2 { None } else { self.held(first, &forms, masked) };
         let elements: Vec<(Form, &Di)> = forms.iter().copied().zip(&source.code[first..next]).collect();
-        if avx2 && self.rounds(first, &elements, masked) {
+        if held.is_none() && self.rounds(first, &elements, masked) {
             return;
         }
+        let spills = !avx2 && self.rows_of_block().len() > CAPACITY;
         let mut body = self.body(first, masked);
         let round = held.map(|rows| {
             body.rows.hold(body.a, &rows);
@@ -291,10 +294,15 @@ impl Compiler<'_> {
             body.rows.unlock();
             body.uncounted += u32::from(d.count);
             let uncounted = body.uncounted;
+            if at < undone {
+                continue;
+            }
+            if spills && let Some(run) = sixteens::run_of(&elements[at - first..], source.halves, masked) {
+                body.run_by_sixteens(&run, &elements[at - first..]);
+                undone = at + run.elements;
+                continue;
+            }
             if avx2 {
-                if at < undone {
-                    continue;
-                }
                 if let Some(run) = avx2::run_of(&elements[at - first..], source.halves) {
                     body.go_through(&run, &elements[at - first..]);
                     undone = at + run.elements;
@@ -307,36 +315,13 @@ impl Compiler<'_> {
                 }
             }
             match form {
-                Form::Vector(op) => body.vector(op, d),
-                Form::Pair(x, y) => body.pair((x, y), d),
-                Form::Carry(op) => body.carry(op, d),
-                Form::Compare(operands) => body.compare(operands, d),
-                Form::Select => body.select(d),
-                Form::Saturating(op) => body.saturating(op, d),
-                Form::Packed(op) => body.packed(op, d),
-                Form::Mixed(narrows) => body.mixed(narrows, d),
-                Form::Keep => body.keep(d),
-                Form::Scalar(op) => scalars::emit(body.a, op, d),
-                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
                 form if is_by_handler(form, d, masked) => body.by_handler(),
+                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
                 Form::Permute(control) => known = body.permute(control, d),
                 Form::RestoreExec => {
                     body.restore_exec();
                     known = true;
                 }
-                Form::BackwardPermute => body.backward_permute(d),
-                Form::Swizzle => body.swizzle(d),
-                Form::PermuteRow { other } => body.permute_row(other, d),
-                Form::CountBelow { high } => body.count_below(high, d),
-                Form::ReadLane => body.read_lane(d),
-                Form::ReadFirstLane => body.read_first_lane(d),
-                Form::GlobalLoad(moves) => body.global_load(moves, d),
-                Form::GlobalStore(moves) => body.global_store(moves, d),
-                Form::LdsLoad(moves) => body.lds_load(moves, d),
-                Form::LdsStore(moves) => body.lds_store(elements::registers(moves), d),
-                Form::LdsLoadTwo(dwords) => body.lds_load_two(dwords, d),
-                Form::LdsStoreTwo(dwords) => body.lds_store_two(dwords, d),
-                Form::ScalarLoad(dwords) => body.scalar_load(dwords, d),
                 Form::End => {
                     body.rows.flush(body.a);
                     self.count(uncounted);
@@ -355,6 +340,7 @@ impl Compiler<'_> {
                     body.rows.flush(body.a);
                     return self.call(at, uncounted);
                 }
+                form => body.straight(form, d),
             }
         }
         body.rows.flush(body.a);
@@ -371,18 +357,35 @@ impl Compiler<'_> {
         let Some((&(Form::Branch(when), last), elements)) = elements.split_last() else { return false };
         // Code that counts has each round of a block begin where it counts.
         let loops = last.aux == 0 && last.imm as usize == first && self.callee.counters.is_none();
+        if !loops {
+            return false;
+        }
         let halves = self.source.halves;
-        let rounds = loops.then(|| avx2::rounds_of(elements, when, (halves, masked))).flatten();
-        let Some(rounds) = rounds else { return false };
         let at = first + elements.len();
-        let instructions =
-            elements.iter().map(|(_, d)| u32::from(d.count)).sum::<u32>() + u32::from(last.count);
-        let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
-        let mut body = self.body(first, masked);
+        let round = elements.iter().map(|(_, d)| u32::from(d.count)).sum::<u32>() + u32::from(last.count);
         let unless = |a: &mut Assembler, label| jump_unless(a, when, halves, label);
-        body.rounds(&rounds, elements, (instructions, EXECUTED, LIMIT), (unless, used_up));
+        if self.source.kind == BackendKind::Avx2 {
+            let Some(rounds) = avx2::rounds_of(elements, when, (halves, masked)) else { return false };
+            let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
+            let mut body = self.body(first, masked);
+            body.rounds(&rounds, elements, (round, EXECUTED, LIMIT), (unless, used_up));
+        } else {
+            let Some(rounds) = sixteens::loop_of(elements, when, halves, &self.touched) else { return false };
+            let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
+            let counts = Counts { round, executed: EXECUTED, limit: LIMIT };
+            let mut body = self.body(first, masked);
+            body.rounds_by_sixteens(&rounds, elements, &counts, (unless, used_up));
+        }
         self.go(at + 1, Some(masked));
         true
+    }
+
+    /// The rows that the block at hand uses.
+    fn rows_of_block(&self) -> Vec<u32> {
+        let mut rows: Vec<u32> = self.touched.iter().flatten().copied().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
     }
 
     /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
@@ -397,9 +400,7 @@ impl Compiler<'_> {
         if !loops || calls {
             return None;
         }
-        let mut rows: Vec<u32> = self.touched.iter().flatten().copied().collect();
-        rows.sort_unstable();
-        rows.dedup();
+        let rows = self.rows_of_block();
         (rows.len() <= CAPACITY).then_some(rows)
     }
 

@@ -10,17 +10,16 @@ use crate::inst::Op;
 /// Whether compiled code does an element without its handler.
 pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
-    let overlaps = |registers: u32| {
-        let rows = registers * halves;
-        d.src.iter().any(|s| s.kind == Kind::Vector && s.value < d.dst + rows && d.dst < s.value + rows)
+    // Where the handler does what the second half has left, the first one is done.
+    let overlaps = || {
+        d.src.iter().any(|s| s.kind == Kind::Vector && s.value < d.dst + halves && d.dst < s.value + halves)
     };
     match form {
         Form::Call => false,
         Form::Vector(op) => match template::vector(op, d) {
             Some(template::Template::Extreme(..) | template::Template::Curve(_)) => {
-                plain && (halves == 1 || !overlaps(1))
+                plain && (halves == 1 || !overlaps())
             }
-            Some(template::Template::ShiftPair) => plain && (halves == 1 || !overlaps(2)),
             Some(_) => plain,
             None => false,
         },

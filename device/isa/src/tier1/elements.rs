@@ -153,7 +153,7 @@ impl Body<'_> {
     }
 
     /// Sixteen elements of one, two or four dwords.
-    fn load_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, to: &[Pair]) {
+    pub(super) fn load_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, to: &[Pair]) {
         let at = |n: usize| Operand::Memory(At(base, (sixteen * to.len() as i32 + n as i32) * 64));
         match *to {
             [to] => self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), at(0)),
@@ -180,18 +180,15 @@ impl Body<'_> {
         }
     }
 
-    /// The first pairs of sixteen elements of four dwords, to both sixteens of each row.
-    pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2]) {
+    /// The first pairs of sixteen elements of four dwords.
+    pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2], chunk: u8) {
         for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
             self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(base, n * 64)));
             self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(PICK_OF_FOUR[0]));
             self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(base, n * 64 + 64)));
         }
-        self.a.evex(VSHUFI64X2.by(0x44), first.chunk(0), Zmm(1), Zmm(2));
-        self.a.evex(VSHUFI64X2.by(0xee), second.chunk(0), Zmm(1), Zmm(2));
-        for to in [first, second] {
-            self.a.evex(VMOVDQA32, to.chunk(1), Zmm(0), to.chunk(0));
-        }
+        self.a.evex(VSHUFI64X2.by(0x44), first.chunk(chunk), Zmm(1), Zmm(2));
+        self.a.evex(VSHUFI64X2.by(0xee), second.chunk(chunk), Zmm(1), Zmm(2));
     }
 
     fn gather(&mut self, to: Zmm, base: Gpr, index: Zmm, mask: Mask) {
@@ -247,12 +244,18 @@ impl Body<'_> {
     }
 
     /// The same element of `base` to all lanes of some sixteens.
-    pub(super) fn load_same(&mut self, base: Gpr, to: &[Pair], lanes: &[(u32, u8)]) {
+    pub(super) fn load_same_of(&mut self, base: Gpr, to: &[Pair], lanes: &[(u32, u8)]) {
         for &(half, chunk) in lanes {
-            for (n, to) in self.of_half(to, half).into_iter().enumerate() {
-                let at = Operand::Splat(At(base, n as i32 * 4));
-                self.a.evex(VPBROADCASTD, to.chunk(chunk), Zmm(0), at);
-            }
+            let to = self.of_half(to, half);
+            self.load_same(base, &to, chunk);
+        }
+    }
+
+    /// The same element of `base` to sixteen lanes.
+    pub(super) fn load_same(&mut self, base: Gpr, to: &[Pair], chunk: u8) {
+        for (n, to) in to.iter().enumerate() {
+            let at = Operand::Splat(At(base, n as i32 * 4));
+            self.a.evex(VPBROADCASTD, to.chunk(chunk), Zmm(0), at);
         }
     }
 

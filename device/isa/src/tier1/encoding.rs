@@ -106,6 +106,8 @@ pub(super) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
 
 /// `vmovd` to a general register.
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
+/// `vmovq` to a general register.
+pub(super) const VMOVQ: Evex = VMOVD.wide();
 /// Lanes of the last operand by the numbers in the second one.
 pub(super) const VPERMD: Evex = evex(2, 1, 0x36);
 pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
@@ -179,6 +181,8 @@ const fn vex(prefix: u8, wide: bool, long: bool, opcode: u8) -> Vex {
 
 /// `kmovw`, from a mask or memory.
 pub(super) const KMOVW: Vex = vex(0, false, false, 0x90);
+/// `kmovw` to memory.
+pub(super) const KMOVW_STORE: Vex = vex(0, false, false, 0x91);
 /// `kmovd` to memory.
 pub(super) const KMOVD_STORE: Vex = vex(1, true, false, 0x91);
 pub(super) const KUNPCKWD: Vex = vex(0, false, true, 0x4b);

@@ -74,6 +74,22 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// Whether it is computed for each lane by itself, with nothing but registers.
+    pub(crate) fn is_arithmetic(self) -> bool {
+        matches!(
+            self,
+            Form::Vector(_)
+                | Form::Saturating(_)
+                | Form::Pair(..)
+                | Form::Carry(_)
+                | Form::Compare(_)
+                | Form::Select
+                | Form::Packed(_)
+                | Form::Mixed(_)
+                | Form::Keep
+        )
+    }
+
     /// Whether it is a load or a store.
     pub(crate) fn is_memory(self) -> bool {
         use Form::{GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo, LdsStore, LdsStoreTwo};

@@ -177,7 +177,7 @@ impl Body<'_> {
     pub(super) fn of_halves(&mut self, arithmetic: Arithmetic, d: &Di, half: u32) {
         self.load_sources(d, arithmetic.arity(), half);
         let to = self.define_half(d.dst + half);
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             self.half_arithmetic(arithmetic, &d.src, half, chunk);
             let mask = self.exec(half, chunk);
             self.put_halves(to.chunk(chunk), Zmm(0), false, mask);
@@ -188,7 +188,7 @@ impl Body<'_> {
     pub(super) fn half_to_single(&mut self, d: &Di, half: u32) {
         self.load_sources(d, 1, half);
         let to = self.define(d.dst + half);
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             self.half_source(&d.src[0], half, chunk, Zmm(0));
             let mask = self.exec(half, chunk);
             self.put(to.chunk(chunk), Zmm(0), mask);
@@ -199,7 +199,7 @@ impl Body<'_> {
     pub(super) fn single_to_half(&mut self, d: &Di, half: u32) {
         self.load_sources(d, 1, half);
         let to = self.define_half(d.dst + half);
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             let value = self.register(&d.src[0], true, half, chunk, Zmm(0));
             self.put(Zmm(0), value, K0);
             self.narrow(Zmm(0), 0);
@@ -212,7 +212,7 @@ impl Body<'_> {
     pub(super) fn singles_to_halves(&mut self, d: &Di, half: u32) {
         self.load_sources(d, 2, half);
         let to = self.define(d.dst + half);
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             for (n, t) in [Zmm(0), Zmm(1)].into_iter().enumerate() {
                 let value = self.register(&d.src[n], true, half, chunk, t);
                 self.put(t, value, K0);
@@ -226,11 +226,11 @@ impl Body<'_> {
 
     /// An operation on both halves of registers.
     pub(super) fn packed(&mut self, op: Op, d: &Di) {
-        for part in 0..self.halves {
+        for part in self.parts() {
             let arity = packed(op, d).unwrap_or_default();
             self.load_sources(d, arity, part);
             let to = self.define(d.dst + part);
-            for chunk in 0..2 {
+            for chunk in self.chunks() {
                 let (t0, t1, mask) = (Zmm(0), Zmm(1), self.exec(part, chunk));
                 if let Some(op) = of_words(op) {
                     let a = self.register(&d.src[0], false, part, chunk, t0);
@@ -265,10 +265,10 @@ impl Body<'_> {
     /// `v_fma_mix*`: sources are singles, or halves where `imm` says so; the result is a single or a half.
     pub(super) fn mixed(&mut self, narrows: bool, d: &Di) {
         let temporaries = [Zmm(0), Zmm(1), Zmm(2)];
-        for part in 0..self.halves {
+        for part in self.parts() {
             self.load_sources(d, 3, part);
             let to = if narrows { self.define_half(d.dst + part) } else { self.define(d.dst + part) };
-            for chunk in 0..2 {
+            for chunk in self.chunks() {
                 for (n, t) in temporaries.into_iter().enumerate() {
                     if d.imm >> n & 1 != 0 {
                         self.half_source(&d.src[n], part, chunk, t);
@@ -292,10 +292,10 @@ impl Body<'_> {
 
     /// Bits of a register that stay.
     pub(super) fn keep(&mut self, d: &Di) {
-        for half in 0..self.halves {
+        for half in self.parts() {
             self.load_row(d.dst + half);
             let to = self.define(d.dst + half);
-            for chunk in 0..2 {
+            for chunk in self.chunks() {
                 let (to, mask) = (to.chunk(chunk), self.exec(half, chunk));
                 self.a.masked(VPANDD, to, to, Operand::Constant(d.imm), mask);
             }
@@ -342,7 +342,7 @@ impl Body<'_> {
             self.a.mask(KMOVW_FROM, ODD, Mask(0), Mask(0));
         }
         let temporaries = [Zmm(1), Zmm(2), Zmm(3)];
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             for eight in 0..2 {
                 for (source, t) in sources.iter().zip(temporaries) {
                     self.double_source(source, (half, chunk, eight), t);

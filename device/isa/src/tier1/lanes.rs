@@ -12,7 +12,7 @@ impl Body<'_> {
     /// A vector operation.
     pub(super) fn vector(&mut self, op: Op, d: &Di) {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
-        for half in 0..self.halves {
+        for half in self.parts() {
             // Nothing of one half is used in the other.
             self.rows.unlock();
             match template {
@@ -29,7 +29,7 @@ impl Body<'_> {
                 _ => {
                     self.load_sources(d, template.arity(), half);
                     let pair = self.define(d.dst + half);
-                    for chunk in 0..2 {
+                    for chunk in self.chunks() {
                         let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
                         self.lanes(template, d, half, chunk, (to, mask));
                     }
@@ -41,11 +41,11 @@ impl Body<'_> {
     /// A sum or difference that saturates.
     pub(super) fn saturating(&mut self, op: Op, d: &Di) {
         let (a, b) = if op == Op::V_SUBREV_NC_U32 { (1, 0) } else { (0, 1) };
-        for half in 0..self.halves {
+        for half in self.parts() {
             self.rows.unlock();
             self.load_sources(d, 2, half);
             let pair = self.define(d.dst + half);
-            for chunk in 0..2 {
+            for chunk in self.chunks() {
                 let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
                 let a = self.register(&d.src[a], false, half, chunk, Zmm(0));
                 let b = self.register(&d.src[b], false, half, chunk, Zmm(1));
@@ -257,7 +257,7 @@ impl Body<'_> {
         }
         let cold = self.leave_if_any(k, l);
         let pair = self.define(d.dst + half);
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             let a = self.register(&d.src[0], true, half, chunk, t0);
             let b = self.operand(&d.src[1], true, half, chunk, t1);
             self.a.compare(VCMPPS.by(EQUAL), k, a, b, K0);
@@ -301,7 +301,7 @@ impl Body<'_> {
         let low = self.load_row(d.src[1].value + half);
         let high = self.load_row(d.src[1].value + half + self.halves);
         let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + half + self.halves));
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             let (low, high, mask) = (low.chunk(chunk), high.chunk(chunk), self.exec(half, chunk));
             let by = count & 31;
             self.a.shift(VPSLLD.by(by), t0, low, K0);
@@ -322,9 +322,9 @@ impl Body<'_> {
     }
 
     fn move_pair(&mut self, d: &Di, half: u32) {
-        let words: Vec<_> = (0..2).map(|chunk| self.wide(&d.src[0], half, chunk)).collect();
+        let words: Vec<_> = self.chunks().map(|chunk| (chunk, self.wide(&d.src[0], half, chunk))).collect();
         let (low, high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
-        for (chunk, (from_low, from_high)) in (0..).zip(words) {
+        for (chunk, (from_low, from_high)) in words {
             let mask = self.exec(half, chunk);
             // One may be where the other goes.
             self.in_register(Zmm(0), from_low);
@@ -349,7 +349,7 @@ impl Body<'_> {
             self.wide(source, half, 0);
         }
         let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             let mask = self.exec(half, chunk);
             let (low, high) = self.wide(&d.src[0], half, chunk);
             self.in_register(t0, low);
@@ -383,7 +383,7 @@ impl Body<'_> {
         self.load_sources(&first, of_x.arity(), 0);
         self.load_sources(&second, of_y.arity(), 0);
         let (place_x, place_y) = (self.define(d.dst), self.define(d.dst2));
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             let (to_x, to_y) = (place_x.chunk(chunk), place_y.chunk(chunk));
             let mask = self.exec(0, chunk);
             if clash {

@@ -131,7 +131,7 @@ impl Body<'_> {
                     for (to, &offset) in to.chunks(parts).zip(offsets) {
                         self.lds_place(Gpr::Rdx, offset);
                         self.a.integer(Integer::Add, true, Gpr::Rdx, Gpr::R9);
-                        self.load_same(Gpr::Rdx, to, &[lanes]);
+                        self.load_same_of(Gpr::Rdx, to, &[lanes]);
                     }
                 }
                 self.a.jump(done);
@@ -199,7 +199,7 @@ impl Body<'_> {
         self.leave_if_unlike(different);
         for (chunk, base) in [(0, Gpr::Rax), (1, Gpr::Rdx)] {
             self.a.integer(Integer::Add, true, base, Gpr::R9);
-            self.load_same(base, to, &[(0, chunk)]);
+            self.load_same_of(base, to, &[(0, chunk)]);
         }
         self.a.jump(done);
         self.a.bind(different);
@@ -222,7 +222,10 @@ impl Body<'_> {
             self.leave_if_unlike(others);
             self.leave_out_of_range(Gpr::Rax, 240, cold);
             self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
-            self.load_pairs_of_fours(Gpr::Rax, [first, second]);
+            self.load_pairs_of_fours(Gpr::Rax, [first, second], 0);
+            for to in [first, second] {
+                self.put(to.chunk(1), to.chunk(0), K0);
+            }
             self.a.jump(done);
         }
     }

@@ -37,6 +37,12 @@ impl Body<'_> {
         self.a.mask(KUNPCKWD, low, high, low);
     }
 
+    /// Where the bits of sixteen lanes are of a mask in a scalar register.
+    fn word(register: u32, half: u32, chunk: u8) -> At {
+        let At(base, displacement) = scalar(register + half);
+        At(base, displacement + i32::from(chunk) * 2)
+    }
+
     /// A comparison.
     pub(super) fn compare(&mut self, operands: Operands, d: &Di) {
         let float = operands == Operands::F32;
@@ -46,12 +52,15 @@ impl Body<'_> {
             _ => VPCMPUD.by(integer_predicate(d.aux)),
         };
         let masks = [Mask(5), Mask(6), Mask(7)];
-        for half in 0..self.halves {
-            for chunk in 0..2 {
+        for half in self.parts() {
+            for chunk in self.chunks() {
                 let a = self.register(&d.src[0], float, half, chunk, Zmm(0));
                 let b = self.operand(&d.src[1], float, half, chunk, Zmm(1));
                 let to = masks[half as usize + usize::from(chunk)];
                 self.a.compare(op, to, a, b, self.exec(half, chunk));
+                if self.only.is_some() {
+                    return self.a.mask_at(KMOVW_STORE, to, Self::word(d.dst, half, chunk));
+                }
             }
             self.join(masks[half as usize], masks[half as usize + 1]);
         }
@@ -66,12 +75,11 @@ impl Body<'_> {
     /// `v_cndmask_b32`.
     pub(super) fn select(&mut self, d: &Di) {
         let k = SCRATCH[0];
-        for half in 0..self.halves {
+        for half in self.parts() {
             self.load_sources(d, 2, half);
             let pair = self.define(d.dst + half);
-            for chunk in 0..2 {
-                let At(base, displacement) = scalar(d.src[2].value + half);
-                self.a.mask_at(KMOVW, k, At(base, displacement + i32::from(chunk) * 2));
+            for chunk in self.chunks() {
+                self.a.mask_at(KMOVW, k, Self::word(d.src[2].value, half, chunk));
                 let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
                 let b = self.operand(&d.src[1], true, half, chunk, Zmm(1));
                 let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
@@ -89,23 +97,33 @@ impl Body<'_> {
     pub(super) fn carry(&mut self, op: Op, d: &Di) {
         let wide = op == Op::V_MAD_U64_U32;
         let out = d.dst2 != slot::DUMP as u32;
-        for half in 0..self.halves {
+        for half in self.parts() {
             self.load_sources(d, if wide { 3 } else { 2 }, half);
-            for chunk in 0..2 {
+            for chunk in self.chunks() {
                 if wide {
                     self.multiply_add(d, half, chunk);
                 } else {
                     self.add_or_subtract(op, d, half, chunk);
                 }
             }
-            if !wide && self.halves == 1 {
+            if !wide && self.halves == 1 && self.only.is_none() {
                 self.join(SCRATCH[0], SCRATCH[1]);
                 self.a.mask_at(KMOVD_STORE, SCRATCH[0], scalar(d.dst2));
             }
         }
-        if out && (wide || self.halves == 2) {
+        if out && (wide || self.halves == 2) && self.only.is_none() {
             // After both halves: it may be the mask in.
             self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rdx);
+        }
+    }
+
+    /// Brings the mask of a sixteen to its place in a scalar register, if these lanes are the only ones at hand; otherwise keeps it in
+    /// `Rdx`, after those before it.
+    fn mask_out(&mut self, out: Mask, d: &Di, (half, chunk): (u32, u8)) {
+        if self.only.is_none() {
+            self.collect(out, half, chunk);
+        } else if d.dst2 != slot::DUMP as u32 {
+            self.a.mask_at(KMOVW_STORE, out, Self::word(d.dst2, half, chunk));
         }
     }
 
@@ -141,7 +159,7 @@ impl Body<'_> {
                 self.a.mask(KANDW, wraps, wraps, mask);
             }
             self.a.mask(KORW, out, out, wraps);
-            self.collect(out, half, chunk);
+            self.mask_out(out, d, (half, chunk));
         }
         let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
         self.put(to_low.chunk(chunk), t2, mask);
@@ -171,8 +189,7 @@ impl Body<'_> {
             self.a.compare(VPCMPUD.by(LESS), out, t2, a, mask);
         }
         if carries {
-            let At(base, displacement) = scalar(d.imm + half);
-            self.a.mask_at(KMOVW, ODD, At(base, displacement + i32::from(chunk) * 2));
+            self.a.mask_at(KMOVW, ODD, Self::word(d.imm, half, chunk));
             let limit = if subtract { 0 } else { u32::MAX };
             self.a.evex(VPBROADCASTD, t3, Zmm(0), Operand::Constant(limit));
             // What the carry wraps.
@@ -191,8 +208,8 @@ impl Body<'_> {
         }
         let to = self.define(d.dst + half).chunk(chunk);
         self.put(to, t2, mask);
-        if !one {
-            self.collect(out, half, chunk);
+        if !one || self.only.is_some() {
+            self.mask_out(out, d, (half, chunk));
         }
     }
 

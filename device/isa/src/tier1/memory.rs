@@ -190,11 +190,19 @@ impl Body<'_> {
         self.first_active(&low, Zmm(0), Gpr::Rax);
         let done = self.a.label();
         if !self.masked {
+            // How far apart the first two are.
+            self.a.first_two_lanes(Gpr::Rsi, low[0].chunk(0));
+            self.a.shift_by(5, true, Gpr::Rsi, 32);
+            self.a.integer(Integer::Sub, false, Gpr::Rsi, Gpr::Rax);
+        }
+        if !self.masked && self.halves == 2 {
+            self.load_halves(moves, d, (&low, &to), (done, &cold));
+        } else if !self.masked {
             let others = self.a.label();
             self.leave_unless_apart(&low, bytes(moves), others);
             self.run(d, bytes(moves), false, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
-            if moves == Moves::Dwords(1) && self.halves == 1 {
+            if moves == Moves::Dwords(1) {
                 // What the next wave loads with this instruction.
                 self.a.prefetch(At(Gpr::Rdx, 128));
                 self.a.prefetch(At(Gpr::Rdx, 192));
@@ -207,16 +215,16 @@ impl Body<'_> {
                 self.add_offset(d);
                 self.translate(bytes(moves), false, &cold);
                 let lanes: Vec<_> = self.sixteens().collect();
-                self.load_same(Gpr::Rdx, &to, &lanes);
+                self.load_same_of(Gpr::Rdx, &to, &lanes);
                 self.a.jump(done);
                 self.a.bind(others);
             }
         }
-        if !self.masked && self.halves == 2 {
-            self.load_halves(moves, d, (&low, &to), (done, &cold));
-        }
         // Of parts whole dwords are read.
         self.one_span(d, &low, (bytes(moves).max(4), false), &cold);
+        if !self.masked {
+            self.load_sixteens(moves, (&low, &to), done);
+        }
         for lanes in self.sixteens() {
             self.a.evex(VPSUBD, Zmm(1), low[lanes.0 as usize].chunk(lanes.1), Zmm(0));
             let to = self.of_half(&to, lanes.0);
@@ -226,7 +234,8 @@ impl Body<'_> {
         self.come_back(cold);
     }
 
-    /// Elements that follow each other, or are the same one, in each half by itself; goes on elsewhere where they do not.
+    /// Elements that follow each other, or are the same one, in each half by itself or in both; goes on where they do not. The first
+    /// lane's address is in `Rax`, what its base is in `Rdx`, and how far the second one is from it in `Rsi`.
     fn load_halves(
         &mut self,
         moves: Moves,
@@ -236,47 +245,47 @@ impl Body<'_> {
     ) {
         let lanes: Vec<_> = self.sixteens().collect();
         let size = bytes(moves);
+        let any = self.a.label();
         for same in [false, true] {
             if same && !matches!(moves, Moves::Dwords(_)) {
                 continue;
             }
-            let others = self.a.label();
-            for &(half, chunk) in &lanes {
-                let row = low[half as usize];
-                if chunk == 0 {
-                    self.a.evex(VPBROADCASTD, Zmm(2), Zmm(0), row.chunk(0));
-                }
-                let expected = match (same, chunk) {
-                    (true, _) => Zmm(2),
-                    (false, 0) => {
-                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Words(*apart(size)));
-                        Zmm(2)
-                    }
-                    (false, _) => {
-                        self.a.evex(VPADDD, Zmm(2), Zmm(2), Operand::Constant(size * 16));
-                        Zmm(2)
-                    }
-                };
-                self.unlike(VPCMPUD.by(DIFFERENT), row.chunk(chunk), expected, (half, chunk));
+            let (others, apart) = (self.a.label(), self.a.label());
+            let step = if same { 0 } else { size };
+            self.a.immediate(Integer::Cmp, false, Gpr::Rsi, step);
+            self.a.jump_if(Condition::NotEqual, others);
+            self.leave_unless_halves(low, step, any);
+            self.a.first_lane(Gpr::Rcx, low[1].chunk(0));
+            self.a.integer(Integer::Sub, false, Gpr::Rcx, Gpr::Rax);
+            self.a.immediate(Integer::Cmp, false, Gpr::Rcx, step * 32);
+            self.a.jump_if(Condition::NotEqual, apart);
+            if same {
+                self.add_offset(d);
+                self.translate(size, false, cold);
+                self.load_same_of(Gpr::Rdx, to, &lanes);
+            } else {
+                self.run(d, size, false, cold);
+                self.load_elements(Gpr::Rdx, moves, to);
             }
-            self.leave_if_unlike(others);
+            self.a.jump(done);
+            self.a.bind(apart);
             let all = if same { size } else { size * 32 };
             // Both are translated before any register changes.
-            self.a.integer(Integer::Mov, true, Gpr::Rsi, Gpr::Rdx);
+            self.a.integer(Integer::Mov, true, Gpr::Rdi, Gpr::Rdx);
             for (half, row) in low.iter().enumerate() {
                 self.a.first_lane(Gpr::Rax, row.chunk(0));
                 self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - all);
                 self.a.jump_if(Condition::Above, cold.entry);
                 if half == 1 {
                     self.a.integer(Integer::Mov, true, Gpr::R8, Gpr::Rdx);
-                    self.a.integer(Integer::Mov, true, Gpr::Rdx, Gpr::Rsi);
+                    self.a.integer(Integer::Mov, true, Gpr::Rdx, Gpr::Rdi);
                 }
                 self.add_offset(d);
                 self.translate(all, false, cold);
             }
             for (base, lanes) in [Gpr::R8, Gpr::Rdx].into_iter().zip(lanes.chunks(2)) {
                 if same {
-                    self.load_same(base, to, lanes);
+                    self.load_same_of(base, to, lanes);
                 } else {
                     self.load_run(base, moves, to, lanes);
                 }
@@ -284,6 +293,66 @@ impl Body<'_> {
             self.a.jump(done);
             self.a.bind(others);
         }
+        self.a.bind(any);
+    }
+
+    /// Elements that follow each other, or are the same one, in each sixteen by itself; goes on where they do not. All are in one span,
+    /// and registers are as [`Body::one_span`] leaves them.
+    fn load_sixteens(&mut self, moves: Moves, (low, to): (&[Pair], &[Pair]), done: Label) {
+        let size = bytes(moves);
+        let any = self.a.label();
+        for same in [false, true] {
+            if same && !matches!(moves, Moves::Dwords(_)) {
+                continue;
+            }
+            let others = self.a.label();
+            let step = if same { 0 } else { size };
+            self.a.immediate(Integer::Cmp, false, Gpr::Rsi, step);
+            self.a.jump_if(Condition::NotEqual, others);
+            for lanes in self.sixteens() {
+                let address = low[lanes.0 as usize].chunk(lanes.1);
+                self.a.evex(VPBROADCASTD, Zmm(1), Zmm(0), address);
+                if step > 0 {
+                    self.a.evex(VPADDD, Zmm(1), Zmm(1), Operand::Words(*apart(step)));
+                }
+                self.unlike(VPCMPUD.by(DIFFERENT), address, Zmm(1), lanes);
+            }
+            self.leave_if_unlike(any);
+            for lanes in self.sixteens() {
+                let base = Gpr::R8;
+                self.a.first_lane(base, low[lanes.0 as usize].chunk(lanes.1));
+                self.a.integer(Integer::Sub, false, base, Gpr::Rax);
+                // Distances have a sign.
+                self.a.shift_by(4, true, base, 32);
+                self.a.shift_by(7, true, base, 32);
+                self.a.integer(Integer::Add, true, base, Gpr::Rdx);
+                if same {
+                    self.load_same_of(base, to, &[lanes]);
+                } else {
+                    self.load_run(base, moves, to, &[lanes]);
+                }
+            }
+            self.a.jump(done);
+            self.a.bind(others);
+        }
+        self.a.bind(any);
+    }
+
+    /// Leaves unless the addresses of each half are so many bytes from each other.
+    fn leave_unless_halves(&mut self, low: &[Pair], step: u32, to: Label) {
+        for lanes in self.sixteens() {
+            let row = low[lanes.0 as usize];
+            if lanes.1 == 0 {
+                self.a.evex(VPBROADCASTD, Zmm(2), Zmm(0), row.chunk(0));
+            }
+            if step > 0 {
+                let further =
+                    if lanes.1 == 0 { Operand::Words(*apart(step)) } else { Operand::Constant(step * 16) };
+                self.a.evex(VPADDD, Zmm(2), Zmm(2), further);
+            }
+            self.unlike(VPCMPUD.by(DIFFERENT), row.chunk(lanes.1), Zmm(2), lanes);
+        }
+        self.leave_if_unlike(to);
     }
 
     /// An element of each lane.

@@ -46,7 +46,11 @@ mod rows;
 #[cfg(target_arch = "x86_64")]
 mod run;
 #[cfg(target_arch = "x86_64")]
+mod runs;
+#[cfg(target_arch = "x86_64")]
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod sixteens;
 #[cfg(target_arch = "x86_64")]
 mod smem;
 #[cfg(target_arch = "x86_64")]

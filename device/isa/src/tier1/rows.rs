@@ -1,5 +1,7 @@
 //! Which rows of vector registers are in registers of the processor, and which of those memory does not have yet.
 
+use core::ops::Range;
+
 use super::asm::{Assembler, At, Gpr, Operand, Zmm};
 use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
 
@@ -9,8 +11,14 @@ pub(super) const ROWS: Gpr = Gpr::Rbp;
 /// Registers that no row is in; a row takes two.
 pub(super) const TEMPORARIES: u8 = 4;
 
+/// Registers that rows are in.
+const PLACES: usize = 32 - TEMPORARIES as usize;
+
 /// Rows that are in registers at a time.
-pub(super) const CAPACITY: usize = (32 - TEMPORARIES as usize) / 2;
+pub(super) const CAPACITY: usize = PLACES / 2;
+
+/// Rows of which sixteen lanes are in registers at a time.
+pub(super) const SIXTEENS: usize = PLACES;
 
 /// Half of a row in memory.
 pub(super) fn in_memory(row: u32, chunk: u8) -> At {
@@ -23,26 +31,49 @@ struct Place {
     dirty: bool,
 }
 
-/// A row's place.
+/// A row's place: two registers, or the one that has the sixteen lanes at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair(u8);
+pub(super) struct Pair {
+    first: u8,
+    both: bool,
+}
 
 impl Pair {
     /// The register with sixteen lanes of the row.
     pub(super) fn chunk(self, chunk: u8) -> Zmm {
-        Zmm(TEMPORARIES + self.0 * 2 + chunk)
+        Zmm(self.first + if self.both { chunk } else { 0 })
     }
 }
 
 /// The rows in registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
-    places: [Option<Place>; CAPACITY],
+    places: [Option<Place>; PLACES],
     /// Places that the element at hand uses.
-    locked: u16,
+    locked: u32,
+    /// The only sixteen lanes of rows that are at hand.
+    only: Option<u8>,
 }
 
 impl Rows {
+    /// With nothing in it, for one sixteen of each row.
+    pub(super) fn of_sixteen(chunk: u8) -> Rows {
+        Rows { only: Some(chunk), ..Rows::default() }
+    }
+
+    fn capacity(&self) -> usize {
+        if self.only.is_some() { SIXTEENS } else { CAPACITY }
+    }
+
+    fn pair(&self, at: usize) -> Pair {
+        let both = self.only.is_none();
+        Pair { first: TEMPORARIES + at as u8 * if both { 2 } else { 1 }, both }
+    }
+
+    fn chunks(&self) -> Range<u8> {
+        self.only.map_or(0..2, |chunk| chunk..chunk + 1)
+    }
+
     /// Begins another element: what the last one used may go.
     pub(super) fn unlock(&mut self) {
         self.locked = 0;
@@ -56,7 +87,7 @@ impl Rows {
     pub(super) fn load(&mut self, a: &mut Assembler, row: u32, next_use: impl Fn(u32) -> u32) -> Pair {
         if let Some(at) = self.find(row) {
             self.locked |= 1 << at;
-            return Pair(at as u8);
+            return self.pair(at);
         }
         let pair = self.take(a, row, next_use);
         self.fill(a, pair, row);
@@ -75,36 +106,37 @@ impl Rows {
             self.load(a, row, next_use)
         } else if let Some(at) = self.find(row) {
             self.locked |= 1 << at;
-            Pair(at as u8)
+            self.pair(at)
         } else {
             self.take(a, row, next_use)
         };
-        if let Some(place) = &mut self.places[usize::from(pair.0)] {
+        if let Some(place) = self.places.iter_mut().flatten().find(|place| place.row == row) {
             place.dirty = true;
         }
         pair
     }
 
     fn fill(&self, a: &mut Assembler, pair: Pair, row: u32) {
-        for chunk in 0..2 {
+        for chunk in self.chunks() {
             a.evex(VMOVUPS_LOAD, pair.chunk(chunk), Zmm(0), Operand::Memory(in_memory(row, chunk)));
         }
     }
 
     fn take(&mut self, a: &mut Assembler, row: u32, next_use: impl Fn(u32) -> u32) -> Pair {
-        let free = self.places.iter().position(Option::is_none);
+        let capacity = self.capacity();
+        let free = self.places[..capacity].iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
-            let unlocked = (0..CAPACITY).filter(|at| self.locked >> at & 1 == 0);
+            let unlocked = (0..capacity).filter(|at| self.locked >> at & 1 == 0);
             let furthest =
                 unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.row)));
             furthest.expect("an element uses fewer rows than there are places")
         });
         if let Some(old) = self.places[at] {
-            store(a, Pair(at as u8), old);
+            self.store(a, at, old);
         }
         self.places[at] = Some(Place { row, dirty: false });
         self.locked |= 1 << at;
-        Pair(at as u8)
+        self.pair(at)
     }
 
     /// Loads rows that stay for all of a loop; as one of its rounds writes them, memory counts as out of date.
@@ -121,7 +153,7 @@ impl Rows {
     pub(super) fn write_back(&self, a: &mut Assembler) {
         for (at, place) in self.places.iter().enumerate() {
             if let Some(place) = place {
-                store(a, Pair(at as u8), *place);
+                self.store(a, at, *place);
             }
         }
     }
@@ -129,22 +161,21 @@ impl Rows {
     /// Brings memory up to date and forgets everything.
     pub(super) fn flush(&mut self, a: &mut Assembler) {
         self.write_back(a);
-        *self = Rows::default();
+        *self = Rows { only: self.only, ..Rows::default() };
     }
 
     /// Loads everything anew.
     pub(super) fn reload(&self, a: &mut Assembler) {
         for (at, place) in self.places.iter().enumerate() {
             if let Some(place) = place {
-                self.fill(a, Pair(at as u8), place.row);
+                self.fill(a, self.pair(at), place.row);
             }
         }
     }
-}
 
-fn store(a: &mut Assembler, pair: Pair, place: Place) {
-    if place.dirty {
-        for chunk in 0..2 {
+    fn store(&self, a: &mut Assembler, at: usize, place: Place) {
+        let pair = self.pair(at);
+        for chunk in self.chunks().filter(|_| place.dirty) {
             a.evex(VMOVUPS_STORE, pair.chunk(chunk), Zmm(0), Operand::Memory(in_memory(place.row, chunk)));
         }
     }

@@ -214,6 +214,50 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
     })
 }
 
+/// Rows an element writes, for the element's form and a wave of `halves`.
+pub(super) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
+    let registers = match form {
+        Form::Vector(op) => {
+            let wide = vector(op, d).is_some_and(|t| t.is_wide() || t == Template::ShiftPair);
+            if wide { 2 } else { 1 }
+        }
+        Form::Pair(..) => return vec![d.dst, d.dst2],
+        Form::Carry(op) => {
+            if op == Op::V_MAD_U64_U32 {
+                2
+            } else {
+                1
+            }
+        }
+        Form::Select
+        | Form::Saturating(_)
+        | Form::Packed(_)
+        | Form::Mixed(_)
+        | Form::Keep
+        | Form::Permute(_)
+        | Form::Swizzle
+        | Form::PermuteRow { .. }
+        | Form::BackwardPermute
+        | Form::CountBelow { .. } => 1,
+        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves),
+        Form::LdsLoadTwo(dwords) => 2 * dwords,
+        Form::Compare(_)
+        | Form::GlobalStore(_)
+        | Form::LdsStore(_)
+        | Form::LdsStoreTwo(_)
+        | Form::ReadLane
+        | Form::ReadFirstLane
+        | Form::Call
+        | Form::ExecMask { .. }
+        | Form::RestoreExec
+        | Form::Scalar(_)
+        | Form::ScalarLoad(_)
+        | Form::Branch(_)
+        | Form::End => 0,
+    };
+    (0..registers * halves).map(|row| d.dst + row).collect()
+}
+
 /// Rows an element reads or writes, for the element's form and a wave of `halves`.
 pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
     let mut rows = Vec::new();
@@ -222,7 +266,6 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             rows.extend((0..registers * halves).map(|row| d.src[n].value + row));
         }
     };
-    let destination = |registers: u32| (0..registers * halves).map(|row| d.dst + row);
     match form {
         Form::Vector(op) => {
             let template = vector(op, d);
@@ -232,42 +275,28 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
                 let count = template == Some(Template::ShiftAddPair) && n == 1;
                 source(n, if wide && !count || pair && n == 1 { 2 } else { 1 });
             }
-            rows.extend(destination(if wide || pair { 2 } else { 1 }));
         }
         Form::Pair(..) => {
             source(0, 1);
             source(1, 1);
-            rows.extend([d.src[2].value, d.imm, d.dst, d.dst2]);
+            rows.extend([d.src[2].value, d.imm]);
         }
         Form::Carry(op) => {
-            let wide = op == Op::V_MAD_U64_U32;
             source(0, 1);
             source(1, 1);
-            if wide {
+            if op == Op::V_MAD_U64_U32 {
                 source(2, 2);
             }
-            rows.extend(destination(if wide { 2 } else { 1 }));
         }
-        Form::Compare(_) => {
+        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::BackwardPermute => {
             source(0, 1);
             source(1, 1);
         }
-        Form::Select | Form::Saturating(_) => {
-            source(0, 1);
-            source(1, 1);
-            rows.extend(destination(1));
-        }
-        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => {
-            source(0, if matches!(form, Form::GlobalLoad(_)) && d.dst2 != 2 { 2 } else { 1 });
-            rows.extend(destination(registers(moves)));
-        }
+        Form::GlobalLoad(_) => source(0, if d.dst2 != 2 { 2 } else { 1 }),
+        Form::LdsLoad(_) | Form::LdsLoadTwo(_) => source(0, 1),
         Form::GlobalStore(moves) | Form::LdsStore(moves) => {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
             source(1, registers(moves));
-        }
-        Form::LdsLoadTwo(dwords) => {
-            source(0, 1);
-            rows.extend(destination(2 * dwords));
         }
         Form::LdsStoreTwo(dwords) => {
             source(0, 1);
@@ -277,24 +306,13 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         Form::Packed(_) | Form::Mixed(_) => {
             let sources = if let Form::Packed(op) = form { half::packed(op, d) } else { Some(3) };
             (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
-            rows.extend(destination(1));
         }
-        Form::Keep => rows.extend(destination(1)),
-        Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } => {
+        Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {
             source(0, 1);
-            rows.extend(destination(1));
         }
-        Form::BackwardPermute => {
-            source(0, 1);
-            source(1, 1);
-            rows.extend(destination(1));
-        }
-        Form::CountBelow { .. } => {
-            source(1, 1);
-            rows.extend(destination(1));
-        }
-        Form::ReadLane | Form::ReadFirstLane => source(0, 1),
-        Form::Call
+        Form::CountBelow { .. } => source(1, 1),
+        Form::Keep
+        | Form::Call
         | Form::ExecMask { .. }
         | Form::RestoreExec
         | Form::Scalar(_)
@@ -302,5 +320,6 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::Branch(_)
         | Form::End => {}
     }
+    rows.extend(written(form, d, halves));
     rows
 }

@@ -9,6 +9,7 @@ use super::body::Callee;
 use super::compile::{Source, compile};
 use super::covered::is_covered;
 use super::form::Form;
+use super::{sixteens, template};
 use crate::exec::di::{Di, Machine};
 use crate::exec::lower;
 use crate::inst::{Arch, WaveSize};
@@ -147,6 +148,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Kandw,
         Kmovd,
         Kmovq,
+        Vmovq,
         Kmovw,
         Kortestw,
         Korw,
@@ -364,4 +366,26 @@ fn host_has_a_backend_that_compiles_for_each_of_its_kinds() {
         .collect();
     let has: Vec<BackendKind> = KINDS.into_iter().filter(|&kind| Backend::force(kind).is_some()).collect();
     assert_eq!(compiling, has);
+}
+
+#[test]
+fn what_has_many_rows_is_done_for_some_lanes_after_the_others() {
+    let (mut longest, mut loops) = (0, 0);
+    for (code, forms) in elements(include_bytes!("../../../../guest-runtime/kernels/bench.gfx942.hsaco")) {
+        let all: Vec<(Form, &Di)> = forms.iter().copied().zip(&code).collect();
+        for at in 0..all.len() {
+            let run = sixteens::run_of(&all[at..], 2, false);
+            longest = longest.max(run.map_or(0, |run| run.lanes.len()));
+            if let (Form::Branch(when), d) = all[at]
+                && d.aux == 0
+                && (d.imm as usize) < at
+            {
+                let body = &all[d.imm as usize..at];
+                let touched: Vec<_> = body.iter().map(|(form, d)| template::rows(*form, d, 2)).collect();
+                loops += usize::from(sixteens::loop_of(body, when, 2, &touched).is_some());
+            }
+        }
+    }
+    // The products of a tile, with their loads of LDS; the loop of `alu`.
+    assert!(longest > 100 && loops > 0, "{longest} elements, {loops} loops");
 }

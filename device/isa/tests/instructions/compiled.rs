@@ -22,6 +22,35 @@ const BEFORE: [u32; 3] = [0x3a00_3d00, 0x3a10_3f08, 0x4a08_3f04];
 /// v_add_nc_u32_e32 v20, v8, v4; s_endpgm.
 const AFTER: [u32; 2] = [0x4a28_0908, 0xbfb0_0000];
 
+/// A row that is xored with another one: v_xor_b32_e32 vD, vD, v4.
+const fn xor(row: u32) -> u32 {
+    0x3a00_0800 | row << 17 | 0x100 + row
+}
+
+/// More rows than there are registers for, whole: such code is gone through for some lanes after the others, loads of LDS included.
+const MANY: [u32; 16] = {
+    let mut words = [0; 16];
+    let mut n = 0;
+    while n < 16 {
+        words[n] = xor(n as u32 + 12);
+        n += 1;
+    }
+    words
+};
+/// v_add_nc_u32_e32 v29, 64, v0; ds_load_2addr_b32 v[10:11], v29 offset1:1; v_add_nc_u32_e32 v29, v10, v0; ds_load_b32 v28, v29;
+/// v_xor_b32_e32 v28, v28, v4; v_mov_b32_e32 v0, v11; s_endpgm.
+const MANY_MORE: [u32; 9] = [
+    0x4a3a_00c0,
+    0xd8dc_0100,
+    0x0a00_001d,
+    0x4a3a_010a,
+    0xd8d8_0000,
+    0x1c00_001d,
+    xor(28),
+    0x7e00_030b,
+    0xbfb0_0000,
+];
+
 /// An instruction's text, and its words; llvm-mc-19 -mcpu=gfx1100.
 type Access = (&'static str, [u32; 2]);
 
@@ -112,8 +141,8 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(backend: Backend, access: Access, size: WaveSize) -> Runner {
-        let words = [&BEFORE[..], &access.1, &AFTER].concat();
+    fn new(backend: Backend, access: Access, size: WaveSize, (before, after): (&[u32], &[u32])) -> Runner {
+        let words = [before, &access.1, after].concat();
         let mut bench = Bench::new(backend, &words);
         // With a page before it, which nothing else is in.
         let memory = bench.gpu.alloc((PAGES as usize + 2) * PAGE as usize).next_multiple_of(u64::from(PAGE));
@@ -184,6 +213,9 @@ const EXECS: [u64; 7] = [
     0x7fff_ffff_7fff_ffff,
 ];
 
+/// Places of addresses that are no edges.
+const PLACES: usize = 22;
+
 /// Cases with elements of so many bytes, of which every lane of `edges` is at the edge of a page or of LDS in turn.
 fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     let mut random = Random(0x1234_5678_9abc_def0 + u64::from(bytes));
@@ -208,9 +240,15 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
         // Behind a scalar base, the first eight are 4 GiB away.
         lanes(|lane| (lane * 8).wrapping_sub(64)),
         lanes(|lane| (lane ^ 40).wrapping_mul(264).wrapping_sub(264 * 3)),
+        // Sixteens that follow each other by themselves, upwards and downwards, and that are the same.
+        lanes(|lane| lane % 16 * bytes + lane / 16 * 520 + 12),
+        lanes(|lane| lane % 16 * bytes + (3 - lane / 16) * 500),
+        lanes(|lane| (lane % 16 * bytes + (3 - lane / 16) * (PAGE - 64)) % (2 * room)),
+        lanes(|lane| (3 - lane / 16) * 172),
         // As for matrix instructions: sixteen lanes in some pages, and others with the same addresses.
         lanes(|lane| (lane % 16 * 700 + 4) % (2 * room)),
     ];
+    assert_eq!(places.len(), PLACES);
     for &edge in edges {
         let end = if global { 2 * PAGE } else { LDS_BYTES };
         // The element at the edge is the first one beyond, or across it, or the last one before.
@@ -226,7 +264,7 @@ fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     for &hides in hides {
         for (n, addresses) in places.iter().enumerate() {
             // All sets of lanes where edges do not make too many of it.
-            let sets = if n < 18 { &EXECS[..] } else { &EXECS[..2] };
+            let sets = if n < PLACES { &EXECS[..] } else { &EXECS[..2] };
             cases.extend(sets.iter().map(|&exec| Case { addresses: *addresses, exec, hides }));
         }
     }
@@ -242,14 +280,14 @@ fn element(text: &str) -> u32 {
         .map_or(1, |(_, bytes)| bytes)
 }
 
-fn compare(access: Access, size: WaveSize) {
-    tiers().for_each(|tiers| compare_tiers(access, size, tiers));
+fn compare(access: Access, size: WaveSize, around: (&[u32], &[u32])) {
+    tiers().for_each(|tiers| compare_tiers(access, size, around, tiers));
 }
 
-fn compare_tiers(access: Access, size: WaveSize, tiers: [Backend; 2]) {
+fn compare_tiers(access: Access, size: WaveSize, around: (&[u32], &[u32]), tiers: [Backend; 2]) {
     let lanes = if size == WaveSize::Wave32 { 32 } else { 64 };
     let edges = [0, 1, 15, 16, 17, lanes / 2, lanes - 1];
-    let mut runners = tiers.map(|backend| Runner::new(backend, access, size));
+    let mut runners = tiers.map(|backend| Runner::new(backend, access, size, around));
     let mut hidden = false;
     for case in cases(access.0.starts_with("global"), element(access.0), &edges) {
         if hidden != case.hides {
@@ -290,20 +328,29 @@ fn difference(a: &Outcome, b: &Outcome) -> String {
 
 #[test]
 fn global_memory_in_waves_of_32_lanes() {
-    GLOBAL.into_iter().for_each(|access| compare(access, WaveSize::Wave32));
+    GLOBAL.into_iter().for_each(|access| compare(access, WaveSize::Wave32, (&BEFORE, &AFTER)));
 }
 
 #[test]
 fn global_memory_in_waves_of_64_lanes() {
-    GLOBAL.into_iter().for_each(|access| compare(access, WaveSize::Wave64));
+    GLOBAL.into_iter().for_each(|access| compare(access, WaveSize::Wave64, (&BEFORE, &AFTER)));
 }
 
 #[test]
 fn lds_in_waves_of_32_lanes() {
-    LDS.into_iter().for_each(|access| compare(access, WaveSize::Wave32));
+    LDS.into_iter().for_each(|access| compare(access, WaveSize::Wave32, (&BEFORE, &AFTER)));
 }
 
 #[test]
 fn lds_in_waves_of_64_lanes() {
-    LDS.into_iter().for_each(|access| compare(access, WaveSize::Wave64));
+    LDS.into_iter().for_each(|access| compare(access, WaveSize::Wave64, (&BEFORE, &AFTER)));
+}
+
+#[test]
+fn lds_among_many_rows() {
+    for size in [WaveSize::Wave32, WaveSize::Wave64] {
+        for access in LDS {
+            compare(access, size, (&[&MANY[..], &BEFORE[..]].concat(), &MANY_MORE));
+        }
+    }
 }

@@ -2,13 +2,13 @@
 
 use crate::exec::di::{Di, Kind, Source};
 use crate::exec::lane::lanes_below;
-use crate::registers::slot;
 use crate::tier1::asm::At;
 use crate::tier1::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
-use crate::tier1::body::{Body, EXEC, SCC, SIGN, WAVE, scalar as scalar_at};
+use crate::tier1::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
 use crate::tier1::encoding::{VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD};
 use crate::tier1::form::Form;
 use crate::tier1::rows::ROWS;
+use crate::tier1::runs::{self, Run, scalars_of};
 use crate::tier1::scalar;
 use crate::tier1::template::{self, Template};
 
@@ -17,9 +17,6 @@ use super::opcodes::VBLENDVPS;
 
 /// Most elements of a run whose passes each have code of their own; those of longer ones are rounds of a loop.
 const UNROLLED: usize = 6;
-/// Most elements of a run.
-pub(super) const LONGEST: usize = 512;
-
 /// Base of the bytes of masks in a loop.
 pub(super) const MASKS: Gpr = Gpr::R11;
 /// Where its rows end.
@@ -75,120 +72,19 @@ pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
 /// What an element has in registers.
 pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
     let rows = template::rows(form, d, halves).into_iter();
+    let (splats, masks) = scalars_of(form, d);
     let mut keys: Vec<Key> = rows.filter(|row| row % halves == 0).map(Key::Row).collect();
-    let sources = if let Form::Pair(..) = form { 2 } else { 3 };
-    for (n, source) in d.src[..sources].iter().enumerate() {
-        if source.kind == Kind::Scalar {
-            let is_mask = form == Form::Select && n == 2;
-            keys.push(if is_mask { Key::Mask(source.value) } else { Key::Splat(source.value) });
-            if template::is_wide(form, d) {
-                keys.push(Key::Splat(source.value + 1));
-            }
-        }
-    }
-    if let Form::Carry(op) = form
-        && template::takes_carry(op)
-    {
-        keys.push(Key::Mask(d.imm));
-    }
+    keys.extend(splats.into_iter().map(Key::Splat));
+    keys.extend(masks.into_iter().map(Key::Mask));
     if masked {
         keys.push(Key::Mask(EXEC));
     }
     keys
 }
 
-/// The mask that an element writes.
-pub(super) fn mask_of(form: Form, d: &Di) -> Option<u32> {
-    match form {
-        Form::Compare(_) => Some(d.dst),
-        Form::Carry(_) if d.dst2 != slot::DUMP as u32 => Some(d.dst2),
-        _ => None,
-    }
-}
-
-/// Scalar registers that are read and written.
-#[derive(Default)]
-pub(super) struct Scalars {
-    splats: Vec<u32>,
-    masks: Vec<u32>,
-    pub(super) written: Vec<u32>,
-}
-
-/// Elements that are done in one go: those of the lanes, and scalar ones that can as well be before them all.
-pub(in crate::tier1) struct Run {
-    pub(in crate::tier1) elements: usize,
-    lanes: Vec<usize>,
-    scalars: Vec<usize>,
-}
-
 /// The run from an element on, if one begins there; `elements` are those up to the end of the block.
 pub(in crate::tier1) fn run_of(elements: &[(Form, &Di)], halves: u32) -> Option<Run> {
-    let mut run = Run { elements: 0, lanes: Vec::new(), scalars: Vec::new() };
-    let mut of = Scalars::default();
-    for (at, &(form, d)) in elements.iter().enumerate().take(LONGEST) {
-        if is_of_lanes(form, d) {
-            if !of.add(form, d, halves) {
-                break;
-            }
-            run.lanes.push(at);
-            run.elements = at + 1;
-        } else if let Form::Scalar(_) = form {
-            if run.lanes.is_empty() || !of.is_apart(d) {
-                break;
-            }
-            run.scalars.push(at);
-        } else {
-            break;
-        }
-    }
-    // Scalar elements behind the last one of the lanes are none of the run's.
-    run.scalars.retain(|&at| at < run.elements);
-    (!run.lanes.is_empty()).then_some(run)
-}
-
-impl Scalars {
-    /// Adds an element of the lanes; `false` if passes may not be apart with it among them.
-    pub(super) fn add(&mut self, form: Form, d: &Di, halves: u32) -> bool {
-        let (mut splats, mut masks) = (Vec::new(), Vec::new());
-        for key in uses(form, d, halves, false) {
-            match key {
-                Key::Splat(register) => splats.push(register),
-                Key::Mask(register) => masks.push(register),
-                Key::Row(_) | Key::Constant(_) => {}
-            }
-        }
-        let written = mask_of(form, d);
-        let all_written = || self.written.iter().copied().chain(written);
-        let within = |mask: u32, register: u32| register.wrapping_sub(mask) < halves;
-        let overlap = |a: u32, b: u32| a != b && (within(a, b) || within(b, a));
-        let splat_is_written =
-            all_written().any(|mask| self.splats.iter().chain(&splats).any(|&splat| within(mask, splat)));
-        let masks_overlap = all_written().any(|mask| {
-            self.masks.iter().chain(&masks).chain(&self.written).any(|&other| overlap(mask, other))
-        });
-        // EXEC is a mask of every element that has lanes off.
-        let exec = all_written().any(|mask| overlap(mask, EXEC));
-        if splat_is_written || masks_overlap || exec {
-            return false;
-        }
-        self.splats.extend(splats);
-        self.masks.extend(masks);
-        self.written.extend(written);
-        true
-    }
-
-    /// Whether a scalar element can be before all those of the lanes so far.
-    fn is_apart(&self, d: &Di) -> bool {
-        let near = |a: u32, b: u32| a.abs_diff(b) < 2;
-        let reads_mask = d
-            .src
-            .iter()
-            .filter(|source| source.kind != Kind::Constant)
-            .any(|source| self.written.iter().any(|&mask| near(mask, source.value)));
-        let writes = |register: u32| near(d.dst, register) || register == SCC;
-        let mut all = self.splats.iter().chain(&self.masks).chain(&self.written);
-        !reads_mask && !all.any(|&register| writes(register)) && !near(d.dst, EXEC) && !near(d.dst, EXEC + 1)
-    }
+    runs::run_of(elements, halves, is_of_lanes)
 }
 
 /// One pass in the making.
@@ -212,7 +108,8 @@ impl Body<'_> {
                 scalar::emit(self.a, op, d);
             }
         }
-        run.emit(self.a, elements, self.halves, self.masked);
+        let all: Vec<(Form, &Di)> = run.lanes.iter().map(|&at| elements[at]).collect();
+        self.emit(&all);
     }
 
     /// An element that is in no run.
@@ -258,10 +155,11 @@ impl Body<'_> {
     }
 }
 
-impl Run {
+impl Body<'_> {
     /// The code of the elements of the lanes.
-    fn emit(&self, a: &mut Assembler, elements: &[(Form, &Di)], halves: u32, masked: bool) {
-        let all: Vec<(Form, &Di)> = self.lanes.iter().map(|&at| elements[at]).collect();
+    fn emit(&mut self, all: &[(Form, &Di)]) {
+        let (halves, masked) = (self.halves, self.masked);
+        let a = &mut *self.a;
         let uses: Vec<Vec<Key>> = all.iter().map(|(form, d)| uses(*form, d, halves, masked)).collect();
         let passes = halves as i32 * 4;
         let mut asides = Vec::new();

@@ -9,15 +9,15 @@ use crate::tier1::asm::{At, Condition, Gpr, Integer, Label};
 use crate::tier1::body::{Body, SCC, scalar};
 use crate::tier1::form::{Form, When};
 use crate::tier1::rows::ROWS;
+use crate::tier1::runs::{Loop, loop_of, mask_of};
 use crate::tier1::scalar as scalars;
 use crate::tier1::template::{self, Template};
 
 use super::cache::{Cache, Key, Lanes};
-use super::pass::{LAST, LONGEST, MASKS, Pass, Scalars, is_of_lanes, mask_of, uses};
+use super::pass::{LAST, MASKS, Pass, is_of_lanes, uses};
 
 /// Where scalars are in the frame while passes go on: behind what one register takes, and before the time of entry.
 const FROM: i32 = 64;
-const ROOM: usize = 16;
 /// Whether instructions were used up in the last round.
 const USED_UP: Gpr = Gpr::R8;
 
@@ -28,10 +28,6 @@ pub(in crate::tier1) struct Rounds {
     /// Scalar registers that are written.
     written: Vec<u32>,
     uses: Vec<Vec<Key>>,
-}
-
-fn near(a: u32, b: u32) -> bool {
-    a.abs_diff(b) < 2
 }
 
 /// Whether something changes where these scalar registers are written.
@@ -63,36 +59,7 @@ pub(in crate::tier1) fn rounds_of(
     when: When,
     (halves, masked): (u32, bool),
 ) -> Option<Rounds> {
-    if elements.len() > LONGEST {
-        return None;
-    }
-    let mut of = Scalars::default();
-    let mut written = Vec::new();
-    let mut read = Vec::new();
-    for &(form, d) in elements {
-        if is_of_lanes(form, d) {
-            if !of.add(form, d, halves) {
-                return None;
-            }
-        } else if let Form::Scalar(_) = form {
-            // Results are of up to 64 bits.
-            written.extend([d.dst, d.dst + 1]);
-            let sources = d.src.iter().filter(|source| source.kind != Kind::Constant);
-            read.extend(sources.map(|source| source.value));
-        } else {
-            return None;
-        }
-    }
-    written.push(SCC);
-    written.sort_unstable();
-    written.dedup();
-    let of_lanes = |register: u32| of.written.iter().any(|&mask| near(mask, register));
-    let apart = matches!(when, When::Scc(_) | When::Always)
-        && !written.iter().chain(&read).any(|&register| of_lanes(register))
-        && written.len() + 2 <= ROOM;
-    if !apart {
-        return None;
-    }
+    let Loop { written, masks } = loop_of(elements, when, halves, is_of_lanes)?;
     let uses: Vec<Vec<Key>> = elements
         .iter()
         .map(|&(form, d)| if is_of_lanes(form, d) { uses(form, d, halves, masked) } else { Vec::new() })
@@ -112,7 +79,7 @@ pub(in crate::tier1) fn rounds_of(
     }
     // What stays the same.
     for key in uses.iter().flatten().filter(|key| !is_row(key)) {
-        let same = !changes(*key, &written, halves) && !changes(*key, &of.written, halves);
+        let same = !changes(*key, &written, halves) && !changes(*key, &masks, halves);
         if same && held.len() < room && !held.contains(key) {
             held.push(*key);
         }

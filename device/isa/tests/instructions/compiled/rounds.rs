@@ -16,8 +16,25 @@ const END: [u32; 3] = [0xbf07_8000, 0xbfa2_0000, 0xbfb0_0000];
 /// s_sub_u32 s0, s0, 1.
 const COUNT: u32 = 0x8080_8100;
 
+/// More rows than there are registers for, whole: v_add_nc_u32 vN, s0, vN for each from v4 on, v_cmp_gt_u32 vcc, v4, v5 and
+/// v_cndmask_b32 v6, v6, v4, vcc.
+const MANY: [u32; 19] = {
+    let mut words = [0; 19];
+    let mut n = 0;
+    while n < 16 {
+        let row = n as u32 + 4;
+        words[n] = 0x4a00_0000 | row << 17 | row << 9;
+        n += 1;
+    }
+    words[16] = 0x7c98_0b04;
+    words[17] = 0x020c_0906;
+    words[18] = COUNT;
+    words
+};
+
 /// What loops do.
-const LOOPS: [(&str, &[u32]); 5] = [
+const LOOPS: [(&str, &[u32]); 6] = [
+    ("many rows", &MANY),
     ("v_add_nc_u32 v4, s0, v4; s_sub; v_add_nc_u32 v7, s0, v7", &[0x4a08_0800, COUNT, 0x4a0e_0e00]),
     // A mask from lane to lane: v_cmp_gt_u32 vcc, v4, v5; v_cndmask_b32 v6, v6, v4, vcc.
     ("a mask", &[0x4a08_0800, 0x3a0a_0b04, 0x7c98_0b04, 0x020c_0906, COUNT]),
@@ -39,14 +56,14 @@ fn program(body: &[u32]) -> Vec<u32> {
 fn turns(backend: Backend, body: &[u32], size: WaveSize, (exec, budget): (u64, u64)) -> Vec<Vec<u64>> {
     let mut bench = Bench::new(backend, &program(body));
     let vgprs: Vec<[u32; 64]> =
-        (0..8_u32).map(|n| lanes(|lane| (lane + 3).wrapping_mul(n * 0x0101_0107 + 5))).collect();
+        (0..24_u32).map(|n| lanes(|lane| (lane + 3).wrapping_mul(n * 0x0101_0107 + 5))).collect();
     let mut wave = Wave::new(&WaveInit {
         pc: bench.pc,
         exec,
         wave_size: size,
         vgprs: &vgprs,
         sgprs: &[0; 8],
-        vgpr_count: 16,
+        vgpr_count: 24,
         ..WaveInit::default()
     });
     let mut all = Vec::new();
@@ -55,7 +72,7 @@ fn turns(backend: Backend, body: &[u32], size: WaveSize, (exec, budget): (u64, u
         let mut left = vec![wave.pc() - bench.pc, wave.instructions];
         left.extend([0, 1, 106, 107, 126, 127].map(|register| u64::from(wave.sgpr(register))));
         left.extend(
-            (0..8)
+            (0..24)
                 .flat_map(|n| (0..wave.lanes()).map(move |lane| (n, lane)))
                 .map(|(n, lane)| u64::from(wave.vgpr(n, lane))),
         );
