@@ -115,7 +115,8 @@ impl Allocation {
     ) -> Result<Self, MemoryError> {
         let len = size.checked_next_multiple_of(PAGE).filter(|len| *len > 0);
         let len = len.ok_or(MemoryError::Size { count: size, size: 1 })?;
-        let align = if len >= HUGE_PAGE { HUGE_PAGE } else { PAGE };
+        // Memory of VRAM is in blocks that are aligned to their size: where addresses are as well, few translations cover it.
+        let align = (1 << len.ilog2()).clamp(PAGE, HUGE_PAGE);
         let range = Reservation::new(len, align, kind == MemoryKind::UserPtr)
             .map_err(|errno| MemoryError::Reserve { size: len, errno })?;
         let common = AllocFlags::WRITABLE | AllocFlags::EXECUTABLE | AllocFlags::NO_SUBSTITUTE;

@@ -18,13 +18,17 @@ const BENCH: [(Arch, &[u8]); 2] = [
     (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/bench.gfx1100.hsaco")),
     (Arch::Gfx942, include_bytes!("../../../guest-runtime/kernels/bench.gfx942.hsaco")),
 ];
+const WORK: [(Arch, &[u8]); 2] = [
+    (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/work.gfx1100.hsaco")),
+    (Arch::Gfx942, include_bytes!("../../../guest-runtime/kernels/work.gfx942.hsaco")),
+];
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let any = |names: &[&str]| arguments.iter().any(|word| names.contains(&word.as_str()));
-    let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu"];
+    let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu", "gemm_f16"];
     let some_kernel = any(&kernels);
     let some_backend = Backend::all().any(|backend| any(&[&format!("{:?}", backend.kind())]));
     let some_chip = any(&["Gfx1100", "Gfx942"]);
@@ -36,9 +40,11 @@ fn main() {
         if some_backend && !any(&[&format!("{:?}", backend.kind())]) {
             continue;
         }
-        for (arch, object) in BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]))
+        for (arch, bench) in BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]))
         {
             for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
+                let of_work = WORK.into_iter().find(|(of, _)| *of == arch && name == "gemm_f16");
+                let object = of_work.map_or(bench, |(_, object)| object);
                 measure(backend, (arch, object), name, any(&["operations"]));
             }
         }
@@ -62,6 +68,7 @@ fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: b
         "vadd4" => ([n as u32 / 1024, 1, 1], [256, 1, 1], three),
         "gemm_naive" => ([side / 32, side / 8, 1], [32, 8, 1], three.push(side)),
         "gemm_tiled" => ([side / 64, side / 64, 1], [256, 1, 1], three.push(side)),
+        "gemm_f16" => ([side / 32, side / 16, 1], [64, 1, 1], three.push(side)),
         "reduce" => ([64, 1, 1], [256, 1, 1], Args::default().push(c).push(a).push(n as u32).push(64_u32)),
         _ => ([4, 1, 1], [64, 1, 1], Args::default().push(c).push(200_000_u32)),
     };

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
-use super::encoding::{KMOVW, VMOVDQA32, VPANDD, VPBROADCASTD, VPXORD};
+use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::form::{Form, When};
-use super::rows::{Pair, Rows};
+use super::rows::{Pair, Rows, in_memory};
 use super::times::Counters;
 use super::{elements, scalar as scalars};
 use crate::exec::di::{Di, Kind, Source};
@@ -24,10 +24,12 @@ pub(super) const SIGN: u32 = 0x8000_0000;
 
 /// Room for vector registers in the frame of compiled code.
 pub(super) const SPILL: At = At(Gpr::Rsp, 0);
+/// Room for a row there.
+const SAVED: At = At(Gpr::Rsp, 2 * 64);
 /// Where it keeps the time that it was entered at, if it counts.
-pub(super) const ENTERED: At = At(Gpr::Rsp, 2 * 64);
+pub(super) const ENTERED: At = At(Gpr::Rsp, 4 * 64);
 /// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
-pub(super) const FRAME: u32 = 2 * 64 + 8;
+pub(super) const FRAME: u32 = 4 * 64 + 8;
 
 /// A scalar register.
 pub(super) fn scalar(register: u32) -> At {
@@ -42,6 +44,8 @@ pub(super) struct Cold {
     /// Where rows are when it is entered, and where they are to be when it is left.
     pub(super) before: Rows,
     pub(super) after: Rows,
+    /// A row that is to be as it was saved.
+    pub(super) restores: Option<u32>,
     pub(super) masked: bool,
     /// Instructions of the block that are not counted yet.
     pub(super) uncounted: u32,
@@ -124,6 +128,8 @@ pub(super) struct Body<'a> {
     pub(super) halves: u32,
     /// The only lanes that elements are done for: a half and a sixteen of it.
     pub(super) only: Option<(u32, u8)>,
+    /// A row that ways to the handler restore, as the element has changed it.
+    pub(super) restores: Option<u32>,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
     /// The element at hand.
@@ -271,6 +277,15 @@ impl Body<'_> {
         }
     }
 
+    /// Saves the row of the first half of a register that the handler reads, before it is written.
+    pub(super) fn save(&mut self, row: u32) {
+        let pair = self.load_row(row);
+        for chunk in 0..2 {
+            self.a.evex(VMOVUPS_STORE, pair.chunk(chunk), Zmm(0), saved(chunk));
+        }
+        self.restores = Some(row);
+    }
+
     /// A way out to the handler. Nothing that it reads may be written before its last use.
     pub(super) fn leave(&mut self) -> Cold {
         let (entry, back) = (self.a.label(), self.a.label());
@@ -280,6 +295,7 @@ impl Body<'_> {
             element: self.at,
             before: self.rows.clone(),
             after: Rows::default(),
+            restores: self.restores,
             masked: self.masked,
             uncounted: self.uncounted,
         }
@@ -301,6 +317,18 @@ impl Body<'_> {
         cold.after = self.rows.clone();
         self.a.bind(cold.back);
         self.cold.push(cold);
+    }
+}
+
+fn saved(chunk: u8) -> Operand {
+    Operand::Memory(At(SAVED.0, SAVED.1 + i32::from(chunk) * 64))
+}
+
+/// Brings a row to memory as it was saved.
+pub(super) fn restore(a: &mut Assembler, row: u32) {
+    for chunk in 0..2 {
+        a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), saved(chunk));
+        a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(in_memory(row, chunk)));
     }
 }
 

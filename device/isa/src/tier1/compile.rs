@@ -9,7 +9,8 @@ use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::body::{
-    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, scalar,
+    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
+    scalar,
 };
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
@@ -248,6 +249,7 @@ impl Compiler<'_> {
             kind: self.source.kind,
             halves: self.source.halves,
             only: None,
+            restores: None,
             touched: &self.touched,
             at: first,
             first,
@@ -480,6 +482,9 @@ impl Compiler<'_> {
     fn cold_path(&mut self, cold: &Cold) {
         self.a.bind(cold.entry);
         cold.before.write_back(&mut self.a);
+        if let Some(row) = cold.restores {
+            restore(&mut self.a, row);
+        }
         invoke(&mut self.a, cold.element, self.callee);
         let exit = self.exit(cold.element, cold.uncounted, None);
         self.a.jump_if(Condition::NotEqual, exit);

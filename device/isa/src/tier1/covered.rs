@@ -10,19 +10,9 @@ use crate::inst::Op;
 /// Whether compiled code does an element without its handler.
 pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
-    // Where the handler does what the second half has left, the first one is done.
-    let overlaps = || {
-        d.src.iter().any(|s| s.kind == Kind::Vector && s.value < d.dst + halves && d.dst < s.value + halves)
-    };
     match form {
         Form::Call => false,
-        Form::Vector(op) => match template::vector(op, d) {
-            Some(template::Template::Extreme(..) | template::Template::Curve(_)) => {
-                plain && (halves == 1 || !overlaps())
-            }
-            Some(_) => plain,
-            None => false,
-        },
+        Form::Vector(op) => plain && template::vector(op, d).is_some(),
         Form::Pair(x, y) => {
             let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
             plain && halves == 1 && has(x) && has(y)

@@ -5,7 +5,7 @@
 //! results that are no normal numbers, the handler has the word.
 
 use super::asm::{At, K0, Mask, Operand, Zmm};
-use super::body::{Body, SCRATCH, SPILL};
+use super::body::{Body, Cold, SCRATCH, SPILL};
 use super::encoding::*;
 use super::masks::LESS;
 use crate::exec::di::Di;
@@ -59,8 +59,8 @@ fn kept(chunk: u8) -> Operand {
 }
 
 impl Body<'_> {
-    /// A function of singles.
-    pub(super) fn curve(&mut self, curve: Curve, d: &Di, half: u32) {
+    /// A function of singles; some are left to the handler, by the way that is returned.
+    pub(super) fn curve(&mut self, curve: Curve, d: &Di, half: u32) -> Cold {
         self.load_sources(d, 1, half);
         let [any, these] = SCRATCH;
         let mut first = true;
@@ -101,7 +101,7 @@ impl Body<'_> {
                 Curve::PowerOfTwo => self.a.masked(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), kept(chunk), mask),
             }
         }
-        self.come_back(cold);
+        cold
     }
 
     /// Eight singles of sixteen as doubles.

@@ -12,12 +12,19 @@ impl Body<'_> {
     /// A vector operation.
     pub(super) fn vector(&mut self, op: Op, d: &Di) {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
+        let sources = &d.src[..template.arity()];
+        let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
+        let may_leave = matches!(template, Template::Extreme(..) | Template::Curve(_));
+        let mut left = Vec::new();
         for half in self.parts() {
             // Nothing of one half is used in the other.
             self.rows.unlock();
+            if half == 0 && self.halves == 2 && in_place && may_leave {
+                self.save(d.dst);
+            }
             match template {
                 Template::ShiftPair => self.shift_pair(d, half),
-                Template::Extreme(op, zeros) => self.extreme(op, zeros, d, half),
+                Template::Extreme(op, zeros) => left.push(self.extreme(op, zeros, d, half)),
                 Template::MovePair => self.move_pair(d, half),
                 Template::ShiftAddPair => self.shift_add_pair(d, half),
                 Template::Halves(arithmetic) => self.of_halves(arithmetic, d, half),
@@ -25,7 +32,7 @@ impl Body<'_> {
                 Template::HalfToSingle => self.half_to_single(d, half),
                 Template::SingleToHalf => self.single_to_half(d, half),
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
-                Template::Curve(curve) => self.curve(curve, d, half),
+                Template::Curve(curve) => left.push(self.curve(curve, d, half)),
                 _ => {
                     self.load_sources(d, template.arity(), half);
                     let pair = self.define(d.dst + half);
@@ -36,6 +43,9 @@ impl Body<'_> {
                 }
             }
         }
+        self.restores = None;
+        // The handler has done both halves.
+        left.into_iter().for_each(|cold| self.come_back(cold));
     }
 
     /// A sum or difference that saturates.
@@ -246,8 +256,8 @@ impl Body<'_> {
         }
     }
 
-    /// The smaller or larger of two: NaNs are left to the handler.
-    fn extreme(&mut self, op: Evex, zeros: Evex, d: &Di, half: u32) {
+    /// The smaller or larger of two: NaNs are left to the handler, by the way that is returned.
+    fn extreme(&mut self, op: Evex, zeros: Evex, d: &Di, half: u32) -> Cold {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
         let [k, l] = SCRATCH;
         for (chunk, to) in [(0, k), (1, l)] {
@@ -266,7 +276,7 @@ impl Body<'_> {
             let mask = self.exec(half, chunk);
             self.put(pair.chunk(chunk), t2, mask);
         }
-        self.come_back(cold);
+        cold
     }
 
     /// Leaves the element to its handler if a lane is in either mask.
