@@ -54,6 +54,17 @@ static void remove_core(struct os_device *dev)
 	synchronize_srcu(&dev->users);
 }
 
+/* Keeps the configuration space for resets: what it has by then may have gone with a reset that nobody asked for. */
+static int save_state(struct os_device *dev)
+{
+	int err = pci_save_state(dev->pdev);
+
+	if (err)
+		return err;
+	dev->pci_state = pci_store_saved_state(dev->pdev);
+	return dev->pci_state ? 0 : -ENOMEM;
+}
+
 static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct os_device *dev;
@@ -94,6 +105,9 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = belfry_xcps_create(dev, id->driver_data);
 	if (err)
 		goto err_xcps;
+	err = save_state(dev);
+	if (err)
+		goto err_xcps;
 	err = belfry_probe(dev, &dev->gpu);
 	if (err)
 		goto err_xcps;
@@ -132,6 +146,7 @@ err_gpu:
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
 err_xcps:
+	kfree(dev->pci_state);
 	belfry_xcps_remove(dev);
 	pci_free_irq_vectors(pdev);
 err_bars:
@@ -163,6 +178,7 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
 	belfry_pages_unmap(dev);
+	kfree(dev->pci_state);
 	pci_free_irq_vectors(pdev);
 	unmap_bars(dev);
 	pci_clear_master(pdev);
@@ -221,9 +237,12 @@ int os_reset_function(struct os_device *dev)
 
 	if (!drm_dev_enter(&dev->drm, &idx))
 		return -ENODEV;
-	err = pci_save_state(dev->pdev);
+	/* The reset would wait a minute for a function that is off the bus. */
+	err = pci_device_is_present(dev->pdev) ? 0 : -ENODEV;
 	if (!err)
 		err = pcie_reset_flr(dev->pdev, PCI_RESET_DO_RESET);
+	if (!err)
+		err = pci_load_saved_state(dev->pdev, dev->pci_state);
 	if (!err)
 		pci_restore_state(dev->pdev);
 	else

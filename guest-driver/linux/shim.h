@@ -33,6 +33,7 @@ struct os_device {
 	struct belfry_xcp *xcps; /* of partitions after the first */
 	u32 xcp_count;
 	struct pci_dev *pdev;
+	struct pci_saved_state *pci_state; /* as the function was enabled */
 	struct belfry_gpu *gpu; /* set between probe and remove */
 	struct srcu_struct users; /* held by whoever is in the core on behalf of a process */
 	bool gone;                /* nobody may enter any more */

@@ -244,11 +244,11 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// Makes all earlier writes to VRAM and system memory visible to the device before any later register write.
     fn write_barrier(&self);
 
-    /// Resets the function (FLR) and restores its configuration space and interrupts.
+    /// Resets the function (FLR) and restores its configuration space and interrupts as they were when it was enabled.
     ///
     /// # Errors
     ///
-    /// When the function cannot be reset.
+    /// When the function cannot be reset, or is not on the bus any more.
     fn reset_function(&self) -> Result<()>;
 
     // ---- memory ----

@@ -19,6 +19,8 @@ use crate::run::ENVIRONMENT;
 
 /// How long what is given back may take to be so.
 const SETTLES: Duration = Duration::from_secs(10);
+/// How long the driver may take to let go of a program that was killed: requests to a scheduler that hangs end by their timeouts.
+const LETS_GO: Duration = Duration::from_secs(60);
 /// Pause between looks at it.
 const LOOK: Duration = Duration::from_millis(50);
 /// How the kernel begins to tell of mistakes in it or in a driver, apart from those after which it panics.
@@ -189,7 +191,7 @@ impl InGuest {
                 verdict.findings.push(Finding::Leak(format!("VRAM, GTT, pins: {before:?}, now {now:?}")));
             }
         }
-        if let Some(why) = refused(guest.unload_driver())? {
+        if let Some(why) = unload(guest)? {
             verdict.findings.push(Finding::Broken(format!("the driver cannot be unloaded: {why}")));
         }
         self.listen(guest, verdict)?;
@@ -204,7 +206,11 @@ impl InGuest {
             End::Killed => Some("the program waits for ever".to_owned()),
         };
         let Some(first) = told(self.run(guest)?) else { return Ok(()) };
-        let again = match refused(guest.unload_driver().and_then(|_| guest.load_driver()))? {
+        let loaded = match unload(guest)? {
+            Some(why) => Some(why),
+            None => refused(guest.load_driver())?,
+        };
+        let again = match loaded {
             Some(why) => Some(why),
             None => told(self.run(guest)?),
         };
@@ -256,6 +262,17 @@ fn refused<T>(result: Result<T, GuestError>) -> Result<Option<String>, GuestErro
         Ok(_) => Ok(None),
         Err(GuestError::Refused { text, .. }) => Ok(Some(text)),
         Err(error) => Err(error),
+    }
+}
+
+/// Unloads the driver, as soon as no program has it open any more; why it cannot be.
+fn unload(guest: &mut Guest) -> Result<Option<String>, GuestError> {
+    let until = Instant::now() + LETS_GO;
+    loop {
+        match refused(guest.unload_driver())? {
+            Some(_) if Instant::now() < until => std::thread::sleep(LOOK),
+            ended => return Ok(ended),
+        }
     }
 }
 
