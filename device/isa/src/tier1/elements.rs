@@ -315,6 +315,23 @@ impl Body<'_> {
         }
     }
 
+    /// Sixteen elements of four dwords to the place in a register and, by a step in another one, those behind it.
+    pub(super) fn store_fours(&mut self, (place, step): (Gpr, Gpr), chunk: u8, from: &[Pair]) {
+        let [a, b, c, e] = *from else { unreachable!("elements have four dwords") };
+        for pick in &MIX {
+            self.mix(Zmm(0), pick, a.chunk(chunk), b.chunk(chunk));
+            self.mix(Zmm(1), pick, c.chunk(chunk), e.chunk(chunk));
+            for pairs in &MIX_PAIRS {
+                self.mix(Zmm(2), pairs, Zmm(0), Zmm(1));
+                for element in 0..4 {
+                    let to = Operand::Memory(At(place, 0));
+                    self.a.evex(VEXTRACTI32X4.by(element), Zmm(2), Zmm(0), to);
+                    self.a.integer(super::asm::Integer::Add, true, place, step);
+                }
+            }
+        }
+    }
+
     /// Dwords of two registers, as `pick` numbers them.
     fn mix(&mut self, to: Zmm, pick: &'static [u32; 16], first: Zmm, second: Zmm) {
         self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(*pick));

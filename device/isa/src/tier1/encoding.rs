@@ -113,6 +113,9 @@ pub(super) const VPERMD: Evex = evex(2, 1, 0x36);
 pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
 pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
 
+/// A quarter of a register, to memory.
+pub(super) const VEXTRACTI32X4: Evex = evex(3, 1, 0x39).of_bytes(16);
+
 /// `vpbroadcastd` from a general register, whose number stands for a vector register's.
 pub(super) const VPBROADCASTD_FROM: Evex = evex(2, 1, 0x7c);
 /// The lanes of a mask side by side; the destination is in `ModRM.rm`.

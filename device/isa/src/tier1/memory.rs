@@ -3,7 +3,7 @@
 
 use core::mem::offset_of;
 
-use super::asm::{At, Condition, Gpr, Integer, Label, Operand, Zmm};
+use super::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use super::body::{Body, Cold, EXEC, MACHINE, scalar};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
@@ -367,8 +367,9 @@ impl Body<'_> {
         let (others, done) = (self.a.label(), self.a.label());
         // Where elements overlap, all of the highest lane's is left: that is so where each is one dword.
         let scatters = moves == Moves::Dwords(1);
+        let fours = moves == Moves::Dwords(4) && !self.masked;
         if !self.masked {
-            self.leave_unless_apart(&low, bytes(moves), if scatters { others } else { cold.entry });
+            self.leave_unless_apart(&low, bytes(moves), if scatters || fours { others } else { cold.entry });
             self.run(d, bytes(moves), true, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             self.a.jump(done);
@@ -380,9 +381,40 @@ impl Body<'_> {
                 self.a.evex(VPSUBD, Zmm(1), low[half as usize].chunk(chunk), Zmm(0));
                 self.scatter_sixteen(Gpr::Rdx, Zmm(1), data[half as usize].chunk(chunk), (half, chunk));
             }
+        } else if fours {
+            self.store_fours_in_steps(d, (&low, &data), &cold);
         }
         self.a.bind(done);
         self.come_back(cold);
+    }
+
+    /// Elements of four dwords that are further from each other than they are long, by as much each time. The first lane's address is
+    /// in `Rax` and temporary 0, what its base is in `Rdx`.
+    fn store_fours_in_steps(&mut self, d: &Di, (low, data): (&[Pair], &[Pair]), cold: &Cold) {
+        let (step, size) = (Gpr::Rsi, 16);
+        self.a.first_two_lanes(step, low[0].chunk(0));
+        self.a.shift_by(5, true, step, 32);
+        self.a.integer(Integer::Sub, false, step, Gpr::Rax);
+        self.a.immediate(Integer::Cmp, false, step, size);
+        self.a.jump_if(Condition::Below, cold.entry);
+        // Distances of all lanes are less than 2^31.
+        self.a.immediate(Integer::Cmp, false, step, 1 << 24);
+        self.a.jump_if(Condition::Above, cold.entry);
+        let (expected, further) = (Zmm(1), Zmm(2));
+        self.a.everywhere(expected, step);
+        self.a.shift(VPSLLD.by(4), further, expected, K0);
+        self.a.evex(VPMULLD, expected, expected, Operand::Words(*apart(1)));
+        self.a.evex(VPADDD, expected, expected, Zmm(0));
+        for lanes in self.sixteens() {
+            self.unlike(VPCMPUD.by(DIFFERENT), low[lanes.0 as usize].chunk(lanes.1), expected, lanes);
+            self.a.evex(VPADDD, expected, expected, further);
+        }
+        self.leave_if_unlike(cold.entry);
+        self.one_span(d, low, (size, true), cold);
+        for (half, chunk) in self.sixteens() {
+            let from = self.of_half(data, half);
+            self.store_fours((Gpr::Rdx, step), chunk, &from);
+        }
     }
 }
 

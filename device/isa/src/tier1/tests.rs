@@ -149,6 +149,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
         Kmovd,
         Kmovq,
         Vmovq,
+        Vextracti32x4,
         Kmovw,
         Kortestw,
         Korw,
