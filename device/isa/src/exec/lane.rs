@@ -1,6 +1,6 @@
 //! Operations that look across lanes or at lane masks: selects, lane reads and writes, permutations.
 
-use super::di::{Di, Flow, Machine, flag};
+use super::di::{Di, Flow, Kind, Machine, Source, flag};
 use super::op::{Format, exec_half, per_backend, read, split, write};
 use crate::lanes::Lanes;
 use crate::registers::slot;
@@ -12,7 +12,7 @@ fn select<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
         let a = read::<L, false>(w, &d.src[0], half, Format::F32);
         let b = read::<L, false>(w, &d.src[1], half, Format::F32);
         let mask = match d.src[2].kind {
-            super::di::Kind::Scalar => w.s[(d.src[2].value + half) as usize & 255],
+            Kind::Scalar => w.s[(d.src[2].value + half) as usize & 255],
             _ => d.src[2].value,
         };
         let [low, high] = split(mask);
@@ -30,13 +30,13 @@ per_backend! {
 
 #[inline(always)]
 fn shift_left_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    if d.src[0].kind != super::di::Kind::Vector && d.src[1].kind == super::di::Kind::Vector {
+    if d.src[0].kind != Kind::Vector && d.src[1].kind == Kind::Vector {
         return shift_left_pairs_equally::<L>(w, d);
     }
     for half in 0..w.halves {
         let count = read::<L, false>(w, &d.src[0], half, Format::Bits);
         let (low, high) = match d.src[1].kind {
-            super::di::Kind::Vector => {
+            Kind::Vector => {
                 let (low, high) = (w.v.row(d.src[1].value + half), w.v.row(d.src[1].value + half + w.halves));
                 ([L::load(&low[0]), L::load(&low[1])], [L::load(&high[0]), L::load(&high[1])])
             }
@@ -97,6 +97,46 @@ fn shift_left_pair<L: Lanes>(low: L::V, high: L::V, count: L::V) -> [L::V; 2] {
 per_backend! {
     /// `v_lshlrev_b64`, which every address computation has.
     lshlrev_b64 [] [] |w, _m, d, L| shift_left_pairs::<L>(w, d)
+}
+
+/// Both words of a source of 64 bits.
+#[inline(always)]
+fn words<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [L::V; 2] {
+    if source.kind == Kind::Vector {
+        return [source.value + half, source.value + half + w.halves]
+            .map(|row| L::load(&w.v.row(row)[chunk]));
+    }
+    let value = source.scalar64(w);
+    [L::splat(value as u32), L::splat((value >> 32) as u32)]
+}
+
+/// The sum of the first source, shifted by the second one, and the third.
+#[inline(always)]
+fn shift_add_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        let masks = split(exec_half(w, half));
+        for chunk in 0..2 {
+            let [low, high] = words::<L>(w, &d.src[0], half, chunk);
+            let count = match d.src[1].kind {
+                Kind::Vector => L::load(&w.v.row(d.src[1].value + half)[chunk]),
+                _ => L::splat(d.src[1].scalar(w)),
+            };
+            let [low, high] = shift_left_pair::<L>(low, high, L::and(count, L::splat(7)));
+            let [more, more_high] = words::<L>(w, &d.src[2], half, chunk);
+            let sum = L::add(low, more);
+            let carry = L::select(L::lt_u(sum, low), L::splat(1), L::splat(0));
+            let sum_high = L::add(L::add(high, more_high), carry);
+            let [to, to_high] = [d.dst + half, d.dst + half + w.halves];
+            L::store_mask(&mut w.v.row_mut(to)[chunk], sum, masks[chunk]);
+            L::store_mask(&mut w.v.row_mut(to_high)[chunk], sum_high, masks[chunk]);
+        }
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    /// `v_lshl_add_u64`, which every address computation of gfx942 has.
+    lshl_add_u64 [] [] |w, _m, d, L| shift_add_pairs::<L>(w, d)
 }
 
 /// `v_cndmask_b16`.

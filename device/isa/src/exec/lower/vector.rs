@@ -290,6 +290,8 @@ impl Lowering {
         let rest_plain = unmodified && others.iter().all(|s| s.is_plain_vector());
         let f = if o.op == Op::V_LSHLREV_B64 {
             lane::lshlrev_b64(self.backend)
+        } else if o.op == Op::V_LSHL_ADD_U64 {
+            lane::lshl_add_u64(self.backend)
         } else if flags & flag::SLOW != 0 {
             entry.slow
         } else if rest_plain && first.iter().all(|s| s.is_plain_vector()) {
