@@ -1,5 +1,7 @@
 //! The device: bring-up, TLB flushes, recovery, tear-down.
 
+mod ecc;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -59,6 +61,8 @@ pub(crate) struct Device<O: Os> {
     wedged: AtomicBool,
     /// Errors of memory that could not be corrected, as waves and engines told of them.
     pub(crate) uncorrectable: AtomicU64,
+    /// Those that were corrected, as the memory controller had counted them when it was last asked.
+    corrected: AtomicU64,
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
@@ -118,6 +122,7 @@ impl<O: Os> Device<O> {
             epoch: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
             uncorrectable: AtomicU64::new(0),
+            corrected: AtomicU64::new(0),
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
@@ -148,6 +153,7 @@ impl<O: Os> Device<O> {
             self.gart.enable_processes(control);
         }
         self.flush_gart()?;
+        self.start_counting();
         for xcc in hw.xccs() {
             for vmid in 0..VMIDS {
                 select(&xcc, 0, 0, 0, vmid);
@@ -267,6 +273,7 @@ impl<O: Os> Device<O> {
             }
             log!(self.hw, Error, "the scheduler hangs: resetting the device");
             self.smi_pre_reset();
+            self.corrected_errors();
             if let Err(error) = self.hw.os().reset_function() {
                 log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
                 self.give_up();
