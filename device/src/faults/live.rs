@@ -168,10 +168,12 @@ impl Faults {
         self.meets(hook, || Place { what, pasid, ..Place::default() }).is_some()
     }
 
-    /// Whether the driver of this process is unbound before it looks at a call of the process of this PASID.
+    /// What strikes the driver of this process before it looks at a call of the process of this PASID: [`Rule::DriverUnbound`] or
+    /// [`Rule::Suspend`].
     #[must_use]
-    pub fn unbinds_driver(&self, pasid: u32) -> bool {
-        self.meets(Hook::Call, || Place { what: "call", pasid: Some(pasid), ..Place::default() }).is_some()
+    pub fn at_call(&self, pasid: u32) -> Option<Rule> {
+        let place = || Place { what: "call", pasid: Some(pasid), ..Place::default() };
+        self.meets(Hook::Call, place).map(|struck| struck.rule)
     }
 
     /// Whether the function is out of its slot.

@@ -68,6 +68,7 @@ rules! {
     GttExhausted = "gtt-exhausted", System, false, "The driver finds no system memory.";
     DoorbellsExhausted = "doorbells-exhausted", QueueDoorbell, false, "The driver finds no doorbell.";
     DriverUnbound = "driver-unbound", Call, false, "The driver is unbound from the device before it looks at the call.";
+    Suspend = "suspend", Call, false, "The device is suspended, loses its registers, and is resumed before the driver looks at the call.";
     Removal = "removal", Register, false, "The function is pulled out: registers read as all ones, and nothing is heard or told.";
 }
 
@@ -89,7 +90,8 @@ impl Rule {
             | Self::VramEccCorrectable
             | Self::RegisterStuck
             | Self::FunctionReset
-            | Self::DriverUnbound => Some(8),
+            | Self::DriverUnbound
+            | Self::Suspend => Some(8),
             _ => Some(0),
         }
     }

@@ -139,7 +139,7 @@ impl Verdict {
         if is_wrong && !spoils.iter().any(|rule| report.struck.contains_key(rule)) {
             self.findings.push(Finding::WrongResult(text.clone()));
         }
-        let harmless = [Rule::VramEccCorrectable];
+        let harmless = [Rule::VramEccCorrectable, Rule::Suspend];
         if !report.struck.is_empty() && report.struck.keys().all(|rule| harmless.contains(rule)) {
             self.findings.push(Finding::Unexplained(text.clone()));
         }

@@ -23,7 +23,7 @@ impl<O: Os> Device<O> {
 
     /// Errors that were corrected since the driver was bound.
     pub(crate) fn corrected_errors(&self) -> u64 {
-        if self.hw.registers().count(Ip::UMC) > 0 {
+        if self.hw.registers().count(Ip::UMC) > 0 && !self.is_asleep() {
             // One asks at a time: two would count the same errors.
             let _asking = self.flush.lock();
             let count = self.hw.read::<UMCCH0_OdEccErrCnt>().0;
