@@ -301,6 +301,12 @@ struct belfry_page {
 int belfry_probe(struct os_device *dev, struct belfry_gpu **gpu);
 /* Stops the device. Later calls fail with ENODEV. */
 void belfry_remove(struct belfry_gpu *gpu);
+/*
+ * Takes all queues off the device, and starts it anew with them. In between nothing reaches the device, which may lose its registers
+ * and keeps VRAM. Programs are frozen; who needs the device all the same waits.
+ */
+int belfry_suspend(struct belfry_gpu *gpu);
+int belfry_resume(struct belfry_gpu *gpu);
 struct belfry_gpu *belfry_gpu_get(struct belfry_gpu *gpu);
 void belfry_gpu_put(struct belfry_gpu *gpu);
 /* For a thread that may sleep. Returns whether it wants to be called again, after others had their turn. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The PCI function: probe and remove, BAR maps, reset. */
+/* The PCI function: probe and remove, BAR maps, reset, suspend and resume. */
 #include <drm/drm_file.h>
 #include <drm/drm_managed.h>
 #include <linux/dma-mapping.h>
@@ -186,6 +186,40 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	pci_disable_device(pdev);
 }
 
+/*
+ * Programs are frozen. The function keeps VRAM, in D3hot and when the system idles or sleeps; its other state is saved by the PCI core
+ * or made anew.
+ */
+static int belfry_pci_suspend(struct device *device)
+{
+	struct os_device *dev = dev_get_drvdata(device);
+	int err = belfry_suspend(dev->gpu);
+
+	/* One that is beyond repair does not keep the system awake. */
+	return err == -EIO ? 0 : err;
+}
+
+static int belfry_pci_resume(struct device *device)
+{
+	struct os_device *dev = dev_get_drvdata(device);
+	int err = belfry_resume(dev->gpu);
+
+	return err == -EINVAL ? 0 : err; /* it was not suspended */
+}
+
+/* Hibernation takes VRAM away, which nobody has saved: the system stays awake. */
+static int belfry_pci_freeze(struct device *device)
+{
+	dev_err(device, "cannot hibernate: VRAM is not saved\n");
+	return -EOPNOTSUPP;
+}
+
+static const struct dev_pm_ops belfry_pm_ops = {
+	.suspend = belfry_pci_suspend,
+	.resume = belfry_pci_resume,
+	.freeze = belfry_pci_freeze,
+};
+
 /* The data are the render nodes of partitions after the first. */
 static const struct pci_device_id belfry_pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x744c) }, /* Navi 31 */
@@ -200,6 +234,7 @@ struct pci_driver belfry_pci_driver = {
 	.id_table = belfry_pci_ids,
 	.probe = belfry_pci_probe,
 	.remove = belfry_pci_remove,
+	.driver.pm = &belfry_pm_ops,
 };
 
 void os_device_get(struct os_device *dev)

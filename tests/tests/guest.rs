@@ -258,6 +258,25 @@ fn processes_cannot_reach_each_others_memory() {
 }
 
 #[test]
+fn work_goes_on_when_the_system_has_slept() {
+    for chip in [chip::DEFAULT, &chip::gfx942::MODEL] {
+        let gpu = GpuConfig { chip, ..GpuConfig::default() };
+        let (mut guest, roles) =
+            boot_with_roles_and(&GuestConfig { gpu: Some(gpu), ..GuestConfig::default() });
+        // As far as the drivers, and as far as the functions' power.
+        for depth in ["devices", "platform"] {
+            let said = succeed(&mut guest, &[roles, "suspend", depth]);
+            assert!(said.contains("3 times, work and memory verified"), "{depth} on {chip}: {said}");
+        }
+        let log = guest.kernel_log().unwrap();
+        assert_eq!(log.matches("the device is resumed").count(), 6, "{log}");
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+        unload(&mut guest).unwrap();
+        finish(guest);
+    }
+}
+
+#[test]
 fn illegal_instruction_stops_its_queue_and_nothing_else() {
     let (mut guest, roles) = boot_with_roles();
     assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));

@@ -46,6 +46,8 @@ pub enum EventKind {
 pub enum QueueEvictionTrigger {
     /// Shared virtual memory changes.
     Svm = 0,
+    /// The device is suspended.
+    Suspend = 3,
 }
 
 /// Why memory moves (`enum KFD_MIGRATE_TRIGGERS`).

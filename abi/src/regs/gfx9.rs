@@ -88,6 +88,18 @@ pub mod athub {
     }
 }
 
+/// Memory controller (UMC): what its channel 0 counts.
+///
+/// Offsets: `umc_12_0_0_offset.h`.
+pub mod umc {
+    registers! {
+        ip UMC;
+        /// Errors that were corrected, in 16 bits; a driver writes where it is to count from (linux `umc_v12_0.c`,
+        /// `UMC_V12_0_CE_CNT_INIT`).
+        UMCCH0_OdEccErrCnt @ 0x80:0x32d Rw = 0x0 {}
+    }
+}
+
 /// Bus interface: partitions, and the high half of the far index.
 ///
 /// Offsets: `nbio_7_9_0_offset.h` (`BIF_BX0_PCIE_INDEX2_HI`, `BIF_BX_PF0_PARTITION_*`); fields: the `_sh_mask.h` beside it.

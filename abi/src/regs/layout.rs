@@ -102,10 +102,10 @@ pub const GFX12: Layout = Layout(&[
     moved(Ip::NBIF, (2, 0x16), 1, 0x1c),
 ]);
 
-/// MI300X: GC 9.4.3, MMHUB 1.8, OSSSYS 4.4.2, NBIO 7.9, ATHUB 1.8, SMUIO 13.0.3.
+/// MI300X: GC 9.4.3, MMHUB 1.8, OSSSYS 4.4.2, NBIO 7.9, ATHUB 1.8, UMC 12.0, SMUIO 13.0.3.
 ///
 /// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_9_4_3_offset.h`, `mmhub_1_8_0_offset.h`, `osssys_4_4_2_offset.h`,
-/// `nbio_7_9_0_offset.h`, `athub_1_8_0_offset.h`, `smuio_13_0_3_offset.h`. Registers of the hubs have no prefix there
+/// `nbio_7_9_0_offset.h`, `athub_1_8_0_offset.h`, `umc_12_0_0_offset.h`, `smuio_13_0_3_offset.h`. Registers of the hubs have no prefix there
 /// (`VM_CONTEXT0_CNTL`, `MC_VM_FB_LOCATION_BASE`).
 pub const GFX9: Layout = Layout(&[
     own(Ip::GC, 0),
@@ -113,6 +113,7 @@ pub const GFX9: Layout = Layout(&[
     own(Ip::MMHUB, 0),
     own(Ip::OSSSYS, 0),
     own(Ip::ATHUB, 0),
+    own(Ip::UMC, 0),
     own(Ip::NBIF, 0),
     own(Ip::NBIF, 2),
     // GRBM_STATUS, CP_STAT, and fuses of shader arrays, which gfx9 has in one register.

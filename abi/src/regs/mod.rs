@@ -39,6 +39,8 @@ impl Ip {
     pub const SDMA0: Self = Self(42);
     /// Second SDMA engine.
     pub const SDMA1: Self = Self(43);
+    /// Memory controller.
+    pub const UMC: Self = Self(150);
     /// Bus interface.
     pub const NBIF: Self = Self(108);
     /// Platform security processor.

@@ -22,6 +22,7 @@ mod mp;
 mod nbif;
 mod osssys;
 mod smuio;
+mod umc;
 
 pub(crate) use athub::Athub;
 pub(crate) use gc::{Gc, GcCore, GcPorts};
@@ -30,3 +31,4 @@ pub(crate) use mp::Mp0;
 pub(crate) use nbif::Nbif;
 pub(crate) use osssys::Osssys;
 pub(crate) use smuio::Smuio;
+pub(crate) use umc::Umc;

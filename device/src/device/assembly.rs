@@ -8,7 +8,7 @@ use belfry_isa::lanes::Backend;
 
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
-use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio};
+use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio, Umc};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -131,6 +131,7 @@ impl Gpu {
                 memory.vram_size(),
             )),
             Box::new(Smuio::new(clock.clone())),
+            Box::new(Umc::new(faults.corrected())),
             Box::new(Mp0::default()),
         ];
         for xcc in 0..xccs {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::trace::{Engine, Owner, TraceEvent, Tracer};
 const LATE: Duration = Duration::from_millis(10);
 /// How far the golden counter jumps, unless a plan says how far: more than any driver waits for anything.
 const JUMP: Duration = Duration::from_secs(60);
+/// What a memory controller counts up to: its counter has 16 bits.
+const MOST_CORRECTED: u32 = 0xffff;
 /// Strikes that are remembered one by one.
 const REMEMBERED: usize = 1000;
 
@@ -49,6 +51,8 @@ struct Live {
     /// Registers that are stuck, by their offset, if there are any.
     any_stuck: AtomicBool,
     stuck: Mutex<BTreeMap<u64, u32>, rank::Faults>,
+    /// Errors of memory that were corrected: the counter of the memory controller, on chips that have one.
+    corrected: Arc<AtomicU32>,
     /// When something that is held back goes on.
     due: Mutex<Vec<Duration>, rank::Faults>,
     clock: Clock,
@@ -98,6 +102,7 @@ impl Faults {
                 removed: AtomicBool::new(false),
                 any_stuck: AtomicBool::new(false),
                 stuck: Mutex::default(),
+                corrected: Arc::default(),
                 due: Mutex::default(),
                 clock: clock.clone(),
                 tracer: tracer.clone(),
@@ -163,10 +168,12 @@ impl Faults {
         self.meets(hook, || Place { what, pasid, ..Place::default() }).is_some()
     }
 
-    /// Whether the driver of this process is unbound before it looks at a call of the process of this PASID.
+    /// What strikes the driver of this process before it looks at a call of the process of this PASID: [`Rule::DriverUnbound`] or
+    /// [`Rule::Suspend`].
     #[must_use]
-    pub fn unbinds_driver(&self, pasid: u32) -> bool {
-        self.meets(Hook::Call, || Place { what: "call", pasid: Some(pasid), ..Place::default() }).is_some()
+    pub fn at_call(&self, pasid: u32) -> Option<Rule> {
+        let place = || Place { what: "call", pasid: Some(pasid), ..Place::default() };
+        self.meets(Hook::Call, place).map(|struck| struck.rule)
     }
 
     /// Whether the function is out of its slot.
@@ -188,6 +195,11 @@ impl Faults {
             live.stuck.lock().unwrap_or_else(PoisonError::into_inner).insert(offset, value);
             live.any_stuck.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// The counter of errors of memory that were corrected, which stays 0 without a plan.
+    pub(crate) fn corrected(&self) -> Arc<AtomicU32> {
+        self.0.as_ref().map(|live| Arc::clone(&live.corrected)).unwrap_or_default()
     }
 
     /// What a register is stuck at.
@@ -253,6 +265,12 @@ impl Live {
         if rule == Rule::ClockJump {
             // Nothing else happens at this packet.
             self.clock.jump(length.unwrap_or(JUMP));
+            return None;
+        }
+        if rule == Rule::VramEccCorrectable {
+            // Who reads gets what was written.
+            let count = |count| (count < MOST_CORRECTED).then_some(count + 1);
+            let _ = self.corrected.fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
             return None;
         }
         if rule.is_late() {
@@ -334,6 +352,22 @@ mod tests {
         assert_eq!((packet().map(|struck| struck.rule), clock.ticks()), (None, 6_000_100_001));
         assert_eq!((clock.now(), faults.next_due()), (Duration::ZERO, None));
         assert_eq!(faults.report().struck[&Rule::ClockJump], 2);
+    }
+
+    #[test]
+    fn corrected_errors_are_counted_in_16_bits_and_nothing_else_happens() {
+        let (faults, _) = faults("vram-ecc-correctable@every:2;vram-ecc@5");
+        let read = || faults.meets(Hook::VramRead, || Place { what: "read of VRAM", ..Place::default() });
+        let struck: Vec<_> = (0..6).map(|_| read().map(|struck| struck.rule)).collect();
+        assert_eq!(struck, [None, None, None, None, Some(Rule::VramEcc), None]);
+        let counter = faults.corrected();
+        assert_eq!(counter.load(Ordering::Relaxed), 3);
+        assert_eq!(faults.report().struck[&Rule::VramEccCorrectable], 3);
+        counter.store(0xfffe, Ordering::Relaxed);
+        for _ in 0..8 {
+            let _ = read();
+        }
+        assert_eq!(counter.load(Ordering::Relaxed), 0xffff);
     }
 
     #[test]

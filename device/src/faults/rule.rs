@@ -59,6 +59,7 @@ rules! {
     SdmaCorrupt = "sdma-corrupt", Transfer, false, "One bit of the first byte that is written is wrong.";
     WalkFails = "walk-fails", Walk, false, "The page has no valid entry, this once.";
     VramEcc = "vram-ecc", VramRead, false, "Error correction cannot mend what is read: the wave or the engine stops at poison, which stays until the next invalidation.";
+    VramEccCorrectable = "vram-ecc-correctable", VramRead, false, "Error correction mends what is read, and the memory controller counts it.";
     TlbStale = "tlb-stale", Invalidation, false, "Translations of loads to VRAM outlive the invalidation, until the next one.";
     ClockJump = "clock-jump", Packet, true, "The golden counter jumps forward by a time.";
     RegisterStuck = "register-stuck", Register, false, "The register reads as it does now, for good.";
@@ -67,6 +68,7 @@ rules! {
     GttExhausted = "gtt-exhausted", System, false, "The driver finds no system memory.";
     DoorbellsExhausted = "doorbells-exhausted", QueueDoorbell, false, "The driver finds no doorbell.";
     DriverUnbound = "driver-unbound", Call, false, "The driver is unbound from the device before it looks at the call.";
+    Suspend = "suspend", Call, false, "The device is suspended, loses its registers, and is resumed before the driver looks at the call.";
     Removal = "removal", Register, false, "The function is pulled out: registers read as all ones, and nothing is heard or told.";
 }
 
@@ -85,9 +87,11 @@ impl Rule {
             Self::Removal => None,
             Self::WalkFails
             | Self::VramEcc
+            | Self::VramEccCorrectable
             | Self::RegisterStuck
             | Self::FunctionReset
-            | Self::DriverUnbound => Some(8),
+            | Self::DriverUnbound
+            | Self::Suspend => Some(8),
             _ => Some(0),
         }
     }

@@ -73,6 +73,7 @@ fn block(ip: Ip, instance: u8) -> String {
         Ip::ATHUB => "ATHUB",
         Ip::OSSSYS => "OSSSYS",
         Ip::NBIF => "NBIF",
+        Ip::UMC => "UMC",
         Ip::SMUIO => "SMUIO",
         Ip::MP0 => "MP0",
         Ip(other) => return format!("IP{other}.{instance}"),

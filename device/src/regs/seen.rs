@@ -25,6 +25,7 @@ fn description(ip: Ip, at: Offset) -> Option<&'static Description> {
         Ip::MMHUB => &[mmhub::ALL, gfx9::mmhub::ALL],
         Ip::OSSSYS => &[osssys::ALL, gfx9::osssys::ALL],
         Ip::NBIF => &[nbio::ALL, gfx9::nbio::ALL],
+        Ip::UMC => &[gfx9::umc::ALL],
         Ip::SMUIO => &[smuio::ALL],
         Ip::MP0 => &[mp::ALL],
         _ => &[],

@@ -353,6 +353,7 @@ fn plan_of_poison_has_a_moment_for_each_page() {
     assert_eq!(length("tlb-stale@9", VA + 8), (VA, 0x4000));
     assert_eq!(length("chaos:1:0.000001", VA + 8), (VA, 0x4000));
     assert_eq!(length("vram-ecc@9", VA + 8), (VA, 0x1000));
+    assert_eq!(length("vram-ecc-correctable@9", VA + 8), (VA, 0x1000));
 }
 
 #[test]

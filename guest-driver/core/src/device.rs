@@ -1,6 +1,8 @@
 //! The device: bring-up, TLB flushes, recovery, tear-down.
 
-use alloc::boxed::Box;
+mod ecc;
+mod suspend;
+
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +20,7 @@ use crate::node::{self, Nodes};
 use crate::os::{DeviceInfo, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::{self, Kept, Scheduler};
 use crate::smi::Clients;
 use crate::sync::Mutex;
 use crate::trace::DriverTrace;
@@ -50,7 +52,7 @@ pub(crate) struct Device<O: Os> {
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
     pub(crate) smi: Mutex<O, Clients<O>>,
-    scheduler: Mutex<O, Option<Box<dyn Scheduler>>>,
+    scheduler: Mutex<O, Option<Kept>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
     /// Counts recoveries: what was mapped before the last one is gone.
@@ -59,6 +61,8 @@ pub(crate) struct Device<O: Os> {
     wedged: AtomicBool,
     /// Errors of memory that could not be corrected, as waves and engines told of them.
     pub(crate) uncorrectable: AtomicU64,
+    /// Those that were corrected, as the memory controller had counted them when it was last asked.
+    corrected: AtomicU64,
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
@@ -118,6 +122,7 @@ impl<O: Os> Device<O> {
             epoch: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
             uncorrectable: AtomicU64::new(0),
+            corrected: AtomicU64::new(0),
             gtt_used: AtomicU64::new(0),
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
@@ -133,9 +138,16 @@ impl<O: Os> Device<O> {
         }))
     }
 
-    /// Programs everything that does not survive a reset.
+    /// Programs everything that does not survive a reset; no queue is known afterwards.
     #[inline(never)]
     fn start(&self) -> Result<()> {
+        let mut scheduler = self.scheduler.lock();
+        self.start_with(scheduler.as_mut().ok_or(Errno::ENODEV)?, Kept::start)
+    }
+
+    /// The same, with the scheduler at hand, which is started in its own way.
+    #[inline(never)]
+    fn start_with(&self, scheduler: &mut Kept, start: fn(&mut Kept) -> Result<()>) -> Result<()> {
         let hw = &self.hw;
         let mut aperture = nbio::RCC_DOORBELL_APER_EN(0);
         aperture.set_bif_doorbell_aper_en(true);
@@ -148,6 +160,7 @@ impl<O: Os> Device<O> {
             self.gart.enable_processes(control);
         }
         self.flush_gart()?;
+        self.start_counting();
         for xcc in hw.xccs() {
             for vmid in 0..VMIDS {
                 select(&xcc, 0, 0, 0, vmid);
@@ -161,10 +174,7 @@ impl<O: Os> Device<O> {
         if let Some(ih) = self.ih.lock().as_mut() {
             ih.start();
         }
-        match self.scheduler.lock().as_mut() {
-            Some(scheduler) => scheduler.start(),
-            None => Err(Errno::ENODEV),
-        }
+        start(scheduler)
     }
 
     /// Quiets the device and gives back what it was using. Queues are gone already.
@@ -200,13 +210,16 @@ impl<O: Os> Device<O> {
     ///
     /// # Errors
     ///
-    /// `ENODEV` after removal, `EIO` when the device is beyond repair, and those of the start.
-    pub(crate) fn replace_scheduler(&self, new: Box<dyn Scheduler>, between: impl FnOnce()) -> Result<()> {
+    /// `ENODEV` after removal, `EIO` when the device is beyond repair, `EBUSY` while it is suspended, and those of the start.
+    pub(crate) fn replace_scheduler(&self, new: Kept, between: impl FnOnce()) -> Result<()> {
         let mut scheduler = self.scheduler.lock();
         if self.wedged() {
             return Err(Errno::EIO);
         }
         let current = scheduler.as_mut().ok_or(Errno::ENODEV)?;
+        if current.is_suspended() {
+            return Err(Errno::EBUSY);
+        }
         current.stop();
         *current = new;
         between();
@@ -248,7 +261,7 @@ impl<O: Os> Device<O> {
             return Err(Errno::EIO);
         }
         match scheduler.as_mut() {
-            Some(scheduler) => request(&mut **scheduler),
+            Some(scheduler) => request(scheduler),
             None => Err(Errno::ENODEV),
         }
     }
@@ -257,23 +270,30 @@ impl<O: Os> Device<O> {
     ///
     /// Only the first caller that saw `epoch` does it. Returns whether it did.
     pub(crate) fn recover(&self, epoch: u64) -> bool {
-        {
-            // The lock keeps other requests out until the epoch has changed, and makes one caller the first.
-            let _scheduler = self.scheduler.lock();
-            let first =
-                self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if !first || self.wedged() {
-                return false;
-            }
-            log!(self.hw, Error, "the scheduler hangs: resetting the device");
-            self.smi_pre_reset();
-            if let Err(error) = self.hw.os().reset_function() {
-                log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
-                self.give_up();
-                return true;
-            }
+        // The lock keeps other requests out until the device is back, and makes one caller the first.
+        let mut scheduler = self.scheduler.lock();
+        let first =
+            self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if !first || self.wedged() {
+            return false;
         }
-        if let Err(error) = self.start().or_else(|error| self.start_again(error)) {
+        let Some(scheduler) = scheduler.as_mut() else { return true };
+        if scheduler.is_suspended() {
+            // It is started anew when it is resumed, without the queues that hang.
+            log!(self.hw, Error, "the scheduler hangs: the device is resumed without its queues");
+            scheduler.forget();
+            return true;
+        }
+        log!(self.hw, Error, "the scheduler hangs: resetting the device");
+        self.smi_pre_reset();
+        self.corrected_errors();
+        if let Err(error) = self.hw.os().reset_function() {
+            log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
+            self.give_up();
+            return true;
+        }
+        let started = self.start_with(scheduler, Kept::start);
+        if let Err(error) = started.or_else(|error| self.start_again(scheduler, error)) {
             log!(self.hw, Error, "the device does not come back ({error}): it is wedged");
             self.give_up();
         } else {
@@ -285,13 +305,13 @@ impl<O: Os> Device<O> {
 
     /// Resets the function once more, as it did not come back from the first time.
     #[inline(never)]
-    fn start_again(&self, error: Errno) -> Result<()> {
+    fn start_again(&self, scheduler: &mut Kept, error: Errno) -> Result<()> {
         if self.is_gone() {
             return Err(error);
         }
         log!(self.hw, Error, "the device does not come back ({error}): resetting it again");
         self.hw.os().reset_function()?;
-        self.start()
+        self.start_with(scheduler, Kept::start)
     }
 
     /// Whether the device is off the bus: the size of its memory reads as all ones then.
@@ -312,12 +332,17 @@ impl<O: Os> Device<O> {
     /// Recovers the device if a request to the scheduler timed out, and tells everybody.
     pub(crate) fn recover_after(&self, epoch: u64, result: Result<()>) {
         if result == Err(Errno::ETIME) && self.recover(epoch) {
-            for process in self.processes() {
-                process.gpu_reset();
-            }
-            for client in self.files() {
-                client.kick();
-            }
+            self.tell_reset();
+        }
+    }
+
+    /// Tells everybody that the device was reset.
+    fn tell_reset(&self) {
+        for process in self.processes() {
+            process.gpu_reset();
+        }
+        for client in self.files() {
+            client.kick();
         }
     }
 

@@ -10,12 +10,17 @@ use crate::errno::{Errno, Result};
 use crate::os::{Clock, Os};
 use crate::registers::RegisterMap;
 
+/// Pause between looks whether the device is awake.
+const ASLEEP_US: u64 = 100;
+
 /// The operating system's view of the device, with a switch that turns every access into nothing.
 pub(crate) struct Hw<O: Os> {
     os: O,
     registers: RegisterMap,
     asic: &'static Asic,
     alive: AtomicBool,
+    /// The device is suspended: accesses wait.
+    asleep: AtomicBool,
 }
 
 /// Logs one line through the operating system.
@@ -29,7 +34,7 @@ pub(crate) use log;
 impl<O: Os> Hw<O> {
     /// Access to a device of which the discovery table says where its registers are, and what it is.
     pub(crate) fn new(os: O, registers: RegisterMap, asic: &'static Asic) -> Self {
-        Self { os, registers, asic, alive: AtomicBool::new(true) }
+        Self { os, registers, asic, alive: AtomicBool::new(true), asleep: AtomicBool::new(false) }
     }
 
     /// Where the device has its registers.
@@ -53,6 +58,28 @@ impl<O: Os> Hw<O> {
     /// Ends all access; buffers may outlive the device and are then only forgotten.
     pub(crate) fn detach(&self) {
         self.alive.store(false, Ordering::Release);
+    }
+
+    /// Has all accesses wait until [`Hw::wake`] or [`Hw::detach`].
+    pub(crate) fn sleep(&self) {
+        self.asleep.store(true, Ordering::Release);
+    }
+
+    /// Lets accesses reach the device again.
+    pub(crate) fn wake(&self) {
+        self.asleep.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Acquire)
+    }
+
+    /// Waits until the device is awake; whether it is there.
+    fn reaches(&self) -> bool {
+        while self.is_asleep() && self.alive() {
+            self.os.sleep_us(ASLEEP_US);
+        }
+        self.alive()
     }
 
     /// Reads a register; all ones when the device is gone.
@@ -91,19 +118,19 @@ impl<O: Os> Hw<O> {
     }
 
     pub(crate) fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
-        if self.alive() {
+        if self.reaches() {
             self.os.doorbell_write(offset, value);
         }
     }
 
     pub(crate) fn vram_write(&self, offset: u64, data: &[u8]) {
-        if self.alive() {
+        if self.reaches() {
             self.os.vram_write(offset, data);
         }
     }
 
     pub(crate) fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
-        if self.alive() {
+        if self.reaches() {
             self.os.vram_fill(offset, len, byte);
         }
     }
@@ -170,7 +197,7 @@ impl<'a, O: Os> Instance<'a, O> {
 
     /// Reads register `index` of an array with a stride of one dword.
     pub(crate) fn read_at<R: Register>(&self, index: u32) -> R {
-        if !self.hw.alive() {
+        if !self.hw.reaches() {
             return R::from_bits(u32::MAX);
         }
         R::from_bits(self.hw.os.reg_read((self.hw.registers.dword_in::<R>(self.number) + index) * 4))
@@ -183,7 +210,7 @@ impl<'a, O: Os> Instance<'a, O> {
 
     /// Writes register `index` of an array with a stride of one dword.
     pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
-        if self.hw.alive() {
+        if self.hw.reaches() {
             let dword = self.hw.registers.dword_in::<R>(self.number) + index;
             self.hw.os.reg_write(dword * 4, value.bits());
         }

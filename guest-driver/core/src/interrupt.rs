@@ -147,12 +147,7 @@ impl<O: Os> Device<O> {
             if overflow {
                 let line = format_args!("IH ring buffer overflow: looking at all signals");
                 self.limits.overflow.log(&self.hw, LogLevel::Warn, line);
-                for process in self.processes() {
-                    process.events.scan();
-                }
-                for client in self.files() {
-                    client.kick();
-                }
+                self.look_at_all();
                 self.retry_interrupts();
             }
             if count == 0 {
@@ -163,6 +158,16 @@ impl<O: Os> Device<O> {
             }
         }
         true
+    }
+
+    /// Looks at all signals and all work, of which interrupts may have told that were lost.
+    pub(crate) fn look_at_all(&self) {
+        for process in self.processes() {
+            process.events.scan();
+        }
+        for client in self.files() {
+            client.kick();
+        }
     }
 
     fn handle(&self, entry: &IhEntry) {

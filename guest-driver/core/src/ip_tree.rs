@@ -31,6 +31,7 @@ const NAMES: &[(Ip, &str)] = &[
     (Ip::MP1, "MP1"),
     (Ip::SMUIO, "SMUIO"),
     (Ip::THM, "THM"),
+    (Ip::UMC, "UMC"),
     (Ip::VCN, "VCN"),
 ];
 

@@ -99,8 +99,39 @@ impl<O: Os> Kfd<O> {
     /// this returns, but an access that had begun may still be on its way, so the operating system keeps the BARs mapped
     /// for it (or guards its own accessors). No interrupt is delivered from the start of this call on.
     pub fn remove(&self) {
+        self.device.leave_asleep();
         self.device.remove_processes();
         self.device.stop();
+    }
+
+    /// Suspends the device: the queues of all processes are taken off it, which saves their waves, its scheduler is stopped, and
+    /// it raises no interrupt any more.
+    ///
+    /// The function may lose its registers from then on, and has to keep VRAM. Calls of programs wait where they need the device,
+    /// until [`Kfd::resume`] or [`Kfd::remove`]. The caller holds none of the driver's locks.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after `remove`, `EIO` when the device is beyond repair, `EBUSY` when it is suspended, `ETIME` when it hangs again after a
+    /// reset. It runs on then.
+    pub fn suspend(&self) -> Result<()> {
+        self.device.suspend()
+    }
+
+    /// Resumes a device that is suspended, and whose function can be accessed again: it is started anew, and the queues go on where
+    /// they were.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after `remove`, `EINVAL` when it is not suspended, `EIO` when it does not come back, which processes are told as of
+    /// a reset.
+    pub fn resume(&self) -> Result<()> {
+        self.device.resume()
+    }
+
+    /// Whether the device is suspended.
+    pub fn is_suspended(&self) -> bool {
+        self.device.is_asleep()
     }
 
     /// Frames of VRAM that the operating system had for pages of programs ([`Os::move_to_vram`]) are free: `len` bytes from byte

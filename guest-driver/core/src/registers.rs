@@ -31,17 +31,19 @@ pub(crate) struct RegisterMap {
     nbif: Vec<Bases>,
     smuio: Vec<Bases>,
     athub: Vec<Bases>,
+    umc: Vec<Bases>,
 }
 
 impl RegisterMap {
     /// The blocks the map has, and the registers of each that the driver knows.
-    pub(crate) const BLOCKS: [(Ip, Tables); 6] = [
+    pub(crate) const BLOCKS: [(Ip, Tables); 7] = [
         (gc::IP, &[gc::ALL, gfx9::gc::ALL]),
         (mmhub::IP, &[mmhub::ALL, gfx9::mmhub::ALL]),
         (osssys::IP, &[osssys::ALL, gfx9::osssys::ALL]),
         (nbio::IP, &[nbio::ALL, gfx9::nbio::ALL]),
         (smuio::IP, &[smuio::ALL]),
         (gfx9::athub::IP, &[gfx9::athub::ALL]),
+        (gfx9::umc::IP, &[gfx9::umc::ALL]),
     ];
 
     /// A map of blocks that have no bases yet, with registers in a BAR of `bytes`.
@@ -57,6 +59,7 @@ impl RegisterMap {
             nbif: none(),
             smuio: none(),
             athub: none(),
+            umc: none(),
         }
     }
 
@@ -96,6 +99,7 @@ impl RegisterMap {
             Ip::NBIF => &mut self.nbif,
             Ip::SMUIO => &mut self.smuio,
             Ip::ATHUB => &mut self.athub,
+            Ip::UMC => &mut self.umc,
             _ => return None,
         })
     }
@@ -108,6 +112,7 @@ impl RegisterMap {
             Ip::NBIF => &self.nbif,
             Ip::SMUIO => &self.smuio,
             Ip::ATHUB => &self.athub,
+            Ip::UMC => &self.umc,
             _ => &[],
         }
     }

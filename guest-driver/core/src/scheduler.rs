@@ -1,5 +1,7 @@
 //! What runs the queues of processes: firmware of one kind or another, behind the requests that the driver has.
 
+mod kept;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
@@ -14,6 +16,7 @@ use crate::mes::Mes;
 use crate::node::Nodes;
 use crate::os::Os;
 use crate::sdma::SdmaPlace;
+pub(crate) use kept::Kept;
 
 /// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
 #[derive(Clone, Copy)]
@@ -94,9 +97,10 @@ pub(crate) trait Scheduler: Send {
 ///
 /// `ENOMEM`.
 #[inline(never)]
-pub(crate) fn new<O: Os>(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>, nodes: &Nodes) -> Result<Box<dyn Scheduler>> {
-    match &hw.asic().firmware {
-        Firmware::Mes(firmware) => Ok(Box::new(Mes::new(hw.clone(), gart, firmware)?)),
-        Firmware::Hiq(packets) => Ok(Box::new(Hiq::new(hw.clone(), gart, packets, nodes)?)),
-    }
+pub(crate) fn new<O: Os>(hw: &Arc<Hw<O>>, gart: &Arc<Gart<O>>, nodes: &Nodes) -> Result<Kept> {
+    let scheduler: Box<dyn Scheduler> = match &hw.asic().firmware {
+        Firmware::Mes(firmware) => Box::new(Mes::new(hw.clone(), gart, firmware)?),
+        Firmware::Hiq(packets) => Box::new(Hiq::new(hw.clone(), gart, packets, nodes)?),
+    };
+    Ok(Kept::new(scheduler))
 }

@@ -9,11 +9,17 @@ const COMMAND_MEMORY_MASTER: u16 = 0x6;
 /// First capability.
 const CAPABILITIES: usize = 0x34;
 /// Capability ids.
+const CAP_PM: u8 = 0x01;
 const CAP_PCIE: u8 = 0x10;
 const CAP_MSIX: u8 = 0x11;
 /// Device control of the PCI Express capability, and its reset bit.
 const PCIE_DEVCTL: usize = 8;
 const DEVCTL_RESET: u16 = 1 << 15;
+/// Control and status of the power management capability, and its states.
+const PM_CONTROL: usize = 4;
+const PM_STATE: u16 = 3;
+const D0: u16 = 0;
+const D3HOT: u16 = 3;
 /// Message control of the MSI-X capability, and its enable bit.
 const MSIX_CONTROL: usize = 2;
 const MSIX_ENABLE: u16 = 1 << 15;
@@ -46,8 +52,16 @@ fn capability(gpu: &Gpu, id: u8) -> Option<usize> {
     None
 }
 
-/// Lets the function decode memory, master the bus and send MSI-X messages.
+fn set_power(gpu: &Gpu, state: u16) {
+    if let Some(power) = capability(gpu, CAP_PM) {
+        let control = read_u16(gpu, power + PM_CONTROL) & !PM_STATE | state;
+        gpu.config_write(power + PM_CONTROL, &control.to_le_bytes());
+    }
+}
+
+/// Powers the function, and lets it decode memory, master the bus and send MSI-X messages.
 pub(crate) fn enable(gpu: &Gpu) {
+    set_power(gpu, D0);
     let command = read_u16(gpu, COMMAND) | COMMAND_MEMORY_MASTER;
     gpu.config_write(COMMAND, &command.to_le_bytes());
     if let Some(msix) = capability(gpu, CAP_MSIX) {
@@ -73,4 +87,20 @@ pub(crate) fn reset(gpu: &Gpu) -> Result<()> {
     gpu.config_write(pcie + PCIE_DEVCTL, &control.to_le_bytes());
     enable(gpu);
     Ok(())
+}
+
+/// Takes the function off the bus, and its power as far as it goes.
+pub(crate) fn suspend(gpu: &Gpu) {
+    disable(gpu);
+    set_power(gpu, D3HOT);
+}
+
+/// Powers the function again; it has lost its registers, and has kept VRAM.
+///
+/// # Errors
+///
+/// Those of [`reset`].
+pub(crate) fn resume(gpu: &Gpu) -> Result<()> {
+    set_power(gpu, D0);
+    reset(gpu)
 }

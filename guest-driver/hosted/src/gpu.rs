@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use belfry_abi::pci;
 use belfry_device::explore::Explorer;
+use belfry_device::faults::Rule;
 use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
@@ -294,6 +295,53 @@ impl HostedGpu {
         kfd.remove();
         self.exports.leave();
         function::disable(&self.gpu);
+    }
+
+    /// Suspends the device, as a system does that goes to sleep: its driver takes all queues off it, and the function goes to D3hot.
+    /// Calls that need the device wait then.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without a driver, `EBUSY` when it is suspended, `EIO` for a device beyond repair.
+    pub fn suspend(&self) -> Result<(), Errno> {
+        let slot = lock(&self.kfd);
+        let kfd = slot.as_ref().ok_or(Errno::ENODEV)?;
+        kfd.suspend()?;
+        function::suspend(&self.gpu);
+        Ok(())
+    }
+
+    /// Resumes a device that is suspended. It has lost its registers, and has kept VRAM; its queues go on where they were.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without a driver, `EINVAL` when it is not suspended, `EIO` when it does not come back.
+    pub fn resume(&self) -> Result<(), Errno> {
+        let slot = lock(&self.kfd);
+        // A driver that was loaded meanwhile has nothing to do with it.
+        let kfd = slot.as_ref().ok_or(Errno::ENODEV)?;
+        if !kfd.is_suspended() {
+            return Err(Errno::EINVAL);
+        }
+        function::resume(&self.gpu)?;
+        kfd.resume()
+    }
+
+    /// Unbinds the driver before it looks at a call of the process of this PASID, or suspends and resumes the device, if such a fault is
+    /// planned there.
+    pub(crate) fn strike_call(&self, pasid: u16) {
+        // A replay has no driver.
+        if self.gpu.config().record.is_some() {
+            return;
+        }
+        match self.gpu.faults().at_call(pasid.into()) {
+            Some(Rule::DriverUnbound) => self.unload(),
+            // One that does not come back has told its processes. Another thread may have it suspended.
+            Some(_) if self.suspend().is_ok() => {
+                let _ = self.resume();
+            }
+            _ => {}
+        }
     }
 
     /// Opens the driver as a process of its own.

@@ -180,7 +180,7 @@ impl HostedProcess {
             self.hosted.exports().reap();
         }
         self.hosted.point();
-        self.strike_call();
+        self.hosted.strike_call(self.process.pasid());
         let result = calling(self.render, self.key.0, || match node {
             Node::Kfd => match self.ipc_ioctl(request, arg) {
                 Some(result) => result.map(|()| 0),
@@ -190,15 +190,6 @@ impl HostedProcess {
         });
         self.hosted.point();
         result
-    }
-
-    /// Unbinds the driver before it looks at a call, if a fault is planned there.
-    fn strike_call(&self) {
-        let gpu = self.hosted.device();
-        // A replay has no driver.
-        if gpu.config().record.is_none() && gpu.faults().unbinds_driver(self.process.pasid().into()) {
-            self.hosted.unload();
-        }
     }
 
     /// Makes a call of a debugger (`DBG_TRAP`) that is another process of the system, for which this one stands; its notices

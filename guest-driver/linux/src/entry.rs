@@ -59,6 +59,28 @@ pub(crate) unsafe extern "C" fn belfry_remove(gpu: *const Gpu) {
     unsafe { &*gpu }.remove();
 }
 
+/// Suspends a device.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_suspend(gpu: *const Gpu) -> i32 {
+    // SAFETY: as promised by the caller.
+    status(unsafe { &*gpu }.suspend())
+}
+
+/// Resumes a device that was suspended.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_resume(gpu: *const Gpu) -> i32 {
+    // SAFETY: as promised by the caller.
+    status(unsafe { &*gpu }.resume())
+}
+
 /// Takes a reference.
 ///
 /// # Safety

@@ -197,14 +197,16 @@ pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
     let sum = |word: fn(&Slot) -> &AtomicU64| {
         used.iter().fold(0u64, |sum, slot| sum.saturating_add(word(slot).load(Ordering::Relaxed)))
     };
+    // Errors are those of this process's own device.
+    let errors =
+        gpu::own().map_or_else(Figures::default, |gpu| inside(|| gpu.process.figures(Source::Memory)));
     let mut figures = Figures {
         vram_used: sum(|slot| &slot.vram_used).min(vram),
         gtt_used: sum(|slot| &slot.gtt_used).min(gtt),
         boot_ns: raw::boot_ns(),
         busy_percent: 0,
-        // Those of this process's own device.
-        uncorrectable: gpu::own()
-            .map_or(0, |gpu| inside(|| gpu.process.figures(Source::Memory)).uncorrectable),
+        uncorrectable: errors.uncorrectable,
+        corrected: errors.corrected,
     };
     if source == Source::Activity {
         figures.busy_percent = busy_percent(

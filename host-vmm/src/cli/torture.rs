@@ -52,7 +52,7 @@ const RUNS: u32 = 6;
 /// that did not work afterwards.
 ///
 /// The plans are: every rule of `run --fault` alone at its first moments, as the run without faults has met them; pairs of rules;
-/// chaos. An error that the program ends with is no finding.
+/// chaos. An error that the program ends with is no finding, unless all that has struck does programs no harm.
 #[derive(Debug, Args)]
 pub(super) struct TortureArgs {
     /// How many plans.

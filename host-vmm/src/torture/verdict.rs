@@ -29,6 +29,8 @@ pub enum Finding {
     Kernel(String),
     /// The program's result is wrong, and no fault explains that.
     WrongResult(String),
+    /// The program ended with an error, and all that has struck does programs no harm.
+    Unexplained(String),
     /// Something was not given back.
     Leak(String),
     /// The same device and driver do not work afterwards.
@@ -45,6 +47,7 @@ impl Finding {
             Self::Panic(_) => "panic",
             Self::Kernel(_) => "kernel",
             Self::WrongResult(_) => "wrong result",
+            Self::Unexplained(_) => "error without a reason",
             Self::Leak(_) => "leak",
             Self::Broken(_) => "does not work afterwards",
         }
@@ -57,6 +60,7 @@ impl Finding {
             | Self::Panic(text)
             | Self::Kernel(text)
             | Self::WrongResult(text)
+            | Self::Unexplained(text)
             | Self::Leak(text)
             | Self::Broken(text) => text,
         }
@@ -135,6 +139,10 @@ impl Verdict {
         if is_wrong && !spoils.iter().any(|rule| report.struck.contains_key(rule)) {
             self.findings.push(Finding::WrongResult(text.clone()));
         }
+        let harmless = [Rule::VramEccCorrectable, Rule::Suspend];
+        if !report.struck.is_empty() && report.struck.keys().all(|rule| harmless.contains(rule)) {
+            self.findings.push(Finding::Unexplained(text.clone()));
+        }
         self.ending = Ending::Error(text);
     }
 }
@@ -179,6 +187,19 @@ mod tests {
         assert_eq!(finding("4096 bytes at 0x7f00a: x"), finding("8192 bytes at 0x8: x"));
         assert_ne!(finding("4096 bytes"), finding("4096 threads"));
         assert_ne!(Finding::Hang.signature(), finding(""));
+    }
+
+    #[test]
+    fn error_is_a_finding_where_nothing_that_has_struck_does_harm() {
+        let findings = |struck: &[Rule]| {
+            let struck = struck.iter().map(|&rule| (rule, 1)).collect();
+            let mut verdict = Verdict::default();
+            verdict.failed("no".into(), false, &FaultReport { struck, ..FaultReport::default() });
+            verdict.findings
+        };
+        assert_eq!(findings(&[Rule::VramEccCorrectable]), [Finding::Unexplained("no".into())]);
+        assert_eq!(findings(&[Rule::VramEccCorrectable, Rule::FrameRefused]), []);
+        assert_eq!(findings(&[]), []);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod race;
 pub mod render;
 pub mod share;
 pub mod store;
+pub mod suspend;
 pub mod svm;
 pub mod syncobj;
 pub mod unbind;
@@ -73,6 +74,7 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
         "illegal" => illegal(runtime, out),
         "store" => store::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?)),
         "settled" => store::settled(runtime, Path::new(argument(0)?), out),
+        "suspend" => suspend::run(runtime, argument(0)?, out),
         "svm" => svm::run(runtime, out),
         "svm-swap" => svm::swap::run(runtime, out),
         "svm-fault" => svm::fault(runtime, argument(0)?, out),
@@ -81,7 +83,7 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
             svm::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?), next)
         }
         other => bail!(
-            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, svm, svm-fault, svm-store, svm-swap"
+            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, suspend, svm, svm-fault, svm-store, svm-swap"
         ),
     }
 }

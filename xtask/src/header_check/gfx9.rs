@@ -17,7 +17,7 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
         ("ih-9", interrupts()),
     ];
     let own = |all: &'static [&'static [Description]]| all.iter().copied().flatten().copied().collect();
-    let files: [(&str, &str, Ip, Vec<Description>); 6] = [
+    let files: [(&str, &str, Ip, Vec<Description>); 7] = [
         ("gc-9", "\"asic_reg/gc/gc_9_4_3_offset.h\"", Ip::GC, own(&[regs::gc::ALL, regs::gfx9::gc::ALL])),
         (
             "mmhub-1",
@@ -32,6 +32,7 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
             own(&[regs::osssys::ALL, regs::gfx9::osssys::ALL]),
         ),
         ("athub-1", "\"asic_reg/athub/athub_1_8_0_offset.h\"", Ip::ATHUB, own(&[regs::gfx9::athub::ALL])),
+        ("umc-12", "\"asic_reg/umc/umc_12_0_0_offset.h\"", Ip::UMC, own(&[regs::gfx9::umc::ALL])),
         (
             "nbio-7",
             "\"asic_reg/nbio/nbio_7_9_0_offset.h\"",

@@ -83,6 +83,8 @@ pub(super) fn ips(shape: Shape) -> Vec<IpBlock> {
     blocks.extend([
         IpBlock::new(Ip::ATHUB, [1, 8, 0], &[0xc20, 0x1_1800]),
         IpBlock::new(Ip::HDP, [4, 4, 2], &[0xf20]),
+        // One for all memory.
+        IpBlock::new(Ip::UMC, [12, 0, 0], &[0x1_4000]),
         IpBlock::new(Ip::OSSSYS, [4, 4, 2], &[0x10a0]),
         IpBlock::new(Ip::NBIF, [7, 9, 0], NBIO_BASES),
         IpBlock::new(Ip::MP0, [13, 0, 6], MP_BASES),

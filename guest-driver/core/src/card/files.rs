@@ -42,7 +42,7 @@ const fn of_ecc(path: &'static str, source: Source, show: Show) -> File {
 /// Errors of the memory (`amdgpu_ras_sysfs_read`): those that were not corrected, those that were, and those that are left to who
 /// reads them.
 fn memory_errors(_: &Card, figures: &Figures) -> Vec<u8> {
-    line(format_args!("ue: {}\nce: 0\nde: 0", figures.uncorrectable))
+    line(format_args!("ue: {}\nce: {}\nde: 0", figures.uncorrectable, figures.corrected))
 }
 
 /// How the graphics cores are shared out (`amdgpu_gfx_get_current_compute_partition`).

@@ -62,6 +62,8 @@ pub struct Figures {
     pub boot_ns: u64,
     /// Errors of memory that could not be corrected since the driver was bound.
     pub uncorrectable: u64,
+    /// Errors of memory that were corrected, since then.
+    pub corrected: u64,
 }
 
 /// What a file's content is made of, which says whether it changes and what reading it costs.
@@ -218,6 +220,7 @@ impl<O: Os> Device<O> {
             figures.gtt_used = self.gtt_used.load(Ordering::Relaxed);
             figures.boot_ns = self.hw.os().clock_ns(Clock::Boot);
             figures.uncorrectable = self.uncorrectable.load(Ordering::Relaxed);
+            figures.corrected = self.corrected_errors();
         }
         if source == Source::Activity {
             figures.busy_percent = busy_percent(

@@ -50,7 +50,14 @@ fn every_path_is_there_once_and_every_text_is_whole_lines() {
 #[test]
 fn what_a_file_shows_depends_on_no_more_than_it_says() {
     let idle = Figures::default();
-    let memory = Figures { vram_used: 7 << 20, gtt_used: 9 << 20, boot_ns: 1234, uncorrectable: 3, ..idle };
+    let memory = Figures {
+        vram_used: 7 << 20,
+        gtt_used: 9 << 20,
+        boot_ns: 1234,
+        uncorrectable: 3,
+        corrected: 5,
+        ..idle
+    };
     let all = Figures { busy_percent: 50, ..memory };
     for file in FILES {
         let shown: Vec<_> = [idle, memory, all].iter().map(|figures| file.show(&CARD, figures)).collect();

@@ -56,6 +56,34 @@ fn compute_and_a_copy_engine_work_in_one_submission() {
     assert!((1..1024).all(|at| to.words[at].load(Ordering::Relaxed) == at as u32 + 1));
 }
 
+#[test]
+fn work_of_rings_goes_on_when_the_device_was_suspended() {
+    let gpu = gpu();
+    let file = File::open(&gpu);
+    let [gate, data, target, compute, dma] = [(); 5].map(|()| file.memory(PAGE, VRAM));
+    for round in 1..4 {
+        let word = |at: usize| data.words[at].load(Ordering::Acquire);
+        let packets =
+            [write(data.va, round), wait_at_least(gate.va, round), write(data.va + 4, round)].concat();
+        File::fill(compute, &packets);
+        let waits = file.submit(&Work::default().ib(compute, packets.len(), AMDGPU_HW_IP_COMPUTE)).unwrap();
+        while word(0) != round {
+            std::thread::yield_now();
+        }
+        gpu.suspend().unwrap();
+        gpu.resume().unwrap();
+        assert_eq!(word(1), round - 1, "what waits has gone on by itself");
+        let copied = copy(data.va, target.va, 4);
+        File::fill(dma, &copied);
+        let number = file.submit(&Work::default().ib(dma, copied.len(), AMDGPU_HW_IP_DMA)).unwrap();
+        assert_eq!(file.wait(number, AMDGPU_HW_IP_DMA), Ok(0));
+        assert_eq!(target.words[0].load(Ordering::Acquire), round);
+        gate.words[0].store(round, Ordering::Release);
+        assert_eq!(file.wait(waits, AMDGPU_HW_IP_COMPUTE), Ok(0));
+        assert_eq!(word(1), round);
+    }
+}
+
 /// The file of a partition's render node has its work done there.
 #[test]
 fn work_of_a_partition_s_file_is_done_by_its_engines() {

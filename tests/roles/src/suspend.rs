@@ -1,0 +1,58 @@
+//! A system that goes to sleep with work on its GPU: the kernel's own test of that, which wakes up by itself.
+
+use std::fs;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use belfry_runtime::Runtime;
+
+use crate::probe;
+
+/// Words of each buffer.
+const WORDS: usize = 4096;
+/// How often the system sleeps.
+const TIMES: usize = 3;
+/// How long the kernel may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Suspends the system to idle as far as `depth` of `/sys/power/pm_test` goes, from which it comes back after a second.
+fn sleep(depth: &str) -> Result<()> {
+    let write = |path: &str, text: &str| fs::write(path, text).with_context(|| format!("{text} to {path}"));
+    write("/sys/module/suspend/parameters/pm_test_delay", "1")?;
+    write("/sys/power/pm_test", depth)?;
+    write("/sys/power/state", "freeze")
+}
+
+/// Has the system sleep while a kernel runs and VRAM holds something.
+///
+/// # Errors
+///
+/// When the system does not sleep, or work or memory is lost.
+pub fn run(runtime: &Runtime, depth: &str, out: &mut dyn Write) -> Result<()> {
+    let gpu = runtime.gpu();
+    let from: Vec<u32> = (0..WORDS as u32).map(|word| word.wrapping_mul(0x9e37_79b9)).collect();
+    let kept = gpu.vram().buffer_from(&from)?;
+    let target = gpu.gtt().buffer::<u32>(WORDS)?;
+    let (stop, begun) = (gpu.gtt().buffer_from(&[0u32])?, gpu.gtt().buffer_from(&[0u32])?);
+    let (queue, other) = (gpu.queue()?, gpu.queue()?);
+    let module = gpu.load(probe(gpu))?;
+    let spin = module.kernel("spin")?;
+    let spinning = spin.launch(&queue).grid(256).block(64).args((&stop, &begun)).submit()?;
+    let deadline = Instant::now() + PATIENCE;
+    while begun.get(0)? == 0 {
+        ensure!(Instant::now() < deadline, "the kernel did not start");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let peek = module.kernel("peek")?;
+    for time in 0..TIMES {
+        sleep(depth)?;
+        ensure!(!spinning.is_done(), "the kernel has ended in sleep {time}");
+        peek.launch(&other).grid(WORDS as u32).block(256).arg(&target).arg(kept.address()).run()?;
+        ensure!(target.to_vec() == from, "sleep {time}: VRAM holds something else");
+    }
+    stop.write(0, &[1])?;
+    spinning.wait()?;
+    writeln!(out, "suspend: {TIMES} times, work and memory verified")?;
+    Ok(())
+}
