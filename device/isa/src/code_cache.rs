@@ -15,7 +15,7 @@ mod sync {
     pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 }
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +28,7 @@ use crate::inst::Arch;
 use crate::lanes::{Backend, BackendKind, Tier};
 use crate::mem::{Apertures, Global};
 use crate::tier1::form::Form;
-use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, MAX_ELEMENTS};
+use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, LARGE, MAX_ELEMENTS};
 
 /// Most code one region takes in.
 pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
@@ -56,6 +56,8 @@ pub(crate) struct Region {
     pub(crate) counts: bool,
     /// How much it was used, until it is compiled.
     pub(crate) heat: AtomicU32,
+    /// Whether a thread of its own compiles it, or has.
+    pub(crate) compiles: AtomicBool,
     /// Its machine code; nothing if it is not to have any.
     pub(crate) compiled: OnceLock<Option<Compiled>>,
     /// Dword offset from `start` of each element of `code`.
@@ -104,13 +106,31 @@ impl Region {
 
     /// Counts a use of it by the interpreter, with so many instructions.
     #[inline(always)]
-    pub(crate) fn was_used(&self, instructions: u64) {
+    pub(crate) fn was_used(self: &Arc<Self>, instructions: u64) {
         // A counter that every worker writes is only for code that may still be compiled.
         if self.tier != Tier::Auto || self.compiled.get().is_some() {
             return;
         }
         let uses = 1 + u32::try_from(instructions / INSTRUCTIONS_OF_A_USE).unwrap_or(HOT);
         if self.heat.fetch_add(uses, Ordering::Relaxed) >= HOT {
+            self.compile_soon();
+        }
+    }
+
+    /// Compiles it: if that takes long, on a thread of its own, while workers go on with the interpreter.
+    #[cold]
+    #[inline(never)]
+    fn compile_soon(self: &Arc<Self>) {
+        self.heat.store(0, Ordering::Relaxed);
+        if self.code.len() < LARGE {
+            return self.compile();
+        }
+        if self.compiles.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let region = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("belfry compiles".to_owned());
+        if thread.spawn(move || region.compile()).is_err() {
             self.compile();
         }
     }
@@ -124,7 +144,6 @@ impl Region {
     #[cold]
     #[inline(never)]
     fn compile(&self) {
-        self.heat.store(0, Ordering::Relaxed);
         self.compiled.get_or_init(|| {
             let compiles =
                 self.tier != Tier::Zero && self.code.len() <= MAX_ELEMENTS && !self.shares_registers();
@@ -269,7 +288,7 @@ impl CodeCache {
         epoch: u64,
         apertures: Apertures,
         global: &mut Global<'_>,
-    ) -> &Region {
+    ) -> &Arc<Region> {
         let context = global.mmu.context();
         // Also for waves that continue in the middle of it.
         let is_last = self.last.as_ref().is_some_and(|(region, checked)| {

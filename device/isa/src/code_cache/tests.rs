@@ -145,3 +145,40 @@ fn regions_differ_by_the_apertures_they_were_lowered_for() {
     };
     assert_eq!((high(1 << 48), high(2 << 48), high(1 << 48)), (1 << 16, 2 << 16, 1 << 16));
 }
+
+#[test]
+fn large_regions_are_compiled_beside_the_interpreter() {
+    let backend = Backend::detect();
+    if !Backend::all().any(|other| other.kind() == backend.kind() && other.tier() == Tier::One) {
+        println!("nothing is compiled on this host: there is nothing to see");
+        return;
+    }
+    let (memory, mut cache) = (Code::new(0), CodeCache::sharing(shared()));
+    // s_add_u32 s0, s0, 1, up to the end of the program.
+    let sums = WORDS - 1;
+    memory.words[..sums].iter().for_each(|word| word.store(0x8000_8100, Ordering::SeqCst));
+    let mut run = || {
+        let mut wave = Wave::new(&WaveInit { pc: PC, ..WaveInit::default() });
+        let mut env = Env {
+            mmu: &*memory,
+            tlb: &mut Tlb::new(),
+            code: &mut cache,
+            lds: &mut Lds::new(0),
+            apertures: Apertures::default(),
+            clock: &|| 0,
+            code_epoch: 1,
+        };
+        assert_eq!(exec::run(&mut wave, &mut env, 1 << 20), Stop::EndProgram);
+        assert_eq!(wave.sgpr(0), sums as u32);
+        let (region, _) = cache.last.as_ref().expect("it was run");
+        assert!(region.code.len() >= LARGE);
+        (region.compiles.load(Ordering::SeqCst), region.machine_code().is_some())
+    };
+    assert_eq!(run(), (false, false), "what is used once is interpreted");
+    // However long the other thread takes.
+    let begun = std::time::Instant::now();
+    while run() != (true, true) {
+        assert!(begun.elapsed().as_secs() < 60, "nobody has compiled it");
+    }
+    run();
+}

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
 
+use std::sync::Arc;
+
 use super::di::{Flow, Machine};
 use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
@@ -28,7 +30,7 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
 
 /// Runs a wave by the region's machine code, if it has any, or interprets it.
 #[inline(always)]
-fn run_either(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, limit: u64) -> Option<Stop> {
+fn run_either(wave: &mut Wave, machine: &mut Machine<'_>, region: &Arc<Region>, limit: u64) -> Option<Stop> {
     match region.machine_code() {
         Some(code) => run_compiled(wave, machine, region, (limit, code)),
         None => {
@@ -194,7 +196,7 @@ impl Entry {
 fn run_fresh(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
-    region: &Region,
+    region: &Arc<Region>,
     (limit, entry): (u64, &mut Entry),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
@@ -286,7 +288,7 @@ fn run_with(
     wave: &mut Wave,
     env: &mut Env<'_>,
     budget: u64,
-    mut run_region: impl FnMut(&mut Wave, &mut Machine<'_>, &Region, u64) -> Option<Stop>,
+    mut run_region: impl FnMut(&mut Wave, &mut Machine<'_>, &Arc<Region>, u64) -> Option<Stop>,
 ) -> Stop {
     if wave.is_halted() {
         return Stop::Halt;

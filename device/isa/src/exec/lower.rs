@@ -14,7 +14,7 @@ mod special;
 mod tests;
 mod vector;
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::OnceLock;
 
 use super::FaultCause;
@@ -69,6 +69,7 @@ pub(crate) fn region(
         kind: backend.kind(),
         counts: backend.counts(),
         heat: AtomicU32::new(0),
+        compiles: AtomicBool::new(false),
         compiled: OnceLock::new(),
         offsets: lowering.offsets.into_boxed_slice(),
         faults: lowering.faults.into_boxed_slice(),

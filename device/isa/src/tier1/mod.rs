@@ -81,5 +81,8 @@ pub(crate) const HOT: u32 = 48;
 /// Instructions that count as one more use.
 pub(crate) const INSTRUCTIONS_OF_A_USE: u64 = 256;
 
+/// Elements from which on a region is compiled beside the interpreter: some milliseconds.
+pub(crate) const LARGE: usize = 2048;
+
 /// Most elements that a region is compiled with: larger ones stay in tier 0.
 pub(crate) const MAX_ELEMENTS: usize = 1 << 16;
