@@ -11,7 +11,7 @@ static SIGNALS: &[u8] = include_bytes!("../../../guest-runtime/kernels/signals.g
 /// Queues of all processes together.
 const QUEUES: usize = 40;
 /// Kernels of each queue that work, each with one behind it that counts.
-const LAUNCHES: u32 = 60;
+const LAUNCHES: u32 = 100;
 /// Work-items of either.
 const ITEMS: u32 = 1024;
 /// How long those that work take.
