@@ -114,8 +114,7 @@ fn words<L: Lanes>(w: &Wave, source: &Source, half: u32, chunk: usize) -> [L::V;
 #[inline(always)]
 fn shift_add_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     for half in 0..w.halves {
-        let masks = split(exec_half(w, half));
-        for chunk in 0..2 {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
             let [low, high] = words::<L>(w, &d.src[0], half, chunk);
             let count = match d.src[1].kind {
                 Kind::Vector => L::load(&w.v.row(d.src[1].value + half)[chunk]),
@@ -127,8 +126,8 @@ fn shift_add_pairs<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
             let carry = L::select(L::lt_u(sum, low), L::splat(1), L::splat(0));
             let sum_high = L::add(L::add(high, more_high), carry);
             let [to, to_high] = [d.dst + half, d.dst + half + w.halves];
-            L::store_mask(&mut w.v.row_mut(to)[chunk], sum, masks[chunk]);
-            L::store_mask(&mut w.v.row_mut(to_high)[chunk], sum_high, masks[chunk]);
+            L::store_mask(&mut w.v.row_mut(to)[chunk], sum, mask);
+            L::store_mask(&mut w.v.row_mut(to_high)[chunk], sum_high, mask);
         }
     }
     Flow::NEXT

@@ -24,7 +24,7 @@ const AFTER: [u32; 2] = [0x4a28_0908, 0xbfb0_0000];
 
 /// A row that is xored with another one: v_xor_b32_e32 vD, vD, v4.
 const fn xor(row: u32) -> u32 {
-    0x3a00_0800 | row << 17 | 0x100 + row
+    0x3a00_0800 | row << 17 | (0x100 + row)
 }
 
 /// More rows than there are registers for, whole: such code is gone through for some lanes after the others, loads of LDS included.
