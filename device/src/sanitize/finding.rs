@@ -25,6 +25,8 @@ pub enum Rule {
     UseAfterFree,
     /// A register that nothing has written is part of an address, stored, or decides where a wave goes on.
     RegisterUninitialized,
+    /// Global memory is read that nothing has written since it was allocated.
+    MemoryUninitialized,
     /// A load may find in a cache what was there before another workgroup wrote.
     CacheNotInvalidated,
     /// A store may still be in a cache when another workgroup loads what it wrote.
@@ -63,7 +65,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
@@ -73,6 +75,7 @@ impl Rule {
         Self::GlobalOutOfBounds,
         Self::UseAfterFree,
         Self::RegisterUninitialized,
+        Self::MemoryUninitialized,
         Self::CacheNotInvalidated,
         Self::CacheNotWrittenBack,
         Self::DoorbellBeforePacket,
@@ -111,16 +114,23 @@ impl Rule {
                 | Self::GlobalOutOfBounds
                 | Self::UseAfterFree
                 | Self::RegisterUninitialized
+                | Self::MemoryUninitialized
                 | Self::CacheNotInvalidated
                 | Self::CacheNotWrittenBack
         )
     }
 
     /// Whether it is checked unless somebody chooses rules: some programs break the others on purpose, as those do that end a kernel
-    /// which does not end by itself.
+    /// which does not end by itself, or copy what they have written only in part.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        !matches!(self, Self::QueueRemovedBusy | Self::ResetBusy | Self::RegisterUninitialized)
+        !matches!(
+            self,
+            Self::QueueRemovedBusy
+                | Self::ResetBusy
+                | Self::RegisterUninitialized
+                | Self::MemoryUninitialized
+        )
     }
 
     /// What it is called on command lines and in reports.
@@ -136,6 +146,7 @@ impl Rule {
             Self::GlobalOutOfBounds => "global-out-of-bounds",
             Self::UseAfterFree => "use-after-free",
             Self::RegisterUninitialized => "register-uninitialized",
+            Self::MemoryUninitialized => "memory-uninitialized",
             Self::CacheNotInvalidated => "cache-not-invalidated",
             Self::CacheNotWrittenBack => "cache-not-written-back",
             Self::DoorbellBeforePacket => "doorbell-before-packet",
@@ -177,6 +188,7 @@ impl Rule {
             Self::GlobalOutOfBounds => "these bytes are beyond the allocation",
             Self::UseAfterFree => "this memory has been freed",
             Self::RegisterUninitialized => "nothing has written this register",
+            Self::MemoryUninitialized => "nothing has written these bytes since they were allocated",
             Self::CacheNotInvalidated => {
                 "another workgroup has written these bytes, and caches were not invalidated since: they may have older ones"
             }

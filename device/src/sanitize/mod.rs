@@ -1,8 +1,8 @@
 //! The sanitizer: says which rule a kernel, a driver or a runtime has broken, where, and against whom.
 //!
 //! Waves of a dispatch that is checked run instruction by instruction; what they are about to do is held against what other
-//! waves of the dispatch have done. Nothing of it changes what a kernel computes. Parts of the device that see what drivers and
-//! runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
+//! waves of the dispatch have done. Nothing of it changes what a kernel computes that keeps the rules. Parts of the device that
+//! see what drivers and runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
 
 mod caches;
 mod clock;
@@ -13,6 +13,7 @@ mod memory;
 mod misuse;
 mod shadow;
 mod strays;
+mod unwritten;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
