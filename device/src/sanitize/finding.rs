@@ -59,13 +59,15 @@ pub enum Rule {
     MesFrameReused,
     /// The device is reset while waves run.
     ResetBusy,
+    /// Memory is unmapped that arguments of a dispatch point into which runs.
+    UnmappedInFlight,
     /// The device refuses what it is asked for.
     Refused,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
@@ -92,6 +94,7 @@ impl Rule {
         Self::DoorbellOfNobody,
         Self::MesFrameReused,
         Self::ResetBusy,
+        Self::UnmappedInFlight,
         Self::Refused,
     ];
 
@@ -130,6 +133,7 @@ impl Rule {
                 | Self::ResetBusy
                 | Self::RegisterUninitialized
                 | Self::MemoryUninitialized
+                | Self::UnmappedInFlight
         )
     }
 
@@ -163,6 +167,7 @@ impl Rule {
             Self::DoorbellOfNobody => "doorbell-of-nobody",
             Self::MesFrameReused => "mes-frame-reused",
             Self::ResetBusy => "reset-busy",
+            Self::UnmappedInFlight => "unmapped-in-flight",
             Self::Refused => "refused",
         }
     }
@@ -215,6 +220,9 @@ impl Rule {
             Self::DoorbellOfNobody => "a doorbell that is rung has a queue that listens",
             Self::MesFrameReused => "a frame of the MES stays as it is until its fence is written",
             Self::ResetBusy => "a device is reset when nothing runs on it any more",
+            Self::UnmappedInFlight => {
+                "memory that arguments of a dispatch point into stays mapped until it has completed"
+            }
             Self::Refused => "what the device is asked for is something it does",
         }
     }

@@ -9,6 +9,7 @@ mod clock;
 mod finding;
 mod grid;
 mod group;
+mod in_flight;
 mod memory;
 mod misuse;
 mod shadow;
@@ -27,6 +28,8 @@ use crate::time::Clock;
 pub use finding::{Finding, Other, Rule, Source};
 pub(crate) use grid::{Grid, Look, Sight};
 pub(crate) use group::{Group, WaveProbe};
+use in_flight::InFlight;
+pub(crate) use in_flight::Reach;
 use memory::{Allocations, Stray};
 pub use misuse::Misuse;
 use misuse::Misuses;
@@ -112,6 +115,7 @@ struct State {
     incomplete: bool,
     misuses: Misuses,
     allocations: Allocations,
+    in_flight: InFlight,
 }
 
 /// The sanitizer of a device.

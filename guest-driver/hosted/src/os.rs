@@ -280,6 +280,12 @@ impl Os for HostedOs {
         }
     }
 
+    fn memory_unmapped(&self, va: u64, bytes: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.unmapped(va, bytes);
+        }
+    }
+
     fn memory_freed(&self, va: u64) {
         if let Some(sanitizer) = &self.gpu.config().sanitizer {
             sanitizer.freed(va);

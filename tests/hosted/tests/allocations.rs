@@ -1,4 +1,4 @@
-//! The sanitizer's rule of memory that is given: what nobody has written is read.
+//! The sanitizer's rules of memory that is given and taken: what nobody has written is read, and what a dispatch may reach is unmapped.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use belfry_device::chip;
 use belfry_device::sanitize::{Rule, SanitizeOptions, SanitizeReport, Sanitizer};
 use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
-use belfry_runtime::{Gpu, Runtime};
+use belfry_runtime::{Gpu, KernelArg, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
 /// A GPU of a chip that is checked.
@@ -115,10 +115,77 @@ fn system_memory_is_zeros_from_the_beginning() {
     assert!(other.gpu().vram().unwritten::<u32>(4096).unwrap().to_vec().iter().all(|&dword| dword == 0));
 }
 
+/// An argument that is an address, and keeps nothing.
+fn address(address: u64) -> KernelArg {
+    KernelArg::Buffer { address, memory: Arc::new(()) }
+}
+
+/// Loads that bypass caches until there is something.
+const SPINS: &str = "
+    s_load_b64 s[4:5], s[0:1], 0x0
+    s_waitcnt lgkmcnt(0)
+    v_mov_b32 v1, 0
+    v_mov_b32 v3, 1
+    global_store_b32 v1, v3, s[4:5] offset:4
+.Llook:
+    global_load_b32 v2, v1, s[4:5] glc
+    s_waitcnt vmcnt(0)
+    v_readfirstlane_b32 s6, v2
+    s_cmp_eq_u32 s6, 0
+    s_cbranch_scc1 .Llook
+    s_endpgm";
+
 #[test]
-fn examples_of_all_chips_keep_the_rule() {
+fn memory_is_unmapped_under_a_dispatch_that_may_reach_it() {
+    let checked = Checked::new("gfx1100", Rule::UnmappedInFlight);
+    let gpu = checked.gpu();
+    let module = gpu.load(&checked.code(SPINS, 2)).unwrap();
+    let flag = gpu.gtt().buffer::<u32>(1024).unwrap();
+    let [data, other] = [(); 2].map(|()| gpu.vram().buffer::<u32>(1024).unwrap());
+    let queue = gpu.queue().unwrap();
+    let kernel = module.kernel("k").unwrap();
+    let inside = data.address() + 64;
+    let running = kernel.launch(&queue).grid(32).block(32).args((&flag, address(inside))).submit().unwrap();
+    while flag.get(1).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    // Nothing points there.
+    drop(other);
+    assert!(checked.report().is_clean());
+    let place = data.address();
+    drop(data);
+    let report = checked.report();
+    let [misuse] = &report.misuses[..] else { panic!("{report:#?}") };
+    assert_eq!((misuse.rule, misuse.address), (Rule::UnmappedInFlight, Some(place)));
+    assert!(misuse.packet.is_some() && misuse.doorbell.is_some() && misuse.process.is_some(), "{misuse}");
+    let found = format!("4096 bytes at {place:#x}, and argument byte 0x8 is {inside:#x}");
+    assert_eq!((&misuse.found, misuse.count), (&found, 1));
+    flag.write(0, &[1]).unwrap();
+    running.wait().unwrap();
+    assert!(report.findings.is_empty());
+}
+
+#[test]
+fn memory_is_unmapped_when_its_dispatch_has_completed() {
+    let checked = Checked::new("gfx1100", Rule::UnmappedInFlight);
+    let gpu = checked.gpu();
+    let module = gpu.load(&checked.code(SPINS, 2)).unwrap();
+    let queue = gpu.queue().unwrap();
+    for _ in 0..10 {
+        let flag = gpu.gtt().buffer_from(&[1u32; 1024]).unwrap();
+        let data = gpu.vram().buffer::<u32>(1024).unwrap();
+        let kernel = module.kernel("k").unwrap();
+        kernel.launch(&queue).grid(32).block(32).args((&flag, address(data.address()))).run().unwrap();
+    }
+    let report = checked.report();
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+#[test]
+fn examples_of_all_chips_keep_the_rules() {
     for chip in ["gfx1100", "gfx1201", "gfx942"] {
-        let checked = Checked::with(chip, &[Rule::MemoryUninitialized], GpuConfig::default().vram_size);
+        let rules = [Rule::MemoryUninitialized, Rule::UnmappedInFlight];
+        let checked = Checked::with(chip, &rules, GpuConfig::default().vram_size);
         let mut out = Vec::new();
         belfry_examples::run("all", &checked.runtime, &[], &mut out)
             .unwrap_or_else(|error| panic!("{chip}: {error:?}\n{}", String::from_utf8_lossy(&out)));
