@@ -297,6 +297,15 @@ impl Pool {
         Ok(buffer)
     }
 
+    /// A buffer of `len` elements that nobody has written: its bytes are whatever is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`buffer`](Self::buffer).
+    pub fn unwritten<T: Pod>(&self, len: usize) -> Result<Buffer<T>, MemoryError> {
+        self.raw(len)
+    }
+
     /// A buffer that holds a copy of `data`.
     ///
     /// # Errors

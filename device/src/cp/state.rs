@@ -390,6 +390,9 @@ impl Owner for InFlight {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
         let _scope = self.state.tracer.scope(self.job);
         self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
+        if let Some(kept) = &self.kept {
+            kept.ended();
+        }
         if let Err(failure) = outcome {
             self.state.shader.begin_stop();
             return self.fail(Cause::Wave(failure));

@@ -25,6 +25,8 @@ pub enum Rule {
     UseAfterFree,
     /// A register that nothing has written is part of an address, stored, or decides where a wave goes on.
     RegisterUninitialized,
+    /// Global memory is read that nothing has written since it was allocated.
+    MemoryUninitialized,
     /// A load may find in a cache what was there before another workgroup wrote.
     CacheNotInvalidated,
     /// A store may still be in a cache when another workgroup loads what it wrote.
@@ -57,13 +59,15 @@ pub enum Rule {
     MesFrameReused,
     /// The device is reset while waves run.
     ResetBusy,
+    /// Memory is unmapped that arguments of a dispatch point into which runs.
+    UnmappedInFlight,
     /// The device refuses what it is asked for.
     Refused,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
@@ -73,6 +77,7 @@ impl Rule {
         Self::GlobalOutOfBounds,
         Self::UseAfterFree,
         Self::RegisterUninitialized,
+        Self::MemoryUninitialized,
         Self::CacheNotInvalidated,
         Self::CacheNotWrittenBack,
         Self::DoorbellBeforePacket,
@@ -89,6 +94,7 @@ impl Rule {
         Self::DoorbellOfNobody,
         Self::MesFrameReused,
         Self::ResetBusy,
+        Self::UnmappedInFlight,
         Self::Refused,
     ];
 
@@ -111,16 +117,24 @@ impl Rule {
                 | Self::GlobalOutOfBounds
                 | Self::UseAfterFree
                 | Self::RegisterUninitialized
+                | Self::MemoryUninitialized
                 | Self::CacheNotInvalidated
                 | Self::CacheNotWrittenBack
         )
     }
 
     /// Whether it is checked unless somebody chooses rules: some programs break the others on purpose, as those do that end a kernel
-    /// which does not end by itself.
+    /// which does not end by itself, or copy what they have written only in part.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        !matches!(self, Self::QueueRemovedBusy | Self::ResetBusy | Self::RegisterUninitialized)
+        !matches!(
+            self,
+            Self::QueueRemovedBusy
+                | Self::ResetBusy
+                | Self::RegisterUninitialized
+                | Self::MemoryUninitialized
+                | Self::UnmappedInFlight
+        )
     }
 
     /// What it is called on command lines and in reports.
@@ -136,6 +150,7 @@ impl Rule {
             Self::GlobalOutOfBounds => "global-out-of-bounds",
             Self::UseAfterFree => "use-after-free",
             Self::RegisterUninitialized => "register-uninitialized",
+            Self::MemoryUninitialized => "memory-uninitialized",
             Self::CacheNotInvalidated => "cache-not-invalidated",
             Self::CacheNotWrittenBack => "cache-not-written-back",
             Self::DoorbellBeforePacket => "doorbell-before-packet",
@@ -152,6 +167,7 @@ impl Rule {
             Self::DoorbellOfNobody => "doorbell-of-nobody",
             Self::MesFrameReused => "mes-frame-reused",
             Self::ResetBusy => "reset-busy",
+            Self::UnmappedInFlight => "unmapped-in-flight",
             Self::Refused => "refused",
         }
     }
@@ -177,6 +193,7 @@ impl Rule {
             Self::GlobalOutOfBounds => "these bytes are beyond the allocation",
             Self::UseAfterFree => "this memory has been freed",
             Self::RegisterUninitialized => "nothing has written this register",
+            Self::MemoryUninitialized => "nothing has written these bytes since they were allocated",
             Self::CacheNotInvalidated => {
                 "another workgroup has written these bytes, and caches were not invalidated since: they may have older ones"
             }
@@ -203,6 +220,9 @@ impl Rule {
             Self::DoorbellOfNobody => "a doorbell that is rung has a queue that listens",
             Self::MesFrameReused => "a frame of the MES stays as it is until its fence is written",
             Self::ResetBusy => "a device is reset when nothing runs on it any more",
+            Self::UnmappedInFlight => {
+                "memory that arguments of a dispatch point into stays mapped until it has completed"
+            }
             Self::Refused => "what the device is asked for is something it does",
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::clock::{Clocks, Room};
 use super::finding::{Finding, Other, Rule};
 use super::shadow::{Cell, Does, Pages, Record};
+use super::unwritten::LINE;
 use super::{Named, Sanitizer};
 use crate::lock::{Mutex, MutexGuard, rank};
 
@@ -29,11 +30,15 @@ pub(crate) type Look = dyn Fn(u64) + Send + Sync;
 /// Says whether something may be at an address.
 pub(crate) type IsMapped = dyn Fn(u64) -> bool + Send + Sync;
 
+/// Reads the line at an address, if there is memory.
+pub(crate) type ReadLine = dyn Fn(u64) -> Option<[u8; LINE]> + Send + Sync;
+
 /// What a dispatch lets be seen of itself.
 pub(crate) struct Sight {
     /// Where pages are looked at.
     pub(crate) look: Option<Box<Look>>,
     pub(crate) is_mapped: Box<IsMapped>,
+    pub(crate) read_line: Box<ReadLine>,
     /// Scalar registers that its waves begin with.
     pub(crate) sgprs: usize,
     /// Whether stores stay in a cache of one XCD until that is written back.

@@ -88,6 +88,7 @@ impl Probe for WaveProbe<'_> {
         // Trap handlers save and restore what is not theirs.
         if !wave.is_privileged() {
             self.group.strays(self.wave, about);
+            self.group.unwritten(self.wave, about);
             self.group.undefined(self.wave, wave, about);
             self.group.before(self.wave, about, lds);
         }

@@ -1,18 +1,20 @@
 //! The sanitizer: says which rule a kernel, a driver or a runtime has broken, where, and against whom.
 //!
 //! Waves of a dispatch that is checked run instruction by instruction; what they are about to do is held against what other
-//! waves of the dispatch have done. Nothing of it changes what a kernel computes. Parts of the device that see what drivers and
-//! runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
+//! waves of the dispatch have done. Nothing of it changes what a kernel computes that keeps the rules. Parts of the device that
+//! see what drivers and runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
 
 mod caches;
 mod clock;
 mod finding;
 mod grid;
 mod group;
+mod in_flight;
 mod memory;
 mod misuse;
 mod shadow;
 mod strays;
+mod unwritten;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,6 +28,8 @@ use crate::time::Clock;
 pub use finding::{Finding, Other, Rule, Source};
 pub(crate) use grid::{Grid, Look, Sight};
 pub(crate) use group::{Group, WaveProbe};
+use in_flight::InFlight;
+pub(crate) use in_flight::Reach;
 use memory::{Allocations, Stray};
 pub use misuse::Misuse;
 use misuse::Misuses;
@@ -111,6 +115,7 @@ struct State {
     incomplete: bool,
     misuses: Misuses,
     allocations: Allocations,
+    in_flight: InFlight,
 }
 
 /// The sanitizer of a device.

@@ -182,8 +182,16 @@ impl Dispatch {
             let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
             let queue = Arc::clone(&self.queue);
             let is_mapped = move |va| queue.space().waits().is_some() || queue.space().peek(va).is_some();
+            let queue = Arc::clone(&self.queue);
+            let read_line = move |va| {
+                let mut line = [0; 64];
+                let location = queue.space().peek(va)?.locate(va)?;
+                queue.space().memory().read_bytes(location, &mut line).ok()?;
+                Some(line)
+            };
             let (sgprs, keeps_stores) = (self.launch.initial_sgprs(), chip.shader.keeps_stores);
-            let sight = Sight { look, is_mapped: Box::new(is_mapped), sgprs, keeps_stores };
+            let (is_mapped, read_line) = (Box::new(is_mapped), Box::new(read_line));
+            let sight = Sight { look, is_mapped, read_line, sgprs, keeps_stores };
             Grid::new(sanitizer, space, entry, self.number, sight)
         });
         Self { check, ..self }

@@ -252,6 +252,11 @@ impl<O: Os> Process<O> {
             self.check_room(Room::Vram)?;
             let charge = device.charge_vram(&self.nodes, node, size)?;
             let memory = device.vram_alloc(size, contiguous)?.charged(charge);
+            let mut va = args.va_addr;
+            for extent in memory.extents() {
+                device.hw.os().vram_unwritten(va, extent.offset, extent.len);
+                va = va.saturating_add(extent.len);
+            }
             (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
         } else if flags.contains(AllocFlags::GTT) {
             self.check_room(Room::System)?;

@@ -226,6 +226,13 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// checks what kernels access wants to know.
     fn memory_allocated(&self, _va: u64, _bytes: u64) {}
 
+    /// So many bytes at byte `offset` of VRAM, which are zeros, will be a process's at a GPU virtual address. A system that checks
+    /// whether memory is written before it is read may put something else there.
+    fn vram_unwritten(&self, _va: u64, _offset: u64, _bytes: u64) {}
+
+    /// What is at a GPU virtual address is about to be unmapped from a GPU, as its process has asked for.
+    fn memory_unmapped(&self, _va: u64, _bytes: u64) {}
+
     /// What a process had at a GPU virtual address is freed.
     fn memory_freed(&self, _va: u64) {}
 

@@ -10,6 +10,7 @@ use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_device::faults::Exhausted;
 use belfry_device::lock::{Mutex, RwLock, rank};
+use belfry_device::sanitize::Sanitizer;
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
     PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
@@ -33,6 +34,8 @@ use crate::user_memory::{USER_END, copy_user};
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
+/// Bytes of a contiguous piece of VRAM that are marked as not written; what is behind them is not checked.
+const MAX_MARKED: u64 = 64 << 20;
 
 thread_local! {
     /// The render node files of the process that is calling the driver on this thread.
@@ -263,6 +266,23 @@ impl Os for HostedOs {
     fn memory_allocated(&self, va: u64, bytes: u64) {
         if let Some(sanitizer) = &self.gpu.config().sanitizer {
             sanitizer.allocated(va, bytes);
+        }
+    }
+
+    fn vram_unwritten(&self, va: u64, offset: u64, bytes: u64) {
+        if !self.gpu.config().sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.marks_memory()) {
+            return;
+        }
+        let mut block = [0; 4096];
+        for done in (0..bytes.min(MAX_MARKED)).step_by(block.len()) {
+            Sanitizer::mark(va.wrapping_add(done), &mut block);
+            self.vram_write(offset + done, &block);
+        }
+    }
+
+    fn memory_unmapped(&self, va: u64, bytes: u64) {
+        if let Some(sanitizer) = &self.gpu.config().sanitizer {
+            sanitizer.unmapped(va, bytes);
         }
     }
 

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes as _;
 
 use super::AqlQueue;
 use crate::cp::state::QueueState;
-use crate::sanitize::{Rule, Sanitizer};
+use crate::sanitize::{Reach, Rule, Sanitizer};
 use crate::vm::AddressSpace;
 
 /// Packets that are remembered between their doorbell and their start.
@@ -79,14 +79,25 @@ impl AqlQueue {
     /// What must not change while a dispatch runs, if that is checked.
     pub(super) fn keep(&self, packet: &KernelDispatchPacket) -> Option<Box<Kept>> {
         let sanitizer = self.state.sanitizer.as_ref()?;
-        let all = [Rule::KernargChanged, Rule::CodeChanged].iter().any(|&rule| sanitizer.checks(rule));
-        all.then(|| Kept::new(sanitizer, self.state.space(), packet)).flatten().map(Box::new)
+        let rules = [Rule::KernargChanged, Rule::CodeChanged, Rule::UnmappedInFlight];
+        if !rules.iter().any(|&rule| sanitizer.checks(rule)) {
+            return None;
+        }
+        let mut kept = Kept::new(sanitizer, self.state.space(), packet)?;
+        if sanitizer.checks(Rule::UnmappedInFlight) {
+            let misuse = self.state.misuse(Rule::UnmappedInFlight, String::new());
+            kept.reach = sanitizer.begun(misuse.at_packet(self.fetch_index), &kept.arguments);
+        }
+        Some(Box::new(kept))
     }
 }
 
 /// Memory that a dispatch uses, as it was when the dispatch began.
 pub(in crate::cp) struct Kept {
     parts: Vec<Part>,
+    /// Where its arguments point, if that is checked.
+    arguments: Vec<u8>,
+    reach: Option<Reach>,
 }
 
 struct Part {
@@ -107,13 +118,25 @@ impl Kept {
             (Rule::CodeChanged, "descriptor", object, descriptor.as_bytes().len()),
             (Rule::CodeChanged, "code", entry, to_page_end(entry)),
         ];
-        let read = |(rule, what, address, len): (Rule, &'static str, u64, usize)| {
+        let bytes = |address: u64, len: usize| {
             let mut bytes = vec![0; len.min(MAX_KEPT)];
             space.read_bytes(address, &mut bytes).ok()?;
-            Some(Part { rule, what, address, bytes })
+            Some(bytes)
+        };
+        let read = |(rule, what, address, len): (Rule, &'static str, u64, usize)| {
+            Some(Part { rule, what, address, bytes: bytes(address, len)? })
         };
         let parts = wanted.into_iter().filter(|part| sanitizer.checks(part.0)).filter_map(read).collect();
-        Some(Self { parts })
+        let reaches = sanitizer.checks(Rule::UnmappedInFlight);
+        let arguments = reaches.then(|| bytes(packet.kernarg_address, descriptor.kernarg_size as usize));
+        Some(Self { parts, arguments: arguments.flatten().unwrap_or_default(), reach: None })
+    }
+
+    /// The dispatch has ended: from now on it reaches nothing any more.
+    pub(in crate::cp) fn ended(&self) {
+        if let Some(reach) = &self.reach {
+            reach.end();
+        }
     }
 
     /// Tells of what has changed, before the dispatch of this packet completes.

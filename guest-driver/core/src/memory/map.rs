@@ -75,6 +75,7 @@ impl<O: Os> Process<O> {
         }
         let space = spaces.of(node.number).ok_or(Errno::EINVAL)?;
         if bo.mapped_on & spaces.nodes_of(space) == node.bit() {
+            self.device.hw.os().memory_unmapped(bo.va, bo.size);
             let mut tables = space.lock();
             bo.unmap_from(&mut tables);
             // While the device may have a translation left, the memory counts as mapped and cannot be freed.

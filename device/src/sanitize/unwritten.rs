@@ -1,0 +1,136 @@
+//! Global memory that nothing has written since it was allocated.
+//!
+//! Stores of the host are not seen here. Therefore a driver fills memory that it gives away with marks, which depend on the address,
+//! and what still has its marks when it is read was not written.
+
+use belfry_isa::exec::{About, Place, Touch};
+use belfry_isa::mem::Access;
+
+use super::Sanitizer;
+use super::finding::Rule;
+use super::group::{Group, doing};
+
+/// Bytes that are looked at together.
+pub(crate) const LINE: usize = 64;
+/// Marks that a line has to have before one of them counts, as the value of one dword may be there by chance.
+const ENOUGH: u32 = 2;
+
+/// The mark of the dword at an address (`splitmix64`): the same in each run, so that runs repeat.
+fn mark(va: u64) -> u32 {
+    let mut mixed = (va >> 2).wrapping_add(0x6265_6c66_7279_5f75).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31) as u32
+}
+
+impl Sanitizer {
+    /// Whether a driver is to fill memory that it gives away with [marks](Self::mark).
+    #[must_use]
+    pub fn marks_memory(&self) -> bool {
+        self.checks(Rule::MemoryUninitialized)
+    }
+
+    /// Puts the marks of memory that nobody has written into bytes for a GPU virtual address, a multiple of 4.
+    pub fn mark(va: u64, bytes: &mut [u8]) {
+        for (at, dword) in (va..).step_by(4).zip(bytes.chunks_mut(4)) {
+            dword.copy_from_slice(&mark(at).to_le_bytes()[..dword.len()]);
+        }
+    }
+}
+
+/// The dwords of the line at an address that have their marks, one bit each; none where they are too few.
+fn marked(va: u64, line: &[u8; LINE]) -> u32 {
+    let dwords = (va..).step_by(4).zip(line.chunks_exact(4));
+    let bits = dwords.enumerate().map(|(at, (va, dword))| u32::from(dword == mark(va).to_le_bytes()) << at);
+    let all = bits.fold(0, |all, bit| all | bit);
+    if all.count_ones() < ENOUGH { 0 } else { all }
+}
+
+/// Lines of which the one that was looked at last is remembered.
+struct Lines<'a> {
+    read: &'a dyn Fn(u64) -> Option<[u8; LINE]>,
+    last: Option<(u64, u32)>,
+}
+
+impl Lines<'_> {
+    /// Whether a byte's dword has its mark.
+    fn is_marked(&mut self, va: u64) -> bool {
+        let line = va & !(LINE as u64 - 1);
+        let marks = match self.last {
+            Some((last, marks)) if last == line => marks,
+            _ => (self.read)(line).map_or(0, |bytes| marked(line, &bytes)),
+        };
+        self.last = Some((line, marks));
+        marks >> ((va - line) / 4) & 1 != 0
+    }
+
+    /// Whether an access reads a dword that has its mark.
+    fn reads(&mut self, touch: &Touch) -> bool {
+        let depends = match touch.access {
+            Access::Read => true,
+            Access::Atomic => !touch.replaces,
+            Access::Write | Access::Execute => false,
+        };
+        let Place::Global(va) = touch.place else { return false };
+        let Some(last) = va.checked_add(u64::from(touch.bytes).saturating_sub(1)) else { return false };
+        depends && (va & !3..=last).step_by(4).any(|va| self.is_marked(va))
+    }
+}
+
+impl Group {
+    /// Looks whether an instruction reads what nothing has written; its first such access is told of.
+    pub(super) fn unwritten(&self, index: usize, about: &About<'_>) {
+        let grid = &self.grid;
+        if about.touches.is_empty() || !grid.sanitizer.marks_memory() {
+            return;
+        }
+        let mut lines = Lines { read: &*grid.sight.read_line, last: None };
+        let Some(touch) = about.touches.iter().find(|touch| lines.reads(touch)) else { return };
+        let known = grid.lock();
+        grid.found(Rule::MemoryUninitialized, (about.pc, 0), || {
+            let number = self.first + index as u32;
+            (known.here(number, about.pc, Some(touch.lane), self.text(about.inst), doing(touch)), None)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(va: u64, bytes: u32, access: Access, replaces: bool) -> Touch {
+        Touch { lane: 0, place: Place::Global(va), bytes, access, replaces }
+    }
+
+    #[test]
+    fn dwords_count_that_have_their_marks() {
+        let mut line = [0; LINE];
+        Sanitizer::mark(0x1000, &mut line);
+        assert_eq!(marked(0x1000, &line), 0xffff);
+        assert_eq!(marked(0x1040, &line), 0, "marks of another place");
+        line[9] ^= 1;
+        assert_eq!(marked(0x1000, &line), 0xfffb);
+        line[8..].fill(0);
+        assert_eq!(marked(0x1000, &line), 3);
+        line[0] ^= 1;
+        assert_eq!(marked(0x1000, &line), 0, "one may be there by chance");
+    }
+
+    #[test]
+    fn what_depends_on_memory_reads_it() {
+        let mut line = [0; LINE];
+        Sanitizer::mark(0x1000, &mut line);
+        line[..8].fill(0);
+        let line_at = |va| (va == 0x1000).then_some(line);
+        let reads = |touch| Lines { read: &line_at, last: None }.reads(&touch);
+        assert!(reads(read(0x1008, 4, Access::Read, false)));
+        assert!(reads(read(0x1000, 16, Access::Read, false)), "a part of it");
+        assert!(reads(read(0x100b, 1, Access::Read, false)), "a byte");
+        assert!(reads(read(0x103c, 16, Access::Read, false)), "two lines, one of which is nowhere");
+        assert!(reads(read(0x1008, 4, Access::Atomic, false)));
+        assert!(!reads(read(0x1000, 8, Access::Read, false)));
+        assert!(!reads(read(0x1008, 4, Access::Atomic, true)));
+        assert!(!reads(read(0x1008, 4, Access::Write, true)));
+        assert!(!reads(read(0x1040, 4, Access::Read, false)));
+    }
+}
