@@ -30,7 +30,7 @@ impl Sanitizer {
         self.checks(Rule::MemoryUninitialized)
     }
 
-    /// Puts the marks of memory that nobody has written into bytes for a GPU virtual address, a multiple of 4.
+    /// Fills bytes with the marks that memory at a GPU virtual address has until somebody writes it. The address is a multiple of 4.
     pub fn mark(va: u64, bytes: &mut [u8]) {
         for (at, dword) in (va..).step_by(4).zip(bytes.chunks_mut(4)) {
             dword.copy_from_slice(&mark(at).to_le_bytes()[..dword.len()]);

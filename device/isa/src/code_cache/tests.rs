@@ -64,18 +64,23 @@ unsafe impl Mmu for Code {
 
 /// What a wave finds in `s0` that a worker runs.
 fn run(code: &Code, cache: &mut CodeCache, epoch: u64) -> u32 {
+    wave((code, cache), epoch, Apertures::default(), 100).sgpr(0)
+}
+
+/// A wave that a worker has run to its end, with so many instructions at most.
+fn wave((code, cache): (&Code, &mut CodeCache), code_epoch: u64, apertures: Apertures, budget: u64) -> Wave {
     let mut wave = Wave::new(&WaveInit { pc: PC, ..WaveInit::default() });
     let mut env = Env {
         mmu: code,
         tlb: &mut Tlb::new(),
         code: cache,
         lds: &mut Lds::new(0),
-        apertures: Apertures::default(),
+        apertures,
         clock: &|| 0,
-        code_epoch: epoch,
+        code_epoch,
     };
-    assert_eq!(exec::run(&mut wave, &mut env, 100), Stop::EndProgram);
-    wave.sgpr(0)
+    assert_eq!(exec::run(&mut wave, &mut env, budget), Stop::EndProgram);
+    wave
 }
 
 fn shared() -> Arc<SharedCode> {
@@ -130,18 +135,8 @@ fn regions_differ_by_the_apertures_they_were_lowered_for() {
     memory.words[0].store(0xbe80_01eb, Ordering::SeqCst);
     let high = |base: u64| {
         let mut cache = CodeCache::sharing(Arc::clone(&code));
-        let mut wave = Wave::new(&WaveInit { pc: PC, ..WaveInit::default() });
-        let mut env = Env {
-            mmu: &*memory,
-            tlb: &mut Tlb::new(),
-            code: &mut cache,
-            lds: &mut Lds::new(0),
-            apertures: Apertures { shared_base: base, private_base: 0 },
-            clock: &|| 0,
-            code_epoch: 1,
-        };
-        assert_eq!(exec::run(&mut wave, &mut env, 100), Stop::EndProgram);
-        wave.sgpr(1)
+        let apertures = Apertures { shared_base: base, private_base: 0 };
+        wave((&memory, &mut cache), 1, apertures, 100).sgpr(1)
     };
     assert_eq!((high(1 << 48), high(2 << 48), high(1 << 48)), (1 << 16, 2 << 16, 1 << 16));
 }
@@ -157,28 +152,18 @@ fn large_regions_are_compiled_beside_the_interpreter() {
     // s_add_u32 s0, s0, 1, up to the end of the program.
     let sums = WORDS - 1;
     memory.words[..sums].iter().for_each(|word| word.store(0x8000_8100, Ordering::SeqCst));
-    let mut run = || {
-        let mut wave = Wave::new(&WaveInit { pc: PC, ..WaveInit::default() });
-        let mut env = Env {
-            mmu: &*memory,
-            tlb: &mut Tlb::new(),
-            code: &mut cache,
-            lds: &mut Lds::new(0),
-            apertures: Apertures::default(),
-            clock: &|| 0,
-            code_epoch: 1,
-        };
-        assert_eq!(exec::run(&mut wave, &mut env, 1 << 20), Stop::EndProgram);
+    let mut compiled = || {
+        let wave = wave((&memory, &mut cache), 1, Apertures::default(), 1 << 20);
         assert_eq!(wave.sgpr(0), sums as u32);
         let (region, _) = cache.last.as_ref().expect("it was run");
         assert!(region.code.len() >= LARGE);
         (region.compiles.load(Ordering::SeqCst), region.machine_code().is_some())
     };
-    assert_eq!(run(), (false, false), "what is used once is interpreted");
+    assert_eq!(compiled(), (false, false), "what is used once is interpreted");
     // However long the other thread takes.
     let begun = std::time::Instant::now();
-    while run() != (true, true) {
+    while compiled() != (true, true) {
         assert!(begun.elapsed().as_secs() < 60, "nobody has compiled it");
     }
-    run();
+    compiled();
 }

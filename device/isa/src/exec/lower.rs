@@ -90,10 +90,7 @@ pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) 
 
 /// An instruction lowered by itself.
 fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering, Unsupported> {
-    let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
-    let key = Key { pc: 0, halves, mode, second_from };
-    let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
+    let mut lowering = Lowering::of_nothing(arch, wave, mode);
     lowering.begin(u32::from(inst.size) / 4);
     lowering.lower(inst)?;
     Ok(lowering)
@@ -102,11 +99,7 @@ fn alone(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> Result<Lowering,
 /// Elements of code that lies by itself, and their forms.
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) fn for_test(arch: Arch, wave: WaveSize, bytes: &[u8]) -> (Vec<Di>, Vec<Form>) {
-    let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-    // All registers of a wave that may have both kinds are of the first.
-    let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
-    let key = Key { pc: 0, halves, mode: crate::wave::Wave::DEFAULT_MODE, second_from };
-    let mut lowering = Lowering::new(arch, BackendKind::Portable, key, Apertures::default());
+    let mut lowering = Lowering::of_nothing(arch, wave, crate::wave::Wave::DEFAULT_MODE);
     while let Ok(inst) = decode_for(arch, wave, bytes.get(lowering.at as usize * 4..).unwrap_or_default()) {
         lowering.begin(u32::from(inst.size) / 4);
         lowering.one(&inst, bytes);
@@ -171,6 +164,14 @@ struct Lowering {
 }
 
 impl Lowering {
+    /// Of code that lies by itself; all registers of a wave that may have two kinds are of the first.
+    fn of_nothing(arch: Arch, wave: WaveSize, mode: u32) -> Self {
+        let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
+        let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
+        let key = Key { pc: 0, halves, mode, second_from };
+        Self::new(arch, BackendKind::Portable, key, Apertures::default())
+    }
+
     fn new(arch: Arch, backend: BackendKind, key: Key, apertures: Apertures) -> Self {
         Lowering {
             arch,

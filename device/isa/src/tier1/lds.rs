@@ -21,12 +21,16 @@ pub(super) const MUST_STOP: u8 = 3;
 impl Body<'_> {
     /// The last address in LDS that `bytes` fit at in `R10`, LDS itself in `R9`.
     pub(super) fn lds(&mut self, bytes: u32, cold: &Cold) {
-        let a = &mut self.a;
-        a.load(Integer::Mov, true, Gpr::R8, At(MACHINE, offset_of!(Machine<'_>, lds) as i32));
-        a.load(Integer::Mov, true, Gpr::R9, At(Gpr::R8, Lds::STORAGE as i32));
-        a.load(Integer::Mov, false, Gpr::R10, At(Gpr::R8, Lds::SIZE as i32));
-        a.immediate(Integer::Sub, false, Gpr::R10, bytes);
-        a.jump_if(Condition::Below, cold.entry);
+        self.lds_storage(Gpr::R10);
+        self.a.immediate(Integer::Sub, false, Gpr::R10, bytes);
+        self.a.jump_if(Condition::Below, cold.entry);
+    }
+
+    /// LDS itself in `R9`, its bytes in another register; `R8` is used.
+    pub(super) fn lds_storage(&mut self, size: Gpr) {
+        self.a.load(Integer::Mov, true, Gpr::R8, At(MACHINE, offset_of!(Machine<'_>, lds) as i32));
+        self.a.load(Integer::Mov, true, Gpr::R9, At(Gpr::R8, Lds::STORAGE as i32));
+        self.a.load(Integer::Mov, false, size, At(Gpr::R8, Lds::SIZE as i32));
     }
 
     /// The address of a chunk's first lane in `to`; leaves if that is out of range.

@@ -179,6 +179,13 @@ impl Body<'_> {
         (low, high)
     }
 
+    /// How far the second lane's address is from the first one's, which is in `Rax`: in `Rsi`.
+    fn first_distance(&mut self, low: &[Pair]) {
+        self.a.first_two_lanes(Gpr::Rsi, low[0].chunk(0));
+        self.a.shift_by(5, true, Gpr::Rsi, 32);
+        self.a.integer(Integer::Sub, false, Gpr::Rsi, Gpr::Rax);
+    }
+
     /// An element for each lane.
     pub(super) fn global_load(&mut self, moves: Moves, d: &Di) {
         let (low, high) = self.addresses(d);
@@ -190,10 +197,7 @@ impl Body<'_> {
         self.first_active(&low, Zmm(0), Gpr::Rax);
         let done = self.a.label();
         if !self.masked {
-            // How far apart the first two are.
-            self.a.first_two_lanes(Gpr::Rsi, low[0].chunk(0));
-            self.a.shift_by(5, true, Gpr::Rsi, 32);
-            self.a.integer(Integer::Sub, false, Gpr::Rsi, Gpr::Rax);
+            self.first_distance(&low);
         }
         if !self.masked && self.halves == 2 {
             self.load_halves(moves, d, (&low, &to), (done, &cold));
@@ -392,9 +396,7 @@ impl Body<'_> {
     /// in `Rax` and temporary 0, what its base is in `Rdx`.
     fn store_fours_in_steps(&mut self, d: &Di, (low, data): (&[Pair], &[Pair]), cold: &Cold) {
         let (step, size) = (Gpr::Rsi, 16);
-        self.a.first_two_lanes(step, low[0].chunk(0));
-        self.a.shift_by(5, true, step, 32);
-        self.a.integer(Integer::Sub, false, step, Gpr::Rax);
+        self.first_distance(low);
         self.a.immediate(Integer::Cmp, false, step, size);
         self.a.jump_if(Condition::Below, cold.entry);
         // Distances of all lanes are less than 2^31.

@@ -1,6 +1,7 @@
 //! Runs: elements that can be done for some lanes after the others.
 
-use super::body::{EXEC, SCC};
+use super::asm::{Assembler, At, Gpr, Integer};
+use super::body::{EXEC, SCC, scalar};
 use super::form::{Form, When};
 use super::template;
 use crate::exec::di::{Di, Kind};
@@ -9,8 +10,11 @@ use crate::registers::slot;
 /// Most elements of a run.
 pub(super) const LONGEST: usize = 512;
 
-/// Scalar registers that a loop may write, with its count of instructions.
-pub(super) const ROOM: usize = 16;
+/// Where scalars are in the frame while a loop is done for some lanes after the others: behind what one register takes, and before the
+/// room for a row.
+const FRAME: i32 = 64;
+/// Words there: the count of instructions, and scalar registers that the loop writes.
+const ROOM: usize = 16;
 
 /// Scalar registers that an element of the lanes takes for all lanes, and those that it takes for masks.
 pub(super) fn scalars_of(form: Form, d: &Di) -> (Vec<u32>, Vec<u32>) {
@@ -133,6 +137,29 @@ pub(super) struct Loop {
     pub(super) written: Vec<u32>,
     /// Masks that lanes write.
     pub(super) masks: Vec<u32>,
+}
+
+/// Keeps what a loop's rounds begin with: the scalar registers that they write, and the count of instructions.
+pub(super) fn keep(a: &mut Assembler, written: &[u32], executed: Gpr) {
+    for (n, &register) in written.iter().enumerate() {
+        a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
+        a.store(false, kept(n + 2), Gpr::Rax);
+    }
+    a.store(true, kept(0), executed);
+}
+
+/// Sets that back, for the rounds of the next lanes.
+pub(super) fn set_back(a: &mut Assembler, written: &[u32], executed: Gpr) {
+    for (n, &register) in written.iter().enumerate() {
+        a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));
+        a.store(false, scalar(register), Gpr::Rax);
+    }
+    a.load(Integer::Mov, true, executed, kept(0));
+}
+
+/// A word of the frame; the count of instructions takes the first two.
+fn kept(word: usize) -> At {
+    At(Gpr::Rsp, FRAME + word as i32 * 4)
 }
 
 /// Whether a block's elements, without its branch, are such a loop: every few lanes go through as many rounds with the same scalars, as

@@ -6,8 +6,8 @@
 use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
-use super::body::{Body, MACHINE, SCRATCH, WAVE, scalar};
-use super::elements::{apart, registers};
+use super::body::{Body, SCRATCH, WAVE};
+use super::elements::apart;
 use super::encoding::*;
 use super::form::{Form, When};
 use super::lds::HAS_LOADED;
@@ -15,8 +15,7 @@ use super::masks::{DIFFERENT, GREATER};
 use super::rows::{Pair, Rows, SIXTEENS, in_memory};
 use super::runs::{self, Loop, Run};
 use super::template::{self, Template};
-use crate::exec::Lds;
-use crate::exec::di::{Di, Kind, Machine};
+use crate::exec::di::{Di, Kind};
 use crate::exec::properties::Moves;
 use crate::inst::Op;
 use crate::wave::Wave;
@@ -24,9 +23,6 @@ use crate::wave::Wave;
 /// Fewest elements of a run that is worth it, and of one that loads from LDS, which is looked at beforehand.
 const WORTH: usize = 4;
 const WORTH_WITH_LOADS: usize = 8;
-
-/// Where the scalars of loops are kept, behind what one vector register takes.
-const KEPT: i32 = 64;
 
 /// Bytes of LDS, while a run goes on.
 const SIZE: Gpr = Gpr::R11;
@@ -196,21 +192,12 @@ impl Body<'_> {
         counts: &Counts,
         (unless, used_up): (impl Fn(&mut Assembler, Label), Label),
     ) {
-        let kept = |n: usize| At(Gpr::Rsp, KEPT + n as i32 * 4);
-        for (n, &register) in of.written.iter().enumerate() {
-            self.a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
-            self.a.store(false, kept(n + 2), Gpr::Rax);
-        }
-        self.a.store(true, kept(0), counts.executed);
+        runs::keep(self.a, &of.written, counts.executed);
         let first = self.at;
         let sixteens: Vec<_> = self.sixteens().collect();
         for (n, &(half, chunk)) in sixteens.iter().enumerate() {
             if n > 0 {
-                for (n, &register) in of.written.iter().enumerate() {
-                    self.a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));
-                    self.a.store(false, scalar(register), Gpr::Rax);
-                }
-                self.a.load(Integer::Mov, true, counts.executed, kept(0));
+                runs::set_back(self.a, &of.written, counts.executed);
             }
             self.begin_sixteen((half, chunk));
             let held: Vec<u32> = rows.iter().map(|row| row + half).collect();
@@ -255,9 +242,7 @@ impl Body<'_> {
             return None;
         }
         let slow = self.a.label();
-        self.a.load(Integer::Mov, true, Gpr::R8, At(MACHINE, offset_of!(Machine<'_>, lds) as i32));
-        self.a.load(Integer::Mov, true, Gpr::R9, At(Gpr::R8, Lds::STORAGE as i32));
-        self.a.load(Integer::Mov, false, SIZE, At(Gpr::R8, Lds::SIZE as i32));
+        self.lds_storage(SIZE);
         // The highest address of those that have as much behind them decides.
         ends.sort_by_key(|&(_, end)| end);
         for rows in ends.chunk_by(|a, b| a.1 == b.1) {
@@ -307,7 +292,7 @@ impl Body<'_> {
         self.a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
         self.a.integer(Integer::Add, true, Gpr::Rax, Gpr::R9);
         let (any, done) = (self.a.label(), self.a.label());
-        let bytes = registers(Moves::Dwords(dwords)) * 4;
+        let bytes = dwords * 4;
         let fours = if dwords == 2 { Some(16) } else { None };
         for step in [Some(bytes), Some(0), fours].into_iter().flatten() {
             let others = self.a.label();

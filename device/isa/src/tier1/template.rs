@@ -217,19 +217,12 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
 /// Rows an element writes, for the element's form and a wave of `halves`.
 pub(super) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
     let registers = match form {
-        Form::Vector(op) => {
-            let wide = vector(op, d).is_some_and(|t| t.is_wide() || t == Template::ShiftPair);
-            if wide { 2 } else { 1 }
-        }
         Form::Pair(..) => return vec![d.dst, d.dst2],
-        Form::Carry(op) => {
-            if op == Op::V_MAD_U64_U32 {
-                2
-            } else {
-                1
-            }
-        }
-        Form::Select
+        Form::Vector(_) | Form::Carry(_) if is_wide(form, d) => 2,
+        Form::Vector(op) if vector(op, d) == Some(Template::ShiftPair) => 2,
+        Form::Vector(_)
+        | Form::Carry(_)
+        | Form::Select
         | Form::Saturating(_)
         | Form::Packed(_)
         | Form::Mixed(_)

@@ -25,8 +25,8 @@ impl Changes {
 }
 
 impl Mirror {
-    /// Takes the pages that have changed since the last call. The first call takes all pages, and changes are kept from then on. Nobody may
-    /// access the device meanwhile.
+    /// Takes the pages that have changed since the last call, or all pages at the first call. Changes are noted from the first call on.
+    /// Nobody may access the device during a call.
     pub(crate) fn take_changes(&self) -> Changes {
         let mut state = self.lock();
         let state = &mut *state;

@@ -6,18 +6,16 @@
 
 use crate::exec::di::{Di, Kind};
 use crate::tier1::asm::{At, Condition, Gpr, Integer, Label};
-use crate::tier1::body::{Body, SCC, scalar};
+use crate::tier1::body::{Body, SCC};
 use crate::tier1::form::{Form, When};
 use crate::tier1::rows::ROWS;
-use crate::tier1::runs::{Loop, loop_of, mask_of};
+use crate::tier1::runs::{self, Loop, loop_of, mask_of};
 use crate::tier1::scalar as scalars;
 use crate::tier1::template::{self, Template};
 
 use super::cache::{Cache, Key, Lanes};
 use super::pass::{LAST, MASKS, Pass, is_of_lanes, uses};
 
-/// Where scalars are in the frame while passes go on: behind what one register takes, and before the time of entry.
-const FROM: i32 = 64;
 /// Whether instructions were used up in the last round.
 const USED_UP: Gpr = Gpr::R8;
 
@@ -98,15 +96,10 @@ impl Body<'_> {
         (unless, used_up): (impl Fn(&mut crate::tier1::asm::Assembler, Label), Label),
     ) {
         let passes = self.halves as i32 * 4;
-        let kept = |n: usize| At(Gpr::Rsp, FROM + n as i32 * 4);
         let (next_pass, next_round, last_round, end, finished) =
             (self.a.label(), self.a.label(), self.a.label(), self.a.label(), self.a.label());
         let a = &mut *self.a;
-        for (n, &register) in rounds.written.iter().enumerate() {
-            a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
-            a.store(false, kept(n + 2), Gpr::Rax);
-        }
-        a.store(true, kept(0), executed);
+        runs::keep(a, &rounds.written, executed);
         a.address(LAST, At(ROWS, passes * 32));
         a.integer(Integer::Mov, true, MASKS, crate::tier1::body::WAVE);
         a.bind(next_pass);
@@ -144,11 +137,7 @@ impl Body<'_> {
         a.address(MASKS, At(MASKS, 1));
         a.integer(Integer::Cmp, true, ROWS, LAST);
         a.jump_if(Condition::AboveOrEqual, finished);
-        for (n, &register) in rounds.written.iter().enumerate() {
-            a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));
-            a.store(false, scalar(register), Gpr::Rax);
-        }
-        a.load(Integer::Mov, true, executed, kept(0));
+        runs::set_back(a, &rounds.written, executed);
         a.jump(next_pass);
         let asides = core::mem::take(&mut pass.asides);
         asides.iter().for_each(|aside| aside.emit(self.a));
