@@ -17,6 +17,8 @@ const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
 /// Workgroups of `tides`, and the work-items of each.
 const GROUPS: u32 = 6;
 const GROUP: u32 = 128;
+/// How much faster time passes where the driver waits ten seconds for what does not come.
+const FACTOR: f64 = 10.0;
 
 fn gpu_with(chip: &'static Model, plan: Plan) -> Arc<HostedGpu> {
     HostedGpu::new(GpuConfig { chip, vram_size: 64 << 20, faults: plan, ..GpuConfig::default() }).unwrap()
@@ -200,7 +202,7 @@ fn rule_strikes_at_any_call_and_the_program_ends_well() {
 fn queue_that_hangs_is_lost_and_the_next_program_works() {
     for chip in CHIPS {
         let plan = "queue-hang@kernel:vecadd".parse().unwrap();
-        let time = TimeSource::scaled(100.0);
+        let time = TimeSource::scaled(FACTOR);
         let config = GpuConfig { chip, vram_size: 64 << 20, faults: plan, time, ..GpuConfig::default() };
         let gpu = HostedGpu::new(config).unwrap();
         let runtime = process(&gpu);
@@ -226,7 +228,7 @@ fn queue_that_hangs_is_lost_and_the_next_program_works() {
 #[test]
 fn device_that_does_not_answer_any_more_is_given_up_and_works_with_a_new_driver() {
     for chip in CHIPS {
-        let time = TimeSource::scaled(100.0);
+        let time = TimeSource::scaled(FACTOR);
         let config =
             GpuConfig { chip, vram_size: 64 << 20, faults: Plan::counting(), time, ..GpuConfig::default() };
         let gpu = HostedGpu::new(config).unwrap();

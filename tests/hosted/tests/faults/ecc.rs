@@ -5,11 +5,11 @@ use belfry_device::chip::{self, Model, gfx942, gfx1201};
 use belfry_device::faults::{Hook, Plan, Rule};
 use belfry_kfd_hosted::HostedGpu;
 
-use super::{COUNT, config, moments_before, process, unhurried, work};
+use super::{COUNT, config, moments_before, process, work};
 
 /// Has the first reads of a buffer's VRAM find an error that cannot be corrected, by a wave or by an engine.
 fn poisoned(chip: &'static Model, by_engine: bool) {
-    let gpu = HostedGpu::new(unhurried(chip, Plan::counting())).unwrap();
+    let gpu = HostedGpu::new(config(chip, Plan::counting())).unwrap();
     let (other, runtime) = (process(&gpu).unwrap(), process(&gpu).unwrap());
     let agent = runtime.gpu();
     let a = agent.vram().buffer_from(&vec![1.0f32; COUNT as usize]).unwrap();
@@ -50,7 +50,7 @@ fn wave_and_engine_that_read_an_uncorrectable_error_stop_their_process_alone() {
 
 /// Has a wave and an engine read VRAM with errors that are corrected.
 fn corrected(chip: &'static Model) {
-    let gpu = HostedGpu::new(unhurried(chip, Plan::counting())).unwrap();
+    let gpu = HostedGpu::new(config(chip, Plan::counting())).unwrap();
     let runtime = process(&gpu).unwrap();
     let agent = runtime.gpu();
     let a = agent.vram().buffer_from(&vec![1.0f32; COUNT as usize]).unwrap();
