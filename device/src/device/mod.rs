@@ -329,6 +329,14 @@ impl Gpu {
         self.movers.stop();
     }
 
+    /// Ends the record of the device, if it has one, which is complete then. The device goes on without: for one whose process
+    /// ends, or becomes another program, at any moment.
+    pub fn end_record(&self) {
+        if let Some(session) = &self.session {
+            session.end_record(self);
+        }
+    }
+
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last handle may be dropped by that thread itself.

@@ -182,6 +182,16 @@ impl Session {
         Some(self.operate_in(&mut state, gpu, |ns| Entry::Turn { ns }, || gpu.take_turns()))
     }
 
+    /// Ends the record here, while the device goes on.
+    pub(super) fn end_record(&self, gpu: &Gpu) {
+        let between = self.between();
+        if self.journal.is_recording() && !self.ended.load(Ordering::SeqCst) {
+            self.journal.output(&gpu.digests());
+            self.journal.end();
+        }
+        drop(between);
+    }
+
     /// Stops the device, and ends its record.
     pub(super) fn end(&self, gpu: &Gpu) {
         let mut state = self.between();

@@ -33,8 +33,12 @@ pub const FAULTS_VARIABLE: &str = "BELFRY_EXEC_FAULTS";
 pub const INSPECT_VARIABLE: &str = "BELFRY_EXEC_INSPECT";
 /// Environment variable that puts the driver of each process into a companion, so that a debugger may stop the program.
 pub const DEBUGGABLE_VARIABLE: &str = "BELFRY_EXEC_DEBUGGABLE";
+/// Environment variable with the directory that each process which uses the GPU leaves a record in.
+pub const RECORD_VARIABLE: &str = "BELFRY_EXEC_RECORD";
 /// How the names of rings end, behind a dot.
 pub const RING_ENDING: &str = "ring";
+/// How the names of records end, behind a dot.
+pub const RECORD_ENDING: &str = "record";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
 

@@ -14,7 +14,9 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
-use crate::{bridge, card, companion, debug, doorbells, ending, notice, onlookers, summary, trace, unmapped};
+use crate::{
+    bridge, card, companion, debug, doorbells, ending, notice, onlookers, record, summary, trace, unmapped,
+};
 
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
@@ -108,6 +110,7 @@ fn make() -> Result<&'static Gpu, i32> {
     if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
         config.gpu.faults = faults;
     }
+    config.gpu.record = settings.record.as_deref().and_then(record::start);
     config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
     let opened = HostedGpu::new(config)
         .and_then(|hosted| hosted.open_with(crate::node::partition_of).map(|process| (hosted, process)));

@@ -56,6 +56,7 @@ mod onlookers;
 mod path;
 mod program_file;
 mod real;
+mod record;
 mod settings;
 mod shared;
 mod start;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
     CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared,
-    SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    RECORD_VARIABLE, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
 use crate::inside::inside;
@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
     pub(crate) trace: Option<TraceTo>,
+    /// The directory of records.
+    pub(crate) record: Option<PathBuf>,
     /// What is checked of kernels, as it was handed over.
     pub(crate) sanitize: Option<Vec<u8>>,
     /// What is counted of them, likewise.
@@ -114,6 +116,7 @@ impl Started {
 static TREE: Started = Started::new(TREE_VARIABLE);
 static SUMMARY: Started = Started::new(SUMMARY_VARIABLE);
 static TRACE: Started = Started::new(TRACE_VARIABLE);
+static RECORD: Started = Started::new(RECORD_VARIABLE);
 static SANITIZE: Started = Started::new(SANITIZE_VARIABLE);
 static PROFILE: Started = Started::new(PROFILE_VARIABLE);
 static FAULTS: Started = Started::new(FAULTS_VARIABLE);
@@ -131,6 +134,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             TREE.take(line);
             SUMMARY.take(line);
             TRACE.take(line);
+            RECORD.take(line);
             SANITIZE.take(line);
             PROFILE.take(line);
             FAULTS.take(line);
@@ -180,6 +184,7 @@ fn read() -> Option<Settings> {
         render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
+        record: RECORD.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         sanitize: SANITIZE.get(),
         profile: PROFILE.get(),
         faults: FAULTS.get(),
@@ -227,6 +232,7 @@ impl Settings {
             render_minor: 128,
             summary: None,
             trace: None,
+            record: None,
             sanitize: None,
             profile: None,
             faults: None,

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use belfry_device::faults::{FaultReport, Plan};
 use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
+use belfry_device::record::Recorded;
 use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
 use serde::Serialize;
 
 use crate::inside::inside;
 use crate::settings::settings;
-use crate::{card, companion, gpu};
+use crate::{card, companion, gpu, record};
 
 /// How a process has ended, as far as it knows.
 #[derive(Clone, Copy)]
@@ -70,6 +71,35 @@ struct Line {
     profile: Option<ProfileReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<Faults>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<Record>,
+}
+
+/// A record of the process's GPU.
+#[derive(Serialize)]
+struct Record {
+    /// Its name in the directory.
+    file: String,
+    operations: u64,
+    inputs: u64,
+    events: u64,
+    bytes: u64,
+    complete: bool,
+    /// Why it ends early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Record {
+    fn of(gpu: &gpu::Gpu) -> Option<Self> {
+        let recording = gpu.hosted.device().config().record.as_ref()?;
+        let (said, error) = match recording.recorded() {
+            Ok(said) => (said, None),
+            Err(error) => (Recorded::default(), Some(error.to_string())),
+        };
+        let Recorded { operations, inputs, events, bytes, complete, .. } = said;
+        Some(Self { file: record::name(), operations, inputs, events, bytes, complete, error })
+    }
 }
 
 /// What a plan of faults has come to.
@@ -151,6 +181,9 @@ pub(crate) fn write(end: End) {
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
     inside(|| {
         let device = gpu.hosted.device();
+        if !matches!(end, End::Lost) {
+            device.end_record();
+        }
         let stats = device.stats();
         let mut arguments = std::fs::read("/proc/self/cmdline")
             .unwrap_or_default()
@@ -187,6 +220,7 @@ pub(crate) fn write(end: End) {
             sanitizer: device.config().sanitizer.as_deref().map(Sanitizer::report),
             faults: device.faults().is_on().then(|| Faults::of(&device.faults().report())),
             profile: device.config().profiler.as_deref().map(Profiler::report),
+            record: Record::of(gpu),
         };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');

@@ -59,7 +59,7 @@ fn file(directory: &Path, size: usize) -> io::Result<File> {
 }
 
 /// What this process is called: the last part of the path that it was started by.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let path = line.split(|&byte| byte == 0).next().unwrap_or_default();
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();

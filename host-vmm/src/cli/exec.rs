@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use super::faults::FaultFlags;
 use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
+use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
 use super::trace::TraceArgs;
@@ -79,6 +80,8 @@ pub(super) struct ExecArgs {
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
+    record: ExecRecordArgs,
+    #[command(flatten)]
     sanitize: SanitizeArgs,
     #[command(flatten)]
     profile: ProfileArgs,
@@ -136,6 +139,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         debuggable: false,
         json: false,
         trace: TraceArgs::default(),
+        record: ExecRecordArgs::default(),
         sanitize: SanitizeArgs::default(),
         profile: ProfileArgs::default(),
         faults: FaultFlags::default(),
@@ -250,6 +254,11 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         suite.is_none() || !args.trace.is_asked_for(),
         "--trace tells of one program, and a suite is many; leave it out"
     );
+    let record = args.record.folder();
+    ensure!(
+        suite.is_none() || record.is_none(),
+        "--record is of the processes of one program, and a suite is many; leave it out"
+    );
     let inspect = args.inspect.options(&args.symbols);
     ensure!(
         suite.is_none() || inspect.is_none(),
@@ -261,6 +270,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         "--symbols is for --gdb, --inspect, --profile and --sanitize, and none of them is there"
     );
     let device = args.of_device();
+    if let Some(folder) = record {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("making the folder of records {}", folder.display()))?;
+    }
     let root = match args.image {
         Some(name) => {
             let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
@@ -277,6 +290,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         debuggable: args.debuggable,
         inspect,
         trace: None,
+        record: record.map(Into::into),
         sanitize: sanitizing.as_ref().map(|sanitizing| sanitizing.options().clone()),
         profile: profiling.as_ref().map(|profiling| profiling.options().clone()),
         program: args.program,
@@ -291,7 +305,8 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         );
         note!("{}", notice.trim_end());
     }
-    let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes;
+    let recorded = options.record.clone();
+    let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes || recorded.is_some();
     if suite.is_none() && !reports && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
@@ -321,6 +336,13 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
                 }
                 if strikes && !args.quiet {
                     tell_faults(&report.processes);
+                }
+                if let Some(folder) = recorded.filter(|_| !args.quiet) {
+                    report
+                        .processes
+                        .iter()
+                        .filter_map(|of| of.record.as_ref())
+                        .for_each(|of| record::tell_process(&folder, of));
                 }
                 if args.json {
                     say!("{}", serde_json::to_string(&report)?);

@@ -1,4 +1,4 @@
-//! `--record` of `belfry run` and `belfry serve`.
+//! `--record` of `belfry run`, `belfry serve` and `belfry exec`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use belfry_device::record::Recording;
 use clap::Args;
 
+use crate::exec::RecordOfProcess;
 use crate::output::note;
 use crate::run::Mode;
 
@@ -28,6 +29,42 @@ pub(super) struct ServeRecordArgs {
     /// --deterministic (seed 0 by default).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace_isa", "inspect", "gdb"])]
     record: Option<PathBuf>,
+}
+
+/// Records of programs.
+#[derive(Debug, Default, Args)]
+pub(super) struct ExecRecordArgs {
+    /// Records every input of the GPU of each process that is not determined to a file of that folder, `PROGRAM-PID.record`, from which
+    /// `belfry replay` has the GPU do the same again, alone. The GPU does one thing after the other meanwhile, as with --deterministic
+    /// (seed 0 by default).
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["sanitize", "inspect", "gdb"])]
+    record: Option<PathBuf>,
+}
+
+impl ExecRecordArgs {
+    /// Where records go, if they are asked for.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
+}
+
+/// Tells what was recorded of a process.
+pub(super) fn tell_process(folder: &Path, record: &RecordOfProcess) {
+    let path = folder.join(&record.file);
+    let path = path.display();
+    let RecordOfProcess { operations, inputs, events, bytes, complete, error, .. } = record;
+    match error {
+        Some(error) => {
+            note!("belfry exec: the record {path} ends early, as it could not be written on: {error}")
+        }
+        None if *complete => note!(
+            "belfry exec: recorded {operations} operations, {inputs} inputs and {events} events in {bytes} bytes: {path}"
+        ),
+        None => note!(
+            "belfry exec: the record {path} has no end, as its process could not tell of its own; `belfry replay --until` replays \
+             what there is"
+        ),
+    }
 }
 
 /// A run that is recorded.

@@ -21,11 +21,11 @@ use std::process::Command;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
-    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, SANITIZE_VARIABLE,
-    SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, RECORD_VARIABLE,
+    SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
-pub use report::{ExecReport, ProcessReport, Stdout};
+pub use report::{ExecReport, ProcessReport, RecordOfProcess, Stdout};
 
 use belfry_image::Cache;
 
@@ -102,6 +102,8 @@ pub struct ExecOptions {
     pub namespace: bool,
     /// Where each process that uses the GPU leaves its events.
     pub trace: Option<TraceTo>,
+    /// The directory in which each process that uses the GPU leaves a record of it.
+    pub record: Option<PathBuf>,
     /// What is checked of kernels.
     pub sanitize: Option<SanitizeOptions>,
     /// What is counted of kernels.
@@ -177,7 +179,9 @@ impl ExecOptions {
         let trace = self.trace.as_ref().map(|trace| trace.directory.clone());
         let inspect = self.inspect.as_ref().map(|_| inspect::folder()).transpose()?;
         let summary = summary.map(Path::to_path_buf);
-        let mut places = namespace::Places { tree, library, summary, trace, inspect };
+        let record = self.record.as_deref().map(std::path::absolute).transpose();
+        let record = record.map_err(ExecError::io("find", self.record.clone().unwrap_or_default()))?;
+        let mut places = namespace::Places { tree, library, summary, trace, record, inspect };
         let mut said = None;
         if self.root.is_some() || self.namespace {
             let root = self.root.as_deref();
@@ -224,6 +228,10 @@ impl ExecOptions {
             }
             _ => command.env_remove(TRACE_VARIABLE),
         };
+        match &places.record {
+            Some(directory) => command.env(RECORD_VARIABLE, directory),
+            None => command.env_remove(RECORD_VARIABLE),
+        };
         match &self.sanitize {
             Some(sanitize) => command.env(SANITIZE_VARIABLE, serde_json::to_string(sanitize)?),
             None => command.env_remove(SANITIZE_VARIABLE),
@@ -259,6 +267,7 @@ impl ExecOptions {
             || self.namespace
             || places.summary.is_some()
             || places.trace.is_some()
+            || places.record.is_some()
             || places.inspect.is_some()
             || self.debuggable
         {
@@ -277,6 +286,7 @@ impl ExecOptions {
             without: &[
                 SUMMARY_VARIABLE,
                 TRACE_VARIABLE,
+                RECORD_VARIABLE,
                 SANITIZE_VARIABLE,
                 PROFILE_VARIABLE,
                 FAULTS_VARIABLE,

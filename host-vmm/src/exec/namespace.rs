@@ -35,6 +35,8 @@ pub(super) struct Places {
     pub(super) summary: Option<PathBuf>,
     /// The directory of a trace's rings.
     pub(super) trace: Option<PathBuf>,
+    /// The directory of records.
+    pub(super) record: Option<PathBuf>,
     /// The folder of the inspector's sockets.
     pub(super) inspect: Option<PathBuf>,
 }
@@ -249,6 +251,9 @@ impl Plan {
         if let Some(trace) = &mut places.trace {
             bring(trace, "trace")?;
         }
+        if let Some(record) = &mut places.record {
+            bring(record, "record")?;
+        }
         if let Some(inspect) = &mut places.inspect {
             bring(inspect, "inspect")?;
         }
@@ -324,8 +329,14 @@ mod tests {
     #[test]
     fn a_directory_without_libraries_is_no_root() {
         let root = tempfile::tempdir().unwrap();
-        let mut places =
-            Places { tree: "/t".into(), library: "/l".into(), summary: None, trace: None, inspect: None };
+        let mut places = Places {
+            tree: "/t".into(),
+            library: "/l".into(),
+            summary: None,
+            trace: None,
+            record: None,
+            inspect: None,
+        };
         let plan = Plan { steps: Vec::new() }.root(root.path(), Path::new("/b"), &mut places);
         assert!(matches!(plan, Err(ExecError::NoRoot(_))));
     }

@@ -82,6 +82,29 @@ pub struct ProcessReport {
     /// What a plan of faults has come to, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultsOfProcess>,
+    /// The record of its GPU, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<RecordOfProcess>,
+}
+
+/// The record of a process's GPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordOfProcess {
+    /// Its name in the directory.
+    pub file: String,
+    /// Turns of the device and calls of the driver's.
+    pub operations: u64,
+    /// What others had written to memory and doorbells.
+    pub inputs: u64,
+    /// Events.
+    pub events: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Whether it has an end.
+    pub complete: bool,
+    /// Why it could not be written on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What a plan of faults has come to in a process.

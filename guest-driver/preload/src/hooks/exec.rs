@@ -1,13 +1,14 @@
 //! Programs started by the program: they get this library too, whatever environment they are given.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
 use crate::inside::{inside, is_inside};
 use crate::program_file::examine;
 use crate::real::{next, raw, set_errno};
 use belfry_kfd_hosted::prepared::{
-    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE,
+    CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, RECORD_VARIABLE,
     SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
 };
 
@@ -17,7 +18,7 @@ use crate::{card, notice, summary};
 /// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
-const VARIABLES: usize = 9;
+const VARIABLES: usize = 10;
 
 /// `NAME=value` of the variables a started program needs.
 struct Own {
@@ -37,11 +38,13 @@ fn own() -> Option<&'static Own> {
             let line = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
             let mut variables = vec![line(PRELOAD, &library), line(TREE_VARIABLE, &settings.tree)];
             if let Some(summary) = &settings.summary {
-                use std::os::unix::ffi::OsStrExt as _;
                 variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
             }
             if let Some(trace) = &settings.trace {
                 variables.push(line(TRACE_VARIABLE, &trace.value()));
+            }
+            if let Some(record) = &settings.record {
+                variables.push(line(RECORD_VARIABLE, record.as_os_str().as_bytes()));
             }
             if let Some(sanitize) = &settings.sanitize {
                 variables.push(line(SANITIZE_VARIABLE, sanitize));
