@@ -7,7 +7,8 @@
 //!   least as new as what was just seen. An operation of the device begins an epoch, too.
 //! - What it stores goes into the copy, and from there into memory before its next access of another page and before its next
 //!   store, in the order of its stores: the bytes that have changed, each word by one access.
-//! - Atomics are done on the memory; what they find is an input if it is not what the copy has.
+//! - Atomics are done on the memory; what they find is an input if it is not what the copy has. A wave may try again and again
+//!   while a page is not compared, so that such an input has the number of its access.
 //!
 //! In a replay there is nothing but the copy. It begins with zeros in either case.
 
@@ -102,6 +103,8 @@ pub(crate) struct Mirror {
     journal: Arc<Journal>,
     vram: u64,
     epoch: AtomicU64,
+    /// Atomic accesses in the operation.
+    atomics: AtomicU64,
     state: Mutex<State, rank::Mirror>,
 }
 
@@ -169,7 +172,7 @@ fn publish(before: &[u8; BYTES], after: &[u8; BYTES], memory: Block<'_>) {
 
 impl Mirror {
     pub(super) fn new(journal: Arc<Journal>, vram: u64) -> Self {
-        Self { journal, vram, epoch: AtomicU64::new(1), state: Mutex::default() }
+        Self { journal, vram, epoch: AtomicU64::new(1), atomics: AtomicU64::new(0), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Mirror> {
@@ -193,6 +196,7 @@ impl Mirror {
 
     /// An operation begins.
     pub(crate) fn begin(&self) {
+        self.atomics.store(0, Ordering::SeqCst);
         self.advance();
     }
 
@@ -330,14 +334,15 @@ impl Mirror {
         mark(copy, page, marked);
         let word = copy.block().from(offset);
         let seen = replace(word, size, &|_| None)?;
+        let number = self.atomics.fetch_add(1, Ordering::SeqCst);
         let found = if self.journal.is_recording() {
             let found = replace(memory(location(page))?.from(offset), size, &|old| Some(update(old)))?;
             if found != seen {
-                self.journal.note(&Entry::Found { page, at: offset as u16, value: found });
+                self.journal.note(&Entry::Found { page, at: offset as u16, value: found, number });
             }
             found
         } else {
-            self.journal.found(page, offset as u16).unwrap_or(seen)
+            self.journal.found((page, offset as u16), number).unwrap_or(seen)
         };
         if found != seen {
             self.advance();

@@ -84,11 +84,12 @@ fn atomics_are_done_on_memory_and_note_what_they_find() {
     let Both { device, host } = both(recording.journal());
     let word = Location::System(0x2008);
     assert_eq!(device.fetch_add_u64(word, 1), Ok(0));
+    assert_eq!(device.fetch_add_u64(word, 0), Ok(1));
     host.fetch_add_u64(word, 0x10).expect("mapped");
     assert_eq!(device.fetch_add_u64(word, 1), Ok(0x11));
     assert_eq!((host.load_u64(word), device.load_u64(word)), (Ok(0x12), Ok(0x12)));
     recording.journal().end();
-    let found = Entry::Found { page: 2 | SYSTEM, at: 8, value: 0x11 };
+    let found = Entry::Found { page: 2 | SYSTEM, at: 8, value: 0x11, number: 2 };
     assert_eq!(entries(&file.bytes()).1, [found, Entry::End]);
 }
 
@@ -134,7 +135,7 @@ fn replays_have_the_copy_alone() {
     let page = 1 | SYSTEM;
     let all = [
         Entry::Memory { page, runs },
-        Entry::Found { page, at: 0x10, value: 9 },
+        Entry::Found { page, at: 0x10, value: 9, number: 2 },
         Entry::Call { ns: 0, call: Call::Stop },
     ];
     let record = crate::record::testing::record_of(&[], &all);
@@ -143,7 +144,10 @@ fn replays_have_the_copy_alone() {
     // What of a run is beyond the page is nowhere.
     assert_eq!(device.load_u32(Location::System(0x1ffc)), Ok(0x0403_0201));
     assert_eq!(device.load_u32(Location::System(0x2000)), Ok(0));
-    assert_eq!(device.fetch_add_u64(Location::System(0x1010), 1), Ok(9));
+    // What a later access of the same word has found is nothing to those before.
+    let word = Location::System(0x1010);
+    assert_eq!((device.fetch_add_u64(word, 1), device.fetch_add_u64(word, 1)), (Ok(0), Ok(1)));
+    assert_eq!(device.fetch_add_u64(word, 1), Ok(9));
     assert_eq!(device.load_u64(Location::System(0x1010)), Ok(10));
     assert_eq!(host.load_u64(Location::System(0x1010)), Ok(0));
 }

@@ -50,6 +50,9 @@ pub(crate) enum Entry {
         at: u16,
         /// What it found, of 4 or 8 bytes.
         value: u64,
+        /// Its number among the atomic accesses of the operation: those of a wave that tries again and again have nothing else between
+        /// them.
+        number: u64,
     },
     /// What the host was given; `None` where it was refused.
     Answer(#[serde(with = "serde_bytes")] Option<Vec<u8>>),
@@ -257,7 +260,7 @@ impl fmt::Display for Entry {
                 let (at, bytes) = first.map_or((0, &[][..]), |run| (run.at, &run.bytes[..]));
                 write!(f, "a read of {} that finds {}", At(*page, at), Bytes(bytes))
             }
-            Self::Found { page, at, value } => {
+            Self::Found { page, at, value, .. } => {
                 write!(f, "an atomic access of {} that finds {value:#x}", At(*page, *at))
             }
             Self::Answer(Some(data)) => write!(f, "the answer {}", Bytes(data)),

@@ -229,9 +229,9 @@ impl Journal {
     }
 
     /// What an atomic access had found, if that was something new; of a record that is read.
-    pub(crate) fn found(&self, page: u64, at: u16) -> Option<u64> {
+    pub(crate) fn found(&self, place: (u64, u16), access: u64) -> Option<u64> {
         let State::Playing(player) = &mut *self.lock() else { return None };
-        player.found(page, at)
+        player.found(place, access)
     }
 
     /// Asks the player of a record that is read.

@@ -160,9 +160,10 @@ impl Player {
         }
     }
 
-    pub(super) fn found(&mut self, wanted: u64, wanted_at: u16) -> Option<u64> {
-        let Some(&Entry::Found { page, at, value }) = self.peek() else { return None };
-        if (page, at) != (wanted, wanted_at) {
+    /// What the atomic access of this number in its operation has found at a byte of a page, if it was something new.
+    pub(super) fn found(&mut self, wanted: (u64, u16), access: u64) -> Option<u64> {
+        let Some(&Entry::Found { page, at, value, number }) = self.peek() else { return None };
+        if ((page, at), number) != (wanted, access) {
             return None;
         }
         self.next = None;
