@@ -118,6 +118,7 @@ fn belfrys_own_machine_gives_guests_disks_folders_a_network_and_snapshots() {
     folders_are_shared(&mut nested);
     guests_have_a_network(&mut nested);
     guests_go_on_from_snapshots(&mut nested);
+    torture_goes_on_from_a_snapshot(&mut nested);
     nested.power_off().unwrap();
 }
 
@@ -249,6 +250,32 @@ fn guests_go_on_from_snapshots(nested: &mut Nested) {
         &[],
         &["--warm keeps no guests with disks"],
     );
+}
+
+/// A device that is gone takes its guest with it, and another guest goes on from the snapshot of the first one.
+fn torture_goes_on_from_a_snapshot(nested: &mut Nested) {
+    const FILE: &str = "/tmp/finding.json";
+    let arguments = [
+        "torture",
+        "--mode",
+        "kvm",
+        "--jobs",
+        "1",
+        "--limit",
+        "60",
+        "--vram",
+        "64M",
+        "--",
+        "vector-add",
+        "256",
+    ];
+    let finding = serde_json::json!({
+        "version": 1, "arguments": arguments, "limit": 600, "plan": "removal@200", "finding": "Hang"
+    });
+    nested.guest().put_file(FILE, 0o644, finding.to_string().as_bytes()).unwrap();
+    let said = belfry(nested, &["torture", "--replay", FILE]);
+    said.expect(0, &["again    no; in the last run: it ended with", "in a guest from a snapshot"], &[]);
+    eprintln!("{}", said.stdout);
 }
 
 /// A static program by path, a file beside it, a disk that forgets writes, the kernel's arguments, and the program's own

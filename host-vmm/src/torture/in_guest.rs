@@ -1,5 +1,5 @@
 //! One plan after the other in a guest. Its driver is loaded for each; the guest is booted anew where a plan has left it without a
-//! driver that works.
+//! driver that works; on Belfry's own machine it goes on from a snapshot of the first one instead, as that had booted.
 //!
 //! Time is the guest's, which nothing makes pass faster: what a driver waits ten seconds for takes ten seconds.
 
@@ -13,8 +13,10 @@ use belfry_guest::qemu::choose_accelerator;
 use belfry_guest::{Guest, GuestConfig, GuestError, KvmConfig, MachineConfig, QemuConfig, Stream};
 use belfry_image::guest::EXAMPLES;
 use belfry_image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
+use belfry_machine::snapshot::{Saver, Snapshot};
 
 use super::verdict::{Ending, Finding, Verdict};
+use crate::output::note;
 use crate::run::ENVIRONMENT;
 
 /// How long what is given back may take to be so.
@@ -64,6 +66,10 @@ pub(super) struct InGuest {
     program: Vec<String>,
     limit: Duration,
     guest: Option<Guest>,
+    /// The first guest as it had booted, without a driver; of Belfry's own machine.
+    booted: Option<Snapshot>,
+    /// Whether the guest has gone on from that.
+    resumed: bool,
     /// Lines of the kernel's log that have been looked at.
     read: usize,
 }
@@ -115,13 +121,14 @@ impl InGuest {
         let gpu = GpuConfig { faults: Plan::counting(), ..gpu.clone() };
         let config = GuestConfig { machine, gpu: Some(gpu), ..GuestConfig::default() };
         let program = [EXAMPLES.to_owned()].iter().chain(program).cloned().collect();
-        Ok(Self { config, cache, image, program, limit, guest: None, read: 0 })
+        Ok(Self { config, cache, image, program, limit, guest: None, booted: None, resumed: false, read: 0 })
     }
 
     /// What comes of the program under a plan.
     pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
         let mut verdict = Verdict::default();
         let ended = self.booted().and_then(|mut guest| {
+            verdict.resumed = self.resumed;
             let ended = self.in_guest(&mut guest, plan, &mut verdict);
             // Whoever has failed in a way that nobody expects does not go on.
             if matches!(ended, Ok(true)) && verdict.findings.is_empty() {
@@ -144,7 +151,22 @@ impl InGuest {
             return Ok(guest);
         }
         self.read = 0;
-        Guest::boot(&self.image, &self.config, &self.cache)
+        if let (Some(snapshot), Some(gpu)) = (&self.booted, &self.config.gpu) {
+            self.resumed = true;
+            return Guest::resume(snapshot, gpu.clone(), &self.cache).map(|(guest, _)| guest);
+        }
+        let guest = Guest::boot(&self.image, &self.config, &self.cache)?;
+        if let Some(saver) = guest.saver() {
+            guest.keep(None);
+            // Those that follow boot, too, where it cannot be kept.
+            match kept(&saver, &self.cache) {
+                Ok(snapshot) => self.booted = Some(snapshot),
+                Err(error) => {
+                    note!("belfry torture: each guest boots anew, as the first one is not kept: {error}")
+                }
+            }
+        }
+        Ok(guest)
     }
 
     /// Runs the program; whether the guest can be used for another plan.
@@ -254,6 +276,14 @@ impl InGuest {
         verdict.findings.extend(complaint.map(|line| Finding::Kernel((*line).to_owned())));
         Ok(())
     }
+}
+
+/// The machine as it is now, in a file that goes when nothing uses it any more, however this process ends.
+fn kept(saver: &Saver, cache: &Cache) -> anyhow::Result<Snapshot> {
+    let folder = tempfile::tempdir_in(cache.root())?;
+    let file = folder.path().join("booted");
+    saver.save(&file)?;
+    Ok(Snapshot::open(&file)?)
 }
 
 /// What a guest says where it refuses something; other errors are those of the guest itself.

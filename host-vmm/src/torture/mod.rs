@@ -99,7 +99,8 @@ pub fn torture(
         let program = options.program.join(" ");
         return Err(TortureError::Clean { program, verdict: clean.to_string() });
     }
-    drop(first);
+    // It has its guest already, where there are any.
+    let first = Mutex::new(Some(first));
     let plans = plans::Plans::new((&clean.loading, &clean.met), options.seed, options.plans);
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
@@ -109,7 +110,8 @@ pub fn torture(
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, options.plans);
     };
     let work = || -> Result<(), ChildError> {
-        let mut child = Child::start(options.limit)?;
+        let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut child = first.map_or_else(|| Child::start(options.limit), Ok)?;
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= options.plans {

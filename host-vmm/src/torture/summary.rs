@@ -42,6 +42,8 @@ pub struct Summary {
     pub well: u64,
     /// Plans after which the device worked with a driver that was loaded again, as the one before had given it up.
     pub reloaded: u64,
+    /// Plans in guests that had gone on from a snapshot.
+    pub resumed: u64,
     /// Plans under which it ended with an error, by what that says.
     pub errors: BTreeMap<String, u64>,
     /// What must not be.
@@ -59,6 +61,7 @@ impl Summary {
         self.plans += 1;
         self.struck += verdict.struck;
         self.reloaded += u64::from(verdict.reloaded);
+        self.resumed += u64::from(verdict.resumed);
         self.idle +=
             u64::from(verdict.struck == 0 && verdict.findings.is_empty() && verdict.ending == Ending::Well);
         match &verdict.ending {
@@ -115,6 +118,9 @@ impl fmt::Display for Summary {
             writeln!(f, "    {count:>6} x {text}")?;
         }
         writeln!(f, "  given up     {} times, and fine with the driver loaded again", self.reloaded)?;
+        if self.resumed > 0 {
+            writeln!(f, "  snapshot     {} plans in guests that went on from one", self.resumed)?;
+        }
         write!(f, "  findings     {}", self.found.len())?;
         for found in &self.found {
             write!(f, "\n    {:>6} x {}", found.count, found.finding)?;

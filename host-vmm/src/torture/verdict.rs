@@ -122,6 +122,8 @@ pub struct Verdict {
     pub loading: BTreeMap<Hook, u64>,
     /// The driver had given the device up, and it works with the driver loaded again.
     pub reloaded: bool,
+    /// It ran in a guest that had gone on from a snapshot.
+    pub resumed: bool,
 }
 
 impl Verdict {
@@ -153,7 +155,8 @@ impl fmt::Display for Verdict {
             Ending::Well => f.write_str("it ended well")?,
             Ending::Error(text) => write!(f, "it ended with: {text}")?,
         }
-        self.findings.iter().try_for_each(|finding| write!(f, "; {finding}"))
+        self.findings.iter().try_for_each(|finding| write!(f, "; {finding}"))?;
+        if self.resumed { f.write_str(", in a guest from a snapshot") } else { Ok(()) }
     }
 }
 
@@ -212,6 +215,7 @@ mod tests {
             met: BTreeMap::from([(Hook::IhEntry, 5)]),
             loading: BTreeMap::new(),
             reloaded: true,
+            resumed: true,
         };
         let text = serde_json::to_string(&verdict).unwrap();
         assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
