@@ -281,11 +281,17 @@ impl AqlQueue {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
                 let packet: BarrierPacket = parse(&packet)?;
+                self.check_parts(
+                    &packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)),
+                );
                 let satisfied = barrier::and_satisfied(self.state.space(), &packet)?;
                 self.wait_or_complete(satisfied, packet.completion_signal)
             }
             PacketType::BARRIER_OR => {
                 let packet: BarrierPacket = parse(&packet)?;
+                self.check_parts(
+                    &packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)),
+                );
                 let satisfied = barrier::or_satisfied(self.state.space(), &packet)?;
                 self.wait_or_complete(satisfied, packet.completion_signal)
             }
@@ -307,6 +313,7 @@ impl AqlQueue {
     }
 
     fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {
+        self.check_written(packet);
         let queue = self.amd_queue()?;
         let source = Source {
             packet,

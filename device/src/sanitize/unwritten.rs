@@ -1,7 +1,7 @@
 //! Global memory that nothing has written since it was allocated.
 //!
 //! Stores of the host are not seen here. Therefore a driver fills memory that it gives away with marks, which depend on the address,
-//! and what still has its marks when it is read was not written.
+//! and what still has its marks when it is read was not written. Where an engine copies such memory, the copy gets the marks of its place.
 
 use belfry_isa::exec::{About, Place, Touch};
 use belfry_isa::mem::Access;
@@ -9,6 +9,7 @@ use belfry_isa::mem::Access;
 use super::Sanitizer;
 use super::finding::Rule;
 use super::group::{Group, doing};
+use super::misuse::Misuse;
 
 /// Bytes that are looked at together.
 pub(crate) const LINE: usize = 64;
@@ -38,6 +39,34 @@ impl Sanitizer {
     }
 }
 
+/// Bytes that were copied from one address to another, of which those that have their marks get those of where they go.
+///
+/// The addresses differ by a multiple of 4; else the copy counts as written.
+pub(crate) fn carry_marks(from: u64, to: u64, bytes: &mut [u8]) {
+    if (from ^ to) & 3 != 0 {
+        return;
+    }
+    let skipped = (from.wrapping_neg() & 3) as usize;
+    let mut rest = bytes.get_mut(skipped..).unwrap_or_default();
+    let mut at = skipped as u64;
+    while rest.len() >= 4 {
+        let va = from.wrapping_add(at);
+        let left = LINE - (va as usize & (LINE - 1));
+        let (part, later) = rest.split_at_mut(left.min(rest.len()));
+        let (dwords, _) = part.as_chunks_mut::<4>();
+        let is_marked =
+            |n: usize, dword: &[u8; 4]| *dword == mark(va.wrapping_add(n as u64 * 4)).to_le_bytes();
+        let marked = dwords.iter().enumerate().filter(|(n, dword)| is_marked(*n, dword)).count();
+        if marked >= ENOUGH as usize {
+            for (n, dword) in dwords.iter_mut().enumerate().filter(|(n, dword)| is_marked(*n, dword)) {
+                *dword = mark(to.wrapping_add(at + n as u64 * 4)).to_le_bytes();
+            }
+        }
+        at += left as u64;
+        rest = later;
+    }
+}
+
 /// The dwords of the line at an address that have their marks, one bit each; none where they are too few.
 fn marked(va: u64, line: &[u8; LINE]) -> u32 {
     let dwords = (va..).step_by(4).zip(line.chunks_exact(4));
@@ -64,6 +93,12 @@ impl Lines<'_> {
         marks >> ((va - line) / 4) & 1 != 0
     }
 
+    /// Whether all dwords of a range have their marks.
+    fn all_marked(&mut self, va: u64, bytes: u32) -> bool {
+        let Some(last) = va.checked_add(u64::from(bytes).saturating_sub(1)) else { return false };
+        bytes != 0 && (va & !3..=last).step_by(4).all(|va| self.is_marked(va))
+    }
+
     /// Whether an access reads a dword that has its mark.
     fn reads(&mut self, touch: &Touch) -> bool {
         let depends = match touch.access {
@@ -81,16 +116,35 @@ impl Group {
     /// Looks whether an instruction reads what nothing has written; its first such access is told of.
     pub(super) fn unwritten(&self, index: usize, about: &About<'_>) {
         let grid = &self.grid;
-        if about.touches.is_empty() || !grid.sanitizer.marks_memory() {
+        if (about.touches.is_empty() && about.scalar.is_none()) || !grid.sanitizer.marks_memory() {
             return;
         }
         let mut lines = Lines { read: &*grid.sight.read_line, last: None };
-        let Some(touch) = about.touches.iter().find(|touch| lines.reads(touch)) else { return };
+        // Compilers make wide loads of what lies side by side, of which they do not use everything.
+        let scalar = about.scalar.filter(|&(va, bytes)| lines.all_marked(va, bytes));
+        let touch = about.touches.iter().find(|touch| lines.reads(touch));
+        let (lane, what) = match (scalar, touch) {
+            (Some((va, bytes)), _) => (None, format!("reads {bytes} bytes at {va:#x}")),
+            (None, Some(touch)) => (Some(touch.lane), doing(touch)),
+            (None, None) => return,
+        };
         let known = grid.lock();
         grid.found(Rule::MemoryUninitialized, (about.pc, 0), || {
             let number = self.first + index as u32;
-            (known.here(number, about.pc, Some(touch.lane), self.text(about.inst), doing(touch)), None)
+            (known.here(number, about.pc, lane, self.text(about.inst), what), None)
         });
+    }
+}
+
+impl Misuse {
+    /// The use of something by a packet that nothing has written, if the dword at its address has its mark; `read` reads a line.
+    pub(crate) fn unwritten(
+        (what, va): (&str, u64),
+        read: &dyn Fn(u64) -> Option<[u8; LINE]>,
+    ) -> Option<Self> {
+        let is_marked = Lines { read, last: None }.is_marked(va);
+        let misuse = Misuse::new(Rule::MemoryUninitialized, format!("nothing has written {what}"));
+        is_marked.then(|| misuse.at(va).named(what))
     }
 }
 
@@ -117,6 +171,35 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_marks_have_those_of_their_place() {
+        // In the middle of lines, with a part of a dword at either end.
+        let (from, to) = (0x1006, 0x8fee);
+        let mut bytes = vec![0; 200];
+        Sanitizer::mark(from + 2, &mut bytes[2..198]);
+        bytes[40..80].fill(9);
+        carry_marks(from, to, &mut bytes);
+        let mut expected = vec![0; 200];
+        Sanitizer::mark(to + 2, &mut expected[2..198]);
+        // The dwords that were written in part are as they were.
+        let before = |at: usize| mark(from + at as u64).to_le_bytes();
+        expected[40..80].fill(9);
+        expected[38..40].copy_from_slice(&before(38)[..2]);
+        expected[80..82].copy_from_slice(&before(78)[2..]);
+        assert_eq!(bytes, expected);
+        // Another place in its dword, and dwords with nothing beside them.
+        let mut bytes = [0; LINE];
+        Sanitizer::mark(from & !3, &mut bytes);
+        let before = bytes;
+        carry_marks(from & !3, to + 1, &mut bytes);
+        assert_eq!(bytes, before);
+        let mut bytes = [0; 8];
+        Sanitizer::mark(0x1000, &mut bytes[..4]);
+        let before = bytes;
+        carry_marks(0x1000, 0x2000, &mut bytes);
+        assert_eq!(bytes, before, "one may be there by chance");
+    }
+
+    #[test]
     fn what_depends_on_memory_reads_it() {
         let mut line = [0; LINE];
         Sanitizer::mark(0x1000, &mut line);
@@ -132,5 +215,9 @@ mod tests {
         assert!(!reads(read(0x1008, 4, Access::Atomic, true)));
         assert!(!reads(read(0x1008, 4, Access::Write, true)));
         assert!(!reads(read(0x1040, 4, Access::Read, false)));
+        let all = |va, bytes| Lines { read: &line_at, last: None }.all_marked(va, bytes);
+        assert!(all(0x1008, 8) && !all(0x1004, 8) && !all(0x103c, 8) && !all(0x1040, 4));
+        assert!(Misuse::unwritten(("it", 0x1008), &line_at).is_some());
+        assert!(Misuse::unwritten(("it", 0x1000), &line_at).is_none());
     }
 }

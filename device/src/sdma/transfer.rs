@@ -10,6 +10,7 @@ use belfry_isa::mem::Access;
 
 use super::error::{SdmaError, memory};
 use crate::chip::SdmaPackets;
+use crate::sanitize::carry_marks;
 use crate::vm::AddressSpace;
 
 /// Bytes moved at a time.
@@ -233,7 +234,7 @@ impl Transfer {
             space.strike_read(from).map_err(memory("COPY"))?;
         }
         match *self {
-            Self::Copy { from, to, second: None, bytes } if apart(from, to, bytes) => {
+            Self::Copy { from, to, second: None, bytes } if apart(from, to, bytes) && !space.has_marks() => {
                 let now = DIRECT.min(bytes - done);
                 space.copy(from.wrapping_add(done), to.wrapping_add(done), now).map_err(memory("COPY"))?;
                 Ok(now)
@@ -249,7 +250,7 @@ impl Transfer {
                     space.translate(second.wrapping_add(done), Access::Write).map_err(memory("COPY"))?;
                 }
                 for to in [Some(to), second].into_iter().flatten() {
-                    space.write_bytes(to.wrapping_add(done), part).map_err(memory("COPY"))?;
+                    write(space, from.wrapping_add(done), to.wrapping_add(done), part)?;
                 }
                 Ok(now)
             }
@@ -268,9 +269,19 @@ impl Transfer {
                 chunk.resize(now as usize, 0);
                 let part = &mut chunk[..];
                 space.read_bytes(from, part).map_err(memory("COPY"))?;
-                space.write_bytes(to, part).map_err(memory("COPY"))?;
+                write(space, from, to, part)?;
                 Ok(now)
             }
         }
     }
+}
+
+/// Writes what was read elsewhere.
+fn write(space: &AddressSpace, from: u64, to: u64, part: &[u8]) -> Result<(), SdmaError> {
+    if !space.has_marks() {
+        return space.write_bytes(to, part).map_err(memory("COPY"));
+    }
+    let mut part = part.to_vec();
+    carry_marks(from, to, &mut part);
+    space.write_bytes(to, &part).map_err(memory("COPY"))
 }

@@ -113,6 +113,8 @@ pub struct AddressSpace {
     stale: faulty::StaleTlb,
     poisoned: faulty::Poisoned,
     checks: Option<checks::Checks>,
+    /// Memory that nothing has written has marks.
+    marked: bool,
 }
 
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
@@ -157,6 +159,7 @@ impl AddressSpace {
             stale: faulty::StaleTlb::default(),
             poisoned: faulty::Poisoned::default(),
             checks: None,
+            marked: false,
         })
     }
 
@@ -167,7 +170,13 @@ impl AddressSpace {
 
     /// The same with checks of what drivers do with its tables.
     pub(crate) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> AddressSpace {
-        AddressSpace { checks: sanitizer.and_then(checks::Checks::new), ..self }
+        let marked = sanitizer.is_some_and(|sanitizer| sanitizer.marks_memory());
+        AddressSpace { checks: sanitizer.and_then(checks::Checks::new), marked, ..self }
+    }
+
+    /// Whether memory that nothing has written has [marks](Sanitizer::mark), which are to go with what is copied.
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marked
     }
 
     /// Holds what is at an address against what was there before: a worker may have it in its TLB. Only with checks.

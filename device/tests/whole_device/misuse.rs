@@ -39,7 +39,11 @@ fn checked_with(faults: Plan) -> (Arc<Sanitizer>, Driver) {
 
 impl Checked {
     fn new() -> Self {
-        let (sanitizer, mut driver) = checked_driver();
+        let (sanitizer, driver) = checked_driver();
+        Self::on(driver, sanitizer)
+    }
+
+    fn on(mut driver: Driver, sanitizer: Arc<Sanitizer>) -> Self {
         let mut process = Process::new(&mut driver, 0x8001);
         let queue = UserQueue::new(&mut driver, &mut process, DOORBELL);
         assert!(queue.add(&mut driver, &process));
@@ -129,6 +133,32 @@ fn nothing_is_told_of_a_driver_that_keeps_the_rules() {
         let report = checked.report();
         assert!(report.is_clean(), "{report:#?}");
     }
+}
+
+#[test]
+fn a_packet_waits_for_a_signal_that_nothing_has_written() {
+    let rules = [Rule::MemoryUninitialized].into_iter().collect();
+    let sanitizer = Arc::new(Sanitizer::new(SanitizeOptions { rules, ..SanitizeOptions::default() }));
+    let config = GpuConfig { sanitizer: Some(Arc::clone(&sanitizer)), ..GpuConfig::default() };
+    let mut checked = Checked::on(Driver::up_with(config), sanitizer);
+    let ((done, done_va), (unwritten, unwritten_va)) = (checked.signal(1), checked.signal(0));
+    let mut marks = [0; 64];
+    Sanitizer::mark(unwritten_va, &mut marks);
+    for (at, word) in (unwritten..).step_by(8).zip(marks.as_chunks().0) {
+        checked.driver.set_ram_u64(at, u64::from_le_bytes(*word));
+    }
+    checked.put(unwritten_va, done_va);
+    checked.only_of_queue(
+        Rule::MemoryUninitialized,
+        0,
+        "nothing has written a signal that a barrier waits for",
+    );
+    // It is told of once, however long the packet waits.
+    checked.ring(0);
+    checked.driver.set_ram_u64(unwritten + 8, 0);
+    checked.processed(1);
+    assert_eq!(checked.driver.ram_u64(done + 8), 0);
+    assert_eq!(checked.only(Rule::MemoryUninitialized).address, Some(unwritten_va));
 }
 
 #[test]

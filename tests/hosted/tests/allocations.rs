@@ -58,12 +58,24 @@ impl Checked {
 
 /// The rule's findings of a wave of 32 lanes, each of which has the offset of a dword of its own in `v1`, in memory of which the host
 /// has written so many dwords.
-fn loads(chip: &'static str, [argument, load]: [&str; 2], written: usize) -> Vec<String> {
+fn loads(chip: &'static str, code: [&str; 2], written: usize) -> Vec<String> {
+    loads_of(chip, code, written, false)
+}
+
+/// The same of that memory or, `copied`, of a copy that an engine has made of it in VRAM.
+fn loads_of(chip: &'static str, [argument, load]: [&str; 2], written: usize, copied: bool) -> Vec<String> {
     let checked = Checked::new(chip, Rule::MemoryUninitialized);
     let body = format!("{argument}\n v_lshlrev_b32 v1, 2, v0\n {load}\n s_endpgm");
     let module = checked.gpu().load(&checked.code(&body, 1)).unwrap();
     let memory = checked.gpu().vram().unwritten::<u32>(2048).unwrap();
     memory.write(0, &vec![7; written]).unwrap();
+    let copy = checked.gpu().vram().unwritten::<u32>(2048).unwrap();
+    if copied {
+        let mut engine = checked.gpu().copy_queue().unwrap();
+        engine.copy(&memory, &copy).unwrap();
+        engine.finish(None).unwrap();
+    }
+    let memory = if copied { copy } else { memory };
     let queue = checked.gpu().queue().unwrap();
     let kernel = module.kernel("k").unwrap();
     kernel.launch(&queue).grid(32).block(32).args((&memory,)).run().unwrap();
@@ -102,6 +114,37 @@ fn memory_is_written_by_the_kernel_that_reads_it() {
     assert_eq!(loads("gfx1100", [GFX11, "global_atomic_swap_b32 v1, v0, s[4:5]"], 0), [""; 0]);
     let told = loads("gfx1100", [GFX11, "global_atomic_add_u32 v1, v0, s[4:5]"], 0);
     assert!(told.len() == 1 && told[0].contains(" lane 0, updates 4 bytes at "), "{told:#?}");
+}
+
+#[test]
+fn a_copy_of_what_nobody_has_written_is_not_written_either() {
+    for (chip, argument, load) in [
+        ("gfx1100", GFX11, "global_load_b32 v2, v1, s[4:5]"),
+        ("gfx1201", GFX12, "global_load_b32 v2, v1, s[4:5]"),
+        ("gfx942", GFX9, "global_load_dword v2, v1, s[4:5]"),
+    ] {
+        let told = loads_of(chip, [argument, load], 20, true);
+        let [finding] = &told[..] else { panic!("{chip}: {told:#?}") };
+        assert!(finding.contains(" lane 20, reads 4 bytes at "), "{finding}");
+        assert_eq!(loads_of(chip, [argument, load], 32, true), [""; 0], "{chip}");
+    }
+}
+
+#[test]
+fn scalar_load_of_nothing_but_what_nobody_has_written_is_told_of() {
+    for (chip, argument, loads_dword, loads_four) in [
+        ("gfx1100", GFX11, "s_load_b32 s6, s[4:5], 0x8", "s_load_b128 s[8:11], s[4:5], 0x0"),
+        ("gfx1201", GFX12, "s_load_b32 s6, s[4:5], 0x8", "s_load_b128 s[8:11], s[4:5], 0x0"),
+        ("gfx942", GFX9, "s_load_dword s6, s[4:5], 0x8", "s_load_dwordx4 s[8:11], s[4:5], 0x0"),
+    ] {
+        let told = loads(chip, [argument, loads_dword], 2);
+        let [finding] = &told[..] else { panic!("{chip}: {told:#?}") };
+        assert!(finding.contains("reads 4 bytes at ") && !finding.contains(" lane "), "{finding}");
+        assert_eq!(loads(chip, [argument, loads_dword], 3), [""; 0], "{chip}");
+        // Compilers load more than they use.
+        assert_eq!(loads(chip, [argument, loads_four], 2), [""; 0], "{chip}");
+        assert_eq!(loads(chip, [argument, loads_four], 0).len(), 1, "{chip}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::dispatch::{end, entry};
 use super::gws::{self, GwsOp};
 use super::observe::decode;
 use super::properties::{Family, properties};
-use super::touches::{Touch, collect};
+use super::touches::{Touch, collect, scalar_read};
 use crate::code_cache::Region;
 use crate::inst::Inst;
 use crate::wave::Wave;
@@ -20,6 +20,8 @@ pub struct About<'a> {
     pub inst: &'a Inst,
     /// What it accesses of memory that waves share.
     pub touches: &'a [Touch],
+    /// What it reads as a scalar load: address and bytes.
+    pub scalar: Option<(u64, u32)>,
     /// The resource of global wave sync that it goes to.
     pub gws: Option<u8>,
 }
@@ -101,7 +103,8 @@ impl<'a> Prober<'a> {
     fn skipped(&mut self, w: &Wave, m: &Machine<'_>, region: &Region, next: &mut u64, pc: u64) {
         while *next < pc {
             let Some(inst) = decode(w, region, *next) else { break };
-            self.probe.before(w, &About { pc: *next, inst: &inst, touches: &[], gws: None }, m.lds.size());
+            let about = About { pc: *next, inst: &inst, touches: &[], scalar: None, gws: None };
+            self.probe.before(w, &about, m.lds.size());
             *next = next.wrapping_add(u64::from(inst.size));
         }
     }
@@ -128,7 +131,9 @@ impl<'a> Prober<'a> {
                 touches.clear();
                 collect(w, m, inst, di, touches);
                 let gws = GwsOp::of(inst.op).map(|_| gws::resource(w, di));
-                probe.before(w, &About { pc: region.pc_of(at), inst, touches, gws }, m.lds.size());
+                let scalar = scalar_read(w, inst, di);
+                let about = About { pc: region.pc_of(at), inst, touches, scalar, gws };
+                probe.before(w, &about, m.lds.size());
             }
         })
     }

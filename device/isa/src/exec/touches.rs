@@ -1,14 +1,14 @@
 //! What an instruction is about to access of memory that waves share: global memory and LDS.
 //!
-//! Private memory belongs to a lane, and scalar loads are of constants as compilers make them: neither is told of. Neither are
-//! buffer instructions with formats.
+//! Private memory belongs to a lane, and scalar loads are of constants as compilers make them: neither is among the accesses, nor are
+//! buffer instructions with formats. What a scalar load [reads](scalar_read) is told of apart.
 
 use super::atomic::Function;
 use super::buffer::Buffer;
 use super::di::{Di, Machine};
 use super::flat::{active, segment};
-use super::properties::{Effect, Family, Moves, properties};
-use super::{ds, ds_exchange, mubuf};
+use super::properties::{Effect, Family, Moves, Space, properties};
+use super::{ds, ds_exchange, mubuf, smem};
 use crate::inst::Inst;
 use crate::mem::{Access, Segment};
 use crate::registers::slot;
@@ -141,6 +141,19 @@ pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
         }
         _ => {}
     }
+}
+
+/// The bytes that a scalar load of whole dwords is about to read, as their address and how many.
+pub(super) fn scalar_read(w: &Wave, inst: &Inst, d: &Di) -> Option<(u64, u32)> {
+    let row = properties(inst.op);
+    let Family::ScalarMemory(dwords) = row.family else { return None };
+    let bytes = dwords * 4;
+    if !matches!(row.memory, Some((Space::ScalarBuffer, _))) {
+        return Some((smem::address(w, d), bytes));
+    }
+    let ((base, size), offset) = (smem::range(w, d), smem::offset(w, d));
+    let inside = u64::from(bytes).min(size.saturating_sub(offset)) as u32 & !3;
+    (inside > 0).then(|| (base.wrapping_add(offset), inside))
 }
 
 fn exchange(all: &mut Collector<'_>, d: &Di, operation: ds_exchange::Operation) {

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes as _;
 
 use super::AqlQueue;
 use crate::cp::state::QueueState;
-use crate::sanitize::{Reach, Rule, Sanitizer};
+use crate::sanitize::{Misuse, Reach, Rule, Sanitizer};
 use crate::vm::AddressSpace;
 
 /// Packets that are remembered between their doorbell and their start.
@@ -16,9 +16,14 @@ const MAX_PACKETS: usize = 4096;
 /// Bytes of arguments, and of code behind a kernel's entry, that are remembered while a dispatch runs.
 const MAX_KEPT: usize = 4096;
 
-/// Packets whose doorbell has been rung, as they were then, by index.
+/// What is remembered of packets.
 #[derive(Default)]
-pub(super) struct Rung(BTreeMap<u64, [u32; 16]>);
+pub(super) struct Rung {
+    /// Those whose doorbell has been rung, as they were then, by index.
+    packets: BTreeMap<u64, [u32; 16]>,
+    /// The index behind the last one of which it was looked at what it uses.
+    looked_at: u64,
+}
 
 impl AqlQueue {
     /// The doorbell has been rung with the index of a packet, or with one behind it.
@@ -47,11 +52,11 @@ impl AqlQueue {
             misuse(Rule::DoorbellBeforePacket, "the packet's header is INVALID".to_owned());
         }
         for index in self.fetch_index..=index {
-            if self.rung.0.len() < MAX_PACKETS
-                && !self.rung.0.contains_key(&index)
+            if self.rung.packets.len() < MAX_PACKETS
+                && !self.rung.packets.contains_key(&index)
                 && let Some(packet) = self.valid_packet(index)
             {
-                self.rung.0.insert(index, packet);
+                self.rung.packets.insert(index, packet);
             }
         }
     }
@@ -67,13 +72,45 @@ impl AqlQueue {
     /// The next packet is about to be started.
     pub(super) fn check_packet(&mut self, packet: &[u32; 16]) {
         let Some(sanitizer) = &self.state.sanitizer else { return };
-        let later = self.rung.0.split_off(&self.fetch_index.wrapping_add(1));
-        let before = std::mem::replace(&mut self.rung.0, later).remove(&self.fetch_index);
+        let later = self.rung.packets.split_off(&self.fetch_index.wrapping_add(1));
+        let before = std::mem::replace(&mut self.rung.packets, later).remove(&self.fetch_index);
         let Some(before) = before.filter(|before| before != packet) else { return };
         let at = before.iter().zip(packet).position(|(before, now)| before != now).unwrap_or(0);
         let found = format!("dword {at} is {:#x}, and was {:#x} at the doorbell", packet[at], before[at]);
         let misuse = self.state.misuse(Rule::PacketChanged, found);
         sanitizer.misused(misuse.at_packet(self.fetch_index).at(self.slot(self.fetch_index)));
+    }
+
+    /// Tells of what a dispatch uses that nothing has written: its kernel's descriptor and code, and its signal.
+    pub(super) fn check_written(&mut self, packet: &KernelDispatchPacket) {
+        if !self.state.space().has_marks() {
+            return;
+        }
+        let object = packet.kernel_object;
+        let descriptor: Option<KernelDescriptor> = self.state.space().read(object).ok();
+        let offset = descriptor.map_or(0, |descriptor| descriptor.kernel_code_entry_byte_offset);
+        self.check_parts(&[
+            ("the kernel's descriptor", object),
+            ("the kernel's code", object.wrapping_add_signed(offset)),
+            ("the completion signal", packet.completion_signal),
+        ]);
+    }
+
+    /// Tells of the parts that the next packet uses, of which each is a name and an address or 0, if nothing has written one; once for
+    /// a packet that waits.
+    pub(super) fn check_parts(&mut self, parts: &[(&str, u64)]) {
+        let Some(sanitizer) = self.state.sanitizer.as_ref().filter(|of| of.marks_memory()) else { return };
+        if self.fetch_index < self.rung.looked_at {
+            return;
+        }
+        self.rung.looked_at = self.fetch_index.wrapping_add(1);
+        let read = |line| self.state.space().read(line).ok();
+        let mut parts = parts.iter().filter(|(_, va)| *va != 0);
+        if let Some(misuse) = parts.find_map(|&part| Misuse::unwritten(part, &read)) {
+            let identity = self.state.identity();
+            let misuse = misuse.of(identity.pasid, identity.doorbell.dwords());
+            sanitizer.misused(misuse.at_packet(self.fetch_index));
+        }
     }
 
     /// What must not change while a dispatch runs, if that is checked.
