@@ -1,4 +1,5 @@
-//! A system that goes to sleep with work on its GPU: the kernel's own test of that, which wakes up by itself.
+//! A system that goes to sleep with work on its GPU: to memory, from which somebody else has to wake it up, or by the kernel's own
+//! test of going to sleep, which wakes up by itself.
 
 use std::fs;
 use std::io::Write;
@@ -16,9 +17,16 @@ const TIMES: usize = 3;
 /// How long the kernel may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Suspends the system to idle as far as `depth` of `/sys/power/pm_test` goes, from which it comes back after a second.
+/// The depth that is no test.
+const MEMORY: &str = "memory";
+
+/// Suspends the system: to memory, or to idle as far as `depth` of `/sys/power/pm_test` goes, from which it comes back after a second.
 fn sleep(depth: &str) -> Result<()> {
     let write = |path: &str, text: &str| fs::write(path, text).with_context(|| format!("{text} to {path}"));
+    if depth == MEMORY {
+        write("/sys/power/mem_sleep", "deep")?;
+        return write("/sys/power/state", "mem");
+    }
     write("/sys/module/suspend/parameters/pm_test_delay", "1")?;
     write("/sys/power/pm_test", depth)?;
     write("/sys/power/state", "freeze")
