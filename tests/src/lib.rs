@@ -8,11 +8,11 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use belfry_embedded::PARTS;
-use belfry_guest::{Guest, GuestError};
+use belfry_guest::{Guest, GuestError, ProgramId};
 use belfry_image::artifacts::rust_sources;
 use belfry_image::module::core_object::CoreInputs;
 use belfry_image::module::kasan;
@@ -62,6 +62,40 @@ pub fn unload(guest: &mut Guest) -> std::result::Result<(), GuestError> {
             unloaded => return unloaded.map(drop),
         }
     }
+}
+
+/// Wakes the guest up as soon as it is suspended to memory, which a program in it brings about within `limit`.
+///
+/// # Errors
+///
+/// That it is not, with what the program has said; a machine that does not answer.
+pub fn wake(guest: &mut Guest, program: ProgramId, limit: Duration) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !guest.wake()? {
+        if Instant::now() > deadline {
+            let mut said = String::new();
+            let ended = guest.wait(program, Duration::from_secs(1), &mut |_, data| {
+                said.push_str(&String::from_utf8_lossy(data));
+            });
+            bail!("the guest is not suspended ({ended:?}): {said}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// How many interrupts the guest's kernel has handed to the driver.
+///
+/// # Errors
+///
+/// What the guest says; a kernel that knows no interrupt of the driver.
+pub fn driver_interrupts(guest: &mut Guest) -> Result<u64> {
+    let table = guest.get_file("/proc/interrupts")?;
+    let table = String::from_utf8_lossy(&table);
+    let line = table.lines().find(|line| line.ends_with("amdgpu"));
+    let line = line.with_context(|| format!("no interrupt of the driver:\n{table}"))?;
+    // Its number, what each processor has had, and who sends it.
+    Ok(line.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok()).sum())
 }
 
 /// A guest's log from the first line on in which its kernel complains of something, as far as the complaint may go.

@@ -13,7 +13,7 @@ use belfry_machine::{DiskConfig, DiskFormat};
 use belfry_test_roles::svm::swap;
 use belfry_tests::disks::Images;
 use belfry_tests::trial::{Trial, TrialKernel};
-use belfry_tests::{complaint, guest_image, guest_roles, trial, unload};
+use belfry_tests::{complaint, driver_interrupts, guest_image, guest_roles, trial, unload, wake};
 use belfry_vfio_user::DoorbellMode;
 
 /// How long one program may take; far more than it needs even on a loaded machine.
@@ -272,6 +272,46 @@ fn work_goes_on_when_the_system_has_slept() {
         assert_eq!(log.matches("the device is resumed").count(), 6, "{log}");
         assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
         unload(&mut guest).unwrap();
+        finish(guest);
+    }
+}
+
+#[test]
+fn work_goes_on_when_the_system_has_slept_with_its_memory_powered_alone() {
+    const TIMES: usize = 3;
+    for (chip, doorbell) in
+        [(chip::DEFAULT, DoorbellMode::Trapped), (&chip::gfx942::MODEL, DoorbellMode::Polled)]
+    {
+        let (mut guest, roles) = boot_with_roles_and(&GuestConfig {
+            machine: MachineConfig::Qemu(QemuConfig { doorbell, ..QemuConfig::default() }),
+            gpu: Some(GpuConfig { chip, ..GpuConfig::default() }),
+            ..GuestConfig::default()
+        });
+        assert!(!guest.wake().unwrap(), "a guest that runs sleeps");
+        let resets = guest.gpu().unwrap().stats().resets;
+        let argv = [roles, "suspend", "memory"].map(str::to_owned);
+        let id = guest.spawn(&argv, &[], "/root").unwrap();
+        for time in 0..TIMES {
+            wake(&mut guest, id, LIMIT).unwrap_or_else(|error| panic!("sleep {time} of {chip}: {error:#}"));
+        }
+        let mut said = String::new();
+        let exit =
+            guest.wait(id, LIMIT, &mut |_, data| said.push_str(&String::from_utf8_lossy(data))).unwrap();
+        let log = guest.kernel_log().unwrap();
+        assert!(
+            exit.status == 0 && said.contains("3 times, work and memory verified"),
+            "{chip}: {said}\n{log}"
+        );
+        assert_eq!(log.matches("Waking up from system sleep state S3").count(), TIMES, "{log}");
+        assert_eq!(log.matches("the device is resumed").count(), TIMES, "{log}");
+        // The machine has reset the function each time.
+        assert!(guest.gpu().unwrap().stats().resets >= resets + TIMES as u64);
+        let before = driver_interrupts(&mut guest).unwrap();
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+        assert!(driver_interrupts(&mut guest).unwrap() > before, "no interrupt reaches the driver any more");
+        unload(&mut guest).unwrap();
+        guest.load_driver().unwrap();
+        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
         finish(guest);
     }
 }

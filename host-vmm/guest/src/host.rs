@@ -41,6 +41,12 @@ pub(super) trait Host: std::fmt::Debug {
         None
     }
 
+    /// Wakes the machine up if it sleeps with its memory powered alone (S3), and answers whether it did; one without that state never
+    /// does.
+    fn wake(&mut self) -> Result<bool, GuestError> {
+        Ok(false)
+    }
+
     /// The guest has booted: what only the boot needed can go.
     fn booted(&self) {}
 

@@ -302,6 +302,17 @@ impl Guest {
         Ok((exit, text(stdout), text(stderr)))
     }
 
+    /// Wakes the guest's system up if it is suspended to memory, and answers whether it was.
+    ///
+    /// QEMU alone lets a guest do that. Its programs are told nothing by it, and go on.
+    ///
+    /// # Errors
+    ///
+    /// When QEMU does not answer.
+    pub fn wake(&mut self) -> Result<bool, GuestError> {
+        self.host.wake()
+    }
+
     /// Sends a signal to a program.
     pub fn kill(&mut self, id: ProgramId, signal: i32) -> Result<(), GuestError> {
         self.request("sending a signal", &Request::Kill { id: id.0, signal })

@@ -1,7 +1,9 @@
-//! A system that goes to sleep with work on its GPU: the kernel's own test of that, which wakes up by itself.
+//! A system that goes to sleep with work on its GPU: to memory, from which somebody else has to wake it up, or by the kernel's own
+//! test of going to sleep, which wakes up by itself.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,9 +18,36 @@ const TIMES: usize = 3;
 /// How long the kernel may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Suspends the system to idle as far as `depth` of `/sys/power/pm_test` goes, from which it comes back after a second.
+/// The depth that is no test.
+const MEMORY: &str = "memory";
+
+/// The bridge of QEMU's q35 that has the system's power management registers, in its configuration space: where they are (ICH9's
+/// `PMBASE`), and that they are switched on (`ACPI_CNTL`).
+const BRIDGE: &str = "/sys/bus/pci/devices/0000:00:1f.0/config";
+const PMBASE: u64 = 0x40;
+const ACPI_CNTL: u64 = 0x44;
+
+/// Suspends the system to memory.
+///
+/// The machine resets its bridge as it wakes up, and SeaBIOS does not set it up again: the registers would read as all ones, and
+/// the next sleep would end before it begins. Linux leaves them to the firmware.
+fn sleep_to_memory() -> Result<()> {
+    let bridge = File::options().read(true).write(true).open(BRIDGE).context(BRIDGE)?;
+    let (mut base, mut control) = ([0; 4], [0; 1]);
+    bridge.read_exact_at(&mut base, PMBASE)?;
+    bridge.read_exact_at(&mut control, ACPI_CNTL)?;
+    fs::write("/sys/power/mem_sleep", "deep")?;
+    fs::write("/sys/power/state", "mem").context("mem to /sys/power/state")?;
+    bridge.write_all_at(&base, PMBASE)?;
+    bridge.write_all_at(&control, ACPI_CNTL).context(BRIDGE)
+}
+
+/// Suspends the system: to memory, or to idle as far as `depth` of `/sys/power/pm_test` goes, from which it comes back after a second.
 fn sleep(depth: &str) -> Result<()> {
     let write = |path: &str, text: &str| fs::write(path, text).with_context(|| format!("{text} to {path}"));
+    if depth == MEMORY {
+        return sleep_to_memory();
+    }
     write("/sys/module/suspend/parameters/pm_test_delay", "1")?;
     write("/sys/power/pm_test", depth)?;
     write("/sys/power/state", "freeze")

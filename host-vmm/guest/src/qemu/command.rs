@@ -25,8 +25,14 @@ pub(super) struct Machine<'a> {
 /// What the machine boots.
 #[derive(Debug)]
 pub(super) enum Boot<'a> {
-    /// A kernel whose init talks to the socket `channel`.
-    Kernel { kernel: &'a Path, initramfs: &'a Path, command_line: &'a str, channel: &'a Path },
+    /// A kernel whose init talks to the socket `channel`, under a QEMU that is asked at the socket `monitor`.
+    Kernel {
+        kernel: &'a Path,
+        initramfs: &'a Path,
+        command_line: &'a str,
+        channel: &'a Path,
+        monitor: &'a Path,
+    },
     /// What its firmware finds on the first disk; the kernel there is told nothing.
     Disk,
 }
@@ -91,7 +97,7 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    if let Boot::Kernel { kernel, initramfs, command_line, channel } = &machine.boot {
+    if let Boot::Kernel { kernel, initramfs, command_line, channel, monitor } = &machine.boot {
         let command_line: Vec<&str> = told.into_iter().chain([*command_line]).collect();
         arguments.extend(
             [
@@ -107,6 +113,10 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
                 &format!("socket,id=channel,path={}", option(channel)),
                 "-device",
                 &format!("virtserialport,chardev=channel,name={PORT}"),
+                "-chardev",
+                &format!("socket,id=monitor,server=on,wait=off,path={}", option(monitor)),
+                "-mon",
+                "chardev=monitor,mode=control",
             ]
             .map(str::to_owned),
         );
@@ -185,6 +195,7 @@ mod tests {
                 initramfs: Path::new("/i/rd"),
                 command_line: "quiet x=1",
                 channel: Path::new("/c/channel.sock"),
+                monitor: Path::new("/c,d/monitor.sock"),
             },
             console: Path::new("/c,d/console.log"),
             terminal: None,
@@ -198,6 +209,7 @@ mod tests {
             "-append clearcpuid=cx16 mitigations=off quiet x=1 -device",
             "file,id=console,path=/c,,d/console.log",
             "name=org.belfry.0",
+            "socket,id=monitor,server=on,wait=off,path=/c,,d/monitor.sock -mon chardev=monitor,mode=control",
             r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
         ] {
             assert!(text.contains(part), "{part} is not in {text}");

@@ -3,6 +3,7 @@
 mod accelerator;
 mod command;
 mod disks;
+mod monitor;
 
 use std::fs;
 use std::io;
@@ -25,8 +26,12 @@ use super::system::SystemConfig;
 use super::terminal::{self, Terminal};
 use super::{GuestError, failed};
 use command::Boot;
+use monitor::Monitor;
 
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
+
+/// The name of the monitor's socket.
+const MONITOR: &str = "monitor.sock";
 
 /// What one machine is made of.
 struct Parts<'a> {
@@ -82,6 +87,7 @@ impl QemuHost {
             initramfs: &initramfs,
             command_line: &config.command_line(),
             channel: &channel,
+            monitor: &path(MONITOR),
         };
         let (cpus, memory) = (config.cpus, config.memory);
         let parts =
@@ -255,6 +261,12 @@ impl Host for QemuHost {
 
     fn setup_time(&self) -> Option<Duration> {
         None
+    }
+
+    fn wake(&mut self) -> Result<bool, GuestError> {
+        let woken =
+            Monitor::connect(&self.directory.path().join(MONITOR)).and_then(|mut monitor| monitor.wake());
+        woken.map_err(failed("QEMU's monitor"))
     }
 
     fn booted(&self) {
