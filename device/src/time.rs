@@ -32,6 +32,8 @@ enum Kind {
 #[derive(Debug, Default)]
 struct Manual {
     now_ns: AtomicU64,
+    /// How often it was moved.
+    moves: AtomicU64,
     /// Threads that wait for a point in this time.
     waiting: Mutex<Vec<Weak<Wake>>>,
     /// Counts [`TimeSource::pause`].
@@ -100,11 +102,18 @@ impl TimeSource {
     pub fn advance(&self, by: Duration) {
         let (Kind::Manual(manual) | Kind::Recorded(manual)) = &self.0 else { return };
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        manual.moves.fetch_add(1, Ordering::AcqRel);
         let _ = manual
             .now_ns
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(now.saturating_add(by)));
         let mut waiting = lock(&manual.waiting);
         waiting.retain(|wake| wake.upgrade().inspect(|wake| wake.wake()).is_some());
+    }
+
+    /// How often the time of a device that is recorded or replayed was moved: once for each of its operations.
+    pub(crate) fn moves(&self) -> Option<u64> {
+        let Kind::Recorded(manual) = &self.0 else { return None };
+        Some(manual.moves.load(Ordering::Acquire))
     }
 
     /// Pauses the calling thread, which polls something, for `pause` of this time; of a manual time, which does not pass by
@@ -193,6 +202,11 @@ impl Clock {
     /// The time since the device started.
     pub(crate) fn now(&self) -> Duration {
         self.source.now().saturating_sub(self.start).saturating_add(self.before)
+    }
+
+    /// The source's [`TimeSource::moves`].
+    pub(crate) fn moves(&self) -> Option<u64> {
+        self.source.moves()
     }
 
     /// The source's [`TimeSource::on_host`].

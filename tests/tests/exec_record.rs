@@ -45,14 +45,25 @@ fn replay(options: &[&str], record: &Path) -> String {
 }
 
 const PROGRAM: &str = r#"#include <hip/hip_runtime.h>
+#include <hip/hip_cooperative_groups.h>
 #include <cstdio>
 __global__ void scale(float *data, float by) { data[blockIdx.x * blockDim.x + threadIdx.x] *= by; }
 __global__ void count(unsigned *sum) { atomicAdd(sum, 1u); }
+__global__ void rotate(float *data, float *other) {
+    auto grid = cooperative_groups::this_grid();
+    for (int round = 0; round < 4; round++) {
+        for (int at = grid.thread_rank(); at < 4096; at += grid.size()) other[at] = data[(at + 1) % 4096];
+        grid.sync();
+        float *swap = data;
+        data = other;
+        other = swap;
+    }
+}
 int main() {
     const int size = 4096;
     static float host[size];
     for (int at = 0; at < size; at++) host[at] = at;
-    float *data;
+    float *data, *other;
     unsigned *sum, total = 0;
     if (hipMalloc(&data, sizeof host) != hipSuccess || hipMalloc(&sum, 4) != hipSuccess) return 1;
     if (hipMemcpy(data, host, sizeof host, hipMemcpyHostToDevice) != hipSuccess) return 2;
@@ -64,6 +75,12 @@ int main() {
     if (hipMemcpy(host, data, sizeof host, hipMemcpyDeviceToHost) != hipSuccess) return 4;
     if (hipMemcpy(&total, sum, 4, hipMemcpyDeviceToHost) != hipSuccess) return 5;
     for (int at = 0; at < size; at++) if (host[at] != 8.0f * at) return 6;
+    // Queues with a barrier of the whole grid take turns with others.
+    if (hipMalloc(&other, sizeof host) != hipSuccess) return 8;
+    void *arguments[] = {&data, &other};
+    if (hipLaunchCooperativeKernel((const void *)rotate, dim3(32), dim3(64), arguments, 0, nullptr) != hipSuccess) return 9;
+    if (hipMemcpy(host, data, sizeof host, hipMemcpyDeviceToHost) != hipSuccess) return 10;
+    for (int at = 0; at < size; at++) if (host[at] != 8.0f * ((at + 4) % size)) return 11;
     std::printf("%u\n", total);
     return total == 3 * size ? 0 : 7;
 }

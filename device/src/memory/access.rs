@@ -72,6 +72,25 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// As [`read`](Self::read), as the processor likes best: of what is written at the same time, any byte may be old or new.
+    pub(crate) fn copy_out(self, out: &mut [u8]) {
+        assert!(out.len() as u64 <= self.len);
+        // SAFETY: the block is mapped for so many bytes (asserted), and `out` has them. No Rust reference to the block exists, and the
+        // copy is not one that the compiler knows of, so that a racing access is no race of Rust's.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                "rep movsb",
+                inout("rcx") out.len() => _,
+                inout("rsi") self.host => _,
+                inout("rdi") out.as_mut_ptr() => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        self.read(out);
+    }
+
     /// Copies `data` to the start of the block; the block must be long enough.
     pub(crate) fn write(self, data: &[u8]) {
         assert!(data.len() as u64 <= self.len);

@@ -35,6 +35,9 @@ const GAP: usize = 4;
 /// Pages of a copy at most: 64 GiB.
 const MOST_PAGES: usize = 16 << 20;
 
+/// Bytes that are compared at a time.
+const LINE: usize = 64;
+
 /// Memory of one page.
 #[repr(C, align(4096))]
 struct Bytes(UnsafeCell<[u8; BYTES]>);
@@ -85,6 +88,8 @@ struct State {
     stored: Option<Stored>,
     /// Room for the next one.
     spare: Option<Box<[u8; BYTES]>>,
+    /// Room for what is compared.
+    compared: Option<Box<[[u8; BYTES]; 2]>>,
     /// Guest memory: first address and bytes, lowest first.
     ranges: Vec<(u64, u64)>,
 }
@@ -154,10 +159,12 @@ fn differences(old: &[u8; BYTES], new: &[u8; BYTES]) -> Vec<Run> {
 
 /// Writes what has changed in a page to memory, each word by one access, and leaves the rest to others.
 fn publish(before: &[u8; BYTES], after: &[u8; BYTES], memory: Block<'_>) {
-    for (word, (old, new)) in before.as_chunks::<8>().0.iter().zip(after.as_chunks::<8>().0).enumerate() {
-        if old == new {
-            continue;
-        }
+    let lines = before.as_chunks::<LINE>().0.iter().zip(after.as_chunks::<LINE>().0).enumerate();
+    let words = lines.filter(|(_, (old, new))| old != new).flat_map(|(line, (old, new))| {
+        let words = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
+        (line * LINE / 8..).zip(words).filter(|(_, (old, new))| old != new)
+    });
+    for (word, (old, new)) in words {
         let mut mask = [0; 8];
         mask.iter_mut()
             .zip(old.iter().zip(new))
@@ -258,10 +265,17 @@ impl Mirror {
         }
         copy.compared = epoch;
         let runs = if is_recording {
-            let (mut old, mut new) = ([0; BYTES], [0; BYTES]);
-            copy.block().read(&mut old);
-            memory(location(page)).filter(|block| block.len() >= PAGE)?.read(&mut new);
-            let runs = differences(&old, &new);
+            let block = memory(location(page)).filter(|block| block.len() >= PAGE)?;
+            let mut room = state.compared.take().unwrap_or_else(|| Box::new([[0; BYTES]; 2]));
+            let [old, new] = &mut *room;
+            copy.block().copy_out(old);
+            block.copy_out(new);
+            if old != new {
+                // Each word as it is, and not half of what is being written.
+                block.read(new);
+            }
+            let runs = if old == new { Vec::new() } else { differences(old, new) };
+            state.compared = Some(room);
             if runs.is_empty() {
                 return Some(());
             }
@@ -290,7 +304,7 @@ impl Mirror {
         mark(copy, page, &mut state.marked);
         if self.journal.is_recording() {
             let mut before = state.spare.take().unwrap_or_else(|| Box::new([0; BYTES]));
-            copy.block().read(&mut before[..]);
+            copy.block().copy_out(&mut before[..]);
             state.stored = Some(Stored { page, before });
         }
     }
@@ -300,9 +314,10 @@ impl Mirror {
         if let Some(copy) = state.pages.get(&page)
             && let Some(block) = memory(location(page)).filter(|block| block.len() >= PAGE)
         {
-            let mut after = [0; BYTES];
-            copy.block().read(&mut after);
-            publish(&before, &after, block);
+            let mut room = state.compared.take().unwrap_or_else(|| Box::new([[0; BYTES]; 2]));
+            copy.block().copy_out(&mut room[0]);
+            publish(&before, &room[0], block);
+            state.compared = Some(room);
         }
         state.spare = Some(before);
     }

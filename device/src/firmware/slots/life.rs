@@ -6,6 +6,7 @@ use super::Place;
 #[cfg(doc)]
 use super::Queue;
 use crate::queue::QueueEngine;
+use crate::time::Clock;
 
 /// Where a queue is between ADD_QUEUE and REMOVE_QUEUE.
 ///
@@ -32,6 +33,16 @@ pub(super) enum Life {
 pub(super) struct Slot {
     pub(super) id: Place,
     pub(super) since: Duration,
+    /// Operations that a device which is recorded had done by then; not known of one that was restored.
+    #[serde(skip)]
+    pub(super) since_move: u64,
+}
+
+impl Slot {
+    /// A slot that a queue is on from now on.
+    pub(super) fn now(id: Place, clock: &Clock) -> Self {
+        Self { id, since: clock.now(), since_move: clock.moves().unwrap_or(0) }
+    }
 }
 
 /// What a queue that is on no slot waits for.

@@ -25,6 +25,7 @@ use crate::queue::{
     QueueEngine, QueueIdentity,
 };
 use crate::shader::Gws;
+use crate::time::Clock;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -33,6 +34,8 @@ pub(super) use save::{SavedQueue, With};
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
 const UNALIGNED: u32 = 3;
+/// Operations of a device that is recorded for which a queue stays on its slot at least.
+const LEAST_OPERATIONS: u64 = 64;
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
 
@@ -141,6 +144,13 @@ impl Queue {
         self.life.slot().map_or(Duration::ZERO, |slot| now.saturating_sub(slot.since))
     }
 
+    /// Whether a device that is recorded has done so few operations since the queue is on its slot that it stays there: to take it off and
+    /// to put it back may take that device longer than the quantum, which would leave no time for its work.
+    pub(super) fn has_just_come(&self, clock: &Clock) -> bool {
+        let since = self.life.slot().map_or(0, |slot| slot.since_move);
+        clock.moves().is_some_and(|moves| moves.saturating_sub(since) < LEAST_OPERATIONS)
+    }
+
     /// Whether it is on a slot and can be served.
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self.life, Life::Mapped { .. })
@@ -247,7 +257,7 @@ impl Queue {
                 hqd.activate();
             });
         }
-        let slot = Slot { id: place, since: ports.env.clock.now() };
+        let slot = Slot::now(place, &ports.env.clock);
         self.life = Life::Mapped { slot, engine, activity: Activity::Working };
         self.note_mapped(ports, kernel, pasid);
         Ok(())

@@ -75,6 +75,7 @@ impl Slots {
 
     /// How long a queue may still keep the slot it is on.
     fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Duration) -> Duration {
-        self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now))
+        let left = self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now));
+        if queue.has_just_come(&ports.env.clock) { left.max(POLL.0) } else { left }
     }
 }

@@ -86,7 +86,7 @@ impl Queue {
         };
         let engine_of_queue =
             SdmaQueue::new(config, Arc::clone(space), &ports.sdma_env(), sdma_mqd::context(&mqd));
-        let slot = Slot { id: Place::Sdma { engine, queue }, since: ports.env.clock.now() };
+        let slot = Slot::now(Place::Sdma { engine, queue }, &ports.env.clock);
         self.life = Life::Mapped { slot, engine: Box::new(engine_of_queue), activity: Activity::Working };
         self.note_mapped(ports, kernel, pasid);
         Ok(())
