@@ -2,7 +2,8 @@
 //!
 //! Waits, hints and nops are not instructions; launching is included. Arguments select kernels, backends and chips:
 //! `cargo bench -p belfry-isa -- gemm_tiled Avx512 Gfx942`. With `operations` among them, one more run of each counts what it
-//! executes.
+//! executes. `bench.cl` compiled in another way for gfx1100, as with `-mwavefrontsize64`, is measured as well where its code
+//! object is named.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -25,6 +26,13 @@ const WORK: [(Arch, &[u8]); 2] = [
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
 
+/// Code objects that the command line names, which last as long as this program.
+fn named(arguments: &[String]) -> Vec<(Arch, &'static [u8])> {
+    let objects = arguments.iter().filter(|word| word.ends_with(".hsaco"));
+    let read = |path| std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    objects.map(|path| (Arch::Gfx1100, &*read(path).leak())).collect()
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let any = |names: &[&str]| arguments.iter().any(|word| names.contains(&word.as_str()));
@@ -40,8 +48,8 @@ fn main() {
         if some_backend && !any(&[&format!("{:?}", backend.kind())]) {
             continue;
         }
-        for (arch, bench) in BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]))
-        {
+        let own = BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]));
+        for (arch, bench) in own.chain(named(&arguments)) {
             for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
                 let of_work = WORK.into_iter().find(|(of, _)| *of == arch && name == "gemm_f16");
                 let object = of_work.map_or(bench, |(_, object)| object);

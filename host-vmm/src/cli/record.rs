@@ -55,7 +55,7 @@ pub(super) fn tell_process(folder: &Path, record: &RecordOfProcess) {
     let RecordOfProcess { operations, inputs, events, bytes, complete, error, .. } = record;
     match error {
         Some(error) => {
-            note!("belfry exec: the record {path} ends early, as it could not be written on: {error}")
+            note!("belfry exec: the record {path} ends early, as it could not be written on: {error}");
         }
         None if *complete => note!(
             "belfry exec: recorded {operations} operations, {inputs} inputs and {events} events in {bytes} bytes: {path}"

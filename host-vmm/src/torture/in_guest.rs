@@ -150,7 +150,14 @@ impl InGuest {
         if let Some(guest) = self.guest.take() {
             return Ok(guest);
         }
-        self.read = 0;
+        let mut guest = self.another()?;
+        // What the kernel has to say of the machine is nothing of a plan's.
+        self.read = guest.kernel_log()?.lines().count();
+        Ok(guest)
+    }
+
+    /// A guest that has just booted.
+    fn another(&mut self) -> Result<Guest, GuestError> {
         if let (Some(snapshot), Some(gpu)) = (&self.booted, &self.config.gpu) {
             self.resumed = true;
             return Guest::resume(snapshot, gpu.clone(), &self.cache).map(|(guest, _)| guest);
@@ -162,7 +169,7 @@ impl InGuest {
             match kept(&saver, &self.cache) {
                 Ok(snapshot) => self.booted = Some(snapshot),
                 Err(error) => {
-                    note!("belfry torture: each guest boots anew, as the first one is not kept: {error}")
+                    note!("belfry torture: each guest boots anew, as the first one is not kept: {error}");
                 }
             }
         }

@@ -187,18 +187,31 @@ pub(super) fn pairs<L: Lanes>(m: &Machine<'_>, address: &Row, offset: u32) -> Op
     None
 }
 
+#[inline(always)]
+fn store_row<L: Lanes>(w: &mut Wave, row: u32, value: [L::V; 2]) {
+    let row = w.v.row_mut(row);
+    L::store(&mut row[0], value[0]);
+    L::store(&mut row[1], value[1]);
+}
+
 /// Loads of pairs of dwords that [`pairs`] knows; everything else takes the general way.
 #[inline(always)]
 pub(super) fn load_pairs<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.has_loaded_lds();
-    if w.halves == 1
-        && exec_half(w, 0) == u32::MAX
-        && let Some([first, second]) = pairs::<L>(m, w.v.row(d.src[0].value), d.imm)
+    let halves = w.halves;
+    if exec_half(w, 0) == u32::MAX
+        && (halves == 1 || exec_half(w, 1) == u32::MAX)
+        && let Some(low) = pairs::<L>(m, w.v.row(d.src[0].value), d.imm)
+        && let Some(high) =
+            if halves == 1 { Some(low) } else { pairs::<L>(m, w.v.row(d.src[0].value + 1), d.imm) }
     {
-        for (row, value) in [(d.dst, first), (d.dst + 1, second)] {
-            let row = w.v.row_mut(row);
-            L::store(&mut row[0], value[0]);
-            L::store(&mut row[1], value[1]);
+        // All are read by now: the address may be among the registers that are written.
+        for n in 0..2 {
+            let row = d.dst + n as u32 * halves;
+            store_row::<L>(w, row, low[n]);
+            if halves != 1 {
+                store_row::<L>(w, row + 1, high[n]);
+            }
         }
         return Flow::NEXT;
     }

@@ -4,7 +4,7 @@ use crate::exec::di::{Di, Flow, Machine, flag, leave_to};
 use crate::exec::float;
 use crate::exec::op::scalar::scalar_handler;
 use crate::exec::op::value::{Reg, exec_half, read, write};
-use crate::exec::op::{Format, VectorOp, general};
+use crate::exec::op::{Format, VectorOp};
 use crate::lanes::{Lanes, Portable};
 use crate::wave::Wave;
 
@@ -28,9 +28,9 @@ pub(super) fn vector<O: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// The same without modifiers in a wave32: vector registers for all sources, or all but the first with `UNIFORM`.
+/// The same without modifiers: vector registers for all sources, or all but the first with `UNIFORM`.
 ///
-/// Whatever is rare is left to another handler as a whole, so that no operand has to go through memory for it.
+/// What is rare is left to another handler as a whole, so that no operand has to go through memory for it.
 #[inline(always)]
 #[expect(unsafe_code, reason = "calls handlers of the same backend as the one it is called from")]
 pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
@@ -38,22 +38,32 @@ pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
     m: &mut Machine<'_>,
     d: &Di,
 ) -> Flow {
-    if w.halves != 1 {
+    let low = half_of::<O, L, UNIFORM>(w, d, 0);
+    // Nothing is written before all is read: whatever is left is done anew.
+    let high = if w.halves == 1 { low } else { half_of::<O, L, UNIFORM>(w, d, 1) };
+    let is_nan = |r: [L::V; 2]| O::NAN && L::unordered(r[0], r[1]) != 0;
+    if is_nan(low) || w.halves != 1 && is_nan(high) {
         // SAFETY: the caller runs on a host with this backend, and the callee needs the same one.
-        return unsafe { leave_to(general::<O>(L::KIND), w, m, d) };
-    }
-    let a =
-        if UNIFORM { [L::splat(d.src[0].scalar(w)); 2] } else { read::<L, true>(w, &d.src[0], 0, O::INPUT) };
-    let b = if O::ARITY > 1 { read::<L, true>(w, &d.src[1], 0, O::INPUT) } else { a };
-    let c = if O::ARITY > 2 { read::<L, true>(w, &d.src[2], 0, O::INPUT) } else { a };
-    let r = [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])];
-    if O::NAN && L::unordered(r[0], r[1]) != 0 {
-        // SAFETY: as above.
         return unsafe { leave_to(scalar_handler::<O>(L::KIND), w, m, d) };
     }
-    let exec = exec_half(w, 0);
-    write::<L>(w, d.dst, exec, r);
+    write::<L>(w, d.dst, exec_half(w, 0), low);
+    if w.halves != 1 {
+        write::<L>(w, d.dst + 1, exec_half(w, 1), high);
+    }
     Flow::NEXT
+}
+
+/// The results of 32 lanes for [`unmodified`].
+#[inline(always)]
+fn half_of<O: VectorOp, L: Lanes, const UNIFORM: bool>(w: &Wave, d: &Di, half: u32) -> [L::V; 2] {
+    let a = if UNIFORM {
+        [L::splat(d.src[0].scalar(w)); 2]
+    } else {
+        read::<L, true>(w, &d.src[0], half, O::INPUT)
+    };
+    let b = if O::ARITY > 1 { read::<L, true>(w, &d.src[1], half, O::INPUT) } else { a };
+    let c = if O::ARITY > 2 { read::<L, true>(w, &d.src[2], half, O::INPUT) } else { a };
+    [O::lanes::<L>(a[0], b[0], c[0]), O::lanes::<L>(a[1], b[1], c[1])]
 }
 
 /// Handler body of a VOPD: two operations without modifiers, whose sources are all read before either writes.
