@@ -28,6 +28,9 @@ pub(super) enum Life {
     Failed { slot: Option<Slot>, read_index: u64 },
 }
 
+/// Operations of a device that is recorded for which a queue stays on its slot at least.
+const LEAST_OPERATIONS: u64 = 64;
+
 /// The hardware queue that a queue is on.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Slot {
@@ -42,6 +45,12 @@ impl Slot {
     /// A slot that a queue is on from now on.
     pub(super) fn now(id: Place, clock: &Clock) -> Self {
         Self { id, since: clock.now(), since_move: clock.moves().unwrap_or(0) }
+    }
+
+    /// Whether a device that is recorded has done so few operations since then that the queue stays there: to take it off and to put it
+    /// back may take that device longer than the quantum, which would leave no time for its work.
+    pub(super) fn has_just_come(&self, clock: &Clock) -> bool {
+        clock.moves().is_some_and(|moves| moves.saturating_sub(self.since_move) < LEAST_OPERATIONS)
     }
 }
 

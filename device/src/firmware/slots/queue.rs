@@ -7,7 +7,6 @@ mod sdma;
 mod seen;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_isa::mem::Apertures;
@@ -25,7 +24,6 @@ use crate::queue::{
     QueueEngine, QueueIdentity,
 };
 use crate::shader::Gws;
-use crate::time::Clock;
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -34,8 +32,6 @@ pub(super) use save::{SavedQueue, With};
 
 /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED` of `SH_MEM_CONFIG.ALIGNMENT_MODE`.
 const UNALIGNED: u32 = 3;
-/// Operations of a device that is recorded for which a queue stays on its slot at least.
-const LEAST_OPERATIONS: u64 = 64;
 /// Bytes of an AQL packet.
 const PACKET: u64 = 64;
 
@@ -139,16 +135,9 @@ impl Queue {
         self.life.slot().map(|slot| slot.id)
     }
 
-    /// How long it has been on its slot; no time at all where it is on none.
-    pub(super) fn time_on_slot(&self, now: Duration) -> Duration {
-        self.life.slot().map_or(Duration::ZERO, |slot| now.saturating_sub(slot.since))
-    }
-
-    /// Whether a device that is recorded has done so few operations since the queue is on its slot that it stays there: to take it off and
-    /// to put it back may take that device longer than the quantum, which would leave no time for its work.
-    pub(super) fn has_just_come(&self, clock: &Clock) -> bool {
-        let since = self.life.slot().map_or(0, |slot| slot.since_move);
-        clock.moves().is_some_and(|moves| moves.saturating_sub(since) < LEAST_OPERATIONS)
+    /// The slot that it is on, and since when.
+    pub(super) fn on_slot(&self) -> Option<Slot> {
+        self.life.slot()
     }
 
     /// Whether it is on a slot and can be served.

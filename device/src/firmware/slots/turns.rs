@@ -75,7 +75,10 @@ impl Slots {
 
     /// How long a queue may still keep the slot it is on.
     fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Duration) -> Duration {
-        let left = self.quanta.of(queue.asked, ports.quantum).saturating_sub(queue.time_on_slot(now));
-        if queue.has_just_come(&ports.env.clock) { left.max(POLL.0) } else { left }
+        let slot = queue.on_slot();
+        let since = slot.map_or(Duration::ZERO, |slot| now.saturating_sub(slot.since));
+        let left = self.quanta.of(queue.asked, ports.quantum).saturating_sub(since);
+        let stays = slot.is_some_and(|slot| slot.has_just_come(&ports.env.clock));
+        if stays { left.max(POLL.0) } else { left }
     }
 }
