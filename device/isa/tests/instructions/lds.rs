@@ -134,6 +134,51 @@ fn loads_outside_give_zero_in_their_lane_alone() {
 }
 
 #[test]
+fn pairs_come_from_where_they_are_whatever_pattern_addresses_have() {
+    const SIZE: u32 = 4096;
+    let same_in_sixteens = |lane: u32| lane / 16 * 40;
+    let same_rows = |lane: u32| lane % 16 * 16 + lane / 32 * 512;
+    let cases: [(&str, [u32; 64]); 6] = [
+        ("a pair for each sixteen", lanes(same_in_sixteens)),
+        ("rows for each sixteen", lanes(same_rows)),
+        ("pairs, then rows", lanes(|lane| if lane < 32 { same_in_sixteens(lane) } else { same_rows(lane) })),
+        (
+            "pairs, then anything",
+            lanes(|lane| if lane < 32 { same_in_sixteens(lane) } else { lane * 52 % 2048 }),
+        ),
+        ("anything, then rows", lanes(|lane| if lane < 32 { lane * 20 % 2048 } else { same_rows(lane) })),
+        (
+            "pairs, the last ones outside",
+            lanes(|lane| if lane < 48 { same_in_sixteens(lane) } else { SIZE - 4 }),
+        ),
+    ];
+    let memory = pattern(SIZE);
+    for backend in Backend::all() {
+        for wave_size in [WaveSize::Wave32, WaveSize::Wave64] {
+            for (what, addresses) in &cases {
+                // ds_load_b64 v[8:9], v0; ds_load_b64 v[0:1], v0
+                for dst in [8, 0] {
+                    let code = [0xd9d8_0000, dst << 24, END];
+                    let (stop, wave, _) = after(backend, wave_size, SIZE, &code, &[*addresses; 12]);
+                    assert_eq!(stop, Stop::EndProgram);
+                    for lane in 0..wave.lanes() {
+                        let span = span(&memory, addresses[lane as usize], (0, 8));
+                        let bytes = span.map_or(vec![0; 8], |span| memory[span].to_vec());
+                        let expected = u64::from_le_bytes(bytes.try_into().unwrap());
+                        let [low, high] = [0, 1].map(|n| u64::from(wave.vgpr(dst as u8 + n, lane)));
+                        assert_eq!(
+                            low | high << 32,
+                            expected,
+                            "{what}: lane {lane} of {wave_size:?}, v{dst}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn stores_outside_are_dropped_in_their_lane_alone() {
     each(|backend, wave_size, size| {
         for store in &STORES {
