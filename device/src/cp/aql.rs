@@ -281,17 +281,13 @@ impl AqlQueue {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
                 let packet: BarrierPacket = parse(&packet)?;
-                self.check_parts(
-                    &packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)),
-                );
+                self.check_dependencies(&packet);
                 let satisfied = barrier::and_satisfied(self.state.space(), &packet)?;
                 self.wait_or_complete(satisfied, packet.completion_signal)
             }
             PacketType::BARRIER_OR => {
                 let packet: BarrierPacket = parse(&packet)?;
-                self.check_parts(
-                    &packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)),
-                );
+                self.check_dependencies(&packet);
                 let satisfied = barrier::or_satisfied(self.state.space(), &packet)?;
                 self.wait_or_complete(satisfied, packet.completion_signal)
             }

@@ -270,11 +270,13 @@ impl Mirror {
             let [old, new] = &mut *room;
             copy.block().copy_out(old);
             block.copy_out(new);
-            if old != new {
+            let runs = if old == new {
+                Vec::new()
+            } else {
                 // Each word as it is, and not half of what is being written.
                 block.read(new);
-            }
-            let runs = if old == new { Vec::new() } else { differences(old, new) };
+                differences(old, new)
+            };
             state.compared = Some(room);
             if runs.is_empty() {
                 return Some(());

@@ -34,7 +34,7 @@ use memory::{Allocations, Stray};
 pub use misuse::Misuse;
 use misuse::Misuses;
 pub(crate) use misuse::Removed;
-pub(crate) use unwritten::carry_marks;
+pub(crate) use unwritten::{carry_marks, is_unwritten};
 
 /// Findings that are kept apart.
 const MAX_FINDINGS: usize = 256;

@@ -9,7 +9,6 @@ use belfry_isa::mem::Access;
 use super::Sanitizer;
 use super::finding::Rule;
 use super::group::{Group, doing};
-use super::misuse::Misuse;
 
 /// Bytes that are looked at together.
 pub(crate) const LINE: usize = 64;
@@ -136,16 +135,9 @@ impl Group {
     }
 }
 
-impl Misuse {
-    /// The use of something by a packet that nothing has written, if the dword at its address has its mark; `read` reads a line.
-    pub(crate) fn unwritten(
-        (what, va): (&str, u64),
-        read: &dyn Fn(u64) -> Option<[u8; LINE]>,
-    ) -> Option<Self> {
-        let is_marked = Lines { read, last: None }.is_marked(va);
-        let misuse = Misuse::new(Rule::MemoryUninitialized, format!("nothing has written {what}"));
-        is_marked.then(|| misuse.at(va).named(what))
-    }
+/// Whether the dword at an address has its mark; `read` reads a line.
+pub(crate) fn is_unwritten(va: u64, read: &dyn Fn(u64) -> Option<[u8; LINE]>) -> bool {
+    Lines { read, last: None }.is_marked(va)
 }
 
 #[cfg(test)]
@@ -217,7 +209,6 @@ mod tests {
         assert!(!reads(read(0x1040, 4, Access::Read, false)));
         let all = |va, bytes| Lines { read: &line_at, last: None }.all_marked(va, bytes);
         assert!(all(0x1008, 8) && !all(0x1004, 8) && !all(0x103c, 8) && !all(0x1040, 4));
-        assert!(Misuse::unwritten(("it", 0x1008), &line_at).is_some());
-        assert!(Misuse::unwritten(("it", 0x1000), &line_at).is_none());
+        assert!(is_unwritten(0x1008, &line_at) && !is_unwritten(0x1000, &line_at));
     }
 }

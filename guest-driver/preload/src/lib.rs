@@ -50,6 +50,7 @@ mod ending;
 mod gpu;
 mod inside;
 mod live;
+mod new_file;
 mod node;
 mod notice;
 mod onlookers;

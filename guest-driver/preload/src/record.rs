@@ -1,6 +1,6 @@
 //! The record of this process's GPU: a file in the directory that `belfry exec --record` has named.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use belfry_device::record::Recording;
 use belfry_kfd_hosted::prepared::RECORD_ENDING;
 
-use crate::{companion, notice, trace};
-
-/// Programs that one process can be, one after the other, with a record each.
-const MOST: u32 = 1000;
+use crate::{companion, new_file, notice, trace};
 
 /// Name of this process's record; empty without one.
 static NAME: Mutex<String> = Mutex::new(String::new());
@@ -43,16 +40,12 @@ fn lock() -> std::sync::MutexGuard<'static, String> {
 
 /// Makes a file: `PROGRAM-PID.record`, or with a number behind the PID for what has become another program.
 fn file(directory: &Path) -> io::Result<PathBuf> {
-    let (program, pid) = (trace::program(), companion::process());
-    for count in 0..MOST {
-        let number = if count == 0 { String::new() } else { format!("-{count}") };
-        let path = directory.join(format!("{program}-{pid}{number}.{RECORD_ENDING}"));
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|_: File| path),
-        }
-    }
-    Err(io::Error::other("there are records of a thousand programs of this process"))
+    let begin = format!("{}-{}", trace::program(), companion::process());
+    let name = |number| match number {
+        0 => format!("{begin}.{RECORD_ENDING}"),
+        _ => format!("{begin}-{number}.{RECORD_ENDING}"),
+    };
+    new_file::create(directory, name).map(|(_, path)| path)
 }
 
 /// A file that is opened for each write: a program may close descriptors that it does not know.

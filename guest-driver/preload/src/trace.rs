@@ -1,10 +1,9 @@
 //! The trace of this process's GPU: a ring in the directory that `belfry exec --trace` has named.
 #![expect(unsafe_code, reason = "takes a file's room, and reads the clock")]
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,10 +11,7 @@ use belfry_device::trace::{Ring, Tracer};
 use belfry_kfd_hosted::prepared::RING_ENDING;
 
 use crate::settings::TraceTo;
-use crate::{companion, notice};
-
-/// Programs that one process can be, one after the other, with a ring each.
-const MOST: u32 = 1000;
+use crate::{companion, new_file, notice};
 
 /// Makes the ring; none, which is said, where it cannot be had.
 pub(crate) fn ring(to: &TraceTo) -> Option<Arc<Ring>> {
@@ -37,25 +33,15 @@ pub(crate) fn ring(to: &TraceTo) -> Option<Arc<Ring>> {
 /// A new file with room for a ring, all of it: a disk that is full later must not end the program.
 fn file(directory: &Path, size: usize) -> io::Result<File> {
     let pid = companion::process();
-    for count in 0..MOST {
-        let path = directory.join(format!("{pid}-{count}.{RING_ENDING}"));
-        let mut options = OpenOptions::new();
-        match options.read(true).write(true).create_new(true).mode(0o600).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-            Ok(file) => {
-                // SAFETY: an open descriptor and numbers.
-                let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) };
-                if result != 0 {
-                    let error = io::Error::last_os_error();
-                    let _ = std::fs::remove_file(&path);
-                    return Err(error);
-                }
-                return Ok(file);
-            }
-        }
+    let (file, path) = new_file::create(directory, |number| format!("{pid}-{number}.{RING_ENDING}"))?;
+    // SAFETY: an open descriptor and numbers.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        let _ = std::fs::remove_file(&path);
+        return Err(error);
     }
-    Err(io::Error::other("there are rings of a thousand programs of this process"))
+    Ok(file)
 }
 
 /// What this process is called: the last part of the path that it was started by.

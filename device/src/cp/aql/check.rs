@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
+use belfry_abi::aql::{BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use zerocopy::IntoBytes as _;
 
 use super::AqlQueue;
 use crate::cp::state::QueueState;
-use crate::sanitize::{Misuse, Reach, Rule, Sanitizer};
+use crate::sanitize::{self, Reach, Rule, Sanitizer};
 use crate::vm::AddressSpace;
 
 /// Packets that are remembered between their doorbell and their start.
@@ -96,20 +96,26 @@ impl AqlQueue {
         ]);
     }
 
-    /// Tells of the parts that the next packet uses, of which each is a name and an address or 0, if nothing has written one; once for
-    /// a packet that waits.
-    pub(super) fn check_parts(&mut self, parts: &[(&str, u64)]) {
-        let Some(sanitizer) = self.state.sanitizer.as_ref().filter(|of| of.marks_memory()) else { return };
+    /// Tells of a signal that a barrier waits for and that nothing has written.
+    pub(super) fn check_dependencies(&mut self, packet: &BarrierPacket) {
+        if self.state.space().has_marks() {
+            self.check_parts(&packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)));
+        }
+    }
+
+    /// Tells of the first part that the next packet uses and that nothing has written, of parts that are a name and an address or 0; once
+    /// for a packet that waits.
+    fn check_parts(&mut self, parts: &[(&str, u64)]) {
+        let Some(sanitizer) = &self.state.sanitizer else { return };
         if self.fetch_index < self.rung.looked_at {
             return;
         }
         self.rung.looked_at = self.fetch_index.wrapping_add(1);
         let read = |line| self.state.space().read(line).ok();
-        let mut parts = parts.iter().filter(|(_, va)| *va != 0);
-        if let Some(misuse) = parts.find_map(|&part| Misuse::unwritten(part, &read)) {
-            let identity = self.state.identity();
-            let misuse = misuse.of(identity.pasid, identity.doorbell.dwords());
-            sanitizer.misused(misuse.at_packet(self.fetch_index));
+        let is_unwritten = |(_, va): &&(&str, u64)| *va != 0 && sanitize::is_unwritten(*va, &read);
+        if let Some((what, va)) = parts.iter().find(is_unwritten) {
+            let misuse = self.state.misuse(Rule::MemoryUninitialized, format!("nothing has written {what}"));
+            sanitizer.misused(misuse.at_packet(self.fetch_index).at(*va).named(what));
         }
     }
 

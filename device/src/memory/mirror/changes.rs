@@ -26,7 +26,7 @@ impl Changes {
 
 impl Mirror {
     /// Takes the pages that have changed since the last call, or all pages at the first call. Changes are noted from the first call on.
-    /// Nobody may access the device during a call.
+    /// The device must not be used while this runs.
     pub(crate) fn take_changes(&self) -> Changes {
         let mut state = self.lock();
         let state = &mut *state;

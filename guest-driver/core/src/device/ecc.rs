@@ -1,4 +1,4 @@
-//! Errors of memory that were corrected: nobody is told of one, and the memory controller counts them.
+//! Errors of memory that were corrected. No program is told of them; the memory controller counts them.
 //!
 //! The driver asks when somebody reads the file, as amdgpu does (`amdgpu_ras_sysfs_read`), and before the counter is lost.
 
