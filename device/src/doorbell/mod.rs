@@ -267,7 +267,8 @@ impl Doorbells {
 
     /// Whether the doorbell that an offset is in has an owner, or may have one again before long.
     pub(crate) fn is_awaited(&self, offset: DoorbellOffset) -> bool {
-        number(offset).is_some_and(|at| self.owned.get(at) || self.away.get(at))
+        // Asked for twice, as its queue may come back after it was found to have no owner and before it was found not to be away.
+        number(offset).is_some_and(|at| self.owned.get(at) || self.away.get(at) || self.owned.get(at))
     }
 
     /// Whether the doorbell that an offset is in has an owner.

@@ -109,7 +109,13 @@ impl MesScheduler {
         self.rings.retain(|id, running| {
             let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
             if !keep {
-                self.ports.doorbells.own(running.ring.doorbell(), Owner::Nobody);
+                let doorbell = running.ring.doorbell();
+                // A queue that the driver has started meanwhile keeps the doorbell.
+                self.ports.hqds.hqd(*id, |hqd| {
+                    if !hqd.is_active() || hqd.doorbell() != doorbell {
+                        self.ports.doorbells.own(doorbell, Owner::Nobody);
+                    }
+                });
             }
             keep
         });
@@ -121,9 +127,10 @@ impl MesScheduler {
                         let (rptr, wptr) = ring.pointers();
                         hqd.set_pointers(rptr, wptr);
                     }
+                    // Before the driver sees that it is off, and may start another one with the same doorbell.
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                     hqd.deactivate();
                 });
-                self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 continue;
             }
             if self.rings.contains_key(&id) {

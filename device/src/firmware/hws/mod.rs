@@ -158,11 +158,15 @@ impl HwsScheduler {
         }
         let Ports { hqds, doorbells, .. } = &self.ports;
         self.rings.retain(|&(xcc, id), running| {
-            let keep = hqds.hqd_of(xcc, id, |hqd| hqd.is_active() && hqd.activation == running.activation);
-            if !keep {
-                doorbells.own(running.ring.doorbell(), Owner::Nobody);
-            }
-            keep
+            let doorbell = running.ring.doorbell();
+            hqds.hqd_of(xcc, id, |hqd| {
+                let keep = hqd.is_active() && hqd.activation == running.activation;
+                // A queue that the driver has started meanwhile keeps the doorbell.
+                if !keep && (!hqd.is_active() || hqd.doorbell() != doorbell) {
+                    doorbells.own(doorbell, Owner::Nobody);
+                }
+                keep
+            })
         });
         // Before the first core has stopped it, others may have.
         self.hiqs.retain(|&(partition, id)| self.rings.contains_key(&(partition.first, id)));
@@ -175,12 +179,11 @@ impl HwsScheduler {
             self.ports.hqds.hqd_of(xcc, id, |hqd| {
                 if let Some((rptr, wptr)) = pointers {
                     hqd.set_pointers(rptr, wptr);
+                    // Before the driver sees that it is off, and may start another one with the same doorbell.
+                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
                 hqd.deactivate();
             });
-            if pointers.is_some() {
-                self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
-            }
             return;
         }
         let known = self.rings.get(&at).is_some_and(|running| running.activation == hqd.activation);

@@ -9,6 +9,7 @@ use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc;
 use zerocopy::FromBytes;
 
+use crate::doorbell::Owner;
 use crate::firmware::Ports;
 use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
 use crate::guest_error::GuestError;
@@ -250,6 +251,8 @@ fn map_kernel_queue(ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Re
         *hqd
     });
     seed_doorbell(&hqd, Some(space), &ports.doorbells);
+    // The driver rings it as soon as this frame's fence is written.
+    ports.doorbells.own(hqd.doorbell(), Owner::Ring);
     Ok(())
 }
 

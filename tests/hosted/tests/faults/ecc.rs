@@ -78,7 +78,8 @@ fn corrected(chip: &'static Model) {
     assert_eq!((counts(), counts()), (expected(2), expected(2)), "{chip}");
     assert!(sum.to_vec().iter().all(|word| *word == 1.0), "{chip}");
     assert!(copy.to_vec().iter().all(|word| *word == 1.0), "{chip}");
-    assert!(gpu.device().stats().errors.is_empty(), "{chip}");
+    let errors = gpu.device().stats().errors;
+    assert!(errors.is_empty(), "{chip}: {errors:?}");
 }
 
 #[test]
