@@ -17,6 +17,7 @@ use belfry_abi::kfd::queue::{
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use crate::host_path::HostPath;
 use crate::transport::{Errno, Node, Transport};
 
 /// First interface version whose events carry an age, so that a waiter can tell that it missed one.
@@ -36,6 +37,13 @@ pub struct KfdError {
 pub(crate) struct Kfd {
     transport: Box<dyn Transport>,
     version: (u32, u32),
+    host_path: HostPath,
+}
+
+impl Drop for Kfd {
+    fn drop(&mut self) {
+        self.host_path.close(self);
+    }
 }
 
 impl fmt::Debug for Kfd {
@@ -47,7 +55,7 @@ impl fmt::Debug for Kfd {
 impl Kfd {
     /// Asks for the interface version.
     pub(crate) fn new(transport: Box<dyn Transport>) -> Result<Self, KfdError> {
-        let mut kfd = Self { transport, version: (0, 0) };
+        let mut kfd = Self { transport, version: (0, 0), host_path: HostPath::default() };
         let mut args = GetVersionArgs::new_zeroed();
         // SAFETY: the struct holds no pointer.
         unsafe { kfd.call("GET_VERSION", ioctl::GET_VERSION, &mut args) }?;
@@ -57,6 +65,11 @@ impl Kfd {
 
     pub(crate) fn transport(&self) -> &dyn Transport {
         &*self.transport
+    }
+
+    /// The way of the processor's stores to VRAM.
+    pub(crate) fn host_path(&self) -> &HostPath {
+        &self.host_path
     }
 
     /// Interface version, major and minor.

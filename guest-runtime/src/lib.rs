@@ -31,6 +31,7 @@ pub mod code_object;
 pub mod copy_queue;
 mod generation;
 mod gpu;
+mod host_path;
 pub mod kernarg;
 pub mod kernel;
 mod kfd;

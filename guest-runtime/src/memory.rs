@@ -128,6 +128,9 @@ impl Allocation {
             (MemoryKind::UserPtr, _) => common | fine | AllocFlags::USERPTR,
         };
         let driver = |error| MemoryError::Driver { kind, size: len, error };
+        if (kind, access) == (MemoryKind::Vram, HostAccess::ReadWrite) {
+            kfd.host_path().prepare(kfd, gpus[0]).map_err(driver)?;
+        }
         let va = range.addr().as_ptr().expose_provenance() as u64;
         // The driver takes whole pages, and may want to know how much of them is asked for.
         let (handle, offset) = kfd.alloc(gpus[0], va, size as u64, flags).map_err(driver)?;
@@ -192,6 +195,14 @@ impl Allocation {
         // SAFETY: the range is mapped and writable, and `bytes` cannot overlap it, since no reference into the
         // allocation exists.
         unsafe { target.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.written();
+    }
+
+    /// The processor has written to it; whoever stores atomically says so.
+    pub(crate) fn written(&self) {
+        if self.kind == MemoryKind::Vram {
+            self.kfd.host_path().written();
+        }
     }
 
     pub(crate) fn read_bytes(&self, offset: usize, bytes: &mut [u8]) {
@@ -204,6 +215,7 @@ impl Allocation {
         let target = self.pointer(offset, size);
         // SAFETY: the range is mapped and writable.
         unsafe { target.as_ptr().write_bytes(0, size) };
+        self.written();
     }
 
     pub(crate) fn write<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) {

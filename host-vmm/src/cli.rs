@@ -364,6 +364,14 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
     }
+    args.sanitize.check_with(&[
+        ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
+        ("--trace-isa", args.gpu.trace_isa.is_some()),
+        ("--snapshot, --from and --warm", args.snapshot.is_asked_for()),
+        ("--schedule", args.schedule.is_asked_for()),
+        ("--mode kvm", args.mode == Mode::Kvm),
+        ("a mode that is found out: say --mode hosted or --mode qemu", args.mode == Mode::Auto),
+    ])?;
     let mut sanitizing = args.sanitize.start(&args.gpu.symbols)?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
     let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;

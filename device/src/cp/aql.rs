@@ -158,13 +158,13 @@ impl AqlQueue {
                 Ok(Some(Packet::Blocked(on))) => {
                     // Completions between the two looks have woken the device's thread; it will be back.
                     let advanced = before != (self.read_index, self.fetch_index);
-                    return if advanced { Progress::Advanced } else { Progress::Blocked(on) };
+                    return if advanced { Progress::Advanced } else { self.blocked(on) };
                 }
                 Ok(None) => {
                     return match () {
                         () if before != (self.read_index, self.fetch_index) => Progress::Advanced,
                         () if self.started.is_empty() => Progress::Idle,
-                        () => Progress::Blocked(BlockedOn::Dispatches),
+                        () => self.blocked(BlockedOn::Dispatches),
                     };
                 }
                 Err(cause) if self.state.tries_again(&cause) => {
@@ -175,6 +175,11 @@ impl AqlQueue {
             }
         }
         Progress::Advanced
+    }
+
+    /// The queue waits for something, or for a flush that may still come.
+    fn blocked(&self, on: BlockedOn) -> Progress<QueueError> {
+        Progress::Blocked(if self.state.is_flush_due() { BlockedOn::Memory } else { on })
     }
 
     /// Stops at a packet that cannot be processed: tells the runtime and the driver.

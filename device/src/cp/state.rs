@@ -112,6 +112,20 @@ impl QueueState {
         }
     }
 
+    /// Whether what a packet may have used may still be flushed in time: its completion waits for that.
+    pub(super) fn is_flush_due(&self) -> bool {
+        self.sanitizer.is_some() && self.space().memory().is_flush_due()
+    }
+
+    /// Tells of what the device has looked at and nobody has flushed in time.
+    fn check_host_path(&self) {
+        if let Some(sanitizer) = &self.sanitizer {
+            sanitizer.check_host_path(self.space().memory(), |misuse| {
+                misuse.of(self.identity.pasid, self.identity.doorbell.dwords())
+            });
+        }
+    }
+
     /// What was done to this queue that must not be done.
     pub(super) fn misuse(&self, rule: Rule, found: String) -> Misuse {
         Misuse::new(rule, found).of(self.identity.pasid, self.identity.doorbell.dwords())
@@ -316,9 +330,10 @@ impl InFlight {
     ///
     /// What keeps it from being written: a page that it still waits for, and anything else.
     pub(super) fn complete_waiting(&self) -> Result<(), Cause> {
-        if !self.waits() {
+        if !self.waits() || self.state.is_flush_due() {
             return Ok(());
         }
+        self.state.check_host_path();
         let timestamps = self.start.map(|start| (start, self.state.now()));
         self.state.complete(self.packet.completion_signal, timestamps)?;
         self.waits.store(false, Ordering::Release);
@@ -340,6 +355,12 @@ impl InFlight {
     fn complete(&self) -> Box<dyn FnOnce(Runner) + Send> {
         let job = self.job;
         let timestamps = self.start.map(|start| (start, self.state.now()));
+        if self.state.is_flush_due() {
+            self.waits.store(true, Ordering::Release);
+            let state = Arc::clone(&self.state);
+            return Box::new(move |_| state.wake());
+        }
+        self.state.check_host_path();
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
             Ok((completed, before)) => {
                 self.state.check_signal(self.packet.completion_signal, before);

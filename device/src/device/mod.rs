@@ -26,13 +26,13 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::lock::{Mutex, rank};
-use crate::memory::{Location, Memory, SystemMemory};
+use crate::memory::{FlushPage, Location, Memory, SystemMemory};
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
 use crate::record::Call;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
-use crate::sanitize::{Misuse, Rule};
+use crate::sanitize::{Misuse, Rule, SanitizeReport, Sanitizer};
 use crate::sdma::Movers;
 use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
@@ -335,6 +335,17 @@ impl Gpu {
         if let Some(session) = &self.session {
             session.end_record(self);
         }
+    }
+
+    /// Says where programs flush the host data path, if that is memory and not the register; the first page counts.
+    pub fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
+        self.memory.set_flush_page(page);
+    }
+
+    /// What the sanitizer has found, if there is one.
+    #[must_use]
+    pub fn sanitized(&self) -> Option<SanitizeReport> {
+        self.config.sanitizer.as_deref().map(Sanitizer::report)
     }
 
     fn join(&self) {

@@ -277,6 +277,7 @@ impl Gpu {
     pub(super) fn begin_operation(&self) {
         if let Some(mirror) = self.memory.mirror() {
             mirror.begin();
+            self.memory.look_for_flush();
         }
     }
 

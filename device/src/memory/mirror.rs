@@ -23,6 +23,7 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Access;
 
+use super::host_path::{Notes, Unflushed};
 use super::{Block, Location, PAGE};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::record::{Entry, Journal, Run, SYSTEM, digest};
@@ -92,6 +93,8 @@ struct State {
     compared: Option<Box<[[u8; BYTES]; 2]>>,
     /// Guest memory: first address and bytes, lowest first.
     ranges: Vec<(u64, u64)>,
+    /// What was not flushed.
+    host_path: Notes,
 }
 
 /// Pages that may have changed since somebody asked.
@@ -110,6 +113,8 @@ pub(crate) struct Mirror {
     epoch: AtomicU64,
     /// Atomic accesses in the operation.
     atomics: AtomicU64,
+    /// Whether notes are taken of what others write to VRAM.
+    has_host_path: bool,
     state: Mutex<State, rank::Mirror>,
 }
 
@@ -179,7 +184,39 @@ fn publish(before: &[u8; BYTES], after: &[u8; BYTES], memory: Block<'_>) {
 
 impl Mirror {
     pub(super) fn new(journal: Arc<Journal>, vram: u64) -> Self {
-        Self { journal, vram, epoch: AtomicU64::new(1), atomics: AtomicU64::new(0), state: Mutex::default() }
+        let (epoch, atomics) = (AtomicU64::new(1), AtomicU64::new(0));
+        Self { journal, vram, epoch, atomics, has_host_path: false, state: Mutex::default() }
+    }
+
+    pub(super) fn with_host_path(self) -> Self {
+        Self { has_host_path: true, ..self }
+    }
+
+    pub(super) fn has_host_path(&self) -> bool {
+        self.has_host_path
+    }
+
+    /// Takes over all that others have written to VRAM; `resident` says which of its pages may hold something.
+    pub(super) fn host_flushed<'a>(&self, resident: &[u8], memory: impl Fn(Location) -> Option<Block<'a>>) {
+        let mut state = self.lock();
+        self.flush_locked(&mut state, &memory);
+        state.host_path.forget();
+        state.host_path.flushing = true;
+        self.advance();
+        for (page, _) in (0..).zip(resident).filter(|(_, resident)| **resident & 1 != 0) {
+            let _ = self.compare(&mut state, page, &memory);
+        }
+        state.host_path.flushing = false;
+    }
+
+    /// Whether the device has looked at what may still be flushed in time.
+    pub(super) fn is_flush_due(&self) -> bool {
+        self.lock().host_path.is_undecided()
+    }
+
+    /// What the device has looked at that others had written and not flushed in time, which is told of once.
+    pub(super) fn unflushed(&self) -> Option<Unflushed> {
+        self.lock().host_path.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Mirror> {
@@ -284,6 +321,9 @@ impl Mirror {
             let entry = Entry::Memory { page, runs };
             self.journal.note(&entry);
             let Entry::Memory { runs, .. } = entry else { return None };
+            if self.has_host_path && page & SYSTEM == 0 {
+                state.host_path.written(page * PAGE, &runs);
+            }
             runs
         } else {
             match self.journal.memory(page) {

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
 mod access;
+mod host_path;
 mod mirror;
 #[cfg(test)]
 mod mirror_tests;
@@ -43,6 +44,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::record::Journal;
 
 pub(crate) use access::Block;
+pub use host_path::FlushPage;
+pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
 pub(crate) use quiescence::{Inside, Quiescence};
 pub(crate) use save::SavedVram;
@@ -114,6 +117,8 @@ pub struct Memory {
     quiescence: Quiescence,
     /// The copy that the device works on, while it is recorded or a record is replayed.
     mirror: Option<Mirror>,
+    /// Where programs flush the host data path, beside the register.
+    flush_page: host_path::Programs,
 }
 
 /// A span of work during which host pointers into guest RAM stay valid.
@@ -134,6 +139,7 @@ impl Memory {
             generation: AtomicU64::new(1),
             quiescence: Quiescence::default(),
             mirror: None,
+            flush_page: host_path::Programs::default(),
         }
     }
 
@@ -141,6 +147,55 @@ impl Memory {
     pub(crate) fn mirrored(self, journal: Arc<Journal>) -> Memory {
         let vram = self.vram_size();
         Memory { mirror: Some(Mirror::new(journal, vram)), ..self }
+    }
+
+    /// Has notes taken of what others have written to VRAM and not flushed, where memory is mirrored.
+    pub(crate) fn with_host_path(mut self) -> Memory {
+        self.mirror = self.mirror.map(Mirror::with_host_path);
+        self
+    }
+
+    /// Says where programs flush, if that is memory.
+    pub(crate) fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
+        self.flush_page.set(page);
+    }
+
+    /// What others have written to VRAM by now is flushed.
+    pub(crate) fn host_flushed(&self) {
+        if let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) {
+            mirror.host_flushed(&self.resident_vram(), |page| self.find(page));
+        }
+    }
+
+    /// Looks whether a program has flushed.
+    pub(crate) fn look_for_flush(&self) {
+        if self.flush_page.have_flushed() {
+            self.host_flushed();
+        }
+    }
+
+    /// Whether the device has looked at what others have written to VRAM and may still flush in time.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) else { return false };
+        self.look_for_flush();
+        mirror.is_flush_due()
+    }
+
+    /// What the device has looked at that others had written to VRAM and not flushed in time, which is told of once.
+    pub(crate) fn unflushed(&self) -> Option<Unflushed> {
+        self.mirror.as_ref().filter(|mirror| mirror.has_host_path())?.unflushed()
+    }
+
+    /// Pages of VRAM that may hold something: one byte for each, of which the lowest bit says so.
+    fn resident_vram(&self) -> Vec<u8> {
+        let size = self.vram.size();
+        let mut pages = vec![0; size.div_ceil(PAGE as usize)];
+        // SAFETY: the region is mapped for so many bytes as long as `self` lives, and there is room for a byte for each of its pages
+        // (mincore(2)).
+        if unsafe { libc::mincore(self.vram.as_ptr().cast(), size, pages.as_mut_ptr()) } != 0 {
+            pages.fill(1);
+        }
+        pages
     }
 
     /// Whether there is a copy that the device works on.

@@ -73,8 +73,16 @@ impl Recording {
     /// fails is the last one: the device goes on, and [`Self::recorded`] has the error.
     #[must_use]
     pub fn new(out: impl Write + Send + 'static) -> Self {
-        let writer = Writer::new(Box::new(out));
-        let recorder = Recorder { writer, begun: false, counts: Recorded::default(), error: None };
+        Self::with(Writer::new(Box::new(out)), false)
+    }
+
+    /// A record that nobody reads, of a device that works as one that is recorded.
+    pub(crate) fn nowhere() -> Self {
+        Self::with(Writer::new(Box::new(io::sink())), true)
+    }
+
+    fn with(writer: Writer, discards: bool) -> Self {
+        let recorder = Recorder { writer, discards, begun: false, counts: Recorded::default(), error: None };
         Self(Arc::new(Journal { state: Mutex::new(State::Recording(Box::new(recorder))), recording: true }))
     }
 
@@ -107,6 +115,8 @@ impl Recording {
 
 struct Recorder {
     writer: Writer,
+    /// Nothing is written.
+    discards: bool,
     /// It is of a device already.
     begun: bool,
     counts: Recorded,
@@ -131,7 +141,7 @@ impl Recorder {
             Entry::Event(_) => counts.events += 1,
             Entry::Answer(_) | Entry::Check { .. } | Entry::State { .. } | Entry::End => {}
         }
-        if self.error.is_none() && !self.counts.complete {
+        if self.error.is_none() && !self.counts.complete && !self.discards {
             let put = self.writer.put(entry);
             self.keep(put);
         }

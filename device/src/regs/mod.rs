@@ -242,7 +242,10 @@ impl RegisterFile {
         match self.resolve(dword) {
             Some(resolved) => resolved.block.write(resolved.at, value),
             // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
-            None if dword == self.windows.memory_flush() => fence(Ordering::SeqCst),
+            None if dword == self.windows.memory_flush() => {
+                fence(Ordering::SeqCst);
+                self.memory.host_flushed();
+            }
             None if self.decodes(dword) => {
                 self.unmodelled.write_near(dword, value, || unmodelled::near_name(&*self.chip, dword));
             }

@@ -61,13 +61,15 @@ pub enum Rule {
     ResetBusy,
     /// Memory is unmapped that arguments of a dispatch point into which runs.
     UnmappedInFlight,
+    /// The device looks at VRAM that a processor has written through its BAR and not flushed.
+    HdpNotFlushed,
     /// The device refuses what it is asked for.
     Refused,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::LdsRace,
         Self::GlobalRace,
         Self::LdsUninitialized,
@@ -95,6 +97,7 @@ impl Rule {
         Self::MesFrameReused,
         Self::ResetBusy,
         Self::UnmappedInFlight,
+        Self::HdpNotFlushed,
         Self::Refused,
     ];
 
@@ -134,6 +137,7 @@ impl Rule {
                 | Self::RegisterUninitialized
                 | Self::MemoryUninitialized
                 | Self::UnmappedInFlight
+                | Self::HdpNotFlushed
         )
     }
 
@@ -168,6 +172,7 @@ impl Rule {
             Self::MesFrameReused => "mes-frame-reused",
             Self::ResetBusy => "reset-busy",
             Self::UnmappedInFlight => "unmapped-in-flight",
+            Self::HdpNotFlushed => "hdp-not-flushed",
             Self::Refused => "refused",
         }
     }
@@ -222,6 +227,9 @@ impl Rule {
             Self::ResetBusy => "a device is reset when nothing runs on it any more",
             Self::UnmappedInFlight => {
                 "memory that arguments of a dispatch point into stays mapped until it has completed"
+            }
+            Self::HdpNotFlushed => {
+                "the host data path is flushed between a processor's store to VRAM and the device's look at it"
             }
             Self::Refused => "what the device is asked for is something it does",
         }

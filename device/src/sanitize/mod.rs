@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::memory::{Memory, Unflushed};
 use crate::time::Clock;
 
 pub use finding::{Finding, Other, Rule, Source};
@@ -180,6 +181,16 @@ impl Sanitizer {
         if self.checks(misuse.rule) {
             let misuse = self.timed(misuse);
             self.lock().misuses.add(misuse);
+        }
+    }
+
+    /// Tells of what the device has looked at that processors had written to VRAM and not flushed by now; `whose` says whose it is.
+    pub(crate) fn check_host_path(&self, memory: &Memory, whose: impl FnOnce(Misuse) -> Misuse) {
+        if self.checks(Rule::HdpNotFlushed)
+            && let Some(Unflushed { offset, bytes }) = memory.unflushed()
+        {
+            let found = format!("{bytes} bytes in a page of VRAM, the first at offset {offset:#x}");
+            self.misused(whose(Misuse::new(Rule::HdpNotFlushed, found)));
         }
     }
 

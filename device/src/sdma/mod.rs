@@ -367,6 +367,7 @@ impl SdmaQueue {
                 space.write_bytes(*to, data.as_bytes()).map_err(memory("WRITE"))?;
                 *budget = budget.saturating_sub(data.len() as u64 * 4);
             }
+            Packet::Fence { .. } | Packet::Atomic(_) if self.waits_for_flush() => return Ok(Effect::Waits),
             Packet::Fence { at, value } => space.store_u32(*at, *value).map_err(memory("FENCE"))?,
             Packet::Trap { context } => self.env.cp.interrupts.sdma_trap(&self.config.identity, *context),
             Packet::Poll(poll) => return Ok(Effect::over(packets::poll(poll, space)?)),
@@ -395,6 +396,18 @@ impl SdmaQueue {
             }
         }
         Ok(Effect::Done)
+    }
+
+    /// Whether what was copied may still be flushed in time, for the sanitizer: what tells of copies waits for that.
+    fn waits_for_flush(&self) -> bool {
+        let Some(sanitizer) = self.env.cp.shader.sanitizer() else { return false };
+        let memory = self.space.memory();
+        let due = memory.is_flush_due();
+        if !due {
+            let identity = &self.config.identity;
+            sanitizer.check_host_path(memory, |misuse| misuse.of(identity.pasid, identity.doorbell.dwords()));
+        }
+        due
     }
 
     /// Reports the read pointer, unless packets of an indirect buffer are left.

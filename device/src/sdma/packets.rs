@@ -145,8 +145,9 @@ pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaErr
 /// and runtimes set none (`retry_count` 0xfff).
 pub(super) fn poll(packet: &PollRegmem, space: &AddressSpace) -> Result<bool, SdmaError> {
     let (header, function) = (packet.header, packet.header.func());
-    // The HDP has no cache here. ROCr flushes it by a look at a register that every value satisfies.
+    // ROCr flushes the HDP by a look at a register that every value satisfies.
     if header.hdp_flush() || function == 0 {
+        space.memory().host_flushed();
         return Ok(true);
     }
     if !header.mem_poll() {

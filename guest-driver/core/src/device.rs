@@ -385,6 +385,7 @@ impl<O: Os> Device<O> {
         let hw = &self.hw;
         let mut request = gc::GCVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
         request.set_per_vmid_invalidate_req(vmids);
+        hw.flush_hdp();
         hw.xccs().for_each(|xcc| xcc.write_at(INVALIDATE_ENGINE, request));
         for xcc in hw.xccs() {
             hw.poll(FLUSH_TIMEOUT_NS, || {
@@ -401,6 +402,7 @@ impl<O: Os> Device<O> {
         let hw = &self.hw;
         let mut request = mmhub::MMVM_INVALIDATE_ENG0_REQ(gc::GCVM_INVALIDATE_ENG0_REQ::RESET);
         request.set_per_vmid_invalidate_req(vmids);
+        hw.flush_hdp();
         hw.mm_hubs().for_each(|hub| hub.write_at(INVALIDATE_ENGINE, request));
         for hub in hw.mm_hubs() {
             hw.poll(FLUSH_TIMEOUT_NS, || {

@@ -19,6 +19,8 @@ pub(crate) struct Hw<O: Os> {
     registers: RegisterMap,
     asic: &'static Asic,
     alive: AtomicBool,
+    /// The processor has written to VRAM since the host data path was flushed.
+    unflushed: AtomicBool,
     /// The device is suspended: accesses wait.
     asleep: AtomicBool,
 }
@@ -34,7 +36,8 @@ pub(crate) use log;
 impl<O: Os> Hw<O> {
     /// Access to a device of which the discovery table says where its registers are, and what it is.
     pub(crate) fn new(os: O, registers: RegisterMap, asic: &'static Asic) -> Self {
-        Self { os, registers, asic, alive: AtomicBool::new(true), asleep: AtomicBool::new(false) }
+        let [alive, unflushed, asleep] = [true, false, false].map(AtomicBool::new);
+        Self { os, registers, asic, alive, unflushed, asleep }
     }
 
     /// Where the device has its registers.
@@ -118,6 +121,7 @@ impl<O: Os> Hw<O> {
     }
 
     pub(crate) fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
+        self.flush_hdp();
         if self.reaches() {
             self.os.doorbell_write(offset, value);
         }
@@ -126,12 +130,23 @@ impl<O: Os> Hw<O> {
     pub(crate) fn vram_write(&self, offset: u64, data: &[u8]) {
         if self.reaches() {
             self.os.vram_write(offset, data);
+            self.unflushed.store(true, Ordering::Release);
         }
     }
 
     pub(crate) fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
         if self.reaches() {
             self.os.vram_fill(offset, len, byte);
+            self.unflushed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Has the host data path write to VRAM what the processor has written through the BAR, before the device is to find it there
+    /// (`amdgpu_device_flush_hdp`). Doorbells that the driver rings do that as well.
+    pub(crate) fn flush_hdp(&self) {
+        if self.unflushed.swap(false, Ordering::AcqRel) && self.reaches() {
+            self.os.write_barrier();
+            self.os.reg_write(self.asic.hdp_remap as u32, 0);
         }
     }
 

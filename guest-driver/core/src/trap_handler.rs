@@ -63,7 +63,9 @@ impl<O: Os> TrapHandler<O> {
 
     /// Sets the program's handler on a node, and its trap memory (`kfd_process_set_trap_handler`).
     pub(crate) fn set_program(&self, node: u32, tba: u64, tma: u64) {
-        self.memory.hw().vram_write(self.memory.offset() + tma_offset(node), [tba, tma].as_bytes());
+        let hw = self.memory.hw();
+        hw.vram_write(self.memory.offset() + tma_offset(node), [tba, tma].as_bytes());
+        hw.flush_hdp();
     }
 
     /// No node has a handler of the program.
@@ -77,6 +79,7 @@ impl<O: Os> TrapHandler<O> {
             let at = self.memory.offset() + tma_offset(node) + 16;
             self.memory.hw().vram_write(at, u64::from(debugged).as_bytes());
         }
+        self.memory.hw().flush_hdp();
     }
 
     /// Whether a range touches the pages.

@@ -275,6 +275,8 @@ impl<O: Os> Vm<O> {
             pa += piece;
             len -= piece;
         }
+        // Who may use what was absent needs no invalidation.
+        self.root.memory.hw().flush_hdp();
         Ok(())
     }
 
@@ -298,10 +300,12 @@ impl<O: Os> Vm<O> {
         let mut leaf = Table::new(&self.vram, 0)?;
         leaf.fill(0, ENTRIES, Some(Pages { pa, flags, joined: false }));
         // In this order: the walker sees either the huge page or all of the small ones.
+        table.memory.hw().flush_hdp();
         table.memory.hw().write_barrier();
         table.write(entry, &[leaf.entry()]);
         table.set_mapped(entry, false);
         table.children.insert(entry as u16, leaf);
+        table.memory.hw().flush_hdp();
         Ok(())
     }
 

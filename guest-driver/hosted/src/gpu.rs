@@ -18,6 +18,7 @@ use crate::arena::Arena;
 use crate::dmabuf::{self, Exports};
 use crate::error::Error;
 use crate::exploring::Exploring;
+use crate::flush_page::Flushes;
 use crate::function;
 use crate::line::{Handler, Line};
 use crate::os::{Gems, HostedOs};
@@ -118,6 +119,7 @@ impl From<GpuConfig> for HostedConfig {
 pub(crate) struct Bars {
     pub(crate) vram: Shared,
     pub(crate) doorbells: Shared,
+    pub(crate) flushes: Arc<Flushes>,
 }
 
 /// A GPU in this process, with the driver bound to it.
@@ -174,6 +176,7 @@ impl HostedGpu {
         let bars = Arc::new(Bars {
             vram: Shared::part(&memory, 0, vram_size as usize)?,
             doorbells: Shared::new(c"belfry-doorbells", pci::DOORBELL_BAR_SIZE as usize)?,
+            flushes: Arc::new(Flushes::new()?),
         });
         let arena = Arena::new(Shared::part(&memory, vram_size, system_memory)?);
         let system = arena.memory().address();
@@ -194,6 +197,7 @@ impl HostedGpu {
                 interrupts: line.clone(),
             },
         )?;
+        gpu.set_flush_page(Arc::<Flushes>::clone(&bars.flushes));
         pins.attach(&gpu);
         let thread = if let Some(exploring) = &exploring {
             exploring.attach(&gpu);

@@ -15,6 +15,7 @@ mod debug;
 pub mod dmabuf;
 mod error;
 mod exploring;
+mod flush_page;
 mod function;
 mod gpu;
 mod keeper;

@@ -251,22 +251,15 @@ impl HostedProcess {
                         self.note(page as usize, Map { len: size, backing: None, doorbells: Some(offset) });
                         Ok(page)
                     }
-                    // Nothing is cached on the way to the device: the flush page is memory nobody reads.
-                    MmapTarget::MmioRemap { .. } => self.map_anonymous(addr, size, prot),
+                    MmapTarget::MmioRemap { .. } => {
+                        let page = &self.hosted.bars.flushes.0;
+                        let mapped = page.duplicate((0, size), addr, prot).map_err(|error| errno(&error))?;
+                        self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
+                        Ok(mapped)
+                    }
                 },
             }
         }
-    }
-
-    unsafe fn map_anonymous(&self, addr: Option<usize>, size: usize, prot: i32) -> Result<*mut u8> {
-        let fixed = if addr.is_some() { libc::MAP_FIXED } else { 0 };
-        let at = addr.unwrap_or(0) as *mut c_void;
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | fixed;
-        // SAFETY: fixed addresses are the caller's to replace, others are the kernel's to choose.
-        let mapped = unsafe { libc::mmap(at, size, prot, flags, -1, 0) };
-        check_mmap(mapped)?;
-        self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
-        Ok(mapped.cast())
     }
 
     /// Maps a buffer object piece by piece, as its pages lie.

@@ -217,7 +217,7 @@ pub(crate) fn write(end: End) {
                 .into_iter()
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
-            sanitizer: device.config().sanitizer.as_deref().map(Sanitizer::report),
+            sanitizer: device.sanitized(),
             faults: device.faults().is_on().then(|| Faults::of(&device.faults().report())),
             profile: device.config().profiler.as_deref().map(Profiler::report),
             record: Record::of(gpu),

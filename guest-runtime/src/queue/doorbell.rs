@@ -38,6 +38,7 @@ impl DoorbellPage {
 
     /// Stores the doorbell at a byte offset (any multiple of 8; bits above the slice are ignored).
     pub(crate) fn ring(&self, offset: u64, value: u64) {
+        self.kfd.host_path().flush();
         let index = offset & (KFD_DOORBELL_PROCESS_SLICE - 1) & !7;
         // SAFETY: the index is inside the page and 8-byte aligned.
         let doorbell = unsafe { self.page.add(index as usize) }.as_ptr().cast::<u64>();

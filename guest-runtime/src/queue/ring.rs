@@ -28,6 +28,7 @@ impl Ring {
         for slot in 0..size {
             packets.atomic_u32((slot * AQL_PACKET_SIZE) as usize).store(invalid, Ordering::Release);
         }
+        packets.written();
         Self { packets, control, size }
     }
 
@@ -61,6 +62,7 @@ impl Ring {
             self.packets.atomic_u32(base + word * 4).store(*value, Ordering::Relaxed);
         }
         self.packets.atomic_u32(base).store(packet[0], Ordering::Release);
+        self.packets.written();
     }
 }
 

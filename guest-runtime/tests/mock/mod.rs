@@ -285,7 +285,11 @@ impl Mock {
                 // The driver gives whole pages, whatever is asked for.
                 args.size = args.size.next_multiple_of(4096);
                 args.handle = u64::from(GPU_ID) << 32 | u64::from(next);
-                args.mmap_offset = args.handle << 12;
+                args.mmap_offset = if flags.contains(AllocFlags::MMIO_REMAP) {
+                    u64::from(GPU_ID) << 46
+                } else {
+                    args.handle << 12
+                };
                 state.bos.insert(args.handle, Bo { va: args.va_addr, size: args.size, flags, mapped: false });
             }
             ioctl::FREE_MEMORY_OF_GPU => {
@@ -419,6 +423,8 @@ unsafe impl Transport for Mock {
                 let bo = state.bos.get(&(offset >> 12)).ok_or(Errno(libc::EINVAL))?;
                 assert_eq!((bo.va, bo.size), (addr.unwrap() as u64, len as u64));
             }
+            // The page of flushes.
+            Node::Kfd if offset >> 62 == 0 => assert_eq!((len, offset), (4096, u64::from(GPU_ID) << 46)),
             Node::Kfd => assert_eq!((len, offset), (8192, 3 << 62 | u64::from(GPU_ID) << 46)),
         }
         let fixed = if addr.is_some() { libc::MAP_FIXED } else { 0 };
@@ -434,7 +440,7 @@ unsafe impl Transport for Mock {
             )
         };
         assert_ne!(map, libc::MAP_FAILED);
-        if node == Node::Kfd {
+        if node == Node::Kfd && offset >> 62 != 0 {
             state.doorbell_page = map.addr() as u64;
         }
         Ok(map.cast())

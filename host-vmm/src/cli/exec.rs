@@ -281,6 +281,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
         }
         None => args.root,
     };
+    args.sanitize.check_with(&[("--inspect and --gdb", inspect.is_some())])?;
     let sanitizing = args.sanitize.start(&args.symbols)?;
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {

@@ -27,6 +27,11 @@ pub(super) struct ScheduleArgs {
 }
 
 impl ScheduleArgs {
+    /// Whether there is one.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.schedule.is_some()
+    }
+
     /// Has a device go by it, if there is one.
     pub(super) fn apply(&self, mode: Mode, gpu: &mut GpuConfig) -> anyhow::Result<()> {
         match &self.schedule {
@@ -125,6 +130,7 @@ pub(super) fn execute(args: &ExploreArgs) -> anyhow::Result<u8> {
     }
     let gpu = args.device.config()?;
     ensure!(gpu.deterministic.is_none(), "--deterministic is a schedule, and there are many here");
+    args.sanitize.check_with(&[("explore", true)])?;
     let sanitizing = args.sanitize.start(&[])?;
     if args.child {
         let sanitize = sanitizing.as_ref().map(Sanitizing::options).cloned();

@@ -47,6 +47,20 @@ impl SanitizeArgs {
         self.sanitize.is_some()
     }
 
+    /// Refuses a rule for which the device works on a copy of memory together with what does not go with that, which is named.
+    pub(super) fn check_with(&self, others: &[(&str, bool)]) -> anyhow::Result<()> {
+        let rule = Rule::HdpNotFlushed.name();
+        let is_named = |rules: &String| rules.split(',').any(|name| name == rule);
+        if self.sanitize.as_ref().is_some_and(is_named)
+            && let Some((other, _)) = others.iter().find(|(_, is_there)| *is_there)
+        {
+            anyhow::bail!(
+                "--sanitize={rule} has the device work on a copy of memory, as --record does, and does not go with {other}"
+            );
+        }
+        Ok(())
+    }
+
     /// Begins to check, if that is asked for; files with debug information are for source lines.
     pub(super) fn start(&self, symbols: &[PathBuf]) -> anyhow::Result<Option<Sanitizing>> {
         let Some(rules) = &self.sanitize else { return Ok(None) };

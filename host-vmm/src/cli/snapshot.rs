@@ -42,6 +42,13 @@ pub(super) struct SnapshotArgs {
     verify: bool,
 }
 
+impl SnapshotArgs {
+    /// Whether anything of it is asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.snapshot.is_some() || self.from.is_some() || self.warm
+    }
+}
+
 /// Reads a snapshot, with all of its memory if that is wanted, and says of what it is.
 fn checked(file: &Path, memory: bool) -> anyhow::Result<Head> {
     let head = Snapshot::head_of(file)?;

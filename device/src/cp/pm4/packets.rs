@@ -61,7 +61,7 @@ impl Port for Reach<'_> {
         if register.name().is_some() {
             return Ok(self.registers.get(register));
         }
-        // Memory is coherent: a flush is done when it has been asked for.
+        // A flush is done when it has been asked for.
         if index == self.allowed.hdp_flush_req || index == self.allowed.hdp_flush_done {
             return Ok(*self.hdp_flush);
         }
@@ -74,6 +74,7 @@ impl Port for Reach<'_> {
         }
         if index == self.allowed.hdp_flush_req {
             *self.hdp_flush = value;
+            self.space.memory().host_flushed();
             return Ok(());
         }
         // Markers of a thread trace, and there is none.

@@ -175,6 +175,7 @@ impl<O: Os> Object<O> {
             Memory::Vram(memory) => match memory.page(offset / PAGE_SIZE) {
                 Some(BoPage::Vram(page)) => {
                     memory.hw().vram_write(page + offset % PAGE_SIZE, &value.to_le_bytes());
+                    memory.hw().flush_hdp();
                     Ok(())
                 }
                 _ => Err(Errno::ENODEV),
