@@ -12,7 +12,7 @@ use crate::explore::Explorer;
 use crate::faults::Plan;
 use crate::profile::Profiler;
 use crate::record::Recording;
-use crate::sanitize::Sanitizer;
+use crate::sanitize::{Rule, Sanitizer};
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -172,6 +172,19 @@ impl GpuConfig {
     #[must_use]
     pub const fn shape(&self) -> Shape {
         Shape { xccs: self.xccs, cus: self.cus }
+    }
+
+    /// Whether the device does one thing after the other, on a copy of memory: as it is recorded, or as a rule of the sanitizer goes by
+    /// what is flushed to VRAM. Ways of doorbells that do not stop their writers are not for it.
+    #[must_use]
+    pub fn works_on_copy(&self) -> bool {
+        self.record.is_some() || self.checks_host_path()
+    }
+
+    /// Whether the sanitizer goes by what is flushed to VRAM, for which a device that is explored has no copy.
+    pub(crate) fn checks_host_path(&self) -> bool {
+        let checks = |sanitizer: &Arc<Sanitizer>| sanitizer.checks(Rule::HdpNotFlushed);
+        self.explorer.is_none() && self.sanitizer.as_ref().is_some_and(checks)
     }
 
     /// Checks every value against its range.

@@ -369,8 +369,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         ("--trace-isa", args.gpu.trace_isa.is_some()),
         ("--snapshot, --from and --warm", args.snapshot.is_asked_for()),
         ("--schedule", args.schedule.is_asked_for()),
-        ("--mode kvm", args.mode == Mode::Kvm),
-        ("a mode that is found out: say --mode hosted or --mode qemu", args.mode == Mode::Auto),
+        ("a mode that is found out: say --mode hosted, --mode qemu or --mode kvm", args.mode == Mode::Auto),
     ])?;
     let mut sanitizing = args.sanitize.start(&args.gpu.symbols)?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);

@@ -24,7 +24,6 @@ use crate::queue::{HqdBanks, Partitions};
 use crate::record::Recording;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
-use crate::sanitize::Rule;
 use crate::sdma::Movers;
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
@@ -40,10 +39,8 @@ impl Gpu {
     ///
     /// A configuration out of range, regions of the wrong size, or threads that cannot be started.
     pub fn new(config: GpuConfig, resources: Resources) -> Result<Arc<Self>, Error> {
-        // Only a device that works on a copy of memory knows what was flushed.
-        let needs_copy = config.explorer.is_none()
-            && config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks(Rule::HdpNotFlushed));
-        if let Some(recording) = config.record.clone().or_else(|| needs_copy.then(Recording::nowhere)) {
+        let unrecorded = config.checks_host_path().then(Recording::nowhere);
+        if let Some(recording) = config.record.clone().or(unrecorded) {
             return Self::new_recorded(config, resources, &recording);
         }
         if config.explorer.is_some() {
@@ -98,9 +95,7 @@ impl Gpu {
             Some(session) => memory.mirrored(Arc::clone(session.journal())),
             None => memory,
         };
-        let checks_host_path =
-            config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks(Rule::HdpNotFlushed));
-        let memory = Arc::new(if checks_host_path { memory.with_host_path() } else { memory });
+        let memory = Arc::new(if config.checks_host_path() { memory.with_host_path() } else { memory });
         let sink = match &session {
             Some(_) => Arc::new(AfterStores { memory: Arc::clone(&memory), next: resources.interrupts }),
             None => resources.interrupts,

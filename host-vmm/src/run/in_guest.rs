@@ -205,7 +205,7 @@ impl Job<'_> {
 
     /// How doorbells travel on Belfry's own machine.
     fn doorbell_on_kvm(&self) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
-        doorbell::on_kvm(self.options.doorbell, self.options.gpu.record.is_some())
+        doorbell::on_kvm(self.options.doorbell, self.options.gpu.works_on_copy())
     }
 
     fn boot_on_kvm(&self, parts: &Parts) -> Result<Booted, RunError> {

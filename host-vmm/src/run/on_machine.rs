@@ -23,7 +23,7 @@ pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Resu
             "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
-    let doorbells = doorbell::on_kvm(options.doorbell, options.gpu.record.is_some())?;
+    let doorbells = doorbell::on_kvm(options.doorbell, options.gpu.works_on_copy())?;
     let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
     let config = |gpu| bare_metal::config(&kernel, gpu, doorbells);
     let report = run(options, options.gpu.clone(), output, |gpu| Machine::new(config(gpu)))?;
