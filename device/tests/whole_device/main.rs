@@ -6,14 +6,13 @@
 mod accesses;
 mod alter;
 mod bringup;
-mod context;
+#[allow(dead_code, reason = "the tests of the sanitizer need more of it")]
 mod driver;
 mod exclusive;
 mod hws;
 mod inspect;
 mod kernels;
 mod kiq;
-mod misuse;
 mod pm4;
 mod queues;
 mod record;

@@ -238,7 +238,10 @@ impl Os for HostedOs {
 
     fn reg_write(&self, offset: u32, value: u32) {
         self.bar_write(pci::BAR_REGISTERS, u64::from(offset), &value.to_le_bytes());
-        self.point();
+        // A flush of what is there already changes nothing: no schedule is another one by it.
+        if u64::from(offset) != self.gpu.config().chip.generation.register_bar.hdp_remap {
+            self.point();
+        }
     }
 
     fn doorbell_size(&self) -> u64 {

@@ -10,8 +10,8 @@ use belfry_abi::regs::{Register, gc};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use super::context::{AREA_SIZE, STACK_SIZE};
 use super::{Driver, Process};
-use crate::context::{AREA_SIZE, STACK_SIZE};
 
 /// An AQL queue with its `amd_queue_t`, ring and MQD.
 #[derive(Clone, Copy)]

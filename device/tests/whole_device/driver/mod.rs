@@ -2,7 +2,9 @@
 
 #![expect(unsafe_code, reason = "hands a doorbell page to the device that the test also writes itself")]
 
+pub mod context;
 mod continued;
+pub mod kernels;
 mod rings;
 mod user_queue;
 
@@ -21,7 +23,7 @@ use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::context::TRAP_HANDLER;
+use context::TRAP_HANDLER;
 pub use rings::KernelRing;
 pub use user_queue::UserQueue;
 

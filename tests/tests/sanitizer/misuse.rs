@@ -11,8 +11,8 @@ use belfry_device::{GpuConfig, ResetKind};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::driver::kernels::{Spinning, ready_to_spin, signal, spinning};
 use crate::driver::{Driver, IH_ENTRIES, Process, UserQueue, eventually};
-use crate::kernels::{Spinning, ready_to_spin, signal, spinning};
 
 /// The doorbell of the queue, in dwords.
 const DOORBELL: u32 = 0x800;
