@@ -18,6 +18,9 @@ use crate::{
     bridge, card, companion, debug, doorbells, ending, notice, onlookers, record, summary, trace, unmapped,
 };
 
+/// Threads for the driver's work that are there from the beginning.
+const WORKERS: usize = 2;
+
 /// A GPU, its driver, and this process as its user.
 pub(crate) struct Gpu {
     pub(crate) hosted: Arc<HostedGpu>,
@@ -118,6 +121,9 @@ fn make() -> Result<&'static Gpu, i32> {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
     })?;
+    // One that is made later may have its stack where the program has just freed memory that the GPU still writes to: as any new memory
+    // there, it would be the GPU's again.
+    hosted.add_work_threads(WORKERS);
     if let Some(ring) = &ring {
         trace::note_begin(ring, hosted.device().tracer());
     }
