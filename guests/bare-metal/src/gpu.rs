@@ -1,6 +1,7 @@
 //! The device behind its BARs.
 
 use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::pci::HDP_REMAP_OFFSET;
 use belfry_abi::regs::{Register, gc};
 
 use crate::memory::{poke, read32, write32};
@@ -41,6 +42,11 @@ impl Gpu {
         bank.set_pipeid(pipe);
         bank.set_vmid(vmid);
         self.write(bank);
+    }
+
+    /// Has what was written to VRAM reach it, before the device is to find it there.
+    pub fn flush(&self) {
+        write32(self.registers + HDP_REMAP_OFFSET, 0);
     }
 
     /// Rings a doorbell.

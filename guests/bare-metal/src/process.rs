@@ -2,17 +2,17 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::pci::{DOORBELL_SIZE, DOORBELL_SLICE_SIZE};
 use belfry_abi::aql::{
     AQL_PACKET_SIZE, AmdQueue, BarrierPacket, FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader,
     PacketType, QUEUE_READ_DISPATCH_ID_OFFSET, QUEUE_WRITE_DISPATCH_ID_OFFSET,
 };
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{
     PTE_ADDRESS_MASK, PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
 };
 use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType};
 use belfry_abi::mqd::ComputeMqd;
+use belfry_abi::pci::{DOORBELL_SIZE, DOORBELL_SLICE_SIZE};
 use belfry_abi::regs::{Register, gc};
 use belfry_abi::signal::{
     AMD_SIGNAL_KIND_USER, SIGNAL_EVENT_ID_OFFSET, SIGNAL_EVENT_MAILBOX_PTR_OFFSET, SIGNAL_VALUE_OFFSET,
@@ -91,6 +91,7 @@ impl Process {
         }
         let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_EXECUTABLE | PTE_READABLE | PTE_WRITEABLE;
         poke(gpu.vram + table + (va >> 12 & 0x1ff) * 8, memory | flags);
+        gpu.flush();
     }
 }
 

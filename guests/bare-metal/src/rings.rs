@@ -127,6 +127,7 @@ impl Rings {
             poke(gpu.vram + self.gart_used * 8, (memory + page * PAGE) | flags);
             self.gart_used += 1;
         }
+        gpu.flush();
         GART + first * PAGE
     }
 
