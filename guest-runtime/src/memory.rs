@@ -198,7 +198,7 @@ impl Allocation {
         self.written();
     }
 
-    /// The processor has written to it; whoever stores atomically says so.
+    /// Notes that the processor has written to it. Atomic stores do not note this themselves: call it after them.
     pub(crate) fn written(&self) {
         if self.kind == MemoryKind::Vram {
             self.kfd.host_path().written();

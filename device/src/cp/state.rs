@@ -117,13 +117,12 @@ impl QueueState {
         self.sanitizer.is_some() && self.space().memory().is_flush_due()
     }
 
-    /// Tells of what the device has looked at and nobody has flushed in time.
-    fn check_host_path(&self) {
-        if let Some(sanitizer) = &self.sanitizer {
-            sanitizer.check_host_path(self.space().memory(), |misuse| {
-                misuse.of(self.identity.pasid, self.identity.doorbell.dwords())
-            });
-        }
+    /// The same, and bytes that were not flushed in time are reported.
+    fn waits_for_flush(&self) -> bool {
+        self.sanitizer.as_ref().is_some_and(|sanitizer| {
+            let (pasid, doorbell) = (self.identity.pasid, self.identity.doorbell.dwords());
+            sanitizer.waits_for_flush(self.space().memory(), |misuse| misuse.of(pasid, doorbell))
+        })
     }
 
     /// What was done to this queue that must not be done.
@@ -330,10 +329,9 @@ impl InFlight {
     ///
     /// What keeps it from being written: a page that it still waits for, and anything else.
     pub(super) fn complete_waiting(&self) -> Result<(), Cause> {
-        if !self.waits() || self.state.is_flush_due() {
+        if !self.waits() || self.state.waits_for_flush() {
             return Ok(());
         }
-        self.state.check_host_path();
         let timestamps = self.start.map(|start| (start, self.state.now()));
         self.state.complete(self.packet.completion_signal, timestamps)?;
         self.waits.store(false, Ordering::Release);
@@ -355,12 +353,11 @@ impl InFlight {
     fn complete(&self) -> Box<dyn FnOnce(Runner) + Send> {
         let job = self.job;
         let timestamps = self.start.map(|start| (start, self.state.now()));
-        if self.state.is_flush_due() {
+        if self.state.waits_for_flush() {
             self.waits.store(true, Ordering::Release);
             let state = Arc::clone(&self.state);
             return Box::new(move |_| state.wake());
         }
-        self.state.check_host_path();
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
             Ok((completed, before)) => {
                 self.state.check_signal(self.packet.completion_signal, before);

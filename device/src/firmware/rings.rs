@@ -8,11 +8,11 @@ use belfry_abi::pm4::Pm4Header;
 
 use super::kiq::MAX_PACKET;
 use super::{Ports, Turn};
-use crate::doorbell::Heard;
+use crate::doorbell::{Heard, Owner};
 use crate::faults::{Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::pm4;
-use crate::queue::Ring;
+use crate::queue::{HqdId, Ring};
 use crate::sanitize::{self, Misuse};
 use crate::save::Broken;
 use crate::vm::AddressSpace;
@@ -58,6 +58,19 @@ pub(super) enum Fate {
 }
 
 impl Running {
+    /// Whether the queue has been active ever since this ring began. If not, nobody has its doorbell any more, unless the driver has
+    /// started a queue with the same doorbell meanwhile.
+    pub(super) fn goes_on(&self, ports: &Ports, (xcc, id): (u8, HqdId)) -> bool {
+        let doorbell = self.ring.doorbell();
+        ports.hqds.hqd_of(xcc, id, |hqd| {
+            let goes_on = hqd.is_active() && hqd.activation == self.activation;
+            if !goes_on && (!hqd.is_active() || hqd.doorbell() != doorbell) {
+                ports.doorbells.own(doorbell, Owner::Nobody);
+            }
+            goes_on
+        })
+    }
+
     /// The ring, its activation, the doorbell's value last looked at, and whether it is dead.
     pub(super) fn save(&self) -> SavedRunning {
         (self.ring.clone(), self.activation, self.seen, self.dead)

@@ -105,21 +105,8 @@ impl MesScheduler {
 
     /// Starts and stops what the driver has started and stopped through registers.
     fn follow_registers(&mut self) {
-        let active = self.ports.hqds.active(HqdId::MES.me);
-        self.rings.retain(|id, running| {
-            let keep = active.iter().any(|(at, hqd)| at == id && hqd.activation == running.activation);
-            if !keep {
-                let doorbell = running.ring.doorbell();
-                // A queue that the driver has started meanwhile keeps the doorbell.
-                self.ports.hqds.hqd(*id, |hqd| {
-                    if !hqd.is_active() || hqd.doorbell() != doorbell {
-                        self.ports.doorbells.own(doorbell, Owner::Nobody);
-                    }
-                });
-            }
-            keep
-        });
-        for (id, hqd) in active {
+        self.rings.retain(|&id, running| running.goes_on(&self.ports, (0, id)));
+        for (id, hqd) in self.ports.hqds.active(HqdId::MES.me) {
             if hqd.wants_dequeue() {
                 let pointers = self.rings.remove(&id).map(|running| running.ring);
                 self.ports.hqds.hqd(id, |hqd| {

@@ -76,7 +76,7 @@ impl Recording {
         Self::with(Writer::new(Box::new(out)), false)
     }
 
-    /// A record that nobody reads, of a device that works as one that is recorded.
+    /// Has a device work as if it were recorded; nothing is written.
     pub(crate) fn nowhere() -> Self {
         Self::with(Writer::new(Box::new(io::sink())), true)
     }

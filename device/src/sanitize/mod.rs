@@ -184,14 +184,15 @@ impl Sanitizer {
         }
     }
 
-    /// Tells of what the device has looked at that processors had written to VRAM and not flushed by now; `whose` says whose it is.
-    pub(crate) fn check_host_path(&self, memory: &Memory, whose: impl FnOnce(Misuse) -> Misuse) {
-        if self.checks(Rule::HdpNotFlushed)
-            && let Some(Unflushed { offset, bytes }) = memory.unflushed()
-        {
+    /// Whether a completion has to wait, as the device has looked at bytes of VRAM that a processor may still flush in time. Bytes that were
+    /// not flushed in time are reported; `whose` adds the queue to the report.
+    pub(crate) fn waits_for_flush(&self, memory: &Memory, whose: impl FnOnce(Misuse) -> Misuse) -> bool {
+        let waits = memory.is_flush_due();
+        if !waits && let Some(Unflushed { offset, bytes }) = memory.unflushed() {
             let found = format!("{bytes} bytes in a page of VRAM, the first at offset {offset:#x}");
             self.misused(whose(Misuse::new(Rule::HdpNotFlushed, found)));
         }
+        waits
     }
 
     fn timed(&self, misuse: Misuse) -> Misuse {

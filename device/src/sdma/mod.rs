@@ -398,16 +398,13 @@ impl SdmaQueue {
         Ok(Effect::Done)
     }
 
-    /// Whether what was copied may still be flushed in time, for the sanitizer: what tells of copies waits for that.
+    /// Whether packets that tell of copies wait, as what was copied may still be flushed in time; for the sanitizer.
     fn waits_for_flush(&self) -> bool {
-        let Some(sanitizer) = self.env.cp.shader.sanitizer() else { return false };
-        let memory = self.space.memory();
-        let due = memory.is_flush_due();
-        if !due {
-            let identity = &self.config.identity;
-            sanitizer.check_host_path(memory, |misuse| misuse.of(identity.pasid, identity.doorbell.dwords()));
-        }
-        due
+        let identity = &self.config.identity;
+        self.env.cp.shader.sanitizer().is_some_and(|sanitizer| {
+            let (pasid, doorbell) = (identity.pasid, identity.doorbell.dwords());
+            sanitizer.waits_for_flush(self.space.memory(), |misuse| misuse.of(pasid, doorbell))
+        })
     }
 
     /// Reports the read pointer, unless packets of an indirect buffer are left.

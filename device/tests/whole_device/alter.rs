@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belfry_device::inspect::{AccessRange, BreakOn, BytesOf, Hex, RegisterName, WaveParts};
 
+use crate::driver::kernels::{VECADD, dispatch, hidden, load, signal};
 use crate::driver::{Driver, Process, UserQueue, eventually};
-use crate::kernels::{VECADD, dispatch, hidden, load, signal};
 
 const SOON: Duration = Duration::from_secs(60);
 const PASID: u16 = 0x8001;

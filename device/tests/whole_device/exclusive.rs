@@ -8,8 +8,8 @@ use belfry_abi::mes::AddQueueFlags;
 use belfry_device::GpuConfig;
 use belfry_device::trace::{Kind, Record, TraceSink};
 
+use crate::driver::kernels::{Spinning, ready_to_spin_with};
 use crate::driver::{Driver, eventually};
-use crate::kernels::{Spinning, ready_to_spin_with};
 
 pub static GRIDSYNC: &[u8] = include_bytes!("../../../guest-runtime/kernels/gridsync.gfx1100.hsaco");
 

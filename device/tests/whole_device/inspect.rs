@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::driver::kernels::ready_to_spin;
 use crate::driver::{Driver, Process, UserQueue, eventually};
-use crate::kernels::ready_to_spin;
 
 #[test]
 fn device_shows_its_live_state_by_name() {

@@ -10,10 +10,7 @@ use belfry_device::GpuConfig;
 use crate::driver::context::STACK_SIZE;
 use crate::driver::{Driver, Process, UserQueue, eventually};
 
-use crate::driver::kernels::PROBE;
-pub use crate::driver::kernels::{
-    Spinning, VECADD, dispatch, hidden, load, ready_to_spin, ready_to_spin_with, signal, spinning,
-};
+use crate::driver::kernels::{PROBE, VECADD, dispatch, hidden, load, ready_to_spin, signal, spinning};
 
 #[test]
 fn a_compiled_kernel_adds_vectors() {

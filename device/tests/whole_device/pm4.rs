@@ -13,8 +13,8 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromBytes;
 
+use crate::driver::kernels::load;
 use crate::driver::{Driver, Process, UserQueue, eventually};
-use crate::kernels::load;
 use crate::save::guest::{KERNELS, config};
 
 /// Dwords of a ring.

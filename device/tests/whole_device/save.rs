@@ -15,9 +15,9 @@ use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, SavedGpu};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
+use crate::driver::kernels::{ready_to_spin_with, spinning};
 use crate::driver::{Driver, RAM, eventually};
 use crate::exclusive::GRIDSYNC;
-use crate::kernels::{ready_to_spin_with, spinning};
 use guest::{Guest, KERNELS, LOOK, config};
 
 /// Where a test that runs itself again finds what to continue.

@@ -156,18 +156,7 @@ impl HwsScheduler {
                 self.refuse((xcc, id), GuestError::SchedulerQueue);
             }
         }
-        let Ports { hqds, doorbells, .. } = &self.ports;
-        self.rings.retain(|&(xcc, id), running| {
-            let doorbell = running.ring.doorbell();
-            hqds.hqd_of(xcc, id, |hqd| {
-                let keep = hqd.is_active() && hqd.activation == running.activation;
-                // A queue that the driver has started meanwhile keeps the doorbell.
-                if !keep && (!hqd.is_active() || hqd.doorbell() != doorbell) {
-                    doorbells.own(doorbell, Owner::Nobody);
-                }
-                keep
-            })
-        });
+        self.rings.retain(|&at, running| running.goes_on(&self.ports, at));
         // Before the first core has stopped it, others may have.
         self.hiqs.retain(|&(partition, id)| self.rings.contains_key(&(partition.first, id)));
     }

@@ -7,8 +7,8 @@ use belfry_device::chip::Shape;
 use zerocopy::FromZeros as _;
 
 use super::driver::{Hws, doorbell, list_of, packet};
+use crate::driver::kernels::{dispatch, hidden, load, signal};
 use crate::driver::{Process, UserQueue, eventually};
-use crate::kernels::{dispatch, hidden, load, signal};
 
 static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 

@@ -13,8 +13,8 @@ use belfry_abi::regs::{gc, gfx9};
 use belfry_device::chip::Shape;
 use zerocopy::FromZeros as _;
 
+use crate::driver::kernels::signal;
 use crate::driver::{Process, UserQueue, eventually};
-use crate::kernels::signal;
 use driver::{ALL_NOT_STATIC, Hws, VMIDS, doorbell, list_of, map_process, map_queue};
 
 const SMALL: Shape = Shape { xccs: 1, cus: 4 };

@@ -11,8 +11,8 @@ use belfry_device::chip::Shape;
 use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, packet};
 use super::kernels::{increment, run_buffer};
 use super::{barrier, completes, is_done, sdma};
+use crate::driver::kernels::{hidden, load, signal};
 use crate::driver::{Process, UserQueue, eventually};
-use crate::kernels::{hidden, load, signal};
 use crate::sdma::{copy, fence, trap};
 
 const EIGHT: Shape = Shape { xccs: 8, cus: 16 };
@@ -117,7 +117,7 @@ fn cores(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue) -> Vec<u32
     hws.driver.set_ram_u64(kernarg, va);
     hidden(&hws.driver, kernarg + 8, 16 * 64, 64);
     let (done, done_va) = signal(&mut hws.driver, process, 0);
-    queue.put(&hws.driver, &crate::kernels::dispatch(kernel, kernarg_va, 16 * 64, 64, done_va));
+    queue.put(&hws.driver, &crate::driver::kernels::dispatch(kernel, kernarg_va, 16 * 64, 64, done_va));
     eventually("the kernel completes", || is_done(hws, done));
     (0..16).map(|at| hws.driver.ram_u32(out + at * 4)).collect()
 }

@@ -13,8 +13,8 @@ use zerocopy::{FromZeros as _, IntoBytes};
 use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, map_process};
 use super::kernels::{increment, submit_buffer};
 use super::{SMALL, completes, sdma};
+use crate::driver::kernels::{dispatch, hidden, load, signal};
 use crate::driver::{Process, UserQueue, eventually};
-use crate::kernels::{dispatch, hidden, load, signal};
 use crate::sdma::{copy, fence};
 
 static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");

@@ -9,8 +9,8 @@ use belfry_device::{GpuConfig, SavedGpu, Stats};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::driver::kernels::{dispatch, load, signal};
 use crate::driver::{Driver, Process, UserQueue, eventually};
-use crate::kernels::{dispatch, load, signal};
 
 pub static KERNELS: &[u8] = include_bytes!("../../fixtures/cp.gfx1100.hsaco");
 static HIST: &[u8] = include_bytes!("../../../../guest-runtime/kernels/hist.gfx1100.hsaco");
