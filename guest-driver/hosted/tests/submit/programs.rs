@@ -1,8 +1,12 @@
 //! Memory of programs as buffer objects.
 
+use std::sync::atomic::AtomicUsize;
+
 use super::*;
 
 /// A page-aligned range of the test's own memory.
+///
+/// It is where the kernel puts nothing by itself: what the driver unmaps stays a hole, whatever other tests map meanwhile.
 struct Own {
     at: *mut u32,
     len: usize,
@@ -11,9 +15,11 @@ struct Own {
 impl Own {
     fn new(len: usize) -> Self {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at a place the kernel chooses.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        static NEXT: AtomicUsize = AtomicUsize::new(0x20_0000_0000);
+        let place = std::ptr::without_provenance_mut(NEXT.fetch_add(1 << 20, Ordering::Relaxed));
+        // SAFETY: a new mapping where nothing is.
+        let at = unsafe { libc::mmap(place, len, prot, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
         Self { at: at.cast(), len }
     }
@@ -31,7 +37,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, or unmapped by the driver's call already.
+        // SAFETY: made by `new`, or unmapped by the driver's call already, and nobody else maps there.
         unsafe { libc::munmap(self.at.cast(), self.len) };
     }
 }
@@ -176,7 +182,7 @@ fn memory_of_programs_is_refused_as_amdgpu_refuses_it() {
         ("the kernel's", 1 << 63, PAGE, REGISTER | VALIDATE, Errno::EFAULT),
         ("what is read only", read_only, PAGE, REGISTER | VALIDATE, Errno::EPERM),
         ("a file", of_a_file, PAGE, REGISTER | VALIDATE | ANONONLY, Errno::EPERM),
-        ("more than is mapped", at, 1 << 40, REGISTER | VALIDATE, Errno::EFAULT),
+        ("more than is mapped", at, 1 << 20, REGISTER | VALIDATE, Errno::EFAULT),
     ] {
         assert_eq!(userptr(&file, addr, size, flags), Err(errno), "{what}");
     }
