@@ -25,7 +25,7 @@ const TIMESTAMP: u64 = (1 << 48) - 1;
 /// How long the last handle of memory waits for the work of its file, as long as amdgpu waits for a ring.
 const CLOSE_NS: u64 = 10_000_000_000;
 
-/// A submission.
+/// What one ring does of a submission.
 pub(crate) struct Job {
     pub(crate) context: Arc<Record>,
     pub(crate) fence: Arc<Fence>,
@@ -36,14 +36,15 @@ pub(crate) struct Job {
     pub(crate) user_fence: Option<(Arc<dyn Backing>, u64, u64)>,
     /// What it uses.
     pub(crate) objects: Vec<Arc<dyn Backing>>,
+    /// The golden counter when the first job of the submission was handed over, 0 before.
+    pub(crate) begun_at: Arc<AtomicU64>,
 }
 
 /// Work for a ring.
 struct Line<O: Os> {
     /// The queue, while there is one.
     ring: Option<Ring<O>>,
-    /// With the golden counter when it was handed over.
-    running: Option<(Job, u64)>,
+    running: Option<Job>,
     waiting: VecDeque<Job>,
 }
 
@@ -319,7 +320,7 @@ impl<O: Os> Client<O> {
         }
         for line in state.lines.values_mut() {
             if line.ring.as_ref().is_some_and(Ring::is_over)
-                && let Some((job, _)) = line.running.take()
+                && let Some(job) = line.running.take()
             {
                 over.put::<O>(job, Ok(()));
             }
@@ -337,7 +338,8 @@ impl<O: Os> Client<O> {
             while let Some(job) = self.next(state, id, over) {
                 any = true;
                 // Before the device can begin: a fault of this work is not earlier.
-                let since = self.device.clock_counter() & TIMESTAMP;
+                let now = (self.device.clock_counter() & TIMESTAMP).max(1);
+                let _ = job.begun_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
                 let result = self.ensure_ring(state, id).and_then(|()| {
                     let ring = state.lines.get_mut(&id).and_then(|line| line.ring.as_mut());
                     ring.ok_or(Errno::EIO)?.submit(&self.device, &job.ibs)
@@ -345,7 +347,7 @@ impl<O: Os> Client<O> {
                 match (result, state.lines.get_mut(&id)) {
                     (Ok(()), Some(line)) => {
                         job.fence.begin();
-                        line.running = Some((job, since));
+                        line.running = Some(job);
                     }
                     (result, _) => over.put::<O>(job, result),
                 }
@@ -382,8 +384,10 @@ impl<O: Os> Client<O> {
         let ClientState { lines, hardware, resets, .. } = state;
         let Some(hardware) = hardware else { return };
         for line in lines.values_mut() {
-            // What was handed over after the fault has no part in it.
-            let Some((job, _)) = line.running.take_if(|(_, since)| *since <= at) else { continue };
+            // What was handed over after the fault has no part in it, unless it belongs to what was running.
+            let Some(job) = line.running.take_if(|job| job.begun_at.load(Ordering::Relaxed) <= at) else {
+                continue;
+            };
             if let Some(ring) = line.ring.take() {
                 let _ = ring.stop(&self.device, &self.space, hardware);
             }
@@ -401,8 +405,7 @@ impl<O: Os> Client<O> {
             if let (Some(ring), Some(hardware)) = (line.ring.take(), hardware.as_mut()) {
                 let _ = ring.stop(&self.device, &self.space, hardware);
             }
-            let running = line.running.take().map(|(job, _)| job);
-            for job in running.into_iter().chain(core::mem::take(&mut line.waiting)) {
+            for job in line.running.take().into_iter().chain(core::mem::take(&mut line.waiting)) {
                 over.put::<O>(job, Err(Errno::ECANCELED));
             }
         }
@@ -418,7 +421,7 @@ impl<O: Os> Client<O> {
             let state = self.state.lock();
             let running = state.lines.values().filter_map(|line| line.running.as_ref());
             let waiting = state.lines.values().flat_map(|line| &line.waiting);
-            running.map(|(job, _)| job).chain(waiting).map(|job| job.fence.clone()).collect()
+            running.chain(waiting).map(|job| job.fence.clone()).collect()
         };
         if fences.is_empty() {
             return Ok(true);

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 
 use belfry_abi::kfd::drm::{
     AMDGPU_CHUNK_ID_BO_HANDLES, AMDGPU_CHUNK_ID_DEPENDENCIES, AMDGPU_CHUNK_ID_FENCE, AMDGPU_CHUNK_ID_IB,
@@ -79,11 +80,13 @@ pub(super) fn submit<O: Os>(call: &Call<'_, O>, args: &CsIn) -> Result<u64> {
     let objects = list.map_or_else(Vec::new, |list| list.to_vec());
     validate(call, &objects)?;
     let mut jobs = Vec::new();
+    let begun_at = Arc::new(AtomicU64::new(0));
     for (ring, ibs) in ibs {
         let user_fence = if ring == leader { user_fence.take() } else { None };
         let (context, fence) = (record.clone(), call.file.fence_new()?);
         let (dependencies, objects) = (dependencies.clone(), objects.clone());
-        jobs.push((ring, Job { context, fence, ibs, dependencies, user_fence, objects }));
+        let begun_at = begun_at.clone();
+        jobs.push((ring, Job { context, fence, ibs, dependencies, user_fence, objects, begun_at }));
     }
     let fence = jobs.iter().find(|(ring, _)| *ring == leader).map(|(_, job)| job.fence.clone());
     let number = client.submit(leader, args.ctx_id, jobs)?;
