@@ -181,12 +181,15 @@ fn boot_is_measured_phase_by_phase(nested: &mut Nested) {
 }
 
 fn every_example_succeeds(nested: &mut Nested) {
-    let said = belfry(nested, &["run", "--mode", "kvm", "--", "all"]);
-    eprintln!("{}", said.stdout);
-    said.expect(0, &["kvm): exit status 0"], &[]);
-    for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
-        let line = said.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
-        assert!(line.is_some_and(|line| line.contains(" ok ")), "{name}\n{}\n{}", said.stdout, said.stderr);
+    for chip in ["gfx1100", "gfx1201", "gfx942:xccs=2"] {
+        let said = belfry(nested, &["run", "--mode", "kvm", "--chip", chip, "--", "all"]);
+        eprintln!("{}", said.stdout);
+        said.expect(0, &["kvm): exit status 0"], &[]);
+        for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
+            let line = said.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+            let Said { stdout, stderr, .. } = &said;
+            assert!(line.is_some_and(|line| line.contains(" ok ")), "{chip}, {name}\n{stdout}\n{stderr}");
+        }
     }
 }
 

@@ -17,12 +17,20 @@ use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, Update
 use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_device::GuestError;
 use belfry_kfd_hosted::{Errno, Node};
-use common::{Buffer, Client, PAGE, RW, gpu};
+use common::{Buffer, Client, PAGE, RW, gpu, gpus};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use packets::{halves, packet, set, write};
 use zerocopy::FromBytes;
 
-static KERNELS: &[u8] = include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco");
+/// Kernels for each chip, by `gfx_target_version`.
+static KERNELS: [(u64, &[u8]); 3] = [
+    (110_000, include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco")),
+    (120_001, include_bytes!("../../../device/tests/fixtures/cp.gfx1201.hsaco")),
+    (GFX942, include_bytes!("../../../device/tests/fixtures/cp.gfx942.hsaco")),
+];
+const GFX942: u64 = 90_402;
+/// `COMPUTE_PGM_RSRC3` of gfx9.
+const RSRC3_GFX9: ComputeRegister = ComputeRegister(0x22d);
 /// Dwords of a ring.
 const RING: u64 = PAGE / 4;
 
@@ -96,7 +104,9 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Loads a kernel of the fixture: the registers for it, workgroups of 256.
 fn program(client: &Client, name: &str, args: u64) -> Vec<u32> {
-    let file = object::File::parse(KERNELS).unwrap();
+    let chip = client.property("gfx_target_version");
+    let (_, kernels) = KERNELS.into_iter().find(|(version, _)| *version == chip).unwrap();
+    let file = object::File::parse(kernels).unwrap();
     let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
     let code = client.alloc(end.next_multiple_of(PAGE), AllocFlags::VRAM | RW).unwrap();
     for segment in file.segments() {
@@ -118,7 +128,10 @@ fn program(client: &Client, name: &str, args: u64) -> Vec<u32> {
     [
         set(ComputeRegister::PGM_LO, &halves(entry >> 8)),
         set(ComputeRegister::PGM_RSRC1, &[rsrc1, rsrc2 | 2 << 15]),
-        set(ComputeRegister::PGM_RSRC3, &[descriptor.compute_pgm_rsrc3.bits()]),
+        set(
+            if chip == GFX942 { RSRC3_GFX9 } else { ComputeRegister::PGM_RSRC3 },
+            &[descriptor.compute_pgm_rsrc3.bits()],
+        ),
         set(ComputeRegister::START_X, &[0, 0, 0, 256, 1, 1]),
         set(ComputeRegister::USER_DATA_0, &halves(args)),
     ]
@@ -131,76 +144,83 @@ fn data(client: &Client) -> Buffer {
 
 #[test]
 fn pm4_queue_dispatches_a_kernel_and_its_fence_wakes_who_waits() {
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let signal = client.create_signal();
-    let slot = signal.memory.quad(16).load(Ordering::Relaxed);
-    let mut queue = Queue::new(&client);
-    let (input, output, args) = (data(&client), data(&client), data(&client));
-    (0..512).for_each(|at| input.word(at * 4).store(at as u32, Ordering::Relaxed));
-    args.quad(0).store(input.va, Ordering::Relaxed);
-    args.quad(8).store(output.va, Ordering::Relaxed);
-    let packets = program(&client, "reverse.kd", args.va);
-    // More than once around the ring.
-    for round in 0..40 {
-        (0..512).for_each(|at| output.word(at * 4).store(0, Ordering::Relaxed));
-        queue.submit(&[
-            packets.clone(),
-            packet(Opcode::ACQUIRE_MEM, &[0, u32::MAX, 0xff, 0, 0, 0, 0x4381]),
-            packet(Opcode::DISPATCH_DIRECT, &[512, 1, 1, 0x8021]),
-            packet(Opcode::EVENT_WRITE, &[7 | 4 << 8]),
-            release(slot, signal.event_id),
-        ]);
-        let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
-        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
-        let reversed = |at: u64| at / 256 * 256 + 255 - at % 256;
-        let value = |at: u64| u64::from(output.word(at * 4).load(Ordering::Relaxed));
-        assert!((0..512).all(|at| value(at) == reversed(at)), "round {round}");
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let signal = client.create_signal();
+        let slot = signal.memory.quad(16).load(Ordering::Relaxed);
+        let mut queue = Queue::new(&client);
+        let (input, output, args) = (data(&client), data(&client), data(&client));
+        (0..512).for_each(|at| input.word(at * 4).store(at as u32, Ordering::Relaxed));
+        args.quad(0).store(input.va, Ordering::Relaxed);
+        args.quad(8).store(output.va, Ordering::Relaxed);
+        let packets = program(&client, "reverse.kd", args.va);
+        // gfx9 has no word about caches, and no waves of 32 lanes.
+        let (acquired, initiator) =
+            if client.property("gfx_target_version") == GFX942 { (6, 0x21) } else { (7, 0x8021) };
+        let acquire = &[0, u32::MAX, 0xff, 0, 0, 0, 0x4381][..acquired];
+        // More than once around the ring.
+        for round in 0..40 {
+            (0..512).for_each(|at| output.word(at * 4).store(0, Ordering::Relaxed));
+            queue.submit(&[
+                packets.clone(),
+                packet(Opcode::ACQUIRE_MEM, acquire),
+                packet(Opcode::DISPATCH_DIRECT, &[512, 1, 1, initiator]),
+                packet(Opcode::EVENT_WRITE, &[7 | 4 << 8]),
+                release(slot, signal.event_id),
+            ]);
+            let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
+            assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
+            let reversed = |at: u64| at / 256 * 256 + 255 - at % 256;
+            let value = |at: u64| u64::from(output.word(at * 4).load(Ordering::Relaxed));
+            assert!((0..512).all(|at| value(at) == reversed(at)), "round {round}");
+        }
+        assert!(queue.written > RING);
+        eventually("the read pointer moves", || queue.read_pointer() == queue.written % RING);
+        assert_eq!(gpu.device().stats().errors, Default::default());
+        client.destroy_queue(queue.args.queue_id).unwrap();
     }
-    assert!(queue.written > RING);
-    eventually("the read pointer moves", || queue.read_pointer() == queue.written % RING);
-    assert_eq!(gpu.device().stats().errors, Default::default());
-    client.destroy_queue(queue.args.queue_id).unwrap();
 }
 
 #[test]
 fn pm4_queue_without_a_share_executes_nothing_until_it_has_one() {
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let mut queue = Queue::new(&client);
-    let data = data(&client);
-    queue.submit(&[write(data.va, 1)]);
-    eventually("the packet is executed", || queue.read_pointer() == queue.written);
-    queue.update(0);
-    let before = queue.written;
-    queue.submit(&[write(data.va, 2)]);
-    // Another queue's packets are executed meanwhile.
-    let mut other = Queue::new(&client);
-    other.submit(&[write(data.va + 8, 3)]);
-    eventually("the other queue works", || other.read_pointer() == other.written);
-    assert_eq!((data.word(0).load(Ordering::Acquire), queue.read_pointer()), (1, before));
-    queue.update(100);
-    eventually("the packet is executed", || queue.read_pointer() == queue.written);
-    assert_eq!(data.word(0).load(Ordering::Acquire), 2);
-    client.destroy_queue(queue.args.queue_id).unwrap();
-    client.destroy_queue(other.args.queue_id).unwrap();
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let mut queue = Queue::new(&client);
+        let data = data(&client);
+        queue.submit(&[write(data.va, 1)]);
+        eventually("the packet is executed", || queue.read_pointer() == queue.written);
+        queue.update(0);
+        let before = queue.written;
+        queue.submit(&[write(data.va, 2)]);
+        // Another queue's packets are executed meanwhile.
+        let mut other = Queue::new(&client);
+        other.submit(&[write(data.va + 8, 3)]);
+        eventually("the other queue works", || other.read_pointer() == other.written);
+        assert_eq!((data.word(0).load(Ordering::Acquire), queue.read_pointer()), (1, before));
+        queue.update(100);
+        eventually("the packet is executed", || queue.read_pointer() == queue.written);
+        assert_eq!(data.word(0).load(Ordering::Acquire), 2);
+        client.destroy_queue(queue.args.queue_id).unwrap();
+        client.destroy_queue(other.args.queue_id).unwrap();
+    }
 }
 
 #[test]
 fn pm4_queue_with_a_bad_packet_stops_and_the_next_one_works() {
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let data = data(&client);
-    let mut bad = Queue::new(&client);
-    bad.submit(&[packet(Opcode::MEM_SEMAPHORE, &[0, 0]), write(data.va, 1)]);
-    eventually("the queue stops", || gpu.device().stats().errors.contains_key(&GuestError::QueueStopped));
-    let mut good = Queue::new(&client);
-    good.submit(&[write(data.va + 4, 2)]);
-    eventually("the other queue works", || good.read_pointer() == good.written);
-    assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
-    client.check_queue_works();
-    client.destroy_queue(bad.args.queue_id).unwrap();
-    client.destroy_queue(good.args.queue_id).unwrap();
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let data = data(&client);
+        let mut bad = Queue::new(&client);
+        bad.submit(&[packet(Opcode::MEM_SEMAPHORE, &[0, 0]), write(data.va, 1)]);
+        eventually("the queue stops", || gpu.device().stats().errors.contains_key(&GuestError::QueueStopped));
+        let mut good = Queue::new(&client);
+        good.submit(&[write(data.va + 4, 2)]);
+        eventually("the other queue works", || good.read_pointer() == good.written);
+        assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
+        client.check_queue_works();
+        client.destroy_queue(bad.args.queue_id).unwrap();
+        client.destroy_queue(good.args.queue_id).unwrap();
+    }
 }
 
 #[test]

@@ -20,11 +20,11 @@ use belfry_abi::kfd::queue::{
     CreateQueueArgs, GetQueueWaveStateArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, UpdateQueueArgs,
 };
-use belfry_abi::sdma::Op;
+use belfry_abi::sdma::{Op, copy_sub_op, timestamp_sub_op};
 use belfry_device::chip::{self, gfx942};
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use common::{Buffer, Client, PAGE, RW, gpu};
+use common::{Buffer, Client, PAGE, RW, gpu, gpus};
 use copies::{args, packet};
 use zerocopy::FromBytes as _;
 
@@ -129,54 +129,155 @@ fn data(client: &Client) -> Buffer {
 #[test]
 fn sdma_queue_copies_between_memories_and_its_trap_wakes_who_waits() {
     const BYTES: u64 = 3 << 20;
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let signal = client.create_signal();
-    let slot = signal.memory.quad(16).load(Ordering::Relaxed);
-    let mut queue = Queue::new(&client);
-    let (host, back) = (client.alloc(BYTES, AllocFlags::GTT | RW).unwrap(), client.user(BYTES).unwrap());
-    let card = client.alloc(BYTES, AllocFlags::VRAM | RW).unwrap();
-    // More than once around the ring.
-    for round in 0..70u32 {
-        let value = |at: u64| at as u32 ^ round << 24;
-        (0..BYTES).step_by(512).for_each(|at| host.word(at).store(value(at), Ordering::Relaxed));
-        queue.submit(&[
-            copy(host.va, card.va, BYTES as u32),
-            copy(card.va, back.va, BYTES as u32),
-            fence(slot, signal.event_id),
-            packet(Op::TRAP, &[signal.event_id]),
-        ]);
-        let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
-        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
-        let arrived = |at: u64| back.word(at).load(Ordering::Relaxed) == value(at);
-        assert!((0..BYTES).step_by(512).all(arrived), "round {round}");
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let signal = client.create_signal();
+        let slot = signal.memory.quad(16).load(Ordering::Relaxed);
+        let mut queue = Queue::new(&client);
+        let (host, back) = (client.alloc(BYTES, AllocFlags::GTT | RW).unwrap(), client.user(BYTES).unwrap());
+        let card = client.alloc(BYTES, AllocFlags::VRAM | RW).unwrap();
+        // More than once around the ring.
+        for round in 0..70u32 {
+            let value = |at: u64| at as u32 ^ round << 24;
+            (0..BYTES).step_by(512).for_each(|at| host.word(at).store(value(at), Ordering::Relaxed));
+            queue.submit(&[
+                copy(host.va, card.va, BYTES as u32),
+                copy(card.va, back.va, BYTES as u32),
+                fence(slot, signal.event_id),
+                packet(Op::TRAP, &[signal.event_id]),
+            ]);
+            let (result, _) = client.wait(signal.event_id, 60_000).unwrap();
+            assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "round {round}");
+            let arrived = |at: u64| back.word(at).load(Ordering::Relaxed) == value(at);
+            assert!((0..BYTES).step_by(512).all(arrived), "round {round}");
+        }
+        assert!(queue.written > RING);
+        eventually("the read pointer moves", || queue.read_pointer() == queue.written);
+        assert_eq!(gpu.device().stats().errors, Default::default());
+        queue.destroy();
     }
-    assert!(queue.written > RING);
-    eventually("the read pointer moves", || queue.read_pointer() == queue.written);
-    assert_eq!(gpu.device().stats().errors, Default::default());
-    queue.destroy();
+}
+
+/// Where packets of [`every_packet_does_on_each_chip_what_it_says`] write, in bytes.
+const COPIED: u64 = 0x200;
+const BOX: u64 = 0x300;
+const WRITTEN: u64 = 0x400;
+const COUNTER: u64 = 0x500;
+const CLOCKS: u64 = 0x540;
+const IN_BUFFER: u64 = 0x580;
+const BUFFER: u64 = 0x600;
+
+/// A box of 3 x 2 dwords from column 1 of row 1, of rows of 8, to rows of 4. Generation 7 has other places for pitches.
+fn boxed(data: u64, generation: u32) -> Vec<u32> {
+    let pitch = |dwords: u32| (dwords - 1) << if generation == 7 { 16 } else { 13 };
+    let (from, to) = (halves(data), halves(data + BOX));
+    let from = [&from[..], &[1 << 16 | 1, pitch(8), 63]].concat();
+    let to = [&to[..], &[0, pitch(4), 31]].concat();
+    let mut dwords = packet(Op::COPY, &[&from[..], &to, &[1 << 16 | 2, 0]].concat());
+    dwords[0] |= u32::from(copy_sub_op::LINEAR_SUB_WIND) << 8 | 2 << 29;
+    dwords
+}
+
+#[test]
+fn every_packet_does_on_each_chip_what_it_says() {
+    const CACHES: [u32; 4] = [0; 4];
+    for (gpu, generation) in gpus().zip([6, 4, 7]) {
+        let client = Client::open(&gpu);
+        let data = data(&client);
+        let at = |offset: u64| data.va + offset;
+        let word = |offset: u64| data.word(offset).load(Ordering::Acquire);
+        (0..64).for_each(|number: u32| {
+            data.word(u64::from(number) * 4).store(1000 + number, Ordering::Relaxed);
+        });
+        let with = |mut dwords: Vec<u32>, bits: u32| {
+            dwords[0] |= bits;
+            dwords
+        };
+        let mut twice = with(copy(at(0), at(COPIED), 64), 1 << 27);
+        twice.extend(halves(at(COPIED + 64)));
+        let mut policies = with(copy(at(64), at(COPIED + 128), 64), 1 << 19);
+        policies.extend((generation == 7).then_some(0));
+        let write = |to: u64| packet(Op::WRITE, &[&halves(at(to))[..], &[2, 5, 6, 7]].concat());
+        let fill = with(packet(Op::CONST_FILL, &[&halves(at(WRITTEN + 16))[..], &[9, 15]].concat()), 2 << 30);
+        let add = with(packet(Op::ATOMIC, &[&halves(at(COUNTER))[..], &[3, 0, 0, 0, 0]].concat()), 47 << 25);
+        let if_is = |value: u32| packet(Op::COND_EXE, &[&halves(at(0))[..], &[value, 4]].concat());
+        let clock = |to: u64, kind: u8| with(packet(Op::TIMESTAMP, &halves(at(to))), u32::from(kind) << 8);
+        let buffer = [fence(at(IN_BUFFER), 1), fence(at(IN_BUFFER + 4), 2)].concat();
+        for (number, dword) in (0..).zip(&buffer) {
+            data.word(BUFFER + number * 4).store(*dword, Ordering::Relaxed);
+        }
+        let enter = [&halves(at(BUFFER))[..], &[buffer.len() as u32, 0, 0]].concat();
+        let mut queue = Queue::new(&client);
+        queue.submit(&[
+            with(packet(Op::NOP, &[u32::MAX; 3]), 3 << 16),
+            twice,
+            policies,
+            boxed(data.va, generation),
+            write(WRITTEN),
+            fill,
+            add.clone(),
+            add,
+            if_is(1),
+            fence(at(0x5a0), 1),
+            if_is(1000),
+            fence(at(0x5a4), 1),
+            clock(CLOCKS, timestamp_sub_op::GET),
+            clock(CLOCKS + 8, timestamp_sub_op::GET_GLOBAL),
+            packet(Op::INDIRECT, &enter),
+            wait(at(0x5a8), 1),
+            fence(at(0x5ac), 1),
+        ]);
+        eventually("what comes before the wait", || word(IN_BUFFER + 4) == 2);
+        assert_eq!(word(0x5ac), 0, "generation {generation}");
+        data.word(0x5a8).store(1, Ordering::Release);
+        eventually("the end", || queue.read_pointer() == queue.written);
+        let words = |from: u64, count: u64| (0..count).map(|at| word(from + at * 4)).collect::<Vec<_>>();
+        let numbers = |from: u32, count: u32| (1000 + from..1000 + from + count).collect::<Vec<_>>();
+        assert_eq!(words(COPIED, 16), numbers(0, 16), "generation {generation}");
+        assert_eq!(words(COPIED + 64, 16), numbers(0, 16), "generation {generation}");
+        assert_eq!(words(COPIED + 128, 16), numbers(16, 16), "generation {generation}");
+        assert_eq!(words(BOX, 8), [1009, 1010, 1011, 0, 1017, 1018, 1019, 0], "generation {generation}");
+        assert_eq!(words(WRITTEN, 9), [5, 6, 7, 0, 9, 9, 9, 9, 0], "generation {generation}");
+        assert_eq!(words(COUNTER, 2), [6, 0], "generation {generation}");
+        assert_eq!(words(IN_BUFFER, 2), [1, 2], "generation {generation}");
+        assert_eq!(words(0x5a0, 2), [0, 1], "one fence was skipped, generation {generation}");
+        let [engine, global] = [CLOCKS, CLOCKS + 8].map(|at| data.quad(at).load(Ordering::Relaxed));
+        assert!(0 < engine && engine <= global, "{engine} {global}");
+        assert_eq!(gpu.device().stats().errors, Default::default());
+        // Generation 4 has no caches to speak of.
+        queue.submit(&[packet(Op::GCR_REQ, &CACHES), fence(at(0x5b0), 1)]);
+        if generation == 4 {
+            let refused = GuestError::SdmaPacketRefused;
+            eventually("the queue stops", || gpu.device().stats().errors.contains_key(&refused));
+            assert_eq!(word(0x5b0), 0);
+        } else {
+            eventually("the end", || queue.read_pointer() == queue.written);
+            assert_eq!(word(0x5b0), 1);
+        }
+    }
 }
 
 #[test]
 fn sdma_queue_goes_on_in_the_middle_when_it_has_a_share_again() {
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let data = data(&client);
-    let mut queue = Queue::new(&client);
-    queue.submit(&[fence(data.va, 1), wait(data.va + 64, 1), fence(data.va, 2)]);
-    eventually("the first packet is executed", || data.word(0).load(Ordering::Acquire) == 1);
-    queue.update(0);
-    data.word(64).store(1, Ordering::Release);
-    // Another queue's packets are executed meanwhile, on either engine.
-    for _ in 0..2 {
-        let mut other = Queue::new(&client);
-        other.submit(&[fence(data.va + 8, 3)]);
-        eventually("the other queue works", || other.read_pointer() == other.written);
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let data = data(&client);
+        let mut queue = Queue::new(&client);
+        queue.submit(&[fence(data.va, 1), wait(data.va + 64, 1), fence(data.va, 2)]);
+        eventually("the first packet is executed", || data.word(0).load(Ordering::Acquire) == 1);
+        queue.update(0);
+        data.word(64).store(1, Ordering::Release);
+        // Another queue's packets are executed meanwhile, on either engine.
+        for _ in 0..2 {
+            let mut other = Queue::new(&client);
+            other.submit(&[fence(data.va + 8, 3)]);
+            eventually("the other queue works", || other.read_pointer() == other.written);
+        }
+        assert_eq!(data.word(0).load(Ordering::Acquire), 1);
+        queue.update(100);
+        eventually("the queue goes on", || queue.read_pointer() == queue.written);
+        assert_eq!(data.word(0).load(Ordering::Acquire), 2);
     }
-    assert_eq!(data.word(0).load(Ordering::Acquire), 1);
-    queue.update(100);
-    eventually("the queue goes on", || queue.read_pointer() == queue.written);
-    assert_eq!(data.word(0).load(Ordering::Acquire), 2);
 }
 
 #[test]
@@ -230,35 +331,37 @@ fn queues_of_the_engines_are_shared_by_all_processes() {
 
 #[test]
 fn sdma_queue_with_a_bad_packet_stops_and_the_next_one_works() {
-    let gpu = gpu();
-    let client = Client::open(&gpu);
-    let data = data(&client);
-    let mut bad = Queue::new(&client);
-    bad.submit(&[packet(Op::SRBM_WRITE, &[0, 0]), fence(data.va, 1)]);
-    eventually("the queue stops", || {
-        gpu.device().stats().errors.contains_key(&GuestError::SdmaPacketRefused)
-    });
-    let mut good = Queue::new(&client);
-    good.submit(&[fence(data.va + 4, 2)]);
-    eventually("the other queue works", || good.read_pointer() == good.written);
-    assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
-    client.check_queue_works();
-    bad.destroy();
-    good.destroy();
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let data = data(&client);
+        let mut bad = Queue::new(&client);
+        bad.submit(&[packet(Op::SRBM_WRITE, &[0, 0]), fence(data.va, 1)]);
+        eventually("the queue stops", || {
+            gpu.device().stats().errors.contains_key(&GuestError::SdmaPacketRefused)
+        });
+        let mut good = Queue::new(&client);
+        good.submit(&[fence(data.va + 4, 2)]);
+        eventually("the other queue works", || good.read_pointer() == good.written);
+        assert_eq!((data.word(0).load(Ordering::Acquire), data.word(4).load(Ordering::Acquire)), (0, 2));
+        client.check_queue_works();
+        bad.destroy();
+        good.destroy();
+    }
 }
 
 #[test]
 fn fault_of_an_sdma_queue_reaches_the_memory_event_and_not_the_neighbour() {
-    let gpu = gpu();
-    let (client, neighbour) = (Client::open(&gpu), Client::open(&gpu));
-    let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
-    let (data, theirs) = (data(&client), data(&neighbour));
-    let (mut queue, mut other) = (Queue::new(&client), Queue::new(&neighbour));
-    queue.submit(&[copy(0x6666_0000_0000, data.va, 64)]);
-    let (result, _) = client.wait(event.event_id, 60_000).unwrap();
-    assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
-    other.submit(&[fence(theirs.va, 5)]);
-    eventually("the neighbour works", || theirs.word(0).load(Ordering::Acquire) == 5);
+    for gpu in gpus() {
+        let (client, neighbour) = (Client::open(&gpu), Client::open(&gpu));
+        let event = client.create_event(KFD_IOC_EVENT_MEMORY, 0).unwrap();
+        let (data, theirs) = (data(&client), data(&neighbour));
+        let (mut queue, mut other) = (Queue::new(&client), Queue::new(&neighbour));
+        queue.submit(&[copy(0x6666_0000_0000, data.va, 64)]);
+        let (result, _) = client.wait(event.event_id, 60_000).unwrap();
+        assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE);
+        other.submit(&[fence(theirs.va, 5)]);
+        eventually("the neighbour works", || theirs.word(0).load(Ordering::Acquire) == 5);
+    }
 }
 
 #[test]

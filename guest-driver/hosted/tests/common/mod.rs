@@ -13,6 +13,7 @@ use belfry_abi::kfd::memory::{
 };
 use belfry_abi::kfd::queue::{CreateQueueArgs, DestroyQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL};
 use belfry_device::GpuConfig;
+use belfry_device::chip::MODELS;
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
 
 pub(crate) const PAGE: u64 = 4096;
@@ -27,6 +28,11 @@ pub(crate) fn config() -> GpuConfig {
 
 pub(crate) fn gpu() -> Arc<HostedGpu> {
     HostedGpu::new(config()).unwrap()
+}
+
+/// A GPU of each chip, one after the other.
+pub(crate) fn gpus() -> impl Iterator<Item = Arc<HostedGpu>> {
+    MODELS.iter().map(|chip| HostedGpu::new(GpuConfig { chip, ..config() }).unwrap())
 }
 
 /// A buffer object at an address of its own, mapped on the GPU.
