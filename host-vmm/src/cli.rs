@@ -377,7 +377,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     gpu.profiler = profiling.as_mut().map(Profiling::profiler);
     let host = args.host_time.start(&mut gpu);
     args.schedule.apply(args.mode, &mut gpu)?;
-    let recorded = args.record.start(args.mode)?;
+    let recorded = args.record.start()?;
     gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);

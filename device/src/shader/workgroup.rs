@@ -13,7 +13,7 @@ mod turns;
 use std::fmt;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop, WaveFault};
+use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -446,8 +446,10 @@ impl Workgroup {
                 if let Some(armed) = turn.armed
                     && fault.pc == wave.pc()
                     && armed.keeps_at_fault((turn.dispatch, self.id, index as u32), fault.pc, fault) => {}
-            Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. })
-                if turn.waits.is_some() && Waits::may(&fault) =>
+            Stop::Fault(ref at)
+                if let FaultCause::Memory { fault, .. } = at.kind
+                    && turn.waits.is_some()
+                    && Waits::may(&fault) =>
             {
                 // The lanes that are done stay so: the wave tries the rest of the instruction when it has its turn again.
                 if turn.waits.is_some_and(|waits| waits.is_news(fault.va)) {
@@ -456,9 +458,9 @@ impl Workgroup {
                 return Ok(executed < SWITCH_COST);
             }
             Stop::Fault(fault) if wave.enter_trap(TrapCause::Fault(&fault.kind)) => {
-                turn.notices.push(Notice::Trapped(failure(Reason::Fault(fault))));
+                turn.notices.push(Notice::Trapped(failure(Reason::Fault(*fault))));
             }
-            Stop::Fault(fault) => return Err(failure(Reason::Fault(fault))),
+            Stop::Fault(fault) => return Err(failure(Reason::Fault(*fault))),
         }
         Ok(false)
     }

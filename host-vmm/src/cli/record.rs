@@ -9,14 +9,13 @@ use clap::Args;
 
 use crate::exec::RecordOfProcess;
 use crate::output::note;
-use crate::run::Mode;
 
 /// A record of a run.
 #[derive(Debug, Default, Args)]
 pub(super) struct RecordArgs {
     /// Records every input of the GPU that is not determined to a file, from which `belfry replay` has the GPU do the same again,
-    /// alone. The GPU does one thing after the other meanwhile, as with --deterministic (seed 0 by default). For --mode hosted,
-    /// --mode qemu and --mode kvm, where every doorbell traps meanwhile.
+    /// alone. The GPU does one thing after the other meanwhile, as with --deterministic (seed 0 by default). With --mode kvm every
+    /// doorbell traps meanwhile.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sanitize", "trace_isa", "inspect", "gdb", "warm"])]
     record: Option<PathBuf>,
 }
@@ -74,14 +73,9 @@ pub(super) struct Recorded {
 }
 
 impl RecordArgs {
-    /// Begins to record a run in this mode, if that is asked for.
-    pub(super) fn start(&self, mode: Mode) -> anyhow::Result<Option<Recorded>> {
-        let Some(path) = &self.record else { return Ok(None) };
-        anyhow::ensure!(
-            mode != Mode::Auto,
-            "--record is for one run of one GPU: say --mode hosted, --mode qemu or --mode kvm"
-        );
-        Recorded::begin(path).map(Some)
+    /// Begins to record a run, if that is asked for.
+    pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
+        self.record.as_deref().map(Recorded::begin).transpose()
     }
 }
 

@@ -80,6 +80,8 @@ impl Job<'_> {
             Ok(parts) => parts,
             Err(error) => return self.hosted_instead(error, output),
         };
+        // A record is of one GPU: where a guest does not come up there is none for another.
+        let is_only_one = self.options.gpu.record.is_some();
         let why_not_kvm = match (self.doorbell_on_kvm(), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
@@ -87,6 +89,7 @@ impl Job<'_> {
                 self.progress.line(&format!("mode kvm: {speed} on this /dev/kvm"));
                 match self.boot_on_kvm(&parts) {
                     Ok(guest) => return self.carry_out(guest, &errand, None, output),
+                    Err(error) if is_only_one => return Err(error),
                     Err(error) => format!("the guest does not boot on Belfry's own machine: {error}"),
                 }
             }
@@ -94,7 +97,7 @@ impl Job<'_> {
         self.progress.line(&format!("mode qemu: {why_not_kvm}"));
         match self.boot_in_qemu(&parts) {
             Ok(guest) => self.carry_out(guest, &errand, None, output),
-            Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_))) => {
+            Err(error @ (RunError::Guest(GuestError::Start { .. }) | RunError::Image(_))) if !is_only_one => {
                 self.hosted_instead(error, output)
             }
             Err(error) => Err(error),

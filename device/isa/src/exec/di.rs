@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "one handler calls another")]
 
-use super::{FaultCause, Lds, Stop, WaveFault};
+use super::{FaultCause, Lds, Stop};
 use crate::inst::Op;
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
 use crate::wave::Wave;
@@ -246,7 +246,7 @@ impl Machine<'_> {
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&mut self, kind: FaultCause) -> Flow {
-        self.stop = Some(Stop::Fault(WaveFault { pc: 0, kind }));
+        self.stop = Some(Stop::fault(0, kind));
         Flow::FAULT
     }
 

@@ -10,7 +10,7 @@ use super::observe::{Observer, Stepper, one};
 use super::probe::{self, Probe, Prober};
 use super::profile::Profile;
 use super::touches::Touch;
-use super::{Env, FaultCause, Next, NextTurn, Stop, WaveFault};
+use super::{Env, FaultCause, Next, Stop};
 use crate::code_cache::{CodeCache, Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
@@ -30,7 +30,12 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
 
 /// Runs a wave by the region's machine code, if it has any, or interprets it.
 #[inline(always)]
-fn run_either(wave: &mut Wave, machine: &mut Machine<'_>, region: &Arc<Region>, limit: u64) -> Option<Stop> {
+pub(super) fn run_either(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Arc<Region>,
+    limit: u64,
+) -> Option<Stop> {
     match region.machine_code() {
         Some(code) => run_compiled(wave, machine, region, (limit, code)),
         None => {
@@ -76,56 +81,6 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
     }
 }
 
-/// See [`super::run_in_turns`].
-pub(super) fn run_in_turns(
-    waves: &mut [Wave],
-    env: &mut Env<'_>,
-    (mut at, budget): (usize, u64),
-    next: &mut NextTurn<'_>,
-) {
-    let epoch = env.code_epoch;
-    let (mut machine, code) = enter(env);
-    let mut limit = waves[at].instructions.saturating_add(budget);
-    loop {
-        let key = key_of(&waves[at]);
-        let region = code.region(key, epoch, machine.apertures, &mut machine.global);
-        let distrusts = loop {
-            let wave = &mut waves[at];
-            if region.names_trapsts && !wave.watched && !wave.is_privileged() {
-                wave.watched = true;
-                break false;
-            }
-            let stop = match wave.is_halted() {
-                true => Some(Stop::Halt),
-                false => run_either(wave, &mut machine, region, limit),
-            };
-            let mut distrusts = core::mem::take(&mut machine.refetch);
-            let stop = match stop {
-                Some(stop) => stop,
-                None if wave.instructions >= limit => Stop::Budget,
-                None => break distrusts,
-            };
-            distrusts |= is_fetch_fault(&stop);
-            let Some((wave, budget)) = next(waves, machine.lds, at, stop) else {
-                if distrusts {
-                    code.distrust();
-                }
-                return;
-            };
-            at = wave;
-            let wave = &waves[at];
-            limit = wave.instructions.saturating_add(budget);
-            let key = Key { pc: region.key.pc, ..key_of(wave) };
-            if distrusts || key != region.key || region.index_of(wave.pc).is_none() {
-                break distrusts;
-            }
-        };
-        if distrusts {
-            code.distrust();
-        }
-    }
-}
-
 /// As [`run_region`], by machine code wherever that can be entered.
 fn run_compiled(
     wave: &mut Wave,
@@ -144,27 +99,46 @@ fn go_on_compiled(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
+    limits: (u64, &Compiled),
+    from: (Flow, usize),
+) -> Option<Stop> {
+    match flow_of(wave, machine, region, limits, from) {
+        Some((flow, _)) if flow.is_jump() => {
+            wave.pc = region.pc_of(flow.index());
+            Some(Stop::Budget)
+        }
+        Some((flow, at)) => end(wave, machine, region, at, flow),
+        None => Some(outside(region)),
+    }
+}
+
+/// The flow that [`go_on_compiled`] ends with, and the element it is of: a jump where the budget is used up. `None` if the wave has come
+/// behind the last element.
+#[inline(always)]
+pub(super) fn flow_of(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
     (limit, code): (u64, &Compiled),
     (mut flow, mut at): (Flow, usize),
-) -> Option<Stop> {
+) -> Option<(Flow, usize)> {
     loop {
         let index = match flow {
             Flow::NEXT => at + 1,
             flow if flow.is_jump() => flow.index(),
-            flow => return end(wave, machine, region, at, flow),
+            flow => return Some((flow, at)),
         };
         (flow, at) = if code.begins_at(index) {
             // SAFETY: the region's own code, which is made for the backend that it was lowered for.
             unsafe { code.run(wave, machine, &region.code, (limit, index)) }
         } else {
-            let Some(di) = region.code.get(index) else { return Some(outside(region)) };
+            let di = region.code.get(index)?;
             wave.instructions += u64::from(di.count);
             // SAFETY: as in `run_region`.
             (unsafe { (di.f)(wave, machine, di) }, index)
         };
         if flow.is_jump() && wave.instructions >= limit {
-            wave.pc = region.pc_of(flow.index());
-            return Some(Stop::Budget);
+            return Some((flow, at));
         }
     }
 }
@@ -270,7 +244,7 @@ pub(super) fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn
 
 /// What waves run on, with translations as they are now, and the worker's code.
 #[inline(always)]
-fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache) {
+pub(super) fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache) {
     env.tlb.synchronise(env.mmu);
     let machine = Machine {
         global: Global { mmu: env.mmu, tlb: env.tlb },
@@ -320,13 +294,13 @@ fn run_with(
 
 /// What lowering depends on.
 #[inline(always)]
-fn key_of(wave: &Wave) -> Key {
+pub(super) fn key_of(wave: &Wave) -> Key {
     let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
     Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from() }
 }
 
-fn is_fetch_fault(stop: &Stop) -> bool {
-    matches!(stop, Stop::Fault(WaveFault { kind: FaultCause::Memory { fault, .. }, .. }) if fault.access == Access::Execute)
+pub(super) fn is_fetch_fault(stop: &Stop) -> bool {
+    matches!(stop, Stop::Fault(at) if matches!(&at.kind, FaultCause::Memory { fault, .. } if fault.access == Access::Execute))
 }
 
 /// What else lowering looks at: whether exceptions are recorded, and which of them trap.
@@ -344,7 +318,7 @@ pub(super) fn entry(wave: &Wave, region: &Region) -> Result<usize, Stop> {
     let Some(index) = region.index_of(wave.pc) else {
         let text = "the program counter is not a multiple of 4".to_owned();
         let kind = FaultCause::IllegalInstruction { bytes: Vec::new(), text };
-        return Err(Stop::Fault(WaveFault { pc: wave.pc, kind }));
+        return Err(Stop::fault(wave.pc, kind));
     };
     if region.vgprs > wave.registers {
         return Err(too_many_registers(wave, region));
@@ -360,7 +334,7 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     let text = decode_for(region.arch, size, bytes)
         .map_or_else(|error| error.to_string(), |inst| Disassembly::new(inst, region.arch, size).to_string());
     let kind = FaultCause::RegisterOutOfRange { register: region.vgprs - 1, allocated: wave.registers, text };
-    Stop::Fault(WaveFault { pc: region.start.wrapping_add(u64::from(region.highest_at) * 4), kind })
+    Stop::fault(region.start.wrapping_add(u64::from(region.highest_at) * 4), kind)
 }
 
 /// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set); `executes` is told of every
@@ -407,17 +381,21 @@ fn run_region(
 
 /// Where in a region a wave begins or goes on, with what an instruction that faulted has left done.
 #[inline(always)]
-fn begin(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region) -> Result<usize, Option<Stop>> {
+pub(super) fn begin(
+    wave: &mut Wave,
+    machine: &mut Machine<'_>,
+    region: &Region,
+) -> Result<usize, Option<Stop>> {
     let index = entry(wave, region).map_err(Some)?;
     if wave.is_partly_done() { go_on(wave, machine, region, index) } else { Ok(index) }
 }
 
 /// What a wave stops with that comes behind the last element.
 #[cold]
-fn outside(region: &Region) -> Stop {
+pub(super) fn outside(region: &Region) -> Stop {
     let kind =
         FaultCause::IllegalInstruction { bytes: Vec::new(), text: String::from("outside the program") };
-    Stop::Fault(WaveFault { pc: region.pc_of(region.code.len()), kind })
+    Stop::fault(region.pc_of(region.code.len()), kind)
 }
 
 /// Does the rest of a memory instruction that faulted, if that is the one at `index`; the index to go on at.
@@ -472,15 +450,15 @@ pub(super) fn end(
             wave.instructions -= u64::from(di.count);
             wave.pc = region.pc_of(index);
             let kind = region.faults.get(di.imm as usize)?.clone();
-            Some(Stop::Fault(WaveFault { pc: wave.pc, kind }))
+            Some(Stop::fault(wave.pc, kind))
         }
     }
 }
 
 /// Fills in where a fault happened.
-fn at(stop: Stop, pc: u64) -> Stop {
-    match stop {
-        Stop::Fault(fault) => Stop::Fault(WaveFault { pc, ..fault }),
-        other => other,
+fn at(mut stop: Stop, pc: u64) -> Stop {
+    if let Stop::Fault(fault) = &mut stop {
+        fault.pc = pc;
     }
+    stop
 }

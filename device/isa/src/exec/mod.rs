@@ -61,6 +61,7 @@ mod tests;
 mod tile;
 mod touches;
 mod trans;
+mod turns;
 pub(crate) mod vop3p;
 mod vop_clamp;
 mod vop_f16;
@@ -145,9 +146,19 @@ pub enum Stop {
     TrapReturn,
     /// A float operation raised an exception that `MODE.EXCP_EN` enables, in a wave with a trap handler.
     Exception,
-    /// The wave cannot go on.
-    Fault(WaveFault),
+    /// The wave cannot go on. In a box, so that what waves usually stop with fits into registers.
+    Fault(Box<WaveFault>),
 }
+
+impl Stop {
+    /// A fault of an instruction.
+    #[must_use]
+    pub fn fault(pc: u64, kind: FaultCause) -> Self {
+        Self::Fault(Box::new(WaveFault { pc, kind }))
+    }
+}
+
+const _: () = assert!(size_of::<Option<Stop>>() == 16);
 
 /// A fault, and where.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -244,18 +255,34 @@ pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut Next
     dispatch::run_many(wave, env, budget, next)
 }
 
-/// Is told which of the waves has stopped, and with what; says which of them goes on, and its budget, or `None` where the caller is
+/// How the turn of a wave ends behind which another one's usually follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// [`Stop::Barrier`].
+    Barrier,
+    /// [`Stop::Budget`] or [`Stop::Turn`].
+    Over,
+    /// [`Stop::EndProgram`].
+    Ended,
+}
+
+/// Is told which of the waves has stopped, and how; says which of them goes on, and its budget, or `None` where the caller is
 /// to see to it.
-pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, usize, Stop) -> Option<(usize, u64)> + 'a;
+pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, usize, TurnEnd) -> Option<(usize, u64)> + 'a;
 
 /// Runs one of the waves of a workgroup, with a budget, and then whichever `next` says: as [`run`] would run each in its turn,
-/// without what is the same for all of them.
+/// without what is the same for all of them. Returns the wave that has stopped with something else, if it is that, and with what.
 ///
 /// # Panics
 ///
 /// Where there is no wave of that number.
-pub fn run_in_turns(waves: &mut [Wave], env: &mut Env<'_>, first: (usize, u64), next: &mut NextTurn<'_>) {
-    dispatch::run_in_turns(waves, env, first, next);
+pub fn run_in_turns(
+    waves: &mut [Wave],
+    env: &mut Env<'_>,
+    first: (usize, u64),
+    next: &mut NextTurn<'_>,
+) -> Option<(usize, Stop)> {
+    turns::run_in_turns(waves, env, first, next)
 }
 
 /// As [`run`], and counts the operations executed in `profile`.

@@ -5,7 +5,7 @@
 use std::cell::UnsafeCell;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Env, FaultCause, Lds, Stop, WaveFault};
+use belfry_isa::exec::{self, Env, FaultCause, Lds, Stop};
 use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::{Backend, BackendKind};
 use belfry_isa::mem::{Access, Apertures, Fault, FaultKind, Mapping, Mmu, Tlb};
@@ -182,7 +182,10 @@ impl Engine {
         };
         let stop = exec::run(&mut self.wave, &mut env, BUDGET);
         self.unimplemented = match &stop {
-            Stop::Fault(WaveFault { kind: FaultCause::Unimplemented { op, .. }, .. }) => Some(*op),
+            Stop::Fault(fault) => match fault.kind {
+                FaultCause::Unimplemented { op, .. } => Some(op),
+                _ => None,
+            },
             _ => None,
         };
         let end = end(&stop);

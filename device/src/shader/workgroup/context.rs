@@ -155,7 +155,7 @@ impl Workgroup {
                     turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged: true });
                 }
                 Stop::Fault(fault) => {
-                    let reason = Reason::Fault(fault);
+                    let reason = Reason::Fault(*fault);
                     let failure = WaveFailure { workgroup: self.id, wave: index as u32, reason };
                     return Err(ContextError::Wave(failure));
                 }

@@ -1,9 +1,9 @@
 //! Waves of a workgroup that take turns at its barriers, in one call of the engine.
 //!
 //! What is cheap and frequent is decided between two waves: a barrier, an end, a turn that is over. Everything else that a wave
-//! stops with is for [`Workgroup::stopped`].
+//! stops with ends the call, and is for [`Workgroup::stopped`].
 
-use belfry_isa::exec::{self, Env, Lds, Stop};
+use belfry_isa::exec::{self, Env, Lds, TurnEnd};
 use belfry_isa::wave::Wave;
 
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
@@ -47,7 +47,6 @@ impl Workgroup {
         let quantum = WAVE_QUANTUM.min(*turn.budget);
         let mut before = waves[first].instructions;
         let mut outcome = None;
-        let mut unusual = None;
         let mut env = Env {
             mmu: turn.mmu,
             tlb: &mut *turn.tlb,
@@ -57,19 +56,15 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        exec::run_in_turns(waves, &mut env, (first, quantum), &mut |waves, lds, at, stop| {
+        let unusual = exec::run_in_turns(waves, &mut env, (first, quantum), &mut |waves, lds, at, end| {
             let executed = waves[at].instructions - before;
-            match stop {
-                Stop::Barrier => states[at] = State::AtBarrier,
-                Stop::Budget | Stop::Turn => {}
-                Stop::EndProgram => {
+            match end {
+                TurnEnd::Barrier => states[at] = State::AtBarrier,
+                TurnEnd::Over => {}
+                TurnEnd::Ended => {
                     states[at] = State::Ended;
                     lds.barriers.leave();
                     turn.stats.waves += 1;
-                }
-                stop => {
-                    unusual = Some((at, stop, executed));
-                    return None;
                 }
             }
             turn.stats.wave_instructions += executed;
@@ -90,7 +85,8 @@ impl Workgroup {
             before = waves[chosen].instructions;
             Some((chosen, WAVE_QUANTUM.min(*turn.budget)))
         });
-        if let Some((at, stop, executed)) = unusual {
+        if let Some((at, stop)) = unusual {
+            let executed = waves[at].instructions - before;
             self.stopped(at, stop, executed, turn)?;
         }
         Ok(outcome)
@@ -121,11 +117,11 @@ fn choose(
                 State::AtBarrier if passes_split_barrier(&mut waves[at], lds) => states[at] = State::Ready,
                 State::AtGws(_) | State::Halted => return Err(Unusual),
                 State::AtBarrier | State::Ended => {
-                    *next = (at + 1) % states.len();
+                    *next = behind(at, states.len());
                     continue;
                 }
             }
-            *next = (at + 1) % states.len();
+            *next = behind(at, states.len());
             return Ok(Some(at));
         }
         if !open_barrier(states, waves) {
@@ -133,6 +129,12 @@ fn choose(
             return if ended { Ok(None) } else { Err(Unusual) };
         }
     }
+}
+
+/// The one behind another, or the first one behind the last. This is asked for every turn, and a division takes as long as all else.
+#[inline(always)]
+fn behind(at: usize, count: usize) -> usize {
+    if at + 1 < count { at + 1 } else { 0 }
 }
 
 /// Lets those go on that wait at the barrier, where every wave does that has not ended; whether there are any.
