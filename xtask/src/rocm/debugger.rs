@@ -18,9 +18,9 @@ const WITHOUT_GUEST: &str = "debugger-exec";
 const PACKAGES: &str = "librocm-dbgapi0 amd-dbgapi-dev";
 /// Where the sources are.
 const SOURCES: &str = "tests/programs/debugger";
-/// How the programs are made: the first one is debugged by the second.
+/// How the programs are made: the first one, which also needs the chip's name, is debugged by the second.
 const PROGRAMS: [(&str, &[&str]); 2] = [
-    ("debugged", &["hipcc", "--offload-arch=gfx1100", "-g", "-O1", "debugged.hip", "-o"]),
+    ("debugged", &["hipcc", "-g", "-O1", "debugged.hip", "-o"]),
     (
         "cases",
         &[
@@ -62,11 +62,14 @@ pub(super) fn command(runner: &Runner, root: &Path, step: &Step) -> Result<Comma
     let folder = runner.logs.join(NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let folder = folder.canonicalize().with_context(|| format!("looking for {}", folder.display()))?;
+    let chip = runner.chip.split(':').next().unwrap_or_default();
+    let architecture = format!("--offload-arch={chip}");
     for (name, compile) in PROGRAMS {
         let status = runner
             .exec(NAME, 300)
             .args(compile)
             .arg(folder.join(name))
+            .args((name == "debugged").then_some(&architecture))
             .current_dir(root.join(SOURCES))
             .stdin(Stdio::null())
             .status()
@@ -77,12 +80,13 @@ pub(super) fn command(runner: &Runner, root: &Path, step: &Step) -> Result<Comma
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &limit.to_string()]);
     if step.place == Place::Debuggable {
-        command.arg(&runner.belfry).args(["exec", "--quiet", "--debuggable", "--image", NAME, "--"]);
+        command.arg(&runner.belfry).args(["exec", "--quiet", "--debuggable"]);
+        command.args(["--chip", &runner.chip, "--image", NAME, "--"]);
         command.args([folder.join("cases"), folder.join("debugged")]);
         return Ok(command);
     }
     command.arg(&runner.belfry).args(["run", "--mode", "qemu", "--image", NAME]);
-    command.args(["--timeout", &limit.to_string(), "--share"]);
+    command.args(["--chip", &runner.chip, "--timeout", &limit.to_string(), "--share"]);
     command.args([folder.clone().into_os_string(), OsString::from("--")]);
     command.args([folder.join("cases"), folder.join("debugged")]);
     Ok(command)

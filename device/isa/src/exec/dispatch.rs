@@ -25,25 +25,50 @@ const LOWERED_MODE: u32 = 0x3ff | super::float::FP16_OVFL | crate::exec::index::
 
 /// See [`super::run`].
 pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    run_with(wave, env, budget, run_either)
+    run_with(wave, env, budget, |wave, machine, region, limit| {
+        let out = run_to_flow(wave, machine, region, limit);
+        stop_of(wave, machine, region, out)
+    })
 }
+
+/// How a wave has come out of a region: the flow and the element it is of, a jump where the budget is used up; or no element, where
+/// there is none at the wave's program counter or behind the last one that it did.
+///
+/// What is frequent follows from this without a [`Stop`], which would be put together in memory and taken apart again.
+pub(super) type Out = Result<(Flow, usize), Option<Stop>>;
 
 /// Runs a wave by the region's machine code, if it has any, or interprets it.
 #[inline(always)]
-pub(super) fn run_either(
+pub(super) fn run_to_flow(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Arc<Region>,
     limit: u64,
-) -> Option<Stop> {
+) -> Out {
     match region.machine_code() {
-        Some(code) => run_compiled(wave, machine, region, (limit, code)),
+        Some(code) => {
+            let index = begin(wave, machine, region)?;
+            go_on_compiled(wave, machine, region, (limit, code), (Flow::to(index as u32), index))
+        }
         None => {
             let before = wave.instructions;
-            let stop = run_region(wave, machine, region, limit, |_| {});
+            let out = interpret(wave, machine, region, limit, |_| {});
             region.was_used(wave.instructions - before);
-            stop
+            out
         }
+    }
+}
+
+/// What a wave that has come out of a region stops with, if it does.
+#[inline(always)]
+fn stop_of(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, out: Out) -> Option<Stop> {
+    match out {
+        Ok((flow, _)) if flow.is_jump() => {
+            wave.pc = region.pc_of(flow.index());
+            Some(Stop::Budget)
+        }
+        Ok((flow, at)) => end(wave, machine, region, at, flow),
+        Err(stop) => stop,
     }
 }
 
@@ -81,64 +106,32 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
     }
 }
 
-/// As [`run_region`], by machine code wherever that can be entered.
-fn run_compiled(
-    wave: &mut Wave,
-    machine: &mut Machine<'_>,
-    region: &Region,
-    (limit, code): (u64, &Compiled),
-) -> Option<Stop> {
-    match begin(wave, machine, region) {
-        Ok(index) => go_on_compiled(wave, machine, region, (limit, code), (Flow::to(index as u32), index)),
-        Err(stop) => stop,
-    }
-}
-
-/// As [`run_compiled`] behind an element that it did, which says where it goes on; the budget has been looked at.
+/// As [`interpret`], by machine code wherever that can be entered, behind an element that it did, which says where it goes on; the
+/// budget has been looked at.
 fn go_on_compiled(
-    wave: &mut Wave,
-    machine: &mut Machine<'_>,
-    region: &Region,
-    limits: (u64, &Compiled),
-    from: (Flow, usize),
-) -> Option<Stop> {
-    match flow_of(wave, machine, region, limits, from) {
-        Some((flow, _)) if flow.is_jump() => {
-            wave.pc = region.pc_of(flow.index());
-            Some(Stop::Budget)
-        }
-        Some((flow, at)) => end(wave, machine, region, at, flow),
-        None => Some(outside(region)),
-    }
-}
-
-/// The flow that [`go_on_compiled`] ends with, and the element it is of: a jump where the budget is used up. `None` if the wave has come
-/// behind the last element.
-#[inline(always)]
-pub(super) fn flow_of(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
     (limit, code): (u64, &Compiled),
     (mut flow, mut at): (Flow, usize),
-) -> Option<(Flow, usize)> {
+) -> Out {
     loop {
         let index = match flow {
             Flow::NEXT => at + 1,
             flow if flow.is_jump() => flow.index(),
-            flow => return Some((flow, at)),
+            flow => return Ok((flow, at)),
         };
         (flow, at) = if code.begins_at(index) {
             // SAFETY: the region's own code, which is made for the backend that it was lowered for.
             unsafe { code.run(wave, machine, &region.code, (limit, index)) }
         } else {
-            let di = region.code.get(index)?;
+            let Some(di) = region.code.get(index) else { return Err(Some(outside(region))) };
             wave.instructions += u64::from(di.count);
-            // SAFETY: as in `run_region`.
+            // SAFETY: as in `interpret`.
             (unsafe { (di.f)(wave, machine, di) }, index)
         };
         if flow.is_jump() && wave.instructions >= limit {
-            return Some((flow, at));
+            return Ok((flow, at));
         }
     }
 }
@@ -174,33 +167,36 @@ fn run_fresh(
     (limit, entry): (u64, &mut Entry),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
-    let stop = if let Some(code) = region.machine_code()
+    let out = if let Some(code) = region.machine_code()
         && region.vgprs <= wave.registers
         && !wave.is_partly_done()
         && let Some(index) = entry.find(wave, region, code)
     {
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
-        if flow == Flow::END_PROGRAM {
-            wave.pc = region.pc_of(at + 1);
-            return Ok(());
+        match flow.is_jump() && wave.instructions >= limit {
+            true => Ok((flow, at)),
+            false => go_on_compiled(wave, machine, region, (limit, code), (flow, at)),
         }
-        if flow.is_jump() && wave.instructions >= limit {
-            wave.pc = region.pc_of(flow.index());
-            return Err(Some(Stop::Budget));
-        }
-        go_on_compiled(wave, machine, region, (limit, code), (flow, at))
     } else {
-        run_either(wave, machine, region, limit)
+        run_to_flow(wave, machine, region, limit)
     };
-    if stop == Some(Stop::EndProgram) { Ok(()) } else { Err(stop) }
+    if let Ok((Flow::END_PROGRAM, at)) = out {
+        wave.pc = region.pc_of(at + 1);
+        return Ok(());
+    }
+    match stop_of(wave, machine, region, out) {
+        Some(Stop::EndProgram) => Ok(()),
+        stop => Err(stop),
+    }
 }
 
 /// See [`super::run_profiled`].
 pub(super) fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
     run_with(wave, env, budget, |wave, machine, region, limit| {
         let elements = region.code.len();
-        run_region(wave, machine, region, limit, |left| profile.count(region, elements - left))
+        let out = interpret(wave, machine, region, limit, |left| profile.count(region, elements - left));
+        stop_of(wave, machine, region, out)
     })
 }
 
@@ -337,26 +333,23 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     Stop::fault(region.start.wrapping_add(u64::from(region.highest_at) * 4), kind)
 }
 
-/// Runs until the wave stops (`Some`) or leaves the region (`None`, with `wave.pc` set); `executes` is told of every
+/// Runs until the wave stops, leaves the region, or takes a jump with its budget used up; `executes` is told of every
 /// element how many are left from it on.
 #[inline(always)]
-fn run_region(
+fn interpret(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
     limit: u64,
     mut executes: impl FnMut(usize),
-) -> Option<Stop> {
-    let index = match begin(wave, machine, region) {
-        Ok(index) => index,
-        Err(stop) => return stop,
-    };
+) -> Out {
+    let index = begin(wave, machine, region)?;
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
     loop {
         // Every region ends with an element that leaves it, so there always is a next one.
-        let Some((di, next)) = rest.split_first() else { return Some(outside(region)) };
+        let Some((di, next)) = rest.split_first() else { return Err(Some(outside(region))) };
         executed += u64::from(di.count);
         executes(rest.len());
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
@@ -370,29 +363,22 @@ fn run_region(
             if executed < limit {
                 continue;
             }
-            wave.instructions = executed;
-            wave.pc = region.pc_of(flow.index());
-            return Some(Stop::Budget);
         }
         wave.instructions = executed;
-        return end(wave, machine, region, code.len() - rest.len(), flow);
+        return Ok((flow, code.len() - rest.len()));
     }
 }
 
 /// Where in a region a wave begins or goes on, with what an instruction that faulted has left done.
 #[inline(always)]
-pub(super) fn begin(
-    wave: &mut Wave,
-    machine: &mut Machine<'_>,
-    region: &Region,
-) -> Result<usize, Option<Stop>> {
+fn begin(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region) -> Result<usize, Option<Stop>> {
     let index = entry(wave, region).map_err(Some)?;
     if wave.is_partly_done() { go_on(wave, machine, region, index) } else { Ok(index) }
 }
 
 /// What a wave stops with that comes behind the last element.
 #[cold]
-pub(super) fn outside(region: &Region) -> Stop {
+fn outside(region: &Region) -> Stop {
     let kind =
         FaultCause::IllegalInstruction { bytes: Vec::new(), text: String::from("outside the program") };
     Stop::fault(region.pc_of(region.code.len()), kind)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::di::{Flow, Machine};
-use super::dispatch::{begin, end, enter, flow_of, is_fetch_fault, key_of, outside, run_either};
+use super::dispatch::{end, enter, is_fetch_fault, key_of, run_to_flow};
 use super::{Env, NextTurn, Stop, TurnEnd};
 use crate::code_cache::{Key, Region};
 use crate::wave::Wave;
@@ -68,8 +68,7 @@ pub(super) fn run_in_turns(
     }
 }
 
-/// As [`run_either`] for waves that take turns: how the turn has ended, or else what the wave has stopped with. What is frequent comes
-/// without a [`Stop`], which would be put together in memory and taken apart again.
+/// How the turn of a wave has ended, or else what it has stopped with, if it has not left the region.
 #[inline(always)]
 fn run_turn(
     wave: &mut Wave,
@@ -77,21 +76,17 @@ fn run_turn(
     region: &Arc<Region>,
     limit: u64,
 ) -> Result<TurnEnd, Option<Stop>> {
-    let Some(code) = region.machine_code() else {
-        return sorted(run_either(wave, machine, region, limit));
-    };
-    let index = begin(wave, machine, region)?;
-    match flow_of(wave, machine, region, (limit, code), (Flow::to(index as u32), index)) {
-        Some((Flow::BARRIER, at)) => {
+    let (flow, at) = run_to_flow(wave, machine, region, limit)?;
+    match flow {
+        Flow::BARRIER => {
             wave.pc = region.pc_of(at + 1);
             Ok(TurnEnd::Barrier)
         }
-        Some((flow, _)) if flow.is_jump() => {
+        flow if flow.is_jump() => {
             wave.pc = region.pc_of(flow.index());
             Ok(TurnEnd::Over)
         }
-        Some((flow, at)) => sorted(end(wave, machine, region, at, flow)),
-        None => Err(Some(outside(region))),
+        flow => sorted(end(wave, machine, region, at, flow)),
     }
 }
 

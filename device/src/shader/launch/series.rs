@@ -55,20 +55,28 @@ impl Series {
     }
 
     /// Whether a workgroup is a whole one whose waves do not stop at each instruction.
-    pub(in crate::shader) fn has(&self, id: [u32; 3]) -> bool {
-        self.is_ready && !self.start.wave().steps() && (0..3).all(|dim| id[dim] < self.whole[dim])
+    pub(in crate::shader) fn has(&self, [x, y, z]: [u32; 3]) -> bool {
+        let [width, height, depth] = self.whole;
+        self.is_ready && !self.start.wave().steps() && x < width && y < height && z < depth
     }
 
     /// The identifier of the workgroup behind another one.
-    pub(in crate::shader) fn next(&self, launch: &Launch, mut id: [u32; 3]) -> [u32; 3] {
-        for (own, (start, end)) in id.iter_mut().zip(launch.start.into_iter().zip(self.end)) {
-            *own = own.wrapping_add(1);
-            if *own < end {
-                break;
-            }
-            *own = start;
+    ///
+    /// Its parts stay in registers, here and in what is done with it: an array that is gone through is in memory, and what has been
+    /// written part by part and is read again as a whole at once is waited for.
+    #[inline(always)]
+    pub(in crate::shader) fn next(&self, launch: &Launch, [x, y, z]: [u32; 3]) -> [u32; 3] {
+        let (start, end) = (launch.start, self.end);
+        let [x, y, z] = [x.wrapping_add(1), y.wrapping_add(1), z.wrapping_add(1)];
+        if x < end[0] {
+            [x, y.wrapping_sub(1), z.wrapping_sub(1)]
+        } else if y < end[1] {
+            [start[0], y, z.wrapping_sub(1)]
+        } else if z < end[2] {
+            [start[0], start[1], z]
+        } else {
+            start
         }
-        id
     }
 
     /// As [`Launch::start_wave`] with the parts of the seat, in the storage of any wave; or of one that was started by this and has
@@ -120,12 +128,16 @@ impl Series {
     ) {
         let (mut sgprs, count) = part.sgprs;
         let mut at = 0;
-        for (id, enabled) in id.into_iter().zip(launch.workgroup_id_sgprs) {
-            if enabled {
+        let mut put = |id: u32, is_wanted: bool| {
+            if is_wanted {
                 sgprs[at] = id;
                 at += 1;
             }
-        }
+        };
+        let ([x, y, z], [has_x, has_y, has_z]) = (id, launch.workgroup_id_sgprs);
+        put(x, has_x);
+        put(y, has_y);
+        put(z, has_z);
         give(&Own {
             exec: *exec,
             v0,

@@ -26,12 +26,14 @@ mod state {
 }
 
 /// `EXCP_FLAG_PRIV` bits and the bits of `TRAPSTS` that are the same, but for the address watches in bits 3:0.
-const FLAGS: [(u32, u32); 5] = [
+const FLAGS: [(u32, u32); 6] = [
     (1 << 4, trapsts::MEM_VIOL),
     (1 << 5, trapsts::SAVECTX),
     (1 << 6, trapsts::ILLEGAL_INST),
     (1 << 7, trapsts::HOST_TRAP),
     (1 << 11, trapsts::TRAP_AFTER_INST),
+    // `XNACK_ERROR`, by which ROCr and debuggers tell a page that is not there from an address that cannot be.
+    (1 << 12, trapsts::UTC_ERROR),
 ];
 
 /// `TRAP_CTRL.TRAP_AFTER_INST`; below are the math exceptions and the address watch, in the order of `EXCP_EN`.
