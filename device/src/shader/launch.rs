@@ -243,7 +243,7 @@ impl Launch {
         if self.has_ttmps(seat.chip)
             && let Some(state) = storage.get_mut(wave as usize)
         {
-            (seat.chip.shader.set_ttmps)(state, id, (wave, self.packet), self.scratch.is_some());
+            (seat.chip.shader.set_ttmps)(state, &id, (wave, self.packet), self.scratch.is_some());
         }
     }
 

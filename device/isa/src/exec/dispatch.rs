@@ -31,11 +31,17 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     })
 }
 
-/// How a wave has come out of a region: the flow and the element it is of, a jump where the budget is used up; or no element, where
-/// there is none at the wave's program counter or behind the last one that it did.
+/// How a wave has come out of a region: the flow, and the element it is of; a jump where the budget is used up. Where there is no
+/// element, the machine has what the wave stops with.
 ///
-/// What is frequent follows from this without a [`Stop`], which would be put together in memory and taken apart again.
-pub(super) type Out = Result<(Flow, usize), Option<Stop>>;
+/// What is frequent follows from this in registers, without a [`Stop`], which would be put together in memory and taken apart again.
+pub(super) type Out = (Flow, usize);
+
+/// As an element would have it that a wave cannot begin with.
+#[cold]
+fn unable(machine: &mut Machine<'_>, stop: Option<Stop>) -> Out {
+    (stop.map_or(Flow::LEAVE, |stop| machine.stop_here(stop)), 0)
+}
 
 /// Runs a wave by the region's machine code, if it has any, or interprets it.
 #[inline(always)]
@@ -46,10 +52,12 @@ pub(super) fn run_to_flow(
     limit: u64,
 ) -> Out {
     match region.machine_code() {
-        Some(code) => {
-            let index = begin(wave, machine, region)?;
-            go_on_compiled(wave, machine, region, (limit, code), (Flow::to(index as u32), index))
-        }
+        Some(code) => match begin(wave, machine, region) {
+            Ok(index) => {
+                go_on_compiled(wave, machine, region, (limit, code), (Flow::to(index as u32), index))
+            }
+            Err(stop) => unable(machine, stop),
+        },
         None => {
             let before = wave.instructions;
             let out = interpret(wave, machine, region, limit, |_| {});
@@ -61,15 +69,12 @@ pub(super) fn run_to_flow(
 
 /// What a wave that has come out of a region stops with, if it does.
 #[inline(always)]
-fn stop_of(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, out: Out) -> Option<Stop> {
-    match out {
-        Ok((flow, _)) if flow.is_jump() => {
-            wave.pc = region.pc_of(flow.index());
-            Some(Stop::Budget)
-        }
-        Ok((flow, at)) => end(wave, machine, region, at, flow),
-        Err(stop) => stop,
+fn stop_of(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, (flow, at): Out) -> Option<Stop> {
+    if flow.is_jump() {
+        wave.pc = region.pc_of(flow.index());
+        return Some(Stop::Budget);
     }
+    end(wave, machine, region, at, flow)
 }
 
 /// See [`super::run_many`].
@@ -119,19 +124,19 @@ fn go_on_compiled(
         let index = match flow {
             Flow::NEXT => at + 1,
             flow if flow.is_jump() => flow.index(),
-            flow => return Ok((flow, at)),
+            flow => return (flow, at),
         };
         (flow, at) = if code.begins_at(index) {
             // SAFETY: the region's own code, which is made for the backend that it was lowered for.
             unsafe { code.run(wave, machine, &region.code, (limit, index)) }
         } else {
-            let Some(di) = region.code.get(index) else { return Err(Some(outside(region))) };
+            let Some(di) = region.code.get(index) else { return unable(machine, Some(outside(region))) };
             wave.instructions += u64::from(di.count);
             // SAFETY: as in `interpret`.
             (unsafe { (di.f)(wave, machine, di) }, index)
         };
         if flow.is_jump() && wave.instructions >= limit {
-            return Ok((flow, at));
+            return (flow, at);
         }
     }
 }
@@ -167,7 +172,7 @@ fn run_fresh(
     (limit, entry): (u64, &mut Entry),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
-    let out = if let Some(code) = region.machine_code()
+    let (flow, at) = if let Some(code) = region.machine_code()
         && region.vgprs <= wave.registers
         && !wave.is_partly_done()
         && let Some(index) = entry.find(wave, region, code)
@@ -175,17 +180,17 @@ fn run_fresh(
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
         match flow.is_jump() && wave.instructions >= limit {
-            true => Ok((flow, at)),
+            true => (flow, at),
             false => go_on_compiled(wave, machine, region, (limit, code), (flow, at)),
         }
     } else {
         run_to_flow(wave, machine, region, limit)
     };
-    if let Ok((Flow::END_PROGRAM, at)) = out {
+    if flow == Flow::END_PROGRAM {
         wave.pc = region.pc_of(at + 1);
         return Ok(());
     }
-    match stop_of(wave, machine, region, out) {
+    match stop_of(wave, machine, region, (flow, at)) {
         Some(Stop::EndProgram) => Ok(()),
         stop => Err(stop),
     }
@@ -343,13 +348,16 @@ fn interpret(
     limit: u64,
     mut executes: impl FnMut(usize),
 ) -> Out {
-    let index = begin(wave, machine, region)?;
+    let index = match begin(wave, machine, region) {
+        Ok(index) => index,
+        Err(stop) => return unable(machine, stop),
+    };
     let code = &region.code[..];
     let mut rest = code.get(index..).unwrap_or_default();
     let mut executed = wave.instructions;
     loop {
         // Every region ends with an element that leaves it, so there always is a next one.
-        let Some((di, next)) = rest.split_first() else { return Err(Some(outside(region))) };
+        let Some((di, next)) = rest.split_first() else { return unable(machine, Some(outside(region))) };
         executed += u64::from(di.count);
         executes(rest.len());
         // SAFETY: the cache lowers for one `Backend`, whose existence proves that this host has its instructions.
@@ -365,7 +373,7 @@ fn interpret(
             }
         }
         wave.instructions = executed;
-        return Ok((flow, code.len() - rest.len()));
+        return (flow, code.len() - rest.len());
     }
 }
 

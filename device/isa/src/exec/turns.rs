@@ -76,7 +76,7 @@ fn run_turn(
     region: &Arc<Region>,
     limit: u64,
 ) -> Result<TurnEnd, Option<Stop>> {
-    let (flow, at) = run_to_flow(wave, machine, region, limit)?;
+    let (flow, at) = run_to_flow(wave, machine, region, limit);
     match flow {
         Flow::BARRIER => {
             wave.pc = region.pc_of(at + 1);

@@ -86,7 +86,7 @@ impl Series {
         &self,
         launch: &Launch,
         wave: &mut Wave,
-        id: [u32; 3],
+        id: &[u32; 3],
         number: u32,
         lanes: &(u64, [u32; 64]),
         touched: Option<&Touched>,
@@ -94,7 +94,7 @@ impl Series {
         let Some(part) = self.parts.get(number as usize) else { return };
         match touched {
             // What the wave has for itself stays in registers here: put together in memory and read again at once, it would be waited
-            // for.
+            // for. An identifier that is passed by value would be one such thing.
             Some(touched) => Self::with_own(launch, part, id, lanes, |own| {
                 wave.start_behind(&self.start, own, touched);
             }),
@@ -112,7 +112,7 @@ impl Series {
         launch: &Launch,
         part: &Part,
         wave: &mut Wave,
-        (id, lanes): ([u32; 3], &(u64, [u32; 64])),
+        (id, lanes): (&[u32; 3], &(u64, [u32; 64])),
     ) {
         Self::with_own(launch, part, id, lanes, |own| wave.start_as(&self.start, own));
     }
@@ -122,7 +122,7 @@ impl Series {
     fn with_own(
         launch: &Launch,
         part: &Part,
-        id: [u32; 3],
+        id: &[u32; 3],
         (exec, v0): &(u64, [u32; 64]),
         give: impl FnOnce(&Own<'_>),
     ) {
@@ -134,17 +134,17 @@ impl Series {
                 at += 1;
             }
         };
-        let ([x, y, z], [has_x, has_y, has_z]) = (id, launch.workgroup_id_sgprs);
-        put(x, has_x);
-        put(y, has_y);
-        put(z, has_z);
+        let ([x, y, z], [has_x, has_y, has_z]) = (id, &launch.workgroup_id_sgprs);
+        put(*x, *has_x);
+        put(*y, *has_y);
+        put(*z, *has_z);
         give(&Own {
             exec: *exec,
             v0,
             sgprs: (launch.users().len(), &sgprs[..count]),
             hw_ids: [
                 launch.queue_ids[0] | part.seat.hw_ids[0],
-                launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
+                launch.queue_ids[1] | launch.core_id(*id).unwrap_or(part.seat.hw_ids[1]),
             ],
             scratch_base: part.scratch_base,
         });
@@ -184,7 +184,7 @@ mod tests {
         for number in 0..3 {
             let lanes = &ids[number as usize];
             launch.start_wave(&mut waves, [9, 8, 7], (number, 3), lanes, seat);
-            series.start(&launch, &mut other, [9, 8, 7], number, lanes, None);
+            series.start(&launch, &mut other, &[9, 8, 7], number, lanes, None);
             assert_eq!(other.save(), waves[number as usize].save(), "{number}");
         }
     }

@@ -41,7 +41,7 @@ impl Claimed<'_> {
 
     /// Has the wave take turns, if there are others in its workgroup.
     #[inline(always)]
-    fn start(&self, wave: &mut Wave, (id, number): ([u32; 3], usize), touched: Option<&Touched>) {
+    fn start(&self, wave: &mut Wave, (id, number): (&[u32; 3], usize), touched: Option<&Touched>) {
         self.series.start(self.launch, wave, id, number as u32, &self.lanes[number], touched);
         wave.take_turns(self.lanes.len() > 1);
     }
@@ -74,7 +74,7 @@ impl Workgroup {
         let Some((wave, _)) = self.waves.split_first_mut() else { return Outcome::Done };
         self.lds.reset(claimed.launch.lds_size);
         self.lds.barriers = Barriers::new(count as u32);
-        claimed.start(wave, (id, 0), None);
+        claimed.start(wave, (&id, 0), None);
         let mut env = Env {
             mmu: turn.mmu,
             tlb: &mut *turn.tlb,
@@ -122,7 +122,7 @@ impl Workgroup {
             if was_stopped || *turn.budget == 0 {
                 return None;
             }
-            claimed.start(wave, ([x, y, z], number), touched);
+            claimed.start(wave, (&[x, y, z], number), touched);
             Some(WAVE_QUANTUM.min(*turn.budget))
         });
         self.id = id;
@@ -160,7 +160,7 @@ impl Workgroup {
             self.waves.swap(0, running);
         }
         for other in (0..self.count).filter(|other| Some(*other) != runs) {
-            claimed.start(&mut self.waves[other], (self.id, other), None);
+            claimed.start(&mut self.waves[other], (&self.id, other), None);
         }
         self.states.clear();
         self.states.extend((0..self.count).map(
