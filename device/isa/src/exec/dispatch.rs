@@ -179,7 +179,7 @@ fn run_fresh(
     {
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
-        match flow.is_jump() && wave.instructions >= limit {
+        match flow == Flow::END_PROGRAM || flow.is_jump() && wave.instructions >= limit {
             true => (flow, at),
             false => go_on_compiled(wave, machine, region, (limit, code), (flow, at)),
         }
