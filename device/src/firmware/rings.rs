@@ -58,8 +58,8 @@ pub(super) enum Fate {
 }
 
 impl Running {
-    /// Whether the queue has been active ever since this ring began. If not, nobody has its doorbell any more, unless the driver has
-    /// started a queue with the same doorbell meanwhile.
+    /// Whether the queue has stayed active since this ring began. If it has not, its doorbell is given up, unless the driver has
+    /// started the queue again with the same doorbell.
     pub(super) fn goes_on(&self, ports: &Ports, (xcc, id): (u8, HqdId)) -> bool {
         let doorbell = self.ring.doorbell();
         ports.hqds.hqd_of(xcc, id, |hqd| {

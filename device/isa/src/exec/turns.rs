@@ -82,20 +82,17 @@ fn run_turn(
             wave.pc = region.pc_of(at + 1);
             Ok(TurnEnd::Barrier)
         }
+        Flow::END_PROGRAM => {
+            wave.pc = region.pc_of(at + 1);
+            Ok(TurnEnd::Ended)
+        }
         flow if flow.is_jump() => {
             wave.pc = region.pc_of(flow.index());
             Ok(TurnEnd::Over)
         }
-        flow => sorted(end(wave, machine, region, at, flow)),
-    }
-}
-
-#[inline(never)]
-fn sorted(stop: Option<Stop>) -> Result<TurnEnd, Option<Stop>> {
-    match stop {
-        Some(Stop::Barrier) => Ok(TurnEnd::Barrier),
-        Some(Stop::Budget | Stop::Turn) => Ok(TurnEnd::Over),
-        Some(Stop::EndProgram) => Ok(TurnEnd::Ended),
-        other => Err(other),
+        flow => match end(wave, machine, region, at, flow) {
+            Some(Stop::Budget | Stop::Turn) => Ok(TurnEnd::Over),
+            stop => Err(stop),
+        },
     }
 }

@@ -67,13 +67,13 @@ impl Series {
     #[inline(always)]
     pub(in crate::shader) fn next(&self, launch: &Launch, [x, y, z]: [u32; 3]) -> [u32; 3] {
         let (start, end) = (launch.start, self.end);
-        let [x, y, z] = [x.wrapping_add(1), y.wrapping_add(1), z.wrapping_add(1)];
-        if x < end[0] {
-            [x, y.wrapping_sub(1), z.wrapping_sub(1)]
-        } else if y < end[1] {
-            [start[0], y, z.wrapping_sub(1)]
-        } else if z < end[2] {
-            [start[0], start[1], z]
+        let [next_x, next_y, next_z] = [x, y, z].map(|own| own.wrapping_add(1));
+        if next_x < end[0] {
+            [next_x, y, z]
+        } else if next_y < end[1] {
+            [start[0], next_y, z]
+        } else if next_z < end[2] {
+            [start[0], start[1], next_z]
         } else {
             start
         }

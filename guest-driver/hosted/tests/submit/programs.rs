@@ -37,7 +37,8 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, or unmapped by the driver's call already, and nobody else maps there.
+        // SAFETY: `new` has made this mapping, and nothing else is ever mapped at these addresses. The driver's call may have unmapped
+        // them already.
         unsafe { libc::munmap(self.at.cast(), self.len) };
     }
 }
