@@ -113,6 +113,8 @@ pub(crate) enum Space {
     Scalar,
     /// As [`Space::Scalar`], through a buffer descriptor.
     ScalarBuffer,
+    /// As [`Space::Scalar`], with SOFFSET in units of 64 bytes.
+    ScalarScratch,
     /// Whichever the address says.
     Flat,
     Global,

@@ -2,6 +2,7 @@
 
 use super::di::{Di, Flow, Handler, Machine};
 use super::ds::narrow::Narrow;
+use super::properties::Space;
 use crate::wave::Wave;
 
 /// The address that an SBASE pair in `src[0]`, an SOFFSET in `src[1]` and an offset make.
@@ -11,9 +12,22 @@ pub(super) fn address(w: &Wave, d: &Di) -> u64 {
     (d.src[0].scalar64(w) & !3).wrapping_add_signed(offset)
 }
 
+/// As [`address`], with an SOFFSET that counts 64 bytes each.
+pub(super) fn scratch_address(w: &Wave, d: &Di) -> u64 {
+    // A number of 64 bytes has no low bits to leave out. FLAT_SCRATCH is no part of the address: programs make the base.
+    let offset = i64::from(d.imm.cast_signed() & !3) + i64::from(d.src[1].scalar(w)) * 64;
+    (d.src[0].scalar64(w) & !3).wrapping_add_signed(offset)
+}
+
 /// `S_LOAD_*` of `N` dwords.
 fn load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let va = address(w, d);
+    fetch::<N>(w, m, d, va)
+}
+
+/// `S_SCRATCH_LOAD_*` of `N` dwords.
+fn scratch_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let va = scratch_address(w, d);
     fetch::<N>(w, m, d, va)
 }
 
@@ -111,16 +125,24 @@ pub(super) fn range(w: &Wave, d: &Di) -> (u64, u64) {
     (base, if stride == 0 { records } else { records * u64::from(stride) })
 }
 
-/// Handler of a load of this many dwords, from the memory that an address or a buffer descriptor names.
-pub(crate) fn handler(is_buffer: bool, dwords: u32) -> Option<Handler> {
-    let handlers: [Handler; 2] = match dwords {
-        1 => [load::<1>, buffer_load::<1>],
-        2 => [load::<2>, buffer_load::<2>],
-        3 => [load::<3>, buffer_load::<3>],
-        4 => [load::<4>, buffer_load::<4>],
-        8 => [load::<8>, buffer_load::<8>],
-        16 => [load::<16>, buffer_load::<16>],
+/// Handler of a load of this many dwords from a space of scalar memory.
+pub(crate) fn handler(space: Space, dwords: u32) -> Option<Handler> {
+    Some(match (space, dwords) {
+        (Space::Scalar, 1) => load::<1>,
+        (Space::Scalar, 2) => load::<2>,
+        (Space::Scalar, 3) => load::<3>,
+        (Space::Scalar, 4) => load::<4>,
+        (Space::Scalar, 8) => load::<8>,
+        (Space::Scalar, 16) => load::<16>,
+        (Space::ScalarBuffer, 1) => buffer_load::<1>,
+        (Space::ScalarBuffer, 2) => buffer_load::<2>,
+        (Space::ScalarBuffer, 3) => buffer_load::<3>,
+        (Space::ScalarBuffer, 4) => buffer_load::<4>,
+        (Space::ScalarBuffer, 8) => buffer_load::<8>,
+        (Space::ScalarBuffer, 16) => buffer_load::<16>,
+        (Space::ScalarScratch, 1) => scratch_load::<1>,
+        (Space::ScalarScratch, 2) => scratch_load::<2>,
+        (Space::ScalarScratch, 4) => scratch_load::<4>,
         _ => return None,
-    };
-    Some(handlers[usize::from(is_buffer)])
+    })
 }

@@ -2,7 +2,8 @@
 
 use super::atomic::Function;
 use super::di::{Di, Flow, Handler, Machine, flag};
-use super::smem::{address, offset, range};
+use super::properties::Space;
+use super::smem::{address, offset, range, scratch_address};
 use crate::wave::Wave;
 
 /// A scalar register of the data.
@@ -17,6 +18,12 @@ fn data64(w: &Wave, d: &Di, n: usize) -> u64 {
 /// `S_STORE_*` of `N` dwords: all of them or none.
 fn store<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let va = address(w, d);
+    put::<N>(w, m, d, (va, N))
+}
+
+/// `S_SCRATCH_STORE_*` of `N` dwords: all of them or none.
+fn scratch_store<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let va = scratch_address(w, d);
     put::<N>(w, m, d, (va, N))
 }
 
@@ -96,15 +103,20 @@ fn atomic64<const BUFFER: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Fl
     Flow::NEXT
 }
 
-/// Handler of a store of this many dwords, to the memory that an address or a buffer descriptor names.
-pub(crate) fn store_handler(is_buffer: bool, dwords: u32) -> Option<Handler> {
-    let handlers: [Handler; 2] = match dwords {
-        1 => [store::<1>, buffer_store::<1>],
-        2 => [store::<2>, buffer_store::<2>],
-        4 => [store::<4>, buffer_store::<4>],
+/// Handler of a store of this many dwords to a space of scalar memory.
+pub(crate) fn store_handler(space: Space, dwords: u32) -> Option<Handler> {
+    Some(match (space, dwords) {
+        (Space::Scalar, 1) => store::<1>,
+        (Space::Scalar, 2) => store::<2>,
+        (Space::Scalar, 4) => store::<4>,
+        (Space::ScalarBuffer, 1) => buffer_store::<1>,
+        (Space::ScalarBuffer, 2) => buffer_store::<2>,
+        (Space::ScalarBuffer, 4) => buffer_store::<4>,
+        (Space::ScalarScratch, 1) => scratch_store::<1>,
+        (Space::ScalarScratch, 2) => scratch_store::<2>,
+        (Space::ScalarScratch, 4) => scratch_store::<4>,
         _ => return None,
-    };
-    Some(handlers[usize::from(is_buffer)])
+    })
 }
 
 /// Handler of an atomic of this many bits.

@@ -148,8 +148,10 @@ pub(super) fn scalar_read(w: &Wave, inst: &Inst, d: &Di) -> Option<(u64, u32)> {
     let row = properties(inst.op);
     let Family::ScalarMemory(dwords) = row.family else { return None };
     let bytes = dwords * 4;
-    if !matches!(row.memory, Some((Space::ScalarBuffer, _))) {
-        return Some((smem::address(w, d), bytes));
+    match row.memory?.0 {
+        Space::ScalarBuffer => {}
+        Space::ScalarScratch => return Some((smem::scratch_address(w, d), bytes)),
+        _ => return Some((smem::address(w, d), bytes)),
     }
     let ((base, size), offset) = (smem::range(w, d), smem::offset(w, d));
     let inside = u64::from(bytes).min(size.saturating_sub(offset)) as u32 & !3;

@@ -1,4 +1,4 @@
-//! Scalar stores and atomics, and multiply-adds of halves that are not fused.
+//! Scalar stores and atomics, scratch by scalar registers, and multiply-adds of halves that are not fused.
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
@@ -58,6 +58,42 @@ fn scalar_stores_ignore_the_low_bits_of_each_part_of_an_address() {
         expected[4..8].copy_from_slice(&[1, 2, 3, 4]);
         expected[1] = 5;
         assert_eq!(gpu.fetch::<u32>(va, 16), expected);
+    }
+}
+
+#[test]
+fn scalar_scratch_counts_its_register_in_pieces_of_64_bytes() {
+    for backend in Backend::all() {
+        let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);
+        let va = gpu.buffer(&core::array::from_fn::<u32, 64, _>(|n| 100 + n as u32));
+        // s_scratch_store_dwordx4 s[4:7], s[0:1], s9, of which s9 is 2, and s_scratch_store_dword s8, s[0:1], 0x6;
+        // s_scratch_load_dwordx2 s[10:11], s[0:1], 0x4 and s_scratch_load_dword s4, s[0:1], s9;
+        // s_scratch_load_dwordx4 s[12:15], s[0:1], s9 offset:-0x78.
+        let words =
+            [0xc05c_0100, 9, 0xc056_0200, 6, 0xc01a_0280, 4, 0xc014_0100, 9, 0xc01e_4300, 0x121f_ff88];
+        let mut sgprs = registers(va + 3, 0);
+        sgprs[9] = 2;
+        let (stop, wave) = run(&mut gpu, &words, &sgprs, &[]);
+        assert_eq!(stop, Stop::EndProgram);
+        let mut expected: [u32; 64] = core::array::from_fn(|n| 100 + n as u32);
+        expected[32..36].copy_from_slice(&[1, 2, 3, 4]);
+        expected[1] = 5;
+        assert_eq!(gpu.fetch::<u32>(va, 64), expected);
+        let loaded = [4, 10, 11, 12, 13, 14, 15].map(|n| wave.sgpr(n));
+        assert_eq!(loaded, [1, 5, 102, 102, 103, 104, 105]);
+    }
+}
+
+#[test]
+fn scalar_scratch_behind_4_gib_is_reached() {
+    for backend in Backend::all() {
+        let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);
+        let va = gpu.buffer(&[7u32]);
+        // s_scratch_load_dword s4, s[0:1], s9: 64 times s9 has 38 bits.
+        let mut sgprs = registers(va.wrapping_sub(u64::from(u32::MAX) * 64), 0);
+        sgprs[9] = u32::MAX;
+        let (stop, wave) = run(&mut gpu, &[0xc014_0100, 9], &sgprs, &[]);
+        assert_eq!((stop, wave.sgpr(4)), (Stop::EndProgram, 7));
     }
 }
 

@@ -33,8 +33,8 @@ fn absent(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => {
             "\
-Scratch through scalar registers, fork and join of branches, VSKIP and what belongs to graphics are not there on purpose:
-compilers for the chip make none of them."
+Fork and join of branches, VSKIP and what belongs to graphics are not there on purpose: compilers for the chip make none of
+them."
         }
         Arch::Gfx1100 => {
             "\

@@ -297,24 +297,24 @@ impl Lowering {
     }
 
     pub(super) fn scalar_memory(&mut self, inst: &Inst, dwords: u32) -> Lowered {
-        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
-        let handler = smem::handler(is_buffer, dwords).ok_or(Unsupported)?;
+        let space = space_of(inst)?;
+        let handler = smem::handler(space, dwords).ok_or(Unsupported)?;
         let dst = self.scalar_destination(inst.dst, dwords)?;
         let base = self.source(inst.src[0], Width::B64)?;
         let offset = self.source(inst.src[1], Width::B32)?;
-        if is_buffer {
+        if space == Space::ScalarBuffer {
             self.descriptor(inst.src[0])?;
         }
         let src = [base, offset, Source::ZERO];
-        let form = if is_buffer { Form::Call } else { Form::ScalarLoad(dwords) };
+        let form = if space == Space::Scalar { Form::ScalarLoad(dwords) } else { Form::Call };
         self.emit_as(form, Di { dst, src, imm: inst.mem.offset.cast_unsigned(), ..Di::new(handler) });
         Ok(())
     }
 
     pub(super) fn scalar_store(&mut self, inst: &Inst, dwords: u32) -> Lowered {
-        let is_buffer = matches!(properties(inst.op).memory, Some((Space::ScalarBuffer, _)));
-        let handler = smem_write::store_handler(is_buffer, dwords).ok_or(Unsupported)?;
-        let di = self.scalar_write(inst, (is_buffer, dwords), handler)?;
+        let space = space_of(inst)?;
+        let handler = smem_write::store_handler(space, dwords).ok_or(Unsupported)?;
+        let di = self.scalar_write(inst, (space == Space::ScalarBuffer, dwords), handler)?;
         self.emit(di);
         Ok(())
     }
@@ -350,6 +350,11 @@ impl Lowering {
         let (dst2, imm) = (self.scalar_slot(data, dwords)?, inst.mem.offset.cast_unsigned());
         Ok(Di { dst2, src: [base, offset, Source::ZERO], imm, ..Di::new(handler) })
     }
+}
+
+/// The space that an instruction of scalar memory accesses.
+fn space_of(inst: &Inst) -> Result<Space, Unsupported> {
+    properties(inst.op).memory.map(|(space, _)| space).ok_or(Unsupported)
 }
 
 /// The barrier that an instruction names: there are none whose numbers are in a register.

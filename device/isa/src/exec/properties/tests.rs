@@ -86,6 +86,10 @@ fn columns_of_comparisons_and_memory_operations_are_those_that_mnemonics_name() 
                 let own = name.trim_start_matches("v_").trim_start_matches("s_").replace("cvt_hi", "cvt");
                 assert_eq!(op.mnemonic(), format!("v_{own}"));
             }
+            Family::ScalarMemory(dwords) | Family::ScalarStore(dwords) if name.contains("_scratch_") => {
+                let of = if dwords == 1 { "_dword".to_owned() } else { format!("_dwordx{dwords}") };
+                assert!(name.ends_with(&of), "{name}");
+            }
             Family::ScalarMemory(dwords) => assert!(name.ends_with(&format!("_b{}", dwords * 32)), "{name}"),
             Family::ExecMask(_, _, bits) => assert!(name.ends_with(&format!("_b{bits}")), "{name}"),
             _ => {}
@@ -129,7 +133,9 @@ fn spaces_are_those_of_the_encodings() {
         let Some((space, _)) = properties(op).memory else { continue };
         for format in formats(op) {
             let expected = match format {
-                Format::Smem => matches!(space, Space::Scalar | Space::ScalarBuffer),
+                Format::Smem => {
+                    matches!(space, Space::Scalar | Space::ScalarBuffer | Space::ScalarScratch)
+                }
                 Format::Ds => space == Space::Lds,
                 Format::Flat => space == Space::Flat,
                 Format::Global => space == Space::Global,

@@ -78,7 +78,9 @@ pub(super) fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
             if let Operand::Sgpr(soffset) = inst.src[1]
                 && Operand::Sgpr(soffset & !1) != inst.src[0]
             {
-                state.set_sgpr(soffset, random.below(256) as u32);
+                // Pieces of 64 bytes stay inside the memory that there is.
+                let limit = if inst.op.mnemonic().contains("scratch") { 32 } else { 256 };
+                state.set_sgpr(soffset, random.below(limit) as u32);
             }
         }
         Format::Global | Format::Flat | Format::Scratch => {

@@ -10,8 +10,8 @@ use super::super::state::{End, State};
 /// SMEM.
 pub(crate) fn memory(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic();
-    if name.starts_with("s_scratch") {
-        return Err(End::Unknown);
+    if let Some(kind) = name.strip_prefix("s_scratch_") {
+        return scratch(state, inst, kind);
     }
     if name.contains("_store_") || name.contains("_atomic_") {
         let name = gfx9::modern(name).ok_or(End::Unknown)?;
@@ -95,6 +95,30 @@ fn one(state: &mut State, inst: &Inst, dst: u8, transfer: Transfer) -> Result<()
 /// Bytes from the first register of a scalar operand on.
 fn registers(state: &State, first: u8, bytes: usize) -> Vec<u8> {
     (0..bytes / 4).flat_map(|n| state.sgpr(first.wrapping_add(n as u8)).to_le_bytes()).collect()
+}
+
+/// `load_dword*` and `store_dword*` of scratch: the offset in a register is a number of 64-byte pieces.
+fn scratch(state: &mut State, inst: &Inst, kind: &str) -> Result<(), End> {
+    let (verb, width) = kind.split_once("_dword").ok_or(End::Unknown)?;
+    let dwords = if width.is_empty() { 1 } else { width[1..].parse::<u8>().map_err(|_| End::Unknown)? };
+    let Operand::Sgpr(base) = inst.src[0] else { return Err(End::Unknown) };
+    let pieces = if inst.src[1].is_some() { u64::from(state.scalar(inst.src[1])) } else { 0 };
+    let immediate = i64::from(inst.mem.offset) & !3;
+    let va = (state.pair(base) & !3).wrapping_add(pieces << 6).wrapping_add(immediate as u64);
+    match (verb, inst.dst, inst.src[2]) {
+        ("load", Operand::Sgpr(dst), _) => {
+            let read = state.load(va, usize::from(dwords) * 4)?;
+            for (n, word) in (0..).zip(read.chunks_exact(4)) {
+                let word = word.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+                state.set_sgpr(dst.wrapping_add(n), word);
+            }
+            Ok(())
+        }
+        ("store", _, Operand::Sgpr(data)) => {
+            state.store(va, &registers(state, data, usize::from(dwords) * 4))
+        }
+        _ => Err(End::Unknown),
+    }
 }
 
 /// Stores and atomics: what lies behind the end of a buffer is not written, and an atomic there reads 0.
