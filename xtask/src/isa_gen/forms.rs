@@ -180,6 +180,10 @@ impl Tables {
         let format = format(name, record, &operands[..destinations])?;
         let syntax = Syntax::of(records, name, record, format, &operands)?;
         let mut flags = flags(record, format, &operands, destinations, &bits);
+        if name.starts_with("V_CVT_PKACCUM_") {
+            // It keeps bytes of its destination, of which LLVM's description says nothing.
+            flags.push("ACC");
+        }
         if records.target.cache_policy == CachePolicy::Hints && syntax.names().contains("cpol") {
             // The names of the hints differ.
             let atomic = record.flag(ts::IS_ATOMIC_RET) || record.flag(ts::IS_ATOMIC_NO_RET);

@@ -1075,7 +1075,7 @@ static FORMS: [Form; 2988] = [
     form(0xd1380000, V_DOT2C_I32_I16, Vop3, 85, 381, 512),
     form(0xd1390000, V_DOT4C_I32_I8, Vop3, 85, 381, 512),
     form(0xd13a0000, V_DOT8C_I32_I4, Vop3, 85, 381, 512),
-    form(0xd1f00000, V_CVT_PKACCUM_U8_F32, Vop3, 109, 366, 0),
+    form(0xd1f00000, V_CVT_PKACCUM_U8_F32, Vop3, 109, 366, 512),
     form(0xd2940000, V_CVT_PKNORM_I16_F32, Vop3, 109, 368, 0),
     form(0xd2950000, V_CVT_PKNORM_U16_F32, Vop3, 109, 368, 0),
     form(0x7e0002fa, V_MOV_B32, Vop1, 89, 309, 0),

@@ -1,4 +1,4 @@
-//! Scalar stores and atomics, scratch by scalar registers, and multiply-adds of halves that are not fused.
+//! Scalar stores and atomics, scratch by scalar registers, bytes put into a register, and multiply-adds of halves that are not fused.
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
@@ -94,6 +94,27 @@ fn scalar_scratch_behind_4_gib_is_reached() {
         sgprs[9] = u32::MAX;
         let (stop, wave) = run(&mut gpu, &[0xc014_0100, 9], &sgprs, &[]);
         assert_eq!((stop, wave.sgpr(4)), (Stop::EndProgram, 7));
+    }
+}
+
+#[test]
+fn a_byte_is_put_into_a_register_that_keeps_the_others() {
+    for backend in Backend::all() {
+        let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);
+        let mut vgprs = [[0; 64]; 4];
+        vgprs[1] = core::array::from_fn(|lane| 0x4433_2211 + lane as u32);
+        vgprs[2] = core::array::from_fn(|lane| (10.75 + lane as f32).to_bits());
+        vgprs[3] = core::array::from_fn(|lane| 0xffff_fff0 | lane as u32);
+        // v_cvt_pkaccum_u8_f32 v1, v2, v3 twice, of which the second takes -v2: a negative number is 0.
+        for (negative, words) in [(false, [0xd1f0_0001, 0x0002_0702]), (true, [0xd1f0_0001, 0x2002_0702])] {
+            let (stop, wave) = run(&mut gpu, &words, &[], &vgprs);
+            assert_eq!(stop, Stop::EndProgram);
+            for lane in 0..64 {
+                let mut bytes = vgprs[1][lane as usize].to_le_bytes();
+                bytes[lane as usize % 4] = if negative { 0 } else { 10 + lane as u8 };
+                assert_eq!(wave.vgpr(1, lane), u32::from_le_bytes(bytes), "lane {lane}");
+            }
+        }
     }
 }
 

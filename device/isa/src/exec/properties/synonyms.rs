@@ -283,6 +283,7 @@ pub(super) const GFX9: &[(Op, Op)] = &[
     (Op::V_CMP_TRU_F32, Op::V_CMP_T_F32),
     (Op::V_CMP_TRU_F64, Op::V_CMP_T_F64),
     (Op::V_CVT_FLR_I32_F32, Op::V_CVT_FLOOR_I32_F32),
+    (Op::V_CVT_PKACCUM_U8_F32, Op::V_CVT_PK_U8_F32),
     (Op::V_CVT_PKNORM_I16_F16, Op::V_CVT_PK_NORM_I16_F16),
     (Op::V_CVT_PKNORM_I16_F32, Op::V_CVT_PK_NORM_I16_F32),
     (Op::V_CVT_PKNORM_U16_F16, Op::V_CVT_PK_NORM_U16_F16),

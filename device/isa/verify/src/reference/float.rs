@@ -6,6 +6,7 @@ mod trigonometry;
 use belfry_isa::inst::Op;
 use rustc_apfloat::{Float, Round};
 
+use super::gfx9::packed_into;
 use super::lane::{Lane, Out};
 use super::number::{
     self as n, F16, F32, F64, Format, Rules, add, convert, extreme, extreme_number, extreme_or_nan, fma,
@@ -437,10 +438,10 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         V_CVT_PK_U16_F32 => {
             word(to_unsigned::<F32>(flush32(0), 16, zero) | to_unsigned::<F32>(flush32(1), 16, zero) << 16)
         }
-        V_CVT_PK_U8_F32 => {
+        V_CVT_PK_U8_F32 | V_CVT_PKACCUM_U8_F32 => {
             let byte = to_unsigned::<F32>(flush32(0), 8, zero);
             let shift = (l.u32(1) & 3) * 8;
-            word(u64::from(l.u32(2) & !(255 << shift)) | byte << shift)
+            word(u64::from(packed_into(l)? & !(255 << shift)) | byte << shift)
         }
         V_CVT_PK_RTZ_F16_F32 => {
             let rules = Rules { round: zero, ..Rules::IEEE };

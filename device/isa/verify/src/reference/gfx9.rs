@@ -130,6 +130,15 @@ pub(crate) fn known_as(op: Op) -> Op {
     modern(op.mnemonic()).and_then(|name| operation(&name)).unwrap_or(op)
 }
 
+/// What a conversion puts a byte into: its third source, or with `v_cvt_pkaccum_*` its destination as it was.
+pub(crate) fn packed_into(l: &Lane<'_>) -> Option<u32> {
+    if l.vector.op != Op::V_CVT_PKACCUM_U8_F32 {
+        return Some(l.u32(2));
+    }
+    let register = l.state.vector_register(l.vector.dst)?;
+    Some(l.state.vpair(register, l.lane) as u32)
+}
+
 /// Whether a result of 16 bits leaves zeros above it: results of the operations that GFX8 had do.
 pub(crate) fn zeroes(inst: &Inst) -> bool {
     let name = inst.op.mnemonic();
