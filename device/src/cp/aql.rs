@@ -21,6 +21,7 @@ use belfry_abi::aql::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::context::Context;
 use super::dispatch::{self, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
@@ -76,6 +77,8 @@ enum Waiting {
     Reclaim,
     /// The rest of an indirect buffer.
     Pm4(indirect::Execution),
+    /// Pages of what it goes on from, or of what that leads to: nothing of it is restored.
+    Context(Context),
     /// Nothing follows: the queue has stopped for good.
     Stopped,
 }
@@ -146,6 +149,13 @@ impl AqlQueue {
         }
         if let Some(error) = self.state.take_failure() {
             return self.halt(error);
+        }
+        if let Waiting::Context(context) = self.waiting {
+            return match self.come_back(context) {
+                Ok(true) => Progress::Advanced,
+                Ok(false) => Progress::Blocked(BlockedOn::Memory),
+                Err(cause) => self.fail(cause),
+            };
         }
         let before = (self.read_index, self.fetch_index);
         for _ in 0..PACKETS_PER_SERVICE {
@@ -378,7 +388,7 @@ impl AqlQueue {
     fn wait_is_over(&mut self) -> Result<bool, Cause> {
         match self.waiting {
             Waiting::Nothing => Ok(true),
-            Waiting::Pm4(_) | Waiting::Stopped => Ok(false),
+            Waiting::Pm4(_) | Waiting::Context(_) | Waiting::Stopped => Ok(false),
             Waiting::Inactive(signal) => Ok(complete::value(self.state.space(), signal)? == 0),
             Waiting::Reclaim if !self.started.is_empty() => Ok(false),
             Waiting::Reclaim => match self.amd_queue()?.map_or(0, |(_, queue)| queue.queue_inactive_signal) {
@@ -445,7 +455,7 @@ impl QueueEngine for AqlQueue {
         match self.waiting {
             Waiting::Stopped => false,
             Waiting::Nothing => !self.started.is_empty(),
-            Waiting::Inactive(_) | Waiting::Reclaim | Waiting::Pm4(_) => true,
+            Waiting::Inactive(_) | Waiting::Reclaim | Waiting::Pm4(_) | Waiting::Context(_) => true,
         }
     }
 

@@ -2,14 +2,54 @@
 
 use std::sync::Arc;
 
+use belfry_isa::mem::Access;
+
 use super::MAX_SCRATCH_SLOTS;
 use super::control_stack::{Reader, Waves, put_number};
+use super::error::Cause;
 use super::indirect::{Execution, MAX_NESTING};
-use crate::queue::ContextArea;
+use super::state::QueueState;
+use crate::queue::{ContextArea, ContextOffsets};
 use crate::shader::{
     ContextError, Launch, Owner, SavedDispatch, SavedGroup, ScratchPool, ShaderEngine, ShaderQueue,
     WaveStates,
 };
+
+/// Bytes of a page, at least.
+const PAGE: usize = 4096;
+/// Pages that the driver is told of at a time.
+const TOLD: usize = 64;
+/// Pages that are looked at each time before anything is restored: an area may be said to be larger than any is. Of those behind
+/// them, restoring itself finds what is missing.
+const LOOKED_AT: usize = 1 << 14;
+
+/// What a queue goes on from: its context save area, and what of that is in use.
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub(super) struct Context {
+    pub(super) area: Option<ContextArea>,
+    pub(super) offsets: ContextOffsets,
+}
+
+impl Context {
+    /// Whether pages of it are missing that the queue waits for, of which the driver is told. To look before anything is
+    /// restored saves doing that again for each of them.
+    pub(super) fn waits(&self, state: &QueueState) -> bool {
+        let ContextOffsets { stack, waves } = self.offsets;
+        // Offsets that are not valid are refused when the area is read.
+        let Some(area) = self.area.filter(|area| stack <= waves && waves <= area.size) else { return false };
+        if state.space().waits().is_none() {
+            return false;
+        }
+        let (from, end) = (area.base.wrapping_add(stack.into()), area.base.wrapping_add(waves.into()));
+        let pages = (from & !(PAGE as u64 - 1)..end).step_by(PAGE).take(LOOKED_AT);
+        let missing = pages.filter(|&page| {
+            let what = |fault| Cause::Memory { what: "context save area", fault };
+            let found = state.space().translate(page.max(from), Access::Read).map_err(what);
+            found.is_err_and(|cause| state.tries_again(&cause))
+        });
+        missing.take(TOLD).count() != 0
+    }
+}
 
 /// Scratch memory of a dispatch in progress.
 #[derive(Clone, Copy)]
@@ -105,12 +145,16 @@ pub(super) fn restore(
     // No workgroup begins before all have what is theirs: it would get, and write to, scratch memory of those to come.
     queue.suspend();
     let mut states = WaveStates { base, bounds: (stack_size, size), used };
-    for (saved, owner) in dispatches.into_iter().rev() {
-        shader.restore_context(queue, saved, owner, &mut states)?;
-    }
-    if states.used != stack_size {
-        return corrupt("more state than there are waves of");
+    let mut dispatches = dispatches.into_iter().rev();
+    let restored =
+        dispatches.try_for_each(|(saved, owner)| shader.restore_context(queue, saved, owner, &mut states));
+    let restored = match restored {
+        Ok(()) if states.used != stack_size => corrupt("more state than there are waves of"),
+        restored => restored,
+    };
+    if restored.is_err() {
+        shader.take_back(queue);
     }
     shader.resume(queue);
-    Ok(())
+    restored
 }

@@ -206,9 +206,11 @@ impl Cause {
         })
     }
 
-    /// The fault of an access by the packet processor, which the same packet can be executed after.
+    /// The fault of an access by the packet processor, after which the same packet can be executed, or the same context restored.
     pub(super) fn own_fault(&self) -> Option<Fault> {
         match self {
+            Cause::Context(ContextError::Stack(fault)) => Some(*fault),
+            Cause::Context(ContextError::Wave(failure)) => failure.vm_fault(),
             Cause::Memory { fault, .. }
             | Cause::KernelObject {
                 reason: KernelError::Unreadable(fault) | KernelError::Entry(fault),

@@ -20,6 +20,7 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 use zerocopy::IntoBytes;
 
+use super::context::Context;
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::indirect::{Execution, Packet};
@@ -92,6 +93,8 @@ pub struct Pm4Queue {
     hdp_flush: u32,
     /// Turns since the ring's last packet.
     turns_in_buffers: u32,
+    /// What it goes on from when its pages are there: nothing of it is restored.
+    returning: Option<Context>,
     stopped: bool,
     /// The last packet that was recorded: its place in the ring, and in the innermost buffer.
     traced: Option<(u64, Option<u64>)>,
@@ -124,6 +127,7 @@ impl std::fmt::Debug for Pm4Queue {
             .field("registers", &self.registers)
             .field("hdp_flush", &format_args!("{:#x}", self.hdp_flush))
             .field("turns_in_buffers", &self.turns_in_buffers)
+            .field("returning", &self.returning)
             .field("stopped", &self.stopped)
             .finish_non_exhaustive()
     }
@@ -157,6 +161,7 @@ impl Pm4Queue {
             scratch: None,
             hdp_flush: 0,
             turns_in_buffers: 0,
+            returning: None,
             stopped: false,
             traced: None,
         }
@@ -173,6 +178,13 @@ impl Pm4Queue {
         }
         if let Some(error) = self.state.take_failure() {
             return self.halt(error);
+        }
+        if let Some(context) = self.returning {
+            return match self.come_back(context) {
+                Ok(true) => Progress::Advanced,
+                Ok(false) => Progress::Blocked(BlockedOn::Memory),
+                Err(cause) => self.fail(cause),
+            };
         }
         let mut advanced = false;
         let before = self.read_index;
@@ -416,7 +428,7 @@ impl QueueEngine for Pm4Queue {
     /// Whether something was started and not retired, or an indirect buffer is half executed.
     fn is_busy(&self) -> bool {
         let has_work = !self.started.is_empty() || !self.buffers.buffers().is_empty();
-        has_work && !self.stopped
+        (has_work || self.returning.is_some()) && !self.stopped
     }
 
     fn read_index(&self) -> u64 {

@@ -10,7 +10,7 @@
 //! Source: linux `kfd_mqd_manager_v11.c`, `get_wave_state`.
 
 /// A context save area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct ContextArea {
     /// GPU virtual address.
     pub base: u64,
@@ -21,7 +21,7 @@ pub struct ContextArea {
 }
 
 /// What of an area is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct ContextOffsets {
     /// Where the control stack begins.
     pub stack: u32,

@@ -244,6 +244,13 @@ impl ShaderEngine {
         Ok(())
     }
 
+    /// Takes the dispatches of a suspended queue off again that [`ShaderEngine::restore_context`] has put on, when others of the
+    /// queue cannot be restored now: none of them has gone on, so that all can be restored from the same area later.
+    pub fn take_back(&self, queue: &ShaderQueue) {
+        self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
+        queue.gws().forget_waves();
+    }
+
     /// Waves the GPU holds.
     #[must_use]
     pub fn capacity(&self) -> u64 {

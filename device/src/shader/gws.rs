@@ -179,6 +179,13 @@ impl Gws {
         }
     }
 
+    /// Forgets the waves that [`wait_again`](Self::wait_again), none of which has gone on; the counters stay.
+    pub(super) fn forget_waves(&self) {
+        if let Some(counters) = self.counters() {
+            self.set_counters(&counters);
+        }
+    }
+
     /// Whether a wave that waits goes on; refused when the resources are gone.
     pub(super) fn look(&self, ticket: Ticket) -> Answer {
         let resources = self.lock();

@@ -26,11 +26,11 @@ struct Pm4 {
     written: u64,
 }
 
-fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
+pub fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
     [&[Pm4Header::type3(opcode, body.len() as u32).bits()], body].concat()
 }
 
-fn halves(value: u64) -> [u32; 2] {
+pub fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
@@ -47,7 +47,7 @@ fn release(at: u64, value: u32) -> Vec<u32> {
     packet(Opcode::RELEASE_MEM, &body)
 }
 
-fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
+pub fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
     packet(Opcode::SET_SH_REG, &[&[register.0][..], values].concat())
 }
 

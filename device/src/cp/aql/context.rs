@@ -6,7 +6,7 @@ use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::{AqlQueue, MAX_IN_FLIGHT, Source, Waiting, dispatch, parse};
 use crate::cp::AqlConfig;
-use crate::cp::context::{Scratch, put_buffers, read_buffers, restore, take_groups};
+use crate::cp::context::{Context, Scratch, put_buffers, read_buffers, restore, take_groups};
 use crate::cp::control_stack::{self, Reader, Waves, encode, put_number, put_ranges};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
@@ -42,6 +42,11 @@ impl AqlQueue {
         &mut self,
         area: Option<&ContextArea>,
     ) -> Result<Option<ContextOffsets>, QueueError> {
+        if let Waiting::Context(Context { offsets, .. }) = self.waiting {
+            // It is in the area as it was.
+            self.stop();
+            return Ok(Some(offsets));
+        }
         let failure = self.state.failure_before_save(self.read_index);
         if failure.is_some() || !self.is_busy() {
             self.stop();
@@ -97,6 +102,7 @@ impl AqlQueue {
     }
 
     /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
+    /// It waits for pages first where its process does (XNACK).
     ///
     /// # Errors
     ///
@@ -109,9 +115,29 @@ impl AqlQueue {
         (area, offsets): (Option<&ContextArea>, ContextOffsets),
     ) -> Result<AqlQueue, QueueError> {
         let mut queue = AqlQueue::new(config, space, gws, env);
-        match queue.read_context(area, offsets) {
-            Ok(()) => Ok(queue),
+        match queue.come_back(Context { area: area.copied(), offsets }) {
+            Ok(_) => Ok(queue),
             Err(cause) => Err(queue.stop_for(cause)),
+        }
+    }
+
+    /// Goes on from a context; `false` if the queue waits for pages first, and does so later.
+    pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
+        let Context { area, offsets } = context;
+        self.waiting = Waiting::Context(context);
+        if context.waits(&self.state) {
+            return Ok(false);
+        }
+        match self.read_context(area.as_ref(), offsets) {
+            Ok(()) => Ok(true),
+            Err(cause) if self.state.tries_again(&cause) => {
+                self.started.clear();
+                self.fetch_index = self.read_index;
+                self.scratch = None;
+                self.waiting = Waiting::Context(context);
+                Ok(false)
+            }
+            Err(cause) => Err(cause),
         }
     }
 
@@ -174,7 +200,7 @@ impl State {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match &self.waiting {
-            Waiting::Nothing | Waiting::Stopped => bytes.push(0),
+            Waiting::Nothing | Waiting::Context(_) | Waiting::Stopped => bytes.push(0),
             Waiting::Inactive(signal) => {
                 bytes.push(1);
                 bytes.extend(signal.to_le_bytes());

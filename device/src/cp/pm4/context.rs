@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use super::dispatch::Pm4Dispatch;
 use super::registers::ComputeRegisters;
 use super::{MAX_STARTED, Pm4Config, Pm4Queue, Started, launch};
-use crate::cp::context::{Scratch, put_buffers, read_buffers, restore, take_groups};
+use crate::cp::context::{Context, Scratch, put_buffers, read_buffers, restore, take_groups};
 use crate::cp::control_stack::{self, Reader, Waves, encode, put_number};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
@@ -36,6 +36,13 @@ impl Pm4Queue {
         &mut self,
         area: Option<&ContextArea>,
     ) -> Result<Option<ContextOffsets>, QueueError> {
+        if let Some(Context { offsets, .. }) = self.returning
+            && !self.stopped
+        {
+            // It is in the area as it was.
+            self.stop();
+            return Ok(Some(offsets));
+        }
         let failure = self.state.failure_before_save(self.read_index);
         if failure.is_some() || !self.is_busy() {
             self.stop();
@@ -87,6 +94,7 @@ impl Pm4Queue {
     }
 
     /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
+    /// It waits for pages first where its process does (XNACK).
     ///
     /// # Errors
     ///
@@ -100,9 +108,33 @@ impl Pm4Queue {
         (area, offsets): (Option<&ContextArea>, ContextOffsets),
     ) -> Result<Pm4Queue, QueueError> {
         let mut queue = Pm4Queue::new(config, space, gws, env, registers);
-        match queue.read_context(area, offsets) {
-            Ok(()) => Ok(queue),
+        match queue.come_back(Context { area: area.copied(), offsets }) {
+            Ok(_) => Ok(queue),
             Err(cause) => Err(queue.stop_for(cause)),
+        }
+    }
+
+    /// Goes on from a context; `false` if the queue waits for pages first, and does so later.
+    pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
+        let Context { area, offsets } = context;
+        self.returning = Some(context);
+        if context.waits(&self.state) {
+            return Ok(false);
+        }
+        match self.read_context(area.as_ref(), offsets) {
+            Ok(()) => {
+                self.returning = None;
+                Ok(true)
+            }
+            Err(cause) if self.state.tries_again(&cause) => {
+                self.started.clear();
+                self.dispatches = 0;
+                self.scratch = None;
+                self.hdp_flush = 0;
+                self.buffers = Execution::default();
+                Ok(false)
+            }
+            Err(cause) => Err(cause),
         }
     }
 

@@ -11,6 +11,7 @@ use super::registers::ComputeRegisters;
 use super::{MAX_STARTED, Pm4Config, Pm4Queue, Started};
 use crate::cp::CpEnv;
 use crate::cp::MAX_SCRATCH_SLOTS;
+use crate::cp::context::Context;
 use crate::cp::indirect::Execution;
 use crate::cp::state::{QueueState, SavedFailure};
 use crate::save::{Broken, check, count, counter};
@@ -40,6 +41,7 @@ pub(crate) struct SavedPm4 {
     scratch: Option<SavedScratch>,
     hdp_flush: u32,
     turns_in_buffers: u32,
+    returning: Option<Context>,
     stopped: bool,
     failure: Option<SavedFailure>,
     shader: shader::SavedQueue,
@@ -89,6 +91,7 @@ impl Pm4Queue {
             scratch: self.scratch.as_ref().map(|pool| pool.save()),
             hdp_flush: self.hdp_flush,
             turns_in_buffers: self.turns_in_buffers,
+            returning: self.returning,
             stopped: self.stopped,
             failure: self.state.save_failure(),
             shader: self.shader.save_queue(&self.state.shader, packet),
@@ -141,6 +144,7 @@ impl Pm4Queue {
             scratch,
             hdp_flush: saved.hdp_flush,
             turns_in_buffers: saved.turns_in_buffers,
+            returning: saved.returning,
             stopped: saved.stopped,
             traced: None,
         };

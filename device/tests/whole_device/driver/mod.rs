@@ -374,8 +374,8 @@ impl Process {
         va
     }
 
-    /// Writes the entry of a page.
-    pub fn set_page(&self, driver: &mut Driver, va: u64, entry: u64) {
+    /// Writes the entry of a page; the one that was there.
+    pub fn set_page(&self, driver: &mut Driver, va: u64, entry: u64) -> u64 {
         let mut table = self.root;
         for level in (1..4).rev() {
             let entry = table + (va >> (12 + 9 * level) & 0x1ff) * 8;
@@ -391,7 +391,10 @@ impl Process {
             assert_eq!(next & PDE_PTE, 0);
             table = next & 0xffff_ffff_f000;
         }
-        driver.put_vram(table + (va >> 12 & 0x1ff) * 8, &entry.to_le_bytes());
+        let (at, mut before) = (table + (va >> 12 & 0x1ff) * 8, [0; 8]);
+        driver.gpu.bar_read(pci::BAR_VRAM, at, &mut before).unwrap();
+        driver.put_vram(at, &entry.to_le_bytes());
+        u64::from_le_bytes(before)
     }
 
     /// Guest memory mapped into the process: memory, virtual address.

@@ -280,9 +280,13 @@ impl Hws {
     }
 
     pub fn mqd(&self, queue: &UserQueue) -> belfry_abi::mqd::ComputeMqd {
+        self.mqd_at(queue.mqd_memory)
+    }
+
+    pub fn mqd_at(&self, memory: u64) -> belfry_abi::mqd::ComputeMqd {
         use vm_memory::{Bytes as _, GuestAddress};
         let mut mqd = belfry_abi::mqd::ComputeMqd::new();
-        self.driver.ram.read_slice(mqd.as_mut_bytes(), GuestAddress(queue.mqd_memory)).unwrap();
+        self.driver.ram.read_slice(mqd.as_mut_bytes(), GuestAddress(memory)).unwrap();
         mqd
     }
 

@@ -5,6 +5,8 @@ mod kernels;
 mod others;
 mod partitions;
 mod refused;
+mod retry_ring;
+mod returns;
 mod sdma;
 mod xnack;
 

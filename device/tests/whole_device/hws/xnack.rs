@@ -1,62 +1,95 @@
 //! Waves, the packet processor and SDMA engines that wait for pages (XNACK): they are told of, and go on when the driver has mapped the page.
 
 use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
-use belfry_abi::doorbell::DoorbellIndex;
-use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source, node};
-use belfry_abi::pci::doorbell_layout1;
-use belfry_abi::regs::gfx9::osssys as gfx9;
-use belfry_abi::regs::{Register, osssys};
+use belfry_abi::ih::{Client, IhEntry, Source, node};
 use belfry_device::chip::Shape;
 use vm_memory::{Bytes, GuestAddress};
-use zerocopy::{FromZeros as _, IntoBytes};
+use zerocopy::FromZeros as _;
 
 use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, map_process};
 use super::kernels::{increment, submit_buffer};
 use super::{SMALL, completes, sdma};
-use crate::driver::kernels::{dispatch, hidden, load, signal};
+use crate::driver::kernels::{dispatch, hidden, load, load_symbol, signal};
 use crate::driver::{Process, UserQueue, eventually};
 use crate::sdma::{copy, fence};
 
 static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 
-const COUNT: u32 = 4096;
+static HANDLER: &[u8] = include_bytes!("../../../../guest-driver/core/src/asic/gfx9/trap_handler.bin");
+
+pub(super) const COUNT: u32 = 4096;
+/// Bytes of a context save area.
+const AREA: u32 = 0x8_0000;
 /// Bits of context word 1 (linux `gmc_v9_0.c`, `gmc_v9_0_process_interrupt`).
-const RETRY: u32 = 1 << 7;
+pub(super) const RETRY: u32 = 1 << 7;
 const WRITE: u32 = 1 << 5;
 
 /// The page that an entry is about.
-fn page_of(entry: &IhEntry) -> u64 {
+pub(super) fn page_of(entry: &IhEntry) -> u64 {
     u64::from(entry.data[0]) << 12 | u64::from(entry.data[1] & 0xf) << 44
 }
 
+/// Gives a process the driver's trap handler: what MAP_PROCESS says of it.
+fn trap_handler(hws: &mut Hws, process: &mut Process) -> [u32; 4] {
+    let (memory, code) = process.alloc(&mut hws.driver, HANDLER.len() as u64);
+    hws.driver.ram.write_slice(HANDLER, GuestAddress(memory)).unwrap();
+    let (_, trap_memory) = process.alloc(&mut hws.driver, 4096);
+    let [code, trap_memory] = [code, trap_memory].map(|at| at >> 8);
+    [code as u32, (code >> 32) as u32, trap_memory as u32, (trap_memory >> 32) as u32]
+}
+
 /// A process whose waves wait, with a queue on it.
-struct Rig {
-    hws: Hws,
-    process: Process,
-    queue: UserQueue,
-    list: Vec<u32>,
+pub(super) struct Rig {
+    pub(super) hws: Hws,
+    pub(super) process: Process,
+    pub(super) queue: UserQueue,
+    pub(super) list: Vec<u32>,
     /// Pages that were told of, and are not mapped yet.
-    wanted: Vec<u64>,
+    pub(super) wanted: Vec<u64>,
 }
 
 impl Rig {
-    fn new(shape: Shape, waits: bool) -> Self {
+    pub(super) fn new(shape: Shape, waits: bool) -> Self {
         let mut hws = Hws::up(shape);
         let mut process = hws.process(0x8001);
         let queue = hws.queue(&mut process, doorbell(1, 0));
-        let mut list = list_of(&hws, &process, &[&queue]);
+        let handler = trap_handler(&mut hws, &mut process);
+        let mut rig = Self { list: Vec::new(), hws, process, queue, wanted: Vec::new() };
+        rig.give_area(rig.queue.mqd_memory);
+        let mut list = list_of(&rig.hws, &rig.process, &[&rig.queue]);
+        // SQ_SHADER_TBA and SQ_SHADER_TMA.
+        list[6..10].copy_from_slice(&handler);
         if waits {
             // SH_MEM_CONFIG.RETRY_DISABLE.
             list[5] &= !(1 << 12);
         }
-        hws.run(&list);
-        Self { hws, process, queue, list, wanted: Vec::new() }
+        rig.hws.run(&list);
+        rig.list = list;
+        rig
+    }
+
+    /// Gives the queue of an MQD an area for the waves of the kernel.
+    pub(super) fn give_area(&mut self, memory: u64) {
+        let (_, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
+        let mut mqd = self.hws.mqd_at(memory);
+        (mqd.cp_hqd_ctx_save_base_addr_lo, mqd.cp_hqd_ctx_save_base_addr_hi) = (va as u32, (va >> 32) as u32);
+        mqd.cp_hqd_ctx_save_size = AREA;
+        self.hws.driver.put_ram(memory, &mqd);
     }
 
     /// Adds vectors, the last of which is not mapped: where that is, and the signal.
-    fn begin(&mut self) -> (u64, u64) {
+    pub(super) fn begin(&mut self) -> (u64, u64) {
+        let ((_, kernel), kernarg_va, c_va) = self.kernel();
         let Self { hws, process, queue, .. } = self;
-        let kernel = load(&mut hws.driver, process, VECADD, "vecadd.kd");
+        let (done, done_va) = signal(&mut hws.driver, process, 0);
+        queue.put(&hws.driver, &dispatch(kernel, kernarg_va, COUNT, 256, done_va));
+        (c_va, done)
+    }
+
+    /// The kernel that adds vectors, in memory and of the process, its arguments, and the vector that is not mapped.
+    pub(super) fn kernel(&mut self) -> ((u64, u64), u64, u64) {
+        let Self { hws, process, .. } = self;
+        let kernel = load_symbol(&mut hws.driver, process, VECADD, "vecadd.kd");
         let bytes = u64::from(COUNT) * 4;
         let [(a, a_va), (b, b_va)] = [(); 2].map(|()| process.alloc(&mut hws.driver, bytes));
         for i in 0..COUNT {
@@ -69,13 +102,11 @@ impl Rig {
             hws.driver.set_ram_u64(kernarg + at, value);
         }
         hidden(&hws.driver, kernarg + 32, COUNT, 256);
-        let (done, done_va) = signal(&mut hws.driver, process, 0);
-        queue.put(&hws.driver, &dispatch(kernel, kernarg_va, COUNT, 256, done_va));
-        (c_va, done)
+        (kernel, kernarg_va, c_va)
     }
 
     /// Waits until so many entries tell of pages.
-    fn told(&mut self, count: usize) {
+    pub(super) fn told(&mut self, count: usize) {
         let mut seen = Vec::new();
         let driver = &mut self.hws.driver;
         eventually("faults are told of", || {
@@ -91,7 +122,7 @@ impl Rig {
     }
 
     /// Maps what was told of, page by page, until the kernel is done; how many pages that took.
-    fn map_until(&mut self, target: u64, done: u64) -> usize {
+    pub(super) fn map_until(&mut self, target: u64, done: u64) -> usize {
         let bytes = u64::from(COUNT) * 4;
         let memory = self.hws.driver.alloc_ram(bytes);
         let mut mapped = std::collections::BTreeSet::new();
@@ -137,6 +168,7 @@ fn queue_is_taken_off_and_comes_back_while_its_waves_wait() {
     let mut other = rig.hws.process(0x8002);
     let mut second = rig.hws.queue(&mut other, doorbell(2, 0));
     let list = [rig.list.clone(), list_of(&rig.hws, &other, &[&second])].concat();
+    assert_eq!(rig.hws.driver.gpu.stats().errors, Default::default(), "its waves are in its area");
     rig.hws.run(&list);
     // Another process is not held up by one that waits.
     completes(&mut rig.hws, &mut other, &mut second);
@@ -344,122 +376,7 @@ fn sdma_engine_waits_for_pages_and_goes_on_where_it_was() {
     }
 }
 
-/// Ring 1, which the driver of linux finds by the registers, as it is not told of its write pointer in memory.
-struct RingOne {
-    memory: u64,
-    rptr: u32,
-}
-
-const ENTRIES: u32 = 8;
-
-/// Doorbells of ring 1's read pointer and of the filter (linux `vega20_ih.c`).
-fn behind_ring_zero(numbers: u32) -> DoorbellIndex {
-    DoorbellIndex::from_dwords(doorbell_layout1::IH.dwords() + 2 * numbers)
-}
-
-fn enabled(doorbell: DoorbellIndex) -> u32 {
-    let mut bell = osssys::IH_DOORBELL_RPTR::from_bits(0);
-    bell.set_offset(doorbell.dwords());
-    bell.set_enable(true);
-    bell.bits()
-}
-
-impl RingOne {
-    fn new(hws: &mut Hws) -> Self {
-        let (memory, address) = hws.driver.gart_alloc(u64::from(ENTRIES * ENTRY_SIZE));
-        hws.set(0, gfx9::IH_RB_BASE_RING1((address >> 8) as u32));
-        hws.set(0, gfx9::IH_RB_BASE_HI_RING1((address >> 40) as u32));
-        hws.set(0, osssys::IH_RB_WPTR_RING1(0));
-        hws.set(0, osssys::IH_RB_RPTR_RING1(0));
-        hws.set(0, gfx9::IH_DOORBELL_RPTR_RING1(enabled(behind_ring_zero(1))));
-        let mut cntl = osssys::IH_RB_CNTL::from_bits(0);
-        cntl.set_rb_size((ENTRIES * ENTRY_SIZE / 4).ilog2());
-        cntl.set_wptr_overflow_enable(true);
-        cntl.set_wptr_writeback_enable(true);
-        cntl.set_rb_full_drain_enable(true);
-        cntl.set_rb_enable(true);
-        hws.set(0, osssys::IH_RB_CNTL_RING1(cntl.bits()));
-        Self { memory, rptr: 0 }
-    }
-
-    /// Switches the filter on.
-    fn filter(hws: &Hws) {
-        hws.set(0, gfx9::IH_DOORBELL_RETRY_CAM(enabled(behind_ring_zero(3))));
-        let mut control = gfx9::IH_RETRY_INT_CAM_CNTL::from_bits(0);
-        control.set_enable(true);
-        hws.set(0, control);
-    }
-
-    /// Entries that are not read yet.
-    fn unread(&self, hws: &Hws) -> u32 {
-        let wptr = hws.get::<osssys::IH_RB_WPTR_RING1>(0).bits();
-        wptr.wrapping_sub(self.rptr) % (ENTRIES * ENTRY_SIZE) / ENTRY_SIZE
-    }
-
-    fn take(&mut self, hws: &mut Hws) -> Vec<IhEntry> {
-        let mut entries = Vec::new();
-        for _ in 0..self.unread(hws) {
-            let mut entry = IhEntry::default();
-            let at = GuestAddress(self.memory + u64::from(self.rptr));
-            hws.driver.ram.read_slice(entry.as_mut_bytes(), at).unwrap();
-            entries.push(entry);
-            self.rptr = (self.rptr + ENTRY_SIZE) % (ENTRIES * ENTRY_SIZE);
-        }
-        hws.driver.ring(behind_ring_zero(1).offset().bytes(), self.rptr.into());
-        entries
-    }
-}
-
-#[test]
-fn faults_that_are_tried_again_go_to_ring_one_and_ring_zero_says_so() {
-    let mut rig = Rig::new(SMALL, true);
-    let mut ring = RingOne::new(&mut rig.hws);
-    let (target, done) = rig.begin();
-    eventually("faults are told of", || ring.unread(&rig.hws) > 0);
-    let own = eventually_some(|| rig.hws.driver.drain_interrupts().first().copied());
-    assert_eq!((own.client(), own.source(), own.ring()), (Client::IH, Source(0), 1));
-    let entries = ring.take(&mut rig.hws);
-    assert_eq!((entries[0].client(), entries[0].pasid()), (Client::UTCL2, 0x8001));
-    assert_eq!(rig.hws.get::<osssys::IH_RB_RPTR_RING1>(0).bits(), ring.rptr, "by its doorbell");
-    rig.wanted.extend(entries.iter().map(page_of));
-    // The rest comes to ring 0 again.
-    rig.hws.set(0, osssys::IH_RB_CNTL_RING1(0));
-    rig.map_until(target, done);
-}
-
-#[test]
-fn filter_keeps_pages_back_until_their_entries_are_given_back() {
-    for by_doorbell in [true, false] {
-        let mut rig = Rig::new(SMALL, true);
-        let mut ring = RingOne::new(&mut rig.hws);
-        RingOne::filter(&rig.hws);
-        let (target, _) = rig.begin();
-        eventually("each page is told of", || ring.unread(&rig.hws) == 4);
-        let entries = ring.take(&mut rig.hws);
-        let mut indices: Vec<u32> = entries.iter().map(|entry| entry.data[2] & 0x3ff).collect();
-        indices.sort_unstable();
-        assert_eq!(indices, [0, 1, 2, 3]);
-        // Tables that change, which would make them news, do not: the filter has them.
-        for _ in 0..3 {
-            rig.process.map_page(&mut rig.hws.driver, target + (1 << 21), 0x1000);
-            rig.hws.driver.runner_passes();
-        }
-        assert_eq!(ring.unread(&rig.hws), 0);
-        // One is given back and still not mapped.
-        let again = entries.iter().find(|entry| page_of(entry) == target).unwrap();
-        let index = again.data[2] & 0x3ff;
-        if by_doorbell {
-            rig.hws.driver.ring(behind_ring_zero(3).offset().bytes(), index.into());
-        } else {
-            rig.hws.set(0, gfx9::IH_RETRY_CAM_ACK(index));
-        }
-        eventually("it is told of again", || ring.unread(&rig.hws) == 1);
-        assert_eq!(page_of(&ring.take(&mut rig.hws)[0]), target);
-        assert_eq!(rig.hws.driver.gpu.stats().errors, Default::default());
-    }
-}
-
-fn eventually_some<T>(mut f: impl FnMut() -> Option<T>) -> T {
+pub(super) fn eventually_some<T>(mut f: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     eventually("it is there", || {
         found = f();
