@@ -83,13 +83,9 @@ impl Body<'_> {
         a.integer(Integer::Mov, true, page, address);
         a.shift_by(5, true, page, 12);
         // As the TLB finds its entry of a page.
-        a.integer(Integer::Mov, true, entry, page);
-        for shift in Tlb::MIX {
-            a.integer(Integer::Mov, true, other, page);
-            a.shift_by(5, true, other, shift);
-            a.integer(Integer::Xor, true, entry, other);
-        }
-        a.immediate(Integer::And, false, entry, Tlb::ENTRIES as u32 - 1);
+        a.immediate(Integer::Mov, false, entry, Tlb::MIX);
+        a.multiply(entry, page);
+        a.shift_by(5, false, entry, Tlb::MIX_SHIFT);
         const { assert!(size_of::<TlbEntry>() == 24, "an entry is three words") };
         a.integer(Integer::Mov, true, number, entry);
         a.integer(Integer::Add, true, entry, entry);
