@@ -13,7 +13,7 @@ use crate::trap::{EXCP_EN, TrapHandler, status};
 use zerocopy::FromZeros;
 
 pub use alter::RegisterName;
-pub use start::{Own, Start};
+pub use start::{OWN_SGPRS, Own, Start};
 
 /// Sixteen lanes of a vector register.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -385,6 +385,14 @@ impl Wave {
     pub fn set_sgpr(&mut self, register: u8, value: u32) {
         if let Some(slot) = self.file.slot(register) {
             self.s[slot & 255] = value;
+        }
+    }
+
+    /// Sets scalar register `number` if it is one of the general ones.
+    #[inline(always)]
+    pub fn set_general_sgpr(&mut self, number: usize, value: u32) {
+        if number < usize::from(self.file.sgprs) {
+            self.s[number & 255] = value;
         }
     }
 

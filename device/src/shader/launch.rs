@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belfry_isa::inst::WaveSize;
 use belfry_isa::trap::TrapHandler;
-use belfry_isa::wave::{Wave, WaveInit};
+use belfry_isa::wave::{OWN_SGPRS, Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
@@ -19,9 +19,6 @@ pub(super) use series::Series;
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
 /// SGPRs a launch can initialise: 16 user SGPRs, three workgroup IDs and the workgroup information.
 pub const MAX_INITIAL_SGPRS: usize = 32;
-/// SGPRs behind the user SGPRs: three workgroup IDs and the workgroup information.
-const OWN_SGPRS: usize = 4;
-
 /// What a wave has of its workgroup's seat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaveSeat {
@@ -123,12 +120,17 @@ impl Launch {
     }
 
     /// The number of the graphics core of a workgroup, where they are dealt to several: its waves tell it whatever room they have.
-    fn core_id(&self, id: [u32; 3]) -> Option<u32> {
-        let shares = self.shares?;
+    #[inline(always)]
+    fn core_id(&self, id: &[u32; 3]) -> Option<u32> {
+        self.shares.map(|shares| self.core_of(shares, *id))
+    }
+
+    #[inline(never)]
+    fn core_of(&self, shares: XccShares, id: [u32; 3]) -> u32 {
         let [x, y, _] = self.workgroups().map(u64::from);
         let [own_x, own_y, own_z] = id.map(u64::from);
         // Workgroups are counted by 64 bits.
-        Some(shares.core(own_x + x * (own_y + y * own_z)).into())
+        shares.core(own_x + x * (own_y + y * own_z)).into()
     }
 
     /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
@@ -233,7 +235,7 @@ impl Launch {
             vgprs: core::slice::from_ref(v0),
             scratch_base: self.scratch_base(&seat),
             hw_id1: self.queue_ids[0] | seat.hw_ids[0],
-            hw_id2: self.queue_ids[1] | self.core_id(id).unwrap_or(seat.hw_ids[1]),
+            hw_id2: self.queue_ids[1] | self.core_id(&id).unwrap_or(seat.hw_ids[1]),
             ..self.common(waves, &seat)
         };
         match storage.get_mut(wave as usize) {

@@ -174,7 +174,7 @@ fn run_fresh(
     // The way of most short waves: from their first instruction to their last one in one go.
     let (flow, at) = if let Some(code) = region.machine_code()
         && region.vgprs <= wave.registers
-        && !wave.is_partly_done()
+        && !wave.has_partly_done()
         && let Some(index) = entry.find(wave, region, code)
     {
         // SAFETY: as in `go_on_compiled`.

@@ -31,6 +31,13 @@ impl Wave {
         self.done = self.exec() & exists & below;
     }
 
+    /// Whether an instruction of the program or of the trap handler is partly done.
+    #[inline(always)]
+    pub(crate) fn has_partly_done(&self) -> bool {
+        let [own, handlers] = &self.partly_done;
+        own.lanes | handlers.lanes != 0
+    }
+
     /// Whether an instruction of the program, or in the trap handler of the handler, is partly done.
     #[inline(always)]
     pub(crate) fn is_partly_done(&self) -> bool {

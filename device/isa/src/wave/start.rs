@@ -1,6 +1,6 @@
 //! Waves of a grid, which start alike but for what each has of its own.
 
-use super::{Chunk, Wave, WaveInit, ZERO_ROW};
+use super::{Wave, WaveInit, ZERO_ROW};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::registers::slot;
@@ -17,13 +17,18 @@ pub struct Own<'a> {
     pub exec: u64,
     /// `v0`; a wave32 uses the first 32.
     pub v0: &'a [u32; 64],
+    /// Whether `v0` is that of the wave that was [started](Wave::start_behind) in the storage before.
+    pub lanes_stay: bool,
     /// The first of the scalar registers that differ, and what they are.
-    pub sgprs: (usize, &'a [u32]),
+    pub sgprs: (usize, [u32; OWN_SGPRS]),
     /// `HW_ID1` and `HW_ID2`.
     pub hw_ids: [u32; 2],
     /// `FLAT_SCRATCH`.
     pub scratch_base: u64,
 }
+
+/// Scalar registers of a wave's own; those that it has no use for are zero, as what all waves start with has them.
+pub const OWN_SGPRS: usize = 4;
 
 impl Default for Start {
     fn default() -> Self {
@@ -55,6 +60,7 @@ impl Wave {
         self.s[VALUES..].copy_from_slice(&start.0.s[VALUES..]);
         self.take_over(&start.0);
         self.set_own(own);
+        self.set_first_row(own);
     }
 
     /// As [`Wave::start_as`], where the wave in this storage was started as `start` says, has ended, and has changed nothing but what
@@ -77,6 +83,10 @@ impl Wave {
         (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
         self.looked = false;
         self.set_own(own);
+        let is_untouched = touched.rows.first().is_none_or(|&(first, _)| first >= self.halves);
+        if !(own.lanes_stay && is_untouched) {
+            self.set_first_row(own);
+        }
         #[cfg(debug_assertions)]
         self.assert_started(start, own);
     }
@@ -106,15 +116,26 @@ impl Wave {
             self.set_pair(slot::FLAT_SCRATCH, own.scratch_base);
         }
         let (first, values) = own.sgprs;
-        for (register, value) in self.s[..usize::from(self.file.sgprs)].iter_mut().skip(first).zip(values) {
-            *register = *value;
+        // As a whole, as they have been put together long before: a copy of a number that is not known is a call.
+        if let Some(registers) = self.s[..usize::from(self.file.sgprs)].get_mut(first..) {
+            match registers.first_chunk_mut() {
+                Some(registers) => *registers = values,
+                None => registers.iter_mut().zip(values).for_each(|(register, value)| *register = value),
+            }
         }
         self.set_pair(slot::EXEC, if self.halves == 1 { own.exec & 0xffff_ffff } else { own.exec });
+    }
+
+    #[inline(always)]
+    fn set_first_row(&mut self, own: &Own<'_>) {
         if self.vgpr_count > 0 {
             let [low, high] = own.v0.as_chunks::<32>().0 else { unreachable!("two times 32 lanes") };
             for (half, lanes) in (0..self.halves).zip([low, high]) {
                 let [first, second] = lanes.as_chunks::<16>().0 else { unreachable!("two times 16 lanes") };
-                *self.v.row_mut(half) = [Chunk(*first), Chunk(*second)];
+                // One after the other: a row that is put together first goes through memory.
+                let row = self.v.row_mut(half);
+                row[0].0 = *first;
+                row[1].0 = *second;
             }
         }
     }
@@ -231,7 +252,8 @@ mod tests {
                 &Own {
                     exec: 0x7_ffff_0001,
                     v0: &v0,
-                    sgprs: (3, &[70, 80, 90]),
+                    lanes_stay: false,
+                    sgprs: (3, [70, 80, 90, 0]),
                     hw_ids: [11, 12],
                     scratch_base: 0x1234_5678_9abc,
                 },

@@ -19,13 +19,15 @@ const AWAY: [u32; 1] = [0xbe80_480a];
 const END: [u32; 1] = [0xbfb0_0000];
 const WAVES: u32 = 6;
 
-/// `v0`, `s3` and what else a wave starts with of its own.
-fn own(number: u32) -> ([u32; 64], [u32; 1]) {
-    (lanes(|lane| lane * 7 + number), [0xff0f + number])
+/// `v0` and `s3`, which a wave starts with of its own; `v0` is the same for all waves if their lanes stay.
+fn own(number: u32, lanes_stay: bool) -> ([u32; 64], u32) {
+    let add = if lanes_stay { 0 } else { number };
+    (lanes(|lane| lane * 7 + add), 0xff0f + number)
 }
 
-fn own_of<'a>(v0: &'a [u32; 64], s3: &'a [u32; 1]) -> Own<'a> {
-    Own { exec: u64::MAX, v0, sgprs: (3, s3), hw_ids: [0; 2], scratch_base: 0 }
+fn own_of(v0: &[u32; 64], s3: u32, lanes_stay: bool) -> Own<'_> {
+    // Registers that are not a wave's own are as all waves have them.
+    Own { exec: u64::MAX, v0, lanes_stay, sgprs: (3, [s3, 1, 1, 1]), hw_ids: [0; 2], scratch_base: 0 }
 }
 
 fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'a> {
@@ -33,7 +35,7 @@ fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'
 }
 
 fn check(words: &[u32], away: u64, size: WaveSize) {
-    for backend in Backend::all() {
+    for (backend, lanes_stay) in Backend::all().flat_map(|backend| [(backend, false), (backend, true)]) {
         let mut bench = Bench::new(backend, words);
         let mut sgprs = [1; 12];
         let to = bench.pc + away * 4;
@@ -41,7 +43,7 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         let start_with = common(&bench, &sgprs, size);
         let alone: Vec<_> = (0..WAVES)
             .map(|number| {
-                let (v0, [s3]) = own(number);
+                let (v0, s3) = own(number, lanes_stay);
                 let mut sgprs = sgprs;
                 sgprs[3] = s3;
                 let mut wave = Wave::new(&WaveInit {
@@ -57,8 +59,8 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         let mut start = Start::default();
         start.set(&start_with);
         let mut wave = Wave::new(&start_with);
-        let (v0, s3) = own(0);
-        wave.start_as(&start, &own_of(&v0, &s3));
+        let (v0, s3) = own(0, lanes_stay);
+        wave.start_as(&start, &own_of(&v0, s3, lanes_stay));
         let (mut ended, mut quick) = (Vec::new(), 0);
         let stop = bench.gpu.run_many(&mut wave, 1000, &mut |wave, _, touched| {
             ended.push(wave.save());
@@ -66,10 +68,10 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
             if number == WAVES {
                 return None;
             }
-            let (v0, s3) = own(number);
+            let (v0, s3) = own(number, lanes_stay);
             match touched {
-                Some(touched) => wave.start_behind(&start, &own_of(&v0, &s3), touched),
-                None => wave.start_as(&start, &own_of(&v0, &s3)),
+                Some(touched) => wave.start_behind(&start, &own_of(&v0, s3, lanes_stay), touched),
+                None => wave.start_as(&start, &own_of(&v0, s3, lanes_stay)),
             }
             quick += u32::from(touched.is_some());
             Some(1000)

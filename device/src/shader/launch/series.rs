@@ -1,9 +1,9 @@
 //! The waves of many workgroups of a launch, started one after the other in one place.
 
 use belfry_isa::exec::Touched;
-use belfry_isa::wave::{Own, Start, Wave};
+use belfry_isa::wave::{OWN_SGPRS, Own, Start, Wave};
 
-use super::{Launch, OWN_SGPRS, WaveSeat};
+use super::{Launch, WaveSeat};
 
 /// What the waves of a launch start with, worked out once for all workgroups that are to have one seat.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Part {
     seat: WaveSeat,
     scratch_base: u64,
     /// The SGPRs behind the user SGPRs, where the workgroup's identifier is 0.
-    sgprs: ([u32; OWN_SGPRS], usize),
+    sgprs: [u32; OWN_SGPRS],
 }
 
 impl Series {
@@ -42,7 +42,7 @@ impl Series {
         self.parts.clear();
         self.parts.extend((0..waves).map(|wave| {
             let seat = seat(wave);
-            let sgprs = launch.own_sgprs(seat.chip, [0; 3], (wave, waves));
+            let (sgprs, _) = launch.own_sgprs(seat.chip, [0; 3], (wave, waves));
             Part { scratch_base: launch.scratch_base(&seat), seat, sgprs }
         }));
         if let Some(part) = self.parts.first() {
@@ -92,13 +92,19 @@ impl Series {
         touched: Option<&Touched>,
     ) {
         let Some(part) = self.parts.get(number as usize) else { return };
+        let own = self.own(launch, part, id, lanes);
         match touched {
-            // What the wave has for itself stays in registers here: put together in memory and read again at once, it would be waited
-            // for. An identifier that is passed by value would be one such thing.
-            Some(touched) => Self::with_own(launch, part, id, lanes, |own| {
-                wave.start_behind(&self.start, own, touched);
-            }),
-            None => self.start_anew(launch, part, wave, (id, lanes)),
+            Some(touched) => wave.start_behind(&self.start, &own, touched),
+            None => self.start_anew(wave, &own),
+        }
+        // What differs from workgroup to workgroup goes where it belongs at once: put together in memory and read again as a whole, it
+        // would be waited for.
+        let mut register = launch.users().len();
+        for (id, is_wanted) in id.iter().zip(&launch.workgroup_id_sgprs) {
+            if *is_wanted {
+                wave.set_general_sgpr(register, *id);
+                register += 1;
+            }
         }
         let chip = part.seat.chip;
         if self.has_ttmps {
@@ -107,47 +113,31 @@ impl Series {
     }
 
     #[inline(never)]
-    fn start_anew(
+    fn start_anew(&self, wave: &mut Wave, own: &Own<'_>) {
+        wave.start_as(&self.start, own);
+    }
+
+    /// What a wave has for itself, its workgroup's identifier aside.
+    #[inline(always)]
+    fn own<'a>(
         &self,
         launch: &Launch,
         part: &Part,
-        wave: &mut Wave,
-        (id, lanes): (&[u32; 3], &(u64, [u32; 64])),
-    ) {
-        Self::with_own(launch, part, id, lanes, |own| wave.start_as(&self.start, own));
-    }
-
-    /// Gives what a wave has for itself.
-    #[inline(always)]
-    fn with_own(
-        launch: &Launch,
-        part: &Part,
         id: &[u32; 3],
-        (exec, v0): &(u64, [u32; 64]),
-        give: impl FnOnce(&Own<'_>),
-    ) {
-        let (mut sgprs, count) = part.sgprs;
-        let mut at = 0;
-        let mut put = |id: u32, is_wanted: bool| {
-            if is_wanted {
-                sgprs[at] = id;
-                at += 1;
-            }
-        };
-        let ([x, y, z], [has_x, has_y, has_z]) = (id, &launch.workgroup_id_sgprs);
-        put(*x, *has_x);
-        put(*y, *has_y);
-        put(*z, *has_z);
-        give(&Own {
+        (exec, v0): &'a (u64, [u32; 64]),
+    ) -> Own<'a> {
+        Own {
             exec: *exec,
             v0,
-            sgprs: (launch.users().len(), &sgprs[..count]),
+            // Waves of a workgroup have different ones; whole workgroups have the same.
+            lanes_stay: self.parts.len() == 1,
+            sgprs: (launch.users().len(), part.sgprs),
             hw_ids: [
                 launch.queue_ids[0] | part.seat.hw_ids[0],
-                launch.queue_ids[1] | launch.core_id(*id).unwrap_or(part.seat.hw_ids[1]),
+                launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
             ],
             scratch_base: part.scratch_base,
-        });
+        }
     }
 }
 

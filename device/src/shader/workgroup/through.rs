@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use belfry_isa::exec::{self, Barriers, Env, Stop, Touched};
+use belfry_isa::exec::{self, Barriers, Env, Lds, Stop, Touched};
 use belfry_isa::wave::Wave;
 
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
@@ -47,6 +47,69 @@ impl Claimed<'_> {
     }
 }
 
+/// The way from wave to wave, and from workgroup to workgroup.
+///
+/// In one place: a closure that has borrowed each of these goes through two addresses for any of them.
+struct Walk<'a, 'b> {
+    claimed: &'a mut Claimed<'b>,
+    stopping: &'a dyn Fn() -> bool,
+    /// The workgroup, and the wave of it that runs.
+    id: [u32; 3],
+    number: usize,
+    /// What is left of the turn's budget, and what there was before the workgroup.
+    budget: u64,
+    begun_with: u64,
+    /// The budget with which it is asked again whether the queue is to stop: at each of waves that do little, that would be a tenth of
+    /// the time.
+    look_at: u64,
+    was_stopped: bool,
+    /// How many waves have ended, and what they have executed.
+    waves: u64,
+    instructions: u64,
+}
+
+impl Walk<'_, '_> {
+    /// Begins the wave behind one that has ended; the budget of its turn.
+    fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64> {
+        let count = self.claimed.lanes.len();
+        self.instructions += wave.instructions;
+        self.waves += 1;
+        let mut budget = self.budget.saturating_sub(wave.instructions + SWITCH_COST);
+        self.budget = budget;
+        self.number += 1;
+        if budget <= self.look_at {
+            self.was_stopped = (self.stopping)();
+            self.look_at = budget.saturating_sub(LOOK_COST);
+        }
+        // In registers: an array that has been written part by part and is read again at once is waited for.
+        let [mut x, mut y, mut z] = self.id;
+        if self.number == count {
+            self.claimed.ended += 1;
+            self.claimed.usual = self.begun_with.saturating_sub(budget);
+            if self.was_stopped || budget < self.claimed.usual.max(1) {
+                return None;
+            }
+            [x, y, z] = self.claimed.next([x, y, z])?;
+            self.id = [x, y, z];
+            self.begun_with = budget;
+            budget = budget.saturating_sub(self.claimed.cost);
+            self.budget = budget;
+            self.number = 0;
+            if self.claimed.launch.lds_size != 0 {
+                lds.reset(self.claimed.launch.lds_size);
+            }
+            lds.barriers = Barriers::new(count as u32);
+        } else {
+            lds.barriers.leave();
+        }
+        if self.was_stopped || budget == 0 {
+            return None;
+        }
+        self.claimed.start(wave, (&[x, y, z], self.number), touched);
+        Some(WAVE_QUANTUM.min(budget))
+    }
+}
+
 impl Workgroup {
     /// What each wave has of a seat.
     pub(in crate::shader) fn parts<'a>(&self, seat: &'a Seat) -> impl Fn(u32) -> WaveSeat + use<'a> {
@@ -75,6 +138,7 @@ impl Workgroup {
         self.lds.reset(claimed.launch.lds_size);
         self.lds.barriers = Barriers::new(count as u32);
         claimed.start(wave, (&id, 0), None);
+        let claimed_cost = claimed.cost;
         let mut env = Env {
             mmu: turn.mmu,
             tlb: &mut *turn.tlb,
@@ -84,47 +148,25 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        let (mut id, mut number) = (id, 0);
-        let mut begun_with = *turn.budget + claimed.cost;
-        let mut was_stopped = false;
-        // At each of waves that do little, the look would be a tenth of the time.
-        let mut look_at = *turn.budget;
+        let mut walk = Walk {
+            claimed,
+            stopping: turn.stopping,
+            id,
+            number: 0,
+            budget: *turn.budget,
+            begun_with: *turn.budget + claimed_cost,
+            look_at: *turn.budget,
+            was_stopped: false,
+            waves: 0,
+            instructions: 0,
+        };
         let quantum = WAVE_QUANTUM.min(*turn.budget);
-        let stop = exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| {
-            turn.stats.wave_instructions += wave.instructions;
-            turn.stats.waves += 1;
-            *turn.budget = turn.budget.saturating_sub(wave.instructions + SWITCH_COST);
-            number += 1;
-            if *turn.budget <= look_at {
-                was_stopped = (turn.stopping)();
-                look_at = turn.budget.saturating_sub(LOOK_COST);
-            }
-            // In registers: an array that has been written part by part and is read again at once is waited for.
-            let [mut x, mut y, mut z] = id;
-            if number == count {
-                claimed.ended += 1;
-                claimed.usual = begun_with.saturating_sub(*turn.budget);
-                if was_stopped || *turn.budget < claimed.usual.max(1) {
-                    return None;
-                }
-                [x, y, z] = claimed.next([x, y, z])?;
-                id = [x, y, z];
-                begun_with = *turn.budget;
-                *turn.budget = turn.budget.saturating_sub(claimed.cost);
-                number = 0;
-                if claimed.launch.lds_size != 0 {
-                    lds.reset(claimed.launch.lds_size);
-                }
-                lds.barriers = Barriers::new(count as u32);
-            } else {
-                lds.barriers.leave();
-            }
-            if was_stopped || *turn.budget == 0 {
-                return None;
-            }
-            claimed.start(wave, (&[x, y, z], number), touched);
-            Some(WAVE_QUANTUM.min(*turn.budget))
-        });
+        let stop =
+            exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| walk.next(wave, lds, touched));
+        let Walk { id, number, begun_with, was_stopped, .. } = walk;
+        *turn.budget = walk.budget;
+        turn.stats.waves += walk.waves;
+        turn.stats.wave_instructions += walk.instructions;
         self.id = id;
         if number == count {
             self.states.clear();
