@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 
 use once::Once;
 
+use crate::code_store::KeptCode;
 use crate::exec::di::{Di, Role};
 use crate::exec::exceptions::WATCHED;
 use crate::exec::{CodeTimes, FaultCause};
@@ -54,6 +55,8 @@ pub(crate) struct Region {
     pub(crate) kind: BackendKind,
     /// Whether compiled code counts what it does.
     pub(crate) counts: bool,
+    /// Where its machine code is kept, if it is.
+    pub(crate) kept: Option<Arc<KeptCode>>,
     /// How much it was used, until it is compiled.
     pub(crate) heat: AtomicU32,
     /// Whether a thread of its own compiles it, or has.
@@ -151,7 +154,8 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            Compiled::new(self.kind, (&self.code, &self.forms), self.key.halves, self.counts)
+            let ways = (self.counts, self.kept.as_deref());
+            Compiled::new(self.kind, (&self.code, &self.forms), self.key.halves, ways)
         });
     }
 
@@ -192,13 +196,20 @@ pub(crate) struct Key {
 pub struct SharedCode {
     arch: Arch,
     backend: Backend,
+    kept: Option<Arc<KeptCode>>,
     regions: Once<(Key, Apertures), Region>,
 }
 
 impl SharedCode {
     /// No code yet; it is of `arch`, executed by `backend`.
     pub fn new(arch: Arch, backend: Backend) -> Self {
-        SharedCode { arch, backend, regions: Once::new(MAX_REGIONS) }
+        SharedCode { arch, backend, kept: None, regions: Once::new(MAX_REGIONS) }
+    }
+
+    /// The same; machine code is kept there, if anywhere, and looked for there before it is made.
+    #[must_use]
+    pub fn kept_in(self, kept: Option<Arc<KeptCode>>) -> Self {
+        SharedCode { kept, ..self }
     }
 
     /// Adds what its machine code has done since the last call, of a [backend that counts](Backend::counting).
@@ -334,7 +345,10 @@ impl CodeCache {
             (key, apertures),
             global,
             |global, region| region.is_current(global),
-            |global| crate::exec::lower::region(arch, backend, key, apertures, global),
+            |global| {
+                let region = crate::exec::lower::region(arch, backend, key, apertures, global);
+                Region { kept: self.code.kept.clone(), ..region }
+            },
         );
         if backend.tier() == Tier::One {
             region.compile();

@@ -1,6 +1,7 @@
 //! AMD GPU instruction sets: decoder, disassembler and execution engine.
 
 pub mod code_cache;
+pub mod code_store;
 pub mod context;
 pub mod decode;
 pub mod disasm;

@@ -3,7 +3,7 @@
 use super::float::{brain, double, half, single};
 
 /// An atomic function; [`Function::apply32`] and [`Function::apply64`] define it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Function {
     Add,

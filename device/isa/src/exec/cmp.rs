@@ -17,7 +17,7 @@ pub(crate) const GREATER: u8 = 4;
 pub(crate) const UNORDERED: u8 = 8;
 
 /// What a comparison compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operands {
     U16,
     I16,

@@ -19,7 +19,7 @@ pub(crate) mod bit {
 }
 
 /// What says which lane a lane reads from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Control {
     /// DPP16.
     Rows,

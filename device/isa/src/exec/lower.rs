@@ -68,6 +68,7 @@ pub(crate) fn region(
         tier: backend.tier(),
         kind: backend.kind(),
         counts: backend.counts(),
+        kept: None,
         heat: AtomicU32::new(0),
         compiles: AtomicBool::new(false),
         compiled: OnceLock::new(),

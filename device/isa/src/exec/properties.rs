@@ -137,7 +137,7 @@ pub(crate) enum Effect {
 }
 
 /// What an operation moves between memory and vector registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Moves {
     /// This many dwords.
     Dwords(u32),

@@ -3,8 +3,11 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
+mod links;
 mod vex;
 mod ways;
+
+pub(super) use links::{Link, Links, Routine};
 
 use super::encoding::{Evex, KMOVW_TO, VMOVD, VMOVQ, VPBROADCASTD_FROM, Vex};
 
@@ -129,6 +132,7 @@ pub(super) struct Assembler {
     pool: Vec<u32>,
     words: Vec<[u32; 16]>,
     eights: Vec<[u32; 8]>,
+    links: Links,
 }
 
 impl Assembler {
@@ -147,8 +151,8 @@ impl Assembler {
         self.labels[label.0 as usize] = Some(self.code.len());
     }
 
-    /// The code with its constants behind it, and where labels are in it.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>) {
+    /// The code with its constants behind it, where labels are in it, and what it has of this process.
+    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>, Links) {
         // Nothing runs on into the constants.
         self.code.push(0xcc);
         while !self.code.len().is_multiple_of(64) {
@@ -176,7 +180,7 @@ impl Assembler {
             let distance = (to as i64 - from as i64) as i32;
             self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
         }
-        (self.code, self.labels)
+        (self.code, self.labels, self.links)
     }
 
     /// Where a label is in the list that [`Assembler::finish`] gives.

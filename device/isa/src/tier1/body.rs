@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
+use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::form::{Form, When};
 use super::rows::{Pair, Rows, in_memory};
@@ -67,10 +67,8 @@ pub(super) const MACHINE: Gpr = Gpr::R12;
 pub(super) const ELEMENTS: Gpr = Gpr::R13;
 
 /// What calls handlers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Callee<'a> {
-    /// Its address.
-    pub(super) function: u64,
     /// What it counts in, if it does.
     pub(super) counters: Option<&'a Counters>,
 }
@@ -95,7 +93,7 @@ pub(super) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     if let Some(counters) = callee.counters {
         counters.pass(a, element);
     }
-    a.constant64(Gpr::Rax, callee.function);
+    a.routine(Gpr::Rax, if callee.counters.is_some() { Routine::InvokeCounting } else { Routine::Invoke });
     a.call(Gpr::Rax);
     a.test(false, Gpr::Rax);
 }

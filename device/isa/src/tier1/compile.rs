@@ -12,6 +12,7 @@ use super::body::{
     Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
     scalar,
 };
+use super::code::{Code, NO_ENTRY, Source};
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
@@ -28,28 +29,6 @@ const LIMIT: Gpr = Gpr::R15;
 
 /// Registers that belong to the caller, in the order in which they are kept.
 const KEPT: [Gpr; 6] = [Gpr::Rbx, Gpr::Rbp, Gpr::R12, Gpr::R13, Gpr::R14, Gpr::R15];
-
-/// Machine code, and where in it the elements are that it can be entered at.
-pub(super) struct Code {
-    pub(super) bytes: Vec<u8>,
-    /// Offset of each element's code; `NO_ENTRY` within a block.
-    pub(super) entries: Box<[u32]>,
-    /// Bytes of instructions, before the constants.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by tests"))]
-    pub(super) instructions: usize,
-}
-
-pub(super) const NO_ENTRY: u32 = u32::MAX;
-
-/// What a compiled region is made from.
-#[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    /// Which instructions there are: those of AVX2 or AVX-512.
-    pub(super) kind: BackendKind,
-    pub(super) code: &'a [Di],
-    pub(super) forms: &'a [Form],
-    pub(super) halves: u32,
-}
 
 struct Compiler<'a> {
     source: Source<'a>,
@@ -85,10 +64,10 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
     compiler.all();
     let looks = core::mem::take(&mut compiler.looks);
     let instructions = compiler.a.position();
-    let (bytes, labels) = compiler.a.finish();
+    let (bytes, labels, links) = compiler.a.finish();
     let place = |label: &Option<Label>| label.and_then(|label| labels[Assembler::index(label)]);
     let entries = looks.iter().map(|label| place(label).map_or(NO_ENTRY, |at| at as u32)).collect();
-    Code { bytes, entries, instructions }
+    Code { bytes, entries, links, instructions: instructions as u32 }
 }
 
 impl Compiler<'_> {

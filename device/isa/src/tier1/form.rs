@@ -9,7 +9,7 @@ use crate::inst::Op;
 ///
 /// Everything but [`Form::Call`] says that the element does what the operation's definition says with the operands in
 /// the [`Di`](crate::exec::di::Di): no mode, modifier of the result or exception makes it anything else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Form {
     /// Whatever its handler does.
     #[default]
@@ -101,7 +101,7 @@ impl Form {
 }
 
 /// When a branch is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum When {
     Always,
     Scc(bool),

@@ -16,6 +16,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod body;
 #[cfg(target_arch = "x86_64")]
+mod code;
+#[cfg(target_arch = "x86_64")]
 mod code_memory;
 #[cfg(target_arch = "x86_64")]
 mod compile;
@@ -29,6 +31,8 @@ mod elements;
 mod encoding;
 #[cfg(target_arch = "x86_64")]
 mod half;
+#[cfg(target_arch = "x86_64")]
+mod kept;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "as where there is code to run")]
 
 use super::form::Form;
+use crate::code_store::KeptCode;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
 use crate::lanes::BackendKind;
@@ -31,7 +32,12 @@ pub struct Touched {
 
 impl Compiled {
     /// None.
-    pub(crate) fn new(_: BackendKind, _: (&[Di], &[Form]), _: u32, _: bool) -> Option<Compiled> {
+    pub(crate) fn new(
+        _: BackendKind,
+        _: (&[Di], &[Form]),
+        _: u32,
+        _: (bool, Option<&KeptCode>),
+    ) -> Option<Compiled> {
         None
     }
 

@@ -2,14 +2,18 @@
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
+use super::asm::Routine;
 use super::avx2;
 use super::body::Callee;
+use super::code::{NO_ENTRY, Source};
 use super::code_memory::CodeMemory;
-use super::compile::{NO_ENTRY, Source, compile};
+use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
+use super::kept::{self, Made};
 use super::times::Counters;
 use super::touched::{Touched, touched};
+use crate::code_store::KeptCode;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
 use crate::lanes::BackendKind;
@@ -40,20 +44,48 @@ unsafe extern "sysv64" fn invoke(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> u
     unsafe { (d.f)(w, m, d) }.number()
 }
 
+/// Compiles a region.
+fn make(source: Source<'_>, callee: Callee<'_>) -> Made {
+    Made { code: compile(source, callee), touched: touched(source.code, source.forms, source.halves) }
+}
+
+/// A region's code, from where it is kept if it is there; otherwise it is kept from now on.
+fn obtain(source: Source<'_>, kept: &KeptCode) -> Made {
+    let key = kept::key(&source);
+    if let Some(made) = kept.load(&key, |bytes| kept::open(&key, bytes, source.code.len())) {
+        return made;
+    }
+    let made = make(source, Callee::default());
+    match kept::seal(&key, &made) {
+        Some(bytes) => kept.store(&key, &bytes),
+        None => kept.leave_out(),
+    }
+    made
+}
+
 impl Compiled {
-    /// Compiles the elements of a region, perhaps to code that counts; `None` where there is no memory for code.
+    /// Compiles the elements of a region, perhaps to code that counts, or finds their code where it is kept; `None` where there is
+    /// no memory for code.
     pub(crate) fn new(
         kind: BackendKind,
         (code, forms): (&[Di], &[Form]),
         halves: u32,
-        counts: bool,
+        (counts, kept): (bool, Option<&KeptCode>),
     ) -> Option<Compiled> {
         let counters = counts.then(|| Counters::new(code.len()));
-        let function = if counts { Counters::function() } else { invoke as *const () as usize as u64 };
-        let callee = Callee { function, counters: counters.as_ref() };
-        let made = compile(Source { kind, code, forms, halves }, callee);
-        let touched = touched(code, forms, halves);
-        Some(Compiled { memory: CodeMemory::new(&made.bytes)?, entries: made.entries, touched, counters })
+        let source = Source { kind, code, forms, halves };
+        let Made { mut code, touched } = match kept {
+            Some(kept) if !counts && kept.keeps(code.len()) => obtain(source, kept),
+            _ => {
+                kept.inspect(|kept| kept.leave_out());
+                make(source, Callee { counters: counters.as_ref() })
+            }
+        };
+        code.links.link(&mut code.bytes, |routine| match routine {
+            Routine::Invoke => invoke as *const () as usize as u64,
+            Routine::InvokeCounting => Counters::function(),
+        });
+        Some(Compiled { memory: CodeMemory::new(&code.bytes)?, entries: code.entries, touched, counters })
     }
 
     /// Adds what the code has counted since the last call.

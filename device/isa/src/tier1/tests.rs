@@ -6,18 +6,18 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::body::Callee;
-use super::compile::{Source, compile};
+use super::code::Source;
+use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
 use super::{sixteens, template};
-use crate::exec::di::{Di, Machine};
+use crate::exec::di::Di;
 use crate::exec::lower;
 use crate::inst::{Arch, WaveSize};
 use crate::lanes::{Backend, BackendKind};
-use crate::wave::Wave;
 
 /// Kernels of the suite of measurements and of the examples.
-const KERNELS: [&[u8]; 8] = [
+pub(super) const KERNELS: [&[u8]; 8] = [
     include_bytes!("../../../../guest-runtime/kernels/bench.gfx1100.hsaco"),
     include_bytes!("../../../../guest-runtime/kernels/sort.gfx1100.hsaco"),
     include_bytes!("../../../../guest-runtime/kernels/intmix.gfx1100.hsaco"),
@@ -30,22 +30,18 @@ const KERNELS: [&[u8]; 8] = [
 /// Those of them, from the first one on, of which most elements have templates; the others are of functions of a library.
 const COVERED: usize = 6;
 
-extern "sysv64" fn no_handler(_: &mut Wave, _: &mut Machine<'_>, _: &Di) -> u32 {
-    unreachable!("the code is not run")
-}
-
 /// Whether an object's name of its target, which is in it, is of this chip.
 fn is_for(object: &[u8], chip: &str) -> bool {
     object.windows(chip.len() + 1).any(|word| word.starts_with(b"-") && word.ends_with(chip.as_bytes()))
 }
 
 /// Halves of the waves that an object's kernels have.
-fn halves(object: &[u8]) -> u32 {
+pub(super) fn halves(object: &[u8]) -> u32 {
     if is_for(object, "gfx942") { 2 } else { 1 }
 }
 
 /// Elements and forms of all kernels of an object.
-fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
+pub(super) fn elements(object: &[u8]) -> Vec<(Vec<Di>, Vec<Form>)> {
     let file = object::File::parse(object).unwrap();
     let text = file.section_by_name(".text").unwrap();
     let (base, bytes) = (text.address(), text.data().unwrap());
@@ -70,9 +66,8 @@ fn compiled(kind: BackendKind, object: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn instructions(kind: BackendKind, code: &[Di], forms: &[Form], halves: u32) -> Vec<u8> {
-    let callee = Callee { function: no_handler as *const () as usize as u64, counters: None };
-    let code = compile(Source { kind, code, forms, halves }, callee);
-    code.bytes[..code.instructions].to_vec()
+    let code = compile(Source { kind, code, forms, halves }, Callee::default());
+    code.bytes[..code.instructions as usize].to_vec()
 }
 
 /// What hardly any of these kernels has: v_add_nc_u32_dpp v8, v4, v5 row_shr:1; v_mov_b32_dpp v4, v4 row_xmask:1 bound_ctrl:1;
@@ -103,7 +98,7 @@ const PERMUTATIONS: [u32; 20] = [
 ];
 
 /// What there is code for; the host need not have it.
-const KINDS: [BackendKind; 2] = [BackendKind::Avx2, BackendKind::Avx512];
+pub(super) const KINDS: [BackendKind; 2] = [BackendKind::Avx2, BackendKind::Avx512];
 
 /// All code there is to look at.
 fn all_code(kind: BackendKind) -> Vec<Vec<u8>> {

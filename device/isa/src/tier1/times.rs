@@ -77,18 +77,14 @@ impl Counters {
         invoke as *const () as usize as u64
     }
 
-    fn element(&self, element: usize) -> u64 {
-        core::ptr::from_ref(&self.elements[element]).addr() as u64
-    }
-
     /// Has the counter of an element be the last argument of [`invoke`].
     pub(super) fn pass(&self, a: &mut Assembler, element: usize) {
-        a.constant64(Gpr::Rcx, self.element(element));
+        a.address_of(Gpr::Rcx, &self.elements[element]);
     }
 
     /// Counts a block; `Rax` and `Rcx` are used.
     pub(super) fn begin_block(&self, a: &mut Assembler, element: usize) {
-        a.constant64(Gpr::Rax, self.element(element));
+        a.address_of(Gpr::Rax, &self.elements[element]);
         let at = At(Gpr::Rax, offset_of!(Element, executed) as i32);
         a.load(Integer::Mov, true, Gpr::Rcx, at);
         a.address(Gpr::Rcx, At(Gpr::Rcx, 1));
@@ -107,7 +103,7 @@ impl Counters {
         a.integer(Integer::Mov, true, Gpr::Rdi, Gpr::Rdx);
         a.ticks();
         a.load(Integer::Sub, true, Gpr::Rax, ENTERED);
-        a.constant64(Gpr::Rcx, core::ptr::from_ref(&*self.whole).addr() as u64);
+        a.address_of(Gpr::Rcx, &*self.whole);
         let at = At(Gpr::Rcx, offset_of!(Whole, ticks) as i32);
         a.load(Integer::Add, true, Gpr::Rax, at);
         a.store(true, at, Gpr::Rax);

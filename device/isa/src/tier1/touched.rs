@@ -9,7 +9,7 @@ use crate::registers::slot;
 pub(crate) const LINE: usize = 16;
 
 /// What a wave's storage has in other places than these is as it was when the wave came into the region.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Lines of scalar registers, sixteen each.
     pub(crate) lines: u16,

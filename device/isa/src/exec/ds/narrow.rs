@@ -6,7 +6,7 @@ use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
 
 /// A load of 8 or 16 bits: what becomes of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
     /// 1 or 2.
     pub(crate) bytes: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Narrow {
 }
 
 /// Half of a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Half {
     Low,
     High,

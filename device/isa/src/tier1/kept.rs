@@ -1,0 +1,246 @@
+//! Code as bytes that another process of the same build can use, and the key that they are found by.
+//!
+//! The bytes: a head (magic, version, key, lengths), the code without addresses of this process, the entries of elements, the
+//! places of routines' addresses, what the code touches, and SHA-256 of all that, little-endian. Whoever reads them has the same
+//! source at hand, so that nothing in them says what the code does.
+
+use core::hash::{Hash, Hasher};
+use core::mem::offset_of;
+
+use sha2::{Digest as _, Sha256};
+
+use super::asm::{Link, Links, Routine};
+use super::code::{Code, NO_ENTRY, Source};
+use super::touched::Touched;
+use crate::code_store::CodeKey;
+use crate::exec::Lds;
+use crate::exec::di::{self, Di, Machine};
+use crate::mem::{Global, Span, Tlb, TlbEntry};
+use crate::wave::{ROWS, Wave};
+
+const MAGIC: [u8; 8] = *b"BelfryT1";
+/// Of the bytes; what the code itself depends on is in its key.
+const VERSION: u32 = 1;
+/// What this package was built from and by, which `build.rs` has made a hash of.
+const BUILD: &str = env!("BELFRY_ISA_BUILD");
+/// Bytes of the checksum.
+const SUM: usize = 32;
+
+/// Why bytes are not the code that they were found as.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeptError {
+    /// They end too early, or too late.
+    #[error("{0} bytes are not as many as they say")]
+    Length(usize),
+    /// Something else.
+    #[error("it does not begin as kept code does")]
+    Magic,
+    /// Bytes of an older or newer format.
+    #[error("it is of version {0}")]
+    Version(u32),
+    /// Code of something else.
+    #[error("it is of another key")]
+    Key,
+    /// They have changed.
+    #[error("its checksum is not that of its content")]
+    Checksum,
+    /// What no compiler has made.
+    #[error("its {0} are out of range")]
+    Content(&'static str),
+}
+
+/// A region's code and what it touches.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Made {
+    pub(super) code: Code,
+    pub(super) touched: Option<Touched>,
+}
+
+/// Takes in values that hash themselves, one behind the other.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the bytes themselves are wanted")
+    }
+}
+
+/// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
+/// for what that may have missed.
+fn layouts() -> [usize; 22] {
+    [
+        size_of::<Di>(),
+        offset_of!(Di, f),
+        size_of::<Wave>(),
+        offset_of!(Wave, s),
+        offset_of!(Wave, v),
+        offset_of!(Wave, pc),
+        offset_of!(Wave, instructions),
+        offset_of!(Wave, saved_exec),
+        offset_of!(Wave, lds_order),
+        offset_of!(Machine<'_>, global),
+        offset_of!(Machine<'_>, lds),
+        offset_of!(Global<'_>, tlb),
+        offset_of!(Tlb, entries),
+        offset_of!(Tlb, spans),
+        size_of::<TlbEntry>(),
+        offset_of!(TlbEntry, read),
+        offset_of!(TlbEntry, write),
+        offset_of!(TlbEntry, delta),
+        offset_of!(Span, start),
+        offset_of!(Span, len),
+        Lds::STORAGE,
+        Lds::SIZE,
+    ]
+}
+
+/// The key of the code that a source is compiled to, by this build.
+pub(super) fn key(source: &Source<'_>) -> CodeKey {
+    let &Source { kind, code, forms, halves } = source;
+    let mut all = Bytes(Vec::with_capacity(512 + code.len() * 96));
+    (MAGIC, VERSION, BUILD, cfg!(debug_assertions), layouts()).hash(&mut all);
+    // A process that has chosen a kind has every feature of the processor that its code uses.
+    (kind, halves, code.len(), forms.len()).hash(&mut all);
+    for d in code {
+        // Code calls an element's handler by way of the element: which one it is does not change the code.
+        let Di { f: _, dst, dst2, src, imm, flags, omod, count, aux } = *d;
+        let [a, b, c] = src.map(|di::Source { value, kind, high, neg, abs }| {
+            (value, [kind as u8, u8::from(high), u8::from(neg), u8::from(abs)])
+        });
+        (dst, dst2, imm, [flags, omod, count, aux], a, b, c).hash(&mut all);
+    }
+    forms.iter().for_each(|form| form.hash(&mut all));
+    CodeKey(Sha256::digest(&all.0).into())
+}
+
+/// Bytes to keep code by; `None` if it is bound to this process.
+pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
+    let Made { code: Code { bytes, entries, links, instructions }, touched } = made;
+    if links.is_bound {
+        return None;
+    }
+    let (lines, rows) = touched.as_ref().map_or((0, &[][..]), |touched| (touched.lines, &touched.rows));
+    let mut sealed = Vec::with_capacity(bytes.len() + entries.len() * 4 + links.routines.len() * 8 + 256);
+    sealed.extend(MAGIC);
+    sealed.extend(VERSION.to_le_bytes());
+    sealed.extend(key.0);
+    let mut words = |words: &[u32]| words.iter().for_each(|word| sealed.extend(word.to_le_bytes()));
+    let length = |of: usize| u32::try_from(of).ok();
+    words(&[length(bytes.len())?, *instructions, length(entries.len())?, length(links.routines.len())?]);
+    words(&[u32::from(touched.is_some()), u32::from(lines), length(rows.len())?]);
+    words(entries);
+    for &Link { at, routine } in &links.routines {
+        words(&[length(at)?, number(routine)]);
+    }
+    rows.iter().for_each(|&(from, to)| words(&[from, to]));
+    sealed.extend_from_slice(bytes);
+    let sum = Sha256::digest(&sealed);
+    sealed.extend_from_slice(&sum);
+    Some(sealed)
+}
+
+/// The code of a region of so many elements, from the bytes that it was kept by.
+pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made, KeptError> {
+    let mut rest = Rest { bytes: sealed, all: sealed.len() };
+    if rest.take(MAGIC.len())? != MAGIC {
+        return Err(KeptError::Magic);
+    }
+    let [version] = rest.words()?;
+    if version != VERSION {
+        return Err(KeptError::Version(version));
+    }
+    if rest.take(key.0.len())? != key.0 {
+        return Err(KeptError::Key);
+    }
+    let Some(content) = sealed.len().checked_sub(SUM) else { return Err(KeptError::Length(sealed.len())) };
+    if sealed[content..] != Sha256::digest(&sealed[..content])[..] {
+        return Err(KeptError::Checksum);
+    }
+    let [len, instructions, count, routines, is_known, lines, rows] = rest.words()?;
+    let len = len as usize;
+    if count as usize != elements {
+        return Err(KeptError::Content("entries"));
+    }
+    let entries: Box<[u32]> = rest.many(count)?.map(|[entry]| entry).collect();
+    let routines = rest.many(routines)?.map(|[at, number]| link(at, number, instructions));
+    let routines: Option<Vec<Link>> = routines.collect();
+    let rows: Box<[(u32, u32)]> = rest.many(rows)?.map(|[from, to]| (from, to)).collect();
+    let bytes = rest.take(len)?.to_vec();
+    if rest.bytes.len() != SUM {
+        return Err(KeptError::Length(sealed.len()));
+    }
+    if instructions == 0 || instructions as usize > len {
+        return Err(KeptError::Content("instructions"));
+    }
+    if !entries.iter().all(|&entry| entry < instructions || entry == NO_ENTRY) {
+        return Err(KeptError::Content("entries"));
+    }
+    let routines = routines.ok_or(KeptError::Content("addresses"))?;
+    if !rows.iter().all(|&(from, to)| from < to && to as usize <= ROWS) {
+        return Err(KeptError::Content("rows"));
+    }
+    let touched = match (is_known, u16::try_from(lines)) {
+        (0, Ok(0)) if rows.is_empty() => None,
+        (1, Ok(lines)) => Some(Touched { lines, rows }),
+        _ => return Err(KeptError::Content("registers")),
+    };
+    let links = Links { routines, is_bound: false };
+    Ok(Made { code: Code { bytes, entries, links, instructions }, touched })
+}
+
+fn number(routine: Routine) -> u32 {
+    match routine {
+        Routine::Invoke => 1,
+        Routine::InvokeCounting => 2,
+    }
+}
+
+/// An address within the instructions, of a routine that code which is kept calls.
+fn link(at: u32, number: u32, instructions: u32) -> Option<Link> {
+    let routine = [Routine::Invoke].into_iter().find(|&routine| self::number(routine) == number)?;
+    let end = at.checked_add(size_of::<u64>() as u32)?;
+    (end <= instructions).then_some(Link { at: at as usize, routine })
+}
+
+/// Bytes that were not looked at yet.
+struct Rest<'a> {
+    bytes: &'a [u8],
+    /// How many there were.
+    all: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], KeptError> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(KeptError::Length(self.all))?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn words<const N: usize>(&mut self) -> Result<[u32; N], KeptError> {
+        Ok(words(self.take(N * 4)?))
+    }
+
+    fn many<const N: usize>(
+        &mut self,
+        count: u32,
+    ) -> Result<impl Iterator<Item = [u32; N]> + use<'a, N>, KeptError> {
+        let bytes = (count as usize).checked_mul(N * 4).ok_or(KeptError::Length(self.all))?;
+        Ok(self.take(bytes)?.chunks_exact(N * 4).map(words))
+    }
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests;

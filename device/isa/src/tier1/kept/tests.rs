@@ -1,0 +1,275 @@
+use std::path::Path;
+use std::process::Command;
+
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions};
+
+use super::*;
+use crate::exec::di::{Flow, Kind};
+use crate::inst::Op;
+use crate::lanes::BackendKind;
+use crate::tier1::body::Callee;
+use crate::tier1::compile::compile;
+use crate::tier1::form::Form;
+use crate::tier1::tests::{KERNELS, KINDS, elements, halves};
+use crate::tier1::times::Counters;
+use crate::tier1::touched::touched;
+
+fn make(source: Source<'_>) -> Made {
+    let Source { code, forms, halves, .. } = source;
+    Made { code: compile(source, Callee::default()), touched: touched(code, forms, halves) }
+}
+
+/// Calls `look` with all functions of the kernels, for each of the back ends.
+fn each_source(mut look: impl FnMut(Source<'_>)) {
+    for kind in KINDS {
+        for object in KERNELS {
+            for (code, forms) in elements(object) {
+                look(Source { kind, code: &code, forms: &forms, halves: halves(object) });
+            }
+        }
+    }
+}
+
+/// The smallest function that has code of every part: addresses, entries and rows of registers.
+fn small() -> (Vec<Di>, Vec<Form>) {
+    let all = KERNELS.into_iter().filter(|object| halves(object) == 1).flat_map(elements);
+    let whole = all.filter(|(code, forms)| {
+        let made = make(Source { kind: BackendKind::Avx512, code, forms, halves: 1 });
+        !made.code.links.routines.is_empty() && made.touched.is_some_and(|touched| !touched.rows.is_empty())
+    });
+    whole.min_by_key(|(code, _)| code.len()).expect("some kernel has loads")
+}
+
+#[test]
+fn sealed_code_opens_as_what_was_made() {
+    let (mut regions, mut addresses) = (0, 0);
+    each_source(|source| {
+        let (key, made) = (key(&source), make(source));
+        let sealed = seal(&key, &made).expect("nothing binds it to this process");
+        addresses += made.code.links.routines.len();
+        regions += 1;
+        assert_eq!(open(&key, &sealed, source.code.len()), Ok(made));
+        assert_eq!(
+            open(&key, &sealed, source.code.len() + 1),
+            Err(KeptError::Content("entries")),
+            "of a region with another number of elements"
+        );
+    });
+    assert!(regions > 40 && addresses > 1000, "{regions} regions, {addresses} addresses");
+}
+
+#[test]
+fn code_has_addresses_of_routines_where_it_calls_them_and_nowhere_else() {
+    const ADDRESSES: [u64; 2] = [0x1122_3344_5566_7788, 0xfedc_ba98_7654_3210];
+    each_source(|source| {
+        let Code { bytes, links, instructions, .. } = compile(source, Callee::default());
+        let [one, other] = ADDRESSES.map(|address| {
+            let mut bytes = bytes.clone();
+            links.link(&mut bytes, |routine| {
+                assert_eq!(routine, Routine::Invoke);
+                address
+            });
+            bytes
+        });
+        let mut called = 0;
+        let instructions = &one[..instructions as usize];
+        let mut before = None;
+        for instruction in Decoder::with_ip(64, instructions, 0, DecoderOptions::NONE) {
+            if instruction.code() == Opcode::Call_rm64 {
+                let (at, value) = before.expect("the address is loaded by the instruction before");
+                assert!(links.routines.iter().any(|link| link.at == at), "{at} is to be put in anew");
+                assert_eq!(value, ADDRESSES[0]);
+                called += 1;
+            }
+            assert_ne!(instruction.code(), Opcode::Call_rel32_64, "calls have absolute addresses");
+            before = (instruction.code() == Opcode::Mov_r64_imm64)
+                .then(|| (instruction.next_ip() as usize - 8, instruction.immediate64()));
+        }
+        assert_eq!(called, links.routines.len(), "what is put in is called");
+        // All other bytes are the same.
+        let mut same = one.clone();
+        links.link(&mut same, |_| ADDRESSES[1]);
+        assert_eq!(same, other);
+    });
+}
+
+#[test]
+fn elements_in_another_place_and_with_other_handlers_have_the_same_code() {
+    fn other(_: &mut Wave, _: &mut Machine<'_>, _: &Di) -> Flow {
+        Flow::NEXT
+    }
+    each_source(|source| {
+        let moved: Vec<Di> = source.code.iter().map(|d| Di { f: other, ..*d }).collect();
+        let moved = Source { code: &moved, ..source };
+        assert!(key(&moved) == key(&source) && make(moved) == make(source));
+    });
+}
+
+/// Where a process that [`another_process_makes_the_same_code`] has started is to leave its code.
+const OUTPUT: &str = "BELFRY_TEST_SEALED";
+
+#[test]
+fn another_process_makes_the_same_code() {
+    let mut all = Vec::new();
+    each_source(|source| all.extend(seal(&key(&source), &make(source)).unwrap()));
+    if let Some(path) = std::env::var_os(OUTPUT) {
+        return std::fs::write(path, all).unwrap();
+    }
+    // It has its functions, its heap and its stack elsewhere.
+    let path = std::env::temp_dir().join(format!("belfry-sealed-{}", std::process::id()));
+    let (_, module) = module_path!().split_once("::").expect("it is below the crate");
+    let name = format!("{module}::another_process_makes_the_same_code");
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new(this).args([&name, "--exact"]).env(OUTPUT, &path).output().unwrap();
+    let other = read_and_remove(&path);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(other.expect("it has left its code") == all, "code depends on the process");
+}
+
+fn read_and_remove(path: &Path) -> std::io::Result<Vec<u8>> {
+    let bytes = std::fs::read(path);
+    let _ = std::fs::remove_file(path);
+    bytes
+}
+
+#[test]
+fn code_that_counts_is_bound_to_its_process() {
+    let (code, forms) = small();
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let counters = Counters::new(code.len());
+    let code = compile(source, Callee { counters: Some(&counters) });
+    assert_eq!(seal(&key(&source), &Made { code, touched: None }), None);
+}
+
+#[test]
+fn bytes_that_have_changed_are_refused() {
+    let (code, forms) = small();
+    for kind in KINDS {
+        let source = Source { kind, code: &code, forms: &forms, halves: 1 };
+        let (key, made) = (key(&source), make(source));
+        let mut sealed = seal(&key, &made).unwrap();
+        let elements = code.len();
+        for at in 0..sealed.len() {
+            for bits in [1, 0x80, 0xff] {
+                sealed[at] ^= bits;
+                let error = open(&key, &sealed, elements).expect_err("it is not what was sealed");
+                let expected = match at {
+                    0..8 => error == KeptError::Magic,
+                    8..12 => matches!(error, KeptError::Version(_)),
+                    12..44 => error == KeptError::Key,
+                    _ => error == KeptError::Checksum,
+                };
+                assert!(expected, "byte {at}: {error}");
+                sealed[at] ^= bits;
+            }
+        }
+        for len in 0..sealed.len() {
+            assert!(open(&key, &sealed[..len], elements).is_err(), "{len} bytes");
+        }
+        assert_eq!(open(&key, &[&sealed[..], &[0]].concat(), elements), Err(KeptError::Checksum));
+        assert_eq!(open(&key, &sealed, elements), Ok(made));
+    }
+}
+
+/// Puts another number into the head, the code or the list behind it, with a checksum that is right.
+fn with_word(sealed: &[u8], at: usize, word: u32) -> Vec<u8> {
+    let mut content = sealed[..sealed.len() - SUM].to_vec();
+    content[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    let sum = Sha256::digest(&content);
+    content.extend_from_slice(&sum);
+    content
+}
+
+#[test]
+fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
+    /// Where the lengths begin, and what follows them.
+    const LENGTHS: usize = 44;
+    const LISTS: usize = LENGTHS + 7 * 4;
+    let (code, forms) = small();
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let (key, made) = (key(&source), make(source));
+    let sealed = seal(&key, &made).unwrap();
+    let refused = |at, word| open(&key, &with_word(&sealed, at, word), code.len()).expect_err("out of range");
+    // Each length, too large and too small.
+    for length in 0..7 {
+        for word in [0, 7, u32::MAX, u32::MAX / 4, i32::MAX as u32] {
+            let at = LENGTHS + length * 4;
+            let is = u32::from_le_bytes(sealed[at..at + 4].try_into().unwrap());
+            // Lines are any of sixteen bits, and the instructions end anywhere behind what is called.
+            if word != is && !(length == 5 && word < 1 << 16) && !(length == 1 && word == 7) {
+                refused(at, word);
+            }
+        }
+    }
+    let instructions = made.code.instructions;
+    assert_eq!(refused(LISTS, instructions), KeptError::Content("entries"));
+    let links = LISTS + code.len() * 4;
+    for at in [instructions - 7, u32::MAX, u32::MAX - 7] {
+        assert_eq!(refused(links, at), KeptError::Content("addresses"));
+    }
+    for routine in [0, number(Routine::InvokeCounting), 3, u32::MAX] {
+        assert_eq!(refused(links + 4, routine), KeptError::Content("addresses"));
+    }
+    let rows = links + made.code.links.routines.len() * 8;
+    assert_eq!(refused(rows, u32::MAX), KeptError::Content("rows"));
+    assert_eq!(refused(rows + 4, ROWS as u32 + 1), KeptError::Content("rows"));
+}
+
+#[test]
+fn everything_that_code_is_made_from_is_in_its_key() {
+    let element = Di {
+        f: |_, _, _| Flow::NEXT,
+        dst: 1,
+        dst2: 2,
+        src: [di::Source { value: 3, kind: Kind::Vector, ..di::Source::ZERO }; 3],
+        imm: 4,
+        flags: 0,
+        omod: 0,
+        count: 1,
+        aux: 0,
+    };
+    let code = [element; 2];
+    let forms = [Form::Vector(Op::V_ADD_NC_U32), Form::End];
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let mut keys = vec![
+        key(&source),
+        key(&Source { kind: BackendKind::Avx2, ..source }),
+        key(&Source { halves: 2, ..source }),
+        key(&Source { code: &code[..1], ..source }),
+        key(&Source { code: &code[..1], forms: &forms[..1], ..source }),
+        key(&Source { forms: &[Form::Vector(Op::V_ADD_NC_U32), Form::Call], ..source }),
+        key(&Source { forms: &[Form::Vector(Op::V_SUB_NC_U32), Form::End], ..source }),
+        key(&Source { forms: &[Form::Saturating(Op::V_ADD_NC_U32), Form::End], ..source }),
+    ];
+    let source_with = |change: fn(&mut di::Source)| {
+        (0..3).map(move |n| {
+            let mut d = element;
+            change(&mut d.src[n]);
+            d
+        })
+    };
+    let changed = [
+        Di { dst: 9, ..element },
+        Di { dst2: 9, ..element },
+        Di { imm: 9, ..element },
+        Di { flags: 9, ..element },
+        Di { omod: 9, ..element },
+        Di { count: 9, ..element },
+        Di { aux: 9, ..element },
+    ]
+    .into_iter()
+    .chain(source_with(|source| source.value = 9))
+    .chain(source_with(|source| source.kind = Kind::Scalar))
+    .chain(source_with(|source| source.high = true))
+    .chain(source_with(|source| source.neg = true))
+    .chain(source_with(|source| source.abs = true));
+    for changed in changed {
+        keys.push(key(&Source { code: &[changed, element], ..source }));
+        keys.push(key(&Source { code: &[element, changed], ..source }));
+    }
+    let all = keys.len();
+    keys.sort_unstable_by_key(|key| key.0);
+    keys.dedup();
+    assert_eq!(keys.len(), all, "each of them is another one");
+    assert_eq!(BUILD.len(), 64, "the build has a name");
+}
