@@ -154,8 +154,8 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            let ways = (self.counts, self.kept.as_deref());
-            Compiled::new(self.kind, (&self.code, &self.forms), self.key.halves, ways)
+            let (from, ways) = ((self.start, &*self.code, &*self.forms), (self.counts, self.kept.as_deref()));
+            Compiled::new(self.kind, from, self.key.halves, ways)
         });
     }
 

@@ -125,13 +125,23 @@ const CASES: [Case; 8] = [
     }),
 ];
 
-/// All of memory after a kernel has run.
-fn outcome(arch: Arch, backend: Backend, kept: Option<&Arc<KeptCode>>, (_, run): Case) -> Vec<u8> {
+/// All of memory after a kernel has run, so many bytes further on than it might be.
+fn outcome_at(
+    further: usize,
+    (arch, backend): (Arch, Backend),
+    kept: Option<&Arc<KeptCode>>,
+    (_, run): Case,
+) -> Vec<u8> {
     let mut gpu = Gpu::of(arch, backend, MEMORY);
+    gpu.alloc(further);
     let code = SharedCode::new(arch, backend).kept_in(kept.map(Arc::clone));
     gpu.code = CodeCache::sharing(Arc::new(code));
     run(&mut gpu);
     gpu.memory.read(BASE, MEMORY)
+}
+
+fn outcome(arch: Arch, backend: Backend, kept: Option<&Arc<KeptCode>>, case: Case) -> Vec<u8> {
+    outcome_at(0, (arch, backend), kept, case)
 }
 
 /// A process that keeps code of any size there.
@@ -158,6 +168,12 @@ fn code_that_was_kept_does_what_the_interpreter_does() {
             assert!(outcome(arch, backend, Some(&second), case) == expected, "{name}, found");
             let found = KeptCounts { loaded: counts.stored + counts.loaded, ..KeptCounts::default() };
             assert_eq!(second.counts(), found, "{name}: all of it was kept");
+            // Another process may have kernels and buffers elsewhere.
+            let (third, further) = (process(&store), 37 << 12);
+            let expected = outcome_at(further, (arch, interpreter), None, case);
+            let moved = outcome_at(further, (arch, backend), Some(&third), case);
+            assert!(moved == expected, "{name}, found elsewhere");
+            assert_eq!(third.counts(), found, "{name}: the same code");
         }
         assert_eq!(*store.discarded.lock().unwrap(), [""; 0]);
     }

@@ -7,7 +7,7 @@ mod links;
 mod vex;
 mod ways;
 
-pub(super) use links::{Link, Links, Routine};
+pub(super) use links::{Link, Links, Place, Routine};
 
 use super::encoding::{Evex, KMOVW_TO, VMOVD, VMOVQ, VPBROADCASTD_FROM, Vex};
 

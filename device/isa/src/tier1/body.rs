@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Routine, Zmm};
+use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::form::{Form, When};
 use super::rows::{Pair, Rows, in_memory};
@@ -93,7 +93,8 @@ pub(super) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     if let Some(counters) = callee.counters {
         counters.pass(a, element);
     }
-    a.routine(Gpr::Rax, if callee.counters.is_some() { Routine::InvokeCounting } else { Routine::Invoke });
+    let routine = if callee.counters.is_some() { Routine::InvokeCounting } else { Routine::Invoke };
+    a.place(Gpr::Rax, Place::Routine(routine));
     a.call(Gpr::Rax);
     a.test(false, Gpr::Rax);
 }

@@ -2,7 +2,7 @@
 
 use super::asm::Links;
 use super::form::Form;
-use crate::exec::di::Di;
+use crate::exec::di::{self, Di};
 use crate::lanes::BackendKind;
 
 /// What a compiled region is made from, all of it: equal sources make equal code, which [`key`](super::kept::key) goes by.
@@ -10,19 +10,42 @@ use crate::lanes::BackendKind;
 pub(super) struct Source<'a> {
     /// Which instructions there are: those of AVX2 or AVX-512.
     pub(super) kind: BackendKind,
+    /// Elements as [`bare`] leaves them.
     pub(super) code: &'a [Di],
     pub(super) forms: &'a [Form],
     pub(super) halves: u32,
 }
 
+/// The elements of a region that starts there, without what their code does not depend on: wherever the guest has the region, they are the
+/// same.
+///
+/// Code calls handlers by way of the region's own elements, so that it needs no operands of what handlers always do. Addresses
+/// that branches leave the region for become distances from its start.
+pub(super) fn bare(start: u64, code: &[Di], forms: &[Form]) -> Vec<Di> {
+    let bare = |(d, form): (&Di, &Form)| match form {
+        Form::Call => {
+            let src = [di::Source::ZERO; 3];
+            Di { f: d.f, dst: 0, dst2: 0, src, imm: 0, flags: 0, omod: 0, count: d.count, aux: 0 }
+        }
+        // Within the region, `imm` says where it leads.
+        Form::Branch(_) if d.aux == 0 => Di { dst: 0, dst2: 0, ..*d },
+        Form::Branch(_) => {
+            let distance = (u64::from(d.dst) | u64::from(d.dst2) << 32).wrapping_sub(start);
+            Di { dst: distance as u32, dst2: (distance >> 32) as u32, ..*d }
+        }
+        _ => *d,
+    };
+    code.iter().zip(forms).map(bare).collect()
+}
+
 /// Machine code, and where in it the elements are that it can be entered at.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Code {
-    /// Addresses of routines in it are zeros.
+    /// [Addresses](Links::places) in it are zeros.
     pub(super) bytes: Vec<u8>,
     /// Offset of each element's code; `NO_ENTRY` within a block.
     pub(super) entries: Box<[u32]>,
-    /// What is to be put into it of this process.
+    /// What is to be put into it.
     pub(super) links: Links,
     /// Bytes of instructions, before the constants.
     pub(super) instructions: u32,

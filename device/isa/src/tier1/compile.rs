@@ -7,7 +7,7 @@
 
 use core::mem::offset_of;
 
-use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
+use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place};
 use super::body::{
     Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
     scalar,
@@ -439,7 +439,7 @@ impl Compiler<'_> {
             self.a.jump_if(Condition::AboveOrEqual, budget);
             self.go(d.imm as usize, Some(masked));
         } else {
-            self.a.constant64(Gpr::Rax, u64::from(d.dst) | u64::from(d.dst2) << 32);
+            self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
             self.a.store(true, At(WAVE, offset_of!(Wave, pc) as i32), Gpr::Rax);
             let leave = self.exit(at, 0, Some(Flow::LEAVE.number()));
             self.a.jump(leave);

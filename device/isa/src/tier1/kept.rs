@@ -1,15 +1,15 @@
 //! Code as bytes that another process of the same build can use, and the key that they are found by.
 //!
-//! The bytes: a head (magic, version, key, lengths), the code without addresses of this process, the entries of elements, the
-//! places of routines' addresses, what the code touches, and SHA-256 of all that, little-endian. Whoever reads them has the same
-//! source at hand, so that nothing in them says what the code does.
+//! The bytes: a head (magic, version, key, lengths), the entries of elements, where addresses are to be put into the code, what it
+//! touches, the code without addresses, and SHA-256 of all that, little-endian. Whoever reads them has the same source at hand, so
+//! that nothing in them says what the code does.
 
 use core::hash::{Hash, Hasher};
 use core::mem::offset_of;
 
 use sha2::{Digest as _, Sha256};
 
-use super::asm::{Link, Links, Routine};
+use super::asm::{Link, Links, Place, Routine};
 use super::code::{Code, NO_ENTRY, Source};
 use super::touched::Touched;
 use crate::code_store::CodeKey;
@@ -125,17 +125,21 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
         return None;
     }
     let (lines, rows) = touched.as_ref().map_or((0, &[][..]), |touched| (touched.lines, &touched.rows));
-    let mut sealed = Vec::with_capacity(bytes.len() + entries.len() * 4 + links.routines.len() * 8 + 256);
+    let mut sealed = Vec::with_capacity(bytes.len() + entries.len() * 4 + links.places.len() * 16 + 256);
     sealed.extend(MAGIC);
     sealed.extend(VERSION.to_le_bytes());
     sealed.extend(key.0);
     let mut words = |words: &[u32]| words.iter().for_each(|word| sealed.extend(word.to_le_bytes()));
     let length = |of: usize| u32::try_from(of).ok();
-    words(&[length(bytes.len())?, *instructions, length(entries.len())?, length(links.routines.len())?]);
+    words(&[length(bytes.len())?, *instructions, length(entries.len())?, length(links.places.len())?]);
     words(&[u32::from(touched.is_some()), u32::from(lines), length(rows.len())?]);
     words(entries);
-    for &Link { at, routine } in &links.routines {
-        words(&[length(at)?, number(routine)]);
+    for &Link { at, place } in &links.places {
+        let (kind, distance) = match place {
+            Place::Routine(routine) => (number(routine), 0),
+            Place::Guest(distance) => (GUEST, distance),
+        };
+        words(&[length(at)?, kind, distance as u32, (distance >> 32) as u32]);
     }
     rows.iter().for_each(|&(from, to)| words(&[from, to]));
     sealed.extend_from_slice(bytes);
@@ -161,14 +165,14 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     if sealed[content..] != Sha256::digest(&sealed[..content])[..] {
         return Err(KeptError::Checksum);
     }
-    let [len, instructions, count, routines, is_known, lines, rows] = rest.words()?;
+    let [len, instructions, count, places, is_known, lines, rows] = rest.words()?;
     let len = len as usize;
     if count as usize != elements {
         return Err(KeptError::Content("entries"));
     }
     let entries: Box<[u32]> = rest.many(count)?.map(|[entry]| entry).collect();
-    let routines = rest.many(routines)?.map(|[at, number]| link(at, number, instructions));
-    let routines: Option<Vec<Link>> = routines.collect();
+    let places = rest.many(places)?.map(|words| link(words, instructions));
+    let places: Option<Vec<Link>> = places.collect();
     let rows: Box<[(u32, u32)]> = rest.many(rows)?.map(|[from, to]| (from, to)).collect();
     let bytes = rest.take(len)?.to_vec();
     if rest.bytes.len() != SUM {
@@ -180,7 +184,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     if !entries.iter().all(|&entry| entry < instructions || entry == NO_ENTRY) {
         return Err(KeptError::Content("entries"));
     }
-    let routines = routines.ok_or(KeptError::Content("addresses"))?;
+    let places = places.ok_or(KeptError::Content("addresses"))?;
     if !rows.iter().all(|&(from, to)| from < to && to as usize <= ROWS) {
         return Err(KeptError::Content("rows"));
     }
@@ -189,9 +193,12 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
         (1, Ok(lines)) => Some(Touched { lines, rows }),
         _ => return Err(KeptError::Content("registers")),
     };
-    let links = Links { routines, is_bound: false };
+    let links = Links { places, is_bound: false };
     Ok(Made { code: Code { bytes, entries, links, instructions }, touched })
 }
+
+/// In the place of a routine's number: an address of the guest's code.
+const GUEST: u32 = 3;
 
 fn number(routine: Routine) -> u32 {
     match routine {
@@ -200,11 +207,15 @@ fn number(routine: Routine) -> u32 {
     }
 }
 
-/// An address within the instructions, of a routine that code which is kept calls.
-fn link(at: u32, number: u32, instructions: u32) -> Option<Link> {
-    let routine = [Routine::Invoke].into_iter().find(|&routine| self::number(routine) == number)?;
+/// An address within the instructions, of what code that is kept has addresses of.
+fn link([at, kind, low, high]: [u32; 4], instructions: u32) -> Option<Link> {
+    let place = match (kind, u64::from(low) | u64::from(high) << 32) {
+        (GUEST, distance) => Place::Guest(distance),
+        (kind, 0) if kind == number(Routine::Invoke) => Place::Routine(Routine::Invoke),
+        _ => return None,
+    };
     let end = at.checked_add(size_of::<u64>() as u32)?;
-    (end <= instructions).then_some(Link { at: at as usize, routine })
+    (end <= instructions).then_some(Link { at: at as usize, place })
 }
 
 /// Bytes that were not looked at yet.

@@ -34,7 +34,7 @@ impl Compiled {
     /// None.
     pub(crate) fn new(
         _: BackendKind,
-        _: (&[Di], &[Form]),
+        _: (u64, &[Di], &[Form]),
         _: u32,
         _: (bool, Option<&KeptCode>),
     ) -> Option<Compiled> {

@@ -2,10 +2,10 @@
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
-use super::asm::Routine;
+use super::asm::{Place, Routine};
 use super::avx2;
 use super::body::Callee;
-use super::code::{NO_ENTRY, Source};
+use super::code::{NO_ENTRY, Source, bare};
 use super::code_memory::CodeMemory;
 use super::compile::compile;
 use super::covered::is_covered;
@@ -64,16 +64,16 @@ fn obtain(source: Source<'_>, kept: &KeptCode) -> Made {
 }
 
 impl Compiled {
-    /// Compiles the elements of a region, perhaps to code that counts, or finds their code where it is kept; `None` where there is
+    /// Compiles the elements of a region that starts there, perhaps to code that counts, or finds their code where it is kept; `None` where there is
     /// no memory for code.
     pub(crate) fn new(
         kind: BackendKind,
-        (code, forms): (&[Di], &[Form]),
+        (start, code, forms): (u64, &[Di], &[Form]),
         halves: u32,
         (counts, kept): (bool, Option<&KeptCode>),
     ) -> Option<Compiled> {
         let counters = counts.then(|| Counters::new(code.len()));
-        let source = Source { kind, code, forms, halves };
+        let source = Source { kind, code: &bare(start, code, forms), forms, halves };
         let Made { mut code, touched } = match kept {
             Some(kept) if !counts && kept.keeps(code.len()) => obtain(source, kept),
             _ => {
@@ -81,9 +81,10 @@ impl Compiled {
                 make(source, Callee { counters: counters.as_ref() })
             }
         };
-        code.links.link(&mut code.bytes, |routine| match routine {
-            Routine::Invoke => invoke as *const () as usize as u64,
-            Routine::InvokeCounting => Counters::function(),
+        code.links.link(&mut code.bytes, |place| match place {
+            Place::Routine(Routine::Invoke) => invoke as *const () as usize as u64,
+            Place::Routine(Routine::InvokeCounting) => Counters::function(),
+            Place::Guest(distance) => start.wrapping_add(distance),
         });
         Some(Compiled { memory: CodeMemory::new(&code.bytes)?, entries: code.entries, touched, counters })
     }

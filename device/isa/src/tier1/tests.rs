@@ -6,7 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::body::Callee;
-use super::code::Source;
+use super::code::{Source, bare};
 use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
@@ -66,7 +66,7 @@ fn compiled(kind: BackendKind, object: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn instructions(kind: BackendKind, code: &[Di], forms: &[Form], halves: u32) -> Vec<u8> {
-    let code = compile(Source { kind, code, forms, halves }, Callee::default());
+    let code = compile(Source { kind, code: &bare(0, code, forms), forms, halves }, Callee::default());
     code.bytes[..code.instructions as usize].to_vec()
 }
 

@@ -1,4 +1,4 @@
-//! Addresses in code that are this process's: those of routines, which can be put in anew, and others.
+//! Addresses in code: of routines and of the guest's code, which can be put in anew, and others.
 
 use super::{Assembler, Gpr};
 
@@ -11,36 +11,45 @@ pub(in super::super) enum Routine {
     InvokeCounting,
 }
 
-/// Where code has the address of a routine, in eight bytes.
+/// What an address is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Place {
+    /// A routine.
+    Routine(Routine),
+    /// The guest's code, so many bytes behind where the region starts; the guest may have the same code at several addresses.
+    Guest(u64),
+}
+
+/// Where code has an address, in eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Link {
     pub(in super::super) at: usize,
-    pub(in super::super) routine: Routine,
+    pub(in super::super) place: Place,
 }
 
-/// What code has of this process.
+/// The addresses in code.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Links {
-    /// Addresses of routines, which are zeros until the code is [linked](Links::link).
-    pub(in super::super) routines: Vec<Link>,
-    /// Whether there are other addresses in it.
+    /// Those that are zeros until the code is [linked](Links::link).
+    pub(in super::super) places: Vec<Link>,
+    /// Whether there are others in it.
     pub(in super::super) is_bound: bool,
 }
 
 impl Links {
-    /// Puts the addresses of routines into the code that they are of.
-    pub(in super::super) fn link(&self, code: &mut [u8], address: impl Fn(Routine) -> u64) {
-        for &Link { at, routine } in &self.routines {
-            code[at..at + size_of::<u64>()].copy_from_slice(&address(routine).to_le_bytes());
+    /// Puts the addresses into the code that they are of.
+    pub(in super::super) fn link(&self, code: &mut [u8], address: impl Fn(Place) -> u64) {
+        for &Link { at, place } in &self.places {
+            code[at..at + size_of::<u64>()].copy_from_slice(&address(place).to_le_bytes());
         }
     }
 }
 
 impl Assembler {
-    /// The address of a routine.
-    pub(in super::super) fn routine(&mut self, to: Gpr, routine: Routine) {
+    /// The address of a place.
+    pub(in super::super) fn place(&mut self, to: Gpr, place: Place) {
         self.constant64(to, 0);
-        self.links.routines.push(Link { at: self.code.len() - size_of::<u64>(), routine });
+        self.links.places.push(Link { at: self.code.len() - size_of::<u64>(), place });
     }
 
     /// The address of a value that lives as long as the code: such code is for this process alone.

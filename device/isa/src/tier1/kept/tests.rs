@@ -8,6 +8,7 @@ use crate::exec::di::{Flow, Kind};
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 use crate::tier1::body::Callee;
+use crate::tier1::code::bare;
 use crate::tier1::compile::compile;
 use crate::tier1::form::Form;
 use crate::tier1::tests::{KERNELS, KINDS, elements, halves};
@@ -24,7 +25,7 @@ fn each_source(mut look: impl FnMut(Source<'_>)) {
     for kind in KINDS {
         for object in KERNELS {
             for (code, forms) in elements(object) {
-                look(Source { kind, code: &code, forms: &forms, halves: halves(object) });
+                look(Source { kind, code: &bare(0, &code, &forms), forms: &forms, halves: halves(object) });
             }
         }
     }
@@ -33,9 +34,10 @@ fn each_source(mut look: impl FnMut(Source<'_>)) {
 /// The smallest function that has code of every part: addresses, entries and rows of registers.
 fn small() -> (Vec<Di>, Vec<Form>) {
     let all = KERNELS.into_iter().filter(|object| halves(object) == 1).flat_map(elements);
+    let all = all.map(|(code, forms)| (bare(0, &code, &forms), forms));
     let whole = all.filter(|(code, forms)| {
         let made = make(Source { kind: BackendKind::Avx512, code, forms, halves: 1 });
-        !made.code.links.routines.is_empty() && made.touched.is_some_and(|touched| !touched.rows.is_empty())
+        made.code.links.places.len() > 1 && made.touched.is_some_and(|touched| !touched.rows.is_empty())
     });
     whole.min_by_key(|(code, _)| code.len()).expect("some kernel has loads")
 }
@@ -46,7 +48,7 @@ fn sealed_code_opens_as_what_was_made() {
     each_source(|source| {
         let (key, made) = (key(&source), make(source));
         let sealed = seal(&key, &made).expect("nothing binds it to this process");
-        addresses += made.code.links.routines.len();
+        addresses += made.code.links.places.len();
         regions += 1;
         assert_eq!(open(&key, &sealed, source.code.len()), Ok(made));
         assert_eq!(
@@ -65,9 +67,12 @@ fn code_has_addresses_of_routines_where_it_calls_them_and_nowhere_else() {
         let Code { bytes, links, instructions, .. } = compile(source, Callee::default());
         let [one, other] = ADDRESSES.map(|address| {
             let mut bytes = bytes.clone();
-            links.link(&mut bytes, |routine| {
-                assert_eq!(routine, Routine::Invoke);
-                address
+            links.link(&mut bytes, |place| match place {
+                Place::Routine(routine) => {
+                    assert_eq!(routine, Routine::Invoke);
+                    address
+                }
+                Place::Guest(distance) => distance,
             });
             bytes
         });
@@ -77,7 +82,8 @@ fn code_has_addresses_of_routines_where_it_calls_them_and_nowhere_else() {
         for instruction in Decoder::with_ip(64, instructions, 0, DecoderOptions::NONE) {
             if instruction.code() == Opcode::Call_rm64 {
                 let (at, value) = before.expect("the address is loaded by the instruction before");
-                assert!(links.routines.iter().any(|link| link.at == at), "{at} is to be put in anew");
+                let place = Place::Routine(Routine::Invoke);
+                assert!(links.places.contains(&Link { at, place }), "{at} is to be put in anew");
                 assert_eq!(value, ADDRESSES[0]);
                 called += 1;
             }
@@ -85,10 +91,14 @@ fn code_has_addresses_of_routines_where_it_calls_them_and_nowhere_else() {
             before = (instruction.code() == Opcode::Mov_r64_imm64)
                 .then(|| (instruction.next_ip() as usize - 8, instruction.immediate64()));
         }
-        assert_eq!(called, links.routines.len(), "what is put in is called");
+        let is_routine = |link: &&Link| matches!(link.place, Place::Routine(_));
+        assert_eq!(called, links.places.iter().filter(is_routine).count(), "what is put in is called");
         // All other bytes are the same.
         let mut same = one.clone();
-        links.link(&mut same, |_| ADDRESSES[1]);
+        links.link(&mut same, |place| match place {
+            Place::Routine(_) => ADDRESSES[1],
+            Place::Guest(distance) => distance,
+        });
         assert_eq!(same, other);
     });
 }
@@ -103,6 +113,39 @@ fn elements_in_another_place_and_with_other_handlers_have_the_same_code() {
         let moved = Source { code: &moved, ..source };
         assert!(key(&moved) == key(&source) && make(moved) == make(source));
     });
+}
+
+#[test]
+fn code_at_another_address_of_the_guest_is_the_same_but_for_the_ways_out() {
+    const BY: u64 = 0x7_1234_5000;
+    let mut ways_out = 0;
+    for (object, kind) in KERNELS.into_iter().flat_map(|object| KINDS.map(|kind| (object, kind))) {
+        for (code, forms) in elements(object) {
+            // As lowering has it there, operands of what handlers do and that depend on it included.
+            let moved = |(d, form): (&Di, &Form)| match form {
+                Form::Branch(_) => {
+                    let to = (u64::from(d.dst) | u64::from(d.dst2) << 32) + BY;
+                    Di { dst: to as u32, dst2: (to >> 32) as u32, ..*d }
+                }
+                Form::Call => Di { dst: d.dst ^ 9, dst2: !d.dst2, imm: !d.imm, ..*d },
+                _ => *d,
+            };
+            let moved: Vec<Di> = code.iter().zip(&forms).map(moved).collect();
+            let (here, there) = (bare(0, &code, &forms), bare(BY, &moved, &forms));
+            let source = Source { kind, code: &here, forms: &forms, halves: halves(object) };
+            let other = Source { code: &there, ..source };
+            assert_eq!(key(&source), key(&other));
+            let (made, other) = (make(source), make(other));
+            assert!(made == other);
+            let guest = |link: &&Link| matches!(link.place, Place::Guest(_));
+            ways_out += made.code.links.places.iter().filter(guest).count();
+            // The end of the program, in bytes: what is lowered last leads there.
+            let last = code.last().expect("there is code");
+            let end = Place::Guest(u64::from(last.dst) | u64::from(last.dst2) << 32);
+            assert!(made.code.links.places.iter().any(|link| link.place == end), "{end:?}");
+        }
+    }
+    assert!(ways_out > 40, "{ways_out}");
 }
 
 /// Where a process that [`another_process_makes_the_same_code`] has started is to leave its code.
@@ -204,13 +247,17 @@ fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
     let instructions = made.code.instructions;
     assert_eq!(refused(LISTS, instructions), KeptError::Content("entries"));
     let links = LISTS + code.len() * 4;
+    let routine = Place::Routine(Routine::Invoke);
+    let first = made.code.links.places.iter().position(|link| link.place == routine).unwrap();
+    let link = links + first * 16;
     for at in [instructions - 7, u32::MAX, u32::MAX - 7] {
-        assert_eq!(refused(links, at), KeptError::Content("addresses"));
+        assert_eq!(refused(link, at), KeptError::Content("addresses"));
     }
-    for routine in [0, number(Routine::InvokeCounting), 3, u32::MAX] {
-        assert_eq!(refused(links + 4, routine), KeptError::Content("addresses"));
+    for routine in [0, number(Routine::InvokeCounting), 4, u32::MAX] {
+        assert_eq!(refused(link + 4, routine), KeptError::Content("addresses"));
     }
-    let rows = links + made.code.links.routines.len() * 8;
+    assert_eq!(refused(link + 8, 1), KeptError::Content("addresses"), "a routine is at no distance");
+    let rows = links + made.code.links.places.len() * 16;
     assert_eq!(refused(rows, u32::MAX), KeptError::Content("rows"));
     assert_eq!(refused(rows + 4, ROWS as u32 + 1), KeptError::Content("rows"));
 }
