@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
+use belfry_isa::code_store::KeptCode;
 use belfry_isa::lanes::Tier;
 
 use crate::activity::Activity;
@@ -64,6 +65,8 @@ pub struct GpuConfig {
     pub deterministic: Option<u64>,
     /// Which code of kernels is compiled to machine code of the host, where that has AVX2 or AVX-512.
     pub tier: Tier,
+    /// Where compiled code is kept from one process to the next, if it is. Others may have the same one.
+    pub kept_code: Option<Arc<KeptCode>>,
     /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
     pub counts_code: bool,
     /// Holds what kernels do against rules; they run many times slower then.
@@ -108,6 +111,7 @@ impl Default for GpuConfig {
             trace: None,
             deterministic: None,
             tier: Tier::default(),
+            kept_code: None,
             counts_code: false,
             sanitizer: None,
             profiler: None,

@@ -46,6 +46,7 @@ pub mod trace;
 pub mod vm;
 
 pub use activity::Activity;
+pub use belfry_isa::code_store::{KeptCode, KeptCounts};
 pub use belfry_isa::exec::CodeTimes;
 pub use belfry_isa::lanes::Tier;
 pub use config::{GpuConfig, MsixTable, processors};

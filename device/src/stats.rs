@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_isa::code_store::KeptCounts;
+
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, rank};
 use crate::trace::Tracer;
@@ -60,6 +62,8 @@ pub struct Stats {
     pub tlb_misses: u64,
     /// Page table walks.
     pub page_walks: u64,
+    /// What has come of regions whose compiled code is kept, if any is: of all devices that keep it in the same place.
+    pub kept_code: Option<KeptCounts>,
     /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.
     pub errors: BTreeMap<GuestError, u64>,
     /// What each of them was about the first time, in words; those of a snapshot are not restored.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod code_cache;
 mod device;
 mod disassembly;
 mod exec;

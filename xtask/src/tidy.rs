@@ -23,7 +23,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
     ("belfry-kfd-core", &["belfry-abi"]),
     ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
-    ("belfry-preload", &["belfry-kfd-hosted", "belfry-inspect", "belfry-device", "belfry-abi"]),
+    (
+        "belfry-preload",
+        &["belfry-kfd-hosted", "belfry-inspect", "belfry-code-folder", "belfry-device", "belfry-abi"],
+    ),
     ("belfry-kmod", &["belfry-kfd-core"]),
     ("belfry-runtime", &["belfry-abi"]),
     // The one place where the runtime meets the driver core without an ioctl in between.
@@ -32,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
+    ("belfry-code-folder", &["belfry-isa"]),
     ("belfry-start", &[]),
     ("belfry-opencl", &[]),
     ("belfry-image", &["belfry-process"]),
@@ -56,6 +60,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "belfry",
         &[
+            "belfry-code-folder",
             "belfry-embedded",
             "belfry-guest",
             "belfry-image",

@@ -259,6 +259,7 @@ fn shader_config(
         topology: chip.topology(),
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },
+        kept_code: config.kept_code.clone(),
         deterministic: config.deterministic,
         explorer: config.explorer.clone(),
         sanitizer: config.sanitizer.clone(),

@@ -262,6 +262,7 @@ impl Gpu {
         stats.wave_instructions = shader.wave_instructions;
         stats.tlb_misses = shader.tlb_misses;
         stats.page_walks = self.walks.get();
+        stats.kept_code = self.config.kept_code.as_ref().map(|kept| kept.counts());
         stats
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_isa::code_cache::SharedCode;
+use belfry_isa::code_store::KeptCode;
 use belfry_isa::exec::CodeTimes;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
@@ -14,14 +15,16 @@ use crate::lock::{Mutex, rank};
 pub(super) struct CodeSpaces {
     arch: Arch,
     backend: Backend,
+    /// Where machine code is kept, if it is.
+    kept: Option<Arc<KeptCode>>,
     /// By [`Mmu::context`](belfry_isa::mem::Mmu::context). The workers' caches own the code.
     spaces: Mutex<Vec<(u64, Weak<SharedCode>)>, rank::CodeSpaces>,
 }
 
 impl CodeSpaces {
-    /// No code yet; it is of `arch`, executed by `backend`.
-    pub(super) fn new(arch: Arch, backend: Backend) -> CodeSpaces {
-        CodeSpaces { arch, backend, spaces: Mutex::default() }
+    /// No code yet; it is of `arch`, executed by `backend`, and kept there.
+    pub(super) fn new(arch: Arch, backend: Backend, kept: Option<Arc<KeptCode>>) -> CodeSpaces {
+        CodeSpaces { arch, backend, kept, spaces: Mutex::default() }
     }
 
     /// The code of an address space, for a worker that begins to run waves in it.
@@ -33,7 +36,7 @@ impl CodeSpaces {
             return code;
         }
         spaces.retain(|(_, code)| code.strong_count() > 0);
-        let code = Arc::new(SharedCode::new(self.arch, self.backend));
+        let code = Arc::new(SharedCode::new(self.arch, self.backend).kept_in(self.kept.clone()));
         spaces.push((context, Arc::downgrade(&code)));
         code
     }
@@ -55,7 +58,7 @@ mod tests {
 
     #[test]
     fn code_of_an_address_space_is_shared_while_a_worker_has_it() {
-        let spaces = CodeSpaces::new(Arch::Gfx1100, Backend::detect());
+        let spaces = CodeSpaces::new(Arch::Gfx1100, Backend::detect(), None);
         let (first, again, other) = (spaces.of(1), spaces.of(1), spaces.of(2));
         assert!(Arc::ptr_eq(&first, &again) && !Arc::ptr_eq(&first, &other));
         drop((first, again));

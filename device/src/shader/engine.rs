@@ -61,6 +61,8 @@ pub struct ShaderConfig {
     pub chip: &'static Generation,
     /// Which host instructions the interpreter uses.
     pub backend: Backend,
+    /// Where compiled code is kept, if it is.
+    pub kept_code: Option<Arc<belfry_isa::code_store::KeptCode>>,
     /// Seed of a deterministic schedule, which wants one worker.
     pub deterministic: Option<u64>,
     /// Decides instead, and wants a seed, too.
@@ -186,7 +188,7 @@ impl ShaderEngine {
             counters: Counters::default(),
             clock,
             chip: config.chip,
-            code: CodeSpaces::new(config.chip.arch, config.backend),
+            code: CodeSpaces::new(config.chip.arch, config.backend, config.kept_code.clone()),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
             explorer: config.explorer,

@@ -141,6 +141,7 @@ impl Bench {
             topology: gfx1100::chip(8).topology(),
             chip: &gfx1100::GENERATION,
             backend: Backend::detect(),
+            kept_code: None,
             sanitizer: None,
             profiler: None,
             deterministic: None,

@@ -2,6 +2,7 @@
 //!
 //! The same value makes the files of the topology and the device in each process: what they say cannot differ.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
@@ -90,6 +91,8 @@ pub struct Prepared {
     pub deterministic: Option<u64>,
     /// Which code of kernels is compiled.
     pub tier: Tier,
+    /// The folder that compiled code is kept in, if it is; who makes the device opens it.
+    pub code_folder: Option<PathBuf>,
     /// Bytes of system memory the driver may hand out.
     pub system_memory: u64,
     /// PCI domain.
@@ -210,6 +213,7 @@ mod tests {
             workers: 1,
             deterministic: None,
             tier: Tier::Auto,
+            code_folder: Some("/tmp/code".into()),
             system_memory: 1 << 30,
             domain: 0,
             location_id: 0x100,

@@ -7,7 +7,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -197,6 +197,11 @@ fn read() -> Option<Settings> {
 }
 
 impl Settings {
+    /// The folder that compiled code is kept in.
+    pub(crate) fn code_folder(&self) -> Option<&Path> {
+        self.prepared.code_folder.as_deref()
+    }
+
     /// What the device is made of.
     pub(crate) fn device(&self, poll_doorbells: bool) -> HostedConfig {
         self.prepared.config(poll_doorbells)
@@ -217,6 +222,7 @@ impl Settings {
             workers: 1,
             deterministic: None,
             tier: belfry_device::Tier::Auto,
+            code_folder: None,
             system_memory: 1 << 30,
             domain: 0,
             location_id: 0x100,

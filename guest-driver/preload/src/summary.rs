@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
+use belfry_device::KeptCounts;
 use belfry_device::faults::{FaultReport, Plan};
 use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
 use belfry_device::record::Recorded;
@@ -62,6 +63,8 @@ struct Line {
     wave_instructions: u64,
     doorbells: Doorbells,
     page_walks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_code: Option<KeptCounts>,
     interrupts: u64,
     errors: BTreeMap<&'static str, u64>,
     unmodelled: Vec<Unmodelled>,
@@ -210,6 +213,7 @@ pub(crate) fn write(end: End) {
                 polled: stats.doorbells_polled,
             },
             page_walks: stats.page_walks,
+            kept_code: stats.kept_code,
             interrupts: stats.interrupts,
             errors: stats.errors.iter().map(|(error, &count)| (error.name(), count)).collect(),
             unmodelled: device

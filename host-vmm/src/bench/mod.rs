@@ -13,7 +13,7 @@ pub mod vmm;
 
 use std::time::Duration;
 
-use belfry_device::{GpuConfig, Tier};
+use belfry_device::{GpuConfig, KeptCounts, Tier};
 use serde::Serialize;
 
 use crate::hosted::HostedError;
@@ -56,12 +56,15 @@ pub struct Results {
     pub kernels: Vec<Measurement>,
     /// Every figure that has a target, and by how much it misses it.
     pub targets: Vec<Verdict>,
+    /// What has come of compiled code, where it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_code: Option<KeptCounts>,
 }
 
 impl Results {
     fn new(machine: Machine, scaling: Vec<Scaling>, kernels: Vec<Measurement>) -> Results {
         let targets = kernels.iter().flat_map(|row| targets::judge(row, &scaling)).collect();
-        Results { machine, scaling, kernels, targets }
+        Results { machine, scaling, kernels, targets, kept_code: None }
     }
 
     /// Figures that miss their targets.
@@ -271,7 +274,8 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     // By number of workers, then in the order of the suite.
     let place = |workers| options.workers.iter().position(|&other| other == workers);
     results.sort_by_key(|measurement| place(measurement.workers));
-    Ok(Results::new(machine([before, load()]), scaling, results))
+    let kept_code = options.gpu.kept_code.as_ref().map(|kept| kept.counts());
+    Ok(Results { kept_code, ..Results::new(machine([before, load()]), scaling, results) })
 }
 
 fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement {

@@ -8,6 +8,7 @@ use belfry_device::GpuConfig;
 use belfry_image::Progress;
 use clap::Subcommand;
 
+use super::code_cache::CodeCacheArg;
 use super::shape::ChipArg;
 use super::size::parse_size;
 use crate::bench;
@@ -19,6 +20,8 @@ pub(super) enum Suite {
     Isa {
         #[command(flatten)]
         chip: ChipArg,
+        #[command(flatten)]
+        code: CodeCacheArg,
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
@@ -87,8 +90,8 @@ pub(super) enum Suite {
 /// Numbers out of range, and what cannot be measured.
 pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
     match what {
-        Suite::Isa { chip, json, workers, kernels, runs, vs_cpu, update } => {
-            let gpu = chip.config()?;
+        Suite::Isa { chip, code, json, workers, kernels, runs, vs_cpu, update } => {
+            let gpu = GpuConfig { kept_code: code.keep()?, ..chip.config()? };
             measure_isa(json, update.as_deref(), &bench::Options { gpu, workers, kernels, runs, vs_cpu })
         }
         Suite::Sdma { chip, json, size, runs } => measure_copies(chip.config()?, json, size, runs),
@@ -124,6 +127,7 @@ fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> a
         say!("{}", serde_json::to_string(&results)?);
     } else {
         say!("\n{}", results.machine);
+        results.kept_code.iter().for_each(|counts| say!("compiled code: {counts}"));
         results.scaling.iter().for_each(|scaling| say!("speedup {scaling}"));
         say!(
             "\n{} of {} targets met",

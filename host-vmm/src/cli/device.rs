@@ -3,6 +3,7 @@
 use belfry_device::{GpuConfig, Tier, chip};
 use clap::Args;
 
+use super::code_cache::CodeCacheArg;
 use super::shape;
 use super::size::{parse_size, parse_tier};
 
@@ -28,6 +29,8 @@ pub(super) struct DeviceArgs {
     /// used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
+    #[command(flatten)]
+    code: CodeCacheArg,
 }
 
 impl DeviceArgs {
@@ -45,6 +48,7 @@ impl DeviceArgs {
         config.deterministic = self.deterministic;
         config.tier = self.tier;
         config.validate()?;
+        config.kept_code = self.code.keep()?;
         Ok(config)
     }
 }

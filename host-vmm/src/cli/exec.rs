@@ -10,6 +10,7 @@ use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use clap::{Args, Parser, Subcommand};
 
+use super::code_cache::CodeCacheArg;
 use super::faults::FaultFlags;
 use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
@@ -66,6 +67,8 @@ pub(super) struct ExecArgs {
     /// Which code of kernels is compiled to machine code: none, all, or what is used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
+    #[command(flatten)]
+    code: CodeCacheArg,
     /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
     /// see them, but cannot use the GPU.
     #[arg(long)]
@@ -135,6 +138,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         workers: None,
         deterministic: None,
         tier: Tier::Auto,
+        code: CodeCacheArg::default(),
         namespace: false,
         debuggable: false,
         json: false,
@@ -186,6 +190,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             "--workers" => args.workers = Some(value.parse().ok()?),
             "--deterministic" => args.deterministic = Some(value.parse().ok()?),
             "--tier" => args.tier = Tier::named(value)?,
+            "--code-cache" => args.code = CodeCacheArg::in_folder(value),
             _ => return None,
         }
     }
@@ -199,6 +204,7 @@ impl ExecArgs {
         options.extend(self.sanitize.spelled());
         options.extend(self.profile.spelled());
         options.extend(self.faults.spelled());
+        options.extend(self.code.spelled());
         for path in &self.symbols {
             options.extend(["--symbols".into(), path.into()]);
         }
@@ -286,6 +292,7 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpu,
+        code_folder: args.code.folder()?,
         root,
         namespace: args.namespace,
         debuggable: args.debuggable,
@@ -390,6 +397,7 @@ mod tests {
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
             "belfry exec --tier 0",
+            "belfry exec --code-cache /tmp/code -- program",
             "belfry exec --debuggable -- program",
             "belfry exec --image rocm-sid -- rocminfo",
         ] {
@@ -403,7 +411,7 @@ mod tests {
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
         let line = words(
-            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --namespace --debuggable -- hip-suite",
+            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --code-cache code --namespace --debuggable -- hip-suite",
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
@@ -430,6 +438,7 @@ mod tests {
             "belfry exec --vram 1X",
             "belfry exec --unknown 1 -- true",
             "belfry exec --tier 2 -- true",
+            "belfry exec --code-cache -- true",
             "belfry exec -qq",
         ] {
             assert!(plain(&words(line)[2..]).is_none(), "{line}");

@@ -96,6 +96,8 @@ impl ExecError {
 pub struct ExecOptions {
     /// Chip, compute units, VRAM, workers and schedule of the device in each process.
     pub gpu: belfry_device::GpuConfig,
+    /// The folder that each process keeps compiled code in, if it does.
+    pub code_folder: Option<PathBuf>,
     /// A root file system to run in.
     pub root: Option<PathBuf>,
     /// Mounts the GPU's files where they belong, so that programs see them that do not load the library.
@@ -309,6 +311,7 @@ impl ExecOptions {
             workers: self.gpu.workers,
             deterministic: self.gpu.deterministic,
             tier: self.gpu.tier,
+            code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,
             location_id: u32::from(place) << 8,

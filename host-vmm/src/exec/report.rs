@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
+use belfry_device::KeptCounts;
 use belfry_device::profile::ProfileReport;
 use belfry_device::sanitize::SanitizeReport;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,9 @@ pub struct ProcessReport {
     pub doorbells: Doorbells,
     /// GPU page table walks.
     pub page_walks: u64,
+    /// What has come of its compiled code, where that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_code: Option<KeptCounts>,
     /// Interrupts raised.
     pub interrupts: u64,
     /// What the program did wrong, by name, with how often.

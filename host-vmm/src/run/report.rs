@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belfry_device::Stats;
 use belfry_device::faults::FaultReport;
+use belfry_device::{KeptCounts, Stats};
 use belfry_guest::Phases;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,9 @@ pub struct RunReport {
     pub doorbells: Doorbells,
     /// GPU page table walks.
     pub page_walks: u64,
+    /// What has come of compiled code, where it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_code: Option<KeptCounts>,
     /// Interrupts raised.
     pub interrupts: u64,
     /// What the guest did wrong, by name, with how often.
@@ -128,6 +131,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
             polled: stats.doorbells_polled,
         },
         page_walks: stats.page_walks,
+        kept_code: stats.kept_code,
         interrupts: stats.interrupts,
         errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),
         reasons: stats.reasons.iter().map(|(error, text)| (error.name().to_owned(), text.clone())).collect(),
@@ -197,6 +201,9 @@ impl std::fmt::Display for RunReport {
         let Doorbells { trapped, woken, polled } = self.doorbells;
         writeln!(f, "  doorbells    {trapped} trapped, {woken} woken, {polled} polled")?;
         write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)?;
+        if let Some(counts) = &self.kept_code {
+            write!(f, "\n  code         {counts}")?;
+        }
         for (name, count) in &self.errors {
             let reason = self.reasons.get(name).map_or("", String::as_str);
             write!(f, "\n  errors       {count} x {name}: {reason}")?;
