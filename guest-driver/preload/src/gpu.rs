@@ -113,9 +113,8 @@ fn make() -> Result<&'static Gpu, i32> {
     if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
         config.gpu.faults = faults;
     }
-    config.gpu.kept_code = settings
-        .code_folder()
-        .and_then(|folder| belfry_code_folder::keep_in(folder, |text| notice::say(text)));
+    config.gpu.kept_code =
+        settings.code_folder().and_then(|folder| belfry_code_folder::keep_in(folder, notice::say));
     config.gpu.record = settings.record.as_deref().and_then(record::start);
     config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
     let opened = HostedGpu::new(config)
