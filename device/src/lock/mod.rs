@@ -12,6 +12,7 @@ pub mod rank;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
@@ -311,13 +312,19 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
 }
 
 /// A [`std::sync::Condvar`] for mutexes with a rank. A thread that sleeps keeps the rank: it takes the lock again.
+///
+/// Notifying nobody is no call of the system. As ever, what a thread waits for has to change under the lock that it waits with.
 #[derive(Debug, Default)]
-pub struct Condvar(sync::Condvar);
+pub struct Condvar {
+    condvar: sync::Condvar,
+    /// Threads that sleep, or are about to: they are counted before they let go of the lock.
+    sleepers: AtomicUsize,
+}
 
 impl Condvar {
     /// A condition without waiting threads.
     pub const fn new() -> Self {
-        Self(sync::Condvar::new())
+        Self { condvar: sync::Condvar::new(), sleepers: AtomicUsize::new(0) }
     }
 
     /// Lets go of the lock and sleeps until notified, or for no reason.
@@ -327,7 +334,9 @@ impl Condvar {
     /// A thread has panicked while it held the lock; the error has the guard.
     pub fn wait<'a, T, R: Rank>(&self, guard: MutexGuard<'a, T, R>) -> LockResult<MutexGuard<'a, T, R>> {
         let MutexGuard { inner, _held: held } = guard;
-        let result = self.0.wait(inner);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let result = self.condvar.wait(inner);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
         drop(held);
         map(result, MutexGuard::of)
     }
@@ -343,19 +352,29 @@ impl Condvar {
         limit: Duration,
     ) -> LockResult<(MutexGuard<'a, T, R>, sync::WaitTimeoutResult)> {
         let MutexGuard { inner, _held: held } = guard;
-        let result = self.0.wait_timeout(inner, limit);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let result = self.condvar.wait_timeout(inner, limit);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
         drop(held);
         map(result, |(inner, over)| (MutexGuard::of(inner), over))
     }
 
     /// Wakes one thread that waits.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.has_sleepers() {
+            self.condvar.notify_one();
+        }
     }
 
     /// Wakes all threads that wait.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.has_sleepers() {
+            self.condvar.notify_all();
+        }
+    }
+
+    fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) != 0
     }
 }
 

@@ -33,10 +33,17 @@ fn recover<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
+#[derive(Debug, Default)]
+struct Held {
+    is_held: bool,
+    /// Threads that wait for it.
+    waiting: usize,
+}
+
 /// A lock of the driver, with separate lock and unlock.
 #[derive(Debug)]
 pub struct Lock {
-    held: Mutex<bool>,
+    held: Mutex<Held>,
     free: Condvar,
     rank: AnyRank,
 }
@@ -63,7 +70,7 @@ impl Lock {
             LockRank::Nodes => AnyRank::of::<rank::KfdNodes>(),
             LockRank::Trace => AnyRank::of::<rank::KfdTrace>(),
         };
-        Self { held: Mutex::new(false), free: Condvar::new(), rank }
+        Self { held: Mutex::default(), free: Condvar::new(), rank }
     }
 }
 
@@ -71,10 +78,12 @@ impl os::RawLock for Lock {
     fn lock(&self) {
         self.rank.check();
         let mut held = recover(self.held.lock());
-        while *held {
+        while held.is_held {
+            held.waiting += 1;
             held = recover(self.free.wait(held));
+            held.waiting -= 1;
         }
-        *held = true;
+        held.is_held = true;
         self.rank.taken();
         HELD.set(HELD.get() + 1);
     }
@@ -82,15 +91,29 @@ impl os::RawLock for Lock {
     unsafe fn unlock(&self) {
         self.rank.given_back();
         HELD.set(HELD.get().saturating_sub(1));
-        *recover(self.held.lock()) = false;
-        self.free.notify_one();
+        let mut held = recover(self.held.lock());
+        held.is_held = false;
+        // Notifying nobody would be a call of the system.
+        let is_wanted = held.waiting != 0;
+        drop(held);
+        if is_wanted {
+            self.free.notify_one();
+        }
     }
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    /// Wake-ups so far.
+    generation: u64,
+    /// Threads that wait.
+    waiting: usize,
 }
 
 /// A wait queue that counts its wake-ups.
 #[derive(Debug)]
 pub struct WaitQueue {
-    generation: Mutex<u64>,
+    state: Mutex<Waiters>,
     woken: Condvar,
     time: TimeSource,
     exploring: Option<Arc<Exploring>>,
@@ -102,7 +125,7 @@ impl WaitQueue {
 
     /// A wait queue whose timeouts go by `time`.
     pub(crate) fn new(time: &TimeSource) -> Self {
-        Self { generation: Mutex::default(), woken: Condvar::new(), time: time.clone(), exploring: None }
+        Self { state: Mutex::default(), woken: Condvar::new(), time: time.clone(), exploring: None }
     }
 
     /// One in which others go on as the schedule decides, if that is explored.
@@ -113,38 +136,42 @@ impl WaitQueue {
 
 impl os::WaitQueue for WaitQueue {
     fn ticket(&self) -> u64 {
-        *recover(self.generation.lock())
+        recover(self.state.lock()).generation
     }
 
     fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
         if let Some(exploring) = &self.exploring {
-            let is_woken = || *recover(self.generation.lock()) != ticket;
+            let is_woken = || recover(self.state.lock()).generation != ticket;
             return match exploring.wait(&is_woken, timeout_ns.map(Duration::from_nanos)) {
                 true => os::WaitOutcome::Woken,
                 false => os::WaitOutcome::TimedOut,
             };
         }
         let deadline = timeout_ns.and_then(|ns| self.time.now().checked_add(Duration::from_nanos(ns)));
-        let mut generation = recover(self.generation.lock());
-        while *generation == ticket {
-            generation = match deadline {
-                None => recover(self.woken.wait(generation)),
-                Some(deadline) => {
-                    let rest = deadline.saturating_sub(self.time.now());
-                    if rest.is_zero() {
-                        return os::WaitOutcome::TimedOut;
-                    }
-                    let rest = self.time.on_host(rest).unwrap_or(Self::LOOK);
-                    recover(self.woken.wait_timeout(generation, rest)).0
-                }
+        let mut state = recover(self.state.lock());
+        while state.generation == ticket {
+            let rest = match deadline.map(|deadline| deadline.saturating_sub(self.time.now())) {
+                Some(rest) if rest.is_zero() => return os::WaitOutcome::TimedOut,
+                rest => rest.map(|rest| self.time.on_host(rest).unwrap_or(Self::LOOK)),
             };
+            state.waiting += 1;
+            state = match rest {
+                None => recover(self.woken.wait(state)),
+                Some(rest) => recover(self.woken.wait_timeout(state, rest)).0,
+            };
+            state.waiting -= 1;
         }
         os::WaitOutcome::Woken
     }
 
     fn wake_all(&self) {
-        *recover(self.generation.lock()) += 1;
-        self.woken.notify_all();
+        let mut state = recover(self.state.lock());
+        state.generation += 1;
+        let is_wanted = state.waiting != 0;
+        drop(state);
+        if is_wanted {
+            self.woken.notify_all();
+        }
     }
 }
 
