@@ -1,5 +1,6 @@
 //! Kernels whose code is kept, found again and run: what they leave in memory is what tier 0 leaves.
 
+#[macro_use]
 mod common;
 
 use core::error::Error;
@@ -11,25 +12,6 @@ use belfry_isa::code_store::{CodeKey, CodeStore, Found, KeptCode, KeptCounts};
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::{Backend, Tier};
 use common::{Args, BASE, Gpu, Objects, Random};
-
-macro_rules! fixture {
-    ($name:literal) => {
-        &[
-            (
-                Arch::Gfx942,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx942.hsaco")),
-            ),
-            (
-                Arch::Gfx1100,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
-            ),
-            (
-                Arch::Gfx1201,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")),
-            ),
-        ]
-    };
-}
 
 const MEMORY: usize = 4 << 20;
 

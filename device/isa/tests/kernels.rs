@@ -1,30 +1,12 @@
 //! Compiled kernels, run on every backend the host has and compared with the same computation in Rust.
 
+#[macro_use]
 mod common;
 
 use belfry_isa::exec::Profile;
 use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu, Objects, Random};
-
-macro_rules! fixture {
-    ($name:literal) => {
-        &[
-            (
-                Arch::Gfx942,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx942.hsaco")),
-            ),
-            (
-                Arch::Gfx1100,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
-            ),
-            (
-                Arch::Gfx1201,
-                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")),
-            ),
-        ]
-    };
-}
 
 /// Those whose matrix instructions the kernel `wm` has in the shape that is tested here.
 const WITH_WMMA: [Arch; 2] = [Arch::Gfx1100, Arch::Gfx1201];

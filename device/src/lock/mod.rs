@@ -311,17 +311,17 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
     }
 }
 
-/// A [`std::sync::Condvar`] for mutexes with a rank. A thread that sleeps keeps the rank: it takes the lock again.
+/// A [`std::sync::Condvar`] that counts who waits, so that to notify where nobody waits costs no system call.
 ///
-/// Notifying nobody is no call of the system. As ever, what a thread waits for has to change under the lock that it waits with.
+/// What a thread waits for has to change under the lock that it waits with.
 #[derive(Debug, Default)]
-pub struct Condvar {
+pub struct CountingCondvar {
     condvar: sync::Condvar,
     /// Threads that sleep, or are about to: they are counted before they let go of the lock.
     sleepers: AtomicUsize,
 }
 
-impl Condvar {
+impl CountingCondvar {
     /// A condition without waiting threads.
     pub const fn new() -> Self {
         Self { condvar: sync::Condvar::new(), sleepers: AtomicUsize::new(0) }
@@ -332,31 +332,27 @@ impl Condvar {
     /// # Errors
     ///
     /// A thread has panicked while it held the lock; the error has the guard.
-    pub fn wait<'a, T, R: Rank>(&self, guard: MutexGuard<'a, T, R>) -> LockResult<MutexGuard<'a, T, R>> {
-        let MutexGuard { inner, _held: held } = guard;
+    pub fn wait<'a, T>(&self, guard: sync::MutexGuard<'a, T>) -> LockResult<sync::MutexGuard<'a, T>> {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let result = self.condvar.wait(inner);
+        let result = self.condvar.wait(guard);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        drop(held);
-        map(result, MutexGuard::of)
+        result
     }
 
-    /// As [`Condvar::wait`], for a time at most; also says whether that time is over.
+    /// As [`CountingCondvar::wait`], for a time at most; also says whether that time is over.
     ///
     /// # Errors
     ///
     /// A thread has panicked while it held the lock; the error has the guard.
-    pub fn wait_timeout<'a, T, R: Rank>(
+    pub fn wait_timeout<'a, T>(
         &self,
-        guard: MutexGuard<'a, T, R>,
+        guard: sync::MutexGuard<'a, T>,
         limit: Duration,
-    ) -> LockResult<(MutexGuard<'a, T, R>, sync::WaitTimeoutResult)> {
-        let MutexGuard { inner, _held: held } = guard;
+    ) -> LockResult<(sync::MutexGuard<'a, T>, sync::WaitTimeoutResult)> {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let result = self.condvar.wait_timeout(inner, limit);
+        let result = self.condvar.wait_timeout(guard, limit);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        drop(held);
-        map(result, |(inner, over)| (MutexGuard::of(inner), over))
+        result
     }
 
     /// Wakes one thread that waits.
@@ -375,6 +371,55 @@ impl Condvar {
 
     fn has_sleepers(&self) -> bool {
         self.sleepers.load(Ordering::SeqCst) != 0
+    }
+}
+
+/// A [`CountingCondvar`] for mutexes with a rank. A thread that sleeps keeps the rank: it takes the lock again.
+#[derive(Debug, Default)]
+pub struct Condvar(CountingCondvar);
+
+impl Condvar {
+    /// A condition without waiting threads.
+    pub const fn new() -> Self {
+        Self(CountingCondvar::new())
+    }
+
+    /// Lets go of the lock and sleeps until notified, or for no reason.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock; the error has the guard.
+    pub fn wait<'a, T, R: Rank>(&self, guard: MutexGuard<'a, T, R>) -> LockResult<MutexGuard<'a, T, R>> {
+        let MutexGuard { inner, _held: held } = guard;
+        let result = self.0.wait(inner);
+        drop(held);
+        map(result, MutexGuard::of)
+    }
+
+    /// As [`Condvar::wait`], for a time at most; also says whether that time is over.
+    ///
+    /// # Errors
+    ///
+    /// A thread has panicked while it held the lock; the error has the guard.
+    pub fn wait_timeout<'a, T, R: Rank>(
+        &self,
+        guard: MutexGuard<'a, T, R>,
+        limit: Duration,
+    ) -> LockResult<(MutexGuard<'a, T, R>, sync::WaitTimeoutResult)> {
+        let MutexGuard { inner, _held: held } = guard;
+        let result = self.0.wait_timeout(inner, limit);
+        drop(held);
+        map(result, |(inner, over)| (MutexGuard::of(inner), over))
+    }
+
+    /// Wakes one thread that waits.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all threads that wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
     }
 }
 

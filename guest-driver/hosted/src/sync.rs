@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, PoisonError};
 use std::time::Duration;
 
-use belfry_device::lock::{self, AnyRank, Rank, rank};
+use belfry_device::lock::{self, AnyRank, CountingCondvar, Rank, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::{self, LockRank};
 
@@ -33,18 +33,11 @@ fn recover<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-#[derive(Debug, Default)]
-struct Held {
-    is_held: bool,
-    /// Threads that wait for it.
-    waiting: usize,
-}
-
 /// A lock of the driver, with separate lock and unlock.
 #[derive(Debug)]
 pub struct Lock {
-    held: Mutex<Held>,
-    free: Condvar,
+    held: Mutex<bool>,
+    free: CountingCondvar,
     rank: AnyRank,
 }
 
@@ -70,7 +63,7 @@ impl Lock {
             LockRank::Nodes => AnyRank::of::<rank::KfdNodes>(),
             LockRank::Trace => AnyRank::of::<rank::KfdTrace>(),
         };
-        Self { held: Mutex::default(), free: Condvar::new(), rank }
+        Self { held: Mutex::new(false), free: CountingCondvar::new(), rank }
     }
 }
 
@@ -78,12 +71,10 @@ impl os::RawLock for Lock {
     fn lock(&self) {
         self.rank.check();
         let mut held = recover(self.held.lock());
-        while held.is_held {
-            held.waiting += 1;
+        while *held {
             held = recover(self.free.wait(held));
-            held.waiting -= 1;
         }
-        held.is_held = true;
+        *held = true;
         self.rank.taken();
         HELD.set(HELD.get() + 1);
     }
@@ -91,30 +82,16 @@ impl os::RawLock for Lock {
     unsafe fn unlock(&self) {
         self.rank.given_back();
         HELD.set(HELD.get().saturating_sub(1));
-        let mut held = recover(self.held.lock());
-        held.is_held = false;
-        // Notifying nobody would be a call of the system.
-        let is_wanted = held.waiting != 0;
-        drop(held);
-        if is_wanted {
-            self.free.notify_one();
-        }
+        *recover(self.held.lock()) = false;
+        self.free.notify_one();
     }
-}
-
-#[derive(Debug, Default)]
-struct Waiters {
-    /// Wake-ups so far.
-    generation: u64,
-    /// Threads that wait.
-    waiting: usize,
 }
 
 /// A wait queue that counts its wake-ups.
 #[derive(Debug)]
 pub struct WaitQueue {
-    state: Mutex<Waiters>,
-    woken: Condvar,
+    generation: Mutex<u64>,
+    woken: CountingCondvar,
     time: TimeSource,
     exploring: Option<Arc<Exploring>>,
 }
@@ -125,7 +102,12 @@ impl WaitQueue {
 
     /// A wait queue whose timeouts go by `time`.
     pub(crate) fn new(time: &TimeSource) -> Self {
-        Self { state: Mutex::default(), woken: Condvar::new(), time: time.clone(), exploring: None }
+        Self {
+            generation: Mutex::default(),
+            woken: CountingCondvar::new(),
+            time: time.clone(),
+            exploring: None,
+        }
     }
 
     /// One in which others go on as the schedule decides, if that is explored.
@@ -136,42 +118,38 @@ impl WaitQueue {
 
 impl os::WaitQueue for WaitQueue {
     fn ticket(&self) -> u64 {
-        recover(self.state.lock()).generation
+        *recover(self.generation.lock())
     }
 
     fn wait(&self, ticket: u64, timeout_ns: Option<u64>) -> os::WaitOutcome {
         if let Some(exploring) = &self.exploring {
-            let is_woken = || recover(self.state.lock()).generation != ticket;
+            let is_woken = || *recover(self.generation.lock()) != ticket;
             return match exploring.wait(&is_woken, timeout_ns.map(Duration::from_nanos)) {
                 true => os::WaitOutcome::Woken,
                 false => os::WaitOutcome::TimedOut,
             };
         }
         let deadline = timeout_ns.and_then(|ns| self.time.now().checked_add(Duration::from_nanos(ns)));
-        let mut state = recover(self.state.lock());
-        while state.generation == ticket {
-            let rest = match deadline.map(|deadline| deadline.saturating_sub(self.time.now())) {
-                Some(rest) if rest.is_zero() => return os::WaitOutcome::TimedOut,
-                rest => rest.map(|rest| self.time.on_host(rest).unwrap_or(Self::LOOK)),
+        let mut generation = recover(self.generation.lock());
+        while *generation == ticket {
+            generation = match deadline {
+                None => recover(self.woken.wait(generation)),
+                Some(deadline) => {
+                    let rest = deadline.saturating_sub(self.time.now());
+                    if rest.is_zero() {
+                        return os::WaitOutcome::TimedOut;
+                    }
+                    let rest = self.time.on_host(rest).unwrap_or(Self::LOOK);
+                    recover(self.woken.wait_timeout(generation, rest)).0
+                }
             };
-            state.waiting += 1;
-            state = match rest {
-                None => recover(self.woken.wait(state)),
-                Some(rest) => recover(self.woken.wait_timeout(state, rest)).0,
-            };
-            state.waiting -= 1;
         }
         os::WaitOutcome::Woken
     }
 
     fn wake_all(&self) {
-        let mut state = recover(self.state.lock());
-        state.generation += 1;
-        let is_wanted = state.waiting != 0;
-        drop(state);
-        if is_wanted {
-            self.woken.notify_all();
-        }
+        *recover(self.generation.lock()) += 1;
+        self.woken.notify_all();
     }
 }
 
@@ -179,7 +157,7 @@ impl os::WaitQueue for WaitQueue {
 /// C library cannot make a thread, as a thread that a debugger has stopped holds its locks.
 pub(crate) struct Pool {
     state: Mutex<PoolState>,
-    queued: Condvar,
+    queued: CountingCondvar,
 }
 
 #[derive(Default)]
@@ -199,7 +177,7 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), queued: Condvar::new() })
+        Arc::new(Self { state: Mutex::default(), queued: CountingCondvar::new() })
     }
 
     /// Starts threads, so that some are there.

@@ -1,8 +1,8 @@
 //! A folder that compiled code of kernels is kept in, from one process to the next: a [`CodeStore`] of files.
 //!
-//! A file has the code of one region, and its name is the key. It is written under another name first, so that nobody sees half
-//! of one, and any number of processes may share the folder. What is in it is executed: folder and files have to belong to the
-//! user and to be writable by nobody else. Whether content is whole, and of that key, the engine says.
+//! A file has the code of one region, and its name is the key. It is written under a temporary name and then renamed, so that any
+//! number of processes may share the folder: each of them finds whole files. The content is executed. Therefore the folder and its
+//! files must belong to the user, and no other user may write to them. The engine checks that content is whole, and of that key.
 //!
 //! Files are opened by their paths each time: a program under `belfry exec` may close descriptors that it does not know.
 

@@ -1,8 +1,8 @@
 //! Code as bytes that another process of the same build can use, and the key that they are found by.
 //!
 //! The bytes: a head (magic, version, key, lengths), the entries of elements, where addresses are to be put into the code, what it
-//! touches, the code without addresses, and SHA-256 of all that, little-endian. Whoever reads them has the same source at hand, so
-//! that nothing in them says what the code does.
+//! touches, the code without addresses, and SHA-256 of all that, little-endian. They do not describe what the code does: their reader
+//! has lowered the same region.
 
 use core::hash::{Hash, Hasher};
 use core::mem::offset_of;

@@ -1,6 +1,7 @@
 //! A flat address space and a dispatcher, just enough to run compiled kernels on the engine.
 
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(unused_macros, reason = "the same")]
 #![allow(unsafe_code, reason = "the flat address space gives out pointers into its own memory")]
 
 use std::cell::UnsafeCell;
@@ -12,6 +13,26 @@ use belfry_isa::lanes::Backend;
 use belfry_isa::mem::{Access, Apertures, Fault, FaultKind, Mapping, Mmu, Tlb};
 use belfry_isa::wave::{Wave, WaveInit};
 use object::{Object, ObjectSegment, ObjectSymbol};
+
+/// The code objects of a source of kernels, for each chip; the path is from the folder of the tests.
+macro_rules! fixture {
+    ($name:literal) => {
+        &[
+            (
+                Arch::Gfx942,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx942.hsaco")),
+            ),
+            (
+                Arch::Gfx1100,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
+            ),
+            (
+                Arch::Gfx1201,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")),
+            ),
+        ]
+    };
+}
 
 /// Where the memory starts in the GPU's address space.
 pub(crate) const BASE: u64 = 0x7_0000_0000;

@@ -111,7 +111,7 @@ fn snapshot_of_a_queue_that_waits_to_come_back_goes_on() {
     let saved = rig.hws.driver.gpu.save().unwrap();
     assert_eq!(saved.waves(), 0, "they are in memory");
     rig.hws.driver = rig.hws.driver.continued(&saved, saved.config());
-    // It has told nobody yet.
+    // The device that was made of the snapshot tells its driver anew.
     rig.told_of(va);
     assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
     rig.process.set_page(&mut rig.hws.driver, va, entry);
@@ -128,11 +128,7 @@ fn refused_page_of_a_context_stops_its_queue_alone() {
     rig.process.set_page(&mut rig.hws.driver, va, REFUSED);
     eventually("its queue stops", || rig.hws.errors("queue stopped") == 1);
     assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
-    let mut other = rig.hws.process(0x8002);
-    let mut second = rig.hws.queue(&mut other, doorbell(2, 0));
-    let list = list_of(&rig.hws, &other, &[&second]);
-    rig.hws.run(&list);
-    completes(&mut rig.hws, &mut other, &mut second);
+    rig.others_complete();
 }
 
 /// Makes packets of a queue PM4, and adds it to the list.

@@ -49,6 +49,15 @@ pub(super) struct Rig {
 }
 
 impl Rig {
+    /// Checks that a queue of another process completes.
+    pub(super) fn others_complete(&mut self) {
+        let mut other = self.hws.process(0x8002);
+        let mut second = self.hws.queue(&mut other, doorbell(2, 0));
+        let list = list_of(&self.hws, &other, &[&second]);
+        self.hws.run(&list);
+        completes(&mut self.hws, &mut other, &mut second);
+    }
+
     pub(super) fn new(shape: Shape, waits: bool) -> Self {
         let mut hws = Hws::up(shape);
         let mut process = hws.process(0x8001);
@@ -197,11 +206,7 @@ fn page_that_the_driver_refuses_fails_the_wave_that_waits() {
     }
     eventually("its queue stops", || rig.hws.errors("queue stopped") == 1);
     assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
-    let mut other = rig.hws.process(0x8002);
-    let mut second = rig.hws.queue(&mut other, doorbell(2, 0));
-    let list = list_of(&rig.hws, &other, &[&second]);
-    rig.hws.run(&list);
-    completes(&mut rig.hws, &mut other, &mut second);
+    rig.others_complete();
 }
 
 /// The one page that is told of, by this client and part of the chip.
