@@ -14,10 +14,15 @@ pub const MAX_LDS_SIZE: u32 = 64 << 10;
 const STORAGE: usize = LDS_STORAGE;
 const SLACK: usize = STORAGE - MAX_LDS_SIZE as usize;
 
+/// Bytes that begin where a line of the cache does: sixteen dwords in a row, as most waves access them, are then in one line.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Storage([u8; STORAGE]);
+
 /// A workgroup's local data share. One worker runs all waves of a workgroup, so it needs no locks.
 #[derive(Clone)]
 pub struct Lds {
-    storage: Box<[u8; STORAGE]>,
+    storage: Box<Storage>,
     size: u32,
     /// Split barriers of the workgroup, which is what else its waves share.
     pub barriers: Barriers,
@@ -46,13 +51,17 @@ impl Lds {
 impl Lds {
     /// `size` bytes of zeros, at most [`MAX_LDS_SIZE`].
     pub fn new(size: u32) -> Self {
-        Lds { storage: Box::new([0; STORAGE]), size: size.min(MAX_LDS_SIZE), barriers: Barriers::new(1) }
+        Lds {
+            storage: Box::new(Storage([0; STORAGE])),
+            size: size.min(MAX_LDS_SIZE),
+            barriers: Barriers::new(1),
+        }
     }
 
     /// Makes it `size` bytes of zeros for the next workgroup. Its barriers stay.
     pub fn reset(&mut self, size: u32) {
         let old = self.size as usize;
-        self.storage[..old].fill(0);
+        self.storage.0[..old].fill(0);
         self.size = size.min(MAX_LDS_SIZE);
     }
 
@@ -63,30 +72,30 @@ impl Lds {
 
     /// Its contents.
     pub fn bytes(&self) -> &[u8] {
-        &self.storage[..self.size as usize]
+        &self.storage.0[..self.size as usize]
     }
 
     /// Its contents, to change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[..self.size as usize]
+        &mut self.storage.0[..self.size as usize]
     }
 
     /// Everything behind it, for accesses that have been checked.
     #[inline(always)]
     pub(crate) fn storage(&self) -> &[u8; STORAGE] {
-        &self.storage
+        &self.storage.0
     }
 
     /// As [`Lds::storage`], to change.
     #[inline(always)]
     pub(crate) fn storage_mut(&mut self) -> &mut [u8; STORAGE] {
-        &mut self.storage
+        &mut self.storage.0
     }
 
     /// `N` bytes from `address` on, of which those beyond the end mean nothing.
     #[inline(always)]
     pub(crate) fn window<const N: usize>(&self, address: u32) -> Option<&[u8; N]> {
-        self.storage.get(address as usize..)?.first_chunk()
+        self.storage.0.get(address as usize..)?.first_chunk()
     }
 
     /// Whether `count` bytes at `address` are inside.
@@ -101,7 +110,7 @@ impl Lds {
         const { assert!(N <= SLACK, "wide accesses stay within the slack") };
         let start = (address % MAX_LDS_SIZE) as usize;
         let mut bytes = [0; N];
-        bytes.copy_from_slice(&self.storage[start..start + N]);
+        bytes.copy_from_slice(&self.storage.0[start..start + N]);
         bytes
     }
 
@@ -110,7 +119,7 @@ impl Lds {
     pub(crate) fn put<const N: usize>(&mut self, address: u32, bytes: [u8; N]) {
         const { assert!(N <= SLACK, "wide accesses stay within the slack") };
         let start = (address % MAX_LDS_SIZE) as usize;
-        self.storage[start..start + N].copy_from_slice(&bytes);
+        self.storage.0[start..start + N].copy_from_slice(&bytes);
     }
 
     /// The words from `address` on, as many as fit `N`; see [`Lds::get`].

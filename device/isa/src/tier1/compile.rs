@@ -18,7 +18,7 @@ use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
 use super::sixteens::{self, Counts};
 use super::times::Counters;
-use super::{avx2, scalar as scalars, template};
+use super::{avx2, guess, scalar as scalars, template};
 use crate::exec::di::{Di, Flow};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
@@ -35,6 +35,8 @@ struct Compiler<'a> {
     a: Assembler,
     /// Rows that each element of the block at hand uses.
     touched: Vec<Vec<u32>>,
+    /// How far apart addresses of each load from LDS are guessed to be.
+    steps: Vec<Option<u32>>,
     /// Where each block is entered that EXEC may be anything for; of elements within blocks, nothing.
     looks: Vec<Option<Label>>,
     /// The blocks themselves, for all lanes and for some.
@@ -54,6 +56,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         source,
         a,
         touched: Vec::new(),
+        steps: guess::steps(source.code, source.forms, source.halves),
         looks: vec![None; elements],
         bodies: [vec![None; elements], vec![None; elements]],
         exits: Vec::new(),
@@ -230,6 +233,7 @@ impl Compiler<'_> {
             only: None,
             restores: None,
             touched: &self.touched,
+            steps: &self.steps,
             at: first,
             first,
             uncounted: 0,

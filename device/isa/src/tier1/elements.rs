@@ -31,6 +31,8 @@ pub(super) fn apart(bytes: u32) -> &'static [u32; 16] {
 
 /// Of eight elements of four dwords in two registers, the first and the second dwords, or the third and the fourth ones.
 static PICK_OF_FOUR: [[u32; 16]; 2] = [two_of_four(0), two_of_four(2)];
+/// The first and the second dwords, where the second register begins two dwords before its elements do.
+static LAST_PICK_OF_FOUR: [u32; 16] = behind_two(two_of_four(0));
 /// Of sixteen pairs in two registers, the first dwords, or the second ones.
 static PICK: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
 /// Dwords of two registers in turn: of the first eight lanes, or the others.
@@ -43,6 +45,15 @@ const fn two_of_four(first: u32) -> [u32; 16] {
     let mut lane = 0;
     while lane < 16 {
         pick[lane] = first + (lane as u32 & 7) * 4 + lane as u32 / 8;
+        lane += 1;
+    }
+    pick
+}
+
+const fn behind_two(mut pick: [u32; 16]) -> [u32; 16] {
+    let mut lane = 0;
+    while lane < 16 {
+        pick[lane] += if pick[lane] < 16 { 0 } else { 2 };
         lane += 1;
     }
     pick
@@ -180,12 +191,14 @@ impl Body<'_> {
         }
     }
 
-    /// The first pairs of sixteen elements of four dwords.
+    /// The first pairs of sixteen elements of four dwords, and nothing behind the last one.
     pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2], chunk: u8) {
-        for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
-            self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(base, n * 64)));
-            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(PICK_OF_FOUR[0]));
-            self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(base, n * 64 + 64)));
+        for (half, [low, high], pick) in
+            [(Zmm(1), [0, 64], PICK_OF_FOUR[0]), (Zmm(2), [128, 184], LAST_PICK_OF_FOUR)]
+        {
+            self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(base, low)));
+            self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(pick));
+            self.a.evex(VPERMI2D, half, Zmm(0), Operand::Memory(At(base, high)));
         }
         self.a.evex(VSHUFI64X2.by(0x44), first.chunk(chunk), Zmm(1), Zmm(2));
         self.a.evex(VSHUFI64X2.by(0xee), second.chunk(chunk), Zmm(1), Zmm(2));

@@ -30,6 +30,8 @@ mod elements;
 #[cfg(target_arch = "x86_64")]
 mod encoding;
 #[cfg(target_arch = "x86_64")]
+mod guess;
+#[cfg(target_arch = "x86_64")]
 mod half;
 #[cfg(target_arch = "x86_64")]
 mod kept;
@@ -49,6 +51,8 @@ mod permute;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod run;
+#[cfg(target_arch = "x86_64")]
+mod run_loads;
 #[cfg(target_arch = "x86_64")]
 mod runs;
 #[cfg(target_arch = "x86_64")]

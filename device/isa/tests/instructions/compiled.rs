@@ -1,6 +1,7 @@
 //! Loads and stores as compiled code does them, against the interpreter: the same registers, memory and faults wherever the
 //! lanes' elements are.
 
+mod guessed;
 mod rounds;
 
 use belfry_isa::exec::Stop;
