@@ -217,23 +217,24 @@ impl AqlQueue {
         for dispatch in self.started.iter().flatten() {
             dispatch.complete_waiting()?;
         }
-        while self
-            .started
-            .front()
-            .is_some_and(|dispatch| dispatch.as_ref().is_none_or(|dispatch| dispatch.is_done()))
-        {
+        let is_done = |front: Option<&Option<Arc<InFlight>>>| {
+            front.is_some_and(|dispatch| dispatch.as_ref().is_none_or(|dispatch| dispatch.is_done()))
+        };
+        if !is_done(self.started.front()) && self.reported == Some(self.read_index) {
+            return Ok(());
+        }
+        let slice = self.state.space().enter();
+        while is_done(self.started.front()) {
             // The producer may reuse the slot once the read index has passed it: the header is INVALID before.
             let header = PacketHeader::new(PacketType::INVALID, false, 0, 0);
-            self.state
-                .space()
+            slice
                 .store_u16(self.slot(self.read_index), header.bits())
                 .map_err(|fault| Cause::Memory { what: "ring", fault })?;
             self.started.pop_front();
             self.read_index = self.read_index.wrapping_add(1);
         }
         if self.reported != Some(self.read_index) {
-            self.state
-                .space()
+            slice
                 .store_u64(self.config.rptr_report, self.read_index)
                 .map_err(|fault| Cause::Memory { what: "read index", fault })?;
             self.reported = Some(self.read_index);
@@ -259,9 +260,8 @@ impl AqlQueue {
             return Ok(Some(Packet::Blocked(on)));
         }
         let ring = |fault| Cause::Memory { what: "ring", fault };
-        let reserved = self
-            .state
-            .space()
+        let slice = self.state.space().enter();
+        let reserved = slice
             .load_u64(self.config.wptr_poll)
             .map_err(|fault| Cause::Memory { what: "write index", fault })?;
         // Both count packets for ever; a write index behind the read index is what a producer could only do by mistake.
@@ -270,14 +270,15 @@ impl AqlQueue {
             return Ok(None);
         }
         let address = self.slot(self.fetch_index);
-        let header = PacketHeader::from_bits(self.state.space().load_u16(address).map_err(ring)?);
+        let header = PacketHeader::from_bits(slice.load_u16(address).map_err(ring)?);
         if header.packet_type() == PacketType::INVALID {
             return Ok(None);
         }
         if (header.barrier() && !self.started.is_empty()) || self.started.len() >= MAX_IN_FLIGHT {
             return Ok(Some(Packet::Blocked(BlockedOn::Dispatches)));
         }
-        let packet: [u32; 16] = self.state.space().read(address).map_err(ring)?;
+        let packet: [u32; 16] = slice.read(address).map_err(ring)?;
+        drop(slice);
         if header.packet_type() != PacketType::VENDOR_SPECIFIC {
             // The producer has changed its mind about a packet half executed.
             self.waiting = Waiting::Nothing;
@@ -404,7 +405,7 @@ impl AqlQueue {
     /// The `amd_queue_t` and its address; `None` if the read index is not part of one.
     fn amd_queue(&self) -> Result<Option<(u64, AmdQueue)>, Cause> {
         let failed = |fault: Fault| Cause::Memory { what: "amd_queue_t", fault };
-        let space = self.state.space();
+        let space = self.state.space().enter();
         let field = self.config.rptr_report.wrapping_add(BASE_OFFSET_FIELD);
         let offset = space.load_u32(field).map_err(failed)?;
         if u64::from(offset) != belfry_abi::aql::QUEUE_READ_DISPATCH_ID_OFFSET {

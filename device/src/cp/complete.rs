@@ -8,7 +8,7 @@ use belfry_abi::signal::{
 use belfry_isa::mem::Access;
 
 use super::error::Cause;
-use crate::vm::{AddressSpace, Fault, FaultKind};
+use crate::vm::{AddressSpace, Fault, FaultKind, Slice};
 
 /// A signal has been changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) fn signal(
     if signal == 0 {
         return Ok((Completed::default(), None));
     }
-    let result = change(space, signal, |value| {
+    let result = change(space, signal, |slice, value| {
         if let Some((start, end)) = timestamps {
-            space.store_u64(signal.wrapping_add(SIGNAL_START_TS_OFFSET), start)?;
-            space.store_u64(signal.wrapping_add(SIGNAL_END_TS_OFFSET), end)?;
+            slice.store_u64(signal.wrapping_add(SIGNAL_START_TS_OFFSET), start)?;
+            slice.store_u64(signal.wrapping_add(SIGNAL_END_TS_OFFSET), end)?;
         }
-        space.fetch_add_u64(value, u64::MAX)
+        slice.fetch_add_u64(value, u64::MAX)
     });
     result
         .map(|(completed, before)| (completed, Some(before.cast_signed())))
@@ -43,7 +43,7 @@ pub(super) fn store(space: &AddressSpace, signal: u64, value: u64) -> Result<Com
     if signal == 0 {
         return Ok(Completed::default());
     }
-    Ok(change(space, signal, |address| space.store_u64(address, value))?.0)
+    Ok(change(space, signal, |slice, address| slice.store_u64(address, value))?.0)
 }
 
 /// Value of a signal.
@@ -56,22 +56,23 @@ pub(super) fn value(space: &AddressSpace, signal: u64) -> Result<u64, Cause> {
 fn change<R>(
     space: &AddressSpace,
     signal: u64,
-    operation: impl FnOnce(u64) -> Result<R, Fault>,
+    operation: impl FnOnce(&Slice<'_>, u64) -> Result<R, Fault>,
 ) -> Result<(Completed, R), Fault> {
+    let slice = space.enter();
     // A thread that waits may free the signal as soon as its value has changed: read everything before.
-    let mailbox = space.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
-    let event = space.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
+    let mailbox = slice.load_u64(signal.wrapping_add(SIGNAL_EVENT_MAILBOX_PTR_OFFSET))?;
+    let event = slice.load_u32(signal.wrapping_add(SIGNAL_EVENT_ID_OFFSET))?;
     let waits = space.waits().is_some();
     if waits && mailbox != 0 {
         // What is tried again must not have changed the value already.
-        space.translate(mailbox, Access::Write)?;
+        slice.translate(mailbox, Access::Write)?;
     }
-    let result = operation(signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
+    let result = operation(&slice, signal.wrapping_add(SIGNAL_VALUE_OFFSET))?;
     if mailbox == 0 {
         return Ok((Completed::default(), result));
     }
     // A mailbox that goes just now is a fault at once.
     let lost = |fault: Fault| if waits { Fault { kind: FaultKind::Bus, ..fault } } else { fault };
-    space.store_u64(mailbox, u64::from(event)).map_err(lost)?;
+    slice.store_u64(mailbox, u64::from(event)).map_err(lost)?;
     Ok((Completed { event: Some(event) }, result))
 }

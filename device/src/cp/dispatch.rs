@@ -141,14 +141,15 @@ fn kernel(space: &AddressSpace, address: u64, chip: &Generation) -> Result<(Kern
     if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
         return Err(bad(KernelError::Alignment));
     }
+    let slice = space.enter();
     let descriptor: KernelDescriptor =
-        space.read(address).map_err(|fault| bad(KernelError::Unreadable(fault)))?;
+        slice.read(address).map_err(|fault| bad(KernelError::Unreadable(fault)))?;
     (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;
     let entry = address.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     if descriptor.kernel_code_entry_byte_offset == 0 || !entry.is_multiple_of(KERNEL_CODE_ENTRY_ALIGN) {
         return Err(bad(KernelError::EntryAlignment(entry)));
     }
-    space.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
+    slice.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
     Ok((descriptor, entry))
 }
 

@@ -32,51 +32,37 @@ impl AddressSpace {
         access: Access,
         operation: impl FnOnce(crate::memory::Block<'_>) -> Option<R>,
     ) -> Result<R, Fault> {
-        let slice = self.enter();
-        let bus = Fault::new(va, access, FaultKind::Bus);
-        let translation = self.translate_in(&slice, va, access)?;
-        let location = translation.locate(va).ok_or(bus)?;
-        let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
-        operation(block).ok_or(bus)
+        self.enter().atomic(va, access, operation)
     }
 
     /// Reads 16 bits with one access (acquire); misaligned is a bus fault.
     pub fn load_u16(&self, va: u64) -> Result<u16, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u16()?.load(Ordering::Acquire)))
+        self.enter().load_u16(va)
     }
 
     /// Writes 16 bits with one access (release); misaligned is a bus fault.
     pub fn store_u16(&self, va: u64, value: u16) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u16()?.store(value, Ordering::Release);
-            Some(())
-        })
+        self.enter().store_u16(va, value)
     }
 
     /// Reads 32 bits with one access (acquire); misaligned is a bus fault.
     pub fn load_u32(&self, va: u64) -> Result<u32, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u32()?.load(Ordering::Acquire)))
+        self.enter().load_u32(va)
     }
 
     /// Writes 32 bits with one access (release); misaligned is a bus fault.
     pub fn store_u32(&self, va: u64, value: u32) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u32()?.store(value, Ordering::Release);
-            Some(())
-        })
+        self.enter().store_u32(va, value)
     }
 
     /// Reads 64 bits with one access (acquire); misaligned is a bus fault.
     pub fn load_u64(&self, va: u64) -> Result<u64, Fault> {
-        self.atomic(va, Access::Read, |block| Some(block.atomic_u64()?.load(Ordering::Acquire)))
+        self.enter().load_u64(va)
     }
 
     /// Writes 64 bits with one access (release); misaligned is a bus fault.
     pub fn store_u64(&self, va: u64, value: u64) -> Result<(), Fault> {
-        self.atomic(va, Access::Write, |block| {
-            block.atomic_u64()?.store(value, Ordering::Release);
-            Some(())
-        })
+        self.enter().store_u64(va, value)
     }
 
     /// Adds to 32 bits atomically, wrapping; returns the value before.
@@ -90,10 +76,7 @@ impl AddressSpace {
 
     /// Adds to 64 bits atomically, wrapping; returns the value before.
     pub fn fetch_add_u64(&self, va: u64, value: u64) -> Result<u64, Fault> {
-        if let Some(old) = self.update_mirrored(va, 8, &|old| old.wrapping_add(value))? {
-            return Ok(old);
-        }
-        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u64()?.fetch_add(value, Ordering::SeqCst)))
+        self.enter().fetch_add_u64(va, value)
     }
 
     /// Replaces 32 bits by what becomes of them, atomically; returns the value before.

@@ -12,7 +12,9 @@ mod contexts;
 mod debug;
 mod faulty;
 mod levels;
+mod recent;
 mod save;
+mod slice;
 mod waits;
 mod walk;
 
@@ -120,6 +122,7 @@ pub struct AddressSpace {
 /// A span of work in an address space: while it lasts, what has been translated stays in place.
 #[derive(Debug)]
 pub struct Slice<'a> {
+    space: &'a AddressSpace,
     memory: MemorySlice<'a>,
     _inside: Inside<'a>,
 }
@@ -240,7 +243,7 @@ impl AddressSpace {
     /// Begins a slice; see [`Memory::enter`]. Do not call [`AddressSpace::invalidate`] inside one.
     #[must_use]
     pub fn enter(&self) -> Slice<'_> {
-        Slice { memory: self.memory.enter(), _inside: self.quiescence.enter() }
+        Slice { space: self, memory: self.memory.enter(), _inside: self.quiescence.enter() }
     }
 
     /// Forgets cached translations; returns when no engine uses an old one any more.
@@ -291,6 +294,21 @@ impl AddressSpace {
         Ok(translation)
     }
 
+    /// The same by what this thread has [just used](recent), where nothing watches the walks.
+    fn translate_again(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {
+        if self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored() {
+            return self.translate_in(slice, va, access);
+        }
+        // Whoever invalidates changes it first, and then waits for the slice.
+        let known = (self.context, self.generation.load(Ordering::SeqCst));
+        if let Some(translation) = recent::get(known, va, access) {
+            return Ok(translation);
+        }
+        let translation = self.translate_in(slice, va, access)?;
+        recent::put(known, va, translation);
+        Ok(translation)
+    }
+
     /// The block at `va`, and how many of its bytes are behind addresses that follow each other.
     fn block_at<'a>(
         &self,
@@ -299,43 +317,20 @@ impl AddressSpace {
         access: Access,
     ) -> Result<(crate::memory::Block<'a>, u64), Fault> {
         let bus = Fault::new(va, access, FaultKind::Bus);
-        let translation = self.translate_in(slice, va, access)?;
+        let translation = self.translate_again(slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
         let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
         Ok((block, (translation.len - (va - translation.va)).min(block.len())))
     }
 
-    /// Runs `operation` on each contiguous block of `va..va + len`: block, offset in the range, bytes.
-    fn blocks(
-        &self,
-        va: u64,
-        len: usize,
-        access: Access,
-        mut operation: impl FnMut(crate::memory::Block<'_>, usize, usize),
-    ) -> Result<(), Fault> {
-        let slice = self.enter();
-        let mut done = 0usize;
-        while done < len {
-            let (block, there) = self.block_at(&slice, va.wrapping_add(done as u64), access)?;
-            let now = ((len - done) as u64).min(there) as usize;
-            operation(block, done, now);
-            done += now;
-        }
-        Ok(())
-    }
-
     /// Copies bytes out; stops at the first fault, when the rest of `out` is unchanged.
     pub fn read_bytes(&self, va: u64, out: &mut [u8]) -> Result<(), Fault> {
-        self.blocks(va, out.len(), Access::Read, |block, offset, len| {
-            block.read(&mut out[offset..offset + len]);
-        })
+        self.enter().read_bytes(va, out)
     }
 
     /// Copies bytes in; stops at the first fault, when earlier pages have been written.
     pub fn write_bytes(&self, va: u64, data: &[u8]) -> Result<(), Fault> {
-        self.blocks(va, data.len(), Access::Write, |block, offset, len| {
-            block.write(&data[offset..offset + len]);
-        })
+        self.enter().write_bytes(va, data)
     }
 
     /// Copies `len` bytes from one range to another that it does not overlap; stops at the first fault, when earlier
@@ -371,9 +366,7 @@ impl AddressSpace {
 
     /// Reads a value.
     pub fn read<T: FromBytes + IntoBytes>(&self, va: u64) -> Result<T, Fault> {
-        let mut value = T::new_zeroed();
-        self.read_bytes(va, value.as_mut_bytes())?;
-        Ok(value)
+        self.enter().read(va)
     }
 
     /// Writes a value.

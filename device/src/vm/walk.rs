@@ -27,6 +27,16 @@ pub struct Translation {
 }
 
 impl Translation {
+    /// Whether the entry allows such an access.
+    pub(super) fn allows(&self, access: Access) -> bool {
+        match access {
+            Access::Read => self.readable,
+            Access::Write => self.writable,
+            Access::Atomic => self.readable && self.writable,
+            Access::Execute => self.executable,
+        }
+    }
+
     /// Physical location of `va`, which lies in the block.
     pub(crate) fn locate(&self, va: u64) -> Option<Location> {
         self.location.checked_add(va.wrapping_sub(self.va))
