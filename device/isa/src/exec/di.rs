@@ -211,6 +211,10 @@ pub(crate) struct Machine<'a> {
     pub(crate) stop: Option<Stop>,
     /// Cached code is to be compared with memory before it is used again.
     pub(crate) refetch: bool,
+    /// Nobody looks at the vector registers of waves that have ended: compiled code need not bring memory up to date.
+    pub(crate) forgets_ended: bool,
+    /// Vector registers may have been written otherwise than compiled code usually does.
+    pub(crate) wrote_more: bool,
 }
 
 impl Machine<'_> {

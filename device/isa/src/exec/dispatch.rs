@@ -85,12 +85,15 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
         let mut has_come = false;
         let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
             let mut entry = Entry::default();
+            machine.forgets_ended = true;
             loop {
+                machine.wrote_more = false;
                 if let Err(stop) = run_fresh(wave, machine, region, (limit, &mut entry)) {
                     has_come = true;
                     return stop;
                 }
-                let touched = region.machine_code().filter(|_| !has_come).and_then(Compiled::touched);
+                let code = region.machine_code().filter(|_| !has_come);
+                let touched = code.and_then(|code| code.touched(machine.wrote_more));
                 limit = match next(wave, machine.lds, touched) {
                     Some(limit) => limit,
                     None => return Some(Stop::EndProgram),
@@ -181,9 +184,13 @@ fn run_fresh(
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
         match flow == Flow::END_PROGRAM || flow.is_jump() && wave.instructions >= limit {
             true => (flow, at),
-            false => go_on_compiled(wave, machine, region, (limit, code), (flow, at)),
+            false => {
+                machine.wrote_more = true;
+                go_on_compiled(wave, machine, region, (limit, code), (flow, at))
+            }
         }
     } else {
+        machine.wrote_more = true;
         run_to_flow(wave, machine, region, limit)
     };
     if flow == Flow::END_PROGRAM {
@@ -254,6 +261,8 @@ pub(super) fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache
         clock: env.clock,
         stop: None,
         refetch: false,
+        forgets_ended: false,
+        wrote_more: false,
     };
     (machine, env.code)
 }

@@ -104,6 +104,8 @@ pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
         clock: &|| 0,
         stop: None,
         refetch: false,
+        forgets_ended: false,
+        wrote_more: false,
     };
     // SAFETY: the handler came from a `Backend`.
     let flow = unsafe { handler(wave, &mut machine, di) };

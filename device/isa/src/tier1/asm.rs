@@ -133,6 +133,8 @@ pub(super) struct Assembler {
     words: Vec<[u32; 16]>,
     eights: Vec<[u32; 8]>,
     links: Links,
+    /// Rows of vector registers that code stores to memory, but for [cold ways](super::body::Cold) and the ends of waves.
+    pub(super) stored: Vec<u32>,
 }
 
 impl Assembler {

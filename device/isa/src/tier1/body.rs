@@ -1,5 +1,6 @@
 //! The code of one block: sources and results of elements, and the ways to their handlers.
 
+use core::mem::offset_of;
 use core::ops::Range;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
@@ -8,7 +9,7 @@ use super::form::{Form, When};
 use super::rows::{Pair, Rows, in_memory};
 use super::times::Counters;
 use super::{elements, scalar as scalars};
-use crate::exec::di::{Di, Kind, Source};
+use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::lanes::BackendKind;
 use crate::registers::slot;
 
@@ -305,6 +306,7 @@ impl Body<'_> {
     /// The element by its handler, which leaves EXEC alone.
     pub(super) fn by_handler(&mut self) {
         self.rows.flush(self.a);
+        self.a.stored.extend(&self.touched[self.at - self.first]);
         invoke(self.a, self.at, self.callee);
         let label = self.a.label();
         self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });
@@ -312,6 +314,20 @@ impl Body<'_> {
         if self.masked {
             load_exec(self.a, self.kind, self.halves);
         }
+    }
+
+    /// Ends a wave: brings memory up to date if somebody may look at its registers.
+    pub(super) fn forget(&mut self) {
+        if self.rows.is_clean() {
+            return;
+        }
+        let unseen = self.a.label();
+        self.a.byte_immediate(7, At(MACHINE, offset_of!(Machine<'_>, forgets_ended) as i32), 0);
+        self.a.jump_if(Condition::NotEqual, unseen);
+        let stored = self.a.stored.len();
+        self.rows.flush(self.a);
+        self.a.stored.truncate(stored);
+        self.a.bind(unseen);
     }
 
     pub(super) fn come_back(&mut self, mut cold: Cold) {

@@ -49,6 +49,8 @@ pub(super) struct Code {
     pub(super) links: Links,
     /// Bytes of instructions, before the constants.
     pub(super) instructions: u32,
+    /// Ascending ranges of rows that code stores to memory, but for cold ways and the ends of waves.
+    pub(super) stored: Box<[(u32, u32)]>,
 }
 
 pub(super) const NO_ENTRY: u32 = u32::MAX;

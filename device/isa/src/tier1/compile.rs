@@ -18,8 +18,9 @@ use super::form::{Form, When};
 use super::rows::{CAPACITY, ROWS, Rows};
 use super::sixteens::{self, Counts};
 use super::times::Counters;
+use super::touched::ranges;
 use super::{avx2, guess, scalar as scalars, template};
-use crate::exec::di::{Di, Flow};
+use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
@@ -67,10 +68,11 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
     compiler.all();
     let looks = core::mem::take(&mut compiler.looks);
     let instructions = compiler.a.position();
+    let stored = ranges(core::mem::take(&mut compiler.a.stored));
     let (bytes, labels, links) = compiler.a.finish();
     let place = |label: &Option<Label>| label.and_then(|label| labels[Assembler::index(label)]);
     let entries = looks.iter().map(|label| place(label).map_or(NO_ENTRY, |at| at as u32)).collect();
-    Code { bytes, entries, links, instructions: instructions as u32 }
+    Code { bytes, entries, links, instructions: instructions as u32, stored }
 }
 
 impl Compiler<'_> {
@@ -308,7 +310,7 @@ impl Compiler<'_> {
                     known = true;
                 }
                 Form::End => {
-                    body.rows.flush(body.a);
+                    body.forget();
                     self.count(uncounted);
                     let label = self.exit(at, 0, Some(Flow::END_PROGRAM.number()));
                     return self.a.jump(label);
@@ -464,7 +466,10 @@ impl Compiler<'_> {
 
     fn cold_path(&mut self, cold: &Cold) {
         self.a.bind(cold.entry);
+        let stored = self.a.stored.len();
         cold.before.write_back(&mut self.a);
+        self.a.stored.truncate(stored);
+        self.a.byte_immediate(1, At(MACHINE, offset_of!(Machine<'_>, wrote_more) as i32), 1);
         if let Some(row) = cold.restores {
             restore(&mut self.a, row);
         }

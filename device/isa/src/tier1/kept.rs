@@ -20,7 +20,7 @@ use crate::wave::{ROWS, Wave};
 
 const MAGIC: [u8; 8] = *b"BelfryT1";
 /// Of the bytes; what the code itself depends on is in its key.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What this package was built from and by, which `build.rs` has made a hash of.
 const BUILD: &str = env!("BELFRY_ISA_BUILD");
 /// Bytes of the checksum.
@@ -72,7 +72,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 22] {
+fn layouts() -> [usize; 24] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -85,6 +85,8 @@ fn layouts() -> [usize; 22] {
         offset_of!(Wave, lds_order),
         offset_of!(Machine<'_>, global),
         offset_of!(Machine<'_>, lds),
+        offset_of!(Machine<'_>, forgets_ended),
+        offset_of!(Machine<'_>, wrote_more),
         offset_of!(Global<'_>, tlb),
         offset_of!(Tlb, entries),
         offset_of!(Tlb, spans),
@@ -120,7 +122,7 @@ pub(super) fn key(source: &Source<'_>) -> CodeKey {
 
 /// Bytes to keep code by; `None` if it is bound to this process.
 pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
-    let Made { code: Code { bytes, entries, links, instructions }, touched } = made;
+    let Made { code: Code { bytes, entries, links, instructions, stored }, touched } = made;
     if links.is_bound {
         return None;
     }
@@ -132,7 +134,7 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
     let mut words = |words: &[u32]| words.iter().for_each(|word| sealed.extend(word.to_le_bytes()));
     let length = |of: usize| u32::try_from(of).ok();
     words(&[length(bytes.len())?, *instructions, length(entries.len())?, length(links.places.len())?]);
-    words(&[u32::from(touched.is_some()), u32::from(lines), length(rows.len())?]);
+    words(&[u32::from(touched.is_some()), u32::from(lines), length(rows.len())?, length(stored.len())?]);
     words(entries);
     for &Link { at, place } in &links.places {
         let (kind, distance) = match place {
@@ -141,7 +143,7 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
         };
         words(&[length(at)?, kind, distance as u32, (distance >> 32) as u32]);
     }
-    rows.iter().for_each(|&(from, to)| words(&[from, to]));
+    rows.iter().chain(stored).for_each(|&(from, to)| words(&[from, to]));
     sealed.extend_from_slice(bytes);
     let sum = Sha256::digest(&sealed);
     sealed.extend_from_slice(&sum);
@@ -165,7 +167,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     if sealed[content..] != Sha256::digest(&sealed[..content])[..] {
         return Err(KeptError::Checksum);
     }
-    let [len, instructions, count, places, is_known, lines, rows] = rest.words()?;
+    let [len, instructions, count, places, is_known, lines, rows, stored] = rest.words()?;
     let len = len as usize;
     if count as usize != elements {
         return Err(KeptError::Content("entries"));
@@ -174,6 +176,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     let places = rest.many(places)?.map(|words| link(words, instructions));
     let places: Option<Vec<Link>> = places.collect();
     let rows: Box<[(u32, u32)]> = rest.many(rows)?.map(|[from, to]| (from, to)).collect();
+    let stored: Box<[(u32, u32)]> = rest.many(stored)?.map(|[from, to]| (from, to)).collect();
     let bytes = rest.take(len)?.to_vec();
     if rest.bytes.len() != SUM {
         return Err(KeptError::Length(sealed.len()));
@@ -185,7 +188,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
         return Err(KeptError::Content("entries"));
     }
     let places = places.ok_or(KeptError::Content("addresses"))?;
-    if !rows.iter().all(|&(from, to)| from < to && to as usize <= ROWS) {
+    if !rows.iter().chain(&stored).all(|&(from, to)| from < to && to as usize <= ROWS) {
         return Err(KeptError::Content("rows"));
     }
     let touched = match (is_known, u16::try_from(lines)) {
@@ -194,7 +197,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
         _ => return Err(KeptError::Content("registers")),
     };
     let links = Links { places, is_bound: false };
-    Ok(Made { code: Code { bytes, entries, links, instructions }, touched })
+    Ok(Made { code: Code { bytes, entries, links, instructions, stored }, touched })
 }
 
 /// In the place of a routine's number: an address of the guest's code.

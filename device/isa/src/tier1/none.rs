@@ -52,7 +52,7 @@ impl Compiled {
     }
 
     /// Never called.
-    pub(crate) fn touched(&self) -> Option<&Touched> {
+    pub(crate) fn touched(&self, _: bool) -> Option<&Touched> {
         match *self {}
     }
 

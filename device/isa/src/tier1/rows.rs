@@ -158,6 +158,11 @@ impl Rows {
         }
     }
 
+    /// Whether memory is up to date.
+    pub(super) fn is_clean(&self) -> bool {
+        !self.places.iter().flatten().any(|place| place.dirty)
+    }
+
     /// Brings memory up to date and forgets everything.
     pub(super) fn flush(&mut self, a: &mut Assembler) {
         self.write_back(a);
@@ -175,6 +180,9 @@ impl Rows {
 
     fn store(&self, a: &mut Assembler, at: usize, place: Place) {
         let pair = self.pair(at);
+        if place.dirty {
+            a.stored.push(place.row);
+        }
         for chunk in self.chunks().filter(|_| place.dirty) {
             a.evex(VMOVUPS_STORE, pair.chunk(chunk), Zmm(0), Operand::Memory(in_memory(place.row, chunk)));
         }

@@ -30,6 +30,8 @@ pub(crate) struct Compiled {
     /// Offset of each element's code, if it can be entered there.
     entries: Box<[u32]>,
     touched: Option<Touched>,
+    /// The same where code has gone no cold way, of waves that have ended and whose registers nobody looks at.
+    touched_usually: Option<Touched>,
     /// What the code counts in, if it does.
     counters: Option<Counters>,
 }
@@ -86,7 +88,13 @@ impl Compiled {
             Place::Routine(Routine::InvokeCounting) => Counters::function(),
             Place::Guest(distance) => start.wrapping_add(distance),
         });
-        Some(Compiled { memory: CodeMemory::new(&code.bytes)?, entries: code.entries, touched, counters })
+        let touched_usually = touched.as_ref().map(|touched| match kind {
+            // Rows are in memory between runs there.
+            BackendKind::Avx512 => Touched { lines: touched.lines, rows: code.stored },
+            _ => touched.clone(),
+        });
+        let memory = CodeMemory::new(&code.bytes)?;
+        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters })
     }
 
     /// Adds what the code has counted since the last call.
@@ -96,10 +104,11 @@ impl Compiled {
         }
     }
 
-    /// Which registers the region's elements may change, if that is known.
+    /// Which registers in memory a wave may have changed that has ended in the region, if that is known;
+    /// [more](Machine::wrote_more) than code usually does, if it did.
     #[inline(always)]
-    pub(crate) fn touched(&self) -> Option<&Touched> {
-        self.touched.as_ref()
+    pub(crate) fn touched(&self, more: bool) -> Option<&Touched> {
+        if more { self.touched.as_ref() } else { self.touched_usually.as_ref() }
     }
 
     /// Whether code does an element without its handler, usually.

@@ -131,6 +131,7 @@ impl Body<'_> {
             && run.lanes.len() >= IN_TURN
             && run.lanes.iter().all(|&at| !names_lanes(elements[at].0));
         let all = self.halves as i32 * 2 * SIXTEEN;
+        let before = self.a.stored.len();
         let round = in_turn.then(|| {
             self.a.address(LAST, At(ROWS, all - SIXTEEN));
             let label = self.a.label();
@@ -158,6 +159,11 @@ impl Body<'_> {
             self.rows.flush(self.a);
         }
         if let Some(round) = round {
+            // What is named is the first half's.
+            for half in 1..self.halves {
+                let rows: Vec<u32> = self.a.stored[before..].iter().map(|row| row + half).collect();
+                self.a.stored.extend(rows);
+            }
             self.a.immediate(Integer::Add, true, ROWS, SIXTEEN as u32);
             self.a.integer(Integer::Cmp, true, ROWS, LAST);
             self.a.jump_if(Condition::BelowOrEqual, round);

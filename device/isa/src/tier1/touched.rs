@@ -44,11 +44,15 @@ pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touche
             _ => {}
         }
     }
+    Some(Touched { lines, rows: ranges(rows) })
+}
+
+/// Ascending ranges of rows, the first one and one behind the last.
+pub(super) fn ranges(mut rows: Vec<u32>) -> Box<[(u32, u32)]> {
     rows.sort_unstable();
     rows.dedup();
     let ranges = rows.chunk_by(|row, next| row + 1 == *next);
-    let rows = ranges.filter_map(|range| Some((*range.first()?, range.last()? + 1))).collect();
-    Some(Touched { lines, rows })
+    ranges.filter_map(|range| Some((*range.first()?, range.last()? + 1))).collect()
 }
 
 #[cfg(test)]

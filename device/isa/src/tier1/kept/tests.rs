@@ -227,14 +227,14 @@ fn with_word(sealed: &[u8], at: usize, word: u32) -> Vec<u8> {
 fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
     /// Where the lengths begin, and what follows them.
     const LENGTHS: usize = 44;
-    const LISTS: usize = LENGTHS + 7 * 4;
+    const LISTS: usize = LENGTHS + 8 * 4;
     let (code, forms) = small();
     let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
     let (key, made) = (key(&source), make(source));
     let sealed = seal(&key, &made).unwrap();
     let refused = |at, word| open(&key, &with_word(&sealed, at, word), code.len()).expect_err("out of range");
     // Each length, too large and too small.
-    for length in 0..7 {
+    for length in 0..8 {
         for word in [0, 7, u32::MAX, u32::MAX / 4, i32::MAX as u32] {
             let at = LENGTHS + length * 4;
             let is = u32::from_le_bytes(sealed[at..at + 4].try_into().unwrap());
