@@ -1,5 +1,6 @@
 //! Lowering: decoded instructions to handlers with their operands resolved.
 
+mod barrier;
 mod buffer;
 mod matrix;
 mod memory;

@@ -45,6 +45,12 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         | S_CBRANCH_CDBGSYS_AND_USER
         | S_CBRANCH_CDBGSYS_OR_USER
         | S_WAKEUP => false,
+        // The wave is alone.
+        S_BARRIER_SIGNAL if has_barrier(state, inst) => false,
+        S_BARRIER_SIGNAL_ISFIRST if has_barrier(state, inst) => {
+            state.scc = false;
+            false
+        }
         S_BRANCH => true,
         S_CBRANCH_SCC0 => !state.scc,
         S_CBRANCH_SCC1 => state.scc,
@@ -167,6 +173,15 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         state.pc = target;
     }
     Ok(())
+}
+
+/// Whether there is a barrier of the number that an instruction names, of which -2, -1 and 0 have no name.
+fn has_barrier(state: &State, inst: &Inst) -> bool {
+    match inst.src[0] {
+        Operand::InlineInt(number) => (-2..=0).contains(&number),
+        Operand::Sgpr(_) => state.m0() % 32 == 0,
+        _ => false,
+    }
 }
 
 /// `TRAPSTS` as GFX9 shows it: `HOST_TRAP` and `TRAP_AFTER_INST` are in other bits.
