@@ -7,6 +7,7 @@ mod common;
 mod compiled;
 mod context;
 mod debug;
+mod dynamic;
 mod gfx12;
 mod gfx9;
 mod halves;

@@ -9,7 +9,7 @@ use crate::exec::ds::narrow::Narrow;
 use crate::exec::index::{self, change};
 use crate::exec::op;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
-use crate::exec::{cmp, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
+use crate::exec::{cmp, dynamic, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
 use crate::inst::{Format, Inst, Op, Operand};
 use crate::tier1::form::{Form, When};
 
@@ -98,6 +98,12 @@ impl Lowering {
             | Op::S_BARRIER_SIGNAL_ISFIRST
             | Op::S_BARRIER_WAIT
             | Op::S_GET_BARRIER_STATE => return self.split_barrier(inst),
+            // Waves of 64 lanes have all of their registers from the start.
+            Op::S_ALLOC_VGPR if self.halves == 1 => {
+                let src = [self.source(inst.src[0], Width::B32)?, Source::ZERO, Source::ZERO];
+                self.emit(after(Di { src, ..Di::new(dynamic::allocate) }));
+                return Ok(());
+            }
             Op::S_SLEEP_VAR => {
                 self.source(inst.src[0], Width::B32)?;
                 self.emit_uncounted(simple(control::sleep));

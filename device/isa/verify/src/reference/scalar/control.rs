@@ -45,12 +45,13 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         | S_CBRANCH_CDBGSYS_AND_USER
         | S_CBRANCH_CDBGSYS_OR_USER
         | S_WAKEUP => false,
-        // The wave is alone.
+        // The wave is alone, and keeps the registers that it has.
         S_BARRIER_SIGNAL if has_barrier(state, inst) => false,
         S_BARRIER_SIGNAL_ISFIRST if has_barrier(state, inst) => {
             state.scc = false;
             false
         }
+        S_ALLOC_VGPR if state.lanes == 32 => false,
         S_BRANCH => true,
         S_CBRANCH_SCC0 => !state.scc,
         S_CBRANCH_SCC1 => state.scc,
