@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belfry_isa::inst::WaveSize;
 use belfry_isa::trap::TrapHandler;
-use belfry_isa::wave::{OWN_SGPRS, Wave, WaveInit};
+use belfry_isa::wave::{MAX_VGPR_BLOCKS, OWN_SGPRS, VGPR_BLOCK, Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
@@ -39,8 +39,10 @@ pub struct Launch {
     pub entry: u64,
     /// Lanes of a wave.
     pub wave_size: WaveSize,
-    /// VGPRs of a wave.
+    /// VGPRs of a wave, when it begins.
     pub vgpr_count: u16,
+    /// Waves allocate VGPRs while they run.
+    pub allocates_vgprs: bool,
     /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
     pub shared_vgprs: u16,
     /// The first of the VGPRs that matrices accumulate in, on chips that number them apart.
@@ -164,11 +166,18 @@ impl Launch {
         self.workgroup.iter().product::<u32>().div_ceil(self.lanes())
     }
 
+    /// Most VGPRs a wave can have of its own. There is room for them from the start, so that no wave waits for registers that another
+    /// one has.
+    #[must_use]
+    pub fn most_vgprs(&self) -> u16 {
+        if self.allocates_vgprs { VGPR_BLOCK * MAX_VGPR_BLOCKS } else { self.vgpr_count }
+    }
+
     /// What a workgroup occupies of the GPU.
     pub(super) fn need(&self, rules: &ShaderRules) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
-            vgprs: rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
+            vgprs: rules.allocated_vgprs(self.wave_size, self.most_vgprs(), self.shared_vgprs),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
             cus: self.cus,
@@ -257,6 +266,7 @@ impl Launch {
             wave_size: self.wave_size,
             sgprs: self.users(),
             vgpr_count: self.vgpr_count,
+            allocates_vgprs: self.allocates_vgprs,
             shared_vgprs: self.shared_vgprs,
             accum_offset: self.accum_offset,
             mode: self.mode,
@@ -328,6 +338,7 @@ pub(super) mod tests {
             entry: 0x1000,
             wave_size: WaveSize::Wave32,
             vgpr_count: 8,
+            allocates_vgprs: false,
             shared_vgprs: 0,
             accum_offset: 0,
             mode: 0x3f0,
