@@ -24,7 +24,7 @@ mod state {
     /// `SYS_PRIO` and `USER_PRIO`, which `STATUS` had in bits 4:1.
     pub(super) const PRIORITIES: u32 = 10;
     pub(super) const HALT: u32 = 1 << 14;
-    pub(super) const SCRATCH_EN: u32 = 1 << 16;
+    pub(super) const SCRATCH_EN: u32 = 1 << 18;
 }
 
 /// `EXCP_FLAG_PRIV` bits and the bits of `TRAPSTS` that are the same, but for the address watches in bits 3:0.

@@ -208,7 +208,7 @@ fn hardware_register(state: &State, id: u32) -> Option<u32> {
         match id {
             2 => return Some(zero(EXEC, 9) | zero(VCC, 10) | VALID | u32::from(state.lanes == 64) << 29),
             // `STATE_PRIV`: SCC and `SCRATCH_EN`.
-            4 => return Some(u32::from(state.scc) << 9 | 1 << 16),
+            4 => return Some(u32::from(state.scc) << 9 | 1 << 18),
             6 => return Some((state.lds.len() as u32 / 512) << 12),
             // `EXCP_FLAG_PRIV`, `SCHED_MODE`, and the high half of a clock that stands.
             17 | 26 | 30 => return Some(0),
