@@ -318,7 +318,7 @@ mod tests {
         // Debuggers find the last state first, and the first wave of each workgroup before the others.
         assert_eq!(
             words[6..9],
-            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15]
+            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15 | 7 << 21]
         );
         assert_eq!(words[9..11], [STATE | 1 << 24 | 2 | 2 << 10, 0]);
         assert_eq!(decode(&words), Ok((state, vec![first, second])));

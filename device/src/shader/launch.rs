@@ -330,6 +330,7 @@ impl Launch {
 pub(super) mod tests {
     use super::*;
     use crate::chip::gfx1100::GENERATION;
+    use crate::chip::gfx1201;
 
     const SEAT: WaveSeat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
 
@@ -392,6 +393,25 @@ pub(super) mod tests {
         assert_eq!((launch.extent([1, 1, 0]), launch.extent([2, 1, 1])), ([4, 1, 2], [2, 1, 1]));
         let beyond = Launch { start: [3, 0, 0], ..launch };
         assert_eq!(beyond.workgroup_count(), Some(0));
+    }
+
+    #[test]
+    fn waves_that_allocate_registers_have_room_for_all_that_they_can_have() {
+        let rules = &gfx1201::GENERATION.shader;
+        let launch = |items, wgp_mode| Launch {
+            vgpr_count: VGPR_BLOCK,
+            allocates_vgprs: true,
+            workgroup: [items, 1, 1],
+            wgp_mode,
+            ..launch()
+        };
+        let need = launch(1024, true).need(rules);
+        assert_eq!((need.vgprs, need.waves), (128, 32));
+        // Twelve on each of two SIMDs, or of four.
+        let fits = |items, wgp_mode| launch(items, wgp_mode).fits_at_all(rules);
+        assert_eq!([fits(1024, true), fits(768, false), fits(800, false)], [true, true, false]);
+        let fixed = Launch { allocates_vgprs: false, ..launch(1024, false) };
+        assert!(fixed.fits_at_all(rules) && fixed.most_vgprs() == 16);
     }
 
     #[test]
