@@ -176,11 +176,14 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
     Ok(())
 }
 
+/// `M0`, where an instruction may have the number of a barrier.
+const M0: u8 = 125;
+
 /// Whether there is a barrier of the number that an instruction names, of which -2, -1 and 0 have no name.
 fn has_barrier(state: &State, inst: &Inst) -> bool {
     match inst.src[0] {
         Operand::InlineInt(number) => (-2..=0).contains(&number),
-        Operand::Sgpr(_) => state.m0() % 32 == 0,
+        Operand::Sgpr(M0) => state.m0().is_multiple_of(32),
         _ => false,
     }
 }
