@@ -1,5 +1,7 @@
 //! What is new with gfx12: split barriers, hardware registers, workgroup identifiers in trap temporaries.
 
+mod dynamic;
+
 use belfry_isa::exec::{Barriers, Stop};
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;

@@ -7,7 +7,6 @@ mod common;
 mod compiled;
 mod context;
 mod debug;
-mod dynamic;
 mod gfx12;
 mod gfx9;
 mod halves;

@@ -7,10 +7,10 @@ use belfry_isa::lanes::{Backend, Tier};
 use belfry_isa::trap::TrapHandler;
 use belfry_isa::wave::{Wave, WaveInit};
 
-use super::common::Gpu;
+use super::super::common::Gpu;
 
 /// The driver's trap handler.
-const HANDLER: &[u8] = include_bytes!("../../../../guest-driver/core/src/asic/gfx12/trap_handler.bin");
+const HANDLER: &[u8] = include_bytes!("../../../../../guest-driver/core/src/asic/gfx12/trap_handler.bin");
 
 const S_ENDPGM: u32 = 0xbfb0_0000;
 
@@ -36,7 +36,7 @@ fn vector_from(vector: u32, scalar: u32) -> u32 {
 
 /// `v_mov_b32 vN, vM`.
 fn vector_move(to: u32, from: u32) -> u32 {
-    0x7e00_0200 | to << 17 | 256 + from
+    0x7e00_0200 | to << 17 | (256 + from)
 }
 
 fn backends() -> impl Iterator<Item = Backend> {
