@@ -173,11 +173,19 @@ impl Launch {
         if self.allocates_vgprs { VGPR_BLOCK * MAX_VGPR_BLOCKS } else { self.vgpr_count }
     }
 
+    /// Rows of vector registers that a wave occupies. Blocks that are allocated one by one are no multiples of the usual unit.
+    fn vgpr_rows(&self, rules: &ShaderRules) -> u32 {
+        match self.allocates_vgprs {
+            true => (u32::from(self.most_vgprs()) * self.lanes()).div_ceil(rules.row_lanes),
+            false => rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
+        }
+    }
+
     /// What a workgroup occupies of the GPU.
     pub(super) fn need(&self, rules: &ShaderRules) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
-            vgprs: rules.allocated_vgprs(self.wave_size, self.most_vgprs(), self.shared_vgprs),
+            vgprs: self.vgpr_rows(rules),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
             cus: self.cus,
