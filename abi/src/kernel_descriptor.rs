@@ -74,7 +74,7 @@ bitfield! {
 }
 
 bitfield! {
-    /// `COMPUTE_PGM_RSRC2` of gfx10 and gfx11.
+    /// `COMPUTE_PGM_RSRC2` of gfx10 to gfx12.
     #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
     #[repr(transparent)]
     pub struct ComputePgmRsrc2(u32);
@@ -83,6 +83,8 @@ bitfield! {
     pub enable_private_segment, set_enable_private_segment: 0;
     /// SGPRs preloaded by the packet processor.
     pub user_sgpr_count, set_user_sgpr_count: 5, 1;
+    /// `ENABLE_DYNAMIC_VGPR` of gfx12, where the next one was: waves allocate vector registers while they run.
+    pub enable_dynamic_vgpr, set_enable_dynamic_vgpr: 6;
     /// `ENABLE_TRAP_HANDLER`.
     pub enable_trap_handler, set_enable_trap_handler: 6;
     /// `ENABLE_SGPR_WORKGROUP_ID_X`.

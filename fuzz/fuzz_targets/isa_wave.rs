@@ -156,6 +156,7 @@ fn init(arch: Arch, flags: u8, mode: u8) -> WaveInit<'static> {
         sgprs: &SGPRS,
         vgprs: REGISTERS,
         vgpr_count: if flags & 8 == 0 { 256 } else { 32 },
+        allocates_vgprs: flags & 32 != 0,
         mode: u32::from(mode) | 0x300,
         scratch_base: DATA,
         scratch_size_per_lane: if flags & 16 == 0 { SCRATCH } else { 0 },

@@ -3,7 +3,7 @@
 //! LLVM 19's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. The source
 //! package comes through a private apt (~165 MB), `llvm-tblgen-19 -dump-json` turns it into 420 MB of JSON (about a
 //! minute), and of that the records of each processor become its table in `device/isa/src/tables/`. They are committed, and so is
-//! `op.rs` there, the operations of all of them.
+//! `op.rs` there, the operations of all of them. Operations of newer releases are added by hand (`target.rs`).
 
 mod emit;
 mod fixtures;

@@ -189,6 +189,9 @@ pub(crate) struct Key {
     /// First vector register of the second kind: of those the halves share, or of the accumulation registers, whichever the
     /// architecture has; 0 when there are none.
     pub(crate) second_from: u16,
+    /// Vector registers that a wave has which allocates them while it runs: instructions that name others are lowered to
+    /// their fault. 0 for waves that keep those that they begin with, whose regions are compared with these as a whole.
+    pub(crate) allocated: u16,
 }
 
 /// Lowered code of one address space, for every worker that runs waves in it.

@@ -75,6 +75,7 @@ hardware_registers! {
     ShaderCyclesLow,
     ShaderCyclesHigh,
     PerfSnapshot,
+    DvgprAlloc,
     HwId,
     TbaLow,
     TbaHigh,
@@ -169,6 +170,8 @@ pub(crate) struct RegisterFile {
     pub(crate) old_bytes: bool,
     /// Bytes that `LDS_ALLOC` counts LDS in.
     pub(crate) lds_unit: u32,
+    /// Vector registers of a block of those that waves of 32 lanes allocate while they run (dynamic VGPRs); 0 where none do.
+    pub(crate) vgpr_block: u16,
     /// Numbers of the hardware registers there are.
     pub(crate) hardware: &'static [(u8, HardwareRegister)],
 }
@@ -203,6 +206,7 @@ const GFX11: RegisterFile = {
         zeroes_halves: false,
         old_bytes: false,
         lds_unit: 256,
+        vgpr_block: 0,
         hardware: &[
             (1, Mode),
             (2, Status),
@@ -285,6 +289,7 @@ const GFX12: RegisterFile = {
         trap_id: 60,
         copies_matrices: false,
         lds_unit: 512,
+        vgpr_block: VGPR_BLOCK,
         hardware: &[
             (1, Mode),
             (2, WaveStatus),
@@ -307,6 +312,8 @@ const GFX12: RegisterFile = {
             (26, SchedMode),
             (29, ShaderCyclesLow),
             (30, ShaderCyclesHigh),
+            (31, DvgprAlloc),
+            (32, DvgprAlloc),
         ],
         ..GFX11
     }
@@ -319,6 +326,11 @@ static FILES: [RegisterFile; 3] = [GFX9, GFX11, GFX12];
 pub const MAX_VGPRS: u16 = GFX11.vgprs;
 /// Most vector registers a wave of any architecture can have, accumulation registers included.
 pub const MAX_ALLOCATION: u16 = 512;
+/// Vector registers of a block of those that waves of gfx12 allocate while they run. AMD "RDNA4 Instruction Set Architecture",
+/// 3.3.3: 16 or 32 on the whole chip; amdkfd's trap handler and LLVM without an attribute go by 16.
+pub const VGPR_BLOCK: u16 = 16;
+/// Most blocks of a wave.
+pub const MAX_VGPR_BLOCKS: u16 = 8;
 
 impl Arch {
     /// Its registers.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, WaveSize};
-use crate::registers::slot;
+use crate::registers::{MAX_VGPR_BLOCKS, slot};
 use crate::trap::TrapHandler;
 use crate::wave::{Wave, WaveInit};
 
@@ -27,6 +27,8 @@ pub struct SavedWave {
     registers: u16,
     /// First accumulation register among its own, where there are any.
     accumulators_from: u16,
+    /// It allocates its vector registers while it runs.
+    allocates_vgprs: bool,
     /// Rows of 32 lanes in little-endian words, in the order of the registers, two rows for each of a wave64.
     #[serde(with = "serde_bytes")]
     vgprs: Vec<u8>,
@@ -70,6 +72,9 @@ pub enum Error {
     /// The architecture has no waves of this size.
     #[error("no waves of {0:?}")]
     Size(WaveSize),
+    /// It says that it allocates registers, and no such wave does.
+    #[error("no such wave allocates vector registers while it runs")]
+    NotDynamic,
     /// The contents of the registers are not as many as the registers.
     #[error("{found} bytes of {what} registers where the wave has {expected}")]
     Contents {
@@ -87,6 +92,12 @@ impl SavedWave {
     #[must_use]
     pub fn size(&self) -> WaveSize {
         self.size
+    }
+
+    /// Whether it allocates vector registers while it runs.
+    #[must_use]
+    pub fn allocates_vgprs(&self) -> bool {
+        self.allocates_vgprs
     }
 
     /// Vector registers that it can name.
@@ -107,6 +118,7 @@ impl Wave {
             vgpr_count: self.vgpr_count,
             registers: self.registers,
             accumulators_from: self.accumulators_from,
+            allocates_vgprs: self.vgpr_block != 0,
             vgprs: chunks.flat_map(|chunk| chunk.0).flat_map(u32::to_le_bytes).collect(),
             sgprs: self.s[..SCALARS].to_vec(),
             scc: self.scc(),
@@ -150,12 +162,22 @@ impl Wave {
         if !arch.wave_sizes().contains(&saved.size) {
             return Err(Error::Size(saved.size));
         }
+        if saved.allocates_vgprs {
+            let block = file.vgpr_block;
+            if block == 0 || saved.size != WaveSize::Wave32 {
+                return Err(Error::NotDynamic);
+            }
+            if own == 0 || own % block != 0 || own > block * MAX_VGPR_BLOCKS {
+                return Err(Error::Vgprs { own, all });
+            }
+        }
         let mut wave = Wave::new(&WaveInit {
             arch,
             wave_size: saved.size,
             vgpr_count: own,
             shared_vgprs: all - own,
             accum_offset: saved.accumulators_from,
+            allocates_vgprs: saved.allocates_vgprs,
             ..WaveInit::default()
         });
         let contents = |what, found, expected| match found == expected {
@@ -248,6 +270,29 @@ mod tests {
             }
             assert_eq!(restored.s, original.s, "constants are there again");
         }
+    }
+
+    #[test]
+    fn registers_that_a_wave_has_allocated_are_saved() {
+        let init =
+            WaveInit { arch: Arch::Gfx1201, allocates_vgprs: true, vgpr_count: 0, ..WaveInit::default() };
+        let mut wave = Wave::new(&init);
+        assert!(wave.set_vgprs(48) && !wave.set_vgprs(129));
+        wave.set_vgpr(47, 3, 9);
+        let saved = wave.save();
+        let restored = Wave::restore(Arch::Gfx1201, &saved).expect("a wave");
+        assert_eq!((restored.vgprs(), restored.vgpr(47, 3), restored.allocates_vgprs()), (48, 9, true));
+        let refused = |change: fn(&mut SavedWave)| {
+            let mut saved = saved.clone();
+            change(&mut saved);
+            Wave::restore(Arch::Gfx1201, &saved).expect_err("no wave")
+        };
+        let vgprs = |own| Error::Vgprs { own, all: own };
+        assert_eq!(refused(|saved| (saved.vgpr_count, saved.registers) = (40, 40)), vgprs(40));
+        assert_eq!(refused(|saved| (saved.vgpr_count, saved.registers) = (0, 0)), vgprs(0));
+        assert_eq!(refused(|saved| (saved.vgpr_count, saved.registers) = (144, 144)), vgprs(144));
+        assert_eq!(refused(|saved| saved.size = WaveSize::Wave64), Error::NotDynamic);
+        assert_eq!(Wave::restore(Arch::Gfx1100, &saved).err(), Some(Error::NotDynamic));
     }
 
     #[test]

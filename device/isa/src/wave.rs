@@ -7,7 +7,7 @@ mod start;
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
-pub use crate::registers::{MAX_ALLOCATION, MAX_VGPRS};
+pub use crate::registers::{MAX_ALLOCATION, MAX_VGPR_BLOCKS, MAX_VGPRS, VGPR_BLOCK};
 use crate::registers::{RegisterFile, slot};
 use crate::trap::{EXCP_EN, TrapHandler, status};
 use zerocopy::FromZeros;
@@ -27,7 +27,7 @@ pub(crate) type Row = [Chunk; 2];
 pub(crate) const TEMP_ROW: usize = MAX_ALLOCATION as usize * 2;
 /// Rows of a wave. A power of two, so that masking an index proves it in range.
 pub(crate) const ROWS: usize = (TEMP_ROW + 64).next_power_of_two();
-const ZERO_ROW: Row = [Chunk([0; 16]); 2];
+pub(crate) const ZERO_ROW: Row = [Chunk([0; 16]); 2];
 
 /// The vector registers.
 #[derive(Clone)]
@@ -88,6 +88,9 @@ pub struct WaveInit<'a> {
     /// Further vector registers, numbered from `vgpr_count` on, of 32 lanes that both halves of a wave64 share
     /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); as many together at most. A wave32 has none.
     pub shared_vgprs: u16,
+    /// It allocates vector registers while it runs (`COMPUTE_PGM_RSRC2.ENABLE_DYNAMIC_VGPR`), in blocks, and begins with
+    /// `vgpr_count` of them, or a block if that is fewer. Only waves of 32 lanes on gfx12 do.
+    pub allocates_vgprs: bool,
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
     pub mode: u32,
@@ -120,6 +123,7 @@ impl Default for WaveInit<'_> {
             vgprs: &[],
             vgpr_count: arch.registers().vgprs,
             shared_vgprs: 0,
+            allocates_vgprs: false,
             accum_offset: 0,
             mode: Wave::DEFAULT_MODE,
             scratch_base: 0,
@@ -161,6 +165,8 @@ pub struct Wave {
     pub(crate) registers: u16,
     /// First accumulation register, where the architecture has them.
     pub(crate) accumulators_from: u16,
+    /// Vector registers of a block, if it allocates them while it runs; else 0.
+    pub(crate) vgpr_block: u16,
     /// Whether float operations record their exceptions.
     pub(crate) watched: bool,
     /// Runs end when it comes out of its trap handler.
@@ -210,6 +216,7 @@ impl Wave {
             vgpr_count: 0,
             registers: 0,
             accumulators_from: 0,
+            vgpr_block: 0,
             mode: 0,
             pc: 0,
             scratch_base: 0,
@@ -263,7 +270,11 @@ impl Wave {
         };
         self.file = init.arch.registers();
         let most = self.file.allocation();
-        self.vgpr_count = init.vgpr_count.min(most);
+        self.vgpr_block = if init.allocates_vgprs && self.halves == 1 { self.file.vgpr_block } else { 0 };
+        self.vgpr_count = match self.vgpr_block {
+            0 => init.vgpr_count.min(most),
+            block => init.vgpr_count.clamp(block, block * MAX_VGPR_BLOCKS).next_multiple_of(block),
+        };
         let unified = self.file.unified.is_some();
         let shared = if self.halves == 1 || unified { 0 } else { init.shared_vgprs };
         self.registers = self.vgpr_count.saturating_add(shared).min(most);

@@ -80,6 +80,13 @@ fn llvm_vectors_disassemble_as_llvm_does() {
 }
 
 #[test]
+fn operations_that_were_added_disassemble_as_newer_releases_of_llvm_do() {
+    const TEXTS: &str = "*\tc05380be\ts_alloc_vgpr 64\n*\t055380be\ts_alloc_vgpr s5\n*\tff5380be35120000\ts_alloc_vgpr 0x1235\n";
+    assert_eq!(check(Arch::Gfx1201, TEXTS), (6, Vec::new()));
+    assert!(decode(Arch::Gfx1100, &bytes("055380be")).is_err(), "gfx1100 has no such operation");
+}
+
+#[test]
 fn every_pattern_decodes_to_its_operation() {
     for arch in Arch::ALL {
         assert_eq!(unreachable(arch), [], "{arch:?}: encodings that cannot be reached");

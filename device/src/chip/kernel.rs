@@ -27,6 +27,9 @@ pub enum DescriptorError {
     /// Registers shared by halves, which a wave32 does not have.
     #[error("SHARED_VGPR_COUNT {0} in wave32: only the halves of a wave64 share registers")]
     SharedInWave32(u32),
+    /// Registers that waves allocate while they run, which waves of 64 lanes do not.
+    #[error("ENABLE_DYNAMIC_VGPR in wave64: only waves of 32 lanes allocate registers while they run")]
+    DynamicInWave64,
 }
 
 /// How a chip reads kernel descriptors.
@@ -41,6 +44,8 @@ pub struct KernelRules {
     pub preloads_arguments: bool,
     /// Waves have as many scalar registers as the descriptor says; elsewhere every wave has all of them.
     pub allocates_sgprs: bool,
+    /// Waves of 32 lanes allocate vector registers while they run, if the descriptor asks for it (`ENABLE_DYNAMIC_VGPR`).
+    pub dynamic_vgprs: bool,
     /// A wave can have 32 lanes.
     pub has_wave32: bool,
     /// Register of packets that stands for `COMPUTE_PGM_RSRC3`.

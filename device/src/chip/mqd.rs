@@ -15,8 +15,10 @@ pub struct MqdLayout {
     pub compute_first: usize,
     /// How many there are, up to the last of the user data.
     pub compute_dwords: usize,
-    /// `COMPUTE_PGM_RSRC2`, whose bit 6 says that waves take traps.
+    /// `COMPUTE_PGM_RSRC2`.
     pub rsrc2: usize,
+    /// The bit of it that says that waves take traps. It is the driver's: kernels and packets do not set it.
+    pub traps: u32,
     /// Which compute units waves may use, for each shader engine (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on).
     pub thread_mgmt: &'static [usize],
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).

@@ -12,11 +12,12 @@
 //! A state: bits 5:0 vector registers (in units of 8 of a wave32, 4 of a wave64, minus 1), 17:10 LDS in units of 512 bytes,
 //! 24 wave32. Its second word is the dispatch of the waves, counted from the read index.
 //! A wave: bit 12 the first of its workgroup, which has the LDS, 29 the last, 4:0 its number in the workgroup; bit 13 says
-//! that it waits for the global wave sync: 14 at a semaphore instead of a barrier, 20:15 of which resource.
+//! that it waits for the global wave sync: 14 at a semaphore instead of a barrier, 20:15 of which resource. Bits 23:21 are the
+//! blocks of vector registers that it has allocated beside its first one; its context has room for all that it could have.
 //! An event with bit 29: the scratch slot of the wave before it, in bits 15:0.
 //! Other events: one to three bytes of the packet processor's state, in bits 23:0, and how many in bits 25:24.
 //!
-//! The first wave in the stack has its context at the end of the waves, and so on downwards. What bits 4:0 and 20:13 of a
+//! The first wave in the stack has its context at the end of the waves, and so on downwards. What bits 4:0 and 23:13 of a
 //! wave, the second word of a state and the events mean is this device's own choice: hardware has them, undocumented.
 
 use std::ops::Range;
@@ -43,6 +44,7 @@ const FIRST_WAVE: u32 = 1 << 12;
 const WAITS: u32 = 1 << 13;
 const SEMAPHORE: u32 = 1 << 14;
 const RESOURCE_SHIFT: u32 = 15;
+const BLOCKS_SHIFT: u32 = 21;
 
 /// The groups of waves of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +66,7 @@ pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)]) -> Vec<u32> {
         words.extend([relaunch(launch), *dispatch]);
         for group in groups.iter().rev() {
             for (at, wave) in group.waves.iter().enumerate() {
-                let mut word = wave.number & 31;
+                let mut word = wave.number & 31 | (u32::from(wave.more_blocks) & 7) << BLOCKS_SHIFT;
                 word |= if at == 0 { FIRST_WAVE } else { 0 };
                 word |= if at + 1 == group.waves.len() { LAST_WAVE } else { 0 };
                 word |= match wave.waits {
@@ -125,7 +127,7 @@ fn relaunch(launch: &Launch) -> u32 {
         WaveSize::Wave32 => (1 << 24, 8),
         WaveSize::Wave64 => (0, 4),
     };
-    let vgprs = u32::from(launch.vgpr_count).div_ceil(unit).max(1) - 1;
+    let vgprs = u32::from(launch.most_vgprs()).div_ceil(unit).max(1) - 1;
     STATE | wave32 | vgprs & 0x3f | (launch.lds_size.div_ceil(512) & 0xff) << 10
 }
 
@@ -163,7 +165,8 @@ pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextErro
                 0 => GwsWait::Barrier(resource),
                 _ => GwsWait::Semaphore(resource),
             });
-            let wave = SavedWave { number: word & 31, scratch_slot: None, waits };
+            let more_blocks = (word >> BLOCKS_SHIFT & 7) as u8;
+            let wave = SavedWave { number: word & 31, scratch_slot: None, waits, more_blocks };
             if (word & FIRST_WAVE != 0) == open.is_some() {
                 return corrupt("a workgroup without a first wave, or with two");
             }
@@ -263,7 +266,7 @@ mod tests {
     use super::*;
 
     fn wave(number: u32, scratch_slot: Option<u32>, waits: Option<GwsWait>) -> SavedWave {
-        SavedWave { number, scratch_slot, waits }
+        SavedWave { number, scratch_slot, waits, more_blocks: number as u8 % 8 }
     }
 
     fn launch(wave_size: WaveSize) -> Launch {
@@ -271,6 +274,7 @@ mod tests {
             entry: 0,
             wave_size,
             vgpr_count: 24,
+            allocates_vgprs: false,
             shared_vgprs: 0,
             accum_offset: 0,
             mode: 0,
@@ -314,7 +318,7 @@ mod tests {
         // Debuggers find the last state first, and the first wave of each workgroup before the others.
         assert_eq!(
             words[6..9],
-            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15]
+            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15 | 7 << 21]
         );
         assert_eq!(words[9..11], [STATE | 1 << 24 | 2 | 2 << 10, 0]);
         assert_eq!(decode(&words), Ok((state, vec![first, second])));

@@ -78,6 +78,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         entry: 0,
         wave_size: if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 },
         vgpr_count,
+        allocates_vgprs: chip.kernel.dynamic_vgprs && rsrc2.enable_dynamic_vgpr(),
         shared_vgprs,
         accum_offset: (chip.kernel.accum_offset)(descriptor),
         mode: (chip.kernel.mode)(descriptor),
@@ -109,7 +110,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
 /// Refuses a launch that the GPU cannot hold a workgroup of, or whose workgroups cannot be counted.
 pub(super) fn check(launch: &Launch, dimensions: u16, chip: &Generation) -> Result<(), Cause> {
     if !launch.fits_at_all(&chip.shader) {
-        let vgprs = (launch.vgpr_count + launch.shared_vgprs).into();
+        let vgprs = (launch.most_vgprs() + launch.shared_vgprs).into();
         return Err(Cause::Occupancy { waves: launch.waves_per_workgroup(), vgprs });
     }
     if launch.workgroup_count().is_none() {

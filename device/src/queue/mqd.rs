@@ -9,8 +9,6 @@ use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
 const DWORDS: usize = 512;
-/// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
-const TRAP_PRESENT: u32 = 1 << 6;
 
 /// An MQD, as far as firmware goes by it.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +78,7 @@ impl Mqd {
         let target = &mut self.dwords[self.layout.compute_first..][..self.layout.compute_dwords];
         target.iter_mut().zip(registers).for_each(|(target, &value)| *target = value);
         let traps = &mut self.dwords[self.layout.rsrc2];
-        *traps = *traps & !TRAP_PRESENT | rsrc2 & TRAP_PRESENT;
+        *traps = *traps & !self.layout.traps | rsrc2 & self.layout.traps;
     }
 
     fn quad(&self, [lo, hi]: [usize; 2]) -> u64 {
@@ -89,7 +87,7 @@ impl Mqd {
 
     /// Whether its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
-        self.dwords[self.layout.rsrc2] & TRAP_PRESENT != 0
+        self.dwords[self.layout.rsrc2] & self.layout.traps != 0
     }
 
     /// The compute units its waves may use.

@@ -100,6 +100,8 @@ pub struct SavedWave {
     pub scratch_slot: Option<u32>,
     /// What it waits for, beside a barrier of its workgroup.
     pub waits: Option<GwsWait>,
+    /// Blocks of vector registers beside its first one, if it allocates them while it runs.
+    pub more_blocks: u8,
 }
 
 /// The part of the area that waves are in: it is filled upwards, and emptied downwards.

@@ -203,7 +203,7 @@ impl Dispatch {
         let launch = &self.launch;
         let resources = Resources {
             wave_size: launch.wave_size,
-            vgprs: launch.vgpr_count,
+            vgprs: launch.most_vgprs(),
             shared_vgprs: launch.shared_vgprs,
             sgprs: None,
             lds: launch.lds_size,

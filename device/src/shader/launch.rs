@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belfry_isa::inst::WaveSize;
 use belfry_isa::trap::TrapHandler;
-use belfry_isa::wave::{OWN_SGPRS, Wave, WaveInit};
+use belfry_isa::wave::{MAX_VGPR_BLOCKS, OWN_SGPRS, VGPR_BLOCK, Wave, WaveInit};
 
 use super::placement::Need;
 use super::scratch::ScratchPool;
@@ -39,8 +39,10 @@ pub struct Launch {
     pub entry: u64,
     /// Lanes of a wave.
     pub wave_size: WaveSize,
-    /// VGPRs of a wave.
+    /// VGPRs of a wave, when it begins.
     pub vgpr_count: u16,
+    /// Waves allocate VGPRs while they run.
+    pub allocates_vgprs: bool,
     /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
     pub shared_vgprs: u16,
     /// The first of the VGPRs that matrices accumulate in, on chips that number them apart.
@@ -164,11 +166,26 @@ impl Launch {
         self.workgroup.iter().product::<u32>().div_ceil(self.lanes())
     }
 
+    /// Most VGPRs a wave can have of its own. There is room for them from the start, so that no wave waits for registers that another
+    /// one has.
+    #[must_use]
+    pub fn most_vgprs(&self) -> u16 {
+        if self.allocates_vgprs { VGPR_BLOCK * MAX_VGPR_BLOCKS } else { self.vgpr_count }
+    }
+
+    /// Rows of vector registers that a wave occupies. Blocks that are allocated one by one are no multiples of the usual unit.
+    fn vgpr_rows(&self, rules: &ShaderRules) -> u32 {
+        match self.allocates_vgprs {
+            true => (u32::from(self.most_vgprs()) * self.lanes()).div_ceil(rules.row_lanes),
+            false => rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
+        }
+    }
+
     /// What a workgroup occupies of the GPU.
     pub(super) fn need(&self, rules: &ShaderRules) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
-            vgprs: rules.allocated_vgprs(self.wave_size, self.vgpr_count, self.shared_vgprs),
+            vgprs: self.vgpr_rows(rules),
             lds: self.lds_size,
             wgp_mode: self.wgp_mode,
             cus: self.cus,
@@ -257,6 +274,7 @@ impl Launch {
             wave_size: self.wave_size,
             sgprs: self.users(),
             vgpr_count: self.vgpr_count,
+            allocates_vgprs: self.allocates_vgprs,
             shared_vgprs: self.shared_vgprs,
             accum_offset: self.accum_offset,
             mode: self.mode,
@@ -320,6 +338,7 @@ impl Launch {
 pub(super) mod tests {
     use super::*;
     use crate::chip::gfx1100::GENERATION;
+    use crate::chip::gfx1201;
 
     const SEAT: WaveSeat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
 
@@ -328,6 +347,7 @@ pub(super) mod tests {
             entry: 0x1000,
             wave_size: WaveSize::Wave32,
             vgpr_count: 8,
+            allocates_vgprs: false,
             shared_vgprs: 0,
             accum_offset: 0,
             mode: 0x3f0,
@@ -381,6 +401,25 @@ pub(super) mod tests {
         assert_eq!((launch.extent([1, 1, 0]), launch.extent([2, 1, 1])), ([4, 1, 2], [2, 1, 1]));
         let beyond = Launch { start: [3, 0, 0], ..launch };
         assert_eq!(beyond.workgroup_count(), Some(0));
+    }
+
+    #[test]
+    fn waves_that_allocate_registers_have_room_for_all_that_they_can_have() {
+        let rules = &gfx1201::GENERATION.shader;
+        let launch = |items, wgp_mode| Launch {
+            vgpr_count: VGPR_BLOCK,
+            allocates_vgprs: true,
+            workgroup: [items, 1, 1],
+            wgp_mode,
+            ..launch()
+        };
+        let need = launch(1024, true).need(rules);
+        assert_eq!((need.vgprs, need.waves), (128, 32));
+        // Twelve on each of two SIMDs, or of four.
+        let fits = |items, wgp_mode| launch(items, wgp_mode).fits_at_all(rules);
+        assert_eq!([fits(1024, true), fits(768, false), fits(800, false)], [true, true, false]);
+        let fixed = Launch { allocates_vgprs: false, ..launch(1024, false) };
+        assert!(fixed.fits_at_all(rules) && fixed.most_vgprs() == 16);
     }
 
     #[test]

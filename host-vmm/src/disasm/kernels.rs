@@ -28,7 +28,7 @@ pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules
         let _ = writeln!(text, "    {label:<12}{what}");
     };
     line("code", format!("{entry:#x}, descriptor {:#x} ({})", kernel.descriptor, kernel.symbol));
-    line("wave", wave(kernel, descriptor));
+    line("wave", wave(kernel, descriptor, rules));
     line(
         "memory",
         format!(
@@ -70,13 +70,18 @@ pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules
     text
 }
 
-fn wave(kernel: &KernelInfo, descriptor: &KernelDescriptor) -> String {
+fn wave(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules: &KernelRules) -> String {
     let wave32 = descriptor.kernel_code_properties.enable_wavefront_size32();
     let (lanes, granule) = if wave32 { (32, 8) } else { (64, 4) };
     let allocated = (descriptor.compute_pgm_rsrc1.granulated_workitem_vgpr_count() + 1) * granule;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count() * 8;
     let shared = if shared == 0 { String::new() } else { format!(", {shared} shared") };
-    format!("{lanes} lanes, {} VGPRs ({allocated} allocated{shared}), {} SGPRs", kernel.vgprs, kernel.sgprs)
+    let allocated = if rules.dynamic_vgprs && descriptor.compute_pgm_rsrc2.enable_dynamic_vgpr() {
+        "allocated while they run".to_owned()
+    } else {
+        format!("{allocated} allocated{shared}")
+    };
+    format!("{lanes} lanes, {} VGPRs ({allocated}), {} SGPRs", kernel.vgprs, kernel.sgprs)
 }
 
 /// What each SGPR starts with, in order.

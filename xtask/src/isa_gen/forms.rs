@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::operand::{Field, Kind, field, kind};
 use super::records::{Bit, Record, Records};
-use super::target::{CachePolicy, Target};
+use super::target::{Addition, CachePolicy, Target};
 
 /// Bits of `TSFlags` (`SIInstrFormats.td`).
 mod ts {
@@ -145,10 +145,27 @@ impl Tables {
         for (name, record) in records.instructions() {
             tables.add(records, name, record).with_context(|| format!("instruction {name}"))?;
         }
+        for addition in target.additions {
+            tables.add_like(addition).with_context(|| format!("instruction {}", addition.op))?;
+        }
         for forms in tables.tables.iter_mut().flat_map(BTreeMap::values_mut) {
             forms.sort();
         }
         Ok(tables)
+    }
+
+    /// Adds an operation that LLVM 19 does not describe, and that is encoded and written as another one.
+    fn add_like(&mut self, addition: &Addition) -> Result<()> {
+        let lists = self.tables.iter_mut().flat_map(BTreeMap::values_mut);
+        let found = lists.filter_map(|forms| {
+            let form = forms.iter().find(|form| form.op == addition.like)?.clone();
+            Some((forms, form))
+        });
+        let mut found: Vec<_> = found.collect();
+        ensure!(found.len() == 1, "{} is not encoded in one way", addition.like);
+        let (forms, form) = found.remove(0);
+        forms.push(Form { op: addition.op.to_owned(), value: addition.value, ..form });
+        Ok(())
     }
 
     pub(crate) fn form_count(&self) -> usize {

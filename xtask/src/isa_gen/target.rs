@@ -19,6 +19,19 @@ pub(crate) struct Target {
     pub(crate) has_own_tests: bool,
     /// What files of LLVM's tests that hold code for it begin with.
     pub(crate) vectors: &'static [&'static str],
+    /// Operations that newer releases of LLVM describe.
+    pub(crate) additions: &'static [Addition],
+}
+
+/// An operation that LLVM 19 does not describe.
+#[derive(Debug)]
+pub(crate) struct Addition {
+    /// Its mnemonic.
+    pub(crate) op: &'static str,
+    /// The operation that it is encoded and written as.
+    pub(crate) like: &'static str,
+    /// Its bits where all operands are 0.
+    pub(crate) value: u128,
 }
 
 /// `encoding::CachePolicy`.
@@ -53,6 +66,7 @@ pub(crate) static TARGETS: [Target; 3] = [
         only_waves_of_64: true,
         has_own_tests: false,
         vectors: &["gfx9", "mai-gfx9", "flat-scratch-gfx9", "flat-gfx9"],
+        additions: &[],
     },
     Target {
         processor: "gfx1100",
@@ -72,6 +86,7 @@ pub(crate) static TARGETS: [Target; 3] = [
         only_waves_of_64: false,
         has_own_tests: true,
         vectors: &["gfx11_"],
+        additions: &[],
     },
     Target {
         processor: "gfx1201",
@@ -92,6 +107,8 @@ pub(crate) static TARGETS: [Target; 3] = [
         only_waves_of_64: false,
         has_own_tests: true,
         vectors: &["gfx12_"],
+        // LLVM 21's `SOPInstructions.td`: a source of 32 bits and no destination, number 0x53.
+        additions: &[Addition { op: "s_alloc_vgpr", like: "s_sleep_var", value: 0xbe80_5300 }],
     },
 ];
 

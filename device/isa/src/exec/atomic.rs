@@ -36,10 +36,12 @@ pub(crate) enum Function {
     AddHalves,
     /// Adds two `bfloat16` of a word.
     AddBrains,
+    /// Adds to the high half and counts the low one on, if that is the low half of the data.
+    OrderedAdd,
 }
 
 /// All, by number.
-const FUNCTIONS: [Function; 26] = {
+const FUNCTIONS: [Function; 27] = {
     use Function::*;
     [
         Add,
@@ -68,6 +70,7 @@ const FUNCTIONS: [Function; 26] = {
         MaxNumber,
         AddHalves,
         AddBrains,
+        OrderedAdd,
     ]
 };
 
@@ -79,6 +82,19 @@ fn pairs(a: u64, b: u64, f: impl Fn(u16, u16) -> u16) -> u64 {
 
 fn add_brains(a: u16, b: u16) -> u16 {
     brain::from_single(single::binary(brain::to_single(a), brain::to_single(b), |a, b| a + b))
+}
+
+/// The last of the numbers that ordered additions count through: all bits of `VGT_GS_MAX_WAVE_ID`.
+const MAX_ORDERED_ID: u32 = 0xfff;
+
+/// What becomes of a number and a sum, low and high words, where `data` is the number whose turn it is and what is to be added.
+fn ordered_add(old: u64, data: u64) -> u64 {
+    let (id, sum) = (old as u32, (old >> 32) as u32);
+    if id != data as u32 {
+        return old;
+    }
+    let next = id.wrapping_add(1) & MAX_ORDERED_ID;
+    u64::from(sum.wrapping_add((data >> 32) as u32)) << 32 | u64::from(next)
 }
 
 /// Defines the new value for words of one width.
@@ -150,6 +166,7 @@ macro_rules! apply {
                 Function::MaxNumber => $format::max_num(old, data),
                 Function::AddHalves => pairs(old.into(), data.into(), |a, b| half::binary(a, b, |a, b| a + b)) as $word,
                 Function::AddBrains => pairs(old.into(), data.into(), add_brains) as $word,
+                Function::OrderedAdd => ordered_add(old.into(), data.into()) as $word,
             }
         }
     };

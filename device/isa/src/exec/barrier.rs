@@ -9,10 +9,23 @@
 use super::Stop;
 use super::di::{Di, Flow, Machine};
 use crate::registers::slot;
+use crate::trap::status;
 use crate::wave::Wave;
 
 /// Barriers of a workgroup.
 pub(crate) const BARRIERS: usize = 2;
+/// The number of the trap handler's barrier, the lowest there is.
+pub(crate) const OF_HANDLER: i32 = -2;
+/// The highest number that is not a named barrier's: nothing happens to barrier 0.
+pub(crate) const MAX_NUMBER: i32 = 0;
+/// Bits of `M0` that are the number of a barrier; none of those below 0 can be there.
+const M0_NUMBER: u32 = 31;
+
+/// What an instruction does besides, in [`Di::aux`].
+pub(crate) mod flag {
+    /// Says in SCC whether it is the first signal.
+    pub(crate) const IS_FIRST: u8 = 1;
+}
 
 /// A barrier of a workgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -95,19 +108,21 @@ impl Wave {
     }
 }
 
-/// The barrier that a wave outside its trap handler, or in it, reaches by the number −1 or −2.
+/// The barrier that a wave outside its trap handler, or in it, reaches by the number −1 or −2. A wave that is alone in its workgroup
+/// reaches none.
 fn barrier(w: &Wave, number: u32) -> Option<usize> {
     match number.cast_signed() {
         -1 => Some(0),
-        -2 if w.is_privileged() => Some(1),
+        OF_HANDLER if w.is_privileged() => Some(1),
         _ => None,
     }
 }
 
-/// `s_barrier_signal`, and with `aux` 1 `s_barrier_signal_isfirst`.
+/// `s_barrier_signal`, and with [`flag::IS_FIRST`] `s_barrier_signal_isfirst`.
 pub(crate) fn signal(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let is_first = barrier(w, d.imm).is_some_and(|number| m.lds.barriers.signal(number));
-    if d.aux != 0 {
+    let number = barrier(w, d.imm).filter(|_| w.status & status::IN_TG != 0);
+    let is_first = number.is_some_and(|number| m.lds.barriers.signal(number));
+    if d.aux & flag::IS_FIRST != 0 {
         w.s[slot::SCC] = u32::from(is_first);
     }
     Flow::NEXT
@@ -131,11 +146,16 @@ pub(crate) fn wait(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     m.stop(Stop::Barrier)
 }
 
-/// `s_get_barrier_state`.
+/// Before an instruction that has the number of its barrier in `M0`: the wave stops with fault `imm` if it is a named one.
+pub(crate) fn check_m0(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
+    if w.s[slot::M0] & M0_NUMBER == 0 { Flow::NEXT } else { Flow::RAISE }
+}
+
+/// `s_get_barrier_state`; 0 of barrier 0, which is none.
 pub(crate) fn state(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let known = match d.imm.cast_signed() {
         -1 => Some(0),
-        -2 => Some(1),
+        OF_HANDLER => Some(1),
         _ => None,
     };
     w.s[d.dst as usize & 255] = known.map_or(0, |number| m.lds.barriers.state(number));

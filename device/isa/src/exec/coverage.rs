@@ -87,6 +87,8 @@ const V0: u64 = 256;
 
 fn plain(form: &Form, operand: Operand) -> u64 {
     match (operand.decode, operand.name) {
+        // The workgroup's barrier, -1: there are none that have names.
+        (Decode::Src, Name::Src0) if form.op.names_barrier() => 193,
         (Decode::Src | Decode::SrcDeferred | Decode::SrcT16, _) if operand.class.starts_with('V') => V0,
         (Decode::SrcAv | Decode::SrcAgpr, _) => V0,
         (Decode::Imm, Name::Simm16) => match form.op {
@@ -116,7 +118,9 @@ fn scalar(form: &Form, operand: Operand) -> u64 {
 fn constant(form: &Form, operand: Operand) -> u64 {
     // The inline constant 1.
     let source = operand.class.contains("VS_") || operand.class.starts_with("VISrc");
-    let source = source || operand.class.starts_with("SSrc") || operand.class.starts_with("AReg");
+    let source = source
+        || operand.class.starts_with("SSrc") && !form.op.names_barrier()
+        || operand.class.starts_with("AReg");
     if source && matches!(operand.decode, Decode::Src | Decode::SrcAgpr) { 129 } else { plain(form, operand) }
 }
 

@@ -306,7 +306,8 @@ fn run_with(
 #[inline(always)]
 pub(super) fn key_of(wave: &Wave) -> Key {
     let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
-    Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from() }
+    let allocated = if wave.vgpr_block == 0 { 0 } else { wave.registers };
+    Key { pc: wave.pc, halves: wave.halves, mode, second_from: wave.second_from(), allocated }
 }
 
 pub(super) fn is_fetch_fault(stop: &Stop) -> bool {

@@ -10,10 +10,10 @@ use super::Stop;
 use super::control::{mask, set_mode};
 use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
-    self, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId, HwId1, HwId2, IbSts,
-    IbSts2, LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles, ShaderCyclesHigh,
-    ShaderCyclesLow, StatePriv, Status, TbaHigh, TbaLow, TmaHigh, TmaLow, TrapCtrl, TrapSts, WaveStatus,
-    XccId,
+    self, DvgprAlloc, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId, HwId1,
+    HwId2, IbSts, IbSts2, LdsAlloc, Mode, PerfSnapshot, SchedMode, ShMemBases, ShaderCycles,
+    ShaderCyclesHigh, ShaderCyclesLow, StatePriv, Status, TbaHigh, TbaLow, TmaHigh, TmaLow, TrapCtrl,
+    TrapSts, WaveStatus, XccId,
 };
 use crate::registers::slot;
 use crate::trap::{status, trapsts};
@@ -96,6 +96,8 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         TrapCtrl => split::trap_ctrl(w),
         // Instructions are done in order whatever it says.
         SchedMode | PerfSnapshot => 0,
+        // Where the blocks of a wave that allocates them are in the memory of the SIMD, as `VGPR_BASE` is of the others.
+        DvgprAlloc => 0,
         ShaderCyclesLow => (m.clock)() as u32,
         ShaderCyclesHigh => ((m.clock)() >> 32) as u32,
         ShMemBases => (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32,

@@ -1,5 +1,6 @@
 //! Lowering: decoded instructions to handlers with their operands resolved.
 
+mod barrier;
 mod buffer;
 mod matrix;
 mod memory;
@@ -150,6 +151,8 @@ struct Lowering {
     shared_from: u16,
     /// First accumulation register; 0 when there are none.
     accumulators_from: u16,
+    /// Vector registers that the wave has now, if it allocates them; else 0.
+    allocated: u16,
     /// A register beyond those of its kind that the instruction being lowered names, and how many there are.
     beyond: Option<(u16, u16)>,
     /// Vector registers the instruction being lowered writes.
@@ -169,7 +172,7 @@ impl Lowering {
     fn of_nothing(arch: Arch, wave: WaveSize, mode: u32) -> Self {
         let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
         let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
-        let key = Key { pc: 0, halves, mode, second_from };
+        let key = Key { pc: 0, halves, mode, second_from, allocated: 0 };
         Self::new(arch, BackendKind::Portable, key, Apertures::default())
     }
 
@@ -202,6 +205,7 @@ impl Lowering {
             is_cut: false,
             shared_from: if arch.registers().unified.is_some() { 0 } else { key.second_from },
             accumulators_from: if arch.registers().unified.is_some() { key.second_from } else { 0 },
+            allocated: key.allocated,
             beyond: None,
             destinations: [Operand::None; 2],
             shared_writes: None,

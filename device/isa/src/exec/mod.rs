@@ -26,6 +26,7 @@ mod dot;
 pub(crate) mod dpp;
 pub(crate) mod ds;
 mod ds_exchange;
+pub(crate) mod dynamic;
 pub(crate) mod exceptions;
 pub(crate) mod exec_mask;
 mod flat;

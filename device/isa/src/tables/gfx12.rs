@@ -203,14 +203,14 @@ static GROUPS: [Group; 168] = [
     Group { mask: 0xffffffff, first: 3717, len: 7 },
     Group { mask: 0xff80ffff, first: 3724, len: 6 },
     Group { mask: 0xfffffe00, first: 3730, len: 2 },
-    Group { mask: 0xff80ff00, first: 3732, len: 87 },
-    Group { mask: 0xffff0000, first: 3819, len: 83 },
-    Group { mask: 0xfe01fe00, first: 3902, len: 52 },
-    Group { mask: 0xfffe0000, first: 3954, len: 162 },
-    Group { mask: 0xff700000, first: 4116, len: 2 },
-    Group { mask: 0xff800000, first: 4118, len: 80 },
-    Group { mask: 0xfe01fe00, first: 4198, len: 35 },
-    Group { mask: 0xfe000000, first: 4233, len: 45 },
+    Group { mask: 0xff80ff00, first: 3732, len: 88 },
+    Group { mask: 0xffff0000, first: 3820, len: 83 },
+    Group { mask: 0xfe01fe00, first: 3903, len: 52 },
+    Group { mask: 0xfffe0000, first: 3955, len: 162 },
+    Group { mask: 0xff700000, first: 4117, len: 2 },
+    Group { mask: 0xff800000, first: 4119, len: 80 },
+    Group { mask: 0xfe01fe00, first: 4199, len: 35 },
+    Group { mask: 0xfe000000, first: 4234, len: 45 },
 ];
 
 const fn form(value: u128, op: Op, format: Format, syntax: u16, operands: u16, flags: u32) -> Form {
@@ -223,7 +223,7 @@ const fn dual(value: u128, op: Op, op_y: Op, syntax: u16, operands: u16, flags: 
 
 /// Encodings, sorted by value within each group.
 #[rustfmt::skip]
-static FORMS: [Form; 4278] = [
+static FORMS: [Form; 4279] = [
     form(0xfad59c0000, V_MOV_B16, Vop3, 271, 471, 8),
     form(0xd0008000, IMAGE_LOAD_PCK, Vimage, 40, 84, 4096),
     form(0xd000c000, IMAGE_LOAD_PCK_SGN, Vimage, 40, 84, 4096),
@@ -4026,6 +4026,7 @@ static FORMS: [Form; 4278] = [
     form(0xbe805000, S_GET_BARRIER_STATE, Sop1, 55, 183, 0),
     form(0xbe805100, S_BARRIER_INIT, Sop1, 59, 152, 0),
     form(0xbe805200, S_BARRIER_JOIN, Sop1, 59, 152, 0),
+    form(0xbe805300, S_ALLOC_VGPR, Sop1, 59, 206, 0),
     form(0xbe805700, S_WAKEUP_BARRIER, Sop1, 59, 152, 0),
     form(0xbe805800, S_SLEEP_VAR, Sop1, 59, 206, 0),
     form(0xbe806000, S_CEIL_F32, Sop1, 55, 141, 0),

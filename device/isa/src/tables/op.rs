@@ -703,6 +703,7 @@ pub enum Op {
     S_ADDC_U32,
     S_ADDK_CO_I32,
     S_ADDK_I32,
+    S_ALLOC_VGPR,
     S_AND_B32,
     S_AND_B64,
     S_AND_NOT0_SAVEEXEC_B32,
@@ -2584,6 +2585,7 @@ static ALL: [Op; MNEMONICS.len()] = [
     Op::S_ADDC_U32,
     Op::S_ADDK_CO_I32,
     Op::S_ADDK_I32,
+    Op::S_ALLOC_VGPR,
     Op::S_AND_B32,
     Op::S_AND_B64,
     Op::S_AND_NOT0_SAVEEXEC_B32,
@@ -3760,7 +3762,7 @@ static ALL: [Op; MNEMONICS.len()] = [
 ];
 
 #[rustfmt::skip]
-static MNEMONICS: [&str; 1864] = [
+static MNEMONICS: [&str; 1865] = [
     "buffer_atomic_add",
     "buffer_atomic_add_f32",
     "buffer_atomic_add_f64",
@@ -4452,6 +4454,7 @@ static MNEMONICS: [&str; 1864] = [
     "s_addc_u32",
     "s_addk_co_i32",
     "s_addk_i32",
+    "s_alloc_vgpr",
     "s_and_b32",
     "s_and_b64",
     "s_and_not0_saveexec_b32",

@@ -157,6 +157,7 @@ impl Wave {
             vgpr_count,
             registers,
             accumulators_from,
+            vgpr_block,
             watched,
             stops_at_return: _,
             looked: _,
@@ -178,7 +179,7 @@ impl Wave {
             context_slot: _,
         } = from;
         (self.file, self.pc, self.halves, self.mode, self.status) = (file, *pc, *halves, *mode, *status);
-        (self.vgpr_count, self.registers) = (*vgpr_count, *registers);
+        (self.vgpr_count, self.registers, self.vgpr_block) = (*vgpr_count, *registers, *vgpr_block);
         (self.accumulators_from, self.watched) = (*accumulators_from, *watched);
         (self.scratch_size, self.doorbell, self.handler) = (*scratch_size, *doorbell, *handler);
         // As `launch` leaves them.

@@ -327,6 +327,7 @@ impl Gpu {
                     mode: mode(kernel.rsrc1),
                     scratch_base: self.scratch + u64::from(n * lanes * kernel.private),
                     scratch_size_per_lane: kernel.private,
+                    in_workgroup: count > 1,
                     ..WaveInit::default()
                 };
                 match waves.get_mut(n as usize) {

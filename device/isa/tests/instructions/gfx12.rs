@@ -1,5 +1,7 @@
 //! What is new with gfx12: split barriers, hardware registers, workgroup identifiers in trap temporaries.
 
+mod dynamic;
+
 use belfry_isa::exec::{Barriers, Stop};
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
@@ -79,6 +81,95 @@ fn wave_alone_passes_every_barrier() {
         // s_barrier_wait -1; s_endpgm
         let pc = gpu.buffer(&[0xbf94_ffff_u32, 0xbfb0_0000]);
         assert_eq!(gpu.step(&mut wave(pc), 100), Stop::EndProgram);
+    }
+}
+
+/// What a wave ends with that signals, as one of three of its workgroup or alone, and what it has then: SCC, and the state of the
+/// barrier.
+fn signalled(words: [u32; 2], m0: u32, in_workgroup: bool) -> (Stop, u32, u32) {
+    let mut results = Backend::all().map(|backend| {
+        let mut gpu = gpu(backend);
+        // s_cmp_eq_u32 s0, s0, so that SCC is set; the two; s_cselect_b32 s2, 1, 0; s_endpgm
+        let [first, second] = words;
+        let pc = gpu.buffer(&[0xbf06_0000, first, 0x9802_8081, second, 0xbfb0_0000]);
+        gpu.lds.barriers = Barriers::new(3);
+        let mut wave = Wave::new(&WaveInit { arch: Arch::Gfx1201, pc, in_workgroup, ..WaveInit::default() });
+        wave.set_sgpr(125, m0);
+        wave.set_sgpr(1, 0xdead);
+        let stop = gpu.step(&mut wave, 100);
+        (stop, wave.sgpr(2), wave.sgpr(1))
+    });
+    let result = results.next().unwrap();
+    assert!(results.all(|other| other == result));
+    result
+}
+
+#[test]
+fn only_the_workgroups_own_barriers_are_signalled() {
+    const STATE: u32 = 0xbe81_50c1; // s_get_barrier_state s1, -1
+    let state = |signals: u32| signals << 16 | 3 << 4 | 1;
+    let end = Stop::EndProgram;
+    // s_barrier_signal_isfirst -1, -2, 0
+    assert_eq!(signalled([0xbe80_4fc1, STATE], 0, true), (end.clone(), 1, state(1)));
+    assert_eq!(signalled([0xbe80_4fc2, STATE], 0, true), (end.clone(), 0, state(0)), "the trap handler's");
+    assert_eq!(signalled([0xbe80_4f80, STATE], 0, true), (end.clone(), 0, state(0)), "none");
+    assert_eq!(signalled([0xbe80_4fc1, STATE], 0, false), (end.clone(), 0, state(0)), "a wave alone");
+    // s_barrier_signal -1, 0 leave SCC alone.
+    assert_eq!(signalled([0xbe80_4ec1, STATE], 0, true), (end.clone(), 1, state(1)));
+    assert_eq!(signalled([0xbe80_4e80, STATE], 0, true), (end.clone(), 1, state(0)));
+    // s_get_barrier_state s1 of -2, of 0, of m0, and s_barrier_wait of 0
+    assert_eq!(signalled([0xbf80_0000, 0xbe81_50c2], 0, true), (end.clone(), 1, state(0)));
+    assert_eq!(signalled([0xbf80_0000, 0xbe81_5080], 0, true), (end.clone(), 1, 0));
+    assert_eq!(signalled([0xbf94_0000, 0xbe81_507d], 0xffff_ffe0, true), (end.clone(), 1, 0));
+    // s_barrier_signal m0, s_barrier_signal_isfirst m0: of M0 five bits count, which are never those of -1 and -2.
+    assert_eq!(signalled([0xbe80_4e7d, STATE], 0xffff_ffe0, true), (end.clone(), 1, state(0)));
+    assert_eq!(signalled([0xbe80_4f7d, STATE], 0, true), (end, 0, state(0)));
+}
+
+#[test]
+fn named_barriers_stop_the_wave_by_name() {
+    for (word, m0, name) in [
+        (0xbe80_4e7d_u32, u32::MAX, "s_barrier_signal m0 (a named barrier)"),
+        (0xbe80_4f7d, -2_i32 as u32, "s_barrier_signal_isfirst m0 (a named barrier)"),
+        (0xbe81_507d, 1, "s_get_barrier_state s1, m0 (a named barrier)"),
+        (0xbe80_4e81, 0, "s_barrier_signal 1"),
+        (0xbe80_4fc3, 0, "s_barrier_signal_isfirst -3"),
+        (0xbf94_0001, 0, "s_barrier_wait 1"),
+        (0xbe80_5181, 0, "s_barrier_init 1"),
+        (0xbe80_5281, 0, "s_barrier_join 1"),
+    ] {
+        let (stop, ..) = signalled([word, 0xbf80_0000], m0, true);
+        let Stop::Fault(fault) = stop else { panic!("{name}: {stop:?}") };
+        assert!(fault.to_string().contains(name), "{name}: {fault}");
+    }
+}
+
+#[test]
+fn ordered_additions_take_turns() {
+    for backend in Backend::all() {
+        let mut gpu = gpu(backend);
+        // global_atomic_ordered_add_b64 v[2:3], v0, v[4:5], s[0:1] th:TH_ATOMIC_RETURN; s_endpgm
+        let pc = gpu.buffer(&[0xee1c_c000_u32, 0x0210_0002, 0, 0xbfb0_0000]);
+        // The number whose turn it is and the sum: lane 3 does not come yet, lane 4's number is the last one, and the sums wrap.
+        let memory = |lane: u32| [if lane == 3 { 99 } else { 0xffb + lane }, 0xffff_ff00 + lane];
+        let words: Vec<u32> = (0..32).flat_map(memory).collect();
+        let base = gpu.buffer(&words);
+        let row = |value: fn(u32) -> u32| std::array::from_fn(|lane| value(lane as u32));
+        let rows = [row(|lane| lane * 8), [0; 64], [0; 64], [0; 64], row(|lane| 0xffb + lane), [0x200; 64]];
+        let mut wave = wave_at(pc, base, &rows, 0x1f);
+        assert_eq!(gpu.step(&mut wave, 10), Stop::EndProgram);
+        let after: Vec<u32> = gpu.fetch(base, 64);
+        for lane in 0..32 {
+            let [id, sum] = memory(lane);
+            let expected = match lane {
+                0..=2 => [id + 1, sum.wrapping_add(0x200)],
+                4 => [0, sum.wrapping_add(0x200)],
+                _ => [id, sum],
+            };
+            assert_eq!(after[lane as usize * 2..][..2], expected, "lane {lane}");
+            let old = if lane < 5 { [id, sum] } else { [0; 2] };
+            assert_eq!([wave.vgpr(2, lane), wave.vgpr(3, lane)], old, "lane {lane} before");
+        }
     }
 }
 

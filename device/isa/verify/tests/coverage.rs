@@ -46,8 +46,8 @@ append and streamout are not there on purpose: compute programs without textures
 Images (VIMAGE, VSAMPLE), exports (VEXPORT, here EXP), parameter interpolation (VINTERP, VDSDIR, here LDSDIR), and what of
 DS belongs to ray tracing and streamout are not there on purpose: compute programs without textures have no use for them.
 VFLAT, VGLOBAL, VSCRATCH and VBUFFER are listed as FLAT, GLOBAL, SCRATCH, MUBUF and MTBUF. Named barriers are not there
-because the chip has none: `s_barrier_signal` and `s_barrier_signal_isfirst` are tried with numbers of such, so that they are listed as
-*none*, and run with the workgroup's own, -1 (`device/isa/tests`)."
+because the chip has none: `s_barrier_signal`, `s_barrier_signal_isfirst` and `s_get_barrier_state` are tried with the workgroup's own
+barrier, -1. Waves of 64 lanes have no `s_alloc_vgpr`, as on the chip."
         }
     }
 }

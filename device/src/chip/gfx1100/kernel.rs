@@ -12,6 +12,7 @@ pub(super) const RULES: KernelRules = KernelRules {
     workgroup_id_sgprs: true,
     allocates_sgprs: false,
     preloads_arguments: false,
+    dynamic_vgprs: false,
     has_wave32: true,
     rsrc3: ComputeRegister::PGM_RSRC3,
     check,

@@ -20,6 +20,8 @@ pub(in crate::chip) const LAYOUT: MqdLayout = MqdLayout {
     compute_first: dword!(compute_dispatch_initiator),
     compute_dwords: dword!(compute_user_data) + 16 - dword!(compute_dispatch_initiator),
     rsrc2: dword!(compute_pgm_rsrc2),
+    // `TRAP_PRESENT`.
+    traps: 1 << 6,
     thread_mgmt: &[
         dword!(compute_static_thread_mgmt_se0),
         dword!(compute_static_thread_mgmt_se1),

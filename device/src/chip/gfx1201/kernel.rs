@@ -2,7 +2,7 @@
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::ComputeRegister;
-use belfry_isa::wave::MAX_VGPRS;
+use belfry_isa::wave::{MAX_VGPRS, VGPR_BLOCK};
 
 use crate::chip::navi::{self, Field, Owner, Register};
 use crate::chip::{DescriptorError, KernelRules};
@@ -12,6 +12,7 @@ pub(super) const RULES: KernelRules = KernelRules {
     workgroup_id_sgprs: false,
     allocates_sgprs: false,
     preloads_arguments: false,
+    dynamic_vgprs: true,
     has_wave32: true,
     rsrc3: ComputeRegister::PGM_RSRC3,
     check,
@@ -22,7 +23,6 @@ pub(super) const RULES: KernelRules = KernelRules {
 
 /// Fields that a descriptor leaves 0, beside those of all Navi chips.
 const ZERO: &[Field] = &[
-    (Register::Rsrc2, 1 << 6, "ENABLE_DYNAMIC_VGPR", Owner::NoDynamicRegisters),
     (Register::Rsrc3, 0xf, "bits 3:0", Owner::Reserved),
     (Register::Rsrc3, 1 << 12, "bit 12", Owner::Reserved),
     (Register::Rsrc3, 0x1_ffff << 14, "bits 30:14", Owner::Reserved),
@@ -30,11 +30,20 @@ const ZERO: &[Field] = &[
 
 /// Checks what a descriptor must leave alone.
 fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
-    navi::check(descriptor, ZERO)
+    navi::check(descriptor, ZERO)?;
+    let wave64 = !descriptor.kernel_code_properties.enable_wavefront_size32();
+    if descriptor.compute_pgm_rsrc2.enable_dynamic_vgpr() && wave64 {
+        return Err(DescriptorError::DynamicInWave64);
+    }
+    Ok(())
 }
 
-/// Vector registers of a lane; the halves of a wave share none.
+/// Vector registers of a lane; the halves of a wave share none. Waves that allocate them begin with a block, whatever the descriptor
+/// says.
 fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
+    if descriptor.compute_pgm_rsrc2.enable_dynamic_vgpr() {
+        return Ok((VGPR_BLOCK, 0));
+    }
     let own = navi::vgprs(descriptor);
     // At most 256.
     if own > u32::from(MAX_VGPRS) { Err(own) } else { Ok((own as u16, 0)) }
@@ -60,9 +69,18 @@ mod tests {
     }
 
     #[test]
+    fn only_waves_of_32_lanes_allocate_registers() {
+        let mut descriptor = with(Register::Rsrc2, 1 << 6);
+        assert_eq!(check(&descriptor), Err(DescriptorError::DynamicInWave64));
+        descriptor.kernel_code_properties.set_enable_wavefront_size32(true);
+        assert_eq!(check(&descriptor), Ok(()));
+    }
+
+    #[test]
     fn registers_are_counted_in_granules_of_the_wave() {
         assert_eq!(vgprs(&with(Register::Rsrc1, 33)), Ok((136, 0)));
         assert_eq!(vgprs(&with(Register::Properties, 1 << 10)), Ok((8, 0)));
+        assert_eq!(vgprs(&with(Register::Rsrc2, 1 << 6)), Ok((16, 0)), "a block");
         assert_eq!(mode(&with(Register::Rsrc1, 0xf0 << 12 | 1 << 21 | 1 << 26)), 0xf0 | 1 << 23);
     }
 }

@@ -10,8 +10,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Card, Firmware, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat, RegisterBar,
-    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
+    Card, Firmware, Generation, Identity, MesFirmware, MesFrames, Model, MqdLayout, Pm4Packets, PteFormat,
+    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
 };
 
 /// What a configuration names.
@@ -42,7 +42,8 @@ pub static GENERATION: Generation = Generation {
     kernel: kernel::RULES,
     // RX 9070 XT: 2350 MHz as its driver tells, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi 31.
     card: Card { clock_mhz: 2350, gigabytes_per_second: 640, cycles: [1, 4, 16, 16, 1], cache_bytes: 128 },
-    mqd: gfx1100::GENERATION.mqd,
+    // Bit 6 of `COMPUTE_PGM_RSRC2` is `ENABLE_DYNAMIC_VGPR`; no public source says where `TRAP_PRESENT` went, and this bit has no name.
+    mqd: MqdLayout { traps: 1 << 31, ..gfx1100::GENERATION.mqd },
     pm4: Pm4Packets::V10,
     sdma: SdmaRules { mqd: SdmaMqdForm::V12, packets: SdmaPackets::V7 },
     user_registers: gfx1100::USER_REGISTERS,

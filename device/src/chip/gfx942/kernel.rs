@@ -11,6 +11,7 @@ pub(super) const RULES: KernelRules = KernelRules {
     workgroup_id_sgprs: true,
     allocates_sgprs: true,
     preloads_arguments: true,
+    dynamic_vgprs: false,
     has_wave32: false,
     // `regCOMPUTE_PGM_RSRC3` of linux `gc_9_4_3_offset.h`.
     rsrc3: ComputeRegister(0x22d),

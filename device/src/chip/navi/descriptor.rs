@@ -25,8 +25,6 @@ pub(in crate::chip) enum Owner {
     FlatScratch,
     /// None: kernel arguments are not preloaded.
     NoPreload,
-    /// Kernels that allocate vector registers while they run.
-    NoDynamicRegisters,
     /// None: every wave has 64 lanes.
     Wave64,
     /// Graphics pipelines.
@@ -87,7 +85,6 @@ impl Owner {
             Owner::PacketProcessor => "the packet processor fills it in, a descriptor leaves it 0",
             Owner::FlatScratch => "flat scratch is architected, a descriptor leaves it 0",
             Owner::NoPreload => "reserved, as kernel arguments are not preloaded",
-            Owner::NoDynamicRegisters => "dynamic vector registers are not modelled",
             Owner::Wave64 => "every wave has 64 lanes",
             Owner::Graphics => "compute kernels leave it 0",
             Owner::Reserved => "reserved",

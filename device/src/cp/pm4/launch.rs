@@ -35,8 +35,9 @@ pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
 /// `PRIV`. Drivers of PM4 set that so that their waves are not saved (tinygrad `ops_amd.py`); here waves are preempted
 /// whatever they are, and run as others do, without the registers of trap handlers.
 const WITHOUT_EFFECT: u32 = 0b11 << 10 | 1 << 20;
-/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS and the trap handler.
-const FILLED_IN: u32 = 0x1ff << 15 | 1 << 6;
+/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS, and with it [whether waves take
+/// traps](crate::chip::MqdLayout::traps).
+const FILLED_IN: u32 = 0x1ff << 15;
 
 /// Work-items of a dispatch, all counted from the origin of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(super) fn prepare(
     // Registers as a kernel descriptor has them: the same rules hold.
     let mut descriptor = KernelDescriptor::new_zeroed();
     descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !WITHOUT_EFFECT);
-    descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !FILLED_IN);
+    descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !(FILLED_IN | chip.mqd.traps));
     descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(rsrc3);
     let mut properties = KernelCodeProperties::from_bits(0);
     properties.set_enable_wavefront_size32(initiator.cs_w32_en());

@@ -1,6 +1,7 @@
 //! What a launch out of a snapshot has to be like.
 
-use belfry_isa::wave::MAX_VGPRS;
+use belfry_isa::inst::WaveSize;
+use belfry_isa::wave::{MAX_VGPRS, VGPR_BLOCK};
 
 use super::{Launch, MAX_WORKGROUP_SIZE};
 use crate::chip::{Generation, ShaderRules};
@@ -21,6 +22,9 @@ impl Launch {
         // On some chips some of them are for matrices.
         let most = if self.accum_offset == 0 { MAX_VGPRS.into() } else { rules.vgpr_rows.min(512) };
         check("vector registers of a launch", own + shared, own + shared <= most)?;
+        let blocks = self.vgpr_count == VGPR_BLOCK && self.wave_size == WaveSize::Wave32;
+        let allocates = !self.allocates_vgprs || chip.kernel.dynamic_vgprs && blocks;
+        check("vector registers that waves allocate", self.vgpr_count, allocates)?;
         let shares = self.shares.is_none_or(|shares| shares.is_possible());
         check("shares of graphics cores", 0u32, shares)?;
         check("LDS of a workgroup", self.lds_size, self.fits_at_all(rules))

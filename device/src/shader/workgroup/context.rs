@@ -2,6 +2,7 @@
 
 use belfry_isa::context::ContextSlot;
 use belfry_isa::exec::{self, Barriers, Env, Stop};
+use belfry_isa::wave::{MAX_VGPR_BLOCKS, VGPR_BLOCK};
 
 use super::{MSG_INTERRUPT, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::context::{ContextError, SavedGroup, SavedWave, SwitchTurn, WaveStates};
@@ -72,6 +73,9 @@ impl Workgroup {
             State::Ready | State::Halted | State::Ended => {}
         }
         let wave = &mut self.waves[index];
+        let more_blocks = (wave.vgprs() / VGPR_BLOCK).saturating_sub(1) as u8;
+        // All waves of a launch have contexts alike, as readers of the area expect.
+        let more_blocks = if wave.set_vgprs(VGPR_BLOCK * MAX_VGPR_BLOCKS) { more_blocks } else { 0 };
         let bytes = wave.context_bytes(first_wave.then_some(&self.lds));
         let slot = ContextSlot { address: states.push(bytes)?, first_wave };
         if !wave.begin_context_save(slot) {
@@ -79,7 +83,7 @@ impl Workgroup {
         }
         self.run_handler(index, turn)?;
         let scratch_slot = self.seat.as_ref().and_then(|seat| seat.scratch_slot(index as u32));
-        Ok(SavedWave { number: index as u32, scratch_slot, waits })
+        Ok(SavedWave { number: index as u32, scratch_slot, waits, more_blocks })
     }
 
     /// A workgroup whose waves were saved; `seat` is off the GPU.
@@ -110,13 +114,18 @@ impl Workgroup {
                 return Err(ContextError::Corrupt("a wave beyond its workgroup"));
             };
             let first_wave = order == 0;
+            let allocates = wave.set_vgprs(VGPR_BLOCK * MAX_VGPR_BLOCKS);
             let bytes = wave.context_bytes(first_wave.then_some(&workgroup.lds));
             let slot = ContextSlot { address: states.pop(bytes)?, first_wave };
             if !wave.begin_context_restore(slot) {
                 return Err(ContextError::NoHandler);
             }
             let halted = workgroup.run_handler(index, turn)?;
-            workgroup.waves[index].stop_at_trap_return(false);
+            let wave = &mut workgroup.waves[index];
+            wave.stop_at_trap_return(false);
+            if allocates && !wave.set_vgprs((u16::from(saved.more_blocks) + 1) * VGPR_BLOCK) {
+                return Err(ContextError::Corrupt("more vector registers than a wave can have"));
+            }
             workgroup.states[index] = match saved.waits {
                 Some(waits) => State::AtGws(turn.gws.wait_again(waits)),
                 None if halted => State::Halted,

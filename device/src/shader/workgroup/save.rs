@@ -58,10 +58,11 @@ impl Workgroup {
         count("waves of a workgroup", saved.waves.len(), saved.waves.len() == expected)?;
         check("wave that runs next", saved.next, (saved.next as usize) < expected)?;
         count("bytes of LDS", saved.lds.len(), saved.lds.len() == launch.lds_size as usize)?;
-        let registers = launch.vgpr_count + launch.shared_vgprs;
+        let registers = launch.most_vgprs() + launch.shared_vgprs;
         let mut waves = Vec::with_capacity(expected);
         for (wave, _) in &saved.waves {
-            let fits = wave.size() == launch.wave_size && wave.registers() <= registers;
+            let alike = wave.size() == launch.wave_size && wave.allocates_vgprs() == launch.allocates_vgprs;
+            let fits = alike && wave.registers() <= registers;
             check("vector registers of a wave", wave.registers(), fits)?;
             let field = "contents of a wave's registers";
             waves.push(Wave::restore(chip.arch, wave).map_err(|_| Broken { field, value: 0 })?);

@@ -234,7 +234,8 @@ impl Defined {
                 self.define(inst, types, u64::MAX);
                 return told;
             }
-            Op::S_BARRIER_SIGNAL_ISFIRST => self.scc = true,
+            // Where registers are not allocated SCC stays as it was, which is not known here.
+            Op::S_BARRIER_SIGNAL_ISFIRST | Op::S_ALLOC_VGPR => self.scc = true,
             _ => self.define(inst, types, u64::MAX),
         }
         None

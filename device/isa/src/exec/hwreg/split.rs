@@ -1,7 +1,7 @@
 //! `STATUS`, `TRAPSTS` and the trap bits of `MODE` as gfx12 has split them: `STATUS`, `STATE_PRIV`, `EXCP_FLAG_PRIV`,
 //! `EXCP_FLAG_USER` and `TRAP_CTRL`.
 //!
-//! Bit positions: `SQ_WAVE_*` of linux `amdkfd/cwsr_trap_handler_gfx12.asm`.
+//! Bit positions: `SQ_WAVE_*` of linux `amdkfd/cwsr_trap_handler_gfx12.asm` and `gc_12_0_0_sh_mask.h`.
 
 use super::status_of;
 use crate::exec::di::Machine;
@@ -14,6 +14,8 @@ const SAME_STATUS: u32 =
     status::PRIV | status::TRAP_EN | 1 << status::EXECZ | 1 << status::VCCZ | status::IN_TG | status::VALID;
 /// `STATUS.WAVE64`.
 const WAVE64: u32 = 1 << 29;
+/// `STATUS.DVGPR_EN`.
+const DVGPR_EN: u32 = 1 << 30;
 
 /// `STATE_PRIV` bits.
 mod state {
@@ -22,7 +24,7 @@ mod state {
     /// `SYS_PRIO` and `USER_PRIO`, which `STATUS` had in bits 4:1.
     pub(super) const PRIORITIES: u32 = 10;
     pub(super) const HALT: u32 = 1 << 14;
-    pub(super) const SCRATCH_EN: u32 = 1 << 16;
+    pub(super) const SCRATCH_EN: u32 = 1 << 18;
 }
 
 /// `EXCP_FLAG_PRIV` bits and the bits of `TRAPSTS` that are the same, but for the address watches in bits 3:0.
@@ -42,7 +44,8 @@ const EXCEPTIONS: u32 = 0xff;
 
 /// `STATUS`.
 pub(super) fn status(w: &Wave) -> u32 {
-    status_of(w) & SAME_STATUS | if w.halves == 2 { WAVE64 } else { 0 }
+    let size = if w.halves == 2 { WAVE64 } else { 0 };
+    status_of(w) & SAME_STATUS | size | if w.vgpr_block != 0 { DVGPR_EN } else { 0 }
 }
 
 /// `STATE_PRIV`.

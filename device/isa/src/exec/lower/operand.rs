@@ -40,6 +40,10 @@ impl Lowering {
             self.beyond = Some((end - 1 - kind.start, kind.end - kind.start));
             return Err(Unsupported);
         }
+        if self.allocated != 0 && end > self.allocated {
+            self.beyond = Some((end - 1, self.allocated));
+            return Err(Unsupported);
+        }
         if end > self.vgprs {
             (self.vgprs, self.highest_at) = (end, self.at);
         }

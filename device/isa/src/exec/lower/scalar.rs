@@ -9,7 +9,7 @@ use crate::exec::ds::narrow::Narrow;
 use crate::exec::index::{self, change};
 use crate::exec::op;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
-use crate::exec::{barrier, cmp, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
+use crate::exec::{cmp, dynamic, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
 use crate::inst::{Format, Inst, Op, Operand};
 use crate::tier1::form::{Form, When};
 
@@ -94,23 +94,14 @@ impl Lowering {
                 self.emit(Di { dst, dst2, ..simple(handler) });
                 return Ok(());
             }
-            Op::S_BARRIER_SIGNAL | Op::S_BARRIER_SIGNAL_ISFIRST => {
-                let imm = barrier_number(inst.src[0])?;
-                let aux = u8::from(inst.op == Op::S_BARRIER_SIGNAL_ISFIRST);
-                self.emit(Di { imm, aux, ..Di::new(barrier::signal) });
-                return Ok(());
-            }
-            Op::S_BARRIER_WAIT => {
-                let here = self.address(self.at);
-                let (dst, dst2) = (here as u32, (here >> 32) as u32);
-                let imm = i32::from(inst.simm16()).cast_unsigned();
-                self.emit(Di { dst, dst2, imm, ..Di::new(barrier::wait) });
-                return Ok(());
-            }
-            Op::S_GET_BARRIER_STATE => {
-                let dst = self.scalar_destination(inst.dst, 1)?;
-                let imm = barrier_number(inst.src[0])?;
-                self.emit(Di { dst, imm, ..Di::new(barrier::state) });
+            Op::S_BARRIER_SIGNAL
+            | Op::S_BARRIER_SIGNAL_ISFIRST
+            | Op::S_BARRIER_WAIT
+            | Op::S_GET_BARRIER_STATE => return self.split_barrier(inst),
+            // Waves of 64 lanes have all of their registers from the start.
+            Op::S_ALLOC_VGPR if self.halves == 1 => {
+                let src = [self.source(inst.src[0], Width::B32)?, Source::ZERO, Source::ZERO];
+                self.emit(after(Di { src, ..Di::new(dynamic::allocate) }));
                 return Ok(());
             }
             Op::S_SLEEP_VAR => {
@@ -355,12 +346,4 @@ impl Lowering {
 /// The space that an instruction of scalar memory accesses.
 fn space_of(inst: &Inst) -> Result<Space, Unsupported> {
     properties(inst.op).memory.map(|(space, _)| space).ok_or(Unsupported)
-}
-
-/// The barrier that an instruction names: there are none whose numbers are in a register.
-fn barrier_number(operand: Operand) -> Result<u32, Unsupported> {
-    match operand {
-        Operand::InlineInt(number @ ..0) => Ok(i32::from(number).cast_unsigned()),
-        _ => Err(Unsupported),
-    }
 }

@@ -385,6 +385,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::GLOBAL_ATOMIC_MIN_U64, flat(Space::Global, Atomic, Moves::Atomic(Function::MinUnsigned, 64))),
     (Op::GLOBAL_ATOMIC_OR_B32, flat(Space::Global, Atomic, Moves::Atomic(Function::Or, 32))),
     (Op::GLOBAL_ATOMIC_OR_B64, flat(Space::Global, Atomic, Moves::Atomic(Function::Or, 64))),
+    (Op::GLOBAL_ATOMIC_ORDERED_ADD_B64, flat(Space::Global, Atomic, Moves::Atomic(Function::OrderedAdd, 64))),
     (Op::GLOBAL_ATOMIC_PK_ADD_BF16, flat(Space::Global, Atomic, Moves::Atomic(Function::AddBrains, 32))),
     (Op::GLOBAL_ATOMIC_PK_ADD_F16, flat(Space::Global, Atomic, Moves::Atomic(Function::AddHalves, 32))),
     (Op::GLOBAL_ATOMIC_SUB_CLAMP_U32, flat(Space::Global, Atomic, Moves::Atomic(Function::ClampedSub, 32))),

@@ -56,6 +56,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_ADD_U32, of(Scalar)),
     (Op::S_ADDC_U32, of(Scalar)),
     (Op::S_ADDK_I32, of(Scalar)),
+    (Op::S_ALLOC_VGPR, of(Control)),
     (Op::S_AND_B32, of(Scalar)),
     (Op::S_AND_B64, of(Scalar)),
     (Op::S_AND_NOT0_SAVEEXEC_B32, of(ExecMask(Function::AndNot0, Old, 32))),

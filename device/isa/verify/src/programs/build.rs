@@ -80,6 +80,7 @@ fn is_drawable(op: Op) -> bool {
             | S_BARRIER_SIGNAL_ISFIRST
             | S_BARRIER_WAIT
             | S_GET_BARRIER_STATE
+            | S_ALLOC_VGPR
             | S_SLEEP
             | S_SLEEP_VAR
             | S_SENDMSG

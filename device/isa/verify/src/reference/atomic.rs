@@ -44,6 +44,7 @@ impl Function {
             "cmpswap",
             "cmpstore",
             "wrap",
+            "ordered_add",
         ];
         let kind = kind.chars().next()?;
         known.contains(&name).then(|| Function { name: name.to_owned(), kind, bits })
@@ -77,6 +78,9 @@ impl Function {
                     extreme_number::<F64>(old, data, Rules::IEEE, maximum)
                 }
             }
+            // A number of twelve bits in the low word says whose turn it is, and the sum is in the high word.
+            "ordered_add" if old & 0xffff_ffff != data & 0xffff_ffff => old,
+            "ordered_add" => (((old >> 32) + (data >> 32)) << 32) | (((old & 0xffff_ffff) + 1) % 0x1000),
             "csub" | "sub_clamp" => old.saturating_sub(data),
             "inc" if old >= data => 0,
             "inc" => old + 1,

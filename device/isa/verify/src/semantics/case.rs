@@ -164,6 +164,12 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
         _ if inst.format == Format::Sopp && inst.branch_target(0).is_some() => branch(random, inst),
         // The clock; other messages are the device's business.
         Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64 => inst.imm = 131,
+        // The barriers without names; those that are in M0 stay there.
+        Op::S_BARRIER_SIGNAL | Op::S_BARRIER_SIGNAL_ISFIRST | Op::S_GET_BARRIER_STATE
+            if matches!(inst.src[0], Operand::InlineInt(_)) && random.one_in(2) =>
+        {
+            inst.src[0] = Operand::InlineInt(random.pick(&[-2, -1, 0]));
+        }
         // Two messages are a compute wave's.
         Op::S_SENDMSG | Op::S_SENDMSGHALT if random.one_in(2) => inst.imm = random.pick(&[1, 3]),
         Op::S_GETREG_B32 | Op::S_SETREG_B32 | Op::S_SETREG_IMM32_B32 => {

@@ -10,7 +10,16 @@ use crate::errno::Result;
 use crate::mqd::Image;
 use crate::sdma::SdmaPlace;
 
-pub(super) const MANAGER: MqdManager = MqdManager { init_sdma, update_sdma, ..MQD_MANAGER };
+pub(super) const MANAGER: MqdManager = MqdManager { init_sdma, update_sdma, set_takes_traps, ..MQD_MANAGER };
+
+/// The bit of `COMPUTE_PGM_RSRC2` in an MQD that says that waves take traps: bit 6, where it was, is `ENABLE_DYNAMIC_VGPR`.
+const TRAP_PRESENT: u32 = 1 << 31;
+
+fn set_takes_traps(image: &mut Image, takes: bool) -> Result<()> {
+    let mqd = image.mqd()?;
+    mqd.compute_pgm_rsrc2 = mqd.compute_pgm_rsrc2 & !TRAP_PRESENT | if takes { TRAP_PRESENT } else { 0 };
+    Ok(())
+}
 
 fn init_sdma(image: &mut Image, queue: &UserQueue<'_>, place: SdmaPlace) -> Result<()> {
     let mut mqd = SdmaMqd::new_zeroed();

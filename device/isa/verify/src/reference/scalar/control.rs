@@ -45,6 +45,13 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         | S_CBRANCH_CDBGSYS_AND_USER
         | S_CBRANCH_CDBGSYS_OR_USER
         | S_WAKEUP => false,
+        // The wave is alone, and keeps the registers that it has.
+        S_BARRIER_SIGNAL if has_barrier(state, inst) => false,
+        S_BARRIER_SIGNAL_ISFIRST if has_barrier(state, inst) => {
+            state.scc = false;
+            false
+        }
+        S_ALLOC_VGPR if state.lanes == 32 => false,
         S_BRANCH => true,
         S_CBRANCH_SCC0 => !state.scc,
         S_CBRANCH_SCC1 => state.scc,
@@ -169,6 +176,18 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
     Ok(())
 }
 
+/// `M0`, where an instruction may have the number of a barrier.
+const M0: u8 = 125;
+
+/// Whether there is a barrier of the number that an instruction names, of which -2, -1 and 0 have no name.
+fn has_barrier(state: &State, inst: &Inst) -> bool {
+    match inst.src[0] {
+        Operand::InlineInt(number) => (-2..=0).contains(&number),
+        Operand::Sgpr(M0) => state.m0().is_multiple_of(32),
+        _ => false,
+    }
+}
+
 /// `TRAPSTS` as GFX9 shows it: `HOST_TRAP` and `TRAP_AFTER_INST` are in other bits.
 fn shown_trapsts(kept: u32) -> u32 {
     kept & !(1 << 16 | 1 << 20) | (kept >> 16 & 1) << 22 | (kept >> 20 & 1) << 25
@@ -192,7 +211,7 @@ fn hardware_register(state: &State, id: u32) -> Option<u32> {
         match id {
             2 => return Some(zero(EXEC, 9) | zero(VCC, 10) | VALID | u32::from(state.lanes == 64) << 29),
             // `STATE_PRIV`: SCC and `SCRATCH_EN`.
-            4 => return Some(u32::from(state.scc) << 9 | 1 << 16),
+            4 => return Some(u32::from(state.scc) << 9 | 1 << 18),
             6 => return Some((state.lds.len() as u32 / 512) << 12),
             // `EXCP_FLAG_PRIV`, `SCHED_MODE`, and the high half of a clock that stands.
             17 | 26 | 30 => return Some(0),

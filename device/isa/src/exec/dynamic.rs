@@ -1,0 +1,61 @@
+//! Vector registers that waves allocate while they run (dynamic VGPRs of gfx12).
+//!
+//! Such a wave begins with one block of registers. `s_alloc_vgpr` says how many it wants from then on, which are added or given up
+//! behind the others. Code is lowered for the number that a wave has ([`Key::allocated`](crate::code_cache::Key)): an instruction
+//! that names another register stops the wave, and one that changes the number leaves its region.
+//!
+//! Source: AMD "RDNA4 Instruction Set Architecture", 3.3.3 and `S_ALLOC_VGPR`.
+
+use super::di::{Di, Flow, Machine};
+use crate::registers::MAX_VGPR_BLOCKS;
+use crate::wave::Wave;
+
+/// Bits of the operand that count.
+const COUNT: u32 = 0x1ff;
+
+/// `s_alloc_vgpr`, before the instruction at `dst2:dst`. Nothing happens to a wave that keeps the registers that it began with.
+pub(crate) fn allocate(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.vgpr_block == 0 {
+        return Flow::NEXT;
+    }
+    let wanted = (d.src[0].scalar(w) & COUNT) as u16;
+    let before = w.registers;
+    let done = w.allocate_vgprs(wanted);
+    w.set_scc(done);
+    if w.registers == before {
+        return Flow::NEXT;
+    }
+    // Its code is lowered for another number of registers.
+    w.pc = u64::from(d.dst) | u64::from(d.dst2) << 32;
+    Flow::LEAVE
+}
+
+impl Wave {
+    /// Whether it allocates vector registers while it runs.
+    #[must_use]
+    pub fn allocates_vgprs(&self) -> bool {
+        self.vgpr_block != 0
+    }
+
+    /// Has so many vector registers from now on, for somebody who saves it or restores it; false, and nothing has changed, where it
+    /// does not allocate them, or not as many.
+    #[must_use]
+    pub fn set_vgprs(&mut self, count: u16) -> bool {
+        self.vgpr_block != 0 && self.allocate_vgprs(count)
+    }
+
+    /// Has so many vector registers from now on, or as many more as fill a block, at least one block; whether it can. What it gives up
+    /// is cleared, so that registers are 0 when it gets them, and when the next wave does.
+    fn allocate_vgprs(&mut self, wanted: u16) -> bool {
+        let block = self.vgpr_block;
+        let count = wanted.max(1).next_multiple_of(block);
+        if count > block * MAX_VGPR_BLOCKS {
+            return false;
+        }
+        for register in count..self.registers {
+            *self.v.row_mut(register.into()) = crate::wave::ZERO_ROW;
+        }
+        (self.vgpr_count, self.registers) = (count, count);
+        true
+    }
+}
