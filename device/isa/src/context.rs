@@ -59,6 +59,22 @@ impl Wave {
         !self.is_privileged() && !self.is_partly_done()
     }
 
+    /// Whether its context can be saved where its process waits for pages: what is left of an instruction that is partly done is part of
+    /// the context then.
+    pub fn can_keep_rest(&self) -> bool {
+        self.is_at_boundary() || self.has_rest()
+    }
+
+    /// What is left of an instruction that is partly done goes to its context, which is about to be saved.
+    pub fn keep_rest(&mut self) {
+        self.rest_to_mask();
+    }
+
+    /// It goes on in the middle of an instruction, if its context, which has been restored, says so.
+    pub fn take_rest(&mut self) {
+        self.rest_from_mask();
+    }
+
     /// Makes runs end with [`Stop::TrapReturn`](crate::exec::Stop::TrapReturn) when the wave comes out of its trap handler.
     pub fn stop_at_trap_return(&mut self, stops: bool) {
         self.stops_at_return = stops;

@@ -2,6 +2,7 @@
 
 use belfry_isa::context::ContextSlot;
 use belfry_isa::exec::{self, Barriers, Env, Stop};
+use belfry_isa::wave::Wave;
 
 use super::{MSG_INTERRUPT, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::context::{ContextError, SavedGroup, SavedWave, SwitchTurn, WaveStates};
@@ -18,6 +19,10 @@ const CHUNK: u64 = WAVE_QUANTUM;
 
 impl Workgroup {
     /// Saves the waves; `None` when all of them have ended meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Where the process waits for pages, waves that have not come through for the lack of one are as before: it can be tried again.
     pub(in crate::shader) fn save_context(
         &mut self,
         switch: &mut SwitchTurn<'_, '_>,
@@ -27,6 +32,33 @@ impl Workgroup {
         for index in 0..self.count {
             self.finish_trap(index, turn)?;
         }
+        if !turn.gives_up {
+            return self.save_waves(turn, states);
+        }
+        // Handlers only write to the area, so that waves can begin with them anew.
+        let before = (self.waves[..self.count].to_vec(), self.states.clone(), self.lds.barriers, states.used);
+        let saved = self.save_waves(turn, states);
+        if saved.is_err() {
+            let (waves, wave_states, barriers, used) = before;
+            self.waves.splice(..self.count, waves);
+            (self.states, self.lds.barriers, states.used) = (wave_states, barriers, used);
+        }
+        saved
+    }
+
+    /// Bytes of the contexts of its waves.
+    pub(in crate::shader) fn context_bytes(&self) -> u64 {
+        let live = self.waves.iter().zip(&self.states).take(self.count);
+        let live = live.filter(|(_, state)| **state != State::Ended).map(|(wave, _)| wave);
+        let bytes = |(order, wave): (usize, &Wave)| wave.context_bytes((order == 0).then_some(&self.lds));
+        live.enumerate().map(|one| u64::from(bytes(one))).sum()
+    }
+
+    fn save_waves(
+        &mut self,
+        turn: &mut Turn<'_>,
+        states: &mut WaveStates,
+    ) -> Result<Option<SavedGroup>, ContextError> {
         let live: Vec<usize> = (0..self.count).filter(|&index| self.states[index] != State::Ended).collect();
         if live.is_empty() {
             // It was about to end: its dispatch has to hear of it.
@@ -44,15 +76,18 @@ impl Workgroup {
     /// Lets a wave come out of its trap handler, and to the end of the instruction it is at.
     fn finish_trap(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<(), ContextError> {
         for _ in 0..PATIENCE {
-            if self.states[index] == State::Ended || self.waves[index].is_at_boundary() {
-                self.waves[index].stop_at_trap_return(false);
+            let wave = &mut self.waves[index];
+            let can = if turn.gives_up { wave.can_keep_rest() } else { wave.is_at_boundary() };
+            if self.states[index] == State::Ended || can {
                 return Ok(());
             }
             if self.states[index] != State::Ready {
                 break;
             }
-            self.waves[index].stop_at_trap_return(true);
-            self.step(index, turn).map_err(|failure| ContextError::Wave(*failure))?;
+            wave.stop_at_trap_return(true);
+            let step = self.step(index, turn);
+            self.waves[index].stop_at_trap_return(false);
+            step.map_err(|failure| ContextError::Wave(*failure))?;
         }
         Err(ContextError::Stuck { pc: self.waves[index].pc() })
     }
@@ -72,6 +107,9 @@ impl Workgroup {
             State::Ready | State::Halted | State::Ended => {}
         }
         let wave = &mut self.waves[index];
+        if turn.gives_up {
+            wave.keep_rest();
+        }
         let bytes = wave.context_bytes(first_wave.then_some(&self.lds));
         let slot = ContextSlot { address: states.push(bytes)?, first_wave };
         if !wave.begin_context_save(slot) {
@@ -117,6 +155,9 @@ impl Workgroup {
             }
             let halted = workgroup.run_handler(index, turn)?;
             workgroup.waves[index].stop_at_trap_return(false);
+            if switch.dispatch.queue().space().waits().is_some() {
+                workgroup.waves[index].take_rest();
+            }
             workgroup.states[index] = match saved.waits {
                 Some(waits) => State::AtGws(turn.gws.wait_again(waits)),
                 None if halted => State::Halted,

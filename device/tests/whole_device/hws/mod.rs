@@ -2,6 +2,7 @@
 
 mod driver;
 mod kernels;
+mod leaves;
 mod others;
 mod partitions;
 mod refused;
