@@ -4,10 +4,11 @@
 
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT_GFX9, TmpringSizeGfx9};
 
-use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace, gfx1100};
+use crate::chip::{CuMask, QueuePlace, ShaderRules, StackForm, TmpRing, WavePlace, gfx1100};
 
 pub(super) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 3,
+    stack: StackForm::Gfx9,
     retry_disable: 1 << 12,
     // vmcnt: bits 3:0 and 15:14.
     store_waits: 0xc00f,

@@ -97,7 +97,7 @@ impl AqlQueue {
             });
         }
         let state = State { waiting: self.waiting.clone(), started };
-        let words = encode(&state.bytes(), &waves);
+        let words = encode(&state.bytes(), &waves, self.shader.chip().shader.stack);
         leaving.finish(self.state.space(), &words).map(Some)
     }
 
@@ -143,7 +143,8 @@ impl AqlQueue {
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
         let area = area.ok_or(ContextError::NoArea)?;
-        let (state, mut waves) = control_stack::read(self.state.space(), area, offsets)?;
+        let (state, mut waves) =
+            control_stack::read(self.state.space(), area, offsets, self.shader.chip().shader.stack)?;
         let State { waiting, started } = State::read(&state)?;
         let mut dispatches = Vec::new();
         for (at, started) in (0u32..).zip(started) {

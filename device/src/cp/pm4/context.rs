@@ -89,7 +89,8 @@ impl Pm4Queue {
                 }
             }
         }
-        let words = encode(&bytes(self.hdp_flush, &self.buffers, &kept), &waves);
+        let words =
+            encode(&bytes(self.hdp_flush, &self.buffers, &kept), &waves, self.shader.chip().shader.stack);
         leaving.finish(self.state.space(), &words).map(Some)
     }
 
@@ -140,7 +141,8 @@ impl Pm4Queue {
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
         let area = area.ok_or(ContextError::NoArea)?;
-        let (state, mut waves) = control_stack::read(self.state.space(), area, offsets)?;
+        let (state, mut waves) =
+            control_stack::read(self.state.space(), area, offsets, self.shader.chip().shader.stack)?;
         let kept = self.read_state(&state)?;
         let mut dispatches = Vec::new();
         for (at, kept) in (0u32..).zip(kept) {

@@ -1,5 +1,6 @@
 //! Queues of MI300X, from the KIQ's registers to packets that complete.
 
+mod area;
 mod driver;
 mod kernels;
 mod leaves;

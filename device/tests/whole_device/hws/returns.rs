@@ -134,7 +134,7 @@ fn refused_page_of_a_context_stops_its_queue_alone() {
 /// Makes packets of a queue PM4, and adds it to the list.
 pub(super) fn pm4_queue(rig: &mut Rig) -> UserQueue {
     let queue = rig.hws.queue(&mut rig.process, doorbell(1, 1));
-    rig.give_area(queue.mqd_memory);
+    let _area = rig.give_area(queue.mqd_memory);
     let mut mqd = rig.hws.mqd(&queue);
     let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
     control.set_queue_size(9);

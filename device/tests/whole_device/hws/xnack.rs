@@ -64,7 +64,7 @@ impl Rig {
         let queue = hws.queue(&mut process, doorbell(1, 0));
         let handler = trap_handler(&mut hws, &mut process);
         let mut rig = Self { list: Vec::new(), hws, process, queue, wanted: Vec::new() };
-        rig.give_area(rig.queue.mqd_memory);
+        let _area = rig.give_area(rig.queue.mqd_memory);
         let mut list = list_of(&rig.hws, &rig.process, &[&rig.queue]);
         // SQ_SHADER_TBA and SQ_SHADER_TMA.
         list[6..10].copy_from_slice(&handler);
@@ -77,13 +77,14 @@ impl Rig {
         rig
     }
 
-    /// Gives the queue of an MQD an area for the waves of the kernel.
-    pub(super) fn give_area(&mut self, memory: u64) {
-        let (_, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
+    /// Gives the queue of an MQD an area for the waves of the kernel; where that is in memory.
+    pub(super) fn give_area(&mut self, memory: u64) -> u64 {
+        let (area, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
         let mut mqd = self.hws.mqd_at(memory);
         (mqd.cp_hqd_ctx_save_base_addr_lo, mqd.cp_hqd_ctx_save_base_addr_hi) = (va as u32, (va >> 32) as u32);
         mqd.cp_hqd_ctx_save_size = AREA;
         self.hws.driver.put_ram(memory, &mqd);
+        area
     }
 
     /// Adds vectors, the last of which is not mapped: where that is, and the signal.
