@@ -17,7 +17,7 @@
 //
 // The trap memory (TMA) has the address of the program's handler at 0, that of its trap memory at 8, and at 16 whether a
 // debugger is attached. The program's handler finds STATUS as it was in ttmp12, its trap memory in ttmp14 and ttmp15, and the
-// debugger in bit 23 of ttmp11.
+// debugger in bit 23 of ttmp13, where ROCr's handler looks for it from gfx940 on.
 
 .set SAVECTX, 10
 .set HALT, 13
@@ -74,8 +74,8 @@ trap_handler:
   s_load_dword ttmp2, ttmp[14:15], 0x10 glc
   s_waitcnt lgkmcnt(0)
   s_lshl_b32 ttmp2, ttmp2, DEBUGGED
-  s_andn2_b32 ttmp11, ttmp11, 1 << DEBUGGED
-  s_or_b32 ttmp11, ttmp11, ttmp2
+  s_andn2_b32 ttmp13, ttmp13, 1 << DEBUGGED
+  s_or_b32 ttmp13, ttmp13, ttmp2
   s_load_dwordx2 ttmp[2:3], ttmp[14:15], 0x0 glc
   s_waitcnt lgkmcnt(0)
   s_load_dwordx2 ttmp[14:15], ttmp[14:15], 0x8 glc
