@@ -184,7 +184,8 @@ fn relaunch_gfx9(launch: &Launch) -> u32 {
         offset => offset.min(all),
     };
     let first = offset.div_ceil(4).max(1) - 1;
-    STATE | SGPRS | all / 8 - 1 & 0x3f | (first & 0x3f) << 24 | (launch.lds_size.div_ceil(512) & 0xff) << 9
+    let lds = launch.lds_size.div_ceil(512) & 0xff;
+    STATE | SGPRS | (all / 8 - 1) & 0x3f | (first & 0x3f) << 24 | lds << 9
 }
 
 /// Takes a stack apart, which anybody may have written: the packet processor's state, and the waves, both in the order in

@@ -52,7 +52,7 @@ fn waves(words: &[u32], memory: &impl Fn(u64) -> u32, end: u64) -> (Vec<Found>, 
             pc: quad(hwregs + 4),
             exec: quad(hwregs + 12),
             xnack_mask: quad(hwregs + 28),
-            packet: ttmp(6) & 0x1ff_ffff,
+            packet: ttmp(11) >> 6 & 0x1ff_ffff,
             group: ttmp(8),
             number: ttmp(11) & 0x3f,
         });

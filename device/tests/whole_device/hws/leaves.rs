@@ -16,8 +16,11 @@ use crate::driver::kernels::{dispatch, signal};
 use crate::driver::{Process, UserQueue, eventually};
 use crate::pm4::packet as pm4;
 
+/// A page of an area: its name, and its address by the MQD.
+type Place = (&'static str, fn(&ComputeMqd) -> u64);
+
 /// Pages of an area: the control stack's last one, the first ones of waves, and one in the middle of them.
-const PLACES: [(&str, fn(&ComputeMqd) -> u64); 4] = [
+const PLACES: [Place; 4] = [
     ("control stack", |mqd| area(mqd) + u64::from(mqd.cp_hqd_cntl_stack_size) - 4096),
     ("first wave", |mqd| area(mqd) + u64::from(mqd.cp_hqd_cntl_stack_size)),
     ("second page", |mqd| area(mqd) + u64::from(mqd.cp_hqd_cntl_stack_size) + 4096),
