@@ -209,6 +209,7 @@ int os_access_user(u64 mm, u64 va, void *data, size_t len, bool write);
 
 /* Which lock one is, outermost first, as LockRank of the core: each is a class of its own to lockdep. */
 enum os_lock_rank {
+	OS_LOCK_PROCESS,
 	OS_LOCK_PROCESS_STATE,
 	OS_LOCK_CLIENT,
 	OS_LOCK_ADDRESS_SPACE,

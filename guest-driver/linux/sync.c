@@ -19,6 +19,7 @@ struct os_lock {
 static struct lock_class_key lock_keys[OS_LOCK_RANKS];
 
 static const char *const lock_names[OS_LOCK_RANKS] = {
+	[OS_LOCK_PROCESS] = "kfd process",
 	[OS_LOCK_PROCESS_STATE] = "kfd process state",
 	[OS_LOCK_CLIENT] = "kfd render node client",
 	[OS_LOCK_ADDRESS_SPACE] = "kfd address space",

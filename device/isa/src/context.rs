@@ -19,7 +19,7 @@ const FIRST_WAVE: u64 = 1 << 58;
 /// Bits of EXEC that are the address.
 const ADDRESS: u64 = 0xffff_ffff_ffff;
 
-/// Bytes of a wave's scalar registers in its context: 128 words.
+/// Bytes of a wave's scalar registers in its context: 128 words, 16 of which are behind all else on gfx9, where nothing is in them.
 pub const SGPR_BYTES: u32 = 128 * 4;
 /// Bytes of its hardware registers and trap temporaries: 16 words each.
 pub const HWREG_BYTES: u32 = 32 * 4;
@@ -57,6 +57,22 @@ impl Wave {
     /// Whether it can be taken into its trap handler now: it is not in there already, and no instruction is partly done.
     pub fn is_at_boundary(&self) -> bool {
         !self.is_privileged() && !self.is_partly_done()
+    }
+
+    /// Whether its context can be saved where its process waits for pages: what is left of an instruction that is partly done is part of
+    /// the context then.
+    pub fn can_keep_rest(&self) -> bool {
+        self.is_at_boundary() || self.has_rest()
+    }
+
+    /// What is left of an instruction that is partly done goes to its context, which is about to be saved.
+    pub fn keep_rest(&mut self) {
+        self.rest_to_mask();
+    }
+
+    /// It goes on in the middle of an instruction, if its context, which has been restored, says so.
+    pub fn take_rest(&mut self) {
+        self.rest_from_mask();
     }
 
     /// Makes runs end with [`Stop::TrapReturn`](crate::exec::Stop::TrapReturn) when the wave comes out of its trap handler.

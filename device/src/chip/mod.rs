@@ -39,7 +39,7 @@ pub use navi::Navi;
 pub use pm4::Pm4Packets;
 pub use pte::{Entry, Page, PteFormat, Table};
 pub use sdma::{SdmaMqdForm, SdmaPackets, SdmaRules};
-pub use shader::{CuMask, MAX_ENGINES, QueuePlace, ShaderRules, TmpRing, WavePlace};
+pub use shader::{CuMask, MAX_ENGINES, QueuePlace, ShaderRules, StackForm, TmpRing, WavePlace};
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
 pub use xcc::XccShares;
 

@@ -23,6 +23,8 @@ pub struct ShaderRules {
     /// Bits of `s_waitcnt` that count stores as well, all of them set where it does not wait for any; 0 where stores have a counter
     /// of their own.
     pub store_waits: u32,
+    /// How control stacks of preempted queues are laid out.
+    pub stack: StackForm,
     /// Whether stores stay in a cache of one XCD until that is written back.
     pub keeps_stores: bool,
     /// Waves a SIMD holds.
@@ -61,6 +63,15 @@ pub struct ShaderRules {
     pub tmp_ring: fn(u32) -> TmpRing,
     /// Bytes in a unit of the scratch memory of a wave.
     pub scratch_granule: u64,
+}
+
+/// The layout of a control stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackForm {
+    /// That of gfx9 with accumulation registers (gfx90a and on).
+    Gfx9,
+    /// That of gfx11.
+    Gfx11,
 }
 
 /// The compute units that waves of a queue may use: a register for each shader engine

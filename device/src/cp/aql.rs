@@ -21,14 +21,14 @@ use belfry_abi::aql::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::context::Context;
+use super::context::{Context, Leaving};
 use super::dispatch::{self, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
 use crate::faults::Faults;
-use crate::queue::{BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine};
+use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, Saving};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
 use crate::vm::{AddressSpace, Fault};
@@ -57,6 +57,8 @@ pub struct AqlQueue {
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     waiting: Waiting,
+    /// It goes to its context save area, and waits for pages: nothing else is done.
+    leaving: Option<Leaving>,
     traced: trace::Traced,
     faults: Faults,
     /// It stays at its packet for good.
@@ -123,6 +125,7 @@ impl AqlQueue {
             started: VecDeque::new(),
             scratch: None,
             waiting: Waiting::Nothing,
+            leaving: None,
             traced: Default::default(),
             faults: env.faults.clone(),
             hangs: false,
@@ -464,7 +467,7 @@ impl QueueEngine for AqlQueue {
         self.read_index
     }
 
-    fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
+    fn save(&mut self, area: Option<&ContextArea>) -> Result<Saving, EngineError> {
         self.save_context(area).map_err(Into::into)
     }
 }

@@ -1,19 +1,22 @@
 //! What the contexts of AQL and PM4 queues have in common: scratch memory, indirect buffers, and waves that come back.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use belfry_isa::mem::Access;
 
 use super::MAX_SCRATCH_SLOTS;
-use super::control_stack::{Reader, Waves, put_number};
+use super::control_stack::{self, Reader, Waves, put_number};
 use super::error::Cause;
 use super::indirect::{Execution, MAX_NESTING};
 use super::state::QueueState;
 use crate::queue::{ContextArea, ContextOffsets};
+use crate::save::{Broken, check};
 use crate::shader::{
     ContextError, Launch, Owner, SavedDispatch, SavedGroup, ScratchPool, ShaderEngine, ShaderQueue,
     WaveStates,
 };
+use crate::vm::AddressSpace;
 
 /// Bytes of a page, at least.
 const PAGE: usize = 4096;
@@ -40,14 +43,68 @@ impl Context {
         if state.space().waits().is_none() {
             return false;
         }
-        let (from, end) = (area.base.wrapping_add(stack.into()), area.base.wrapping_add(waves.into()));
-        let pages = (from & !(PAGE as u64 - 1)..end).step_by(PAGE).take(LOOKED_AT);
-        let missing = pages.filter(|&page| {
-            let what = |fault| Cause::Memory { what: "context save area", fault };
-            let found = state.space().translate(page.max(from), Access::Read).map_err(what);
-            found.is_err_and(|cause| state.tries_again(&cause))
-        });
-        missing.take(TOLD).count() != 0
+        lacks_pages(state, area.base, stack..waves, Access::Read)
+    }
+}
+
+/// Whether pages of a part of an area are missing that the queue waits for, of which the driver is told.
+fn lacks_pages(state: &QueueState, base: u64, part: Range<u32>, access: Access) -> bool {
+    let (from, end) = (base.wrapping_add(part.start.into()), base.wrapping_add(part.end.into()));
+    let pages = (from & !(PAGE as u64 - 1)..end).step_by(PAGE).take(LOOKED_AT);
+    let missing = pages.filter(|&page| {
+        let what = |fault| Cause::Memory { what: "context save area", fault };
+        let found = state.space().translate(page.max(from), access).map_err(what);
+        found.is_err_and(|cause| state.tries_again(&cause))
+    });
+    missing.take(TOLD).count() != 0
+}
+
+/// How far a queue has got that goes to its context save area, and waits for pages on the way.
+#[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
+pub(super) struct Leaving {
+    area: ContextArea,
+    /// Where the waves end that are in the area.
+    used: u32,
+}
+
+impl Leaving {
+    /// Nothing is in the area yet.
+    pub(super) fn to(area: Option<&ContextArea>) -> Result<Self, ContextError> {
+        let area = *area.ok_or(ContextError::NoArea)?;
+        Ok(Self { area, used: area.stack_size })
+    }
+
+    /// Saves the waves of the queue that are not in the area yet; `None` if that waits for pages, which the driver has been told of.
+    pub(super) fn save_waves(
+        &mut self,
+        shader: &ShaderEngine,
+        state: &QueueState,
+    ) -> Result<Option<Vec<SavedDispatch>>, ContextError> {
+        let ContextArea { base, size, stack_size } = self.area;
+        if state.space().waits().is_some() {
+            // To look first tells of several pages at a time.
+            let bytes = u32::try_from(shader.context_bytes(&state.shader)).unwrap_or(u32::MAX);
+            let end = self.used.saturating_add(bytes).min(size);
+            if lacks_pages(state, base, self.used..end, Access::Write) {
+                return Ok(None);
+            }
+        }
+        let mut states = WaveStates { base, bounds: (stack_size, size), used: self.used };
+        let saved = shader.save_context(&state.shader, &mut states);
+        self.used = states.used;
+        saved.map(Some)
+    }
+
+    /// Writes the control stack, behind which nothing is left to do.
+    pub(super) fn finish(&self, space: &AddressSpace, words: &[u32]) -> Result<ContextOffsets, ContextError> {
+        let stack = control_stack::write(space, (self.area.base, self.area.stack_size), words)?;
+        Ok(ContextOffsets { stack, waves: self.used })
+    }
+
+    /// Whether a queue can have got there.
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        let ContextArea { size, stack_size, .. } = self.area;
+        check("waves in a context save area", self.used, (stack_size..=size).contains(&self.used))
     }
 }
 

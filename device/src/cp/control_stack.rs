@@ -1,30 +1,41 @@
 //! The control stack: what of a preempted queue is in no wave's context.
 //!
-//! Its words, from the lowest address on, as readers of gfx11's stacks expect them (ROCdbgapi `queue.cpp`):
+//! Its words, from the lowest address on, as readers of stacks expect them (ROCdbgapi `queue.cpp`, `architecture.cpp`):
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | two words | SET_SH_REG of COMPUTE_RELAUNCH: what follows are values of it |
-//! | bit 31 | a state, and a second word: how the waves that follow are made |
+//! | bit 31 | a state: how the waves that follow are made; on gfx11 with a second word |
 //! | bit 30 | an event, which debuggers skip |
 //! | neither | a wave, in the order in which they are launched again |
 //!
-//! A state: bits 5:0 vector registers (in units of 8 of a wave32, 4 of a wave64, minus 1), 17:10 LDS in units of 512 bytes,
-//! 24 wave32. Its second word is the dispatch of the waves, counted from the read index.
-//! A wave: bit 12 the first of its workgroup, which has the LDS, 29 the last, 4:0 its number in the workgroup; bit 13 says
-//! that it waits for the global wave sync: 14 at a semaphore instead of a barrier, 20:15 of which resource. Bits 23:21 are the
-//! blocks of vector registers that it has allocated beside its first one; its context has room for all that it could have.
+//! | what | gfx11 | gfx9 |
+//! | --- | --- | --- |
+//! | state: vector registers, minus 1 | 5:0, in units of 8 of a wave32, 4 of a wave64 | 5:0, of both kinds, in units of 8 |
+//! | first accumulation register, minus 1 | | 29:24, in units of 4 |
+//! | scalar registers with trap temporaries, minus 1 | | 8:6, in units of 16 |
+//! | LDS in units of 512 bytes | 17:10 | 16:9 |
+//! | waves of 32 lanes | 24 | |
+//! | the dispatch of the waves, counted from the read index | second word | an event with bit 28: 23:0 |
+//! | wave: the first of its workgroup, which has the LDS | 12 | 17 |
+//! | the last | 29 | 16 |
+//! | its number in the workgroup | 4:0 | 4:0 |
+//! | blocks of vector registers that it has allocated beside its first one (gfx12) | 23:21 | |
+//! | it waits for the global wave sync, at a semaphore instead of a barrier, of which resource | 13, 14, 20:15 | 5, 6, 12:7 |
+//!
 //! An event with bit 29: the scratch slot of the wave before it, in bits 15:0.
 //! Other events: one to three bytes of the packet processor's state, in bits 23:0, and how many in bits 25:24.
 //!
-//! The first wave in the stack has its context at the end of the waves, and so on downwards. What bits 4:0 and 23:13 of a
-//! wave, the second word of a state and the events mean is this device's own choice: hardware has them, undocumented.
+//! The first wave in the stack has its context at the end of the waves, and so on downwards; that of a wave that allocates has room for
+//! all registers that it could have. The number of a wave, what it waits for,
+//! where its dispatch is and what the events mean is this device's own choice: hardware has them, undocumented.
 
 use std::ops::Range;
 
 use belfry_isa::inst::WaveSize;
 use zerocopy::IntoBytes;
 
+use crate::chip::StackForm;
 use crate::queue::{ContextArea, ContextOffsets};
 use crate::shader::{ContextError, GwsWait, Launch, SavedGroup, SavedWave};
 use crate::vm::AddressSpace;
@@ -39,12 +50,59 @@ const LEADER: [u32; 2] = [0xc001_7600, 0x231];
 const STATE: u32 = 1 << 31;
 const EVENT: u32 = 1 << 30;
 const SCRATCH: u32 = 1 << 29;
-const LAST_WAVE: u32 = 1 << 29;
-const FIRST_WAVE: u32 = 1 << 12;
-const WAITS: u32 = 1 << 13;
-const SEMAPHORE: u32 = 1 << 14;
-const RESOURCE_SHIFT: u32 = 15;
+const DISPATCH: u32 = 1 << 28;
+/// Waves of gfx9 have none.
 const BLOCKS_SHIFT: u32 = 21;
+/// `COMPUTE_RELAUNCH` of gfx9: 128 scalar registers.
+const SGPRS: u32 = 7 << 6;
+
+/// Where the fields of a wave are.
+struct Form {
+    first: u32,
+    last: u32,
+    waits: u32,
+    semaphore: u32,
+    resource: u32,
+}
+
+const GFX9: Form = Form { first: 1 << 17, last: 1 << 16, waits: 1 << 5, semaphore: 1 << 6, resource: 7 };
+const GFX11: Form = Form { first: 1 << 12, last: 1 << 29, waits: 1 << 13, semaphore: 1 << 14, resource: 15 };
+
+impl Form {
+    fn of(form: StackForm) -> &'static Self {
+        match form {
+            StackForm::Gfx9 => &GFX9,
+            StackForm::Gfx11 => &GFX11,
+        }
+    }
+
+    fn wave(&self, wave: &SavedWave, is_first: bool, is_last: bool) -> u32 {
+        let mut word = wave.number & 31 | (u32::from(wave.more_blocks) & 7) << BLOCKS_SHIFT;
+        word |= if is_first { self.first } else { 0 };
+        word |= if is_last { self.last } else { 0 };
+        word | match wave.waits {
+            None => 0,
+            Some(GwsWait::Barrier(resource)) => self.waits | u32::from(resource) << self.resource,
+            Some(GwsWait::Semaphore(resource)) => {
+                self.waits | self.semaphore | u32::from(resource) << self.resource
+            }
+        }
+    }
+
+    fn saved(&self, word: u32) -> SavedWave {
+        let resource = (word >> self.resource & 63) as u8;
+        let waits = (word & self.waits != 0).then_some(match word & self.semaphore {
+            0 => GwsWait::Barrier(resource),
+            _ => GwsWait::Semaphore(resource),
+        });
+        SavedWave {
+            number: word & 31,
+            scratch_slot: None,
+            waits,
+            more_blocks: (word >> BLOCKS_SHIFT & 7) as u8,
+        }
+    }
+}
 
 /// The groups of waves of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,27 +114,21 @@ pub(super) struct Waves {
 }
 
 /// Puts a stack together. `state` is the packet processor's; dispatches and groups are in the order of their contexts.
-pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)]) -> Vec<u32> {
+pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)], form: StackForm) -> Vec<u32> {
+    let fields = Form::of(form);
     let mut words = LEADER.to_vec();
     for bytes in state.chunks(3) {
         let data = bytes.iter().rev().fold(0, |data, &byte| data << 8 | u32::from(byte));
         words.push(EVENT | (bytes.len() as u32) << 24 | data);
     }
     for (Waves { dispatch, groups }, launch) in waves.iter().rev() {
-        words.extend([relaunch(launch), *dispatch]);
+        words.extend(match form {
+            StackForm::Gfx9 => [relaunch_gfx9(launch), EVENT | DISPATCH | dispatch & 0xff_ffff],
+            StackForm::Gfx11 => [relaunch(launch), *dispatch],
+        });
         for group in groups.iter().rev() {
             for (at, wave) in group.waves.iter().enumerate() {
-                let mut word = wave.number & 31 | (u32::from(wave.more_blocks) & 7) << BLOCKS_SHIFT;
-                word |= if at == 0 { FIRST_WAVE } else { 0 };
-                word |= if at + 1 == group.waves.len() { LAST_WAVE } else { 0 };
-                word |= match wave.waits {
-                    None => 0,
-                    Some(GwsWait::Barrier(resource)) => WAITS | u32::from(resource) << RESOURCE_SHIFT,
-                    Some(GwsWait::Semaphore(resource)) => {
-                        WAITS | SEMAPHORE | u32::from(resource) << RESOURCE_SHIFT
-                    }
-                };
-                words.push(word);
+                words.push(fields.wave(wave, at == 0, at + 1 == group.waves.len()));
                 words.extend(wave.scratch_slot.map(|slot| EVENT | SCRATCH | slot & 0xffff));
             }
         }
@@ -105,6 +157,7 @@ pub(super) fn read(
     space: &AddressSpace,
     area: &ContextArea,
     offsets: ContextOffsets,
+    form: StackForm,
 ) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
     let &ContextArea { base, size, stack_size } = area;
     let ContextOffsets { stack, waves } = offsets;
@@ -118,7 +171,7 @@ pub(super) fn read(
     let mut words = vec![0u32; length as usize / 4];
     let at = base.wrapping_add(stack.into());
     space.read_bytes(at, words.as_mut_bytes()).map_err(ContextError::Stack)?;
-    decode(&words)
+    decode(&words, form)
 }
 
 /// `COMPUTE_RELAUNCH` of the state of a dispatch.
@@ -131,9 +184,23 @@ fn relaunch(launch: &Launch) -> u32 {
     STATE | wave32 | vgprs & 0x3f | (launch.lds_size.div_ceil(512) & 0xff) << 10
 }
 
+/// The same of gfx9.
+fn relaunch_gfx9(launch: &Launch) -> u32 {
+    let all = u32::from(launch.vgpr_count).max(1).next_multiple_of(8);
+    // A kernel without accumulation registers of its own has all as others.
+    let offset = match u32::from(launch.accum_offset) {
+        0 => all.min(256),
+        offset => offset.min(all),
+    };
+    let first = offset.div_ceil(4).max(1) - 1;
+    let lds = launch.lds_size.div_ceil(512) & 0xff;
+    STATE | SGPRS | (all / 8 - 1) & 0x3f | (first & 0x3f) << 24 | lds << 9
+}
+
 /// Takes a stack apart, which anybody may have written: the packet processor's state, and the waves, both in the order in
 /// which [`encode`] was given them.
-pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
+pub(super) fn decode(words: &[u32], form: StackForm) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
+    let fields = Form::of(form);
     let corrupt = |what| Err(ContextError::Corrupt(what));
     let Some(rest) = words.strip_prefix(&LEADER) else { return corrupt("the control stack's first words") };
     let mut words = rest.iter().copied();
@@ -141,7 +208,13 @@ pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextErro
     let mut open: Option<SavedGroup> = None;
     while let Some(word) = words.next() {
         if word & STATE != 0 {
-            let Some(dispatch) = words.next() else { return corrupt("half a state") };
+            let dispatch = match (form, words.next()) {
+                (StackForm::Gfx11, Some(dispatch)) => dispatch,
+                (StackForm::Gfx9, Some(event)) if event >> 28 == (EVENT | DISPATCH) >> 28 => {
+                    event & 0xff_ffff
+                }
+                _ => return corrupt("half a state"),
+            };
             if open.is_some() {
                 return corrupt("a workgroup without a last wave");
             }
@@ -160,14 +233,8 @@ pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextErro
             state.extend_from_slice(&word.to_le_bytes()[..count]);
         } else {
             let Some(waves) = waves.last_mut() else { return corrupt("a wave without a state") };
-            let resource = (word >> RESOURCE_SHIFT & 63) as u8;
-            let waits = (word & WAITS != 0).then_some(match word & SEMAPHORE {
-                0 => GwsWait::Barrier(resource),
-                _ => GwsWait::Semaphore(resource),
-            });
-            let more_blocks = (word >> BLOCKS_SHIFT & 7) as u8;
-            let wave = SavedWave { number: word & 31, scratch_slot: None, waits, more_blocks };
-            if (word & FIRST_WAVE != 0) == open.is_some() {
+            let wave = fields.saved(word);
+            if (word & fields.first != 0) == open.is_some() {
                 return corrupt("a workgroup without a first wave, or with two");
             }
             let mut group = open.take().unwrap_or_default();
@@ -175,7 +242,7 @@ pub(super) fn decode(words: &[u32]) -> Result<(Vec<u8>, Vec<Waves>), ContextErro
                 return corrupt("waves of a workgroup out of order");
             }
             group.waves.push(wave);
-            match word & LAST_WAVE {
+            match word & fields.last {
                 0 => open = Some(group),
                 _ => waves.groups.push(group),
             }
@@ -314,14 +381,35 @@ mod tests {
         };
         let state: Vec<u8> = (0..=10).collect();
         let (small, large) = (launch(WaveSize::Wave32), launch(WaveSize::Wave64));
-        let words = encode(&state, &[(first.clone(), &small), (second.clone(), &large)]);
+        let waves = [(first.clone(), &small), (second.clone(), &large)];
+        let words = encode(&state, &waves, StackForm::Gfx11);
         // Debuggers find the last state first, and the first wave of each workgroup before the others.
         assert_eq!(
             words[6..9],
-            [STATE | 5 | 2 << 10, 5, 31 | FIRST_WAVE | LAST_WAVE | WAITS | SEMAPHORE | 5 << 15 | 7 << 21]
+            [STATE | 5 | 2 << 10, 5, 31 | 1 << 12 | 1 << 29 | 1 << 13 | 1 << 14 | 5 << 15 | 7 << 21]
         );
         assert_eq!(words[9..11], [STATE | 1 << 24 | 2 | 2 << 10, 0]);
-        assert_eq!(decode(&words), Ok((state, vec![first, second])));
+        assert_eq!(
+            decode(&words, StackForm::Gfx11),
+            Ok((state.clone(), vec![first.clone(), second.clone()]))
+        );
+        // On gfx9 a state is one word, and what comes behind it is an event.
+        let matrix = Launch { vgpr_count: 96, accum_offset: 32, ..launch(WaveSize::Wave64) };
+        let words = encode(&state, &[(first.clone(), &large), (second.clone(), &matrix)], StackForm::Gfx9);
+        let dispatch = EVENT | DISPATCH;
+        assert_eq!(
+            words[6..9],
+            [
+                STATE | 11 | 7 << 6 | 2 << 9 | 7 << 24,
+                dispatch | 5,
+                31 | 1 << 17 | 1 << 16 | 1 << 5 | 1 << 6 | 5 << 7 | 7 << 21
+            ]
+        );
+        assert_eq!(words[9..11], [STATE | 2 | 7 << 6 | 2 << 9 | 5 << 24, dispatch]);
+        let waves: Vec<u32> = words.iter().copied().filter(|word| word & (STATE | EVENT) == 0).collect();
+        assert_eq!(waves[3..], [1 << 17, 3 | 1 << 16], "the first and the last of a workgroup");
+        assert_eq!(decode(&words, StackForm::Gfx9), Ok((state, vec![first, second])));
+        assert!(decode(&words, StackForm::Gfx11).is_err());
     }
 
     #[test]
@@ -337,21 +425,29 @@ mod tests {
 
     #[test]
     fn stacks_that_cannot_be_are_refused() {
-        let stack = |words: &[u32]| decode(&[&LEADER[..], words].concat());
-        assert!(decode(&[]).is_err() && decode(&[LEADER[1], LEADER[0]]).is_err());
+        for form in [StackForm::Gfx9, StackForm::Gfx11] {
+            refuses(form);
+        }
+    }
+
+    fn refuses(form: StackForm) {
+        let stack = |words: &[u32]| decode(&[&LEADER[..], words].concat(), form);
+        assert!(decode(&[], form).is_err() && decode(&[LEADER[1], LEADER[0]], form).is_err());
+        let &Form { first, last, .. } = Form::of(form);
+        let dispatch = if form == StackForm::Gfx9 { EVENT | DISPATCH } else { 0 };
         assert_eq!(stack(&[]), Ok((Vec::new(), Vec::new())));
-        let whole = FIRST_WAVE | LAST_WAVE;
-        assert!(stack(&[STATE, 0, whole]).is_ok());
+        let whole = first | last;
+        assert!(stack(&[STATE, dispatch, whole]).is_ok());
         for words in [
             &[STATE][..],
             &[whole],
-            &[STATE, 0, LAST_WAVE],
-            &[STATE, 0, FIRST_WAVE],
-            &[STATE, 0, FIRST_WAVE, STATE, 1],
-            &[STATE, 0, FIRST_WAVE, FIRST_WAVE | LAST_WAVE | 1],
-            &[STATE, 0, FIRST_WAVE | 2, LAST_WAVE | 2],
+            &[STATE, dispatch, last],
+            &[STATE, dispatch, first],
+            &[STATE, dispatch, first, STATE, dispatch | 1],
+            &[STATE, dispatch, first, first | last | 1],
+            &[STATE, dispatch, first | 2, last | 2],
             &[EVENT | SCRATCH],
-            &[STATE, 0, EVENT | SCRATCH],
+            &[STATE, dispatch, EVENT | SCRATCH],
         ] {
             assert!(stack(words).is_err(), "{words:x?}");
         }

@@ -20,16 +20,14 @@ use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
 use zerocopy::IntoBytes;
 
-use super::context::Context;
+use super::context::{Context, Leaving};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::indirect::{Execution, Packet};
 use super::state::QueueState;
 use crate::chip::XccShares;
 use crate::pm4::{self, Error};
-use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, EngineError, Progress, QueueEngine, QueueIdentity,
-};
+use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, QueueIdentity, Saving};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
 use crate::trace::{Job, JobScope, TraceEvent};
@@ -95,6 +93,8 @@ pub struct Pm4Queue {
     turns_in_buffers: u32,
     /// What it goes on from when its pages are there: nothing of it is restored.
     returning: Option<Context>,
+    /// It goes to its context save area, and waits for pages: nothing else is done.
+    leaving: Option<Leaving>,
     stopped: bool,
     /// The last packet that was recorded: its place in the ring, and in the innermost buffer.
     traced: Option<(u64, Option<u64>)>,
@@ -162,6 +162,7 @@ impl Pm4Queue {
             hdp_flush: 0,
             turns_in_buffers: 0,
             returning: None,
+            leaving: None,
             stopped: false,
             traced: None,
         }
@@ -439,7 +440,7 @@ impl QueueEngine for Pm4Queue {
         Some(self.registers.values())
     }
 
-    fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
+    fn save(&mut self, area: Option<&ContextArea>) -> Result<Saving, EngineError> {
         self.save_context(area).map_err(Into::into)
     }
 }

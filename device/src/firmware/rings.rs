@@ -31,6 +31,8 @@ pub(super) struct Running {
     pub(super) activation: u32,
     /// Doorbell value last looked at; `None` before the first look, which takes whatever is there.
     seen: Option<u64>,
+    /// Its next packet has begun, and waits for something.
+    begun: bool,
     /// It has hit something it cannot go past, until it is activated anew.
     pub(super) dead: bool,
     /// Until when its doorbell is not heard, by the device's time.
@@ -78,11 +80,20 @@ impl Running {
 
     pub(super) fn restored((ring, activation, seen, dead): SavedRunning) -> Result<Self, Broken> {
         ring.check()?;
-        Ok(Self { ring, activation, seen, dead, deaf: None, held: None, noted: VecDeque::new() })
+        Ok(Self { seen, dead, ..Self::new(ring, activation) })
     }
 
     pub(super) fn new(ring: Ring, activation: u32) -> Self {
-        Self { ring, activation, seen: None, dead: false, deaf: None, held: None, noted: VecDeque::new() }
+        Self {
+            ring,
+            activation,
+            seen: None,
+            begun: false,
+            dead: false,
+            deaf: None,
+            held: None,
+            noted: VecDeque::new(),
+        }
     }
 
     /// Executes packets by `step`, which says whether there was one: whether there may be more, and what the ring cannot go past.
@@ -126,7 +137,14 @@ impl Running {
         let mut body = vec![0; length as usize - 1];
         self.ring.peek(space, 1, &mut body).map_err(|_| GuestError::KiqRingUnmapped)?;
         self.ring.consume(length);
+        self.begun = false;
         Ok(Some((header, body)))
+    }
+
+    /// Gives back the packet that was taken last, which waits: it is executed again from its beginning.
+    pub(super) fn put_back(&mut self, header: Pm4Header) {
+        self.ring.go_back(1 + u64::from(header.body_dwords()));
+        self.begun = true;
     }
 
     /// Keeps frames of a ring of the MES as they are now that were not there before.
@@ -162,7 +180,7 @@ impl Running {
 
     /// What becomes of the packet that is next, if there is one.
     pub(super) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
-        if !ports.faults.is_on() || self.dead || self.ring.available() == 0 {
+        if !ports.faults.is_on() || self.dead || self.begun || self.ring.available() == 0 {
             return Fate::Done;
         }
         if let Some(until) = self.held {

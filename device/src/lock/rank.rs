@@ -49,7 +49,8 @@ ranks! {
     Handles = "Handles.table",
     Objects = "Objects.table",
     // The driver core, which calls the device; `LockRank` in it has the same order.
-    KfdProcess = "KFD process state",
+    KfdProcess = "KFD process",
+    KfdProcessState = "KFD process state",
     KfdClient = "KFD render node client",
     KfdAddressSpace = "KFD address space",
     KfdScheduler = "KFD scheduler",

@@ -89,6 +89,15 @@ pub enum BlockedOn {
     Memory,
 }
 
+/// What saving a queue's work has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saving {
+    /// It is in the context save area; `None` when there is none.
+    Done(Option<ContextOffsets>),
+    /// Pages are missing that the queue waits for, and the driver has been told.
+    Waits,
+}
+
 /// Why an engine has stopped its queue.
 pub type EngineError = Box<dyn Error + Send + Sync>;
 
@@ -98,6 +107,7 @@ pub type EngineError = Box<dyn Error + Send + Sync>;
 /// | --- | --- | --- |
 /// | running | creation, [`resume`](Self::resume) | goes on |
 /// | suspended | [`suspend`](Self::suspend) | stays where it is |
+/// | suspended | [`save`](Self::save) that waits for pages | is in part in the context save area |
 /// | stopped | [`save`](Self::save) when suspended | is in the context save area |
 /// | stopped | [`stop`](Self::stop), an error | is gone |
 ///
@@ -112,12 +122,13 @@ pub trait QueueEngine: Any + Debug + Send {
     /// Lets suspended work run on.
     fn resume(&mut self);
 
-    /// Writes suspended work to the context save area, and stops; another engine goes on with it. `None` when there is none.
+    /// Writes suspended work to the context save area, and stops; another engine goes on with it. An engine that waits for pages is to be
+    /// called again, and does nothing else until then.
     ///
     /// # Errors
     ///
     /// When it cannot be written: the work is gone, and the queue's owner has been told.
-    fn save(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError>;
+    fn save(&mut self, area: Option<&ContextArea>) -> Result<Saving, EngineError>;
 
     /// The doorbell has been rung with this value; only of use to checks, as engines go by their write pointers.
     fn rung(&mut self, value: u64) {

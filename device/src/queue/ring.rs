@@ -88,6 +88,11 @@ impl Ring {
         self.rptr = self.rptr.wrapping_add(dwords.min(self.available()));
     }
 
+    /// Moves the read pointer back over dwords that were consumed last.
+    pub(crate) fn go_back(&mut self, dwords: u64) {
+        self.rptr = self.rptr.wrapping_sub(dwords);
+    }
+
     /// Reports the read pointer where the driver wants it.
     pub(crate) fn report(&self, space: &AddressSpace) -> Result<(), Fault> {
         if self.rptr_report == 0 {

@@ -24,8 +24,7 @@ use crate::chip::SdmaPackets;
 use crate::cp::CpEnv;
 use crate::faults::{Hook, Place, Rule};
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine,
-    QueueIdentity,
+    BlockedOn, ContextArea, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine, QueueIdentity, Saving,
 };
 use crate::spent::{self, Part};
 use crate::vm::{AddressSpace, FaultKind};
@@ -459,9 +458,9 @@ impl QueueEngine for SdmaQueue {
     }
 
     /// Ends the engine; the caller has [`dma_context`](QueueEngine::dma_context) for the next one.
-    fn save(&mut self, _area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, EngineError> {
+    fn save(&mut self, _area: Option<&ContextArea>) -> Result<Saving, EngineError> {
         self.stop();
-        Ok(None)
+        Ok(Saving::Done(None))
     }
 
     fn stop(&mut self) {

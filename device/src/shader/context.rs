@@ -85,14 +85,14 @@ pub struct SavedDispatch {
 }
 
 /// The waves that are left of a workgroup, by ascending number; the first of them has the LDS.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SavedGroup {
     /// At least one.
     pub waves: Vec<SavedWave>,
 }
 
 /// A wave without its registers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SavedWave {
     /// Number in the workgroup.
     pub number: u32,
@@ -142,41 +142,53 @@ impl WaveStates {
 }
 
 impl ShaderEngine {
-    /// Saves the waves of a suspended queue and takes it off the engine: it is stopped, whatever the outcome is.
+    /// Saves the waves of a suspended queue, which the caller [removes](ShaderEngine::remove) then.
     ///
     /// Dispatches come in the order of their packets, and their waves are in the area in the same order.
     ///
     /// # Errors
     ///
-    /// Waves that cannot be saved are gone.
+    /// Where the process waits for pages, one that is missing is the error of the access to it. The waves that were saved before are in the
+    /// area, up to where `states` says, and the next call goes on with the others. After other errors, waves that cannot be saved are gone.
     pub fn save_context(
         &self,
         queue: &ShaderQueue,
         states: &mut WaveStates,
     ) -> Result<Vec<SavedDispatch>, ContextError> {
-        let mut dispatches = Vec::from(self.shared.take_queue(queue));
-        // Turns change the order on the engine, and restored dispatches are numbered from the last to the first.
-        dispatches.sort_by_key(|dispatch| dispatch.owner().packet());
         let mut saved = Vec::new();
-        let mut outcome = Ok(());
-        for dispatch in dispatches.iter().filter(|dispatch| !dispatch.is_settled()) {
-            match self.save_dispatch(dispatch, states) {
-                Ok(Some(dispatch)) => saved.push(dispatch),
+        for dispatch in self.unsettled(queue) {
+            match self.save_dispatch(&dispatch, states)? {
+                Some(dispatch) => saved.push(dispatch),
                 // Its last waves ended on the way to where they could have been saved.
-                Ok(None) => {
+                None => {
                     if let Some(announcement) = dispatch.settle(Ok(()), Runner::Worker) {
                         announcement();
                     }
                 }
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
             }
         }
-        dispatches.iter().for_each(|dispatch| dispatch.clear());
-        queue.begin_stop();
-        outcome.map(|()| saved)
+        Ok(saved)
+    }
+
+    /// Bytes of the contexts that waves of a suspended queue have to save, if none of them ends on the way there.
+    pub fn context_bytes(&self, queue: &ShaderQueue) -> u64 {
+        let mut bytes = 0;
+        for dispatch in self.unsettled(queue) {
+            dispatch.each_workgroup(&mut |workgroup| bytes += workgroup.context_bytes());
+        }
+        bytes
+    }
+
+    /// The dispatches of a queue that have not ended, in the order of their packets.
+    fn unsettled(&self, queue: &ShaderQueue) -> Vec<Arc<Dispatch>> {
+        let state = self.shared.lock();
+        let mine = state.queues.iter().find(|active| std::ptr::eq(Arc::as_ptr(&active.queue), queue));
+        let all = mine.into_iter().flat_map(|active| &active.dispatches);
+        let mut dispatches: Vec<_> = all.filter(|dispatch| !dispatch.is_settled()).cloned().collect();
+        drop(state);
+        // Turns change the order on the engine, and restored dispatches are numbered from the last to the first.
+        dispatches.sort_by_key(|dispatch| dispatch.owner().packet());
+        dispatches
     }
 
     fn save_dispatch(
@@ -184,13 +196,20 @@ impl ShaderEngine {
         dispatch: &Arc<Dispatch>,
         states: &mut WaveStates,
     ) -> Result<Option<SavedDispatch>, ContextError> {
-        let mut groups = Vec::new();
-        for mut workgroup in dispatch.take_paused() {
+        let waits = dispatch.queue().space().waits().is_some();
+        while let Some(mut workgroup) = dispatch.take_first() {
             // A slice for each workgroup: a thread that takes memory away does not wait for all of them.
             workgroup.arrive(dispatch.queue().space());
-            let group = self.switch(dispatch, |turn| workgroup.save_context(turn, states))?;
-            groups.extend(group);
+            let group = self.switch(dispatch, waits, |turn| workgroup.save_context(turn, states));
+            match group {
+                Ok(group) => group.into_iter().for_each(|group| dispatch.put_away(group)),
+                Err(error) => {
+                    dispatch.put_first(workgroup);
+                    return Err(error);
+                }
+            }
         }
+        let groups = dispatch.away();
         let unclaimed = dispatch.unclaimed.parts();
         if groups.is_empty() && unclaimed.is_empty() {
             return Ok(None);
@@ -228,7 +247,8 @@ impl ShaderEngine {
         let mut workgroups = Vec::new();
         for group in groups.iter().rev() {
             let seat = self.shared.residency.seat_off(&dispatch, group)?;
-            let workgroup = self.switch(&dispatch, |turn| {
+            // What it waits for, all of it is restored again for.
+            let workgroup = self.switch(&dispatch, false, |turn| {
                 super::workgroup::Workgroup::from_context(seat, group, turn, states)
             })?;
             workgroups.push(Box::new(workgroup));
@@ -259,16 +279,17 @@ impl ShaderEngine {
         self.shared.residency.capacity()
     }
 
-    /// Runs waves of a dispatch on the calling thread, which holds no slice.
+    /// Runs waves of a dispatch on the calling thread, which holds no slice; with `gives_up`, as [`Turn`] says.
     fn switch<R>(
         &self,
         dispatch: &Arc<Dispatch>,
+        gives_up: bool,
         run: impl FnOnce(&mut SwitchTurn<'_, '_>) -> Result<R, ContextError>,
     ) -> Result<R, ContextError> {
         let mut worker = self.submitter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notices = Vec::new();
         // As with other turns: a defect in an instruction's semantics costs the guest its queue.
-        let switch = AssertUnwindSafe(|| worker.switch(dispatch, &mut notices, run));
+        let switch = AssertUnwindSafe(|| worker.switch((dispatch, gives_up), &mut notices, run));
         let outcome = catch_unwind(switch).unwrap_or(Err(ContextError::Internal));
         drop(worker);
         notices.into_iter().for_each(|notice| dispatch.owner().notice(notice));
@@ -286,7 +307,7 @@ pub(super) struct SwitchTurn<'a, 'b> {
 impl Worker {
     fn switch<R>(
         &mut self,
-        dispatch: &Arc<Dispatch>,
+        (dispatch, gives_up): (&Arc<Dispatch>, bool),
         notices: &mut Vec<Notice>,
         run: impl FnOnce(&mut SwitchTurn<'_, '_>) -> R,
     ) -> R {
@@ -314,6 +335,7 @@ impl Worker {
             steps: false,
             // Nor can it wait.
             waits: None,
+            gives_up,
             chance: None,
             budget: &mut budget,
             stats: &mut self.stats,

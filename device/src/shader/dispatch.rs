@@ -13,6 +13,7 @@ use belfry_isa::mem::Mmu as _;
 use belfry_isa::wave::Wave;
 
 use super::chance::Chance;
+use super::context::SavedGroup;
 use super::engine::Work;
 use super::failure::WaveFailure;
 use super::launch::Launch;
@@ -98,6 +99,8 @@ pub(super) struct Dispatch {
     paused: Mutex<VecDeque<Box<Workgroup>>, rank::DispatchPaused>,
     /// Paused workgroups that are off the GPU.
     off: AtomicUsize,
+    /// Those whose waves are in the context save area already, in its order, while others wait for pages of it.
+    away: Mutex<Vec<SavedGroup>, rank::DispatchPaused>,
     /// What is known of its waves, if they are checked.
     check: Option<Arc<Grid>>,
     /// Its kernel, if that is profiled.
@@ -168,6 +171,7 @@ impl Dispatch {
             settled: AtomicBool::new(false),
             paused: Mutex::default(),
             off: AtomicUsize::new(0),
+            away: Mutex::default(),
             check: None,
             profile: None,
         }
@@ -244,10 +248,29 @@ impl Dispatch {
         self.paused().extend(workgroups);
     }
 
-    /// Takes the workgroups that have begun and not ended.
-    pub(super) fn take_paused(&self) -> VecDeque<Box<Workgroup>> {
-        self.off.store(0, Ordering::Relaxed);
-        std::mem::take(&mut *self.paused())
+    /// Takes the first workgroup that has begun and not ended, on the GPU or off it.
+    pub(super) fn take_first(&self) -> Option<Box<Workgroup>> {
+        let mut paused = self.paused();
+        let first = paused.pop_front()?;
+        self.off.fetch_sub(usize::from(first.is_off()), Ordering::Relaxed);
+        Some(first)
+    }
+
+    /// The opposite of [`Dispatch::take_first`].
+    pub(super) fn put_first(&self, workgroup: Box<Workgroup>) {
+        let mut paused = self.paused();
+        self.off.fetch_add(usize::from(workgroup.is_off()), Ordering::Relaxed);
+        paused.push_front(workgroup);
+    }
+
+    /// Notes that a workgroup is in the context save area now, behind those that are there.
+    pub(super) fn put_away(&self, group: SavedGroup) {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+    }
+
+    /// The workgroups that are in the context save area already.
+    pub(super) fn away(&self) -> Vec<SavedGroup> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells of every wave of the paused workgroups that has not ended.

@@ -39,7 +39,7 @@ pub(super) enum Ticket {
 }
 
 /// What a wave that was saved waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub enum GwsWait {
     /// The barrier of a resource.
     Barrier(u8),

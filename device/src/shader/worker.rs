@@ -273,6 +273,7 @@ impl Worker {
                 armed,
                 steps: by_hand.is_some(),
                 waits: space.waits(),
+                gives_up: false,
                 chance: chance.as_mut(),
                 budget: &mut budget,
                 stats: &mut self.stats,

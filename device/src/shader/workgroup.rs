@@ -150,6 +150,8 @@ pub(super) struct Turn<'a> {
     pub(super) steps: bool,
     /// What waves wait for, if they wait for pages at all.
     pub(super) waits: Option<&'a Waits>,
+    /// A wave that would wait for a page fails instead, and stays where it is: it is tried again later.
+    pub(super) gives_up: bool,
     /// Decisions of a deterministic schedule.
     pub(super) chance: Option<&'a mut Chance>,
 }
@@ -456,6 +458,12 @@ impl Workgroup {
                     turn.notices.push(Notice::Waits(fault));
                 }
                 return Ok(executed < SWITCH_COST);
+            }
+            Stop::Fault(fault)
+                if turn.gives_up
+                    && matches!(fault.kind, FaultCause::Memory { fault, .. } if Waits::may(&fault)) =>
+            {
+                return Err(failure(Reason::Fault(*fault)));
             }
             Stop::Fault(fault) if wave.enter_trap(TrapCause::Fault(&fault.kind)) => {
                 turn.notices.push(Notice::Trapped(failure(Reason::Fault(*fault))));

@@ -2,7 +2,7 @@
 
 use belfry_abi::aql::inactive;
 use belfry_device::cp::{AqlQueue, Cause, QueueError};
-use belfry_device::queue::{ContextArea, ContextOffsets, QueueEngine as _};
+use belfry_device::queue::{ContextArea, ContextOffsets, QueueEngine as _, Saving};
 use belfry_device::shader::ContextError;
 
 use crate::bench::{Bench, Interrupt, Queue, READ_WRITE};
@@ -29,7 +29,17 @@ impl Random {
 
 fn save(queue: &mut Queue, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, QueueError> {
     queue.cp.suspend();
-    queue.cp.save(area).map_err(|error| *error.downcast::<QueueError>().expect("a queue's error"))
+    let saved =
+        queue.cp.save(area).map_err(|error| *error.downcast::<QueueError>().expect("a queue's error"));
+    saved.map(saved_to)
+}
+
+/// Where the work is of a queue that waits for no page.
+pub(crate) fn saved_to(saving: Saving) -> Option<ContextOffsets> {
+    match saving {
+        Saving::Done(offsets) => offsets,
+        Saving::Waits => panic!("it waits for pages"),
+    }
 }
 
 fn restore(

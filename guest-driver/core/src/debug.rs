@@ -25,7 +25,7 @@ use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
-use crate::process::{Process, State};
+use crate::process::{Locked, Process, State};
 use crate::scheduler::ShaderDebugger;
 use crate::sync::Mutex;
 
@@ -300,7 +300,7 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    fn enable_runtime(&self, state: &mut State<O>, args: &RuntimeEnableArgs) -> Result<()> {
+    fn enable_runtime(&self, state: &mut Locked<'_, O>, args: &RuntimeEnableArgs) -> Result<()> {
         if state.debug.runtime.runtime_state != DEBUG_RUNTIME_STATE_DISABLED {
             return Err(Errno::EBUSY);
         }
@@ -321,7 +321,7 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    fn disable_runtime(&self, state: &mut State<O>) -> Result<()> {
+    fn disable_runtime(&self, state: &mut Locked<'_, O>) -> Result<()> {
         let enabled = state.debug.is_runtime_enabled();
         state.debug.runtime = RuntimeInfo::default();
         self.debug.exceptions.lock().runtime = false;
@@ -335,14 +335,14 @@ impl<O: Os> Process<O> {
     }
 
     /// The debugger's settings take effect: it is attached, and the runtime is enabled (`kfd_dbg_trap_activate`).
-    fn activate(&self, state: &mut State<O>) -> Result<()> {
+    fn activate(&self, state: &mut Locked<'_, O>) -> Result<()> {
         state.debug.launch = LaunchControl { trap_en: true, ..LaunchControl::default() };
         self.mark_debugged(state, true);
         self.apply_debug(state)
     }
 
     /// All is as if there had been no debugger (`kfd_dbg_trap_deactivate`).
-    fn deactivate(&self, state: &mut State<O>) -> Result<()> {
+    fn deactivate(&self, state: &mut Locked<'_, O>) -> Result<()> {
         self.resume_debugged(state, None);
         self.device.put_watches(&mut state.debug.watches);
         (state.debug.launch, state.debug.flags) = (LaunchControl::default(), 0);
@@ -359,7 +359,7 @@ impl<O: Os> Process<O> {
     }
 
     /// The address space has come after the debugger.
-    pub(crate) fn debug_acquired(&self, state: &mut State<O>) -> Result<()> {
+    pub(crate) fn debug_acquired(&self, state: &mut Locked<'_, O>) -> Result<()> {
         if state.debug.is_attached() && state.debug.is_runtime_enabled() {
             self.mark_debugged(state, true);
             self.apply_debug(state)?;
@@ -368,18 +368,15 @@ impl<O: Os> Process<O> {
     }
 
     /// Gives the scheduler what is set (`kfd_dbg_set_mes_debug_mode`). Who has no address space has no waves.
-    fn apply_debug(&self, state: &mut State<O>) -> Result<()> {
-        let Some(context) = &state.context else { return Ok(()) };
+    fn apply_debug(&self, state: &mut Locked<'_, O>) -> Result<()> {
+        let context = state.context.as_ref().map(|context| context.gpu_address());
+        let Some(process_context) = context else { return Ok(()) };
         state.debug.applied = true;
         let Session { launch, watches, flags, .. } = &state.debug;
-        let request = ShaderDebugger {
-            process_context: context.gpu_address(),
-            launch: *launch,
-            watches: *watches,
-            flags: *flags,
-        };
-        let result =
-            self.device.with_scheduler(self.epoch, |scheduler| scheduler.set_shader_debugger(&request));
+        let request = ShaderDebugger { process_context, launch: *launch, watches: *watches, flags: *flags };
+        let result = state.lend(|| {
+            self.device.with_scheduler(self.epoch, |scheduler| scheduler.set_shader_debugger(&request))
+        });
         result.inspect_err(|&error| self.recover_after(error))
     }
 
@@ -434,12 +431,13 @@ impl<O: Os> Process<O> {
     }
 
     /// Gives back the address watches and the scheduler's settings of a process that is torn down.
-    pub(crate) fn end_debugging(&self, state: &mut State<O>) {
+    pub(crate) fn end_debugging(&self, state: &mut Locked<'_, O>) {
         self.device.put_watches(&mut state.debug.watches);
-        if let Some(context) = state.context.as_ref().filter(|_| state.debug.applied) {
+        let context = state.context.as_ref().filter(|_| state.debug.applied);
+        if let Some(context) = context.map(|context| context.gpu_address()) {
             // A device that does not answer forgets it with its reset.
-            let _ = self.device.with_scheduler(self.epoch, |scheduler| {
-                scheduler.flush_shader_debugger(context.gpu_address())
+            let _ = state.lend(|| {
+                self.device.with_scheduler(self.epoch, |scheduler| scheduler.flush_shader_debugger(context))
             });
         }
     }

@@ -24,8 +24,8 @@ use crate::node::{Node, Nodes};
 use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
-use crate::svm::{RestoreWork, Svm, Wanted};
-use crate::sync::Mutex;
+use crate::svm::{RestoreWork, RetryWork, Svm, Wanted};
+use crate::sync::{Lendable, Mutex, Owner};
 pub(crate) use spaces::Spaces;
 
 /// A process that opened the KFD node.
@@ -42,11 +42,12 @@ pub struct Process<O: Os> {
     /// The device's epoch when the process was made: after a recovery its queues are gone for good.
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
-    pub(crate) state: Mutex<O, State<O>>,
+    pub(crate) state: Lendable<O, State<O>>,
     /// A memory fault that is not settled yet.
     fault: Mutex<O, Option<MemoryExceptionData>>,
     /// Pages that waves wait for and that nobody has looked at yet.
     pub(crate) retries: Mutex<O, Vec<Wanted>>,
+    pub(crate) retry_work: O::WorkItem,
     fault_work: O::WorkItem,
     pub(crate) debug: Debug<O>,
     pub(crate) svm_work: O::WorkItem,
@@ -119,6 +120,10 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// The state of a process, of whoever changes it as a whole. While the scheduler is asked for something, it is lent out to those who
+/// give the process's waves their pages.
+pub(crate) type Locked<'a, O> = Owner<'a, O, State<O>>;
+
 /// What a process has on the GPU.
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
@@ -180,7 +185,8 @@ impl<O: Os> Process<O> {
         slices: Vec<u32>,
     ) -> Result<Arc<Self>> {
         let os = device.hw.os();
-        let state = Mutex::new(os, LockRank::ProcessState, State::new(device, &slices))?;
+        let state =
+            Lendable::new(os, [LockRank::Process, LockRank::ProcessState], State::new(device, &slices))?;
         Ok(Arc::new(Self {
             key,
             device: device.clone(),
@@ -195,6 +201,7 @@ impl<O: Os> Process<O> {
             retries: Mutex::new(os, LockRank::PendingFault, Vec::new())?,
             fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
             debug: Debug::new(device, pasid)?,
+            retry_work: os.work_new(Arc::new(RetryWork { device: device.clone(), pasid }))?,
             svm_work: os.work_new(Arc::new(RestoreWork { device: device.clone(), pasid }))?,
         }))
     }

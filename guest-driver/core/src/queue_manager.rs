@@ -21,7 +21,7 @@ use crate::memory::BoKind;
 use crate::mqd::Mqds;
 use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, Room};
-use crate::process::{Phase, Process, State};
+use crate::process::{Locked, Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::scheduler::QueueRequest;
 use crate::sdma::{SdmaChoice, SdmaPlace};
@@ -226,7 +226,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Hands a queue to the scheduler if it should run.
-    pub(crate) fn resume_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+    pub(crate) fn resume_queue(&self, state: &mut Locked<'_, O>, id: u32) -> Result<()> {
         let Some(queue) = state.queues.get(&id) else { return Err(Errno::EINVAL) };
         match queue.life {
             Life::Off if queue.wanted() && !queue.suspended && !state.svm.quiesced => {}
@@ -242,7 +242,7 @@ impl<O: Os> Process<O> {
             queue.mqds.change(|image, _| (mqd.set_takes_traps)(image, takes_traps))?;
         }
         let request = self.request(state, queue, space.root(), context.gpu_address())?;
-        self.device.with_scheduler(self.epoch, |scheduler| scheduler.add_queue(&request))?;
+        state.lend(|| self.device.with_scheduler(self.epoch, |scheduler| scheduler.add_queue(&request)))?;
         if let Some(queue) = state.queues.get_mut(&id) {
             queue.life = Life::Mapped;
         }
@@ -274,20 +274,24 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes a queue off the scheduler; its state is in its MQD afterwards.
-    pub(crate) fn suspend_queue(&self, state: &mut State<O>, id: u32) -> Result<()> {
+    pub(crate) fn suspend_queue(&self, state: &mut Locked<'_, O>, id: u32) -> Result<()> {
         let offset = match state.queues.get(&id) {
             Some(queue) if queue.life == Life::Mapped => state.doorbell_of(queue)?,
             Some(_) => return Ok(()),
             None => return Err(Errno::EINVAL),
         };
-        let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
-        let gang = queue.mqds.gang_context();
-        match self.device.with_scheduler(self.epoch, |scheduler| scheduler.remove_queue(offset, gang)) {
-            Ok(()) => queue.life = Life::Off,
+        let gang = state.queues.get(&id).ok_or(Errno::EINVAL)?.mqds.gang_context();
+        // Its waves may wait for pages before they can leave.
+        let removed = state.lend(|| {
+            self.device.with_scheduler(self.epoch, |scheduler| scheduler.remove_queue(offset, gang))
+        });
+        let life = match removed {
+            Ok(()) => Life::Off,
             // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
-            Err(Errno::EIO) => queue.life = Life::Lost,
+            Err(Errno::EIO) => Life::Lost,
             Err(error) => return Err(error),
-        }
+        };
+        state.queues.get_mut(&id).ok_or(Errno::EINVAL)?.life = life;
         Ok(())
     }
 
@@ -440,7 +444,7 @@ impl<O: Os> Process<O> {
     /// Applies a change while the queue is off the scheduler; it runs on as it was when the change fails.
     fn change_queue(
         &self,
-        state: &mut State<O>,
+        state: &mut Locked<'_, O>,
         id: u32,
         change: impl FnOnce(&mut State<O>, u32) -> Result<()>,
     ) -> Result<()> {
@@ -454,7 +458,7 @@ impl<O: Os> Process<O> {
     /// Removes all queues: the process is going away. The caller drops what is returned without the lock.
     ///
     /// Afterwards the device uses none of them: the scheduler let them go, or was reset. Else it is wedged.
-    pub(crate) fn remove_all_queues(&self, state: &mut State<O>) -> Vec<Box<Queue<O>>> {
+    pub(crate) fn remove_all_queues(&self, state: &mut Locked<'_, O>) -> Vec<Box<Queue<O>>> {
         let mut failed = None;
         let mut removed = Vec::new();
         while let Some((&id, _)) = state.queues.first_key_value() {

@@ -38,7 +38,7 @@ pub(crate) use attributes::Attributes;
 use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
 pub(crate) use restore::RestoreWork;
-pub(crate) use retry::Wanted;
+pub(crate) use retry::{RetryWork, Wanted};
 
 /// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
 const PIECES_OF_VRAM: u64 = 32;
@@ -95,11 +95,6 @@ impl<O: Os> Svm<O> {
         let of_it =
             self.ranges.iter().filter(|(_, one)| one.mapped && one.attributes.access.of_any(node.bit()));
         of_it.map(|(start, one)| start..one.end).collect()
-    }
-
-    /// Whether nothing has to be mapped anew or dropped.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        !self.quiesced && self.gone.is_empty() && self.mapped.stale().is_empty()
     }
 
     /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
@@ -172,7 +167,7 @@ impl<O: Os> Process<O> {
         while at < range.end {
             at = os.user_area(self.key(), at)?.ok_or(Errno::EFAULT)?.end.max(at + PAGE_SIZE);
         }
-        let state = self.state.lock();
+        let state = self.state.borrow();
         let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
         if state.spaces.each().any(|(space, _)| taken(space))
             || TrapHandler::<O>::overlaps(range.start, args.size)
@@ -184,7 +179,7 @@ impl<O: Os> Process<O> {
 
     fn svm_get(&self, range: &Range<u64>, list: &mut [SvmAttribute]) -> Result<()> {
         attributes::check_question(list)?;
-        let common = self.state.lock().svm.ranges.common(range);
+        let common = self.state.borrow().svm.ranges.common(range);
         list.iter_mut().try_for_each(|attribute| common.answer(&self.nodes, attribute))
     }
 
@@ -196,7 +191,7 @@ impl<O: Os> Process<O> {
             // Watched before it is looked at again: what goes from here on goes from the ranges.
             let watch = self.svm_watch(&range)?;
             self.svm_memory(args)?;
-            let mut state = self.state.lock();
+            let mut state = self.state.borrow();
             let (concerned, old) = self.svm_add(&mut state, &range, list, watch.as_ref());
             drop(state);
             // Dropped without the lock: they may wait for their notifiers.
@@ -223,7 +218,7 @@ impl<O: Os> Process<O> {
 
     /// Watches a range, if not all of it is watched.
     fn svm_watch(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<Arc<Mirrored<O>>>> {
-        if self.state.lock().svm.ranges.growth(range).bytes == 0 {
+        if self.state.borrow().svm.ranges.growth(range).bytes == 0 {
             return Ok(None);
         }
         let news = Arc::new(Notifier { process: Arc::downgrade(self) });
@@ -286,14 +281,14 @@ impl<O: Os> Process<O> {
 
     /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
     pub(crate) fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
-        if !self.state.lock().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
+        if !self.state.borrow().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
             return Ok(());
         }
         let mut at = range.start;
         while at < range.end {
             at = self.svm_map_area(&(at..range.end))?.ok_or(Errno::EFAULT)?;
         }
-        let mut state = self.state.lock();
+        let mut state = self.state.borrow();
         let whole: Vec<u64> = state
             .svm
             .ranges
@@ -328,7 +323,7 @@ impl<O: Os> Process<O> {
                 Err(error) => return Err(error),
             };
             let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start });
-            let mut state = self.state.lock();
+            let mut state = self.state.borrow();
             if state.phase == Phase::Dead {
                 drop(state);
                 return Err(Errno::ESRCH);

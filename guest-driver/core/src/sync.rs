@@ -70,6 +70,85 @@ impl<O: Os, T> Drop for Guard<'_, O, T> {
     }
 }
 
+/// A value that belongs to one thread at a time, which lends it out while it waits for something that others have to do with it.
+pub(crate) struct Lendable<O: Os, T> {
+    /// Whose it is.
+    owner: Mutex<O, ()>,
+    value: Mutex<O, T>,
+}
+
+impl<O: Os, T> Lendable<O, T> {
+    /// Makes one that nobody has; the ranks are those of the two locks.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(os: &O, [owner, inner]: [LockRank; 2], value: T) -> Result<Self> {
+        Ok(Self { owner: Mutex::new(os, owner, ())?, value: Mutex::new(os, inner, value)? })
+    }
+
+    /// Sleeps until the value is the caller's.
+    pub(crate) fn lock(&self) -> Owner<'_, O, T> {
+        let owner = self.owner.lock();
+        Owner { value: self.value.lock(), _owner: owner }
+    }
+
+    /// Sleeps until nobody uses the value, or who has it lends it out. Whoever takes it so must not wait for its owner.
+    pub(crate) fn borrow(&self) -> Guard<'_, O, T> {
+        self.value.lock()
+    }
+}
+
+impl<O: Os, T> fmt::Debug for Lendable<O, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lendable { .. }")
+    }
+}
+
+/// The right to touch the value and to lend it, given back when dropped.
+pub(crate) struct Owner<'a, O: Os, T> {
+    value: Guard<'a, O, T>,
+    _owner: Guard<'a, O, ()>,
+}
+
+impl<O: Os, T> Owner<'_, O, T> {
+    /// Lends the value to those who [borrow](Lendable::borrow) it, until `wait` is over. Nobody else gets it.
+    pub(crate) fn lend<R>(&mut self, wait: impl FnOnce() -> R) -> R {
+        /// Takes the lock again, however the wait ends.
+        struct Again<'a, L: RawLock>(&'a L);
+        impl<L: RawLock> Drop for Again<'_, L> {
+            fn drop(&mut self) {
+                self.0.lock();
+            }
+        }
+        let raw = &self.value.mutex.raw;
+        // SAFETY: `self` holds the lock, and is borrowed exclusively: nothing of the value is in use until the lock is taken again.
+        unsafe { raw.unlock() };
+        let _again = Again(raw);
+        wait()
+    }
+}
+
+impl<O: Os, T> Deref for Owner<'_, O, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<O: Os, T> DerefMut for Owner<'_, O, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<O: Os, T: fmt::Debug> fmt::Debug for Owner<'_, O, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 impl<O: Os, T: fmt::Debug> fmt::Debug for Guard<'_, O, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)

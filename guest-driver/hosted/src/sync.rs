@@ -44,7 +44,8 @@ pub struct Lock {
 impl Lock {
     pub(crate) fn new(rank: LockRank) -> Self {
         let rank = match rank {
-            LockRank::ProcessState => AnyRank::of::<rank::KfdProcess>(),
+            LockRank::Process => AnyRank::of::<rank::KfdProcess>(),
+            LockRank::ProcessState => AnyRank::of::<rank::KfdProcessState>(),
             LockRank::Client => AnyRank::of::<rank::KfdClient>(),
             LockRank::AddressSpace => AnyRank::of::<rank::KfdAddressSpace>(),
             LockRank::Scheduler => AnyRank::of::<rank::KfdScheduler>(),

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::kfd::event::{KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE, MemoryExceptionData};
 use belfry_abi::kfd::ioctl as nr;
-use belfry_abi::kfd::misc::SetXnackModeArgs;
+use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::misc::{SetTrapHandlerArgs, SetXnackModeArgs};
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA};
 use belfry_abi::partition::ComputePartition;
 use belfry_abi::pm4::Opcode;
@@ -205,4 +206,74 @@ fn sdma_engine_waits_for_memory_of_the_program() {
 /// What a copy to an address that is so many bytes further writes: parts as large as the distance are read before they are written.
 fn overlapping(bytes: u64, apart: u64, value: impl Fn(u64) -> u32) -> Vec<u32> {
     (0..bytes).step_by(4).map(|at| value(at % apart)).collect()
+}
+
+/// `s_trap 1` and the end.
+const TRAPS: [u32; 2] = [0xbf92_0001, 0xbf81_0000];
+
+/// Reads a page in each 2 MiB from the trap memory on, 400 of them, and goes past the `s_trap`.
+#[rustfmt::skip]
+const READER: [u32; 16] = [
+    0xb06f_0190, // s_movk_i32 ttmp3, 400
+    0xc003_1bbd, 0, // s_load_dword ttmp2, ttmp[14:15], 0x0 glc
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0x807a_ff7a, 0x0020_0000, // s_add_u32 ttmp14, ttmp14, 0x200000
+    0x827b_807b, // s_addc_u32 ttmp15, ttmp15, 0
+    0x80ef_816f, // s_sub_u32 ttmp3, ttmp3, 1
+    0xbf07_806f, // s_cmp_lg_u32 ttmp3, 0
+    0xbf85_fff7, // s_cbranch_scc1
+    0x806c_846c, // s_add_u32 ttmp0, ttmp0, 4
+    0x826d_806d, // s_addc_u32 ttmp1, ttmp1, 0
+    0x866d_ff6d, 0xffff, // s_and_b32 ttmp1, ttmp1, 0xffff
+    0xb978_f802, // s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
+    0xbe80_1f6c, // s_rfe_b64 ttmp[0:1]
+];
+
+/// A program ends while its wave wants pages in its trap handler, which hold its queue up: it gets no more of them, and the device need
+/// not be reset.
+#[test]
+fn process_ends_while_a_wave_in_its_trap_handler_wants_pages() {
+    let gpu = gpu(1, ComputePartition::Spx);
+    let client = open(&gpu);
+    let flags = AllocFlags::GTT | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
+    let code = client.alloc(PAGE, flags).unwrap();
+    // A descriptor, whose code is at 256, and the handler at 512.
+    for (at, dword) in [(16, 256), (48, 0)] {
+        code.word(at).store(dword, Ordering::Relaxed);
+    }
+    for (start, dwords) in [(256, &TRAPS[..]), (512, &READER[..])] {
+        for (at, dword) in (start..).step_by(4).zip(dwords) {
+            code.word(at).store(*dword, Ordering::Relaxed);
+        }
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a mapping of the test's own.
+    let pages = unsafe { libc::mmap(std::ptr::null_mut(), 401 << 21, RW, flags, -1, 0) };
+    assert_ne!(pages, libc::MAP_FAILED);
+    let mut handler = SetTrapHandlerArgs {
+        tba_addr: code.va + 512,
+        tma_addr: pages as u64,
+        gpu_id: client.gpu_id,
+        ..Default::default()
+    };
+    client.ioctl(nr::SET_TRAP_HANDLER, &mut handler).unwrap();
+    let mut queue = client.create_queue().unwrap();
+    let packet = queue.args.ring_base_address;
+    for (at, dword) in [(4, 64 | 1 << 16), (8, 1), (12, 64), (16, 1), (20, 1), (24, 0), (28, 0)] {
+        word(packet + at).store(dword, Ordering::Relaxed);
+    }
+    quad(packet + 32).store(code.va, Ordering::Relaxed);
+    quad(packet + 40).store(code.va, Ordering::Relaxed);
+    quad(packet + 56).store(0, Ordering::Relaxed);
+    // KERNEL_DISPATCH of one dimension, with fences.
+    word(packet).store(0x1502 | 1 << 16, Ordering::Release);
+    quad(queue.args.write_pointer_address).store(1, Ordering::Release);
+    quad(queue.doorbell).store(0, Ordering::Release);
+    client.process.doorbell_written(queue.doorbell as *mut u64);
+    queue.next += 1;
+    eventually("pages are wanted", || gpu.device().stats().retry_faults >= 5);
+    drop(client);
+    assert!(gpu.device().stats().retry_faults < 350, "it was on the way");
+    assert_eq!(gpu.device().stats().resets, 0);
+    Client::open(&gpu).check_queue_works();
 }

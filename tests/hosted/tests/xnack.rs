@@ -9,8 +9,9 @@ use belfry_abi::kfd::misc::SetXnackModeArgs;
 use belfry_abi::pci;
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
+use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use belfry_runtime::{KernelArg, Runtime};
+use belfry_runtime::{Buffer, Completion, KernelArg, Module, Queue, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
 static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
@@ -143,4 +144,81 @@ fn mode_is_a_process_s_own_and_only_where_waves_wait() {
     let transport = HostedTransport::open(&other).unwrap();
     assert_eq!(set_xnack(&transport, 1), Err(Errno::EPERM));
     assert_eq!(set_xnack(&transport, -1), Ok(0));
+}
+
+/// Enters the trap handler, and tells when it has come back.
+const TRAPS: &str = "
+    s_load_dwordx2 s[4:5], s[0:1], 0x0
+    s_trap 1
+    s_waitcnt lgkmcnt(0)
+    v_mov_b32 v1, 0
+    v_mov_b32 v2, 0x600d
+    global_store_dword v1, v2, s[4:5]
+    s_endpgm
+";
+
+/// A trap handler that reads one page in each 2 MiB from its trap memory on, and goes past the `s_trap`.
+const READER: &str = "
+    s_movk_i32 ttmp3, 400
+.Lread:
+    s_load_dword ttmp2, ttmp[14:15], 0x0 glc
+    s_waitcnt lgkmcnt(0)
+    s_add_u32 ttmp14, ttmp14, 0x200000
+    s_addc_u32 ttmp15, ttmp15, 0
+    s_sub_u32 ttmp3, ttmp3, 1
+    s_cmp_lg_u32 ttmp3, 0
+    s_cbranch_scc1 .Lread
+    s_add_u32 ttmp0, ttmp0, 4
+    s_addc_u32 ttmp1, ttmp1, 0
+    s_and_b32 ttmp1, ttmp1, 0xffff
+    s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12
+    s_rfe_b64 ttmp[0:1]
+";
+const READ: usize = 401 << 21;
+
+/// A program with a kernel whose waves want hundreds of pages in their trap handler, one after the other.
+fn reader(gpu: &Arc<HostedGpu>) -> (Runtime, Module) {
+    let transport = HostedTransport::open(gpu).unwrap();
+    assert_eq!(set_xnack(&transport, 1), Ok(1));
+    let runtime = Runtime::with_transport(transport).unwrap();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a mapping of the test's own.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), READ, rights, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    let directives = "    .amdhsa_accum_offset 32\n";
+    let kernels = [Kernel::new("traps", TRAPS), Kernel::new("reader", READER)];
+    let kernels = kernels.map(|kernel| Kernel { directives, ..kernel });
+    let module = runtime.gpu().load(&assemble("gfx942", &kernels).unwrap()).unwrap();
+    runtime.gpu().set_trap_handler(&module.kernel("reader").unwrap(), at as u64).unwrap();
+    (runtime, module)
+}
+
+/// Starts the kernel, which is in its trap handler and waits when this returns.
+fn start_reading(gpu: &HostedGpu, queue: &Queue, module: &Module, out: &Buffer<u32>) -> Completion {
+    let before = gpu.device().stats().retry_faults;
+    let kernel = module.kernel("traps").unwrap();
+    let completion = kernel.launch(queue).grid(64).block(64).args((out,)).submit().unwrap();
+    while gpu.device().stats().retry_faults < before + 5 {
+        std::thread::yield_now();
+    }
+    completion
+}
+
+/// The driver waits for the queue to leave, and that for pages, which the driver gives it meanwhile.
+#[test]
+fn queue_is_taken_off_while_a_wave_in_its_trap_handler_wants_pages() {
+    let gpu = gpu(1);
+    let (runtime, module) = reader(&gpu);
+    let out = runtime.gpu().gtt().buffer_from(&[0u32; 16]).unwrap();
+    let queue = runtime.gpu().queue().unwrap();
+    let completion = start_reading(&gpu, &queue, &module, &out);
+    queue.preempt().unwrap();
+    assert!(!completion.is_done(), "it was in its handler");
+    assert!(gpu.device().stats().retry_faults >= 400, "it has come out of it");
+    queue.go_on().unwrap();
+    completion.wait().unwrap();
+    assert_eq!(out.to_vec()[0], 0x600d);
+    let stats = gpu.device().stats();
+    assert_eq!((stats.errors, stats.resets), (Default::default(), 0));
 }

@@ -44,6 +44,34 @@ impl Wave {
         self.partly_done[usize::from(self.is_privileged())].lanes != 0
     }
 
+    /// Whether the only thing between it and its trap handler is an instruction of the program that is partly done, and whose rest can be
+    /// in its context.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.file.xnack_mask.is_some() && !self.is_privileged() && self.partly_done[0].lanes != 0
+    }
+
+    /// Has the lanes that the instruction at hand has not done go into `XNACK_MASK`, as 0 where all or none are left.
+    pub(crate) fn rest_to_mask(&mut self) {
+        if self.file.xnack_mask.is_none() {
+            return;
+        }
+        let PartlyDone { pc, lanes } = core::mem::take(&mut self.partly_done[0]);
+        let rest = if lanes != 0 && pc == self.pc { self.exec() & !lanes } else { 0 };
+        self.set_pair(slot::XNACK_MASK, rest);
+    }
+
+    /// The opposite of [`Wave::rest_to_mask`].
+    pub(crate) fn rest_from_mask(&mut self) {
+        if self.file.xnack_mask.is_none() {
+            return;
+        }
+        let rest = self.pair(slot::XNACK_MASK);
+        if rest != 0 {
+            self.set_pair(slot::XNACK_MASK, 0);
+            self.partly_done[0] = PartlyDone { pc: self.pc, lanes: self.exec() & !rest };
+        }
+    }
+
     /// Remembers what the instruction at `pc`, which has faulted, has done.
     pub(super) fn remember_done(&mut self) {
         let lanes = core::mem::take(&mut self.done);

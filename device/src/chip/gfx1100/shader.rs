@@ -6,10 +6,11 @@
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT, TmpringSize};
 use belfry_isa::wave::Wave;
 
-use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace};
+use crate::chip::{CuMask, QueuePlace, ShaderRules, StackForm, TmpRing, WavePlace};
 
 pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 2,
+    stack: StackForm::Gfx11,
     retry_disable: 0,
     store_waits: 0,
     keeps_stores: false,

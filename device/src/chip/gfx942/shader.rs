@@ -3,11 +3,13 @@
 //! Sizes: LLVM `AMDGPUBaseInfo.cpp`; `HW_ID`: `gc_9_4_3_sh_mask.h`, `SQ_WAVE_HW_ID__*`.
 
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT_GFX9, TmpringSizeGfx9};
+use belfry_isa::wave::Wave;
 
-use crate::chip::{CuMask, QueuePlace, ShaderRules, TmpRing, WavePlace, gfx1100};
+use crate::chip::{CuMask, QueuePlace, ShaderRules, StackForm, TmpRing, WavePlace, gfx1100};
 
 pub(super) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 3,
+    stack: StackForm::Gfx9,
     retry_disable: 1 << 12,
     // vmcnt: bits 3:0 and 15:14.
     store_waits: 0xc00f,
@@ -26,7 +28,8 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     enabled_cus,
     tmp_ring,
     scratch_granule: TMPRING_WAVESIZE_UNIT_GFX9,
-    // The workgroup information, and what trap temporaries hold: as on gfx11.
+    set_ttmps,
+    // The workgroup information, and where trap temporaries have the workgroup's identifier: as on gfx11.
     ..gfx1100::SHADER_RULES
 };
 
@@ -34,6 +37,15 @@ const _: () = assert!(RULES.fits_engine());
 
 /// Shader engines of an XCC.
 const ENGINES: u32 = 4;
+
+/// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (what ROCdbgapi reads of gfx942).
+/// Bit 31 is for the program's handler to say that it has set up the others.
+fn set_ttmps(state: &mut Wave, workgroup: &[u32; 3], (wave, packet): (u32, u32), _scratch: bool) {
+    for (ttmp, id) in (8..).zip(workgroup) {
+        state.set_ttmp(ttmp, *id);
+    }
+    state.set_ttmp(11, wave & 0x3f | (packet & 0x1ff_ffff) << 6);
+}
 
 /// `HW_ID`: WAVE_ID 3:0, SIMD_ID 5:4, CU_ID 11:8, SH_ID 12, SE_ID 15:13, TG_ID 19:16. `XCC_ID`: 3:0.
 fn place_ids(place: WavePlace) -> [u32; 2] {

@@ -6,13 +6,13 @@ use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::{AqlQueue, MAX_IN_FLIGHT, Source, Waiting, dispatch, parse};
 use crate::cp::AqlConfig;
-use crate::cp::context::{Context, Scratch, put_buffers, read_buffers, restore, take_groups};
+use crate::cp::context::{Context, Leaving, Scratch, put_buffers, read_buffers, restore, take_groups};
 use crate::cp::control_stack::{self, Reader, Waves, encode, put_number, put_ranges};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::state::InFlight;
-use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine};
-use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch, WaveStates};
+use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
+use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
 use crate::vm::AddressSpace;
 
 /// What of a started packet is not in its ring.
@@ -38,26 +38,25 @@ struct State {
 
 impl AqlQueue {
     /// [`QueueEngine::save`].
-    pub(super) fn save_context(
-        &mut self,
-        area: Option<&ContextArea>,
-    ) -> Result<Option<ContextOffsets>, QueueError> {
+    pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
         if let Waiting::Context(Context { offsets, .. }) = self.waiting {
             // It is in the area as it was.
             self.stop();
-            return Ok(Some(offsets));
+            return Ok(Saving::Done(Some(offsets)));
         }
         let failure = self.state.failure_before_save(self.read_index);
         if failure.is_some() || !self.is_busy() {
             self.stop();
-            return failure.map_or(Ok(None), Err);
+            return failure.map_or(Ok(Saving::Done(None)), Err);
         }
-        match self.write_context(area) {
+        match self.write_context(area).map_err(Cause::Context) {
+            Ok(None) => Ok(Saving::Waits),
             Ok(offsets) => {
                 self.stop();
-                Ok(Some(offsets))
+                Ok(Saving::Done(offsets))
             }
-            Err(error) => Err(self.stop_for(Cause::Context(error))),
+            Err(cause) if self.state.tries_again(&cause) => Ok(Saving::Waits),
+            Err(cause) => Err(self.stop_for(cause)),
         }
     }
 
@@ -68,10 +67,12 @@ impl AqlQueue {
         }
     }
 
-    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<ContextOffsets, ContextError> {
-        let &ContextArea { base, size, stack_size } = area.ok_or(ContextError::NoArea)?;
-        let mut states = WaveStates { base, bounds: (stack_size, size), used: stack_size };
-        let saved = self.shader.save_context(&self.state.shader, &mut states)?;
+    /// Writes the waves and the control stack; `None` if that waits for pages.
+    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
+        let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
+        let saved = leaving.save_waves(&self.shader, &self.state);
+        self.leaving = Some(leaving);
+        let Some(saved) = saved? else { return Ok(None) };
         let mut waves = Vec::new();
         let mut started = Vec::new();
         for (at, packet) in self.started.iter().enumerate() {
@@ -95,10 +96,9 @@ impl AqlQueue {
                 _ => Started::Done,
             });
         }
-        let state = State { waiting: std::mem::take(&mut self.waiting), started };
-        let words = encode(&state.bytes(), &waves);
-        let stack = control_stack::write(self.state.space(), (base, stack_size), &words)?;
-        Ok(ContextOffsets { stack, waves: states.used })
+        let state = State { waiting: self.waiting.clone(), started };
+        let words = encode(&state.bytes(), &waves, self.shader.chip().shader.stack);
+        leaving.finish(self.state.space(), &words).map(Some)
     }
 
     /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
@@ -143,7 +143,8 @@ impl AqlQueue {
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
         let area = area.ok_or(ContextError::NoArea)?;
-        let (state, mut waves) = control_stack::read(self.state.space(), area, offsets)?;
+        let (state, mut waves) =
+            control_stack::read(self.state.space(), area, offsets, self.shader.chip().shader.stack)?;
         let State { waiting, started } = State::read(&state)?;
         let mut dispatches = Vec::new();
         for (at, started) in (0u32..).zip(started) {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AqlQueue, MAX_IN_FLIGHT, Waiting};
 use crate::cp::MAX_SCRATCH_SLOTS;
+use crate::cp::context::Leaving;
 use crate::cp::state::{InFlight, QueueState, SavedFailure, SavedInFlight};
 use crate::cp::{AqlConfig, CpEnv};
 use crate::save::{Broken, check, count};
@@ -24,6 +25,7 @@ pub(crate) struct SavedAql {
     started: Vec<Option<SavedInFlight>>,
     scratch: Option<SavedScratch>,
     waiting: Waiting,
+    leaving: Option<Leaving>,
     failure: Option<SavedFailure>,
     shader: shader::SavedQueue,
 }
@@ -54,6 +56,7 @@ impl AqlQueue {
             started: self.started.iter().map(|one| one.as_ref().map(|dispatch| dispatch.save())).collect(),
             scratch: self.scratch.as_ref().map(|pool| pool.save()),
             waiting: self.waiting.clone(),
+            leaving: self.leaving,
             failure: self.state.save_failure(),
             shader: self.shader.save_queue(&self.state.shader, packet),
         }
@@ -75,6 +78,7 @@ impl AqlQueue {
         if let Waiting::Pm4(execution) = &saved.waiting {
             execution.check()?;
         }
+        saved.leaving.as_ref().map_or(Ok(()), Leaving::check)?;
         let space = spaces.get(saved.space)?;
         let reported = space.waits().is_none().then_some(saved.read_index);
         let queue = ShaderQueue::restored(space, config.apertures, gws, saved.shader.is_stopped());
@@ -100,6 +104,7 @@ impl AqlQueue {
             started,
             scratch,
             waiting: saved.waiting.clone(),
+            leaving: saved.leaving,
             faults: env.faults.clone(),
             hangs: false,
             decided: 0,

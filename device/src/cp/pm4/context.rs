@@ -8,13 +8,13 @@ use zerocopy::IntoBytes;
 use super::dispatch::Pm4Dispatch;
 use super::registers::ComputeRegisters;
 use super::{MAX_STARTED, Pm4Config, Pm4Queue, Started, launch};
-use crate::cp::context::{Context, Scratch, put_buffers, read_buffers, restore, take_groups};
+use crate::cp::context::{Context, Leaving, Scratch, put_buffers, read_buffers, restore, take_groups};
 use crate::cp::control_stack::{self, Reader, Waves, encode, put_number};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::indirect::Execution;
-use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine};
-use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch, WaveStates};
+use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
+use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
 use crate::vm::AddressSpace;
 
 /// What of a started packet is not in the waves.
@@ -32,28 +32,27 @@ struct Running {
 
 impl Pm4Queue {
     /// [`QueueEngine::save`].
-    pub(super) fn save_context(
-        &mut self,
-        area: Option<&ContextArea>,
-    ) -> Result<Option<ContextOffsets>, QueueError> {
+    pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
         if let Some(Context { offsets, .. }) = self.returning
             && !self.stopped
         {
             // It is in the area as it was.
             self.stop();
-            return Ok(Some(offsets));
+            return Ok(Saving::Done(Some(offsets)));
         }
         let failure = self.state.failure_before_save(self.read_index);
         if failure.is_some() || !self.is_busy() {
             self.stop();
-            return failure.map_or(Ok(None), Err);
+            return failure.map_or(Ok(Saving::Done(None)), Err);
         }
-        match self.write_context(area) {
+        match self.write_context(area).map_err(Cause::Context) {
+            Ok(None) => Ok(Saving::Waits),
             Ok(offsets) => {
                 self.stop();
-                Ok(Some(offsets))
+                Ok(Saving::Done(offsets))
             }
-            Err(error) => Err(self.stop_for(Cause::Context(error))),
+            Err(cause) if self.state.tries_again(&cause) => Ok(Saving::Waits),
+            Err(cause) => Err(self.stop_for(cause)),
         }
     }
 
@@ -64,10 +63,12 @@ impl Pm4Queue {
         }
     }
 
-    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<ContextOffsets, ContextError> {
-        let &ContextArea { base, size, stack_size } = area.ok_or(ContextError::NoArea)?;
-        let mut states = WaveStates { base, bounds: (stack_size, size), used: stack_size };
-        let saved = self.shader.save_context(&self.state.shader, &mut states)?;
+    /// Writes the waves and the control stack; `None` if that waits for pages.
+    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
+        let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
+        let saved = leaving.save_waves(&self.shader, &self.state);
+        self.leaving = Some(leaving);
+        let Some(saved) = saved? else { return Ok(None) };
         let mut waves = Vec::new();
         let mut kept = Vec::new();
         for started in &self.started {
@@ -88,9 +89,9 @@ impl Pm4Queue {
                 }
             }
         }
-        let words = encode(&bytes(self.hdp_flush, &self.buffers, &kept), &waves);
-        let stack = control_stack::write(self.state.space(), (base, stack_size), &words)?;
-        Ok(ContextOffsets { stack, waves: states.used })
+        let words =
+            encode(&bytes(self.hdp_flush, &self.buffers, &kept), &waves, self.shader.chip().shader.stack);
+        leaving.finish(self.state.space(), &words).map(Some)
     }
 
     /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
@@ -140,7 +141,8 @@ impl Pm4Queue {
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
         let area = area.ok_or(ContextError::NoArea)?;
-        let (state, mut waves) = control_stack::read(self.state.space(), area, offsets)?;
+        let (state, mut waves) =
+            control_stack::read(self.state.space(), area, offsets, self.shader.chip().shader.stack)?;
         let kept = self.read_state(&state)?;
         let mut dispatches = Vec::new();
         for (at, kept) in (0u32..).zip(kept) {

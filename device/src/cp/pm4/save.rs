@@ -11,7 +11,7 @@ use super::registers::ComputeRegisters;
 use super::{MAX_STARTED, Pm4Config, Pm4Queue, Started};
 use crate::cp::CpEnv;
 use crate::cp::MAX_SCRATCH_SLOTS;
-use crate::cp::context::Context;
+use crate::cp::context::{Context, Leaving};
 use crate::cp::indirect::Execution;
 use crate::cp::state::{QueueState, SavedFailure};
 use crate::save::{Broken, check, count, counter};
@@ -42,6 +42,7 @@ pub(crate) struct SavedPm4 {
     hdp_flush: u32,
     turns_in_buffers: u32,
     returning: Option<Context>,
+    leaving: Option<Leaving>,
     stopped: bool,
     failure: Option<SavedFailure>,
     shader: shader::SavedQueue,
@@ -92,6 +93,7 @@ impl Pm4Queue {
             hdp_flush: self.hdp_flush,
             turns_in_buffers: self.turns_in_buffers,
             returning: self.returning,
+            leaving: self.leaving,
             stopped: self.stopped,
             failure: self.state.save_failure(),
             shader: self.shader.save_queue(&self.state.shader, packet),
@@ -111,6 +113,7 @@ impl Pm4Queue {
         check("dwords of a ring", dwords, dwords.is_power_of_two() && dwords <= 1 << 32)?;
         count("dispatches and fences in flight", saved.started.len(), saved.started.len() <= MAX_STARTED)?;
         saved.buffers.check()?;
+        saved.leaving.as_ref().map_or(Ok(()), Leaving::check)?;
         let space = spaces.get(saved.space)?;
         let queue = ShaderQueue::restored(space, config.apertures, gws, saved.shader.is_stopped());
         let state = Arc::new(QueueState::new(Arc::clone(&queue), config.identity, env));
@@ -145,6 +148,7 @@ impl Pm4Queue {
             hdp_flush: saved.hdp_flush,
             turns_in_buffers: saved.turns_in_buffers,
             returning: saved.returning,
+            leaving: saved.leaving,
             stopped: saved.stopped,
             traced: None,
         };

@@ -311,10 +311,14 @@ impl HwsScheduler {
             _ => hiq.execute(header, &body).map_err(|error| error.kind()),
         };
         let obey = |request| self.obey(space, partition, &request);
-        let done = executed.and_then(|request| request.map_or(Ok(()), obey));
+        let done = executed.and_then(|request| request.map_or(Ok(true), obey));
+        if done == Ok(false) {
+            running.put_back(header);
+            return Ok(false);
+        }
         self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: done.is_ok() });
         match done {
-            Ok(()) => count(&self.ports.counters.mes_frames),
+            Ok(_) => count(&self.ports.counters.mes_frames),
             Err(why) => {
                 running.dead |= why == GuestError::QueueHangs;
                 count(&self.ports.counters.mes_refused);
@@ -325,18 +329,19 @@ impl HwsScheduler {
         Ok(true)
     }
 
+    /// Does what a packet of a HIQ asks for; `false` if that waits for queues to leave, and has to be done again from the beginning.
     fn obey(
         &mut self,
         space: &AddressSpace,
         partition: Partition,
         request: &Request,
-    ) -> Result<(), GuestError> {
+    ) -> Result<bool, GuestError> {
         match request {
-            Request::Resources(resources) => self.set_resources(partition, resources),
+            Request::Resources(resources) => self.set_resources(partition, resources).map(|()| true),
             Request::Run { list, dwords } => self.run(space, partition, (*list, *dwords)),
             Request::Unmap { which, reset } => self.unmap(partition, which, *reset),
             Request::Fence { at, value } => {
-                space.store_u64(*at, *value).map_err(|_| GuestError::FenceUnmapped)
+                space.store_u64(*at, *value).map_err(|_| GuestError::FenceUnmapped).map(|()| true)
             }
         }
     }
@@ -367,13 +372,15 @@ impl HwsScheduler {
         Ok(())
     }
 
-    /// Takes queues off. A driver takes all of them off to change the list, and their processes know nothing of that.
-    fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) -> Result<(), GuestError> {
+    /// Takes queues off; whether they are. A driver takes all of them off to change the list, and their processes know nothing of that.
+    fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) -> Result<bool, GuestError> {
         if *which == Which::NotStatic && !reset {
             // The doorbells are marked while their queues still own them, so that no ring in between counts as unknown.
             for doorbell in self.slots.not_static(partition) {
                 self.ports.doorbells.set_away(doorbell, true);
-                self.away.push((partition, doorbell));
+                if !self.away.contains(&(partition, doorbell)) {
+                    self.away.push((partition, doorbell));
+                }
             }
         }
         let is_meant = |queue: &TakeOff| match which {
@@ -382,8 +389,7 @@ impl HwsScheduler {
             Which::All => true,
             Which::NotStatic => !queue.is_static,
         };
-        self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue))?;
-        Ok(())
+        self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue))
     }
 
     /// The queues of some partitions that were taken off are on the new list, or gone.
@@ -396,17 +402,19 @@ impl HwsScheduler {
         }
     }
 
-    /// Runs the queues of a list instead of those that run now.
+    /// Runs the queues of a list instead of those that run now; `false` if that waits for those to leave.
     fn run(
         &mut self,
         space: &AddressSpace,
         partition: Partition,
         (list, dwords): (u64, u32),
-    ) -> Result<(), GuestError> {
+    ) -> Result<bool, GuestError> {
         let mut words = vec![0u32; dwords as usize];
         space.read_bytes(list, words.as_mut_bytes()).map_err(|_| GuestError::RunListUnmapped)?;
         let processes = run_list::parse(&words)?;
-        self.unmap(partition, &Which::NotStatic, false)?;
+        if !self.unmap(partition, &Which::NotStatic, false)? {
+            return Ok(false);
+        }
         for run_list::Process { process, queues } in &processes {
             let new = NewProcess {
                 // Partitions have page tables of a process each for itself.
@@ -436,7 +444,7 @@ impl HwsScheduler {
             }
         }
         self.come_back(|back| back == partition);
-        Ok(())
+        Ok(true)
     }
 
     fn add(

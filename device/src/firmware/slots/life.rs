@@ -15,6 +15,9 @@ use crate::time::Clock;
 /// | unmapped | mapped | [`Queue::map`] |
 /// | unmapped | failed, on no slot | [`Queue::map`], which does not succeed |
 /// | mapped | unmapped | [`Queue::unmap`] |
+/// | mapped | leaving | [`Queue::unmap`], when pages are missing that its work is saved to |
+/// | leaving | unmapped | [`Queue::unmap`], when they are there |
+/// | leaving | failed, on no slot | [`Queue::unmap`], when its work cannot be saved |
 /// | mapped | failed, still on its slot | [`Queue::serve`], when the engine stops |
 /// | mapped | failed, on no slot | [`Queue::unmap`], when its work cannot be saved |
 /// | failed | failed, on no slot | [`Queue::unmap`] |
@@ -24,6 +27,8 @@ pub(super) enum Life {
     Unmapped { wait: Wait, rest: Rest },
     /// On a slot, with an engine that runs unless the device is held.
     Mapped { slot: Slot, engine: Box<dyn QueueEngine>, activity: Activity },
+    /// Still on its slot, with an engine that does nothing but wait for pages to save its work to; what it waits for then.
+    Leaving { slot: Slot, engine: Box<dyn QueueEngine>, then: Wait },
     /// Stopped for good; only REMOVE_QUEUE changes that. It has its slot until it is taken off.
     Failed { slot: Option<Slot>, read_index: u64 },
 }
@@ -87,7 +92,7 @@ impl Life {
     /// The hardware queue, while it is on one.
     pub(super) fn slot(&self) -> Option<Slot> {
         match self {
-            Self::Mapped { slot, .. } => Some(*slot),
+            Self::Mapped { slot, .. } | Self::Leaving { slot, .. } => Some(*slot),
             Self::Failed { slot, .. } => *slot,
             Self::Unmapped { .. } => None,
         }
@@ -96,7 +101,7 @@ impl Life {
     /// Stops the engine, if there is one.
     pub(super) fn stop(self) {
         match self {
-            Self::Mapped { mut engine, .. } => engine.stop(),
+            Self::Mapped { mut engine, .. } | Self::Leaving { mut engine, .. } => engine.stop(),
             Self::Unmapped { .. } | Self::Failed { .. } => {}
         }
     }

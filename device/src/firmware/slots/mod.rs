@@ -197,7 +197,7 @@ impl Slots {
     }
 
     /// Takes off the queues that `which` says, for good, in the order of their doorbells; with `reset`, what they have begun is
-    /// dropped. How many they were.
+    /// dropped. Whether they are off: those that are not wait for pages that their work is saved to, and it is to be tried again.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Slots {
         ports: &Ports,
         reset: bool,
         which: impl Fn(&TakeOff) -> bool,
-    ) -> Result<usize, GuestError> {
+    ) -> Result<bool, GuestError> {
         let pasid = |key| self.processes.get(&key).map_or(0, |process| process.pasid);
         let off: Vec<DoorbellIndex> = self
             .queues
@@ -222,15 +222,19 @@ impl Slots {
             .map(|queue| queue.doorbell)
             .collect();
         let kernel = ports.contexts.space(0);
-        for &doorbell in &off {
+        let mut all = true;
+        for doorbell in off {
             if !reset && self.queues.get(&doorbell).is_some_and(Queue::hangs) {
                 return Err(GuestError::QueueHangs);
             }
             let Some(mut queue) = self.queues.remove(&doorbell) else { continue };
             if reset {
                 queue.drop_work(ports);
+            } else if !queue.suspend(ports, kernel.as_deref()) {
+                self.queues.insert(doorbell, queue);
+                all = false;
+                continue;
             } else {
-                queue.unmap(ports, kernel.as_deref());
                 self.check_removed(ports, &queue, kernel.as_deref());
             }
             let key = queue.process;
@@ -238,7 +242,7 @@ impl Slots {
             ports.doorbells.own(doorbell, Owner::Nobody);
             self.leave(ports, key);
         }
-        Ok(off.len())
+        Ok(all)
     }
 
     /// Doorbells of the queues of a partition that do not stay when all are taken off.
@@ -260,7 +264,11 @@ impl Slots {
             return Err(GuestError::RemoveQueueUnknown);
         };
         let kernel = ports.contexts.space(0);
-        queue.unmap(ports, kernel.as_deref());
+        if !queue.unmap(ports, kernel.as_deref()) {
+            // Frames are answered once. No chip with an MES has processes that wait for pages.
+            self.queues.insert(doorbell, queue);
+            return Err(GuestError::QueueHangs);
+        }
         self.check_removed(ports, &queue, kernel.as_deref());
         let key = queue.process;
         // What it has left to do is in its MQD and its context save area.
@@ -323,10 +331,9 @@ impl Slots {
         if self.gang(gang)?.any(|queue| queue.hangs()) {
             return Err(GuestError::QueueHangs);
         }
-        for queue in self.gang(gang)? {
-            queue.suspend(ports, kernel.as_deref());
-        }
-        Ok(())
+        // As with `remove`.
+        let off = self.gang(gang)?.fold(true, |off, queue| queue.suspend(ports, kernel.as_deref()) & off);
+        if off { Ok(()) } else { Err(GuestError::QueueHangs) }
     }
 
     pub(super) fn resume(&mut self, gang: Option<u64>) -> Result<(), GuestError> {
@@ -338,8 +345,9 @@ impl Slots {
 
     /// Serves every queue once, and gives slots to those that wait.
     pub(super) fn pass(&mut self, ports: &Ports) -> Turn {
-        let mut turn = Turn::WhenWoken;
-        let mut polls = false;
+        let (left, mut polls) = self.leave_again(ports);
+        // A packet may wait for those that have left.
+        let mut turn = if left { Turn::Now } else { Turn::WhenWoken };
         for queue in self.queues.values_mut().filter(|queue| queue.is_mapped()) {
             match queue.serve(ports) {
                 Served::Idle => {}
@@ -456,6 +464,16 @@ impl Slots {
                 ports.counters.error(why, format_args!("doorbell={doorbell:#x}, when the queue was mapped"));
             }
         }
+    }
+
+    /// Tries again to take off the queues that wait for pages to leave; whether any has left, and whether any still waits.
+    fn leave_again(&mut self, ports: &Ports) -> (bool, bool) {
+        let (mut left, mut waits) = (false, false);
+        for queue in self.queues.values_mut().filter(|queue| queue.is_leaving()) {
+            let off = queue.unmap(ports, ports.contexts.space(0).as_deref());
+            (left, waits) = (left | off, waits | !off);
+        }
+        (left, waits)
     }
 
     /// Stops every queue and forgets everything.

@@ -2,6 +2,7 @@
 
 mod check;
 mod hearing;
+mod leaving;
 mod save;
 mod sdma;
 mod seen;
@@ -20,11 +21,9 @@ use crate::cp::{AqlConfig, AqlQueue, Pm4Config, Pm4Queue, QueueError};
 use crate::firmware::{Ports, Served};
 use crate::guest_error::GuestError;
 use crate::queue::{
-    BlockedOn, ContextArea, ContextOffsets, DmaContext, Hqd, HqdId, Mqd, MqdSet, Partition, Progress,
-    QueueEngine, QueueIdentity,
+    BlockedOn, ContextArea, ContextOffsets, Hqd, Mqd, MqdSet, Partition, Progress, QueueEngine, QueueIdentity,
 };
 use crate::shader::Gws;
-use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory};
 
 use hearing::Deaf;
@@ -145,6 +144,11 @@ impl Queue {
         matches!(self.life, Life::Mapped { .. })
     }
 
+    /// Whether it waits for pages to be taken off its slot.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.life, Life::Leaving { .. })
+    }
+
     /// Whether its engine stays at a packet, and does not let it be taken off its slot.
     pub(super) fn hangs(&self) -> bool {
         matches!(&self.life, Life::Mapped { engine, .. } if engine.hangs())
@@ -158,6 +162,7 @@ impl Queue {
     pub(super) fn is_at_work(&self) -> bool {
         match &self.life {
             Life::Mapped { engine, activity, .. } => *activity == Activity::Working || engine.is_busy(),
+            Life::Leaving { .. } => true,
             Life::Unmapped { .. } | Life::Failed { .. } => false,
         }
     }
@@ -365,85 +370,10 @@ impl Queue {
         served
     }
 
-    /// Takes the queue off its slot and saves it to its MQD, and waves in progress to its context save area.
-    pub(super) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
-        let mut saved = (None, None);
-        self.check_unmapped(ports, kernel);
-        let (slot, read_index) = match self.end() {
-            Life::Mapped { mut engine, activity, .. } if !self.pool.is_compute() => {
-                engine.suspend();
-                self.unmap_sdma(ports, kernel, engine, activity);
-                ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
-                return;
-            }
-            Life::Mapped { slot, mut engine, activity } => {
-                engine.suspend();
-                let read_index = engine.read_index();
-                let area = kernel.and_then(|kernel| self.mqds(ports, kernel).ok()?.context_area());
-                let registers = engine.compute_registers().map(<[u32]>::to_vec);
-                self.life = match engine.save(area.as_ref()) {
-                    Ok(offsets) => {
-                        saved = (offsets, registers);
-                        let wait = if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
-                        Life::Unmapped { wait, rest: Rest { read_index, saved: offsets.is_some() } }
-                    }
-                    Err(error) => {
-                        ports.counters.error(
-                            GuestError::ContextNotSaved,
-                            format_args!("doorbell={:#x} {error}", self.doorbell),
-                        );
-                        Life::Failed { slot: None, read_index }
-                    }
-                };
-                (slot, read_index)
-            }
-            Life::Failed { slot: Some(slot), read_index } => {
-                self.life = Life::Failed { slot: None, read_index };
-                (slot, read_index)
-            }
-            off @ (Life::Unmapped { .. } | Life::Failed { slot: None, .. }) => {
-                self.life = off;
-                return;
-            }
-        };
-        let Place::Compute(_, id) = slot.id else {
-            self.save_sdma(ports, kernel, read_index, &DmaContext::default());
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
-            return;
-        };
-        for xcc in self.partition.xccs() {
-            ports.hqds.hqd_of(xcc, id, |hqd| {
-                hqd.set_pointers(read_index, hqd.pq_wptr());
-                hqd.deactivate();
-            });
-        }
-        self.save(ports, kernel, id, &saved);
-        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
-    }
-
-    /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
-    pub(super) fn drop_work(&mut self, ports: &Ports) {
-        if let Some(Place::Compute(_, id)) = self.slot() {
-            for xcc in self.partition.xccs() {
-                ports.hqds.hqd_of(xcc, id, |hqd| hqd.deactivate());
-            }
-        }
-        self.end().stop();
-        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
-    }
-
-    /// SUSPEND of its gang: off its slot, and no other until RESUME.
-    pub(super) fn suspend(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
-        self.unmap(ports, kernel);
-        if let Life::Unmapped { wait, .. } = &mut self.life {
-            *wait = Wait::Resume;
-        }
-    }
-
     /// RESUME of its gang: it may have work.
     pub(super) fn resume(&mut self) {
         match &mut self.life {
-            Life::Unmapped { wait, .. } => *wait = Wait::Slot,
+            Life::Unmapped { wait, .. } | Life::Leaving { then: wait, .. } => *wait = Wait::Slot,
             Life::Mapped { activity, .. } => *activity = Activity::Working,
             Life::Failed { .. } => {}
         }
@@ -452,37 +382,6 @@ impl Queue {
     /// Takes the state out of the queue, which has failed unless it is given another one.
     fn end(&mut self) -> Life {
         std::mem::replace(&mut self.life, Life::Failed { slot: None, read_index: 0 })
-    }
-
-    /// Writes the registers to the MQD, and what of the context save area is in use; compute registers if packets set them.
-    fn save(
-        &self,
-        ports: &Ports,
-        kernel: Option<&AddressSpace>,
-        id: HqdId,
-        (offsets, registers): &(Option<ContextOffsets>, Option<Vec<u32>>),
-    ) {
-        let saved = kernel.is_some_and(|space| {
-            let partition = self.partition;
-            MqdSet::read_unchecked(&ports.chip.mqd, space, self.mqd, partition).is_ok_and(|mut mqds| {
-                mqds.save(|xcc| ports.hqds.hqd_of(partition.first + xcc, id, |hqd| *hqd));
-                mqds.set_context(*offsets);
-                let mqd = mqds.first_mut();
-                if let Some(registers) = registers {
-                    mqd.set_compute(registers);
-                }
-                if let Some(counters) = self.gws.counters() {
-                    mqd.set_gws(&counters);
-                }
-                mqds.write(space)
-            })
-        });
-        if !saved {
-            ports.counters.error(
-                GuestError::MqdNotSaved,
-                format_args!("doorbell={:#x} mqd={:#x}", self.doorbell, self.mqd),
-            );
-        }
     }
 
     /// Stops whatever runs, for good: packets and waves.

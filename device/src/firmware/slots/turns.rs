@@ -15,7 +15,7 @@ impl Slots {
         let now = ports.env.clock.now();
         // A queue that has failed keeps nothing from others.
         for queue in self.queues.values_mut().filter(|queue| queue.has_failed()) {
-            queue.unmap(ports, Some(kernel));
+            let _off = queue.unmap(ports, Some(kernel));
         }
         self.fill_slots(ports, kernel);
         let mut pools: Vec<Pool> = Vec::new();
@@ -35,9 +35,9 @@ impl Slots {
         waiting
     }
 
-    /// Queues on a slot of a pool.
+    /// Queues on a slot of a pool that are not on their way off it.
     fn mapped_in(&self, pool: Pool) -> impl Iterator<Item = &Queue> {
-        self.mapped().filter(move |queue| queue.pool == pool)
+        self.mapped().filter(move |queue| queue.pool == pool && !queue.is_leaving())
     }
 
     /// The turns of the queues that may be on the slots of one pool.
@@ -67,7 +67,8 @@ impl Slots {
     /// Takes a queue off its slot; it goes behind those that wait.
     fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex) {
         let Some(queue) = self.queues.get_mut(&doorbell) else { return };
-        queue.unmap(ports, Some(kernel));
+        // If it waits for pages, the slot is free when they are there.
+        let _off = queue.unmap(ports, Some(kernel));
         self.turns += 1;
         queue.turn = self.turns;
         count(&ports.counters.queues_preempted);

@@ -73,8 +73,12 @@ impl Slots {
             .filter(|&(&key, _)| at_rest(key))
             .min_by_key(|&(&key, _)| last(key))
             .map(|(&key, _)| key)?;
+        let mut off = true;
         for queue in self.queues.values_mut().filter(|queue| queue.process == key) {
-            queue.unmap(ports, Some(kernel));
+            off &= queue.unmap(ports, Some(kernel));
+        }
+        if !off {
+            return None;
         }
         let vmid = self.processes.get_mut(&key)?.vmid.take()?;
         ports.contexts.unmap_process(vmid);

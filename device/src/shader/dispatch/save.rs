@@ -1,7 +1,7 @@
 //! A dispatch in progress as plain values.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use super::{Dispatch, Owner};
 use crate::chip::Generation;
 use crate::save::{Broken, check, counter};
 use crate::shader::chance::Chance;
+use crate::shader::context::SavedGroup;
 use crate::shader::launch::Launch;
 use crate::shader::queue::{Residency, ShaderQueue};
 use crate::shader::scratch::ScratchPool;
@@ -29,6 +30,8 @@ pub(in crate::shader) struct SavedDispatch {
     unclaimed: Vec<(u64, u64)>,
     done: u64,
     paused: Vec<SavedWorkgroup>,
+    /// Workgroups in the context save area.
+    away: Vec<SavedGroup>,
 }
 
 /// What a dispatch is given anew.
@@ -45,6 +48,7 @@ pub(in crate::shader) struct Restored<'a> {
 impl Dispatch {
     /// The dispatch of a packet, between turns.
     pub(in crate::shader) fn save(&self, packet: u64) -> SavedDispatch {
+        let away = self.away();
         SavedDispatch {
             packet,
             launch: self.launch.clone(),
@@ -55,6 +59,7 @@ impl Dispatch {
             unclaimed: self.unclaimed.save(),
             done: self.done.load(Ordering::Acquire),
             paused: self.paused().iter().filter_map(|workgroup| workgroup.save()).collect(),
+            away,
         }
     }
 }
@@ -88,6 +93,7 @@ impl SavedDispatch {
         let unclaimed = Unclaimed::restored(total, &self.unclaimed)?;
         let paused = self.paused.len() as u64;
         let known = self.done.checked_add(unclaimed.left()).and_then(|sum| sum.checked_add(paused));
+        let known = known.and_then(|sum| sum.checked_add(self.away.len() as u64));
         check("workgroups of a dispatch", total, known.is_some_and(|known| known <= total))?;
         let decides = self.chance.is_some() == with.deterministic;
         check("whether the schedule is deterministic", self.chance.is_some(), decides)?;
@@ -95,6 +101,11 @@ impl SavedDispatch {
         let mut dispatch = Dispatch::new(Arc::clone(with.queue), launch, total, number, owner, self.chance);
         dispatch.unclaimed = unclaimed;
         *dispatch.done.get_mut() = self.done;
+        let waves = |group: &SavedGroup| {
+            group.waves.iter().all(|wave| wave.number < dispatch.launch.waves_per_workgroup())
+        };
+        check("waves in a context save area", self.packet, self.away.iter().all(waves))?;
+        dispatch.away.get_mut().unwrap_or_else(PoisonError::into_inner).clone_from(&self.away);
         *dispatch.ticks.get_mut() = counter("time of a dispatch", self.ticks)?;
         for saved in &self.paused {
             let seat = with.residency.seat_again(with.queue, &dispatch.launch, &saved.seat)?;

@@ -2,7 +2,7 @@
 
 use belfry_isa::context::ContextSlot;
 use belfry_isa::exec::{self, Barriers, Env, Stop};
-use belfry_isa::wave::{MAX_VGPR_BLOCKS, VGPR_BLOCK};
+use belfry_isa::wave::{MAX_VGPR_BLOCKS, VGPR_BLOCK, Wave};
 
 use super::{MSG_INTERRUPT, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::context::{ContextError, SavedGroup, SavedWave, SwitchTurn, WaveStates};
@@ -19,6 +19,10 @@ const CHUNK: u64 = WAVE_QUANTUM;
 
 impl Workgroup {
     /// Saves the waves; `None` when all of them have ended meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Where the process waits for pages, waves that have not come through for the lack of one are as before: it can be tried again.
     pub(in crate::shader) fn save_context(
         &mut self,
         switch: &mut SwitchTurn<'_, '_>,
@@ -28,6 +32,33 @@ impl Workgroup {
         for index in 0..self.count {
             self.finish_trap(index, turn)?;
         }
+        if !turn.gives_up {
+            return self.save_waves(turn, states);
+        }
+        // Handlers only write to the area, so that waves can begin with them anew.
+        let before = (self.waves[..self.count].to_vec(), self.states.clone(), self.lds.barriers, states.used);
+        let saved = self.save_waves(turn, states);
+        if saved.is_err() {
+            let (waves, wave_states, barriers, used) = before;
+            self.waves.splice(..self.count, waves);
+            (self.states, self.lds.barriers, states.used) = (wave_states, barriers, used);
+        }
+        saved
+    }
+
+    /// Bytes of the contexts of its waves.
+    pub(in crate::shader) fn context_bytes(&self) -> u64 {
+        let live = self.waves.iter().zip(&self.states).take(self.count);
+        let live = live.filter(|(_, state)| **state != State::Ended).map(|(wave, _)| wave);
+        let bytes = |(order, wave): (usize, &Wave)| wave.context_bytes((order == 0).then_some(&self.lds));
+        live.enumerate().map(|one| u64::from(bytes(one))).sum()
+    }
+
+    fn save_waves(
+        &mut self,
+        turn: &mut Turn<'_>,
+        states: &mut WaveStates,
+    ) -> Result<Option<SavedGroup>, ContextError> {
         let live: Vec<usize> = (0..self.count).filter(|&index| self.states[index] != State::Ended).collect();
         if live.is_empty() {
             // It was about to end: its dispatch has to hear of it.
@@ -45,15 +76,18 @@ impl Workgroup {
     /// Lets a wave come out of its trap handler, and to the end of the instruction it is at.
     fn finish_trap(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<(), ContextError> {
         for _ in 0..PATIENCE {
-            if self.states[index] == State::Ended || self.waves[index].is_at_boundary() {
-                self.waves[index].stop_at_trap_return(false);
+            let wave = &mut self.waves[index];
+            let can = if turn.gives_up { wave.can_keep_rest() } else { wave.is_at_boundary() };
+            if self.states[index] == State::Ended || can {
                 return Ok(());
             }
             if self.states[index] != State::Ready {
                 break;
             }
-            self.waves[index].stop_at_trap_return(true);
-            self.step(index, turn).map_err(|failure| ContextError::Wave(*failure))?;
+            wave.stop_at_trap_return(true);
+            let step = self.step(index, turn);
+            self.waves[index].stop_at_trap_return(false);
+            step.map_err(|failure| ContextError::Wave(*failure))?;
         }
         Err(ContextError::Stuck { pc: self.waves[index].pc() })
     }
@@ -76,6 +110,9 @@ impl Workgroup {
         let more_blocks = (wave.vgprs() / VGPR_BLOCK).saturating_sub(1) as u8;
         // All waves of a launch have contexts alike, as readers of the area expect.
         let more_blocks = if wave.set_vgprs(VGPR_BLOCK * MAX_VGPR_BLOCKS) { more_blocks } else { 0 };
+        if turn.gives_up {
+            wave.keep_rest();
+        }
         let bytes = wave.context_bytes(first_wave.then_some(&self.lds));
         let slot = ContextSlot { address: states.push(bytes)?, first_wave };
         if !wave.begin_context_save(slot) {
@@ -125,6 +162,9 @@ impl Workgroup {
             wave.stop_at_trap_return(false);
             if allocates && !wave.set_vgprs((u16::from(saved.more_blocks) + 1) * VGPR_BLOCK) {
                 return Err(ContextError::Corrupt("more vector registers than a wave can have"));
+            }
+            if switch.dispatch.queue().space().waits().is_some() {
+                wave.take_rest();
             }
             workgroup.states[index] = match saved.waits {
                 Some(waits) => State::AtGws(turn.gws.wait_again(waits)),

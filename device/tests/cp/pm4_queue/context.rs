@@ -9,6 +9,7 @@ use belfry_device::shader::ContextError;
 
 use super::{Ring, THREADS, direct, enter, halves, program, release, set, wait, write};
 use crate::bench::{Bench, Interrupt, READ_WRITE};
+use crate::context::saved_to;
 
 const STACK: u32 = 0x1000;
 /// Contexts of all waves that eight compute units hold.
@@ -40,7 +41,7 @@ fn restore(
 fn preempt(bench: &Bench, ring: &mut Ring, area: &ContextArea) -> bool {
     ring.cp.suspend();
     let registers = ring.cp.compute_registers().expect("it has some").to_vec();
-    let offsets = ring.cp.save(Some(area)).expect("saved");
+    let offsets = saved_to(ring.cp.save(Some(area)).expect("saved"));
     restore(bench, ring, area, (&registers, offsets)).expect("restored");
     offsets.is_some()
 }
@@ -152,7 +153,7 @@ fn scribbles_in_the_area_cost_the_guest_its_queue_at_most() {
         ring.run_until(|| bench.u32s(flag + 4, 1) == [1]);
         ring.cp.suspend();
         let registers = ring.cp.compute_registers().expect("it has some").to_vec();
-        let offsets = ring.cp.save(Some(&area)).expect("saved").expect("there is work");
+        let offsets = saved_to(ring.cp.save(Some(&area)).expect("saved")).expect("there is work");
         for _ in 0..=random(2) {
             let at = u64::from(offsets.stack) + random(u64::from(STACK - offsets.stack) / 4) * 4;
             // Bits of the packet processor's state, or whatever it may be.

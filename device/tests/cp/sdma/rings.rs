@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belfry_abi::sdma::{Header, Op};
-use belfry_device::queue::{BlockedOn, DmaContext, Progress, QueueEngine as _};
+use belfry_device::queue::{BlockedOn, DmaContext, Progress, QueueEngine as _, Saving};
 use belfry_device::sdma::{SdmaConfig, SdmaQueue};
 
 use super::{Ring, copy, enter, fence, packet, poll, write};
@@ -65,7 +65,7 @@ fn buffers_count_as_executed_at_their_end() {
 fn move_on(bench: &Bench, ring: &mut Ring) -> DmaContext {
     ring.engine.suspend();
     let (read_index, context) = (ring.engine.read_index(), ring.engine.dma_context().expect("an SDMA queue"));
-    assert_eq!(ring.engine.save(None).expect("nothing to save"), None);
+    assert_eq!(ring.engine.save(None).expect("nothing to save"), Saving::Done(None));
     assert_eq!((ring.engine.service(), ring.engine.is_busy()), (Progress::Idle, false));
     ring.config = SdmaConfig { read_index, ..ring.config };
     ring.engine = SdmaQueue::new(ring.config, Arc::clone(&bench.space), &bench.sdma_env(), context);

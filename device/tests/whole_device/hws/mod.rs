@@ -1,7 +1,9 @@
 //! Queues of MI300X, from the KIQ's registers to packets that complete.
 
+mod area;
 mod driver;
 mod kernels;
+mod leaves;
 mod others;
 mod partitions;
 mod refused;

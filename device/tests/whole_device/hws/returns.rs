@@ -16,7 +16,7 @@ use crate::driver::{UserQueue, eventually};
 use crate::pm4::{halves, packet, set};
 
 /// Valid, of the system, and partly resident (`AMDGPU_VM_NORETRY_FLAGS_TF`).
-const REFUSED: u64 = 1 << 51 | 0b11;
+pub(super) const REFUSED: u64 = 1 << 51 | 0b11;
 
 /// What a queue comes back from: a name, and the address by the rig and the MQD.
 type Place = (&'static str, fn(&Rig, &ComputeMqd) -> u64);
@@ -29,17 +29,17 @@ const PLACES: [Place; 5] = [
     ("trap handler", |rig, _| (u64::from(rig.list[7]) << 32 | u64::from(rig.list[6])) << 8),
 ];
 
-fn area(mqd: &ComputeMqd) -> u64 {
+pub(super) fn area(mqd: &ComputeMqd) -> u64 {
     u64::from(mqd.cp_hqd_ctx_save_base_addr_hi) << 32 | u64::from(mqd.cp_hqd_ctx_save_base_addr_lo)
 }
 
-fn saved(mqd: &ComputeMqd) -> (u32, u32) {
+pub(super) fn saved(mqd: &ComputeMqd) -> (u32, u32) {
     (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_wg_state_offset)
 }
 
 impl Rig {
     /// Waits until the packet processor has told of a page. What waves have told is kept: it may come when they are off already.
-    fn told_of(&mut self, va: u64) {
+    pub(super) fn told_of(&mut self, va: u64) {
         let Self { hws, wanted, .. } = self;
         eventually("the page is told of", || {
             let (mine, others): (Vec<_>, Vec<_>) =
@@ -132,9 +132,9 @@ fn refused_page_of_a_context_stops_its_queue_alone() {
 }
 
 /// Makes packets of a queue PM4, and adds it to the list.
-fn pm4_queue(rig: &mut Rig) -> UserQueue {
+pub(super) fn pm4_queue(rig: &mut Rig) -> UserQueue {
     let queue = rig.hws.queue(&mut rig.process, doorbell(1, 1));
-    rig.give_area(queue.mqd_memory);
+    let _area = rig.give_area(queue.mqd_memory);
     let mut mqd = rig.hws.mqd(&queue);
     let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
     control.set_queue_size(9);
@@ -146,7 +146,7 @@ fn pm4_queue(rig: &mut Rig) -> UserQueue {
 }
 
 /// Puts packets into the ring, which is empty, and rings.
-fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
+pub(super) fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
     let driver = &rig.hws.driver;
     for (at, dword) in (queue.ring..).step_by(4).zip(dwords) {
         driver.put_ram(at, dword);
@@ -156,13 +156,13 @@ fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
 }
 
 /// RELEASE_MEM that clears a dword.
-fn clear(at: u64) -> Vec<u32> {
+pub(super) fn clear(at: u64) -> Vec<u32> {
     let body = [&[20 | 5 << 8, 1 << 29][..], &halves(at), &[0; 3]].concat();
     packet(Opcode::RELEASE_MEM, &body)
 }
 
 /// Sets the registers for a kernel of workgroups of 256 work-items.
-fn program(descriptor: &KernelDescriptor, va: u64, arguments: u64) -> Vec<u32> {
+pub(super) fn program(descriptor: &KernelDescriptor, va: u64, arguments: u64) -> Vec<u32> {
     let entry = va.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     let [rsrc1, rsrc2] = [descriptor.compute_pgm_rsrc1.bits(), descriptor.compute_pgm_rsrc2.bits()];
     [

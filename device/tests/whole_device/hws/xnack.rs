@@ -51,11 +51,11 @@ pub(super) struct Rig {
 impl Rig {
     /// Checks that a queue of another process completes.
     pub(super) fn others_complete(&mut self) {
-        let mut other = self.hws.process(0x8002);
-        let mut second = self.hws.queue(&mut other, doorbell(2, 0));
-        let list = list_of(&self.hws, &other, &[&second]);
+        let mut other = self.hws.process(0x8003);
+        let mut third = self.hws.queue(&mut other, doorbell(3, 0));
+        let list = list_of(&self.hws, &other, &[&third]);
         self.hws.run(&list);
-        completes(&mut self.hws, &mut other, &mut second);
+        completes(&mut self.hws, &mut other, &mut third);
     }
 
     pub(super) fn new(shape: Shape, waits: bool) -> Self {
@@ -64,7 +64,7 @@ impl Rig {
         let queue = hws.queue(&mut process, doorbell(1, 0));
         let handler = trap_handler(&mut hws, &mut process);
         let mut rig = Self { list: Vec::new(), hws, process, queue, wanted: Vec::new() };
-        rig.give_area(rig.queue.mqd_memory);
+        let _area = rig.give_area(rig.queue.mqd_memory);
         let mut list = list_of(&rig.hws, &rig.process, &[&rig.queue]);
         // SQ_SHADER_TBA and SQ_SHADER_TMA.
         list[6..10].copy_from_slice(&handler);
@@ -77,13 +77,14 @@ impl Rig {
         rig
     }
 
-    /// Gives the queue of an MQD an area for the waves of the kernel.
-    pub(super) fn give_area(&mut self, memory: u64) {
-        let (_, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
+    /// Gives the queue of an MQD an area for the waves of the kernel; where that is in memory.
+    pub(super) fn give_area(&mut self, memory: u64) -> u64 {
+        let (area, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
         let mut mqd = self.hws.mqd_at(memory);
         (mqd.cp_hqd_ctx_save_base_addr_lo, mqd.cp_hqd_ctx_save_base_addr_hi) = (va as u32, (va >> 32) as u32);
         mqd.cp_hqd_ctx_save_size = AREA;
         self.hws.driver.put_ram(memory, &mqd);
+        area
     }
 
     /// Adds vectors, the last of which is not mapped: where that is, and the signal.
@@ -97,6 +98,11 @@ impl Rig {
 
     /// The kernel that adds vectors, in memory and of the process, its arguments, and the vector that is not mapped.
     pub(super) fn kernel(&mut self) -> ((u64, u64), u64, u64) {
+        self.kernel_at(0)
+    }
+
+    /// The same, with the vector so far behind the beginning of a page.
+    pub(super) fn kernel_at(&mut self, offset: u64) -> ((u64, u64), u64, u64) {
         let Self { hws, process, .. } = self;
         let kernel = load_symbol(&mut hws.driver, process, VECADD, "vecadd.kd");
         let bytes = u64::from(COUNT) * 4;
@@ -105,7 +111,7 @@ impl Rig {
             hws.driver.put_ram(a + u64::from(i) * 4, &(i as f32).to_bits());
             hws.driver.put_ram(b + u64::from(i) * 4, &(i as f32 * 2.0).to_bits());
         }
-        let c_va = process.reserve(bytes);
+        let c_va = process.reserve(bytes + offset) + offset;
         let (kernarg, kernarg_va) = process.alloc(&mut hws.driver, 4096);
         for (at, value) in [(0, a_va), (8, b_va), (16, c_va), (24, COUNT.into())] {
             hws.driver.set_ram_u64(kernarg + at, value);

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::errno::{Errno, Result};
 use crate::os::{Os, WaitOutcome, WaitQueue};
-use crate::process::{Process, State};
+use crate::process::{Locked, Process, State};
 
 /// Bytes of a save area's header that say what is saved (`struct mqd_user_context_save_area_header`).
 const WAVE_STATE_BYTES: usize = 16;
@@ -17,7 +17,7 @@ const WAVE_STATE_BYTES: usize = 16;
 impl<O: Os> Process<O> {
     /// Suspends queues: their waves are saved, and the headers of their context save areas say where. `ids` keeps the numbers
     /// of those that are suspended afterwards and marks the others. Returns how many are.
-    pub(super) fn suspend_debugged(&self, state: &mut State<O>, ids: &mut [u32], forget: u64) -> u32 {
+    pub(super) fn suspend_debugged(&self, state: &mut Locked<'_, O>, ids: &mut [u32], forget: u64) -> u32 {
         let mut suspended = Vec::new();
         for slot in ids.iter_mut() {
             let id = *slot;
@@ -79,7 +79,7 @@ impl<O: Os> Process<O> {
 
     /// Lets queues go on: those of `ids`, which keeps the numbers of those that do and marks the others, or all. Returns how
     /// many do.
-    pub(super) fn resume_debugged(&self, state: &mut State<O>, ids: Option<&mut [u32]>) -> u32 {
+    pub(super) fn resume_debugged(&self, state: &mut Locked<'_, O>, ids: Option<&mut [u32]>) -> u32 {
         let mut all: Vec<u32>;
         let ids = match ids {
             Some(ids) => ids,

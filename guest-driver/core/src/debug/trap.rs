@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Os, Target};
-use crate::process::{Phase, Process, State};
+use crate::process::{Locked, Phase, Process};
 
 /// Runs an operation for `debugger`, the calling process.
 ///
@@ -258,7 +258,7 @@ fn give_entries<'a, O: Os>(
 impl<O: Os> Process<O> {
     fn launch_override(
         &self,
-        state: &mut State<O>,
+        state: &mut Locked<'_, O>,
         args: &mut DbgTrapSetWaveLaunchOverrideArgs,
     ) -> Result<()> {
         let replace = match args.override_mode {
@@ -278,7 +278,7 @@ impl<O: Os> Process<O> {
         self.apply_debug(state)
     }
 
-    fn launch_mode(&self, state: &mut State<O>, mode: u32) -> Result<()> {
+    fn launch_mode(&self, state: &mut Locked<'_, O>, mode: u32) -> Result<()> {
         match mode {
             KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL
             | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT
@@ -289,7 +289,7 @@ impl<O: Os> Process<O> {
         self.apply_debug(state)
     }
 
-    fn set_watch(&self, state: &mut State<O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
+    fn set_watch(&self, state: &mut Locked<'_, O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
         self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
         let id = self.device.take_watch()?;
         self.device.program_watch(id, args.address);
@@ -298,7 +298,7 @@ impl<O: Os> Process<O> {
         self.apply_debug(state)
     }
 
-    fn clear_watch(&self, state: &mut State<O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
+    fn clear_watch(&self, state: &mut Locked<'_, O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
         self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
         let watch = state.debug.watches.get_mut(args.id as usize).filter(|watch| **watch != 0);
         *watch.ok_or(Errno::EINVAL)? = 0;

@@ -5,6 +5,8 @@
 /// For operating systems that check the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRank {
+    /// The right to change a process's state as a whole.
+    Process,
     /// A process's state.
     ProcessState,
     /// The contexts and the work of a file of the render node.

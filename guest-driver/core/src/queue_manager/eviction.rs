@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, DriverEvent, Os};
-use crate::process::{Phase, Process, State};
+use crate::process::{Locked, Phase, Process};
 use crate::queue::Life;
 
 impl<O: Os> Process<O> {
@@ -14,7 +14,7 @@ impl<O: Os> Process<O> {
     }
 
     /// The same, of a process whose state is at hand.
-    pub(crate) fn evict_queues(&self, state: &mut State<O>) {
+    pub(crate) fn evict_queues(&self, state: &mut Locked<'_, O>) {
         if state.phase != Phase::Alive {
             return;
         }
@@ -26,21 +26,25 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes all queues off the scheduler.
-    pub(crate) fn suspend_all(&self, state: &mut State<O>) {
+    pub(crate) fn suspend_all(&self, state: &mut Locked<'_, O>) {
         self.device.trace(self.pasid, DriverEvent::Evicted);
         state.count_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
         self.for_queues(state, Self::suspend_queue);
     }
 
     /// Hands all queues that should run to the scheduler.
-    pub(crate) fn resume_all(&self, state: &mut State<O>) {
+    pub(crate) fn resume_all(&self, state: &mut Locked<'_, O>) {
         self.for_queues(state, Self::resume_queue);
         self.device.trace(self.pasid, DriverEvent::Restored);
         state.end_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
     }
 
     /// Does something with each queue, until the device does not answer.
-    fn for_queues(&self, state: &mut State<O>, one: impl Fn(&Self, &mut State<O>, u32) -> Result<()>) {
+    fn for_queues(
+        &self,
+        state: &mut Locked<'_, O>,
+        one: impl Fn(&Self, &mut Locked<'_, O>, u32) -> Result<()>,
+    ) {
         let ids: Vec<u32> = state.queues.keys().copied().collect();
         for id in ids {
             // A queue that was lost stays so; the others are served all the same.

@@ -34,7 +34,7 @@ impl<O: Os> Process<O> {
     /// A page that cannot be moved stays where it is. The program is not told, as with amdkfd.
     pub(super) fn svm_prefetch(&self, range: &Range<u64>) -> bool {
         let (migration, in_vram) = {
-            let state = self.state.lock();
+            let state = self.state.borrow();
             let (Some((_, one)), Some(task)) = (state.svm.ranges.touching(range).next(), state.task) else {
                 return false;
             };

@@ -11,7 +11,7 @@ use super::mapped::Part;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{Change, LogLevel, Os, PAGE_SIZE, Work, WorkItem as _};
-use crate::process::{Phase, Process, State};
+use crate::process::{Locked, Phase, Process, State};
 
 /// How long queues rest before their memory is mapped anew (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
 const RESTORE_DELAY_US: u64 = 1000;
@@ -27,12 +27,6 @@ pub(crate) struct RestoreWork<O: Os> {
 
 impl<O: Os> Work for RestoreWork<O> {
     fn run(&self) {
-        if let Some(process) = self.device.process(self.pasid)
-            && process.svm_give_pages()
-            && process.state.lock().svm.is_at_rest()
-        {
-            return;
-        }
         self.device.hw.os().sleep_us(RESTORE_DELAY_US);
         if let Some(process) = self.device.process(self.pasid)
             && !process.svm_restore()
@@ -123,7 +117,7 @@ impl<O: Os> Process<O> {
     /// Takes a range from the GPU and from the ranges; returns what the caller drops without the lock.
     ///
     /// A device that does not answer is reset if the pages go at once (`held`), else the pages are left to it.
-    fn svm_cut(&self, state: &mut State<O>, range: &Range<u64>, held: bool) -> Vec<(u64, Part<O>)> {
+    fn svm_cut(&self, state: &mut Locked<'_, O>, range: &Range<u64>, held: bool) -> Vec<(u64, Part<O>)> {
         let needed = |queue: &crate::queue::Queue<O>| {
             queue.save_area.as_ref().is_some_and(|area| area.start < range.end && range.start < area.end)
         };
@@ -131,7 +125,7 @@ impl<O: Os> Process<O> {
             // As amdkfd: who frees a buffer that a queue needs has no queues any more.
             self.evict_queues(state);
         }
-        let State { spaces, svm, .. } = &mut *state;
+        let State { spaces, svm, .. } = &mut **state;
         let mut gone = svm.mapped.take(range);
         let mut flushed = Ok(());
         for (space, _) in spaces.each() {
@@ -238,7 +232,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Takes the queues off the scheduler until [`Process::svm_resume`] (`kgd2kfd_quiesce_mm`).
-    fn svm_quiesce(&self, state: &mut State<O>) {
+    fn svm_quiesce(&self, state: &mut Locked<'_, O>) {
         if state.svm.quiesced || state.phase != Phase::Alive {
             return;
         }
@@ -250,7 +244,7 @@ impl<O: Os> Process<O> {
     }
 
     /// Hands the queues back (`kgd2kfd_resume_mm`).
-    fn svm_resume(&self, state: &mut State<O>) {
+    fn svm_resume(&self, state: &mut Locked<'_, O>) {
         if !core::mem::take(&mut state.svm.quiesced) || state.phase != Phase::Alive {
             return;
         }

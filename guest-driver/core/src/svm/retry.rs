@@ -12,9 +12,10 @@ use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
 use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs};
 
 use super::attributes::Access;
+use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
-use crate::os::{Os, PAGE_SIZE, WorkItem as _};
+use crate::os::{Os, PAGE_SIZE, Work, WorkItem as _};
 use crate::process::{Phase, Process};
 
 /// Pages that are wanted and not looked at yet: the device tells again of those that are too many.
@@ -31,6 +32,21 @@ pub(crate) struct Wanted {
     told: u32,
     /// Number of the node that it waits on.
     node: u32,
+}
+
+/// Gives pages to the waves of a process, away from the interrupt thread. It borrows the process's state: who has it may be waiting for
+/// the device to take off a queue, and that for a page.
+pub(crate) struct RetryWork<O: Os> {
+    pub(crate) device: Arc<Device<O>>,
+    pub(crate) pasid: u16,
+}
+
+impl<O: Os> Work for RetryWork<O> {
+    fn run(&self) {
+        if let Some(process) = self.device.process(self.pasid) {
+            process.svm_give_pages();
+        }
+    }
 }
 
 impl<O: Os> Process<O> {
@@ -60,7 +76,7 @@ impl<O: Os> Process<O> {
 
     /// Whether waves may wait for the pages of a range: it need not be mapped before.
     pub(super) fn svm_may_wait(&self, range: &Range<u64>) -> bool {
-        let state = self.state.lock();
+        let state = self.state.borrow();
         state.xnack
             && !state.svm.ranges.touching(range).any(|(_, one)| {
                 one.attributes.access.in_place != 0
@@ -77,12 +93,12 @@ impl<O: Os> Process<O> {
             wanted.push(Wanted { va, told, node: node.number });
         }
         drop(wanted);
-        self.svm_work.queue();
+        self.retry_work.queue();
         room
     }
 
-    /// Maps the pages that waves wait for; whether there were any.
-    pub(super) fn svm_give_pages(self: &Arc<Self>) -> bool {
+    /// Maps the pages that waves wait for.
+    fn svm_give_pages(self: &Arc<Self>) {
         let wanted: Vec<Wanted> = core::mem::take(&mut *self.retries.lock());
         for &Wanted { va, told, node } in &wanted {
             let node = self.nodes.get(node);
@@ -94,16 +110,16 @@ impl<O: Os> Process<O> {
             }
             self.device.retried(told);
         }
-        !wanted.is_empty()
     }
 
     /// Maps what is around a page.
     fn svm_give_page(self: &Arc<Self>, node: &Node, va: u64) -> Result<()> {
         let page = va..va + PAGE_SIZE;
         let known = {
-            let state = self.state.lock();
+            let state = self.state.borrow();
             if state.phase == Phase::Dead {
-                return Err(Errno::ESRCH);
+                // Its queues are on their way off the device, for which their waves must not wait.
+                return Err(Errno::EPERM);
             }
             state.svm.ranges.touching(&page).next().map(|(start, one)| (start..one.end, one.attributes))
         };
@@ -138,7 +154,7 @@ impl<O: Os> Process<O> {
     fn svm_refuse_page(&self, node: &Node, va: u64) {
         let refused = self.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
         let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {
-            let state = self.state.lock();
+            let state = self.state.borrow();
             let space = state.spaces.of(node.number).ok_or(Errno::ESRCH)?;
             let mut tables = space.lock();
             tables.vm.map_small(va, 0, PAGE_SIZE, entry)?;

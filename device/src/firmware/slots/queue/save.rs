@@ -40,6 +40,7 @@ pub(in crate::firmware) struct SavedQueue {
 enum SavedLife {
     Unmapped(Wait, Rest),
     Mapped(Slot, SavedEngine, Activity),
+    Leaving(Slot, SavedEngine, Wait),
     Failed(Option<Slot>, u64),
 }
 
@@ -66,7 +67,7 @@ impl SavedQueue {
     /// Waves in progress.
     pub(in crate::firmware) fn waves(&self) -> usize {
         match &self.life {
-            SavedLife::Mapped(_, engine, _) => engine.waves(),
+            SavedLife::Mapped(_, engine, _) | SavedLife::Leaving(_, engine, _) => engine.waves(),
             SavedLife::Unmapped(..) | SavedLife::Failed(..) => 0,
         }
     }
@@ -116,6 +117,10 @@ impl Queue {
                 .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
                     SavedLife::Mapped(*slot, saved, *activity)
                 }),
+            Life::Leaving { slot, engine, then } => save_engine(&**engine, spaces)
+                .map_or(SavedLife::Failed(Some(*slot), engine.read_index()), |saved| {
+                    SavedLife::Leaving(*slot, saved, *then)
+                }),
             Life::Failed { slot, read_index } => SavedLife::Failed(*slot, *read_index),
         };
         SavedQueue {
@@ -149,6 +154,11 @@ impl Queue {
                 slot: check_slot(*slot, saved.pool)?,
                 engine: with.engine(engine, &gws)?,
                 activity: *activity,
+            },
+            SavedLife::Leaving(slot, engine, then) => Life::Leaving {
+                slot: check_slot(*slot, saved.pool)?,
+                engine: with.engine(engine, &gws)?,
+                then: *then,
             },
             SavedLife::Failed(slot, read_index) => Life::Failed {
                 slot: slot.map(|slot| check_slot(slot, saved.pool)).transpose()?,

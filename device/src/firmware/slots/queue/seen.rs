@@ -27,6 +27,7 @@ impl Queue {
             }
             Life::Unmapped { wait: Wait::Resume, rest } => ("suspended", rest.saved, rest.read_index),
             Life::Mapped { engine, .. } => ("mapped", engine.is_busy(), engine.read_index()),
+            Life::Leaving { engine, .. } => ("waits for pages to leave", true, engine.read_index()),
             Life::Failed { read_index, .. } => ("failed", false, *read_index),
         };
         let space = process.and_then(|process| process.space.clone());

@@ -7,24 +7,25 @@
 // to be restored has that answer in EXEC: bits 47:0 are the address, and bit 58 is set in the wave that has the LDS of its
 // workgroup.
 //
-// Context of a wave, in this order, without gaps:
+// Context of a wave, in this order, without gaps, as debuggers read it:
 //   vector registers         256 bytes each: v0 and on, and from ACCV_OFFSET on a0 and on
-//   scalar registers         128 words: s0 to s101, flat_scratch, xnack_mask, vcc, 20 words of 0
-//   hardware registers       16 words: m0, pc (2), exec (2), status, trapsts, 0, mode, 7 words of 0
+//   scalar registers         112 words: s0 to s101, flat_scratch, 2 words of 0, vcc, 4 words of 0
+//   hardware registers       16 words: m0, pc (2), exec (2), status, trapsts, xnack_mask (2), mode, 6 words of 0
 //   trap temporaries         16 words: ttmp4 to ttmp11 and ttmp13 in their places, 0 in the others
 //   LDS                      in the context of the first wave
+//   16 words                 of nothing
 //
 // The trap memory (TMA) has the address of the program's handler at 0, that of its trap memory at 8, and at 16 whether a
 // debugger is attached. The program's handler finds STATUS as it was in ttmp12, its trap memory in ttmp14 and ttmp15, and the
-// debugger in bit 23 of ttmp11.
+// debugger in bit 23 of ttmp13, where ROCr's handler looks for it from gfx940 on.
 
 .set SAVECTX, 10
 .set HALT, 13
 .set FIRST_WAVE, 26
 .set DEBUGGED, 23
-.set HWREGS, 512
-.set TTMPS, 576
-.set LDS, 640
+.set HWREGS, 448
+.set TTMPS, 512
+.set LDS, 576
 // A buffer of dwords, of which each lane has its own: a stride of 4, ADD_TID_ENABLE, 32-bit floats.
 .set STRIDE, 0x40000
 .set ALL_RECORDS, 0x7fffffff
@@ -73,8 +74,8 @@ trap_handler:
   s_load_dword ttmp2, ttmp[14:15], 0x10 glc
   s_waitcnt lgkmcnt(0)
   s_lshl_b32 ttmp2, ttmp2, DEBUGGED
-  s_andn2_b32 ttmp11, ttmp11, 1 << DEBUGGED
-  s_or_b32 ttmp11, ttmp11, ttmp2
+  s_andn2_b32 ttmp13, ttmp13, 1 << DEBUGGED
+  s_or_b32 ttmp13, ttmp13, ttmp2
   s_load_dwordx2 ttmp[2:3], ttmp[14:15], 0x0 glc
   s_waitcnt lgkmcnt(0)
   s_load_dwordx2 ttmp[14:15], ttmp[14:15], 0x8 glc
@@ -145,8 +146,8 @@ trap_handler:
   .endr
   v_writelane_b32 v2, flat_scratch_lo, 38
   v_writelane_b32 v2, flat_scratch_hi, 39
-  v_writelane_b32 v2, xnack_mask_lo, 40
-  v_writelane_b32 v2, xnack_mask_hi, 41
+  v_writelane_b32 v2, 0, 40
+  v_writelane_b32 v2, 0, 41
   v_writelane_b32 v2, vcc_lo, 42
   v_writelane_b32 v2, vcc_hi, 43
   .set register, 44
@@ -163,11 +164,12 @@ trap_handler:
   v_writelane_b32 v0, ttmp2, 5
   s_getreg_b32 m0, hwreg(HW_REG_TRAPSTS)
   v_writelane_b32 v0, m0, 6
-  v_writelane_b32 v0, 0, 7
+  v_writelane_b32 v0, xnack_mask_lo, 7
+  v_writelane_b32 v0, xnack_mask_hi, 8
   s_getreg_b32 m0, hwreg(HW_REG_MODE)
-  v_writelane_b32 v0, m0, 8
-  .set register, 9
-  .rept 11
+  v_writelane_b32 v0, m0, 9
+  .set register, 10
+  .rept 10
   v_writelane_b32 v0, 0, register
   .set register, register + 1
   .endr
@@ -185,6 +187,7 @@ trap_handler:
   sizes
   s_mov_b64 exec, -1
   buffer_store_dword v1, off, ttmp[12:15], s4
+  // Its last 16 lanes lie where the hardware registers come then.
   buffer_store_dword v2, off, ttmp[12:15], s4 offset:256
   s_mov_b32 exec_hi, 0
   buffer_store_dword v0, off, ttmp[12:15], s4 offset:HWREGS
@@ -303,12 +306,12 @@ trap_handler:
   s_load_dwordx4 s[96:99], ttmp[2:3], 0x180 glc
   s_load_dwordx2 s[100:101], ttmp[2:3], 0x190 glc
   s_load_dwordx2 flat_scratch, ttmp[2:3], 0x198 glc
-  s_load_dwordx2 xnack_mask, ttmp[2:3], 0x1a0 glc
+  s_load_dwordx2 xnack_mask, ttmp[2:3], HWREGS + 28 glc
   s_load_dwordx2 vcc, ttmp[2:3], 0x1a8 glc
   s_load_dword ttmp8, ttmp[2:3], HWREGS glc
   s_load_dwordx2 ttmp[0:1], ttmp[2:3], HWREGS + 4 glc
   s_load_dwordx4 ttmp[4:7], ttmp[2:3], HWREGS + 12 glc
-  s_load_dword ttmp9, ttmp[2:3], HWREGS + 32 glc
+  s_load_dword ttmp9, ttmp[2:3], HWREGS + 36 glc
   s_waitcnt vmcnt(0) lgkmcnt(0)
   s_mov_b32 m0, ttmp8
   s_and_b32 ttmp1, ttmp1, 0xffff
