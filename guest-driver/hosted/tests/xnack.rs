@@ -257,7 +257,7 @@ fn process_ends_while_a_wave_in_its_trap_handler_wants_pages() {
         ..Default::default()
     };
     client.ioctl(nr::SET_TRAP_HANDLER, &mut handler).unwrap();
-    let mut queue = client.create_queue().unwrap();
+    let queue = client.create_queue().unwrap();
     let packet = queue.args.ring_base_address;
     for (at, dword) in [(4, 64 | 1 << 16), (8, 1), (12, 64), (16, 1), (20, 1), (24, 0), (28, 0)] {
         word(packet + at).store(dword, Ordering::Relaxed);
@@ -270,7 +270,6 @@ fn process_ends_while_a_wave_in_its_trap_handler_wants_pages() {
     quad(queue.args.write_pointer_address).store(1, Ordering::Release);
     quad(queue.doorbell).store(0, Ordering::Release);
     client.process.doorbell_written(queue.doorbell as *mut u64);
-    queue.next += 1;
     eventually("pages are wanted", || gpu.device().stats().retry_faults >= 5);
     drop(client);
     assert!(gpu.device().stats().retry_faults < 350, "it was on the way");
