@@ -407,7 +407,7 @@ mod tests {
         );
         assert_eq!(words[9..11], [STATE | 2 | 7 << 6 | 2 << 9 | 5 << 24, dispatch]);
         let waves: Vec<u32> = words.iter().copied().filter(|word| word & (STATE | EVENT) == 0).collect();
-        assert_eq!(waves[3..], [1 << 17, 3 | 1 << 16], "the first and the last of a workgroup");
+        assert_eq!(waves[3..], [1 << 17, 3 | 1 << 16 | 3 << 21], "the first and the last of a workgroup");
         assert_eq!(decode(&words, StackForm::Gfx9), Ok((state, vec![first, second])));
         assert!(decode(&words, StackForm::Gfx11).is_err());
     }

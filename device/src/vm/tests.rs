@@ -57,6 +57,7 @@ fn bus_fault_names_a_level_only_where_a_table_is_to_blame() {
     let memory = memory();
     let space = space(&memory, root());
     let level = || {
+        space.invalidate();
         let fault = space.read::<u32>(VA).expect_err("no memory there");
         assert_eq!(fault.kind, FaultKind::Bus);
         fault.level
@@ -83,9 +84,33 @@ fn four_levels_reach_vram_and_system_pages() {
     space.write(VA + 0x123, &0xdead_beefu32).expect("mapped");
     assert_eq!(memory.read(Location::Vram(0x5123)), Ok(0xdead_beefu32));
     tables(&memory, RWX | PTE_SYSTEM | 0x10_2000);
+    space.invalidate();
     space.write(VA + 8, &77u64).expect("mapped");
     assert_eq!(memory.read(Location::System(0x10_2008)), Ok(77u64));
     assert_eq!(space.walks.get(), 2);
+}
+
+#[test]
+fn a_page_is_walked_to_once_until_the_space_is_invalidated() {
+    let memory = memory();
+    let (one, other) = (space(&memory, root()), space(&memory, root()));
+    tables(&memory, PTE_VALID | PTE_READABLE | 0x5000);
+    memory.write(Location::Vram(0x5000), &7u64).expect("in VRAM");
+    memory.write(Location::Vram(0x6000), &8u64).expect("in VRAM");
+    assert_eq!((one.load_u64(VA), one.load_u64(VA + 8), one.load_u64(VA)), (Ok(7), Ok(0), Ok(7)));
+    assert_eq!(one.walks.get(), 1);
+    // What an entry refuses is walked to again, and so is an absent page.
+    assert_eq!(one.store_u64(VA, 1).expect_err("read only").kind, FaultKind::ReadOnly);
+    assert!(one.load_u64(VA + 0x1000).is_err() && one.load_u64(VA + 0x1000).is_err());
+    assert_eq!(one.walks.get(), 4);
+    tables(&memory, RWX | 0x6000);
+    assert_eq!(one.load_u64(VA), Ok(7), "as a TLB has it");
+    assert_eq!(other.load_u64(VA), Ok(8), "another space knows nothing of it");
+    one.invalidate();
+    assert_eq!((one.load_u64(VA), one.walks.get()), (Ok(8), 5));
+    // Another thread has walked to nothing yet.
+    std::thread::scope(|scope| scope.spawn(|| one.load_u64(VA)).join().expect("no panic")).expect("mapped");
+    assert_eq!(one.walks.get(), 6);
 }
 
 #[test]
@@ -265,6 +290,7 @@ fn atomics_require_alignment_and_write_permission() {
     assert_eq!(space.load_u64(VA), Ok(9));
     assert_eq!(space.fetch_add_u64(VA + 4, 1).expect_err("misaligned").kind, FaultKind::Bus);
     tables(&memory, PTE_VALID | PTE_READABLE | 0x5000);
+    space.invalidate();
     assert_eq!(space.fetch_add_u64(VA, 1).expect_err("read only").kind, FaultKind::ReadOnly);
 }
 
