@@ -59,7 +59,7 @@ impl Hws {
     }
 
     /// Invalidates what is known of the pages of all VMIDs, by the graphics hub's engine 17.
-    fn flush(&self) {
+    pub(super) fn flush(&self) {
         let request = self.dword::<gc::GCVM_INVALIDATE_ENG0_REQ>(0) + 17;
         self.driver.write(request, 0xfff8 | 1 << 19);
     }
@@ -117,7 +117,7 @@ fn queue_leaves_when_each_page_is_there_that_its_waves_are_saved_to() {
         rig.told(4);
         let memory = rig.queue.mqd_memory;
         let va = place(&rig.hws.mqd_at(memory));
-        let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+        let entry = rig.take_page(va);
         let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
         rig.stays_without(memory, va, fence, &mut other);
         rig.leaves_with(memory, (va, entry), fence);
@@ -140,7 +140,7 @@ fn run_list_waits_for_the_queues_of_the_list_before() {
     rig.told(4);
     let memory = rig.queue.mqd_memory;
     let va = PLACES[1].1(&rig.hws.mqd_at(memory));
-    let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+    let entry = rig.take_page(va);
     let both = [rig.list.clone(), other.list.clone()].concat();
     let mapped = rig.hws.driver.gpu.stats().queues_mapped;
     rig.hws.run_list(&both);
@@ -169,7 +169,7 @@ fn pm4_queue_leaves_when_each_page_is_there_that_its_waves_are_saved_to() {
         rig.told(4);
         let memory = queue.mqd_memory;
         let va = place(&rig.hws.mqd_at(memory));
-        let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+        let entry = rig.take_page(va);
         let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
         rig.stays_without(memory, va, fence, &mut other);
         rig.leaves_with(memory, (va, entry), fence);
@@ -190,7 +190,7 @@ fn queue_leaves_over_a_page_that_comes_and_goes() {
     for round in 0..20 {
         for (_, place) in PLACES {
             let va = place(&rig.hws.mqd_at(memory));
-            let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+            let entry = rig.take_page(va);
             let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
             rig.told_of(va);
             let Rig { hws, process, .. } = &mut rig;
@@ -220,7 +220,7 @@ fn refused_page_of_an_area_loses_the_waves_and_lets_the_queue_leave() {
     rig.told(4);
     let memory = rig.queue.mqd_memory;
     let va = PLACES[2].1(&rig.hws.mqd_at(memory));
-    rig.process.set_page(&mut rig.hws.driver, va, 0);
+    rig.take_page(va);
     let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
     rig.stays_without(memory, va, fence, &mut other);
     rig.process.set_page(&mut rig.hws.driver, va, REFUSED);
@@ -237,7 +237,7 @@ fn device_is_reset_under_a_queue_that_waits_to_leave() {
     rig.begin();
     rig.told(4);
     let va = PLACES[1].1(&rig.hws.mqd_at(rig.queue.mqd_memory));
-    rig.process.set_page(&mut rig.hws.driver, va, 0);
+    rig.take_page(va);
     let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
     rig.told_of(va);
     rig.hws.driver.gpu.reset(ResetKind::Flr);
@@ -257,7 +257,7 @@ fn snapshot_of_a_queue_that_waits_to_leave_goes_on() {
         rig.told(4);
         let memory = rig.queue.mqd_memory;
         let va = place(&rig.hws.mqd_at(memory));
-        let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+        let entry = rig.take_page(va);
         let fence = rig.hws.begin_unmap(ALL_NOT_STATIC);
         rig.told_of(va);
         rig.hws.driver.runner_passes();
@@ -289,7 +289,7 @@ fn queue_whose_time_is_over_gives_its_place_up_when_its_pages_are_there() {
     let (target, done) = rig.begin();
     rig.told(4);
     let va = PLACES[1].1(&rig.hws.mqd_at(rig.queue.mqd_memory));
-    let entry = rig.process.set_page(&mut rig.hws.driver, va, 0);
+    let entry = rig.take_page(va);
     let waits = barrier(&mut rig.hws, &mut process, &mut queue);
     rig.told_of(va);
     rig.hws.driver.runner_passes();

@@ -62,7 +62,7 @@ impl Rig {
         assert!(mqd.cp_hqd_cntl_stack_offset < mqd.cp_hqd_cntl_stack_size, "waves are in the area");
         assert!(mqd.cp_hqd_wg_state_offset > mqd.cp_hqd_cntl_stack_size + 4096, "of more than a page");
         let va = place.1(self, &mqd) & !0xfff;
-        (va, self.process.set_page(&mut self.hws.driver, va, 0))
+        (va, self.take_page(va))
     }
 
     /// A queue on the list that comes back without a page waits for it, on its slot and off it.
@@ -202,10 +202,8 @@ fn queues_that_come_for_the_first_time_wait_for_their_rings() {
     let mut rig = Rig::new(SMALL, true);
     let pm4 = pm4_queue(&mut rig);
     rig.hws.unmap(ALL_NOT_STATIC, &[]);
-    let rings = [&rig.queue, &pm4].map(|queue| {
-        let va = rig.hws.mqd(queue).pq_base();
-        (va, rig.process.set_page(&mut rig.hws.driver, va, 0))
-    });
+    let rings = [&rig.queue, &pm4].map(|queue| rig.hws.mqd(queue).pq_base());
+    let rings = rings.map(|va| (va, rig.take_page(va)));
     rig.hws.run(&rig.list.clone());
     let (done, done_va) = signal(&mut rig.hws.driver, &mut rig.process, 0);
     put(&rig, &pm4, &clear(done_va + 8));

@@ -49,6 +49,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
+    /// Takes a page away, and has the device forget it; the entry that it had.
+    pub(super) fn take_page(&mut self, va: u64) -> u64 {
+        let entry = self.process.set_page(&mut self.hws.driver, va, 0);
+        self.hws.flush();
+        entry
+    }
+
     /// Checks that a queue of another process completes.
     pub(super) fn others_complete(&mut self) {
         let mut other = self.hws.process(0x8003);
