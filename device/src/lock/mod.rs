@@ -311,7 +311,7 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
     }
 }
 
-/// A [`std::sync::Condvar`] that counts who waits, so that to notify where nobody waits costs no system call.
+/// A [`std::sync::Condvar`] that counts its waiters. Notifying makes no system call if there are none.
 ///
 /// What a thread waits for has to change under the lock that it waits with.
 #[derive(Debug, Default)]

@@ -299,7 +299,7 @@ impl AddressSpace {
         if self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored() {
             return self.translate_in(slice, va, access);
         }
-        // Whoever invalidates changes it first, and then waits for the slice.
+        // An invalidation changes the generation first, and then waits until this slice ends.
         let known = (self.context, self.generation.load(Ordering::SeqCst));
         if let Some(translation) = recent::get(known, va, access) {
             return Ok(translation);

@@ -112,15 +112,6 @@ pub(super) fn walk(
 fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<Translation, Fault> {
     let fault = |kind| Fault { va, access, kind, level: u8::try_from(level).ok() };
     let Page { readable, writable, executable, .. } = entry;
-    let allowed = match access {
-        Access::Read => readable,
-        Access::Write => writable,
-        Access::Atomic => readable && writable,
-        Access::Execute => executable,
-    };
-    if !allowed {
-        return Err(fault(FaultKind::refusal(access)));
-    }
     let page = 1u64 << shift;
     let physical = entry.address & !(page - 1);
     let page_va = va & !(page - 1);
@@ -130,5 +121,6 @@ fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<
     let len = if fragment > page && (page_va ^ physical) & (fragment - 1) == 0 { fragment } else { page };
     let base = physical & !(len - 1);
     let location = if entry.system { Location::System(base) } else { Location::Vram(base) };
-    Ok(Translation { va: va & !(len - 1), len, location, readable, writable, executable })
+    let translation = Translation { va: va & !(len - 1), len, location, readable, writable, executable };
+    if translation.allows(access) { Ok(translation) } else { Err(fault(FaultKind::refusal(access))) }
 }

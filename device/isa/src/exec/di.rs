@@ -211,7 +211,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) stop: Option<Stop>,
     /// Cached code is to be compared with memory before it is used again.
     pub(crate) refetch: bool,
-    /// Nobody looks at the vector registers of waves that have ended: compiled code need not bring memory up to date.
+    /// The vector registers of a wave are not read once it has ended, so compiled code need not store them at its end.
     pub(crate) forgets_ended: bool,
     /// Vector registers may have been written otherwise than compiled code usually does.
     pub(crate) wrote_more: bool,

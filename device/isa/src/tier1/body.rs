@@ -132,7 +132,7 @@ pub(super) struct Body<'a> {
     pub(super) restores: Option<u32>,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
-    /// How far apart addresses of loads from LDS are guessed to be, for each element of the region.
+    /// How far apart addresses of loads from LDS are guessed to be, for each element of the region; with AVX-512 alone.
     pub(super) steps: &'a [Option<u32>],
     /// The element at hand.
     pub(super) at: usize,

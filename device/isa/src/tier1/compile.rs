@@ -57,7 +57,11 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         source,
         a,
         touched: Vec::new(),
-        steps: guess::steps(source.code, source.forms, source.halves),
+        // Nothing else goes by them.
+        steps: match source.kind {
+            BackendKind::Avx512 => guess::steps(source.code, source.forms, source.halves),
+            _ => Vec::new(),
+        },
         looks: vec![None; elements],
         bodies: [vec![None; elements], vec![None; elements]],
         exits: Vec::new(),

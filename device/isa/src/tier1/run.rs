@@ -30,7 +30,7 @@ pub(crate) struct Compiled {
     /// Offset of each element's code, if it can be entered there.
     entries: Box<[u32]>,
     touched: Option<Touched>,
-    /// The same where code has gone no cold way, of waves that have ended and whose registers nobody looks at.
+    /// The same for a wave that took no cold way and did not store its registers at its end.
     touched_usually: Option<Touched>,
     /// What the code counts in, if it does.
     counters: Option<Counters>,

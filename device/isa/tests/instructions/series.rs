@@ -1,5 +1,5 @@
-//! Waves that follow each other in one storage: each leaves what it would leave if it were the first there. Of its vector registers that
-//! is what it has stored: nobody looks at those of a wave that has ended.
+//! Waves that follow each other in one storage: each leaves what it would leave if it were the first there. Vector registers of an ended
+//! wave need not be in memory, so each wave stores them to LDS, and that is compared.
 
 use belfry_isa::exec::{Lds, Stop};
 use belfry_isa::inst::WaveSize;

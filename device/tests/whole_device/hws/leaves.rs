@@ -1,20 +1,16 @@
 //! Queues that are taken off while pages of what their waves are saved to are missing (XNACK): they leave when the pages are there.
 
-use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::Opcode;
 use belfry_abi::regs::gc;
 use belfry_device::ResetKind;
-use vm_memory::{Bytes, GuestAddress};
-use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, map, map_process, packet};
-use super::returns::{REFUSED, area, clear, pm4_queue, program, put, saved};
+use super::returns::{REFUSED, area, begin_pm4, pm4_queue, saved};
 use super::xnack::{COUNT, Rig, page_of};
 use super::{SMALL, barrier, completes, is_done};
 use crate::driver::kernels::{dispatch, signal};
 use crate::driver::{Process, UserQueue, eventually};
-use crate::pm4::packet as pm4;
 
 /// A page of an area: its name, and its address by the MQD.
 type Place = (&'static str, fn(&ComputeMqd) -> u64);
@@ -160,12 +156,7 @@ fn pm4_queue_leaves_when_each_page_is_there_that_its_waves_are_saved_to() {
         let mut rig = Rig::new(SMALL, true);
         let queue = pm4_queue(&mut rig);
         let mut other = rig.with_other();
-        let ((memory, kernel), arguments, target) = rig.kernel();
-        let mut descriptor = KernelDescriptor::new_zeroed();
-        rig.hws.driver.ram.read_slice(descriptor.as_mut_bytes(), GuestAddress(memory)).unwrap();
-        let (done, done_va) = signal(&mut rig.hws.driver, &mut rig.process, 0);
-        let start = pm4(Opcode::DISPATCH_DIRECT, &[COUNT, 1, 1, 0x21]);
-        put(&rig, &queue, &[program(&descriptor, kernel, arguments), start, clear(done_va + 8)].concat());
+        let (target, done) = begin_pm4(&mut rig, &queue);
         rig.told(4);
         let memory = queue.mqd_memory;
         let va = place(&rig.hws.mqd_at(memory));

@@ -146,7 +146,7 @@ pub(super) fn pm4_queue(rig: &mut Rig) -> UserQueue {
 }
 
 /// Puts packets into the ring, which is empty, and rings.
-pub(super) fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
+fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
     let driver = &rig.hws.driver;
     for (at, dword) in (queue.ring..).step_by(4).zip(dwords) {
         driver.put_ram(at, dword);
@@ -155,14 +155,25 @@ pub(super) fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
     driver.ring(u64::from(queue.doorbell) * 4, dwords.len() as u64);
 }
 
+/// Has a PM4 queue dispatch the kernel whose waves wait: the buffer that they want pages of, and the signal of their end.
+pub(super) fn begin_pm4(rig: &mut Rig, queue: &UserQueue) -> (u64, u64) {
+    let ((memory, kernel), arguments, target) = rig.kernel();
+    let mut descriptor = KernelDescriptor::new_zeroed();
+    rig.hws.driver.ram.read_slice(descriptor.as_mut_bytes(), GuestAddress(memory)).unwrap();
+    let (done, done_va) = signal(&mut rig.hws.driver, &mut rig.process, 0);
+    let dispatch = packet(Opcode::DISPATCH_DIRECT, &[COUNT, 1, 1, 0x21]);
+    put(rig, queue, &[program(&descriptor, kernel, arguments), dispatch, clear(done_va + 8)].concat());
+    (target, done)
+}
+
 /// RELEASE_MEM that clears a dword.
-pub(super) fn clear(at: u64) -> Vec<u32> {
+fn clear(at: u64) -> Vec<u32> {
     let body = [&[20 | 5 << 8, 1 << 29][..], &halves(at), &[0; 3]].concat();
     packet(Opcode::RELEASE_MEM, &body)
 }
 
 /// Sets the registers for a kernel of workgroups of 256 work-items.
-pub(super) fn program(descriptor: &KernelDescriptor, va: u64, arguments: u64) -> Vec<u32> {
+fn program(descriptor: &KernelDescriptor, va: u64, arguments: u64) -> Vec<u32> {
     let entry = va.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     let [rsrc1, rsrc2] = [descriptor.compute_pgm_rsrc1.bits(), descriptor.compute_pgm_rsrc2.bits()];
     [
@@ -183,12 +194,7 @@ fn pm4_queue_waits_for_each_page_that_it_comes_back_from() {
         let mut rig = Rig::new(SMALL, true);
         let queue = pm4_queue(&mut rig);
         rig.hws.run(&rig.list.clone());
-        let ((memory, kernel), arguments, target) = rig.kernel();
-        let mut descriptor = KernelDescriptor::new_zeroed();
-        rig.hws.driver.ram.read_slice(descriptor.as_mut_bytes(), GuestAddress(memory)).unwrap();
-        let (done, done_va) = signal(&mut rig.hws.driver, &mut rig.process, 0);
-        let dispatch = packet(Opcode::DISPATCH_DIRECT, &[COUNT, 1, 1, 0x21]);
-        put(&rig, &queue, &[program(&descriptor, kernel, arguments), dispatch, clear(done_va + 8)].concat());
+        let (target, done) = begin_pm4(&mut rig, &queue);
         let (va, entry) = rig.go_without(queue.mqd_memory, place);
         rig.waits_for(queue.mqd_memory, (va, done));
         rig.process.set_page(&mut rig.hws.driver, va, entry);
