@@ -134,6 +134,8 @@ pub(super) struct Body<'a> {
     pub(super) touched: &'a [Vec<u32>],
     /// How far apart addresses of loads from LDS are guessed to be, for each element of the region; with AVX-512 alone.
     pub(super) steps: &'a [Option<u32>],
+    /// A lane mask whose sixteens are in [`SCRATCH`] as well as in its scalar register, and the element that finds it there.
+    pub(super) kept_mask: Option<(u32, usize)>,
     /// The element at hand.
     pub(super) at: usize,
     pub(super) first: usize,

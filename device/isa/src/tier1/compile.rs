@@ -240,6 +240,7 @@ impl Compiler<'_> {
             restores: None,
             touched: &self.touched,
             steps: &self.steps,
+            kept_mask: None,
             at: first,
             first,
             uncounted: 0,

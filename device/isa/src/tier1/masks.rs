@@ -43,6 +43,16 @@ impl Body<'_> {
         At(base, displacement + i32::from(chunk) * 2)
     }
 
+    /// Leaves the masks of a wave's two sixteens, the second of which is in the upper half of the first as well, to the next element.
+    fn keep_mask(&mut self, register: u32) {
+        self.kept_mask = Some((register, self.at + 1));
+    }
+
+    /// Whether the element before has left the mask of a scalar register: from memory it would come many cycles later.
+    fn finds_mask(&self, register: u32) -> bool {
+        self.kept_mask == Some((register, self.at)) && self.halves == 1 && self.only.is_none()
+    }
+
     /// A comparison.
     pub(super) fn compare(&mut self, operands: Operands, d: &Di) {
         let float = operands == Operands::F32;
@@ -66,6 +76,7 @@ impl Body<'_> {
         }
         if self.halves == 1 {
             self.a.mask_at(KMOVD_STORE, masks[0], scalar(d.dst));
+            self.keep_mask(d.dst);
         } else {
             self.a.mask(KUNPCKDQ, masks[0], masks[1], masks[0]);
             self.a.mask_at(KMOVQ_STORE, masks[0], scalar(d.dst));
@@ -74,12 +85,15 @@ impl Body<'_> {
 
     /// `v_cndmask_b32`.
     pub(super) fn select(&mut self, d: &Di) {
-        let k = SCRATCH[0];
+        let is_kept = self.finds_mask(d.src[2].value);
         for half in self.parts() {
             self.load_sources(d, 2, half);
             let pair = self.define(d.dst + half);
             for chunk in self.chunks() {
-                self.a.mask_at(KMOVW, k, Self::word(d.src[2].value, half, chunk));
+                let k = SCRATCH[if is_kept { usize::from(chunk) } else { 0 }];
+                if !is_kept {
+                    self.a.mask_at(KMOVW, k, Self::word(d.src[2].value, half, chunk));
+                }
                 let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
                 let b = self.operand(&d.src[1], true, half, chunk, Zmm(1));
                 let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
@@ -90,6 +104,9 @@ impl Body<'_> {
                     self.put(to, Zmm(2), mask);
                 }
             }
+        }
+        if is_kept {
+            self.keep_mask(d.src[2].value);
         }
     }
 
@@ -109,6 +126,7 @@ impl Body<'_> {
             if !wide && self.halves == 1 && self.only.is_none() {
                 self.join(SCRATCH[0], SCRATCH[1]);
                 self.a.mask_at(KMOVD_STORE, SCRATCH[0], scalar(d.dst2));
+                self.keep_mask(d.dst2);
             }
         }
         if out && (wide || self.halves == 2) && self.only.is_none() {
@@ -181,6 +199,12 @@ impl Body<'_> {
         let a = self.register(&d.src[first], false, half, chunk, t0);
         let b = self.operand(&d.src[second], false, half, chunk, t1);
         let carries = takes_carry(op);
+        if carries && self.finds_mask(d.imm) {
+            // Before the carries out, which are in its place.
+            self.a.mask(KORW, ODD, out, out);
+        } else if carries {
+            self.a.mask_at(KMOVW, ODD, Self::word(d.imm, half, chunk));
+        }
         self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
         // A carry is where the sum is less than a source, a borrow where one source is less than the other.
         if subtract {
@@ -189,7 +213,6 @@ impl Body<'_> {
             self.a.compare(VPCMPUD.by(LESS), out, t2, a, mask);
         }
         if carries {
-            self.a.mask_at(KMOVW, ODD, Self::word(d.imm, half, chunk));
             let limit = if subtract { 0 } else { u32::MAX };
             self.a.evex(VPBROADCASTD, t3, Zmm(0), Operand::Constant(limit));
             // What the carry wraps.

@@ -2,6 +2,7 @@
 //! lanes' elements are.
 
 mod guessed;
+mod masks;
 mod rounds;
 
 use belfry_isa::exec::Stop;
