@@ -111,18 +111,25 @@ fn choose(
     loop {
         for _ in 0..states.len() {
             let at = *next;
-            match states[at] {
-                State::Ready if waves[at].steps() => return Err(Unusual),
-                State::Ready => {}
-                State::AtBarrier if passes_split_barrier(&mut waves[at], lds) => states[at] = State::Ready,
-                State::AtGws(_) | State::Halted => return Err(Unusual),
-                State::AtBarrier | State::Ended => {
-                    *next = behind(at, states.len());
-                    continue;
+            let state = states[at];
+            // One after the other: where a table of ways leads cannot be foretold, as waves take turns in being at a barrier.
+            let goes_on = if state == State::Ready {
+                if waves[at].steps() {
+                    return Err(Unusual);
                 }
-            }
+                true
+            } else if state == State::AtBarrier {
+                passes_split_barrier(&mut waves[at], lds)
+            } else if state == State::Ended {
+                false
+            } else {
+                return Err(Unusual);
+            };
             *next = behind(at, states.len());
-            return Ok(Some(at));
+            if goes_on {
+                states[at] = State::Ready;
+                return Ok(Some(at));
+            }
         }
         if !open_barrier(states, waves) {
             let ended = states.iter().all(|&state| state == State::Ended);
