@@ -407,6 +407,12 @@ impl Wave {
         }
     }
 
+    /// Sets `HW_ID2` (`XCC_ID` on gfx942).
+    #[inline]
+    pub fn set_hw_id2(&mut self, value: u32) {
+        self.hw_id[1] = value;
+    }
+
     /// Sets trap temporary `number`, which there are sixteen of.
     #[inline]
     pub fn set_ttmp(&mut self, number: u8, value: u32) {

@@ -235,8 +235,7 @@ impl Worker {
                     let control = space.launch_control();
                     budget = budget.saturating_sub(START_COST);
                     if runs_through && !control.changes_launch() {
-                        let waves = dispatch.lanes().len() as u32;
-                        self.series.make(dispatch.launch(), waves, workgroup.parts(&seat));
+                        self.series.make(dispatch.launch(), dispatch.lanes(), workgroup.parts(&seat));
                         let id = dispatch.launch().workgroup_id(index);
                         begins = self.series.has(id).then_some(id);
                     }

@@ -84,24 +84,37 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
         // Whether the wave has come from another region.
         let mut has_come = false;
         let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
-            let mut entry = Entry::default();
             machine.forgets_ended = true;
+            let mut entry = Entry::of(wave, region);
+            // Whether it has been found out of a wave that has begun as this one does.
+            let mut is_known = false;
             loop {
                 machine.wrote_more = false;
-                if let Err(stop) = run_fresh(wave, machine, region, (limit, &mut entry)) {
+                if let Err(stop) = run_fresh(wave, machine, region, (limit, entry)) {
                     has_come = true;
                     return stop;
                 }
-                let code = region.machine_code().filter(|_| !has_come);
-                let touched = code.and_then(|code| code.touched(machine.wrote_more));
+                let touched = match entry {
+                    Some(Entry { code, .. }) if !has_come => code.touched(machine.wrote_more),
+                    _ => None,
+                };
                 limit = match next(wave, machine.lds, touched) {
                     Some(limit) => limit,
                     None => return Some(Stop::EndProgram),
                 };
                 has_come = false;
-                let key = Key { pc: region.key.pc, ..key_of(wave) };
-                let goes_on = key == region.key && (entry.is_of(wave) || region.index_of(wave.pc).is_some());
-                if !goes_on || machine.refetch || wave.is_halted() {
+                if !(is_known && touched.is_some()) {
+                    entry = Entry::of(wave, region);
+                    let key = Key { pc: region.key.pc, ..key_of(wave) };
+                    let goes_on =
+                        key == region.key && (entry.is_some() || region.index_of(wave.pc).is_some());
+                    if !goes_on || wave.is_halted() {
+                        more = Some(limit);
+                        return Some(Stop::EndProgram);
+                    }
+                    is_known = true;
+                }
+                if machine.refetch {
                     more = Some(limit);
                     return Some(Stop::EndProgram);
                 }
@@ -144,25 +157,19 @@ fn go_on_compiled(
     }
 }
 
-/// Where a wave was last entered into a region's machine code, by program counter and element: most waves of a kernel begin at the same place.
-#[derive(Default)]
-struct Entry(Option<(u64, usize)>);
+/// A region's machine code, and the element of it that a wave which has begun nothing begins with: most waves of a kernel begin at the same place.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    code: &'a Compiled,
+    index: usize,
+}
 
-impl Entry {
-    /// Whether it is at the wave's program counter.
-    #[inline(always)]
-    fn is_of(&self, wave: &Wave) -> bool {
-        self.0.is_some_and(|(pc, _)| pc == wave.pc)
-    }
-
-    /// The element of the code that begins at the wave's program counter.
-    #[inline(always)]
-    fn find(&mut self, wave: &Wave, region: &Region, code: &Compiled) -> Option<usize> {
-        if !self.is_of(wave) {
-            let index = region.index_of(wave.pc).filter(|&index| code.begins_at(index))?;
-            self.0 = Some((wave.pc, index));
-        }
-        self.0.map(|(_, index)| index)
+impl<'a> Entry<'a> {
+    /// Where a wave begins, if that is in machine code.
+    fn of(wave: &Wave, region: &'a Region) -> Option<Entry<'a>> {
+        let code = region.machine_code()?;
+        let index = region.index_of(wave.pc).filter(|&index| code.begins_at(index))?;
+        (region.vgprs <= wave.registers && !wave.has_partly_done()).then_some(Entry { code, index })
     }
 }
 
@@ -172,14 +179,10 @@ fn run_fresh(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Arc<Region>,
-    (limit, entry): (u64, &mut Entry),
+    (limit, entry): (u64, Option<Entry<'_>>),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
-    let (flow, at) = if let Some(code) = region.machine_code()
-        && region.vgprs <= wave.registers
-        && !wave.has_partly_done()
-        && let Some(index) = entry.find(wave, region, code)
-    {
+    let (flow, at) = if let Some(Entry { code, index }) = entry {
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
         match flow == Flow::END_PROGRAM || flow.is_jump() && wave.instructions >= limit {

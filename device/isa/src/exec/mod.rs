@@ -247,7 +247,8 @@ pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
 
 /// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
 /// there is none. LDS is for it to make ready, where the next one is of another workgroup. What the ended wave has changed since its
-/// own start is for [`Wave::start_behind`]. Vector registers of a wave that has ended may be in no memory.
+/// own start is for [`Wave::start_behind`]; where that is given, the next one has to start as the ended one did. Vector registers of a
+/// wave that has ended may be in no memory.
 pub type Next<'a> = dyn FnMut(&mut Wave, &mut Lds, Option<&Touched>) -> Option<u64> + 'a;
 
 /// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each

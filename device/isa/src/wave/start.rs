@@ -1,5 +1,7 @@
 //! Waves of a grid, which start alike but for what each has of its own.
 
+use core::ops::Range;
+
 use super::{Wave, WaveInit, ZERO_ROW};
 use crate::exec::barrier::BARRIERS;
 use crate::exec::resume::PartlyDone;
@@ -8,17 +10,17 @@ use crate::tier1::{LINE, Touched};
 
 /// What the waves of a grid have in common when they start: worked out once, and copied into each of them.
 #[derive(Clone, Debug)]
-pub struct Start(Wave);
+pub struct Start {
+    wave: Wave,
+    /// Scalar registers that are included, of which the caller sets some behind each start.
+    included: Range<usize>,
+}
 
-/// What a wave of a grid starts with that the others do not.
+/// What a wave of a grid starts with that the others do not, `v0` aside.
 #[derive(Clone, Copy, Debug)]
-pub struct Own<'a> {
+pub struct Own {
     /// Lanes that exist.
     pub exec: u64,
-    /// `v0`; a wave32 uses the first 32.
-    pub v0: &'a [u32; 64],
-    /// Whether `v0` is that of the wave that was [started](Wave::start_behind) in the storage before.
-    pub lanes_stay: bool,
     /// The first of the scalar registers that differ, and what they are.
     pub sgprs: (usize, [u32; OWN_SGPRS]),
     /// `HW_ID1` and `HW_ID2`.
@@ -32,7 +34,7 @@ pub const OWN_SGPRS: usize = 4;
 
 impl Default for Start {
     fn default() -> Self {
-        Start(Wave::new(&WaveInit { vgpr_count: 0, ..WaveInit::default() }))
+        Start { wave: Wave::new(&WaveInit { vgpr_count: 0, ..WaveInit::default() }), included: 0..0 }
     }
 }
 
@@ -40,33 +42,45 @@ impl Start {
     /// Has waves start with this from now on, their own aside; [`WaveInit::vgprs`] is for [`Own`] alone.
     pub fn set(&mut self, init: &WaveInit<'_>) {
         // Its vector registers are never anything but zero.
-        self.0.s = [0; 256];
-        self.0.launch(&WaveInit { vgprs: &[], ..*init });
+        self.wave.s = [0; 256];
+        self.wave.launch(&WaveInit { vgprs: &[], ..*init });
+        self.included = 0..0;
+    }
+
+    /// Has all waves start with this as well, which is then nobody's own: workgroups of one wave have no other. What is set of its
+    /// scalar registers behind the start of one wave is to be set behind that of each.
+    pub fn include(&mut self, own: &Own) {
+        self.wave.set_own(own);
+        self.included = own.sgprs.0..own.sgprs.0 + OWN_SGPRS;
     }
 
     /// The wave that others are copies of.
     pub fn wave(&self) -> &Wave {
-        &self.0
+        &self.wave
     }
 }
 
 impl Wave {
-    /// Starts a new wave in this one's storage, as [`Wave::restart`] does with the same values.
-    pub fn start_as(&mut self, start: &Start, own: &Own<'_>) {
+    /// Starts a new wave in this one's storage, as [`Wave::restart`] does with the same values; `own` may be
+    /// [included](Start::include). `v0` has 64 lanes, of which a wave32 uses the first 32.
+    pub fn start_as(&mut self, start: &Start, own: Option<&Own>, v0: &[u32; 64]) {
         let used = (u32::from(self.registers) * self.halves) as usize;
         self.v.0[..used.min(super::ROWS)].fill(ZERO_ROW);
         // Between these there are no registers.
-        self.s[..REGISTERS].copy_from_slice(&start.0.s[..REGISTERS]);
-        self.s[VALUES..].copy_from_slice(&start.0.s[VALUES..]);
-        self.take_over(&start.0);
-        self.set_own(own);
-        self.set_first_row(own);
+        self.s[..REGISTERS].copy_from_slice(&start.wave.s[..REGISTERS]);
+        self.s[VALUES..].copy_from_slice(&start.wave.s[VALUES..]);
+        self.take_over(&start.wave);
+        match own {
+            Some(own) => self.set_own(own),
+            None => self.take_over_included(&start.wave),
+        }
+        self.set_first_row(v0);
     }
 
     /// As [`Wave::start_as`], where the wave in this storage was started as `start` says, has ended, and has changed nothing but what
-    /// `touched` says.
+    /// `touched` says. Where nothing is a wave's own, it was started with the same `v0`.
     #[inline(always)]
-    pub fn start_behind(&mut self, start: &Start, own: &Own<'_>, touched: &Touched) {
+    pub fn start_behind(&mut self, start: &Start, own: Option<&Own>, v0: &[u32; 64], touched: &Touched) {
         for &(first, end) in &touched.rows {
             if let Some(rows) = self.v.0.get_mut(first as usize..end as usize) {
                 rows.fill(ZERO_ROW);
@@ -75,32 +89,40 @@ impl Wave {
         let mut lines = touched.lines;
         while lines != 0 {
             let first = lines.trailing_zeros() as usize % 16 * LINE;
-            self.s[first..first + LINE].copy_from_slice(&start.0.s[first..first + LINE]);
+            self.s[first..first + LINE].copy_from_slice(&start.wave.s[first..first + LINE]);
             lines &= lines - 1;
         }
-        self.watched = start.0.watched;
-        self.pc = start.0.pc;
+        self.watched = start.wave.watched;
+        self.pc = start.wave.pc;
         (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
         self.looked = false;
-        self.set_own(own);
-        let is_untouched = touched.rows.first().is_none_or(|&(first, _)| first >= self.halves);
-        if !(own.lanes_stay && is_untouched) {
-            self.set_first_row(own);
+        match own {
+            Some(own) => {
+                self.set_own(own);
+                self.set_first_row(v0);
+            }
+            None => {
+                self.take_over_included(&start.wave);
+                if touched.rows.first().is_some_and(|&(first, _)| first < self.halves) {
+                    self.set_first_row(v0);
+                }
+            }
         }
         #[cfg(debug_assertions)]
-        self.assert_started(start, own);
+        self.assert_started(start, own, v0);
     }
 
-    /// Checks that the wave is as [`Wave::start_as`] leaves it, but for the trap temporaries: the launch sets all of those afterwards.
+    /// Checks that the wave is as [`Wave::start_as`] leaves it, but for what the launch sets afterwards.
     #[cfg(debug_assertions)]
-    fn assert_started(&self, start: &Start, own: &Own<'_>) {
+    fn assert_started(&self, start: &Start, own: Option<&Own>, v0: &[u32; 64]) {
         let mut other = self.clone();
-        other.start_as(start, own);
+        other.start_as(start, own, v0);
         let used = (u32::from(self.registers) * self.halves) as usize;
         let rows = |wave: &Wave, row: usize| wave.v.row(row as u32).map(|chunk| chunk.0);
         assert!((0..used).all(|row| rows(self, row) == rows(&other, row)), "vector registers");
-        let kept = slot::TTMP0..slot::TTMP0 + 16;
-        let scalars = (0..REGISTERS).chain(VALUES..256).filter(|place| !kept.contains(place));
+        let kept = [slot::TTMP0..slot::TTMP0 + 16, start.included.clone()];
+        let is_kept = |place: &usize| kept.iter().any(|kept| kept.contains(place));
+        let scalars = (0..REGISTERS).chain(VALUES..256).filter(|place| !is_kept(place));
         for place in scalars {
             assert_eq!(self.s[place], other.s[place], "scalar register {place}");
         }
@@ -108,8 +130,15 @@ impl Wave {
         assert_eq!(self.save(), other.save());
     }
 
+    /// What is included, scalar registers aside.
     #[inline(always)]
-    fn set_own(&mut self, own: &Own<'_>) {
+    fn take_over_included(&mut self, from: &Wave) {
+        self.hw_id = from.hw_id;
+        self.scratch_base = from.scratch_base;
+    }
+
+    #[inline(always)]
+    fn set_own(&mut self, own: &Own) {
         self.hw_id = own.hw_ids;
         self.scratch_base = own.scratch_base;
         if self.file.flat_scratch.is_some() {
@@ -126,18 +155,13 @@ impl Wave {
         self.set_pair(slot::EXEC, if self.halves == 1 { own.exec & 0xffff_ffff } else { own.exec });
     }
 
+    /// Rows of `v0`, if there is one.
     #[inline(always)]
-    fn set_first_row(&mut self, own: &Own<'_>) {
-        if self.vgpr_count > 0 {
-            let [low, high] = own.v0.as_chunks::<32>().0 else { unreachable!("two times 32 lanes") };
-            for (half, lanes) in (0..self.halves).zip([low, high]) {
-                let [first, second] = lanes.as_chunks::<16>().0 else { unreachable!("two times 16 lanes") };
-                // One after the other: a row that is put together first goes through memory.
-                let row = self.v.row_mut(half);
-                row[0].0 = *first;
-                row[1].0 = *second;
-            }
-        }
+    fn set_first_row(&mut self, v0: &[u32; 64]) {
+        let rows = if self.vgpr_count > 0 { self.halves as usize } else { 0 };
+        let chunks = self.v.0[..rows.min(2)].as_flattened_mut().iter_mut();
+        // One after the other: a row that is put together first goes through memory.
+        chunks.zip(v0.as_chunks().0).for_each(|(chunk, lanes)| chunk.0 = *lanes);
     }
 
     /// Everything but registers.
@@ -234,6 +258,12 @@ mod tests {
             };
             let mut start = Start::default();
             start.set(&WaveInit { sgprs: &[1, 2, 3, 0, 0, 9], ..common });
+            let own = Own {
+                exec: 0x7_ffff_0001,
+                sgprs: (3, [70, 80, 90, 0]),
+                hw_ids: [11, 12],
+                scratch_base: 0x1234_5678_9abc,
+            };
             let used = || {
                 let mut wave =
                     Wave::new(&WaveInit { arch, wave_size, vgpr_count: 40, ..WaveInit::default() });
@@ -246,23 +276,18 @@ mod tests {
                 wave.looked = true;
                 wave
             };
-            let (mut expected, mut wave) = (used(), used());
+            let mut expected = used();
             expected.restart(&one);
-            wave.start_as(
-                &start,
-                &Own {
-                    exec: 0x7_ffff_0001,
-                    v0: &v0,
-                    lanes_stay: false,
-                    sgprs: (3, [70, 80, 90, 0]),
-                    hw_ids: [11, 12],
-                    scratch_base: 0x1234_5678_9abc,
-                },
-            );
-            assert_eq!(wave.save(), expected.save(), "{arch:?} {wave_size:?}");
-            assert_eq!(wave.s, expected.s, "{arch:?}");
-            let rows = |wave: &Wave| wave.v.0.iter().map(|row| [row[0].0, row[1].0]).collect::<Vec<_>>();
-            assert!(rows(&wave) == rows(&expected), "{arch:?} {wave_size:?}");
+            let mut included = start.clone();
+            included.include(&own);
+            for (start, own) in [(&start, Some(&own)), (&included, None)] {
+                let mut wave = used();
+                wave.start_as(start, own, &v0);
+                assert_eq!(wave.save(), expected.save(), "{arch:?} {wave_size:?}");
+                assert_eq!(wave.s, expected.s, "{arch:?}");
+                let rows = |wave: &Wave| wave.v.0.iter().map(|row| [row[0].0, row[1].0]).collect::<Vec<_>>();
+                assert!(rows(&wave) == rows(&expected), "{arch:?} {wave_size:?}");
+            }
         }
     }
 }

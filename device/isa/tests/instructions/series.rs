@@ -29,9 +29,9 @@ fn own(number: u32, lanes_stay: bool) -> ([u32; 64], u32) {
     (lanes(|lane| lane * 7 + add), 0xff0f + number)
 }
 
-fn own_of(v0: &[u32; 64], s3: u32, lanes_stay: bool) -> Own<'_> {
+fn own_of(s3: u32) -> Own {
     // Registers that are not a wave's own are as all waves have them.
-    Own { exec: u64::MAX, v0, lanes_stay, sgprs: (3, [s3, 1, 1, 1]), hw_ids: [0; 2], scratch_base: 0 }
+    Own { exec: u64::MAX, sgprs: (3, [s3, 1, 1, 1]), hw_ids: [0; 2], scratch_base: 0 }
 }
 
 fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'a> {
@@ -73,7 +73,12 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         start.set(&start_with);
         let mut wave = Wave::new(&start_with);
         let (v0, s3) = own(0, lanes_stay);
-        wave.start_as(&start, &own_of(&v0, s3, lanes_stay));
+        // Where all waves have the same, all but `s3` is nobody's own, and `s3` is set behind the start.
+        if lanes_stay {
+            start.include(&own_of(s3));
+        }
+        let starts = own_of(s3);
+        wave.start_as(&start, (!lanes_stay).then_some(&starts), &v0);
         let (mut ended, mut quick) = (Vec::new(), 0);
         let stop = bench.gpu.run_many(&mut wave, 1000, &mut |wave, lds, touched| {
             ended.push(left(wave, lds));
@@ -82,10 +87,13 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
                 return None;
             }
             let (v0, s3) = own(number, lanes_stay);
+            let starts = own_of(s3);
+            let own = (!lanes_stay).then_some(&starts);
             match touched {
-                Some(touched) => wave.start_behind(&start, &own_of(&v0, s3, lanes_stay), touched),
-                None => wave.start_as(&start, &own_of(&v0, s3, lanes_stay)),
+                Some(touched) => wave.start_behind(&start, own, &v0, touched),
+                None => wave.start_as(&start, own, &v0),
             }
+            wave.set_general_sgpr(3, s3);
             quick += u32::from(touched.is_some());
             Some(1000)
         });

@@ -1,9 +1,10 @@
 //! The waves of many workgroups of a launch, started one after the other in one place.
 
 use belfry_isa::exec::Touched;
-use belfry_isa::wave::{OWN_SGPRS, Own, Start, Wave};
+use belfry_isa::wave::{Own, Start, Wave};
 
 use super::{Launch, WaveSeat};
+use crate::chip::Generation;
 
 /// What the waves of a launch start with, worked out once for all workgroups that are to have one seat.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(in crate::shader) struct Series {
     whole: [u32; 3],
     /// Where the workgroups end.
     end: [u32; 3],
+    /// The SGPR for each part of the workgroup's identifier, if there is one.
+    ids: [Option<usize>; 3],
     has_ttmps: bool,
     /// Whether it is for the launch and the seat at hand.
     is_ready: bool,
@@ -22,10 +25,9 @@ pub(in crate::shader) struct Series {
 
 #[derive(Debug)]
 struct Part {
-    seat: WaveSeat,
-    scratch_base: u64,
-    /// The SGPRs behind the user SGPRs, where the workgroup's identifier is 0.
-    sgprs: [u32; OWN_SGPRS],
+    chip: &'static Generation,
+    /// Where the workgroup's identifier is 0.
+    own: Own,
 }
 
 impl Series {
@@ -34,22 +36,39 @@ impl Series {
         self.is_ready = false;
     }
 
-    /// Works out what waves of a launch start with whose workgroups have these parts of a seat, unless it has.
-    pub(in crate::shader) fn make(&mut self, launch: &Launch, waves: u32, seat: impl Fn(u32) -> WaveSeat) {
+    /// Works out what waves of a launch start with whose workgroups have these parts of a seat and of lanes that exist, unless it has.
+    pub(in crate::shader) fn make(
+        &mut self,
+        launch: &Launch,
+        lanes: &[(u64, [u32; 64])],
+        seat: impl Fn(u32) -> WaveSeat,
+    ) {
         if self.is_ready {
             return;
         }
+        let waves = lanes.len() as u32;
         self.parts.clear();
-        self.parts.extend((0..waves).map(|wave| {
+        self.parts.extend((0..waves).zip(lanes).map(|(wave, (exec, _))| {
             let seat = seat(wave);
             let (sgprs, _) = launch.own_sgprs(seat.chip, [0; 3], (wave, waves));
-            Part { scratch_base: launch.scratch_base(&seat), seat, sgprs }
+            let own = Own {
+                exec: *exec,
+                sgprs: (launch.users().len(), sgprs),
+                hw_ids: [launch.queue_ids[0] | seat.hw_ids[0], launch.queue_ids[1] | seat.hw_ids[1]],
+                scratch_base: launch.scratch_base(&seat),
+            };
+            Part { chip: seat.chip, own }
         }));
         if let Some(part) = self.parts.first() {
             self.end = core::array::from_fn(|dim| launch.end(dim));
             self.whole = core::array::from_fn(|dim| launch.grid[dim] / launch.workgroup[dim].max(1));
-            self.has_ttmps = launch.has_ttmps(part.seat.chip);
-            self.start.set(&launch.common(waves, &part.seat));
+            self.has_ttmps = launch.has_ttmps(part.chip);
+            let mut places = launch.users().len()..;
+            self.ids = launch.workgroup_id_sgprs.map(|is_there| if is_there { places.next() } else { None });
+            self.start.set(&launch.common(waves, &seat(0)));
+            if waves == 1 {
+                self.start.include(&part.own);
+            }
             self.is_ready = true;
         }
     }
@@ -92,52 +111,30 @@ impl Series {
         touched: Option<&Touched>,
     ) {
         let Some(part) = self.parts.get(number as usize) else { return };
-        let own = self.own(launch, part, id, lanes);
+        // A workgroup's only wave has nothing that the others have not. What was put together long before is not waited for.
+        let own = (self.parts.len() > 1).then_some(&part.own);
         match touched {
-            Some(touched) => wave.start_behind(&self.start, &own, touched),
-            None => self.start_anew(wave, &own),
+            Some(touched) => wave.start_behind(&self.start, own, &lanes.1, touched),
+            None => self.start_anew(wave, own, &lanes.1),
         }
         // What differs from workgroup to workgroup goes where it belongs at once: put together in memory and read again as a whole, it
         // would be waited for.
-        let mut register = launch.users().len();
-        for (id, is_wanted) in id.iter().zip(&launch.workgroup_id_sgprs) {
-            if *is_wanted {
-                wave.set_general_sgpr(register, *id);
-                register += 1;
+        for (id, place) in id.iter().zip(&self.ids) {
+            if let Some(register) = place {
+                wave.set_general_sgpr(*register, *id);
             }
         }
-        let chip = part.seat.chip;
+        if let Some(core) = launch.core_id(id) {
+            wave.set_hw_id2(launch.queue_ids[1] | core);
+        }
         if self.has_ttmps {
-            (chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
+            (part.chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
         }
     }
 
     #[inline(never)]
-    fn start_anew(&self, wave: &mut Wave, own: &Own<'_>) {
-        wave.start_as(&self.start, own);
-    }
-
-    /// What a wave has for itself, its workgroup's identifier aside.
-    #[inline(always)]
-    fn own<'a>(
-        &self,
-        launch: &Launch,
-        part: &Part,
-        id: &[u32; 3],
-        (exec, v0): &'a (u64, [u32; 64]),
-    ) -> Own<'a> {
-        Own {
-            exec: *exec,
-            v0,
-            // Waves of a workgroup have different ones; whole workgroups have the same.
-            lanes_stay: self.parts.len() == 1,
-            sgprs: (launch.users().len(), part.sgprs),
-            hw_ids: [
-                launch.queue_ids[0] | part.seat.hw_ids[0],
-                launch.queue_ids[1] | launch.core_id(id).unwrap_or(part.seat.hw_ids[1]),
-            ],
-            scratch_base: part.scratch_base,
-        }
+    fn start_anew(&self, wave: &mut Wave, own: Option<&Own>, v0: &[u32; 64]) {
+        wave.start_as(&self.start, own, v0);
     }
 }
 
@@ -153,7 +150,7 @@ mod tests {
         let mut series = Series::default();
         let seat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
         assert!(!series.has([0; 3]), "nothing has been made");
-        series.make(&launch, 1, |_| seat);
+        series.make(&launch, &[(1, [0; 64])], |_| seat);
         let count = launch.workgroup_count().unwrap();
         let mut id = launch.workgroup_id(0);
         for index in 0..count {
@@ -168,8 +165,8 @@ mod tests {
         let launch = launch();
         let seat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [5, 7] };
         let mut series = Series::default();
-        series.make(&launch, 3, |_| seat);
         let ids = launch.lane_ids([33, 2, 1]);
+        series.make(&launch, &ids, |_| seat);
         let (mut waves, mut other) = (Vec::new(), Wave::new(&belfry_isa::wave::WaveInit::default()));
         for number in 0..3 {
             let lanes = &ids[number as usize];

@@ -63,8 +63,7 @@ struct Walk<'a, 'b> {
     /// the time.
     look_at: u64,
     was_stopped: bool,
-    /// How many waves have ended, and what they have executed.
-    waves: u64,
+    /// What waves that have ended have executed.
     instructions: u64,
 }
 
@@ -73,7 +72,6 @@ impl Walk<'_, '_> {
     fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64> {
         let count = self.claimed.lanes.len();
         self.instructions += wave.instructions;
-        self.waves += 1;
         let mut budget = self.budget.saturating_sub(wave.instructions + SWITCH_COST);
         self.budget = budget;
         self.number += 1;
@@ -157,16 +155,15 @@ impl Workgroup {
             begun_with: *turn.budget + claimed_cost,
             look_at: *turn.budget,
             was_stopped: false,
-            waves: 0,
             instructions: 0,
         };
         let quantum = WAVE_QUANTUM.min(*turn.budget);
         let stop =
             exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| walk.next(wave, lds, touched));
-        let Walk { id, number, begun_with, was_stopped, .. } = walk;
-        *turn.budget = walk.budget;
-        turn.stats.waves += walk.waves;
-        turn.stats.wave_instructions += walk.instructions;
+        let Walk { id, number, begun_with, was_stopped, budget, instructions, .. } = walk;
+        *turn.budget = budget;
+        turn.stats.waves += claimed.ended * count as u64 + (number % count.max(1)) as u64;
+        turn.stats.wave_instructions += instructions;
         self.id = id;
         if number == count {
             self.states.clear();
