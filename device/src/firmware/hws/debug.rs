@@ -47,11 +47,11 @@ fn settings(
     }
     let of = |xcc| WatchRegisters::of(&ports.registers, xcc, process.tcp_watch_cntl);
     let watches = of(partition.first);
-    let mut valid = watches.iter().filter(|watch| watch.is_valid());
-    if valid.clone().any(|watch| watch.has_other_space()) {
+    if watches.iter().any(|watch| watch.is_valid() && watch.has_other_space()) {
         return Err(GuestError::HwsWatch);
     }
-    let differ = valid.next().is_some() && partition.xccs().skip(1).any(|xcc| of(xcc) != watches);
+    let differs = |xcc| of(xcc).iter().zip(&watches).any(|(own, first)| first.is_valid() && own != first);
+    let differ = partition.xccs().skip(1).any(differs);
     for (name, asks) in [
         (
             "SPI_GDBG_PER_VMID_CNTL stall and traps at the begin and the end of waves",

@@ -173,6 +173,8 @@ fn store_to_a_watched_address_stops_its_wave_on_each_number_of_xccs() {
         let mut debugged = Debugged::new(shape);
         let watched = debugged.result.1 + 1024 * 4;
         (0..shape.xccs as u8).for_each(|xcc| debugged.watch(xcc, watched));
+        // That of a watch that there is not may be anything.
+        debugged.rig.hws.set(shape.xccs as u8 - 1, gc::TCP_WATCH3_ADDR_L(0x1000));
         debugged.run(1 << 3 | TRAP_WATCHES, [0, STORES, 0, 0]);
         let done = debugged.launch();
         let waves = debugged.stopped(1);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use belfry_abi::kfd::debug::*;
 use belfry_abi::kfd::queue::ContextSaveAreaHeader;
+use belfry_abi::partition::ComputePartition;
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_hosted_tests::assembly::{Kernel, assemble};
@@ -76,9 +77,12 @@ const SCALARS: u64 = 112;
 const MODE: u64 = 9;
 
 fn gpu(xccs: u32) -> Arc<HostedGpu> {
-    let shape =
-        GpuConfig { chip: &gfx942::MODEL, xccs, cus: xccs, vram_size: 64 << 20, ..GpuConfig::default() };
-    HostedGpu::new(shape).unwrap()
+    shared_out(xccs, ComputePartition::Spx)
+}
+
+fn shared_out(xccs: u32, partition: ComputePartition) -> Arc<HostedGpu> {
+    let shape = GpuConfig { chip: &gfx942::MODEL, xccs, cus: xccs, partition, ..GpuConfig::default() };
+    HostedGpu::new(GpuConfig { vram_size: 128 << 20, ..shape }).unwrap()
 }
 
 /// The waves of a suspended queue, which have no LDS: each state in the control stack says how many registers the waves behind it
@@ -117,10 +121,15 @@ struct Debugged {
 
 impl Debugged {
     fn new(gpu: &Arc<HostedGpu>, body: &str) -> Self {
+        Self::on(gpu, 0, body)
+    }
+
+    /// On one of several partitions.
+    fn on(gpu: &Arc<HostedGpu>, node: usize, body: &str) -> Self {
         let program = Program::new(gpu);
         let debugger = Debugger::with(gpu, saved_waves);
         debugger.enable(program.pid, WAVE_TRAP).unwrap();
-        let device = program.runtime.gpu();
+        let device = &program.runtime.gpus()[node];
         let directives = "    .amdhsa_accum_offset 32\n";
         let kernels = [Kernel::new("kernel", body), Kernel::new("handler", HANDLER)];
         let kernels = kernels.map(|kernel| Kernel { directives, ..kernel });
@@ -150,6 +159,15 @@ impl Debugged {
         let (result, args) = self.op(DbgTrapOp::SetWaveLaunchOverride, args);
         result.unwrap();
         assert_eq!((args.enable_mask, args.support_request_mask), (0, 0x1ff));
+    }
+
+    /// Watches 128 bytes, from the beginning of the kernel's result or behind it, for stores on a node; the watch's number.
+    fn watch(&self, gpu_id: u32, offset: u64) -> u32 {
+        let address = (self.out.address() & !0x7f) + offset;
+        let watch = DbgTrapSetNodeAddressWatchArgs { address, mode: 1, mask: 0xffff_ff80, gpu_id, id: 77 };
+        let (result, watch) = self.op(DbgTrapOp::SetNodeAddressWatch, watch);
+        result.unwrap();
+        watch.id
     }
 
     fn launch(&self) -> Completion {
@@ -226,14 +244,7 @@ fn store_to_a_watched_address_traps_after_it_on_each_number_of_xccs() {
         debugged.enable_exceptions(ADDRESS_WATCH);
         let gpu_id = debugged.entry.gpu_id;
         // One of what nobody touches is the first.
-        for (id, offset) in [(0, 1 << 20), (1, 0)] {
-            let address = (debugged.out.address() & !0x7f) + offset;
-            let watch =
-                DbgTrapSetNodeAddressWatchArgs { address, mode: 1, mask: 0xffff_ff80, gpu_id, id: 77 };
-            let (result, watch) = debugged.op(DbgTrapOp::SetNodeAddressWatch, watch);
-            result.unwrap();
-            assert_eq!(watch.id, id);
-        }
+        assert_eq!((debugged.watch(gpu_id, 1 << 20), debugged.watch(gpu_id, 0)), (0, 1));
         let done = debugged.launch();
         let (trapsts, mode) = debugged.trapped();
         assert_eq!((trapsts & 0x7080, mode >> 12 & 0x1ff), (1 << 12, 0x80), "the second watch");
@@ -248,6 +259,29 @@ fn store_to_a_watched_address_traps_after_it_on_each_number_of_xccs() {
         debugged.end();
         assert_eq!(gpu.device().stats().errors, Default::default());
     }
+}
+
+#[test]
+fn watch_of_a_partition_stops_no_wave_of_another_one() {
+    let gpu = shared_out(2, ComputePartition::Cpx);
+    let mut debugged = Debugged::on(&gpu, 1, STORING);
+    debugged.enable_exceptions(ADDRESS_WATCH);
+    let [first, second] = [0, 1].map(|node: usize| debugged.program.runtime.gpus()[node].agent().gpu_id);
+    assert_eq!(debugged.entry.gpu_id, second);
+    assert_eq!(debugged.watch(first, 0), 0);
+    debugged.launch().wait().unwrap();
+    assert_eq!(debugged.watch(second, 0), 1);
+    let done = debugged.launch();
+    assert_eq!(debugged.trapped().0 & 0x7080, 1 << 12);
+    done.wait().unwrap();
+    let clear = |gpu_id, id| {
+        let args = DbgTrapClearNodeAddressWatchArgs { gpu_id, id };
+        debugged.op(DbgTrapOp::ClearNodeAddressWatch, args).0
+    };
+    assert_eq!((clear(first, 1), clear(second, 0)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    assert_eq!((clear(first, 0), clear(second, 1)), (Ok(0), Ok(0)));
+    debugged.end();
+    assert_eq!(gpu.device().stats().errors, Default::default());
 }
 
 #[test]
