@@ -2,10 +2,11 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), and `--only debugger` the cases of a debugger, in a guest and without one (docs/debugger.md). docs/rocm-tests.md has results, and
-//! what of it is expected to take too long.
+//! gigabytes), `--only guest` rocminfo and the suites in guests, and `--only debugger` the cases of a debugger, in a guest and
+//! without one (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
 
 mod debugger;
+mod guest;
 mod known;
 mod plan;
 mod verdict;
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     /// Only steps whose name has this in it.
     #[arg(long)]
     only: Option<String>,
-    /// The chip that `belfry exec` has; of those that Debian 13 does not know, sid's images alone.
+    /// The chip that `belfry exec` and guests have; of those that Debian 13 does not know, sid's images alone.
     #[arg(long, value_name = "NAME", default_value = plan::USUAL)]
     chip: String,
     /// Write the results as JSON on stdout, as well as the table on stderr.
@@ -204,14 +205,15 @@ impl Runner {
         // What the machine of a guest tells does not belong to what its program prints.
         let errors = match step.place {
             Place::Exec | Place::Debuggable => log.try_clone()?,
-            Place::Guest => {
+            Place::Guest | Place::DebuggableInGuest => {
                 File::create(path.with_extension("stderr")).context("creating a log of a guest")?
             }
         };
         let start = Instant::now();
         let mut command = match step.place {
             Place::Exec => self.exec(image.name, if image.is_long() { self.limit } else { step.limit }),
-            Place::Debuggable | Place::Guest => debugger::command(self, &self.root, step)?,
+            Place::Debuggable | Place::DebuggableInGuest => debugger::command(self, &self.root, step)?,
+            Place::Guest => guest::command(self, step),
         };
         let status = command
             .args(&step.command)
@@ -222,19 +224,24 @@ impl Runner {
             .context("running timeout")?;
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let text = String::from_utf8_lossy(&text);
-        if step.place != Place::Exec {
+        let debugged = matches!(step.place, Place::Debuggable | Place::DebuggableInGuest);
+        if debugged {
             // Few cases, each of which is worth its line.
             note!("{}", text.trim_end());
         }
         let counts = verdict::counts(&text);
         let failures = counts.as_ref().is_some_and(|counts| counts.failed > 0);
         // Each of a debugger's cases has a limit of its own, and the last line says that all have ended.
-        let unfinished = step.place != Place::Exec && (!status.success() || counts.is_none());
+        let unfinished = debugged && (!status.success() || counts.is_none());
+        let unmet = step.expected.as_ref().and_then(|expected| expected.unmet(&text, counts.as_ref()));
+        if let Some(unmet) = &unmet {
+            note!("{}: {unmet}; {}", step.name, path.display());
+        }
         let failed = counts.as_ref().map_or(0, |counts| counts.failed);
         let known = known::explained(&step.name, &text, failed).unwrap_or_default();
         let verdict = match status.code() {
-            Some(0 | 1 | 124 | 137) if !known.is_empty() && !unfinished => "known",
-            _ if failures || unfinished || verdict::chose_nothing(&text) => "failed",
+            Some(0 | 1 | 124 | 137) if !known.is_empty() && !unfinished && unmet.is_none() => "known",
+            _ if failures || unfinished || unmet.is_some() || verdict::chose_nothing(&text) => "failed",
             Some(124 | 137) => "too slow",
             Some(0) => "passed",
             Some(127) => bail!("{}: the image has no {:?}", step.name, step.command),

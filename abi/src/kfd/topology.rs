@@ -18,6 +18,9 @@ pub const HSA_CAP_TRAP_DEBUG_SUPPORT: u32 = 0x0000_8000;
 pub const HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED: u32 = 0x0001_0000;
 /// A debugger may have waves begin halted (`HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED`).
 pub const HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED: u32 = 0x0002_0000;
+/// A debugger may have each access of memory be over before the next instruction
+/// (`HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED`).
+pub const HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED: u32 = 0x0004_0000;
 /// The firmware does its part for debuggers (`HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED`).
 pub const HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED: u32 = 0x2000_0000;
 /// `HSA_CAP_SRAM_EDCSUPPORTED`: errors in the memories of the GPU itself are corrected.

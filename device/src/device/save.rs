@@ -27,7 +27,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// What the bytes of every snapshot begin with, and the version behind it.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 16;
+const VERSION: u32 = 17;
 
 /// Why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ mod save;
 mod scheduler;
 mod seen;
 mod slots;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;

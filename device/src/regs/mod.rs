@@ -185,11 +185,6 @@ impl RegisterFile {
         Ok(())
     }
 
-    /// Reads a register of the first instance of its block; 0 where the chip has none.
-    pub(crate) fn get(&self, ip: Ip, at: Offset) -> u32 {
-        self.get_of(ip, 0, at)
-    }
-
     /// Reads a register of an instance of its block; 0 where the chip has none.
     pub(crate) fn get_of(&self, ip: Ip, instance: u8, at: Offset) -> u32 {
         self.chip.dword(ip, instance, at).map_or(0, |dword| self.read(dword))

@@ -3,12 +3,12 @@
 //! Hardware has one `SPI_GDBG_PER_VMID_CNTL` for each VMID, and `TCP_WATCHn_CNTL` with a VMID in it; the scheduler loads them
 //! for the process that gets the VMID. Here they stay with the address space.
 //!
-//! Source: Linux `amdgpu/amdgpu_amdkfd_gfx_v11.c` and `gc_11_0_0_sh_mask.h`.
+//! Source: Linux `amdgpu/amdgpu_amdkfd_gfx_v11.c`, `gc_11_0_0_sh_mask.h` and `gc_9_4_3_sh_mask.h`, which agree.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use belfry_isa::mem::{Watch, WatchMode};
+use belfry_isa::mem::Watch;
 
 use crate::lock::{Mutex, rank};
 
@@ -70,38 +70,25 @@ impl LaunchControl {
     }
 }
 
-/// `TCP_WATCHn_ADDR` and `TCP_WATCHn_CNTL`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
-pub struct WatchRegisters {
-    /// Bits 47:7 of the address.
-    pub address: u64,
-    /// `MASK` 22:0, the bits from 7 on that have to be equal; `MODE` 30:29; `VALID` 31.
-    pub control: u32,
-}
-
-impl WatchRegisters {
-    /// The watch, if it is valid.
-    #[must_use]
-    pub fn watch(self) -> Option<Watch> {
-        let mode = match self.control >> 29 & 3 {
-            0 => WatchMode::Read,
-            1 => WatchMode::NonRead,
-            2 => WatchMode::Atomic,
-            _ => WatchMode::All,
-        };
-        // Bits above those of the mask are always compared.
-        let mask = !0x3fff_ffff | u64::from(self.control & 0x7f_ffff) << 7;
-        (self.control >> 31 == 1).then_some(Watch { address: self.address & mask, mask, mode })
-    }
-}
-
 /// All that a debugger sets for a process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct DebugSettings {
     /// How waves are launched.
     pub launch: LaunchControl,
     /// What traps when it is accessed.
-    pub watches: [WatchRegisters; WATCHES],
+    pub watches: [Option<Watch>; WATCHES],
+}
+
+impl DebugSettings {
+    fn is_watching(&self) -> bool {
+        self.watches.iter().any(Option::is_some)
+    }
+
+    /// Whether waves are any different from those of a process without a debugger.
+    #[must_use]
+    pub fn change_anything(&self) -> bool {
+        self.launch.changes_launch() || self.is_watching()
+    }
 }
 
 /// The settings where waves find them.
@@ -114,9 +101,8 @@ pub(super) struct Debugger {
 
 impl Debugger {
     pub(super) fn set(&self, settings: &DebugSettings) {
-        let watches = settings.watches.map(WatchRegisters::watch);
-        *self.watches.lock().unwrap_or_else(PoisonError::into_inner) = watches;
-        self.watching.store(watches.iter().any(Option::is_some), Ordering::Release);
+        *self.watches.lock().unwrap_or_else(PoisonError::into_inner) = settings.watches;
+        self.watching.store(settings.is_watching(), Ordering::Release);
         self.launch.store(settings.launch.0, Ordering::Release);
     }
 
@@ -134,18 +120,6 @@ impl Debugger {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn watches_compare_the_bits_of_their_mask_and_all_above() {
-        let registers = WatchRegisters { address: 0x1234_5678_9a80, control: 1 << 31 | 1 << 29 | 0x7f_ffff };
-        let watch = registers.watch().expect("valid");
-        assert_eq!(watch.mode, WatchMode::NonRead);
-        assert!(watch.covers(0x1234_5678_9aff) && !watch.covers(0x1234_5678_9b00));
-        let wide = WatchRegisters { control: registers.control & !1, ..registers }.watch().expect("valid");
-        assert!(wide.covers(0x1234_5678_9a00) && wide.covers(0x1234_5678_9aff));
-        assert!(!wide.covers(0x1234_9678_9a00));
-        assert_eq!(WatchRegisters { control: 0x7f_ffff, ..registers }.watch(), None);
-    }
 
     #[test]
     fn launch_fields_are_where_the_register_has_them() {

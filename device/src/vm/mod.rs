@@ -34,7 +34,7 @@ use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
 use crate::sanitize::Sanitizer;
 use crate::spent::{self, Part};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
-pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES, WatchRegisters};
+pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES};
 
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub(crate) use waits::Waits;

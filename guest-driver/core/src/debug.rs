@@ -26,7 +26,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
 use crate::process::{Locked, Process, State};
-use crate::scheduler::ShaderDebugger;
+use crate::scheduler::{NodeWatch, ShaderDebugger};
 use crate::sync::Mutex;
 
 use tell::TellWork;
@@ -81,8 +81,7 @@ pub(crate) struct Session<O: Os> {
     /// The process that has attached, and the hold on this one.
     attached: Option<(u16, O::Target)>,
     launch: LaunchControl,
-    /// `TCP_WATCHn_CNTL`.
-    watches: [u32; WATCHES],
+    watches: [NodeWatch; WATCHES],
     flags: u32,
     /// The scheduler has settings of this process.
     pub(crate) applied: bool,
@@ -95,7 +94,7 @@ impl<O: Os> Default for Session<O> {
             interrupted: false,
             attached: None,
             launch: LaunchControl::default(),
-            watches: [0; WATCHES],
+            watches: [NodeWatch::default(); WATCHES],
             flags: 0,
             applied: false,
         }

@@ -38,6 +38,7 @@ pub(crate) struct RunProcess {
     pub(crate) queues: u32,
     /// What a debugger wants of its waves.
     pub(crate) launch: LaunchControl,
+    /// `TCP_WATCHn_CNTL`.
     pub(crate) watches: [u32; 4],
     pub(crate) flags: u32,
 }

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::asic::{Firmware, LaunchControl};
+use crate::debug::WATCHES;
 use crate::errno::Result;
 use crate::gart::Gart;
 use crate::hiq::Hiq;
@@ -48,14 +49,29 @@ pub(crate) struct QueueRequest {
     pub(crate) xnack: bool,
 }
 
+/// An address watch of a process on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeWatch {
+    /// Number of the node.
+    pub(crate) node: u32,
+    /// `TCP_WATCHn_CNTL`; 0 where there is no watch.
+    pub(crate) control: u32,
+}
+
+impl NodeWatch {
+    /// `TCP_WATCHn_CNTL` as a node has it.
+    pub(crate) fn control_on(self, node: u32) -> u32 {
+        if self.node == node { self.control } else { 0 }
+    }
+}
+
 /// What a debugger wants of the waves of a process.
 #[derive(Clone, Copy)]
 pub(crate) struct ShaderDebugger {
     /// Address of the process's context.
     pub(crate) process_context: u64,
     pub(crate) launch: LaunchControl,
-    /// `TCP_WATCHn_CNTL`.
-    pub(crate) watches: [u32; 4],
+    pub(crate) watches: [NodeWatch; WATCHES],
     /// `KFD_DBG_TRAP_FLAG_*`.
     pub(crate) flags: u32,
 }

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Runner;
 use super::plan::{Image, Place, Step};
+use super::{Runner, guest};
 
 /// The name of the step in a guest, and of the image.
 const NAME: &str = "debugger";
@@ -50,8 +50,14 @@ pub(super) fn image() -> Image {
         name: NAME,
         packages: Some(("rocm-sid", PACKAGES)),
         alone: None,
-        steps: [(NAME, Place::Guest), (WITHOUT_GUEST, Place::Debuggable)]
-            .map(|(name, place)| Step { name: name.to_owned(), command: Vec::new(), limit: LIMIT, place })
+        steps: [(NAME, Place::DebuggableInGuest), (WITHOUT_GUEST, Place::Debuggable)]
+            .map(|(name, place)| Step {
+                name: name.to_owned(),
+                command: Vec::new(),
+                limit: LIMIT,
+                place,
+                expected: None,
+            })
             .into(),
         lists: None,
     }
@@ -62,8 +68,7 @@ pub(super) fn command(runner: &Runner, root: &Path, step: &Step) -> Result<Comma
     let folder = runner.logs.join(NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let folder = folder.canonicalize().with_context(|| format!("looking for {}", folder.display()))?;
-    let chip = runner.chip.split(':').next().unwrap_or_default();
-    let architecture = format!("--offload-arch={chip}");
+    let architecture = format!("--offload-arch={}", guest::name(&runner.chip));
     for (name, compile) in PROGRAMS {
         let status = runner
             .exec(NAME, 300)

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::{Options, debugger};
+use super::verdict::Expected;
+use super::{Options, debugger, guest};
 
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(super) enum Place {
     /// The same with `--debuggable`, and programs that are made for it first.
     Debuggable,
     /// In a guest, with programs that are made for it first.
+    DebuggableInGuest,
+    /// In a guest.
     Guest,
 }
 
@@ -26,12 +29,14 @@ pub(super) struct Step {
     /// Seconds after which it hangs; of steps of the long form, the command line decides.
     pub(super) limit: u32,
     pub(super) place: Place,
+    /// What it has to come to, where that is known.
+    pub(super) expected: Option<Expected>,
 }
 
 impl Step {
     fn new(name: impl Into<String>, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Self { name: name.into(), command, limit: 600, place: Place::Exec }
+        Self { name: name.into(), command, limit: 600, place: Place::Exec, expected: None }
     }
 }
 
@@ -104,7 +109,7 @@ const MODELS: [&str; 6] = ["llama", "qwen3", "gemma3", "phi3", "mamba", "bert"];
 /// The chip that all images know.
 pub(super) const USUAL: &str = "gfx1100";
 
-/// The images of the short or of the long form. The debugger's is of both if one of its steps is asked for by its name.
+/// The images of the short or of the long form. Those of guests and of the debugger are of both if their steps are asked for by name.
 pub(super) fn images(options: &Options) -> Vec<Image> {
     let (long, only) = (options.long, options.only.as_deref());
     let tools =
@@ -125,6 +130,9 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
         lists: None,
     };
     let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[])];
+    if long || only.is_some_and(guest::has) {
+        images.push(guest::image(&options.chip));
+    }
     if long || only.is_some_and(debugger::has) {
         images.push(debugger::image());
     }

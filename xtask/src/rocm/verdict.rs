@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// Cases by result.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     pub(super) passed: u64,
     pub(super) failed: u64,
@@ -18,6 +18,28 @@ impl fmt::Display for Counts {
         let Self { passed, failed, skipped } = self;
         write!(f, "{passed} passed, {failed} failed")?;
         if *skipped > 0 { write!(f, ", {skipped} skipped") } else { Ok(()) }
+    }
+}
+
+/// What a program has to come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Its cases, exactly.
+    Cases(Counts),
+    /// A word that it prints.
+    Word(String),
+}
+
+impl Expected {
+    /// What is otherwise, of a program that has printed this.
+    pub(super) fn unmet(&self, text: &str, counts: Option<&Counts>) -> Option<String> {
+        match (self, counts) {
+            (Self::Cases(cases), Some(counts)) if cases == counts => None,
+            (Self::Cases(cases), Some(counts)) => Some(format!("{counts}, where {cases} are expected")),
+            (Self::Cases(cases), None) => Some(format!("no end, where {cases} are expected")),
+            (Self::Word(word), _) if text.split_whitespace().any(|found| found == word) => None,
+            (Self::Word(word), _) => Some(format!("{word:?} is not in what it printed")),
+        }
     }
 }
 
@@ -123,6 +145,20 @@ mod tests {
     fn last_lines_of_suites_are_read() {
         assert_eq!(counts("vadd ... pass\n\n226 passed, 0 failed, 1 absent\n"), counted(226, 0, 1));
         assert_eq!(counts("nothing of the kind\n  Max clock (MHz): 2500\n  (size): none\n| a | b |\n"), None);
+    }
+
+    #[test]
+    fn what_is_otherwise_than_expected_is_said() {
+        let cases = Expected::Cases(counted(28, 0, 2).unwrap());
+        assert_eq!(cases.unmet("", counted(28, 0, 2).as_ref()), None);
+        for found in [counted(27, 0, 3), counted(29, 0, 1), counted(28, 1, 2)] {
+            let said = cases.unmet("", found.as_ref()).unwrap();
+            assert!(said.ends_with("where 28 passed, 0 failed, 2 skipped are expected"), "{said}");
+        }
+        assert!(cases.unmet("", None).unwrap().starts_with("no end"));
+        let word = Expected::Word("gfx942".to_owned());
+        assert_eq!(word.unmet("  Name:    gfx942  \n", None), None);
+        assert!(word.unmet("  Name:    gfx9421\n", None).is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Access;
 
 /// Which accesses a watch is for (`TCP_WATCHn_CNTL.MODE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum WatchMode {
     /// Loads.
     Read,
@@ -16,7 +16,7 @@ pub enum WatchMode {
 }
 
 /// Addresses that agree in the bits of a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Watch {
     /// The bits of the mask have to be these.
     pub address: u64,

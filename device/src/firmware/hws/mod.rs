@@ -6,6 +6,7 @@
 //! queues of the others.
 //! Processes get their VMIDs here, for as long as their queues are on slots.
 
+mod debug;
 mod hiq;
 mod packets;
 mod run_list;
@@ -44,6 +45,11 @@ const QUANTUM: u64 = 10_000;
 const ENGINES_OF_XCC: u8 = 2;
 /// All queues of an SDMA engine.
 const ALL_QUEUES: u32 = 0xff;
+
+/// What a process is known by: partitions have page tables of a process each for itself.
+fn process_key(partition: Partition, pasid: u16) -> u64 {
+    u64::from(partition.first) << 16 | u64::from(pasid)
+}
 
 /// A kernel ring, by its graphics core and its place there.
 type At = (u8, HqdId);
@@ -415,10 +421,11 @@ impl HwsScheduler {
         if !self.unmap(partition, &Which::NotStatic, false)? {
             return Ok(false);
         }
+        // What the list does not say again is over.
+        self.forget_debuggers(partition);
         for run_list::Process { process, queues } in &processes {
             let new = NewProcess {
-                // Partitions have page tables of a process each for itself.
-                key: u64::from(partition.first) << 16 | u64::from(process.control.pasid()),
+                key: process_key(partition, process.control.pasid()),
                 pasid: process.control.pasid(),
                 base: u64::from(process.page_table_base_hi) << 32 | u64::from(process.page_table_base_lo),
                 shape: None,
@@ -430,9 +437,11 @@ impl HwsScheduler {
                 trap(process.sq_shader_tma_lo, process.sq_shader_tma_hi),
             );
             let quantum = u64::from(process.control.process_quantum()) * QUANTUM;
+            let debugged = self.debug(partition, new.key, process);
             for queue in queues {
                 let added = queue.and_then(|queue| {
-                    let added = self.add(space, (partition, new), (traps, quantum), &queue);
+                    let added =
+                        debugged.and_then(|()| self.add(space, (partition, new), (traps, quantum), &queue));
                     added.map_err(|why| (queue.doorbell, why))
                 });
                 if let Err((doorbell, why)) = added {

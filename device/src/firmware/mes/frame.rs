@@ -5,18 +5,20 @@ use belfry_abi::mes::{
     RemoveQueue, RemoveQueueFlags, Resume, SetHwResources, SetHwResources1, SetSchedulingConfig,
     SetShaderDebugger, Suspend,
 };
-use belfry_abi::regs::Register as _;
-use belfry_abi::regs::gc;
 use zerocopy::FromBytes;
 
 use crate::doorbell::Owner;
 use crate::firmware::Ports;
 use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
+use crate::firmware::watch::WatchRegisters;
 use crate::guest_error::GuestError;
 use crate::queue::{HqdId, Mqd, Partition, seed_doorbell};
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
-use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode, WatchRegisters};
+use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode};
+
+/// Bits of `TCP_WATCHn_CNTL.MASK`.
+const WATCH_MASK_BITS: u32 = 23;
 
 /// The error says why a frame is not answered.
 type Result<T = ()> = std::result::Result<T, GuestError>;
@@ -318,18 +320,8 @@ fn set_shader_debugger(mes: &mut Slots, ports: &Ports, frame: &SetShaderDebugger
         return Ok(());
     }
     let launch = LaunchControl(frame.spi_gdbg_per_vmid_cntl);
-    let registers = [
-        (gc::TCP_WATCH0_ADDR_H::AT, gc::TCP_WATCH0_ADDR_L::AT),
-        (gc::TCP_WATCH1_ADDR_H::AT, gc::TCP_WATCH1_ADDR_L::AT),
-        (gc::TCP_WATCH2_ADDR_H::AT, gc::TCP_WATCH2_ADDR_L::AT),
-        (gc::TCP_WATCH3_ADDR_H::AT, gc::TCP_WATCH3_ADDR_L::AT),
-    ];
-    let register = |at| u64::from(ports.registers.get(gc::IP, at));
-    let watches = std::array::from_fn(|index| {
-        let (control, (high, low)) = (frame.tcp_watch_cntl[index], registers[index]);
-        let address = (register(high) & 0xffff) << 32 | register(low) & !0x7f;
-        WatchRegisters { address, control }
-    });
+    let watches = WatchRegisters::of(&ports.registers, 0, frame.tcp_watch_cntl)
+        .map(|registers| registers.watch(WATCH_MASK_BITS));
     if !mes.set_debug(frame.process_context_addr, Some(DebugSettings { launch, watches })) {
         return Err(GuestError::ShaderDebugger);
     }

@@ -6,6 +6,7 @@
 //! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
 //! over goes behind the queues that wait.
 
+mod debuggers;
 mod life;
 mod new;
 mod place;
@@ -39,8 +40,6 @@ pub(crate) use save::SavedSlots;
 
 /// Queues known at most: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
-/// Processes with settings of a debugger at most: more than there are PASIDs of drivers.
-const MAX_DEBUGGERS: usize = 1 << 16;
 /// How soon to look again at a queue that waits for a value in memory, at first and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
@@ -70,7 +69,7 @@ pub(super) struct Slots {
     hardware: Vec<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
-    /// What debuggers have set, by the address of the process's context; there may be no queue of it yet.
+    /// What debuggers have set, by what a process is known by; there may be no queue of it yet.
     debuggers: BTreeMap<u64, DebugSettings>,
     turns: u64,
     pub(super) quanta: Quanta,
@@ -301,22 +300,6 @@ impl Slots {
             }
             self.processes.remove(&key);
         }
-    }
-
-    /// Sets what a debugger wants of the waves of a process, or forgets it; `false` where there are too many processes.
-    #[must_use]
-    pub(super) fn set_debug(&mut self, process: u64, settings: Option<DebugSettings>) -> bool {
-        match settings {
-            Some(_) if self.debuggers.len() >= MAX_DEBUGGERS && !self.debuggers.contains_key(&process) => {
-                return false;
-            }
-            Some(settings) => self.debuggers.insert(process, settings),
-            None => self.debuggers.remove(&process),
-        };
-        if let Some(space) = self.processes.get(&process).and_then(|process| process.space.as_ref()) {
-            space.set_debug(&settings.unwrap_or_default());
-        }
-        true
     }
 
     fn gang(&mut self, gang: Option<u64>) -> Result<impl Iterator<Item = &mut Queue>, GuestError> {

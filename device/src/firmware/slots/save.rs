@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::debuggers::MAX_DEBUGGERS;
 use super::queue::{SavedQueue, With};
-use super::{Hardware, MAX_DEBUGGERS, MAX_QUEUES, Process, Quanta, Queue, Shape, Slots};
+use super::{Hardware, MAX_QUEUES, Process, Quanta, Queue, Shape, Slots};
 use crate::firmware::Ports;
 use crate::queue::Partition;
 use crate::save::{Broken, check, count, counter};

@@ -1,7 +1,7 @@
 //! Context save areas as debuggers of gfx9 read them (ROCdbgapi `architecture.cpp`, of gfx90a and on).
 
 use super::SMALL;
-use super::driver::ALL_NOT_STATIC;
+use super::driver::{ALL_NOT_STATIC, Hws};
 use super::xnack::{COUNT, Rig};
 use crate::driver::kernels::{dispatch, signal};
 
@@ -12,15 +12,27 @@ const WAVES: u32 = COUNT / 64;
 
 /// What a debugger finds of a wave.
 #[derive(Debug, PartialEq)]
-struct Found {
+pub(super) struct Found {
     first: bool,
     last: bool,
-    pc: u64,
+    pub(super) pc: u64,
     exec: u64,
+    pub(super) status: u32,
+    pub(super) trapsts: u32,
+    pub(super) mode: u32,
     xnack_mask: u64,
     packet: u32,
-    group: u32,
+    pub(super) group: u32,
     number: u32,
+    /// Where its hardware registers are, from the beginning of the area.
+    pub(super) hwregs: u64,
+}
+
+impl Found {
+    /// Where `STATUS`, `TRAPSTS` and `MODE` are.
+    pub(super) fn places(&self) -> [u64; 3] {
+        [20, 24, 36].map(|offset| self.hwregs + offset)
+    }
 }
 
 /// Reads a stack from its lowest address on, and the contexts from the highest on; where the last one begins.
@@ -51,10 +63,14 @@ fn waves(words: &[u32], memory: &impl Fn(u64) -> u32, end: u64) -> (Vec<Found>, 
             last: word >> 16 & 1 != 0,
             pc: quad(hwregs + 4),
             exec: quad(hwregs + 12),
+            status: memory(hwregs + 20),
+            trapsts: memory(hwregs + 24),
+            mode: memory(hwregs + 36),
             xnack_mask: quad(hwregs + 28),
             packet: ttmp(11) >> 6 & 0x1ff_ffff,
             group: ttmp(8),
             number: ttmp(11) & 0x3f,
+            hwregs,
         });
     }
     (found, at)
@@ -78,13 +94,21 @@ fn taken_off(offset: u64) -> (Vec<Found>, u64) {
     ring.put(&hws.driver, &dispatch(kernel, arguments, COUNT, 256, done));
     rig.told(4);
     rig.hws.unmap(ALL_NOT_STATIC, &[]);
-    let mqd = rig.hws.mqd_at(queue);
-    let read = |at: u64| rig.hws.driver.ram_u32(area + at);
+    (saved(&rig.hws, queue, area), kernel)
+}
+
+/// The waves of a queue that has been taken off, whose MQD and area are there in memory.
+pub(super) fn saved(hws: &Hws, queue: u64, area: u64) -> Vec<Found> {
+    let mqd = hws.mqd_at(queue);
     let (stack, bottom) = (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_cntl_stack_size);
+    if stack == bottom {
+        return Vec::new();
+    }
+    let read = |at: u64| hws.driver.ram_u32(area + at);
     let words: Vec<u32> = (stack..bottom).step_by(4).map(|at| read(at.into())).collect();
     let (found, begin) = waves(&words, &read, mqd.cp_hqd_wg_state_offset.into());
     assert_eq!(begin, u64::from(bottom), "the waves fill their part");
-    (found, kernel)
+    found
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Queues of MI300X, from the KIQ's registers to packets that complete.
 
 mod area;
+mod debug;
 mod driver;
 mod kernels;
 mod leaves;

@@ -8,7 +8,9 @@ mod pte;
 
 use belfry_abi::gpuvm::{PTE_PRT, PTE_SYSTEM, PTE_VALID};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_AI, AMDGPU_VRAM_TYPE_HBM};
-use belfry_abi::kfd::topology::HSA_CAP_SRAM_EDCSUPPORTED;
+use belfry_abi::kfd::topology::{
+    HSA_CAP_SRAM_EDCSUPPORTED, HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED,
+};
 use belfry_abi::pci::{doorbell_layout1, mi300x};
 use belfry_abi::regs::layout;
 
@@ -71,8 +73,9 @@ pub(super) static GFX942: Asic = Asic {
     caches: caches::caches,
     // `gfx_v9_0_emit_mem_sync`: SH_ICACHE, SH_KCACHE, TC, TCL1 and TC_WB actions over all of memory.
     acquire_memory: &[1 << 29 | 1 << 27 | 1 << 23 | 1 << 22 | 1 << 18, u32::MAX, 0xff_ffff, 0, 0, 0xa],
+    watch_control: packets::watch_control,
     // Its memories have ECC: the target's `sramecc+`.
-    capability: HSA_CAP_SRAM_EDCSUPPORTED,
+    capability: HSA_CAP_SRAM_EDCSUPPORTED | HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED,
     // Assembled from the file of that name by `cargo xtask kernels`.
     trap_handler: include_bytes!("gfx9/trap_handler.bin"),
     // As an Instinct MI300X reports them.

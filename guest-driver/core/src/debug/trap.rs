@@ -15,6 +15,7 @@ use belfry_abi::kfd::debug::{
     KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL, QueueSnapshotEntry,
 };
 use belfry_abi::kfd::queue::KFD_MAX_NUM_OF_QUEUES_PER_PROCESS;
+use belfry_abi::kfd::topology::HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
 use belfry_abi::regs::gc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -25,6 +26,7 @@ use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Locked, Phase, Process};
+use crate::scheduler::NodeWatch;
 
 /// Runs an operation for `debugger`, the calling process.
 ///
@@ -107,8 +109,12 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
         }
         DbgTrapOp::SetFlags => with(args, |args: &mut DbgTrapSetFlagsArgs| {
             let before = core::mem::replace(&mut args.flags, state.debug.flags);
-            // This chip says of itself that it has neither.
-            if before & (KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP | KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP) != 0 {
+            let precise = HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
+            let has_precise = device.hw.asic().capability & precise != 0;
+            let known = if has_precise { KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP } else { 0 };
+            // What a chip does not say of itself.
+            let flags = KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP | KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP;
+            if before & flags & !known != 0 {
                 return Err(Errno::EACCES);
             }
             state.debug.flags = before;
@@ -290,18 +296,20 @@ impl<O: Os> Process<O> {
     }
 
     fn set_watch(&self, state: &mut Locked<'_, O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
-        self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
+        let node = self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
         let id = self.device.take_watch()?;
-        self.device.program_watch(id, args.address);
-        state.debug.watches[id] = (self.device.hw.asic().watch_control)(args.mode, args.mask);
+        self.device.program_watch(node, id, args.address);
+        let control = (self.device.hw.asic().watch_control)(args.mode, args.mask);
+        state.debug.watches[id] = NodeWatch { node: node.number, control };
         args.id = id as u32;
         self.apply_debug(state)
     }
 
     fn clear_watch(&self, state: &mut Locked<'_, O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
-        self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
-        let watch = state.debug.watches.get_mut(args.id as usize).filter(|watch| **watch != 0);
-        *watch.ok_or(Errno::EINVAL)? = 0;
+        let node = self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
+        let watch = state.debug.watches.get_mut(args.id as usize);
+        let watch = watch.filter(|watch| watch.control_on(node.number) != 0);
+        *watch.ok_or(Errno::EINVAL)? = NodeWatch::default();
         let result = self.apply_debug(state);
         self.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
         result
@@ -317,23 +325,24 @@ impl<O: Os> Device<O> {
     }
 
     /// Gives a process's watches back.
-    pub(super) fn put_watches(&self, watches: &mut [u32; WATCHES]) {
+    pub(super) fn put_watches(&self, watches: &mut [NodeWatch; WATCHES]) {
         for (id, watch) in watches.iter_mut().enumerate() {
-            if core::mem::take(watch) != 0 {
+            if core::mem::take(watch).control != 0 {
                 self.watches.fetch_and(!(1 << id), Ordering::AcqRel);
             }
         }
     }
 
-    /// Writes the address of a watch.
-    fn program_watch(&self, id: usize, address: u64) {
+    /// Writes the address of a watch on each graphics core of a node.
+    fn program_watch(&self, node: &Node, id: usize, address: u64) {
         let (high, low) = ((address >> 32) as u32 & 0xffff, address as u32);
-        let hw = &self.hw;
-        match id {
-            0 => (hw.write(gc::TCP_WATCH0_ADDR_H(high)), hw.write(gc::TCP_WATCH0_ADDR_L(low))),
-            1 => (hw.write(gc::TCP_WATCH1_ADDR_H(high)), hw.write(gc::TCP_WATCH1_ADDR_L(low))),
-            2 => (hw.write(gc::TCP_WATCH2_ADDR_H(high)), hw.write(gc::TCP_WATCH2_ADDR_L(low))),
-            _ => (hw.write(gc::TCP_WATCH3_ADDR_H(high)), hw.write(gc::TCP_WATCH3_ADDR_L(low))),
-        };
+        for xcc in self.hw.xccs().skip(node.first_xcc as usize).take(node.config.xccs.max(1) as usize) {
+            match id {
+                0 => (xcc.write(gc::TCP_WATCH0_ADDR_H(high)), xcc.write(gc::TCP_WATCH0_ADDR_L(low))),
+                1 => (xcc.write(gc::TCP_WATCH1_ADDR_H(high)), xcc.write(gc::TCP_WATCH1_ADDR_L(low))),
+                2 => (xcc.write(gc::TCP_WATCH2_ADDR_H(high)), xcc.write(gc::TCP_WATCH2_ADDR_L(low))),
+                _ => (xcc.write(gc::TCP_WATCH3_ADDR_H(high)), xcc.write(gc::TCP_WATCH3_ADDR_L(low))),
+            };
+        }
     }
 }

@@ -35,6 +35,8 @@ const HIQ_PLACE: u32 = 1 << 26 | 1 << 18;
 pub(super) struct Partition<O: Os> {
     hw: Arc<Hw<O>>,
     packets: &'static HiqPackets,
+    /// Number of its node.
+    node: u32,
     /// First of its graphics cores, and how many there are.
     first: usize,
     count: usize,
@@ -71,6 +73,7 @@ impl<O: Os> Partition<O> {
         Ok(Self {
             ring: KernelQueue::new(hw.clone(), gart, RING_SIZE, doorbell, count)?,
             packets,
+            node: node.number,
             first,
             count,
             vmids: node.vmids,
@@ -174,7 +177,8 @@ impl<O: Os> Partition<O> {
                 gws: queues.iter().any(|queue| queue.gws),
                 queues: queues.len() as u32,
                 launch: debugger.map_or_else(LaunchControl::default, |debugger| debugger.launch),
-                watches: debugger.map_or([0; 4], |debugger| debugger.watches),
+                watches: debugger
+                    .map_or([0; 4], |debugger| debugger.watches.map(|watch| watch.control_on(self.node))),
                 flags: debugger.map_or(0, |debugger| debugger.flags),
             };
             (self.packets.map_process)(&mut out, &process);

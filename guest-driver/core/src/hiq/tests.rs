@@ -19,6 +19,7 @@ use crate::discovery::Config;
 use crate::gart::GART_START;
 use crate::os::{DeviceInfo, PAGE_SIZE};
 use crate::registers::RegisterMap;
+use crate::scheduler::NodeWatch;
 use crate::sdma::SdmaPlace;
 use crate::testing::{FakeOs, lock};
 
@@ -297,12 +298,19 @@ fn two_queues_with_global_wave_sync_take_turns() {
     assert_eq!(opcode(rig.list().last().unwrap()), Opcode::RUN_LIST);
 }
 
+/// The first watch, of a node.
+fn on_node(node: u32, control: u32) -> [NodeWatch; 4] {
+    let mut watches = [NodeWatch::default(); 4];
+    watches[0] = NodeWatch { node, control };
+    watches
+}
+
 #[test]
 fn settings_of_a_debugger_are_in_the_list_until_they_are_flushed() {
     let mut rig = rig();
     rig.scheduler.add_queue(&queue(3, 0x800)).unwrap();
     let launch = LaunchControl { trap_en: true, ..LaunchControl::default() };
-    let debugger = ShaderDebugger { process_context: 3, launch, watches: [5, 0, 0, 0], flags: 0 };
+    let debugger = ShaderDebugger { process_context: 3, launch, watches: on_node(0, 5), flags: 0 };
     rig.scheduler.set_shader_debugger(&debugger).unwrap();
     assert_eq!(rig.list()[0][14..16], [1 << 3, 5]);
     rig.scheduler.flush_shader_debugger(3).unwrap();
@@ -366,8 +374,12 @@ fn partitions_have_a_ring_and_a_list_each() {
     assert_eq!(rig.scheduler.remove_queue(DoorbellIndex::of_number(0xc00), 0), Err(Errno::EINVAL));
     assert_eq!(rig.scheduler.add_queue(&QueueRequest { node: 2, ..queue(3, 0x801) }), Err(Errno::EINVAL));
     let launch = LaunchControl { trap_en: true, ..LaunchControl::default() };
-    let debugger = ShaderDebugger { process_context: 3, launch, watches: [5, 0, 0, 0], flags: 0 };
+    let debugger = ShaderDebugger { process_context: 3, launch, watches: on_node(1, 5), flags: 0 };
     rig.scheduler.set_shader_debugger(&debugger).unwrap();
     rig.scheduler.add_queue(&QueueRequest { node: 1, ..queue(3, 0xc00) }).unwrap();
-    assert_eq!((rig.list_of(0)[0][15], rig.list_of(1)[0][15]), (5, 5));
+    // A watch is its node's alone, how waves begin is the process's.
+    assert_eq!(
+        (rig.list_of(0)[0][14..16].to_vec(), rig.list_of(1)[0][14..16].to_vec()),
+        (vec![8, 0], vec![8, 5])
+    );
 }

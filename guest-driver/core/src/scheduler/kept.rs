@@ -129,6 +129,7 @@ impl Scheduler for Kept {
 mod tests {
     use super::*;
     use crate::asic::LaunchControl;
+    use crate::scheduler::NodeWatch;
     use crate::testing::{Trace, lock};
 
     /// Notes what it is asked, and does not stop queues of gang 13.
@@ -200,7 +201,12 @@ mod tests {
     }
 
     fn debugger(process_context: u64) -> ShaderDebugger {
-        ShaderDebugger { process_context, launch: LaunchControl::default(), watches: [0; 4], flags: 0 }
+        ShaderDebugger {
+            process_context,
+            launch: LaunchControl::default(),
+            watches: [NodeWatch::default(); 4],
+            flags: 0,
+        }
     }
 
     fn take(trace: &Trace) -> Vec<&'static str> {

@@ -1,5 +1,6 @@
 //! Debuggers: processes that stop the waves of another one, look at them, change them and let them go on.
 
+mod gfx942;
 mod refused;
 mod session;
 

@@ -12,9 +12,15 @@ use belfry_abi::kfd::queue::ContextSaveAreaHeader;
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A wave in a context save area: where its scalar registers begin.
+/// A wave in a context save area: where its scalar registers begin, and how many there are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SavedWave(u64);
+pub(crate) struct SavedWave {
+    pub(crate) at: u64,
+    pub(crate) scalars: u64,
+}
+
+/// Finds the waves of a suspended queue in its area.
+pub(crate) type FindWaves = fn(&QueueSnapshotEntry) -> Vec<SavedWave>;
 
 /// Hardware registers behind the scalar ones, by their place.
 pub(crate) const PC: u64 = 1;
@@ -26,7 +32,7 @@ pub(crate) const HALT: u32 = 1 << 13;
 
 impl SavedWave {
     fn word(self, at: u64) -> *mut u32 {
-        (self.0 + at * 4) as *mut u32
+        (self.at + at * 4) as *mut u32
     }
 
     pub(crate) fn sgpr(self, number: u64) -> u32 {
@@ -40,15 +46,15 @@ impl SavedWave {
     }
 
     pub(crate) fn register(self, number: u64) -> u32 {
-        self.sgpr(128 + number)
+        self.sgpr(self.scalars + number)
     }
 
     pub(crate) fn set_register(self, number: u64, value: u32) {
-        self.set_sgpr(128 + number, value);
+        self.set_sgpr(self.scalars + number, value);
     }
 
     pub(crate) fn ttmp(self, number: u64) -> u32 {
-        self.sgpr(144 + number)
+        self.sgpr(self.scalars + 16 + number)
     }
 
     pub(crate) fn pc(self) -> u64 {
@@ -66,10 +72,16 @@ pub(crate) struct Debugger {
     process: HostedProcess,
     events: File,
     notices: OwnedFd,
+    find_waves: FindWaves,
 }
 
 impl Debugger {
     pub(crate) fn new(gpu: &Arc<HostedGpu>) -> Self {
+        Self::with(gpu, saved_waves)
+    }
+
+    /// One that finds waves of another chip.
+    pub(crate) fn with(gpu: &Arc<HostedGpu>, find_waves: FindWaves) -> Self {
         let mut ends = [-1; 2];
         // SAFETY: there is room for two descriptors, which are this function's own.
         let (reader, writer) = unsafe {
@@ -77,7 +89,7 @@ impl Debugger {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
         };
-        Self { process: gpu.open().unwrap(), events: reader.into(), notices: writer }
+        Self { process: gpu.open().unwrap(), events: reader.into(), notices: writer, find_waves }
     }
 
     /// One operation: its result, and its arguments afterwards.
@@ -178,7 +190,7 @@ impl Debugger {
         let mut ids = [queue.queue_id];
         assert_eq!(self.suspend(pid, &mut ids), Ok(1));
         assert_eq!(ids, [queue.queue_id]);
-        let waves = saved_waves(queue);
+        let waves = (self.find_waves)(queue);
         let [wave] = waves[..] else { panic!("{} waves", waves.len()) };
         let result = look(wave);
         assert_eq!(self.resume(pid, &mut ids), Ok(1));
@@ -211,7 +223,7 @@ pub(crate) fn saved_waves(queue: &QueueSnapshotEntry) -> Vec<SavedWave> {
             index += 1;
         } else if word >> 30 & 1 == 0 {
             at -= u64::from(vgprs) * 128 + 160 * 4;
-            waves.push(SavedWave(at + u64::from(vgprs) * 128));
+            waves.push(SavedWave { at: at + u64::from(vgprs) * 128, scalars: 128 });
         }
     }
     assert_eq!(at, area + u64::from(header.wave_state_offset - header.wave_state_size), "all of the waves");

@@ -150,7 +150,8 @@ fn set_shader_debugger(frame: &mut Frame, request: &ShaderDebugger) {
             process_context_addr: request.process_context,
             flags: request.flags & (SetShaderDebugger::SINGLE_MEMOP | SetShaderDebugger::SINGLE_ALU_OP),
             spi_gdbg_per_vmid_cntl: launch_control(request.launch),
-            tcp_watch_cntl: request.watches,
+            // There is one node.
+            tcp_watch_cntl: request.watches.map(|watch| watch.control),
             trap_en: u32::from(request.launch.trap_en),
         },
     );

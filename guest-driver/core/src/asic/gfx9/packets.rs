@@ -83,6 +83,12 @@ fn map_process(packets: &mut Vec<u32>, process: &hiq::RunProcess) {
     add(packets, Opcode::MAP_PROCESS, &body);
 }
 
+/// `TCP_WATCHn_CNTL`: MASK 23:0, bits from 7 on of the address; MODE 30:29; VALID 31 (`kgd_gfx_v9_4_3_set_address_watch`). The
+/// scheduler fills in the VMID.
+pub(super) fn watch_control(mode: u32, mask: u32) -> u32 {
+    mask >> 7 & 0xff_ffff | (mode & 3) << 29 | 1 << 31
+}
+
 /// `pm_map_queues_v9`.
 fn map_queue(packets: &mut Vec<u32>, queue: &QueueRequest) {
     let mut control = HwsMapQueuesControl::from_bits(0);

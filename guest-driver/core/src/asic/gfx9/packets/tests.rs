@@ -69,6 +69,12 @@ fn process_is_mapped_with_all_that_its_waves_need() {
 }
 
 #[test]
+fn watches_compare_bits_7_to_30() {
+    assert_eq!(watch_control(1, 0xffff_ff80), 1 << 31 | 1 << 29 | 0xff_ffff);
+    assert_eq!(watch_control(3, 0x8000_0000), 1 << 31 | 3 << 29);
+}
+
+#[test]
 fn run_lists_and_what_ends_them_have_the_scheduler_s_form() {
     let list = hiq::RunList { address: 0x7fff_0001_0000, dwords: 28, chain: false, processes: 2 };
     let run = |list: &hiq::RunList| packets(|out| run_list(out, list));

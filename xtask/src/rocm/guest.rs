@@ -1,0 +1,56 @@
+//! ROCm's rocminfo and the suites in a guest under QEMU's translator, and what they come to there.
+
+use std::process::Command;
+
+use super::Runner;
+use super::plan::{Image, Place, Step};
+use super::verdict::{Counts, Expected};
+
+/// What the names of the steps begin with.
+const NAME: &str = "guest";
+/// ROCm of Debian's sid, which knows every chip.
+const IMAGE: &str = "rocm-sid";
+/// What the suites come to, on every chip: passed, failed and absent cases (docs/exec-suite.md says why those are absent).
+const SUITES: [(&str, [u64; 3]); 3] =
+    [("hip-suite", [232, 0, 1]), ("hsa-suite", [85, 0, 1]), ("opencl-suite", [28, 0, 2])];
+/// Seconds for a guest.
+const LIMIT: u32 = 7200;
+/// As much VRAM as `belfry exec` gives.
+const VRAM: &str = "1G";
+
+/// Whether a part of a step's name is one of these steps'.
+pub(super) fn has(only: &str) -> bool {
+    only.starts_with(NAME)
+}
+
+/// One guest for each, on a chip of this name.
+pub(super) fn image(chip: &str) -> Image {
+    let step = |program: &str, expected| Step {
+        name: format!("{NAME} {program}"),
+        command: vec![program.to_owned()],
+        limit: LIMIT,
+        place: Place::Guest,
+        expected: Some(expected),
+    };
+    let suites = SUITES.map(|(program, [passed, failed, skipped])| {
+        step(program, Expected::Cases(Counts { passed, failed, skipped }))
+    });
+    let mut steps = vec![step("rocminfo", Expected::Word(name(chip).to_owned()))];
+    steps.extend(suites);
+    Image { name: IMAGE, packages: None, alone: None, steps, lists: None }
+}
+
+/// The name of a chip, without its shape.
+pub(super) fn name(chip: &str) -> &str {
+    chip.split(':').next().unwrap_or_default()
+}
+
+/// What runs a step, which is still without its program.
+pub(super) fn command(runner: &Runner, step: &Step) -> Command {
+    let limit = step.limit.to_string();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &limit]).arg(&runner.belfry);
+    command.args(["run", "--mode", "qemu", "--image", IMAGE, "--chip", &runner.chip]);
+    command.args(["--vram", VRAM, "--timeout", &limit, "--"]);
+    command
+}
