@@ -107,7 +107,7 @@ fn measure(backend: Backend, arch: Arch, number: u32, common: Sources) -> f64 {
         let mut words = instruction;
         if common == Sources::Zero {
             let a = 2 * (n % 8);
-            words[1] = 0x100 + a | (0x110 + a) << 9 | third << 18;
+            words[1] = 0x100 | a | (0x110 | a) << 9 | third << 18;
         }
         code.extend(words);
     }

@@ -1,11 +1,6 @@
 //! A group of products for four rows and sixteen columns of D, the rows in turns: for backends that round as instructions say
 //! and have registers for that.
 
-#![expect(
-    clippy::needless_range_loop,
-    reason = "iterators would put lane operations into closures without the backend"
-)]
-
 use super::convert::{Left, Right};
 use super::sum::{
     MOST, Quad, Sums, add_product, at_least_empty, byte, group, inverse, is_some_empty, large,

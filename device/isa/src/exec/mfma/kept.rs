@@ -7,7 +7,7 @@
 use super::convert::{self, Left, Matrix, Range, Right, SIXTEEN};
 use super::shape::Element;
 use crate::lanes::Lanes;
-use crate::wave::{Chunk, Wave};
+use crate::wave::{Row, Wave, ZERO_ROW};
 
 /// Rows of registers of A or B: two registers of 64 lanes.
 pub(super) const ROWS: usize = 4;
@@ -21,7 +21,7 @@ const fn form(is_brain: bool, sixteens: usize) -> u8 {
 
 /// A matrix, and what it is made of.
 pub(super) struct Kept<M> {
-    raw: [[Chunk; 2]; ROWS],
+    raw: [Row; ROWS],
     /// [`form`], or 0 while there is none.
     form: u8,
     /// Whether all elements have powers.
@@ -56,7 +56,7 @@ impl Side for Right {
 
 impl<M: Side> Kept<M> {
     pub(super) const fn new(matrix: M) -> Self {
-        Kept { raw: [[Chunk([0; 16]); 2]; ROWS], form: 0, has_powers: false, matrix }
+        Kept { raw: [ZERO_ROW; ROWS], form: 0, has_powers: false, matrix }
     }
 
     /// Reads A or B; `None` if there are elements without powers.
@@ -69,11 +69,8 @@ impl<M: Side> Kept<M> {
         let form = form(BRAIN, SIXTEENS);
         if self.form != form || !self.is_made_of::<L>(w, base) {
             self.form = form;
-            for n in 0..ROWS {
-                let row = w.v.row(base + n as u32);
-                for half in 0..2 {
-                    L::store(&mut self.raw[n][half], L::load(&row[half]));
-                }
+            for (n, raw) in (0..).zip(&mut self.raw) {
+                *raw = *w.v.row(base + n);
             }
             self.has_powers = converted::<L, BRAIN, SIXTEENS>(&self.raw, self.matrix.matrix());
         }
@@ -83,10 +80,9 @@ impl<M: Side> Kept<M> {
     #[inline(always)]
     fn is_made_of<L: Lanes>(&self, w: &Wave, base: u32) -> bool {
         let mut differs = L::splat(0);
-        for n in 0..ROWS {
-            let row = w.v.row(base + n as u32);
-            for half in 0..2 {
-                differs = L::or(differs, L::xor(L::load(&row[half]), L::load(&self.raw[n][half])));
+        for (n, raw) in (0..).zip(&self.raw) {
+            for (word, raw) in w.v.row(base + n).iter().zip(raw) {
+                differs = L::or(differs, L::xor(L::load(word), L::load(raw)));
             }
         }
         L::eq(differs, L::splat(0)) == u16::MAX
@@ -96,7 +92,7 @@ impl<M: Side> Kept<M> {
 /// Converts the elements of registers, and whether all of them have powers.
 #[inline(always)]
 fn converted<L: Lanes, const BRAIN: bool, const SIXTEENS: usize>(
-    raw: &[[Chunk; 2]; ROWS],
+    raw: &[Row; ROWS],
     mut into: Matrix<'_>,
 ) -> bool {
     let element = if BRAIN { Element::Brain } else { Element::Half };
