@@ -1,6 +1,7 @@
 //! Time of matrix instructions, on random numbers near one, for every backend of this host.
 //!
 //! C is zero, as where a sum begins, or what the last instruction left ("sum"): then it soon is much larger than the products.
+//! A and B are the same for all instructions, or other ones each time ("new"; measured of those that keep converted ones).
 //! Arguments select operations and backends: `cargo bench -p belfry-isa --bench matrix -- f16 Avx512`.
 
 #[path = "../tests/common/mod.rs"]
@@ -18,6 +19,20 @@ const INSTRUCTIONS: u32 = 16;
 const ROUNDS: u32 = 40;
 /// Repetitions, of which the fastest is printed.
 const RUNS: usize = 200;
+
+/// What instructions have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sources {
+    /// A and B; C is zero.
+    Factors,
+    /// A, B and C, which is D.
+    All,
+    /// C, which is zero.
+    Zero,
+}
+
+/// Numbers of the operations of which converted matrices are kept: all have two registers of A and of B.
+const KEPT: [u32; 4] = [0x4c, 0x4d, 0x60, 0x61];
 
 /// Names, and numbers in VOP3P-MAI of gfx942, or in VOP3P of the others.
 const OPERATIONS: [(Arch, &str, u32); 19] = [
@@ -49,19 +64,31 @@ fn main() {
     let (backends, names): (Vec<String>, Vec<String>) = arguments
         .into_iter()
         .partition(|word| Backend::all().any(|backend| format!("{:?}", backend.kind()) == *word));
-    println!("{:<10} {:<5} {:<22} {:>10} {:>10}", "backend", "tier", "operation", "ns", "ns, sum");
+    println!(
+        "{:<10} {:<5} {:<22} {:>10} {:>10} {:>10}",
+        "backend", "tier", "operation", "ns", "ns, sum", "ns, new"
+    );
     for backend in Backend::all().filter(|backend| wanted(&format!("{:?}", backend.kind()), &backends)) {
         for (arch, name, number) in OPERATIONS.into_iter().filter(|(_, name, _)| wanted(name, &names)) {
-            let [zero, sum] = [false, true].map(|adds| measure(backend, arch, number, adds));
+            let [zero, sum] =
+                [Sources::Factors, Sources::All].map(|common| measure(backend, arch, number, common));
+            let is_kept = arch == Arch::Gfx942 && KEPT.contains(&number);
+            let new = if is_kept {
+                format!("{:.0}", measure(backend, arch, number, Sources::Zero))
+            } else {
+                String::new()
+            };
             let (kind, tier) = (format!("{:?}", backend.kind()), format!("{:?}", backend.tier()));
-            println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0}");
+            println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0} {new:>10}");
         }
     }
 }
 
-/// Nanoseconds of one instruction with A from v0, B from v8 on, D from v32 or a0 on, which is C too or C is zero.
-fn measure(backend: Backend, arch: Arch, number: u32, adds: bool) -> f64 {
+/// Nanoseconds of one instruction with A from v0, B from v8 on, D from v32 or a0 on, which is C too or C is zero. Where A and B
+/// are not common, they are any two of v0 to v15, and of v16 to v31.
+fn measure(backend: Backend, arch: Arch, number: u32, common: Sources) -> f64 {
     let old = arch == Arch::Gfx942;
+    let adds = common == Sources::All;
     // The third source of sparse ones is an index, v16.
     let third = match (old, adds) {
         (true, _) if (0x62..=0x6c).contains(&number) => 0x110,
@@ -76,7 +103,14 @@ fn measure(backend: Backend, arch: Arch, number: u32, adds: bool) -> f64 {
     let [branch, end] = if old { [0xbf85_0000, 0xbf81_0000] } else { [0xbfa2_0000, 0xbfb0_0000] };
     // s_mov_b32 s0, ROUNDS; then the loop; s_sub_u32 s0, s0, 1; s_cmp_lg_u32 s0, 0; s_cbranch_scc1; s_endpgm.
     let mut code = vec![0xbe80_00ff, ROUNDS];
-    code.extend(instruction.repeat(INSTRUCTIONS as usize));
+    for n in 0..INSTRUCTIONS {
+        let mut words = instruction;
+        if common == Sources::Zero {
+            let a = 2 * (n % 8);
+            words[1] = 0x100 | a | (0x110 | a) << 9 | third << 18;
+        }
+        code.extend(words);
+    }
     let back = (2 * INSTRUCTIONS + 3).wrapping_neg() & 0xffff;
     code.extend([0x8080_8100, 0xbf07_8000, branch | back, end]);
     let mut gpu = Gpu::of(arch, backend, 1 << 20);
@@ -96,7 +130,7 @@ fn measure(backend: Backend, arch: Arch, number: u32, adds: bool) -> f64 {
     let mut wave = Wave::new(&init);
     for _ in 0..RUNS {
         wave.restart(&init);
-        for register in 0..17 {
+        for register in 0..32 {
             for lane in 0..lanes {
                 // Halves, bytes and singles with exponents near zero, and no NaNs.
                 let word = (random.next() >> 32) as u32 & 0xbfff_8fff | 0x3801_3801;

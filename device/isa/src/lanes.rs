@@ -270,11 +270,6 @@ pub(crate) trait Lanes: 'static {
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each byte of both.
     fn max_bytes(a: Self::V, b: Self::V) -> Self::V;
-    /// The smaller of each byte of both.
-    #[inline(always)]
-    fn min_bytes(a: Self::V, b: Self::V) -> Self::V {
-        Self::not(Self::max_bytes(Self::not(a), Self::not(b)))
-    }
     /// The larger of each half of both.
     fn max_halves(a: Self::V, b: Self::V) -> Self::V;
     /// The smaller of each half of both.

@@ -51,6 +51,18 @@ impl Vgprs {
         &mut self.0[index as usize % ROWS]
     }
 
+    /// The sixteens of rows that follow each other, from a row on; `None` if there are too few.
+    #[inline(always)]
+    pub(crate) fn sixteens<const N: usize>(&self, row: u32) -> Option<&[Chunk; N]> {
+        self.0.as_flattened().get(2 * row as usize..)?.first_chunk()
+    }
+
+    /// As [`Vgprs::sixteens`].
+    #[inline(always)]
+    pub(crate) fn sixteens_mut<const N: usize>(&mut self, row: u32) -> Option<&mut [Chunk; N]> {
+        self.0.as_flattened_mut().get_mut(2 * row as usize..)?.first_chunk_mut()
+    }
+
     /// One lane of a row.
     #[inline(always)]
     pub(crate) fn lane(&self, row: u32, lane: u32) -> u32 {

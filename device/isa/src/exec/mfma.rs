@@ -10,6 +10,8 @@
 mod block;
 mod convert;
 mod fused;
+mod group;
+mod kept;
 mod shape;
 mod slow;
 mod sum;
@@ -25,6 +27,7 @@ use super::op::per_backend;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
 use convert::{Block, Left, Matrix, Right, SIXTEEN, VECTORS};
+use kept::Kept;
 use shape::{Element, Rule, SHAPES, source_lanes};
 use sum::{Quad, Term, group_of, rule};
 
@@ -93,6 +96,9 @@ struct Bench {
     terms: [Term; TERMS],
     /// The powers of the groups of each quad of a [`block`].
     powers: [[Chunk; GROUPS]; QUADS],
+    /// Of a [`block`].
+    lefts: [Kept<Left>; kept::PLACES],
+    rights: [Kept<Right>; kept::PLACES],
 }
 
 /// Most groups of an element of a [`block`].
@@ -114,7 +120,15 @@ impl Bench {
         BENCH.take().unwrap_or_else(|| {
             let results = [[Chunk([0; 16]); 4]; REGISTERS];
             let powers = [[Chunk([0; 16]); GROUPS]; QUADS];
-            Box::new(Bench { a: Left::ZERO, b: Right::ZERO, results, terms: [Term::ZERO; TERMS], powers })
+            Box::new(Bench {
+                a: Left::ZERO,
+                b: Right::ZERO,
+                results,
+                terms: [Term::ZERO; TERMS],
+                powers,
+                lefts: [const { Kept::new(Left::ZERO) }; kept::PLACES],
+                rights: [const { Kept::new(Right::ZERO) }; kept::PLACES],
+            })
         })
     }
 
@@ -304,10 +318,10 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
 #[inline(always)]
 fn is_block<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) -> bool {
     match (shape.a, shape.n) {
-        (Element::Half, 16) => block::done::<L, false, 1>(w, d, shape),
-        (Element::Half, _) => block::done::<L, false, 2>(w, d, shape),
-        (_, 16) => block::done::<L, true, 1>(w, d, shape),
-        _ => block::done::<L, true, 2>(w, d, shape),
+        (Element::Half, 16) => block::done::<L, false, 1, 16>(w, d, shape),
+        (Element::Half, _) => block::done::<L, false, 2, 64>(w, d, shape),
+        (_, 16) => block::done::<L, true, 1, 16>(w, d, shape),
+        _ => block::done::<L, true, 2, 64>(w, d, shape),
     }
 }
 

@@ -150,10 +150,6 @@ impl Lanes for Avx512 {
         intrinsic!(_mm512_max_epu8(a, b))
     }
     #[inline(always)]
-    fn min_bytes(a: V, b: V) -> V {
-        intrinsic!(_mm512_min_epu8(a, b))
-    }
-    #[inline(always)]
     fn mul_high(a: V, b: V) -> V {
         intrinsic!({
             let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));

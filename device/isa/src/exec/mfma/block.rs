@@ -1,17 +1,19 @@
 //! Dense instructions with one block of 16-bit floats, whose sizes the compiler knows: 16x16x16 and 32x32x8.
 
 use super::super::di::{Di, Kind};
-use super::convert::{self, Matrix, Range, SIXTEEN};
-use super::shape::{Element, Shape};
-use super::sum::{self, Group, Quad, Sums, group_of, rule};
-use super::{Bench, Control, GROUPS, QUADS, slow, sum_lanes};
+use super::convert::{Left, Right};
+use super::group::Group;
+use super::kept;
+use super::shape::Shape;
+use super::sum::{Quad, Sums, group_of, rule};
+use super::{Bench, Control, GROUPS, QUADS, slow};
 use crate::lanes::Lanes;
 use crate::wave::{Chunk, Wave};
 
 /// Products of a group.
 const GROUP: usize = group_of(rule::EIGHTS);
-/// Registers of A and of B.
-const REGISTERS: u32 = 2;
+/// The powers of the groups of each quad.
+type Powers = [[Chunk; GROUPS]; QUADS];
 
 /// Whether an instruction is one of those here; blocks of `SIXTEENS` times sixteen rows and columns.
 #[inline(always)]
@@ -28,27 +30,7 @@ fn is_apart<const SIXTEENS: usize>(d: &Di) -> bool {
     let rows = 8 * (SIXTEENS * SIXTEENS) as u32;
     let is_apart = |from: u32, count: u32| from + count <= d.dst || d.dst + rows <= from;
     let c = d.src[2].kind != Kind::Vector || d.src[2].value == d.dst || is_apart(d.src[2].value, rows);
-    c && is_apart(d.src[0].value, 2 * REGISTERS) && is_apart(d.src[1].value, 2 * REGISTERS)
-}
-
-/// Reads A or B, and whether all elements have powers.
-#[inline(always)]
-fn read<L: Lanes, const BRAIN: bool, const SIXTEENS: usize>(
-    w: &Wave,
-    base: u32,
-    mut into: Matrix<'_>,
-) -> bool {
-    let element = if BRAIN { Element::Brain } else { Element::Half };
-    let mut range = Range::<L>::new();
-    for sixteen in 0..4 {
-        for register in 0..REGISTERS as usize {
-            let row = w.v.row(base + (2 * register + sixteen / 2) as u32);
-            let word = L::load(&row[sixteen & 1]);
-            let first = sixteen % SIXTEENS * SIXTEEN + sixteen / SIXTEENS * 4 + register * 2;
-            convert::put_pair::<L>(element, &mut into, first, word, &mut range);
-        }
-    }
-    range.is_kept(element)
+    c && is_apart(d.src[0].value, kept::ROWS as u32) && is_apart(d.src[1].value, kept::ROWS as u32)
 }
 
 /// Four rows and sixteen columns, by their number.
@@ -57,68 +39,110 @@ fn quad<const SIXTEENS: usize>(n: usize) -> Quad {
     Quad { rows: n / SIXTEENS, columns: n % SIXTEENS, count: 16 / SIXTEENS }
 }
 
-/// Does four rows and sixteen columns.
+/// The matrices of an instruction.
+#[derive(Clone, Copy)]
+struct Factors<'a> {
+    a: &'a Left,
+    b: &'a Right,
+    powers: &'a Powers,
+    may_be_empty: bool,
+}
+
+/// Does four rows and sixteen columns, whose number the compiler should know: `SUMS` sixteens are in C and in D.
 #[inline(always)]
-fn rows<L: Lanes, const SIXTEENS: usize>(
+fn rows<L: Lanes, const SIXTEENS: usize, const SUMS: usize>(
     w: &mut Wave,
     d: &Di,
     shape: &Shape,
-    (bench, may_be_empty): (&Bench, bool),
+    factors: Factors<'_>,
     n: usize,
 ) {
+    let Factors { a, b, may_be_empty, .. } = factors;
     let at = quad::<SIXTEENS>(n);
     let across = 4 / SIXTEENS;
     let (first, sixteen) = (at.rows / across * 4, at.rows % across * SIXTEENS + at.columns);
     let mut sums = Sums { value: [L::splat(0); 4], again: [0; 4] };
-    for r in 0..4 {
-        sums.value[r] = sum_lanes::<L>(w, d, shape, first + r, sixteen);
+    match (d.src[2].kind, w.v.sixteens::<SUMS>(d.src[2].value)) {
+        (Kind::Vector, Some(c)) => {
+            for r in 0..4 {
+                sums.value[r] = L::load(&c[((first + r) * 4 + sixteen) % SUMS]);
+            }
+        }
+        _ => sums.value = [L::splat(d.src[2].scalar(w)); 4],
     }
-    for group in 0..2 / SIXTEENS {
-        let powers = L::load(&bench.powers[n % QUADS][group % GROUPS]);
-        let group = Group { at, start: group * GROUP, may_be_empty };
-        sums = group.add::<L, GROUP>(&bench.a, &bench.b, powers, sums);
+    let powers = &factors.powers[n % QUADS];
+    let group = Group { at, start: 0, may_be_empty };
+    sums = group.add::<L, GROUP>(a, b, L::load(&powers[0]), sums);
+    if SIXTEENS == 1 {
+        let group = Group { start: GROUP, ..group };
+        sums = group.add::<L, GROUP>(a, b, L::load(&powers[1]), sums);
     }
-    for r in 0..4 {
-        let mut result = Chunk([0; 16]);
-        L::store(&mut result, sums.value[r]);
-        if sums.again[r] != 0 {
+    if sums.again != [0; 4] {
+        for r in 0..4 {
+            let mut result = Chunk([0; 16]);
+            L::store(&mut result, sums.value[r]);
             let place = slow::Sixteen { block: 0, register: first + r, sixteen };
             slow::again(w, d, shape, place, sums.again[r], &mut result.0);
+            sums.value[r] = L::load(&result);
         }
-        let row = d.dst + ((first + r) * 2 + sixteen / 2) as u32;
-        w.v.row_mut(row)[sixteen & 1] = result;
+    }
+    if let Some(results) = w.v.sixteens_mut::<SUMS>(d.dst) {
+        for r in 0..4 {
+            L::store(&mut results[((first + r) * 4 + sixteen) % SUMS], sums.value[r]);
+        }
     }
 }
 
-/// Does the instruction, if it is one of those here; whether it did.
+/// Does the instruction, if it is one of those here; whether it did. `SUMS` sixteens are in D.
 #[inline(always)]
-pub(super) fn done<L: Lanes, const BRAIN: bool, const SIXTEENS: usize>(
+pub(super) fn done<L: Lanes, const BRAIN: bool, const SIXTEENS: usize, const SUMS: usize>(
     w: &mut Wave,
     d: &Di,
     shape: &Shape,
 ) -> bool {
+    const { assert!(SUMS == 16 * SIXTEENS * SIXTEENS) };
     if !is_here::<SIXTEENS>(d, shape) || !is_apart::<SIXTEENS>(d) {
         return false;
     }
-    let mut bench = Bench::take();
-    let kept_a = read::<L, BRAIN, SIXTEENS>(w, d.src[0].value, Matrix::Left(&mut bench.a));
-    let kept_b = read::<L, BRAIN, SIXTEENS>(w, d.src[1].value, Matrix::Right(&mut bench.b));
-    if kept_a && kept_b {
-        // All of them first: sums would wait for theirs.
-        let mut least = L::splat(u32::MAX);
-        for n in 0..4 * SIXTEENS * SIXTEENS {
-            for group in 0..2 / SIXTEENS {
-                let group = Group { at: quad::<SIXTEENS>(n), start: group * GROUP, may_be_empty: true };
-                let powers = group.powers::<L, GROUP>(&bench.a, &bench.b);
-                least = L::min_bytes(least, powers);
-                L::store(&mut bench.powers[n % QUADS][group.start / GROUP % GROUPS], powers);
-            }
-        }
-        let may_be_empty = sum::is_some_empty::<L>(least);
-        for n in 0..4 * SIXTEENS * SIXTEENS {
-            rows::<L, SIXTEENS>(w, d, shape, (&bench, may_be_empty), n);
-        }
+    let has_c = d.src[2].kind != Kind::Vector || w.v.sixteens::<SUMS>(d.src[2].value).is_some();
+    if !has_c || w.v.sixteens::<SUMS>(d.dst).is_none() {
+        return false;
     }
+    let mut bench = Bench::take();
+    let Bench { lefts, rights, powers: all, .. } = &mut *bench;
+    let (base_a, base_b) = (d.src[0].value, d.src[1].value);
+    let a = kept::of(lefts, base_a).read::<L, BRAIN, SIXTEENS>(w, base_a);
+    let b = kept::of(rights, base_b).read::<L, BRAIN, SIXTEENS>(w, base_b);
+    let is_done = match (a, b) {
+        (Some(a), Some(b)) => {
+            // All of them first: sums would wait for theirs.
+            let mut full = L::splat(u32::MAX);
+            for n in 0..4 * SIXTEENS * SIXTEENS {
+                for group in 0..2 / SIXTEENS {
+                    let group = Group { at: quad::<SIXTEENS>(n), start: group * GROUP, may_be_empty: true };
+                    let powers = group.powers::<L, GROUP>(a, b);
+                    full = L::and(full, powers);
+                    L::store(&mut all[n % QUADS][group.start / GROUP % GROUPS], powers);
+                }
+            }
+            // The powers of all that have products have their highest bit set.
+            let full = L::or(full, L::splat(!0x8080_8080));
+            let may_be_empty = L::eq(full, L::splat(u32::MAX)) != u16::MAX;
+            let factors = Factors { a, b, powers: all, may_be_empty };
+            if SIXTEENS == 1 {
+                rows::<L, SIXTEENS, SUMS>(w, d, shape, factors, 0);
+                rows::<L, SIXTEENS, SUMS>(w, d, shape, factors, 1);
+                rows::<L, SIXTEENS, SUMS>(w, d, shape, factors, 2);
+                rows::<L, SIXTEENS, SUMS>(w, d, shape, factors, 3);
+            } else {
+                for n in 0..4 * SIXTEENS * SIXTEENS {
+                    rows::<L, SIXTEENS, SUMS>(w, d, shape, factors, n);
+                }
+            }
+            true
+        }
+        _ => false,
+    };
     bench.put_back();
-    kept_a && kept_b
+    is_done
 }

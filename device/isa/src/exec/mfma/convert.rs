@@ -11,7 +11,7 @@ const FIELDS: [u32; 2] = [97, 157];
 const BIAS: u32 = 31;
 /// [`EMPTY`] in every byte.
 pub(super) const EMPTIES: u32 = EMPTY * 0x0101_0101;
-/// Less than any sum of two powers, and more than any of a power and a zero's.
+/// Less than any sum of two powers, and more than any of a power and a zero's, which is below 128.
 pub(super) const EMPTY: u32 = 129;
 /// The sum of two powers is larger by this than the product's exponent.
 pub(super) const POWERS: u32 = 2 * (127 - BIAS);
@@ -191,8 +191,8 @@ fn powers_of_halves<L: Lanes>(word: L::V, base: u32, range: &mut Range<L>) -> L:
 }
 
 /// What is added to the field of a half's exponent, which is 15 more than that, for the power of an element of A, and for that of
-/// one of B, so that both make [`POWERS`].
-const BASES: [u32; 2] = [64, POWERS - 2 * 15 - 64];
+/// one of B, so that both make [`POWERS`] and the largest of either is below 128.
+const BASES: [u32; 2] = [80, POWERS - 2 * 15 - 80];
 
 /// An element of B, of which products are added as integers.
 #[inline(always)]

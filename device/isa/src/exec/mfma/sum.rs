@@ -12,6 +12,7 @@
 
 use super::super::float::single;
 use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
+use super::group::rows_at_once;
 use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Chunk;
 
@@ -55,20 +56,20 @@ fn scale_of_c<L: Lanes>(scale: L::V) -> L::V {
 
 /// The inverse of [`scale_of_c`].
 #[inline(always)]
-fn inverse<L: Lanes>(scale: L::V) -> L::V {
+pub(super) fn inverse<L: Lanes>(scale: L::V) -> L::V {
     L::sub(L::splat((127 + 255 - 24 - POWERS) << 23), scale)
 }
 
 /// C in a product's units, rounded down: an integer, or the least or the largest one for what has more than 31 digits.
 #[inline(always)]
-fn whole<L: Lanes>(c: L::V, scale: L::V) -> L::V {
+pub(super) fn whole<L: Lanes>(c: L::V, scale: L::V) -> L::V {
     L::floored_product(c, scale_of_c::<L>(scale))
 }
 
 /// What has the sign bit set where C was too large to be added to products: whatever is no number of less than 31 digits has
 /// become -2^31.
 #[inline(always)]
-fn large<L: Lanes>(whole: L::V) -> L::V {
+pub(super) fn large<L: Lanes>(whole: L::V) -> L::V {
     L::add(whole, L::splat(1 << 30))
 }
 
@@ -88,13 +89,13 @@ fn finish<L: Lanes>(sum: L::V, scale: L::V, whole: L::V) -> (L::V, L::V) {
 
 /// The lanes with a C that is large, or without products.
 #[inline(always)]
-fn left_out<L: Lanes>(large: L::V, power: L::V) -> u16 {
+pub(super) fn left_out<L: Lanes>(large: L::V, power: L::V) -> u16 {
     L::lt_i(large, L::splat(0)) | L::eq(power, L::splat(EMPTY))
 }
 
 /// Does the lanes of `mask` another way, those of `again` not at all.
 #[inline(always)]
-fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], again: &mut u16) {
+pub(super) fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], again: &mut u16) {
     let (large, undone) = finish_large::<L>(sum, power, c);
     *again |= undone & mask;
     *result = L::select(mask, large, *result);
@@ -102,7 +103,12 @@ fn mend<L: Lanes>(result: &mut L::V, mask: u16, [sum, power, c]: [L::V; 3], agai
 
 /// As [`mend`], of lanes that have products, where `large` is negative.
 #[inline(always)]
-fn mend_large<L: Lanes>(result: &mut L::V, large: L::V, [sum, power, c]: [L::V; 3], again: &mut u16) {
+pub(super) fn mend_large<L: Lanes>(
+    result: &mut L::V,
+    large: L::V,
+    [sum, power, c]: [L::V; 3],
+    again: &mut u16,
+) {
     let mask = L::lt_i(large, L::splat(0));
     let exponent = L::and(c, L::splat(0xff << 23));
     *again |= mask & L::eq(exponent, L::splat(0xff << 23));
@@ -138,7 +144,7 @@ fn finish_large<L: Lanes>(sum: L::V, power: L::V, c: L::V) -> (L::V, u16) {
 
 /// A sum of products scaled to integers.
 #[inline(always)]
-fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
+pub(super) fn add_product<L: Lanes>(sum: L::V, a: L::V, b: L::V, scale: L::V) -> L::V {
     L::add(sum, L::truncated(L::add(L::fmul(a, b), scale)))
 }
 
@@ -164,20 +170,19 @@ pub(super) struct Quad {
 
 /// Byte `n` of each word.
 #[inline(always)]
-fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
+pub(super) fn byte<L: Lanes>(words: L::V, n: usize) -> L::V {
     L::and(L::shr(words, L::splat(8 * n as u32)), L::splat(0xff))
 }
 
 /// The [`scale`]s of four rows, from the powers in the bytes of words.
 #[inline(always)]
-fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
-    let fields = L::not(powers);
+pub(super) fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
     let field = L::splat(0xff << 23);
     [
-        L::and(L::shl(fields, L::splat(23)), field),
-        L::and(L::shl(fields, L::splat(15)), field),
-        L::and(L::shl(fields, L::splat(7)), field),
-        L::and(L::shr(fields, L::splat(1)), field),
+        L::and(L::not(L::shl(powers, L::splat(23))), field),
+        L::and(L::not(L::shl(powers, L::splat(15))), field),
+        L::and(L::not(L::shl(powers, L::splat(7))), field),
+        L::and(L::not(L::shr(powers, L::splat(1))), field),
     ]
 }
 
@@ -193,7 +198,7 @@ pub(super) fn is_some_empty<L: Lanes>(powers: L::V) -> bool {
 
 /// `N` elements with the same line, or powers, from number `start` of so many sixteens on; `start` is a multiple of `N`.
 #[inline(always)]
-fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -> &[T; N] {
+pub(super) fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -> &[T; N] {
     &all.as_chunks::<N>().0[(sixteens * SIXTEEN + start) / N % (VECTORS / N)]
 }
 
@@ -216,16 +221,26 @@ const TINY: u32 = (127 - 112) << 23;
 /// What a sum of products and a C that is not large can be at most: each product is less than 2^26, C is less than 2^30 then.
 ///
 /// All other sums are larger, those that have wrapped too.
-const MOST: u32 = (127 + 29) << 23;
+pub(super) const MOST: u32 = (127 + 29) << 23;
 
-/// The powers of a group's products: one row's in each byte.
+/// The powers of a group's products: one row's in each byte. Those without products are anything below 128.
 #[inline(always)]
-fn largest_powers<L: Lanes, const N: usize>(left: &[[u32; 4]; N], row: usize, right: &[Chunk; N]) -> L::V {
-    let mut powers = L::splat(EMPTIES);
-    for n in 0..N {
+pub(super) fn largest_powers<L: Lanes, const N: usize>(
+    left: &[[u32; 4]; N],
+    row: usize,
+    right: &[Chunk; N],
+) -> L::V {
+    let mut powers = L::add(L::splat(left[0][row]), L::load(&right[0]));
+    for n in 1..N {
         powers = L::max_bytes(powers, L::add(L::splat(left[n][row]), L::load(&right[n])));
     }
     powers
+}
+
+/// [`EMPTY`] instead of what is below.
+#[inline(always)]
+pub(super) fn at_least_empty<L: Lanes>(powers: L::V) -> L::V {
+    L::max_bytes(powers, L::splat(EMPTIES))
 }
 
 /// As [`quad`], for groups of `N` singles' products.
@@ -245,6 +260,7 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
     for start in (0..at.count).step_by(N) {
         let powers =
             largest_powers::<L, N>(group(&a.power, left, start), row, group(&b.power, at.columns, start));
+        let powers = at_least_empty::<L>(powers);
         let scales = scales::<L>(powers);
         let empty = is_some_empty::<L>(powers);
         let left_values: &[_; N] = group(&a.value, left, start);
@@ -268,78 +284,6 @@ fn grouped<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]
                 mend_large::<L>(&mut sums.value[r], large, [total, top, before], &mut sums.again[r]);
             }
         }
-    }
-    sums
-}
-
-/// A group of products for four rows: the elements from number `start` of a line on.
-#[derive(Clone, Copy)]
-pub(super) struct Group {
-    pub(super) at: Quad,
-    pub(super) start: usize,
-    /// Whether there may be elements of D without any products.
-    pub(super) may_be_empty: bool,
-}
-
-impl Group {
-    /// Its [`largest_powers`].
-    #[inline(always)]
-    pub(super) fn powers<L: Lanes, const N: usize>(self, a: &Left, b: &Right) -> L::V {
-        let left = group(&a.power, self.at.rows / 4, self.start);
-        largest_powers::<L, N>(left, self.at.rows % 4, group(&b.power, self.at.columns, self.start))
-    }
-
-    /// Adds its products, whose powers are given, to sums.
-    ///
-    /// All rows take turns: for backends that round as instructions say and have registers for that.
-    #[inline(always)]
-    pub(super) fn add<L: Lanes, const N: usize>(
-        self,
-        a: &Left,
-        b: &Right,
-        powers: L::V,
-        mut sums: Sums<L, 4>,
-    ) -> Sums<L, 4> {
-        let left: &[_; N] = group(&a.value, self.at.rows / 4, self.start);
-        let right: &[_; N] = group(&b.value, self.at.columns, self.start);
-        let row = self.at.rows % 4 * 4;
-        let scales = scales::<L>(powers);
-        let before = sums.value;
-        let mut totals = [L::splat(0); 4];
-        let mut most = L::splat(0);
-        for r in 0..4 {
-            for n in 0..N {
-                let value = L::splat(left[n].0[row + r]);
-                totals[r] = add_product::<L>(totals[r], value, L::load(&right[n]), scales[r]);
-            }
-            let number = L::numbers(L::add(totals[r], whole::<L>(before[r], scales[r])));
-            most = L::larger_magnitude(most, number);
-            sums.value[r] = L::fmul(number, inverse::<L>(scales[r]));
-        }
-        if self.may_be_empty && is_some_empty::<L>(powers) {
-            for r in 0..4 {
-                let top = byte::<L>(powers, r);
-                let mask = left_out::<L>(large::<L>(whole::<L>(before[r], scales[r])), top);
-                mend::<L>(&mut sums.value[r], mask, [totals[r], top, before[r]], &mut sums.again[r]);
-            }
-        } else if L::lt_i(L::splat(MOST - 1), most) != 0 {
-            for r in 0..4 {
-                let top = byte::<L>(powers, r);
-                let large = large::<L>(whole::<L>(before[r], scales[r]));
-                mend_large::<L>(&mut sums.value[r], large, [totals[r], top, before[r]], &mut sums.again[r]);
-            }
-        }
-        sums
-    }
-}
-
-/// As [`grouped`], with rows that take [turns](Group::add).
-#[inline(always)]
-fn rows_at_once<L: Lanes, const N: usize>(a: &Left, b: &Right, at: Quad, c: [L::V; 4]) -> Sums<L, 4> {
-    let mut sums = Sums { value: c, again: [0; 4] };
-    for start in (0..at.count).step_by(N) {
-        let group = Group { at, start, may_be_empty: true };
-        sums = group.add::<L, N>(a, b, group.powers::<L, N>(a, b), sums);
     }
     sums
 }

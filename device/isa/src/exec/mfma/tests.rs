@@ -257,16 +257,19 @@ fn a_constant_can_be_c() {
     assert!(!single::is_nan(expected.0[0]));
 }
 
+/// Instructions that are done by their own code, with matrices that are kept.
+const BLOCKS: [&str; 4] = [
+    "v_mfma_f32_16x16x16_f16",
+    "v_mfma_f32_32x32x8_f16",
+    "v_mfma_f32_16x16x16_bf16",
+    "v_mfma_f32_32x32x8_bf16",
+];
+
 /// D at places before, in and behind its sources, and C a constant.
 #[test]
 fn d_may_overlap_what_it_is_made_of() {
     let mut random = Random(4);
-    for name in [
-        "v_mfma_f32_16x16x16_f16",
-        "v_mfma_f32_32x32x8_f16",
-        "v_mfma_f32_16x16x16_bf16",
-        "v_mfma_f32_32x32x8_bf16",
-    ] {
+    for name in BLOCKS {
         let (number, shape) = named(name).unwrap();
         let registers = shape.registers()[2];
         let places = (0..4).chain(28..36).chain(60..68).chain([PLACES[2] + registers, 100]);
@@ -289,6 +292,41 @@ fn d_may_overlap_what_it_is_made_of() {
                             row[sixteen % 2].0,
                             expected.0,
                             "{name} D at {place}, constant {constant}, {register} {sixteen} {backend:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same registers as other formats and shapes, as they were, and with a bit of A or B changed.
+#[test]
+fn matrices_are_those_of_the_registers() {
+    let mut random = Random(5);
+    let (_, first) = named(BLOCKS[0]).unwrap();
+    let mut before = wave(first, 6, &mut random);
+    for changed in [None, None, Some(0), None, Some(1), Some(0), Some(1), None] {
+        if let Some(side) = changed {
+            let (row, lane) = (PLACES[side] * 2 + random.next() % 4, random.next() % 32);
+            let word = before.v.lane(row, lane) ^ 1 << (random.next() % 2 * 16 + random.next() % 10);
+            before.v.set_lane(row, lane, word);
+        }
+        for name in BLOCKS {
+            let (number, shape) = named(name).unwrap();
+            for backend in Backend::all() {
+                let mut di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
+                di.dst = 100 * 2;
+                let mut after = before.clone();
+                call(di.f, &mut after, &di);
+                for register in 0..shape.registers()[2] as usize {
+                    for sixteen in 0..4 {
+                        let at = slow::Sixteen { block: 0, register, sixteen };
+                        let row = after.v.row(di.dst + (register * 2 + sixteen / 2) as u32);
+                        assert_eq!(
+                            row[sixteen % 2].0,
+                            slow::lanes(&before, &di, shape, at).0,
+                            "{name} {register} {sixteen} {backend:?}"
                         );
                     }
                 }
