@@ -1,22 +1,29 @@
 //! Files of the render node on the bench: their page tables, and what they may ask for.
 
+extern crate std;
+
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::drm::{
     AMDGPU_GEM_DOMAIN_GDS, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_VA_OP_CLEAR,
     AMDGPU_VA_OP_MAP, AMDGPU_VA_OP_REPLACE, AMDGPU_VA_OP_UNMAP, AMDGPU_VM_MTYPE_UC, DRM_COMMANDS,
-    GemCreateFlags, GemCreateIn, GemCreateOut, GemMetadataArgs, GemVaArgs, GemVaFlags,
+    GemCreateFlags, GemCreateIn, GemCreateOut, GemMetadataArgs, GemUserptrArgs, GemUserptrFlags, GemVaArgs,
+    GemVaFlags,
 };
 use belfry_abi::kfd::memory::AllocFlags;
 
 use super::*;
-use crate::os::{Awaited, Backing, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
+use crate::memory::object::Object;
+use crate::os::{Awaited, Backing, Change, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
 use crate::testing::{Bench, FakeOs, lock, walk};
 
 const PAGE: u64 = 4096;
@@ -203,8 +210,7 @@ fn a_replaced_range_is_what_it_was_replaced_with() {
 #[test]
 fn files_give_back_all_they_had() {
     let bench = Bench::new();
-    let before =
-        (bench.device.vram.free_bytes(), bench.device.gtt_used.load(core::sync::atomic::Ordering::Relaxed));
+    let before = (bench.device.vram.free_bytes(), bench.device.gtt_used.load(Ordering::Relaxed));
     let file = File::open(&bench, 7);
     for (at, domain) in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT].into_iter().enumerate() {
         let handle = file.create(3 * MIB, domain);
@@ -214,8 +220,7 @@ fn files_give_back_all_they_had() {
     drop(handles);
     bench.device.close_file(&client);
     drop(client);
-    let after =
-        (bench.device.vram.free_bytes(), bench.device.gtt_used.load(core::sync::atomic::Ordering::Relaxed));
+    let after = (bench.device.vram.free_bytes(), bench.device.gtt_used.load(Ordering::Relaxed));
     assert_eq!(before, after);
 }
 
@@ -338,4 +343,34 @@ fn file_of_a_partition_that_there_is_not_cannot_be_opened() {
     assert_eq!(bench.device.open_file(7, 1).err(), Some(Errno::ENOENT));
     bench.device.open_file(7, 0).unwrap();
     assert_eq!(bench.device.open_file(7, 0).err(), Some(Errno::EEXIST));
+}
+
+#[test]
+fn work_does_not_begin_while_memory_of_its_program_is_being_pinned_anew() {
+    let bench = &Bench::new();
+    let file = File::open(bench, 7);
+    let flags = GemUserptrFlags::REGISTER | GemUserptrFlags::VALIDATE;
+    let args = GemUserptrArgs { addr: 0x10_0000, size: 2 * PAGE, flags: flags.bits(), handle: 0 };
+    let made = read::<GemUserptrArgs>(&file.answer(nr::GEM_USERPTR, &args).unwrap()).unwrap();
+    file.map(made.handle, VA, 0, 2 * PAGE).unwrap();
+    let before = file.walk(VA).unwrap();
+    let backing = file.lookup(made.handle).unwrap();
+    let range = Object::<FakeOs>::of(&*backing).unwrap().user().unwrap();
+    let notice = lock(&bench.os().notices)[0].clone();
+    let pages = &bench.os().users.pages_arrive;
+    let is_ready = &AtomicBool::new(false);
+    pages.close();
+    thread::scope(|scope| {
+        scope.spawn(|| notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false }));
+        pages.wait_for_waiter();
+        // As a submission does that names the object. The pin that is there says that it is current; time goes by quickly here, so
+        // that it may give up waiting.
+        scope.spawn(|| is_ready.store(range.populate().is_ok(), Ordering::Release));
+        thread::sleep(Duration::from_millis(50));
+        let early = is_ready.load(Ordering::Acquire);
+        pages.open();
+        assert!(!early, "page tables lead to pages that are not the program's any more");
+    });
+    assert_eq!(range.populate(), Ok(()));
+    assert_ne!(file.walk(VA).unwrap(), before, "page tables have the new pages");
 }

@@ -150,9 +150,14 @@ impl<O: Os> UserRange<O> {
         let Some(old) = self.pinned.lock().clone() else { return };
         let device = client.device();
         let _ = device.wait_fences(&object.users(), Wanted::All, Some(CHANGE_NS), || client.pump());
+        // Before the renewal, from whose beginning on the old pin counts as current again.
+        self.writing.fetch_add(1, Ordering::AcqRel);
         let renewed = match old.pin.renew() {
             // The program is about to end. Until its file is closed its pages stay pinned.
-            Err(Errno::ESRCH) => return,
+            Err(Errno::ESRCH) => {
+                self.writing.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
             renewed => renewed.ok().map(|pin| {
                 // The charge moves from the old pin to the new one.
                 let bytes = pin.count() as u64 * PAGE_SIZE;
@@ -160,7 +165,6 @@ impl<O: Os> UserRange<O> {
                 Arc::new(UserMemory { device: device.clone(), pin })
             }),
         };
-        self.writing.fetch_add(1, Ordering::AcqRel);
         let unused = {
             let mut pinned = self.pinned.lock();
             match &*pinned {
