@@ -47,8 +47,8 @@ impl Start {
         self.included = 0..0;
     }
 
-    /// Has all waves start with this as well, which is then nobody's own: workgroups of one wave have no other. What is set of its
-    /// scalar registers behind the start of one wave is to be set behind that of each.
+    /// Has all waves start with this as well, where each workgroup has one wave. Nothing is then a wave's own. A scalar register of
+    /// these that the caller sets after a wave has started, it has to set after each start.
     pub fn include(&mut self, own: &Own) {
         self.wave.set_own(own);
         self.included = own.sgprs.0..own.sgprs.0 + OWN_SGPRS;
@@ -70,10 +70,7 @@ impl Wave {
         self.s[..REGISTERS].copy_from_slice(&start.wave.s[..REGISTERS]);
         self.s[VALUES..].copy_from_slice(&start.wave.s[VALUES..]);
         self.take_over(&start.wave);
-        match own {
-            Some(own) => self.set_own(own),
-            None => self.take_over_included(&start.wave),
-        }
+        self.set_own_or_included(start, own);
         self.set_first_row(v0);
     }
 
@@ -96,17 +93,9 @@ impl Wave {
         self.pc = start.wave.pc;
         (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
         self.looked = false;
-        match own {
-            Some(own) => {
-                self.set_own(own);
-                self.set_first_row(v0);
-            }
-            None => {
-                self.take_over_included(&start.wave);
-                if touched.rows.first().is_some_and(|&(first, _)| first < self.halves) {
-                    self.set_first_row(v0);
-                }
-            }
+        self.set_own_or_included(start, own);
+        if own.is_some() || touched.rows.first().is_some_and(|&(first, _)| first < self.halves) {
+            self.set_first_row(v0);
         }
         #[cfg(debug_assertions)]
         self.assert_started(start, own, v0);
@@ -130,11 +119,13 @@ impl Wave {
         assert_eq!(self.save(), other.save());
     }
 
-    /// What is included, scalar registers aside.
+    /// Sets what is the wave's own; or what is included instead, scalar registers aside.
     #[inline(always)]
-    fn take_over_included(&mut self, from: &Wave) {
-        self.hw_id = from.hw_id;
-        self.scratch_base = from.scratch_base;
+    fn set_own_or_included(&mut self, start: &Start, own: Option<&Own>) {
+        match own {
+            Some(own) => self.set_own(own),
+            None => (self.hw_id, self.scratch_base) = (start.wave.hw_id, start.wave.scratch_base),
+        }
     }
 
     #[inline(always)]
@@ -155,7 +146,7 @@ impl Wave {
         self.set_pair(slot::EXEC, if self.halves == 1 { own.exec & 0xffff_ffff } else { own.exec });
     }
 
-    /// Rows of `v0`, if there is one.
+    /// Sets the rows of `v0`, if the wave has vector registers.
     #[inline(always)]
     fn set_first_row(&mut self, v0: &[u32; 64]) {
         let rows = if self.vgpr_count > 0 { self.halves as usize } else { 0 };

@@ -73,7 +73,7 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         start.set(&start_with);
         let mut wave = Wave::new(&start_with);
         let (v0, s3) = own(0, lanes_stay);
-        // Where all waves have the same, all but `s3` is nobody's own, and `s3` is set behind the start.
+        // Where all waves have the same `v0`, they start with everything else in common as well; `s3` is set after each start.
         if lanes_stay {
             start.include(&own_of(s3));
         }

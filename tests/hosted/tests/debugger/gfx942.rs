@@ -243,7 +243,7 @@ fn store_to_a_watched_address_traps_after_it_on_each_number_of_xccs() {
         let mut debugged = Debugged::new(&gpu, STORING);
         debugged.enable_exceptions(ADDRESS_WATCH);
         let gpu_id = debugged.entry.gpu_id;
-        // One of what nobody touches is the first.
+        // The first watch is of memory that no wave touches.
         assert_eq!((debugged.watch(gpu_id, 1 << 20), debugged.watch(gpu_id, 0)), (0, 1));
         let done = debugged.launch();
         let (trapsts, mode) = debugged.trapped();
