@@ -175,8 +175,9 @@ impl AqlQueue {
                 }
                 Ok(None) => {
                     return match () {
-                        () if before != (self.read_index, self.fetch_index) => Progress::Advanced,
+                        // Another look would find the same, and the program may be waiting for this one to end.
                         () if self.started.is_empty() => Progress::Idle,
+                        () if before != (self.read_index, self.fetch_index) => Progress::Advanced,
                         () => self.blocked(BlockedOn::Dispatches),
                     };
                 }

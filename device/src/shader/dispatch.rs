@@ -178,9 +178,9 @@ impl Dispatch {
     }
 
     /// Has what its waves do checked from now on; nothing that was saved is.
-    pub(super) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>, chip: &Generation) -> Self {
+    pub(super) fn be_checked_by(&mut self, sanitizer: &Arc<Sanitizer>, chip: &Generation) {
         let (space, entry) = (self.queue.space().context(), self.launch.entry);
-        let check = sanitizer.and_then(|sanitizer| {
+        self.check = {
             let queue = Arc::clone(&self.queue);
             let look = move |va| queue.space().check_page(va);
             let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
@@ -197,13 +197,11 @@ impl Dispatch {
             let (is_mapped, read_line) = (Box::new(is_mapped), Box::new(read_line));
             let sight = Sight { look, is_mapped, read_line, sgprs, keeps_stores };
             Grid::new(sanitizer, space, entry, self.number, sight)
-        });
-        Self { check, ..self }
+        };
     }
 
     /// Has what its waves do counted from now on; nothing that was saved is.
-    pub(super) fn profiled_by(self, profiler: Option<&Profiler>, chip: &Generation) -> Self {
-        let Some(profiler) = profiler else { return self };
+    pub(super) fn be_profiled_by(&mut self, profiler: &Profiler, chip: &Generation) {
         let launch = &self.launch;
         let resources = Resources {
             wave_size: launch.wave_size,
@@ -216,7 +214,7 @@ impl Dispatch {
             wgp_mode: launch.wgp_mode,
         };
         let place = (self.queue.space().context(), launch.entry);
-        Self { profile: profiler.launch(place, &chip.shader, resources), ..self }
+        self.profile = profiler.launch(place, &chip.shader, resources);
     }
 
     /// What sees its waves' instructions.

@@ -240,9 +240,15 @@ impl ShaderEngine {
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
-        let dispatch = Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
-        let dispatch = dispatch.checked_by(self.shared.sanitizer.as_ref(), self.shared.chip);
-        let dispatch = Arc::new(dispatch.profiled_by(self.shared.profiler.as_deref(), self.shared.chip));
+        let mut dispatch =
+            Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
+        if let Some(sanitizer) = &self.shared.sanitizer {
+            dispatch.be_checked_by(sanitizer, self.shared.chip);
+        }
+        if let Some(profiler) = &self.shared.profiler {
+            dispatch.be_profiled_by(profiler, self.shared.chip);
+        }
+        let dispatch = Arc::new(dispatch);
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)
             && let Some(aftermath) = self.first_turn(&dispatch)
