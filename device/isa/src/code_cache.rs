@@ -154,8 +154,7 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            let (from, ways) = ((self.start, &*self.code, &*self.forms), (self.counts, self.kept.as_deref()));
-            Compiled::new(self.kind, from, self.key.halves, ways)
+            Compiled::new(self)
         });
     }
 

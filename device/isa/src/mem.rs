@@ -13,6 +13,7 @@ mod each;
 mod tlb;
 mod watch;
 
+pub(crate) use tlb::Known;
 pub(crate) use tlb::PAGE_SIZE;
 pub use tlb::Tlb;
 #[cfg(target_arch = "x86_64")]

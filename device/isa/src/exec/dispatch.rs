@@ -16,7 +16,7 @@ use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::inst::WaveSize;
 use crate::mem::{Access, Global};
-use crate::tier1::Compiled;
+use crate::tier1::{Compiled, EntryPoint};
 use crate::trap::EXCP_EN;
 use crate::wave::Wave;
 
@@ -79,6 +79,7 @@ fn stop_of(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, (flow, a
 
 /// See [`super::run_many`].
 pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next: &mut Next<'_>) -> Stop {
+    let launch = env.code_epoch;
     loop {
         let mut more = None;
         // Whether the wave has come from another region.
@@ -113,6 +114,7 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
                         return Some(Stop::EndProgram);
                     }
                     is_known = true;
+                    entry = entry.map(|entry| entry.with_known(wave, machine, region, launch));
                 }
                 if machine.refetch {
                     more = Some(limit);
@@ -142,9 +144,9 @@ fn go_on_compiled(
             flow if flow.is_jump() => flow.index(),
             flow => return (flow, at),
         };
-        (flow, at) = if code.begins_at(index) {
+        (flow, at) = if let Some(entry) = code.entry(index) {
             // SAFETY: the region's own code, which is made for the backend that it was lowered for.
-            unsafe { code.run(wave, machine, &region.code, (limit, index)) }
+            unsafe { code.run(wave, machine, &region.code, (limit, entry)) }
         } else {
             let Some(di) = region.code.get(index) else { return unable(machine, Some(outside(region))) };
             wave.instructions += u64::from(di.count);
@@ -162,14 +164,26 @@ fn go_on_compiled(
 struct Entry<'a> {
     code: &'a Compiled,
     index: usize,
+    point: EntryPoint,
 }
 
 impl<'a> Entry<'a> {
     /// Where a wave begins, if that is in machine code.
     fn of(wave: &Wave, region: &'a Region) -> Option<Entry<'a>> {
         let code = region.machine_code()?;
-        let index = region.index_of(wave.pc).filter(|&index| code.begins_at(index))?;
-        (region.vgprs <= wave.registers && !wave.has_partly_done()).then_some(Entry { code, index })
+        let index = region.index_of(wave.pc)?;
+        let point = code.entry(index)?;
+        (region.vgprs <= wave.registers && !wave.has_partly_done()).then_some(Entry { code, index, point })
+    }
+
+    /// The same with what waves of the launch load at the beginning, if this one has come there.
+    fn with_known(self, wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, launch: u64) -> Self {
+        if self.index != 0 {
+            return self;
+        }
+        // SAFETY: as in `go_on_compiled`.
+        let known = unsafe { self.code.known_entry(wave, machine, (&region.code, launch)) };
+        Entry { point: known.unwrap_or(self.point), ..self }
     }
 }
 
@@ -182,9 +196,9 @@ fn run_fresh(
     (limit, entry): (u64, Option<Entry<'_>>),
 ) -> Result<(), Option<Stop>> {
     // The way of most short waves: from their first instruction to their last one in one go.
-    let (flow, at) = if let Some(Entry { code, index }) = entry {
+    let (flow, at) = if let Some(Entry { code, point, .. }) = entry {
         // SAFETY: as in `go_on_compiled`.
-        let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, index)) };
+        let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, point)) };
         match flow == Flow::END_PROGRAM || flow.is_jump() && wave.instructions >= limit {
             true => (flow, at),
             false => {

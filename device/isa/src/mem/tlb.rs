@@ -76,10 +76,28 @@ pub struct Tlb {
     oldest: usize,
     owner: (u64, u64),
     misses: u64,
+    /// What scalar loads have read for the launch at hand, where that is kept.
+    pub(crate) known: Known,
     /// Pages that these are in are never cached.
     watches: Option<Box<Watches>>,
     /// Somebody keeps a copy of the memory: [`Mapping::mirrored`](super::Mapping::mirrored).
     mirrored: bool,
+}
+
+/// What scalar loads of a launch's code have read, and the addresses that they have read it from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// The code, and the launch; zeros if there are none.
+    pub(crate) of: (u64, u64),
+    /// Whether the loads have succeeded.
+    pub(crate) is_there: bool,
+    pub(crate) bases: [u64; Known::BASES],
+    pub(crate) values: [u32; Known::VALUES],
+}
+
+impl Known {
+    pub(crate) const BASES: usize = 2;
+    pub(crate) const VALUES: usize = 32;
 }
 
 impl Default for Tlb {
@@ -108,6 +126,7 @@ impl Tlb {
             oldest: 0,
             owner: (0, 0),
             misses: 0,
+            known: Known::default(),
             watches: None,
             mirrored: false,
         }
@@ -122,6 +141,7 @@ impl Tlb {
     pub fn clear(&mut self) {
         self.entries.fill(EMPTY);
         self.ranges = [NO_RANGE; RANGES];
+        self.known = Known::default();
     }
 
     /// Watches these addresses from now on.

@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::form::{Form, When};
+use super::known::KnownLoad;
 use super::rows::{Pair, Rows, in_memory};
 use super::times::Counters;
 use super::{elements, scalar as scalars};
@@ -144,6 +145,8 @@ pub(super) struct Body<'a> {
     pub(super) cold: &'a mut Vec<Cold>,
     pub(super) exits: &'a mut Vec<Exit>,
     pub(super) callee: Callee<'a>,
+    /// Loads whose values are known there.
+    pub(super) known: &'a [KnownLoad],
 }
 
 impl Body<'_> {

@@ -14,6 +14,8 @@ pub(super) struct Source<'a> {
     pub(super) code: &'a [Di],
     pub(super) forms: &'a [Form],
     pub(super) halves: u32,
+    /// Waves wait for each other, so that hardly any of them begins behind one that has ended.
+    pub(super) waits: bool,
 }
 
 /// The elements of a region that starts there, without what their code does not depend on: wherever the guest has the region, they are the
@@ -45,6 +47,8 @@ pub(super) struct Code {
     pub(super) bytes: Vec<u8>,
     /// Offset of each element's code; `NO_ENTRY` within a block.
     pub(super) entries: Box<[u32]>,
+    /// Offset of the code that begins with known loads, or `NO_ENTRY`.
+    pub(super) known_entry: u32,
     /// What is to be put into it.
     pub(super) links: Links,
     /// Bytes of instructions, before the constants.

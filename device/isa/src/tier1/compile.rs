@@ -7,6 +7,8 @@
 
 use core::mem::offset_of;
 
+mod loops;
+
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place};
 use super::body::{
     Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
@@ -15,11 +17,11 @@ use super::body::{
 use super::code::{Code, NO_ENTRY, Source};
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
+use super::known::KnownLoads;
 use super::rows::{CAPACITY, ROWS, Rows};
-use super::sixteens::{self, Counts};
 use super::times::Counters;
 use super::touched::ranges;
-use super::{avx2, guess, scalar as scalars, template};
+use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
@@ -38,14 +40,35 @@ struct Compiler<'a> {
     touched: Vec<Vec<u32>>,
     /// How far apart addresses of each load from LDS are guessed to be.
     steps: Vec<Option<u32>>,
-    /// Where each block is entered that EXEC may be anything for; of elements within blocks, nothing.
-    looks: Vec<Option<Label>>,
-    /// The blocks themselves, for all lanes and for some.
-    bodies: [Vec<Option<Label>>; 2],
+    /// The blocks, and those of the beginning once more for waves whose loads are known.
+    ways: [Ways; 2],
+    /// Loads that may be known.
+    known: Option<&'a KnownLoads>,
+    /// Whether the blocks at hand are those of waves whose loads are known.
+    knows: bool,
     exits: Vec<Exit>,
     cold: Vec<Cold>,
     common: Label,
     callee: Callee<'a>,
+}
+
+/// Where blocks begin; of elements within blocks, nothing.
+struct Ways {
+    /// Where each block is entered that EXEC may be anything for.
+    looks: Vec<Option<Label>>,
+    /// The blocks themselves, for all lanes and for some.
+    bodies: [Vec<Option<Label>>; 2],
+}
+
+impl Ways {
+    fn new(elements: usize) -> Self {
+        Ways { looks: vec![None; elements], bodies: [vec![None; elements], vec![None; elements]] }
+    }
+
+    fn begin(&mut self, a: &mut Assembler, at: usize) {
+        self.looks[at] = Some(a.label());
+        self.bodies.iter_mut().for_each(|bodies| bodies[at] = Some(a.label()));
+    }
 }
 
 /// Compiles a region.
@@ -53,6 +76,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
     let mut a = Assembler::default();
     let common = a.label();
     let elements = source.code.len();
+    let known = KnownLoads::of(&source);
     let mut compiler = Compiler {
         source,
         a,
@@ -62,21 +86,30 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
             BackendKind::Avx512 => guess::steps(source.code, source.forms, source.halves),
             _ => Vec::new(),
         },
-        looks: vec![None; elements],
-        bodies: [vec![None; elements], vec![None; elements]],
+        ways: [Ways::new(elements), Ways::new(elements)],
+        known: known.as_ref(),
+        knows: false,
         exits: Vec::new(),
         cold: Vec::new(),
         common,
         callee,
     };
-    compiler.all();
-    let looks = core::mem::take(&mut compiler.looks);
+    let known_entry = compiler.all();
+    let looks = core::mem::take(&mut compiler.ways[0].looks);
     let instructions = compiler.a.position();
     let stored = ranges(core::mem::take(&mut compiler.a.stored));
     let (bytes, labels, links) = compiler.a.finish();
     let place = |label: &Option<Label>| label.and_then(|label| labels[Assembler::index(label)]);
-    let entries = looks.iter().map(|label| place(label).map_or(NO_ENTRY, |at| at as u32)).collect();
-    Code { bytes, entries, links, instructions: instructions as u32, stored }
+    let entry = |label: &Option<Label>| place(label).map_or(NO_ENTRY, |at| at as u32);
+    let entries = looks.iter().map(entry).collect();
+    Code {
+        bytes,
+        entries,
+        known_entry: entry(&known_entry),
+        links,
+        instructions: instructions as u32,
+        stored,
+    }
 }
 
 impl Compiler<'_> {
@@ -124,16 +157,42 @@ impl Compiler<'_> {
         leaders
     }
 
-    fn all(&mut self) {
+    /// Everything; where waves begin whose loads are known.
+    fn all(&mut self) -> Option<Label> {
         let leaders = self.leaders();
-        for (at, _) in leaders.iter().enumerate().filter(|(_, leader)| **leader) {
-            self.looks[at] = Some(self.a.label());
-            self.bodies[0][at] = Some(self.a.label());
-            self.bodies[1][at] = Some(self.a.label());
-        }
         self.prologue();
+        self.blocks(&leaders, leaders.len());
+        let known = self.known.map(|known| {
+            self.knows = true;
+            self.blocks(&leaders, known.end());
+            self.knows = false;
+            let entry = self.a.label();
+            self.a.bind(entry);
+            let [(Some(usual), Some(begin))] = [(self.ways[0].looks[0], self.ways[1].looks[0])] else {
+                unreachable!("the first element begins a block");
+            };
+            known.compare(&mut self.a, usual);
+            self.a.jump(begin);
+            entry
+        });
+        for cold in core::mem::take(&mut self.cold) {
+            self.cold_path(&cold);
+        }
+        for exit in core::mem::take(&mut self.exits) {
+            self.exit_path(&exit);
+        }
+        self.epilogue();
+        known
+    }
+
+    /// The blocks that begin before an element, each twice, and the looks that lead to them.
+    fn blocks(&mut self, leaders: &[bool], end: usize) {
+        let firsts = || leaders[..end].iter().enumerate().filter(|(_, leader)| **leader).map(|(at, _)| at);
+        for at in firsts() {
+            self.ways[usize::from(self.knows)].begin(&mut self.a, at);
+        }
         let mut first = 0;
-        while first < leaders.len() {
+        while first < end {
             let next = (first + 1..leaders.len()).find(|&at| leaders[at]).unwrap_or(leaders.len());
             let code = &self.source.code[first..next];
             self.touched = (first..next)
@@ -145,16 +204,9 @@ impl Compiler<'_> {
             }
             first = next;
         }
-        for (at, _) in leaders.iter().enumerate().filter(|(_, leader)| **leader) {
+        for at in firsts() {
             self.look(at);
         }
-        for cold in core::mem::take(&mut self.cold) {
-            self.cold_path(&cold);
-        }
-        for exit in core::mem::take(&mut self.exits) {
-            self.exit_path(&exit);
-        }
-        self.epilogue();
     }
 
     /// Keeps the caller's registers and goes to where its last argument says.
@@ -218,7 +270,8 @@ impl Compiler<'_> {
 
     /// Goes to the block that EXEC asks for.
     fn look(&mut self, at: usize) {
-        let (Some(label), [Some(all), Some(some)]) = (self.looks[at], self.bodies.each_ref().map(|b| b[at]))
+        let ways = &self.ways[usize::from(self.knows)];
+        let (Some(label), [Some(all), Some(some)]) = (ways.looks[at], ways.bodies.each_ref().map(|b| b[at]))
         else {
             unreachable!("blocks have labels");
         };
@@ -247,11 +300,13 @@ impl Compiler<'_> {
             cold: &mut self.cold,
             exits: &mut self.exits,
             callee: self.callee,
+            known: self.known.filter(|_| self.knows).map_or(&[], |known| &known.loads),
         }
     }
 
     fn block(&mut self, first: usize, next: usize, masked: bool) {
-        let Some(label) = self.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
+        let ways = &self.ways[usize::from(self.knows)];
+        let Some(label) = ways.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
         if let Some(counters) = self.callee.counters {
             counters.begin_block(&mut self.a, first);
@@ -341,89 +396,24 @@ impl Compiler<'_> {
         let last = next - 1;
         let changed = changes_exec(self.form(last), &source.code[last]);
         let goes_on = !changed || known && !masked;
-        self.go(next, goes_on.then_some(masked));
+        self.go_on(next, goes_on.then_some(masked));
     }
 
-    /// A block that is a loop of its own, whose rounds are done for some lanes after the others; `false` if it is none.
-    fn rounds(&mut self, first: usize, elements: &[(Form, &Di)], masked: bool) -> bool {
-        let Some((&(Form::Branch(when), last), elements)) = elements.split_last() else { return false };
-        // Code that counts has each round of a block begin where it counts.
-        let loops = last.aux == 0 && last.imm as usize == first && self.callee.counters.is_none();
-        if !loops {
-            return false;
-        }
-        let halves = self.source.halves;
-        let at = first + elements.len();
-        let round = elements.iter().map(|(_, d)| u32::from(d.count)).sum::<u32>() + u32::from(last.count);
-        let unless = |a: &mut Assembler, label| jump_unless(a, when, halves, label);
-        if self.source.kind == BackendKind::Avx2 {
-            let Some(rounds) = avx2::rounds_of(elements, when, (halves, masked)) else { return false };
-            let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
-            let mut body = self.body(first, masked);
-            body.rounds(&rounds, elements, (round, EXECUTED, LIMIT), (unless, used_up));
-        } else {
-            let Some(rounds) = sixteens::loop_of(elements, when, halves, &self.touched) else { return false };
-            let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
-            let counts = Counts { round, executed: EXECUTED, limit: LIMIT };
-            let mut body = self.body(first, masked);
-            body.rounds_by_sixteens(&rounds, elements, &counts, (unless, used_up));
-        }
-        self.go(at + 1, Some(masked));
-        true
-    }
-
-    /// The rows that the block at hand uses.
-    fn rows_of_block(&self) -> Vec<u32> {
-        let mut rows: Vec<u32> = self.touched.iter().flatten().copied().collect();
-        rows.sort_unstable();
-        rows.dedup();
-        rows
-    }
-
-    /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
-    /// to round.
-    fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
-        let last = self.source.code.get(first + forms.len() - 1)?;
-        let loops =
-            matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
-        let code = &self.source.code[first..first + forms.len()];
-        let calls =
-            (forms.iter().zip(code)).any(|(form, d)| *form == Form::Call || is_by_handler(*form, d, masked));
-        if !loops || calls {
-            return None;
-        }
-        let rows = self.rows_of_block();
-        (rows.len() <= CAPACITY).then_some(rows)
-    }
-
-    /// The end of a loop whose rows stay where they are.
-    fn end_of_round(
-        &mut self,
-        when: When,
-        (at, uncounted): (usize, u32),
-        masked: bool,
-        (round, rows): (Label, &Rows),
-    ) {
-        self.count(uncounted);
-        let (not_taken, used_up) = (self.a.label(), self.a.label());
-        self.jump_unless(when, not_taken);
-        self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
-        self.a.jump_if(Condition::Below, round);
-        self.a.jump(used_up);
-        self.a.bind(not_taken);
-        rows.write_back(&mut self.a);
-        self.go(at + 1, Some(masked));
-        self.a.bind(used_up);
-        rows.write_back(&mut self.a);
-        let budget = self.exit(at, 0, Some(Flow::to(self.source.code[at].imm).number()));
-        self.a.jump(budget);
+    /// Goes to the next block, of waves whose loads are known as long as there are such.
+    fn go_on(&mut self, at: usize, masked: Option<bool>) {
+        self.go_by(self.knows && self.known.is_some_and(|known| at < known.end()), at, masked);
     }
 
     /// Goes to a block: to one for EXEC as it is known to be, or to a look at it.
     fn go(&mut self, at: usize, masked: Option<bool>) {
+        self.go_by(false, at, masked);
+    }
+
+    fn go_by(&mut self, knows: bool, at: usize, masked: Option<bool>) {
+        let Ways { looks, bodies } = &self.ways[usize::from(knows)];
         let label = match masked {
-            Some(masked) => self.bodies[usize::from(masked)].get(at).copied().flatten(),
-            None => self.looks.get(at).copied().flatten(),
+            Some(masked) => bodies[usize::from(masked)].get(at).copied().flatten(),
+            None => looks.get(at).copied().flatten(),
         };
         match label {
             Some(label) => self.a.jump(label),
@@ -457,7 +447,7 @@ impl Compiler<'_> {
         }
         self.a.bind(not_taken);
         if when != When::Always {
-            self.go(at + 1, Some(masked));
+            self.go_on(at + 1, Some(masked));
         }
     }
 
@@ -466,7 +456,7 @@ impl Compiler<'_> {
         invoke(&mut self.a, at, self.callee);
         let exit = self.exit(at, 0, None);
         self.a.jump_if(Condition::NotEqual, exit);
-        self.go(at + 1, None);
+        self.go_on(at + 1, None);
     }
 
     fn cold_path(&mut self, cold: &Cold) {

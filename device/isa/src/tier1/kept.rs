@@ -15,12 +15,12 @@ use super::touched::Touched;
 use crate::code_store::CodeKey;
 use crate::exec::Lds;
 use crate::exec::di::{self, Di, Machine};
-use crate::mem::{Global, Span, Tlb, TlbEntry};
+use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
 use crate::wave::{ROWS, Wave};
 
 const MAGIC: [u8; 8] = *b"BelfryT1";
 /// Of the bytes; what the code itself depends on is in its key.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// What this package was built from and by, which `build.rs` has made a hash of.
 const BUILD: &str = env!("BELFRY_ISA_BUILD");
 /// Bytes of the checksum.
@@ -72,7 +72,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 24] {
+fn layouts() -> [usize; 27] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -90,6 +90,9 @@ fn layouts() -> [usize; 24] {
         offset_of!(Global<'_>, tlb),
         offset_of!(Tlb, entries),
         offset_of!(Tlb, spans),
+        offset_of!(Tlb, known),
+        offset_of!(Known, bases),
+        offset_of!(Known, values),
         size_of::<TlbEntry>(),
         offset_of!(TlbEntry, read),
         offset_of!(TlbEntry, write),
@@ -103,11 +106,11 @@ fn layouts() -> [usize; 24] {
 
 /// The key of the code that a source is compiled to, by this build.
 pub(super) fn key(source: &Source<'_>) -> CodeKey {
-    let &Source { kind, code, forms, halves } = source;
+    let &Source { kind, code, forms, halves, waits } = source;
     let mut all = Bytes(Vec::with_capacity(512 + code.len() * 96));
     (MAGIC, VERSION, BUILD, cfg!(debug_assertions), layouts()).hash(&mut all);
     // A process that has chosen a kind has every feature of the processor that its code uses.
-    (kind, halves, code.len(), forms.len()).hash(&mut all);
+    (kind, halves, waits, code.len(), forms.len()).hash(&mut all);
     for d in code {
         // Code calls an element's handler by way of the element: which one it is does not change the code.
         let Di { f: _, dst, dst2, src, imm, flags, omod, count, aux } = *d;
@@ -122,7 +125,7 @@ pub(super) fn key(source: &Source<'_>) -> CodeKey {
 
 /// Bytes to keep code by; `None` if it is bound to this process.
 pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
-    let Made { code: Code { bytes, entries, links, instructions, stored }, touched } = made;
+    let Made { code: Code { bytes, entries, known_entry, links, instructions, stored }, touched } = made;
     if links.is_bound {
         return None;
     }
@@ -135,6 +138,7 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
     let length = |of: usize| u32::try_from(of).ok();
     words(&[length(bytes.len())?, *instructions, length(entries.len())?, length(links.places.len())?]);
     words(&[u32::from(touched.is_some()), u32::from(lines), length(rows.len())?, length(stored.len())?]);
+    words(&[*known_entry]);
     words(entries);
     for &Link { at, place } in &links.places {
         let (kind, distance) = match place {
@@ -167,7 +171,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     if sealed[content..] != Sha256::digest(&sealed[..content])[..] {
         return Err(KeptError::Checksum);
     }
-    let [len, instructions, count, places, is_known, lines, rows, stored] = rest.words()?;
+    let [len, instructions, count, places, is_known, lines, rows, stored, known_entry] = rest.words()?;
     let len = len as usize;
     if count as usize != elements {
         return Err(KeptError::Content("entries"));
@@ -184,7 +188,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
     if instructions == 0 || instructions as usize > len {
         return Err(KeptError::Content("instructions"));
     }
-    if !entries.iter().all(|&entry| entry < instructions || entry == NO_ENTRY) {
+    if !entries.iter().chain([&known_entry]).all(|&entry| entry < instructions || entry == NO_ENTRY) {
         return Err(KeptError::Content("entries"));
     }
     let places = places.ok_or(KeptError::Content("addresses"))?;
@@ -197,7 +201,7 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
         _ => return Err(KeptError::Content("registers")),
     };
     let links = Links { places, is_bound: false };
-    Ok(Made { code: Code { bytes, entries, links, instructions, stored }, touched })
+    Ok(Made { code: Code { bytes, entries, known_entry, links, instructions, stored }, touched })
 }
 
 /// In the place of a routine's number: an address of the guest's code.

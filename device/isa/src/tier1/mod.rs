@@ -36,6 +36,8 @@ mod half;
 #[cfg(target_arch = "x86_64")]
 mod kept;
 #[cfg(target_arch = "x86_64")]
+mod known;
+#[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lds;
@@ -73,9 +75,9 @@ mod touched;
 #[cfg(not(target_arch = "x86_64"))]
 pub use none::Touched;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use none::{Compiled, LINE, ticks};
+pub(crate) use none::{Compiled, EntryPoint, LINE, ticks};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use run::Compiled;
+pub(crate) use run::{Compiled, EntryPoint};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use times::ticks;
 #[cfg(target_arch = "x86_64")]

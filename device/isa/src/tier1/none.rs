@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "as where there is code to run")]
 
 use super::form::Form;
-use crate::code_store::KeptCode;
+use crate::code_cache::Region;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
 use crate::lanes::BackendKind;
@@ -12,6 +12,10 @@ use crate::wave::Wave;
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum Compiled {}
+
+/// A place in code: of no code, here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EntryPoint {}
 
 /// Scalar registers of a line.
 pub(crate) const LINE: usize = 16;
@@ -32,12 +36,9 @@ pub struct Touched {
 
 impl Compiled {
     /// None.
-    pub(crate) fn new(
-        _: BackendKind,
-        _: (u64, &[Di], &[Form]),
-        _: u32,
-        _: (bool, Option<&KeptCode>),
-    ) -> Option<Compiled> {
+    pub(crate) fn new(region: &Region) -> Option<Compiled> {
+        // What only code is made by.
+        let _ = (region.kind, region.counts, &region.kept);
         None
     }
 
@@ -57,7 +58,21 @@ impl Compiled {
     }
 
     /// Never called.
-    pub(crate) fn begins_at(&self, _: usize) -> bool {
+    pub(crate) fn entry(&self, _: usize) -> Option<EntryPoint> {
+        match *self {}
+    }
+
+    /// Never called.
+    ///
+    /// # Safety
+    ///
+    /// None is needed.
+    pub(crate) unsafe fn known_entry(
+        &self,
+        _: &mut Wave,
+        _: &mut Machine<'_>,
+        _: (&[Di], u64),
+    ) -> Option<EntryPoint> {
         match *self {}
     }
 
@@ -71,7 +86,7 @@ impl Compiled {
         _: &mut Wave,
         _: &mut Machine<'_>,
         _: &[Di],
-        _: (u64, usize),
+        _: (u64, EntryPoint),
     ) -> (Flow, usize) {
         match *self {}
     }

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::asm::{Place, Routine};
 use super::avx2;
 use super::body::Callee;
@@ -11,11 +13,14 @@ use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
 use super::kept::{self, Made};
+use super::known::KnownLoads;
 use super::times::Counters;
 use super::touched::{Touched, touched};
+use crate::code_cache::Region;
 use crate::code_store::KeptCode;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
+use crate::inst::Op;
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
@@ -34,7 +39,18 @@ pub(crate) struct Compiled {
     touched_usually: Option<Touched>,
     /// What the code counts in, if it does.
     counters: Option<Counters>,
+    /// Loads that may be known, and offset of the code for waves that begin with such.
+    known: Option<(KnownLoads, u32)>,
+    /// Which of all regions that this process has compiled it is.
+    number: u64,
 }
+
+/// Regions that were compiled.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// Offset of a place in a region's code that it can be entered at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryPoint(u32);
 
 /// Calls an element's handler.
 ///
@@ -66,16 +82,15 @@ fn obtain(source: Source<'_>, kept: &KeptCode) -> Made {
 }
 
 impl Compiled {
-    /// Compiles the elements of a region that starts there, perhaps to code that counts, or finds their code where it is kept; `None` where there is
+    /// Compiles the elements of a region, perhaps to code that counts, or finds their code where it is kept; `None` where there is
     /// no memory for code.
-    pub(crate) fn new(
-        kind: BackendKind,
-        (start, code, forms): (u64, &[Di], &[Form]),
-        halves: u32,
-        (counts, kept): (bool, Option<&KeptCode>),
-    ) -> Option<Compiled> {
+    pub(crate) fn new(region: &Region) -> Option<Compiled> {
+        let Region { kind, start, counts, ref code, ref forms, .. } = *region;
+        let (halves, kept) = (region.key.halves, region.kept.as_deref());
+        let is_barrier = |role: &Role| matches!(role, Role::Operation(Op::S_BARRIER | Op::S_BARRIER_WAIT));
+        let waits = region.roles.iter().any(is_barrier);
         let counters = counts.then(|| Counters::new(code.len()));
-        let source = Source { kind, code: &bare(start, code, forms), forms, halves };
+        let source = Source { kind, code: &bare(start, code, forms), forms, halves, waits };
         let Made { mut code, touched } = match kept {
             Some(kept) if !counts && kept.keeps(code.len()) => obtain(source, kept),
             _ => {
@@ -94,13 +109,16 @@ impl Compiled {
             _ => touched.clone(),
         });
         let memory = CodeMemory::new(&code.bytes)?;
-        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters })
+        let known = KnownLoads::of(&source).zip((code.known_entry != NO_ENTRY).then_some(code.known_entry));
+        // No number is 0.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters, known, number })
     }
 
     /// Adds what the code has counted since the last call.
     pub(crate) fn take_times(&self, times: &mut CodeTimes, of: (&[Di], &[Role], &[Form])) {
         if let Some(counters) = &self.counters {
-            counters.take(times, of, |element| self.begins_at(element));
+            counters.take(times, of, |element| self.entry(element).is_some());
         }
     }
 
@@ -116,25 +134,50 @@ impl Compiled {
         is_covered(form, di, halves) && (kind == BackendKind::Avx512 || avx2::has(form, di, false))
     }
 
-    /// Whether the code can be entered at an element.
-    pub(crate) fn begins_at(&self, element: usize) -> bool {
-        self.entries.get(element).is_some_and(|&entry| entry != NO_ENTRY)
+    /// Where the code can be entered at an element.
+    #[inline(always)]
+    pub(crate) fn entry(&self, element: usize) -> Option<EntryPoint> {
+        self.entries.get(element).filter(|&&entry| entry != NO_ENTRY).map(|&entry| EntryPoint(entry))
     }
 
-    /// Runs from an element that the code [begins at](Compiled::begins_at) until the wave stops, leaves the region, or takes a
+    /// Where it is entered at the first element by waves of a launch that load there what others have loaded before; what that is, is found out
+    /// with the first of these, which has not begun. Waves with other addresses may come that way as well.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Compiled::run`].
+    #[inline(always)]
+    pub(crate) unsafe fn known_entry(
+        &self,
+        wave: &mut Wave,
+        machine: &mut Machine<'_>,
+        (code, launch): (&[Di], u64),
+    ) -> Option<EntryPoint> {
+        let (loads, entry) = self.known.as_ref()?;
+        let of = (self.number, launch);
+        if machine.global.tlb.known.of != of {
+            // SAFETY: the caller vouches for the elements.
+            machine.global.tlb.known.is_there = unsafe { loads.learn(wave, machine, code) };
+            machine.global.tlb.known.of = of;
+        }
+        machine.global.tlb.known.is_there.then_some(EntryPoint(*entry))
+    }
+
+    /// Runs from an [entry](Compiled::entry) of the code until the wave stops, leaves the region, or takes a
     /// jump with its instructions used up; the flow, and the element it is of. The wave's instructions are counted.
     ///
     /// # Safety
     ///
     /// `code` are the elements that it was compiled from, lowered for a backend that the host has.
+    #[inline(always)]
     pub(crate) unsafe fn run(
         &self,
         wave: &mut Wave,
         machine: &mut Machine<'_>,
         code: &[Di],
-        (limit, element): (u64, usize),
+        (limit, entry): (u64, EntryPoint),
     ) -> (Flow, usize) {
-        let entry = self.memory.at(self.entries[element] as usize);
+        let entry = self.memory.at(entry.0 as usize);
         // SAFETY: the memory begins with the code's entry, which has this type.
         let enter = unsafe { core::mem::transmute::<*const u8, Enter>(self.memory.at(0)) };
         // SAFETY: the caller vouches for the elements; rows and scalar registers that templates name are of the wave's, whose

@@ -19,6 +19,10 @@ pub(super) fn has(dwords: u32, d: &Di) -> bool {
 impl Body<'_> {
     /// So many dwords to scalar registers from `dst` on, all or none of them.
     pub(super) fn scalar_load(&mut self, dwords: u32, d: &Di) {
+        if let Some(place) = self.known_place() {
+            let values = self.known_values(place);
+            return self.copy_scalars(dwords, d, values);
+        }
         let cold = self.leave();
         let a = &mut self.a;
         a.load(Integer::Mov, true, Gpr::Rdx, scalar(d.src[0].value));
@@ -40,27 +44,32 @@ impl Body<'_> {
             }
         }
         self.translate(dwords * 4, false, &cold);
+        self.copy_scalars(dwords, d, 0);
+        self.come_back(cold);
+    }
+
+    /// So many dwords from the address in `Rdx`, and as much behind it, to scalar registers from `dst` on.
+    fn copy_scalars(&mut self, dwords: u32, d: &Di, from: i32) {
         let a = &mut self.a;
         let At(base, to) = scalar(d.dst);
         if dwords >= 8 && self.kind == BackendKind::Avx2 {
             for n in 0..dwords as i32 / 8 {
-                a.vex(VMOVUPS_LOAD, Zmm(n as u8), Zmm(0), Operand::Memory(At(Gpr::Rdx, n * 32)));
+                a.vex(VMOVUPS_LOAD, Zmm(n as u8), Zmm(0), Operand::Memory(At(Gpr::Rdx, from + n * 32)));
             }
             for n in 0..dwords as i32 / 8 {
                 a.vex(VMOVUPS_STORE, Zmm(n as u8), Zmm(0), Operand::Memory(At(base, to + n * 32)));
             }
         } else if dwords == 16 {
-            a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rdx, 0)));
+            a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rdx, from)));
             a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(At(base, to)));
         } else {
             let mut at = 0;
             while at < dwords as i32 * 4 {
                 let wide = dwords as i32 * 4 - at >= 8;
-                a.load(Integer::Mov, wide, Gpr::Rax, At(Gpr::Rdx, at));
+                a.load(Integer::Mov, wide, Gpr::Rax, At(Gpr::Rdx, from + at));
                 a.store(wide, At(base, to + at), Gpr::Rax);
                 at += if wide { 8 } else { 4 };
             }
         }
-        self.come_back(cold);
     }
 }

@@ -67,7 +67,8 @@ fn compiled(kind: BackendKind, object: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn instructions(kind: BackendKind, code: &[Di], forms: &[Form], halves: u32) -> Vec<u8> {
-    let code = compile(Source { kind, code: &bare(0, code, forms), forms, halves }, Callee::default());
+    let code =
+        compile(Source { kind, code: &bare(0, code, forms), forms, halves, waits: false }, Callee::default());
     code.bytes[..code.instructions as usize].to_vec()
 }
 

@@ -20,31 +20,34 @@ pub struct Touched {
 /// What the elements of a region touch; `None` if one of them is done by a handler in whatever way that likes.
 pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touched> {
     let mut lines = 0;
-    let mut scalars = |from: u32, count: u32| {
-        (from..from + count).for_each(|register| lines |= 1 << ((register as usize & 255) / LINE));
-    };
     let mut rows = Vec::new();
     for (d, &form) in code.iter().zip(forms) {
         if !super::covered::is_covered(form, d, halves) {
             return None;
         }
         rows.extend(template::rows(form, d, halves));
-        // Masks and 64-bit results are pairs.
-        match form {
-            Form::Compare(_) => scalars(d.dst, 2),
-            Form::Carry(_) => scalars(d.dst2, 2),
-            Form::ReadLane | Form::ReadFirstLane => scalars(d.dst, 1),
-            Form::Permute(_) | Form::RestoreExec => scalars(slot::EXEC as u32, 2),
-            Form::ScalarLoad(dwords) => scalars(d.dst, dwords),
-            Form::Scalar(_) | Form::ExecMask { .. } => {
-                scalars(d.dst, 2);
-                scalars(slot::SCC as u32, 1);
-                scalars(slot::EXEC as u32, 2);
-            }
-            _ => {}
+        for (first, count) in scalars(form, d) {
+            (first..first + count).for_each(|register| lines |= 1 << ((register as usize & 255) / LINE));
         }
     }
     Some(Touched { lines, rows: ranges(rows) })
+}
+
+/// Scalar registers that an element may write which is done without its handler: the first ones, and how many each time.
+pub(super) fn scalars(form: Form, d: &Di) -> [(u32, u32); 3] {
+    const NONE: (u32, u32) = (0, 0);
+    // Masks and 64-bit results are pairs.
+    match form {
+        Form::Compare(_) => [(d.dst, 2), NONE, NONE],
+        Form::Carry(_) => [(d.dst2, 2), NONE, NONE],
+        Form::ReadLane | Form::ReadFirstLane => [(d.dst, 1), NONE, NONE],
+        Form::Permute(_) | Form::RestoreExec => [(slot::EXEC as u32, 2), NONE, NONE],
+        Form::ScalarLoad(dwords) => [(d.dst, dwords), NONE, NONE],
+        Form::Scalar(_) | Form::ExecMask { .. } => {
+            [(d.dst, 2), (slot::SCC as u32, 1), (slot::EXEC as u32, 2)]
+        }
+        _ => [NONE; 3],
+    }
 }
 
 /// Ascending ranges of rows, the first one and one behind the last.

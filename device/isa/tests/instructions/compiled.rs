@@ -2,6 +2,7 @@
 //! lanes' elements are.
 
 mod guessed;
+mod known;
 mod masks;
 mod rounds;
 

@@ -25,7 +25,13 @@ fn each_source(mut look: impl FnMut(Source<'_>)) {
     for kind in KINDS {
         for object in KERNELS {
             for (code, forms) in elements(object) {
-                look(Source { kind, code: &bare(0, &code, &forms), forms: &forms, halves: halves(object) });
+                look(Source {
+                    kind,
+                    code: &bare(0, &code, &forms),
+                    forms: &forms,
+                    halves: halves(object),
+                    waits: false,
+                });
             }
         }
     }
@@ -36,7 +42,7 @@ fn small() -> (Vec<Di>, Vec<Form>) {
     let all = KERNELS.into_iter().filter(|object| halves(object) == 1).flat_map(elements);
     let all = all.map(|(code, forms)| (bare(0, &code, &forms), forms));
     let whole = all.filter(|(code, forms)| {
-        let made = make(Source { kind: BackendKind::Avx512, code, forms, halves: 1 });
+        let made = make(Source { kind: BackendKind::Avx512, code, forms, halves: 1, waits: false });
         made.code.links.places.len() > 1 && made.touched.is_some_and(|touched| !touched.rows.is_empty())
     });
     whole.min_by_key(|(code, _)| code.len()).expect("some kernel has loads")
@@ -132,7 +138,7 @@ fn code_at_another_address_of_the_guest_is_the_same_but_for_the_ways_out() {
             };
             let moved: Vec<Di> = code.iter().zip(&forms).map(moved).collect();
             let (here, there) = (bare(0, &code, &forms), bare(BY, &moved, &forms));
-            let source = Source { kind, code: &here, forms: &forms, halves: halves(object) };
+            let source = Source { kind, code: &here, forms: &forms, halves: halves(object), waits: false };
             let other = Source { code: &there, ..source };
             assert_eq!(key(&source), key(&other));
             let (made, other) = (make(source), make(other));
@@ -178,7 +184,7 @@ fn read_and_remove(path: &Path) -> std::io::Result<Vec<u8>> {
 #[test]
 fn code_that_counts_is_bound_to_its_process() {
     let (code, forms) = small();
-    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1, waits: false };
     let counters = Counters::new(code.len());
     let code = compile(source, Callee { counters: Some(&counters) });
     assert_eq!(seal(&key(&source), &Made { code, touched: None }), None);
@@ -188,7 +194,7 @@ fn code_that_counts_is_bound_to_its_process() {
 fn bytes_that_have_changed_are_refused() {
     let (code, forms) = small();
     for kind in KINDS {
-        let source = Source { kind, code: &code, forms: &forms, halves: 1 };
+        let source = Source { kind, code: &code, forms: &forms, halves: 1, waits: false };
         let (key, made) = (key(&source), make(source));
         let mut sealed = seal(&key, &made).unwrap();
         let elements = code.len();
@@ -227,9 +233,9 @@ fn with_word(sealed: &[u8], at: usize, word: u32) -> Vec<u8> {
 fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
     /// Where the lengths begin, and what follows them.
     const LENGTHS: usize = 44;
-    const LISTS: usize = LENGTHS + 8 * 4;
+    const LISTS: usize = LENGTHS + 9 * 4;
     let (code, forms) = small();
-    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1, waits: false };
     let (key, made) = (key(&source), make(source));
     let sealed = seal(&key, &made).unwrap();
     let refused = |at, word| open(&key, &with_word(&sealed, at, word), code.len()).expect_err("out of range");
@@ -246,6 +252,7 @@ fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
     }
     let instructions = made.code.instructions;
     assert_eq!(refused(LISTS, instructions), KeptError::Content("entries"));
+    assert_eq!(refused(LENGTHS + 8 * 4, instructions), KeptError::Content("entries"), "of known loads");
     let links = LISTS + code.len() * 4;
     let routine = Place::Routine(Routine::Invoke);
     let first = made.code.links.places.iter().position(|link| link.place == routine).unwrap();
@@ -277,11 +284,12 @@ fn everything_that_code_is_made_from_is_in_its_key() {
     };
     let code = [element; 2];
     let forms = [Form::Vector(Op::V_ADD_NC_U32), Form::End];
-    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1 };
+    let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1, waits: false };
     let mut keys = vec![
         key(&source),
         key(&Source { kind: BackendKind::Avx2, ..source }),
         key(&Source { halves: 2, ..source }),
+        key(&Source { waits: true, ..source }),
         key(&Source { code: &code[..1], ..source }),
         key(&Source { code: &code[..1], forms: &forms[..1], ..source }),
         key(&Source { forms: &[Form::Vector(Op::V_ADD_NC_U32), Form::Call], ..source }),
