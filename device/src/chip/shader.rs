@@ -54,7 +54,7 @@ pub struct ShaderRules {
     /// Sets the trap temporaries of a wave that starts, of a process with a trap handler or on a chip that has
     /// [identifiers](super::KernelRules::workgroup_id_sgprs) there: from its workgroup's identifier, its
     /// number in the workgroup with the place of its packet in the ring, and whether it has scratch memory.
-    pub set_ttmps: fn(&mut Wave, workgroup: &[u32; 3], wave_and_packet: (u32, u32), scratch: bool),
+    pub set_ttmps: fn(&mut Wave, x: u32, yz: (u32, u32), wave_and_packet: (u32, u32), scratch: bool),
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Which compute units of a processor are enabled, a bit for each.

@@ -262,7 +262,8 @@ impl Launch {
         if self.has_ttmps(seat.chip)
             && let Some(state) = storage.get_mut(wave as usize)
         {
-            (seat.chip.shader.set_ttmps)(state, &id, (wave, self.packet), self.scratch.is_some());
+            let [x, y, z] = id;
+            (seat.chip.shader.set_ttmps)(state, x, (y, z), (wave, self.packet), self.scratch.is_some());
         }
     }
 

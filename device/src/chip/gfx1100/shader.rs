@@ -61,10 +61,10 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
 /// has no scratch memory (ROCr `trap_handler.s`).
 /// `ttmp6` 24:0 `DispatchPktIndx`; `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 6 `NoScratch`
 /// (ROCr, `trap_handler.s`).
-fn set_ttmps(state: &mut Wave, workgroup: &[u32; 3], (wave, packet): (u32, u32), scratch: bool) {
+fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     state.set_ttmp(6, packet & 0x1ff_ffff);
-    for (ttmp, id) in (8..).zip(workgroup) {
-        state.set_ttmp(ttmp, *id);
+    for (ttmp, id) in (8..).zip([x, y, z]) {
+        state.set_ttmp(ttmp, id);
     }
     state.set_ttmp(11, wave & 0x3f | u32::from(!scratch) << 6);
 }

@@ -19,7 +19,7 @@ const WAVESIZE_UNIT: u64 = 256;
 
 /// `ttmp7` 15:0 Y and 31:16 Z of the workgroup, `ttmp9` its X; `ttmp8` 29:25 `WaveIdInWG`, 24:0 `DispatchPktIndx`; `ttmp11` 6
 /// `NoScratch`.
-fn set_ttmps(state: &mut Wave, &[x, y, z]: &[u32; 3], (wave, packet): (u32, u32), scratch: bool) {
+fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     state.set_ttmp(7, y & 0xffff | z << 16);
     state.set_ttmp(8, (wave & 0x1f) << 25 | packet & 0x1ff_ffff);
     state.set_ttmp(9, x);

@@ -40,9 +40,9 @@ const ENGINES: u32 = 4;
 
 /// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (what ROCdbgapi reads of gfx942).
 /// Bit 31 is for the program's handler to say that it has set up the others.
-fn set_ttmps(state: &mut Wave, workgroup: &[u32; 3], (wave, packet): (u32, u32), _scratch: bool) {
-    for (ttmp, id) in (8..).zip(workgroup) {
-        state.set_ttmp(ttmp, *id);
+fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), _scratch: bool) {
+    for (ttmp, id) in (8..).zip([x, y, z]) {
+        state.set_ttmp(ttmp, id);
     }
     state.set_ttmp(11, wave & 0x3f | (packet & 0x1ff_ffff) << 6);
 }

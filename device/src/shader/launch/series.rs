@@ -128,7 +128,8 @@ impl Series {
             wave.set_hw_id2(launch.queue_ids[1] | core);
         }
         if self.has_ttmps {
-            (part.chip.shader.set_ttmps)(wave, id, (number, launch.packet), launch.scratch.is_some());
+            let &[x, y, z] = id;
+            (part.chip.shader.set_ttmps)(wave, x, (y, z), (number, launch.packet), launch.scratch.is_some());
         }
     }
 
