@@ -429,6 +429,13 @@ impl Assembler {
         self.memory(1, at, 1);
     }
 
+    /// As [`prefetch`](Self::prefetch), of a line that is to be written (`prefetchw`).
+    pub(super) fn prefetch_to_write(&mut self, at: At) {
+        self.rex(false, 0, at.0 as u8);
+        self.code.extend([0x0f, 0x0d]);
+        self.memory(1, at, 1);
+    }
+
     /// `setcc` to a byte, which a word of zeros around it makes 0 or 1; a register below `Rsp`.
     pub(super) fn set(&mut self, condition: Condition, to: Gpr) {
         self.code.extend([0x0f, 0x90 | condition as u8, 0xc0 | to as u8 & 7]);

@@ -372,6 +372,10 @@ impl Body<'_> {
             self.leave_unless_apart(&low, bytes(moves), if scatters || fours { others } else { cold.entry });
             self.run(d, bytes(moves), true, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
+            if scatters {
+                self.a.prefetch_to_write(At(Gpr::Rdx, 128));
+                self.a.prefetch_to_write(At(Gpr::Rdx, 192));
+            }
             self.a.jump(done);
         }
         self.a.bind(others);

@@ -138,8 +138,8 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
     use Mnemonic::*;
     let integers = [
         Adc, Add, And, Call, Cmova, Cmove, Cmovl, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jl, Jmp, Jne, Lea, Mov,
-        Movsxd, Movzx, Not, Or, Pop, Prefetcht0, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg,
-        Setge, Setl, Setle, Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
+        Movsxd, Movzx, Not, Or, Pop, Prefetcht0, Prefetchw, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe,
+        Sete, Setg, Setge, Setl, Setle, Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
     ];
     let avx512 = [
         Kandw,
@@ -327,7 +327,10 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
     for kind in KINDS {
         for instruction in all_code(kind).iter().flat_map(|code| decoded(code)) {
             let stores = instruction.op0_kind() == OpKind::Memory
-                && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Prefetcht0);
+                && !matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Cmp | Mnemonic::Prefetcht0 | Mnemonic::Prefetchw
+                );
             if !stores {
                 continue;
             }
