@@ -31,7 +31,7 @@ use crate::faults::Faults;
 use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, Saving};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
-use crate::vm::{AddressSpace, Fault};
+use crate::vm::{AddressSpace, Fault, Slice};
 
 pub(crate) use save::SavedAql;
 
@@ -330,14 +330,16 @@ impl AqlQueue {
 
     fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {
         self.check_written(packet);
-        let queue = self.amd_queue()?;
+        let slice = self.state.space().enter();
+        let queue = self.amd_queue_in(&slice)?;
         let source = Source {
             packet,
             address,
             index: self.fetch_index,
             queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
         };
-        let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
+        let mut prepared = dispatch::prepare(&slice, source, self.shader.chip())?;
+        drop(slice);
         self.complete_launch(&mut prepared.launch, self.fetch_index);
         if !self.shader.holds(&prepared.launch) {
             return Err(Cause::ComputeUnits);
@@ -408,8 +410,12 @@ impl AqlQueue {
 
     /// The `amd_queue_t` and its address; `None` if the read index is not part of one.
     fn amd_queue(&self) -> Result<Option<(u64, AmdQueue)>, Cause> {
+        self.amd_queue_in(&self.state.space().enter())
+    }
+
+    /// The same within a slice of the queue's address space.
+    fn amd_queue_in(&self, space: &Slice<'_>) -> Result<Option<(u64, AmdQueue)>, Cause> {
         let failed = |fault: Fault| Cause::Memory { what: "amd_queue_t", fault };
-        let space = self.state.space().enter();
         let field = self.config.rptr_report.wrapping_add(BASE_OFFSET_FIELD);
         let offset = space.load_u32(field).map_err(failed)?;
         if u64::from(offset) != belfry_abi::aql::QUEUE_READ_DISPATCH_ID_OFFSET {
