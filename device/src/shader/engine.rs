@@ -285,7 +285,7 @@ impl ShaderEngine {
         };
         state.submitter_runs = true;
         drop(state);
-        let aftermath = submitter.take(dispatch, Work::Begin(seat));
+        let aftermath = submitter.take(&self.shared, dispatch, Work::Begin(seat));
         let mut state = self.shared.lock();
         state.submitter_runs = false;
         let more = !state.queues.is_empty();
