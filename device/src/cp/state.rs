@@ -235,7 +235,7 @@ pub(super) struct InFlight {
     done: AtomicBool,
     job: Job,
     /// What must not change while it runs.
-    pub(super) kept: Option<Box<Kept>>,
+    kept: Option<Box<Kept>>,
     /// It has ended, and its signal waits for a page: the queue tries again to write it.
     waits: AtomicBool,
     /// It has ended, and its signal is held back until this time of the device.
@@ -265,6 +265,7 @@ impl fmt::Debug for InFlight {
 }
 
 impl InFlight {
+    #[inline(always)]
     pub(super) fn new(
         state: &Arc<QueueState>,
         index: u64,
@@ -284,6 +285,12 @@ impl InFlight {
             late: Mutex::default(),
             job: state.tracer.job(state.identity.doorbell, index),
         }
+    }
+
+    /// The same, while these must not change.
+    #[inline(always)]
+    pub(super) fn with(self, kept: Option<Box<Kept>>) -> InFlight {
+        InFlight { kept, ..self }
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -459,7 +459,10 @@ pub(super) mod tests {
                     .enumerate()
                     .filter_map(move |(lane, id)| (exec >> lane & 1 == 1).then_some(id))
             });
-            let packed = |item| item % width | item / width % height << 10 | item / width / height << 20;
+            let packed = |item| {
+                let (x, y, z) = (item % width, item / width % height, item / width / height);
+                x | y << 10 | z << 20
+            };
             assert!(lanes.eq((0..total).map(packed)), "{extent:?}");
         }
     }

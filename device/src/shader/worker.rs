@@ -14,6 +14,7 @@ use super::dispatch::{Announcement, Dispatch, Notice, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
+use super::queue::ShaderQueue;
 use super::stats::Local;
 use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
 use crate::spent::{self, Part};
@@ -165,7 +166,7 @@ impl Worker {
 
     /// Runs workgroups of one dispatch until the budget is used up or there is nothing left to begin.
     fn turn(&mut self, shared: &Shared, dispatch: &Dispatch, work: Work, aftermath: &mut Aftermath) {
-        let queue = dispatch.queue();
+        let queue: &ShaderQueue = dispatch.queue();
         let space = queue.space();
         let mut context = self.context(space.context());
         let (mut seat, mut current) = match work {
@@ -201,7 +202,8 @@ impl Worker {
         let by_hand = self.by_hand.take();
         let armed = shared.stops.armed().filter(|_| by_hand.is_none());
         let armed = armed.as_deref();
-        let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
+        // By value: waves that take turns ask often, and a borrow would be one more load.
+        let stopping = move || queue.should_yield() || armed.is_some_and(Armed::is_halted);
         let probes = dispatch.probes();
         let watched_waves = watched || shared.wants_waves || armed.is_some() || probes.are_any();
         let runs_through = !deterministic && !watched_waves && !dispatch.launch().hangs;
