@@ -314,9 +314,10 @@ impl QueueInner {
         self.check()?;
         self.reap();
         let index = self.ring.reserve();
-        let start = Instant::now();
+        let mut since = None;
         while !self.ring.has_room(index) {
             self.check()?;
+            let start = *since.get_or_insert_with(Instant::now);
             if let Some(limit) = self.gpu.process.wait_limit().filter(|limit| start.elapsed() >= *limit) {
                 // The slot stays reserved: nothing behind it is ever read, as nothing before it was.
                 return Err(QueueError::Timeout(limit));
@@ -378,6 +379,10 @@ impl QueueInner {
 
     /// Waits until a completion signal reaches zero.
     fn wait(&self, signal: &Signal, timeout: Option<Duration>) -> Result<(), QueueError> {
+        // A small dispatch is done when its doorbell has been rung.
+        if signal.load() <= 0 {
+            return Ok(());
+        }
         let outcome = signal.wait_with(&[&self.inactive], timeout, || {
             if signal.load() <= 0 {
                 return Some(Ok(()));

@@ -9,6 +9,7 @@
     reason = "guest memory is shared and changes under us: raw pointers, never references"
 )]
 
+mod code;
 mod each;
 mod tlb;
 mod watch;
@@ -443,24 +444,6 @@ impl Global<'_> {
             return Err(Fault::new(va, Access::Atomic, FaultKind::Bus));
         }
         Ok(host)
-    }
-
-    /// Copies the code at `va` to `bytes`; how many could be read before translation failed, and why it did.
-    pub(crate) fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> (usize, Option<Fault>) {
-        let mut done = 0;
-        while done < bytes.len() {
-            let address = va.wrapping_add(done as u64);
-            let host = match self.tlb.lookup(self.mmu, address, Access::Execute) {
-                Ok(host) => host,
-                Err(fault) => return (done, Some(fault)),
-            };
-            let in_page = usize::try_from(PAGE_SIZE - address % PAGE_SIZE).unwrap_or(0);
-            let count = in_page.min(bytes.len() - done);
-            // SAFETY: the pointer is good to the end of its page, and `bytes` is ours.
-            unsafe { core::ptr::copy_nonoverlapping(host, bytes[done..].as_mut_ptr(), count) };
-            done += count;
-        }
-        (done, None)
     }
 }
 

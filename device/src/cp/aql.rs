@@ -19,7 +19,7 @@ use belfry_abi::aql::{
     AQL_PACKET_SIZE, AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType,
     QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
 };
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
 
 use super::context::{Context, Leaving};
 use super::dispatch::{self, Source};
@@ -31,7 +31,7 @@ use crate::faults::Faults;
 use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, Saving};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
-use crate::vm::{AddressSpace, Fault};
+use crate::vm::{AddressSpace, Fault, Slice};
 
 pub(crate) use save::SavedAql;
 
@@ -330,30 +330,31 @@ impl AqlQueue {
 
     fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {
         self.check_written(packet);
-        let queue = self.amd_queue()?;
-        let source = Source {
-            packet,
-            address,
-            index: self.fetch_index,
-            queue: queue.as_ref().map(|(at, queue)| (*at, queue)),
-        };
-        let mut prepared = dispatch::prepare(self.state.space(), source, self.shader.chip())?;
+        let slice = self.state.space().enter();
+        // Read into its place, as a copy of what has just been read is waited for.
+        let mut queue = AmdQueue::new_zeroed();
+        let at = self.read_amd_queue(&slice, &mut queue)?;
+        let queue = at.map(|at| (at, &queue));
+        let source = Source { packet, address, index: self.fetch_index, queue };
+        let mut prepared = dispatch::prepare(&slice, source, self.shader.chip())?;
+        drop(slice);
         self.complete_launch(&mut prepared.launch, self.fetch_index);
         if !self.shader.holds(&prepared.launch) {
             return Err(Cause::ComputeUnits);
         }
         let queue = queue.map(|(_, queue)| queue);
         if prepared.scratch_per_wave != 0
-            && let Some(blocked) = self.assign_scratch(packet, queue.as_ref(), &mut prepared)?
+            && let Some(blocked) = self.assign_scratch(packet, queue, &mut prepared)?
         {
             return Ok(Packet::Blocked(blocked));
         }
-        let profiling = queue.as_ref().is_some_and(profiles);
-        let inactive_signal = queue.as_ref().map_or(0, |queue| queue.queue_inactive_signal);
+        let profiling = queue.is_some_and(profiles);
+        let inactive_signal = queue.map_or(0, |queue| queue.queue_inactive_signal);
         let start = profiling.then(|| self.state.now());
-        let mut in_flight = InFlight::new(&self.state, self.fetch_index, packet, start, inactive_signal);
-        in_flight.kept = self.keep(packet);
-        let in_flight = Arc::new(in_flight);
+        let kept = self.keep(packet);
+        let index = self.fetch_index;
+        let in_flight = InFlight::new(&self.state, index, packet, start, inactive_signal);
+        let in_flight = Arc::new(in_flight.with(kept));
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
         if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
@@ -408,15 +409,22 @@ impl AqlQueue {
 
     /// The `amd_queue_t` and its address; `None` if the read index is not part of one.
     fn amd_queue(&self) -> Result<Option<(u64, AmdQueue)>, Cause> {
+        let mut queue = AmdQueue::new_zeroed();
+        let at = self.read_amd_queue(&self.state.space().enter(), &mut queue)?;
+        Ok(at.map(|at| (at, queue)))
+    }
+
+    /// Reads the `amd_queue_t` within a slice of the queue's address space, and gives its address, if there is one.
+    fn read_amd_queue(&self, space: &Slice<'_>, queue: &mut AmdQueue) -> Result<Option<u64>, Cause> {
         let failed = |fault: Fault| Cause::Memory { what: "amd_queue_t", fault };
-        let space = self.state.space().enter();
         let field = self.config.rptr_report.wrapping_add(BASE_OFFSET_FIELD);
         let offset = space.load_u32(field).map_err(failed)?;
         if u64::from(offset) != belfry_abi::aql::QUEUE_READ_DISPATCH_ID_OFFSET {
             return Ok(None);
         }
         let base = self.config.rptr_report.wrapping_sub(u64::from(offset));
-        Ok(Some((base, space.read(base).map_err(failed)?)))
+        space.read_bytes(base, queue.as_mut_bytes()).map_err(failed)?;
+        Ok(Some(base))
     }
 }
 

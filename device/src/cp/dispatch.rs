@@ -13,7 +13,7 @@ use zerocopy::IntoBytes as _;
 use super::error::{Cause, KernelError};
 use crate::chip::{CuMask, Generation};
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
-use crate::vm::{AddressSpace, Fault};
+use crate::vm::{Fault, Slice};
 
 /// A dispatch packet where it lies in its ring.
 #[derive(Clone, Copy, Debug)]
@@ -36,31 +36,26 @@ pub(super) struct Prepared {
     pub(super) scratch_per_wave: u64,
 }
 
-/// Checks a dispatch packet and its kernel descriptor and works out how waves start.
-pub(super) fn prepare(
-    space: &AddressSpace,
-    source: Source<'_>,
-    chip: &Generation,
-) -> Result<Prepared, Cause> {
+/// Checks a dispatch packet and its kernel descriptor and works out how waves start, within a slice of the queue's address space.
+#[inline(always)]
+pub(super) fn prepare(slice: &Slice<'_>, source: Source<'_>, chip: &Generation) -> Result<Prepared, Cause> {
     let (grid, workgroup) = sizes(source.packet)?;
     let packet = source.packet;
     if packet.group_segment_size > chip.shader.lds {
         return Err(Cause::GroupSegment(packet.group_segment_size));
     }
-    let (descriptor, entry) = kernel(space, packet.kernel_object, chip)?;
+    let (descriptor, entry) = kernel(slice, packet.kernel_object, chip)?;
     let rsrc2 = descriptor.compute_pgm_rsrc2;
-    let launch = of_kernel(&descriptor, chip)?;
+    let vgprs = (chip.kernel.vgprs)(&descriptor).map_err(Cause::Registers)?;
+    let user_sgprs = user_sgprs(source, &descriptor, chip, |at, bytes| slice.read_bytes(at, bytes))?;
+    let before = if preload(&descriptor, chip).is_some() { KERNARG_PRELOAD_ENTRY } else { 0 };
     let launch = Launch {
-        entry: if preload(&descriptor, chip).is_some() {
-            entry.wrapping_add(KERNARG_PRELOAD_ENTRY)
-        } else {
-            entry
-        },
-        user_sgprs: user_sgprs(source, &descriptor, chip, |at, bytes| space.read_bytes(at, bytes))?,
+        entry: entry.wrapping_add(before),
+        user_sgprs,
         grid,
         workgroup,
         lds_size: packet.group_segment_size.next_multiple_of(chip.shader.lds_granule),
-        ..launch
+        ..of_kernel(&descriptor, vgprs, chip)
     };
     check(&launch, packet.setup & 3, chip)?;
     let private = if rsrc2.enable_private_segment() { packet.private_segment_size } else { 0 };
@@ -68,13 +63,18 @@ pub(super) fn prepare(
     Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(chip.shader.scratch_granule) })
 }
 
-/// What of a launch follows from the kernel's descriptor; the rest is empty.
-pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Result<Launch, Cause> {
+/// What of a launch follows from the kernel's descriptor, which says how many vector registers there are, own and shared; the rest is empty.
+// Inlined, as is what goes on from it: a launch is large, and made in its place.
+#[inline(always)]
+pub(super) fn of_kernel(
+    descriptor: &KernelDescriptor,
+    (vgpr_count, shared_vgprs): (u16, u16),
+    chip: &Generation,
+) -> Launch {
     let rsrc2 = descriptor.compute_pgm_rsrc2;
     let wave32 = descriptor.kernel_code_properties.enable_wavefront_size32();
-    let (vgpr_count, shared_vgprs) = (chip.kernel.vgprs)(descriptor).map_err(Cause::Registers)?;
     let ids = chip.kernel.workgroup_id_sgprs;
-    Ok(Launch {
+    Launch {
         entry: 0,
         wave_size: if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 },
         vgpr_count,
@@ -104,7 +104,7 @@ pub(super) fn of_kernel(descriptor: &KernelDescriptor, chip: &Generation) -> Res
         queue_ids: [0; 2],
         packet: 0,
         hangs: false,
-    })
+    }
 }
 
 /// Refuses a launch that the GPU cannot hold a workgroup of, or whose workgroups cannot be counted.
@@ -137,12 +137,11 @@ fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
 }
 
 /// The kernel descriptor and the address of the first instruction.
-fn kernel(space: &AddressSpace, address: u64, chip: &Generation) -> Result<(KernelDescriptor, u64), Cause> {
+fn kernel(slice: &Slice<'_>, address: u64, chip: &Generation) -> Result<(KernelDescriptor, u64), Cause> {
     let bad = |reason| Cause::KernelObject { address, reason };
     if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
         return Err(bad(KernelError::Alignment));
     }
-    let slice = space.enter();
     let descriptor: KernelDescriptor =
         slice.read(address).map_err(|fault| bad(KernelError::Unreadable(fault)))?;
     (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;

@@ -235,7 +235,7 @@ pub(super) struct InFlight {
     done: AtomicBool,
     job: Job,
     /// What must not change while it runs.
-    pub(super) kept: Option<Box<Kept>>,
+    kept: Option<Box<Kept>>,
     /// It has ended, and its signal waits for a page: the queue tries again to write it.
     waits: AtomicBool,
     /// It has ended, and its signal is held back until this time of the device.
@@ -265,6 +265,7 @@ impl fmt::Debug for InFlight {
 }
 
 impl InFlight {
+    #[inline(always)]
     pub(super) fn new(
         state: &Arc<QueueState>,
         index: u64,
@@ -284,6 +285,12 @@ impl InFlight {
             late: Mutex::default(),
             job: state.tracer.job(state.identity.doorbell, index),
         }
+    }
+
+    /// The same, while these must not change.
+    #[inline(always)]
+    pub(super) fn with(self, kept: Option<Box<Kept>>) -> InFlight {
+        InFlight { kept, ..self }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -346,43 +353,31 @@ impl InFlight {
             return;
         }
         drop(late);
-        self.complete()(Runner::Submitter);
+        self.complete().announce(Runner::Submitter);
     }
 
     /// Writes the signal of the dispatch, which has ended well.
-    fn complete(&self) -> Box<dyn FnOnce(Runner) + Send> {
-        let job = self.job;
+    fn complete(&self) -> Ended {
         let timestamps = self.start.map(|start| (start, self.state.now()));
         if self.state.waits_for_flush() {
             self.waits.store(true, Ordering::Release);
-            let state = Arc::clone(&self.state);
-            return Box::new(move |_| state.wake());
+            return Ended::Waits(Arc::clone(&self.state));
         }
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
             Ok((completed, before)) => {
                 self.state.check_signal(self.packet.completion_signal, before);
                 self.state.signalled(self.packet.completion_signal, completed);
                 self.done.store(true, Ordering::Release);
-                let state = Arc::clone(&self.state);
-                Box::new(move |runner| {
-                    let _scope = state.tracer.scope(job);
-                    state.announce(completed);
-                    // Who submits a packet looks at its queue again anyway.
-                    if runner == Runner::Worker {
-                        state.wake();
-                    }
-                })
+                Ended::Done(Arc::clone(&self.state), self.job, completed)
             }
             Err(cause) if self.state.waits_for(&cause) => {
                 self.waits.store(true, Ordering::Release);
-                let state = Arc::clone(&self.state);
                 // The queue tells of the page when it tries again.
-                Box::new(move |_| state.wake())
+                Ended::Waits(Arc::clone(&self.state))
             }
             Err(cause) => {
                 self.state.shader.begin_stop();
-                let announcement = self.fail(cause);
-                Box::new(move |_| announcement())
+                Ended::Failed(self.fail(cause))
             }
         }
     }
@@ -404,6 +399,34 @@ impl InFlight {
     }
 }
 
+/// A dispatch that has ended well, and what became of its signal.
+enum Ended {
+    /// It is written.
+    Done(Arc<QueueState>, Job, Completed),
+    /// The queue has to try again to write it.
+    Waits(Arc<QueueState>),
+    /// It cannot be written.
+    Failed(Announcement),
+}
+
+impl Ended {
+    /// Tells who is to know. The caller holds no lock and no slice of guest memory.
+    fn announce(self, runner: Runner) {
+        match self {
+            Ended::Done(state, job, completed) => {
+                let _scope = state.tracer.scope(job);
+                state.announce(completed);
+                // Who submits a packet looks at its queue again anyway.
+                if runner == Runner::Worker {
+                    state.wake();
+                }
+            }
+            Ended::Waits(state) => state.wake(),
+            Ended::Failed(announcement) => announcement(),
+        }
+    }
+}
+
 impl Owner for InFlight {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
         let _scope = self.state.tracer.scope(self.job);
@@ -421,8 +444,8 @@ impl Owner for InFlight {
         if self.is_held_back() {
             return Box::new(|| ());
         }
-        let complete = self.complete();
-        Box::new(move || complete(runner))
+        let ended = self.complete();
+        Box::new(move || ended.announce(runner))
     }
 
     fn notice(&self, notice: Notice) {

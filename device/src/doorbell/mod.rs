@@ -315,8 +315,11 @@ impl Doorbells {
         let mut used = self.lock(at);
         *used = true;
         let value = self.value(at).load(Ordering::Acquire);
-        let rung = self.rung.set(at, false);
-        if self.known(at).swap(value, Ordering::Relaxed) != value {
+        // Most doorbells are found by their value alone.
+        let rung = self.rung.get(at) && self.rung.set(at, false);
+        if self.known(at).load(Ordering::Relaxed) != value {
+            // It changes under the lock alone.
+            self.known(at).store(value, Ordering::Relaxed);
             Some(Rung { value, found: true })
         } else {
             rung.then_some(Rung { value, found: false })

@@ -14,6 +14,8 @@ use belfry_abi::regs::osssys::{
 };
 use belfry_abi::regs::{Offset, Register};
 
+use zerocopy::IntoBytes as _;
+
 use crate::vm::AddressSpace;
 
 /// The write pointer's flag for lost entries.
@@ -254,14 +256,15 @@ impl IhRing {
             self.overflow = true;
             self.rptr = (self.rptr + ENTRY_SIZE) & (size - 1);
         }
+        let slice = space.enter();
         let base = self.base();
-        if space.write(base + u64::from(self.wptr), entry).is_err() {
+        if slice.write_bytes(base + u64::from(self.wptr), entry.as_bytes()).is_err() {
             return Pushed::Lost(Lost::RingUnmapped);
         }
         self.wptr = next;
         if self.reports && self.cntl.wptr_writeback_enable() {
             let address = u64::from(self.wptr_addr_hi) << 32 | u64::from(self.wptr_addr_lo);
-            if space.store_u32(address, self.wptr_register()).is_err() {
+            if slice.store_u32(address, self.wptr_register()).is_err() {
                 return Pushed::Lost(Lost::WriteBackUnmapped);
             }
         }

@@ -125,6 +125,7 @@ ranks! {
     DebugNotices = "Outbox.files",
     DebugNotice = "Told.file",
     // Nothing is taken under these.
+    SliceCounters = "Memory.counters",
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",
     DebugSettings = "Debugger.watches",

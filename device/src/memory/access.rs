@@ -25,7 +25,7 @@ impl<'a> Block<'a> {
     /// # Safety
     ///
     /// `host..host + len` is mapped readable and writable for `'a`, and no Rust reference to it exists.
-    pub(super) unsafe fn new(host: *mut u8, len: u64) -> Block<'a> {
+    pub(crate) unsafe fn new(host: *mut u8, len: u64) -> Block<'a> {
         Block { host, len, _mapped: core::marker::PhantomData }
     }
 

@@ -31,8 +31,8 @@ mod sync {
     pub(super) type Mutex<T> = lock::Mutex<T, rank::QuiescenceLeft>;
 }
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_isa::mem::Access;
 use vm_memory::{
@@ -41,13 +41,15 @@ use vm_memory::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::lock::{Mutex, rank};
 use crate::record::Journal;
 
 pub(crate) use access::Block;
 pub use host_path::FlushPage;
 pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
-pub(crate) use quiescence::{Inside, Quiescence};
+use quiescence::Inside;
+pub(crate) use quiescence::Quiescence;
 pub(crate) use save::SavedVram;
 
 /// Bytes of a page.
@@ -115,6 +117,8 @@ pub struct Memory {
     active: SystemMemory,
     generation: AtomicU64,
     quiescence: Quiescence,
+    /// Where address spaces count the slices that are theirs and this memory's.
+    counters: Mutex<Vec<Weak<Quiescence>>, rank::SliceCounters>,
     /// The copy that the device works on, while it is recorded or a record is replayed.
     mirror: Option<Mirror>,
     /// Where programs flush the host data path, beside the register.
@@ -138,6 +142,7 @@ impl Memory {
             active,
             generation: AtomicU64::new(1),
             quiescence: Quiescence::default(),
+            counters: Mutex::default(),
             mirror: None,
             flush_page: host_path::Programs::default(),
         }
@@ -222,6 +227,21 @@ impl Memory {
         Slice { _inside: self.quiescence.enter() }
     }
 
+    /// Where an address space counts the slices that it [begins](Self::slice): [`Memory::changed`] waits for them, too.
+    pub(crate) fn counter(&self) -> Arc<Quiescence> {
+        let counter = Arc::default();
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.retain(|counter| counter.strong_count() > 0);
+        counters.push(Arc::downgrade(&counter));
+        counter
+    }
+
+    /// A slice as [`Memory::enter`] begins one, of an address space that has a [counter](Self::counter) of this memory: to be counted
+    /// twice would cost it as much again.
+    pub(crate) fn slice<'a>(&self, counter: &'a Quiescence) -> Slice<'a> {
+        Slice { _inside: counter.enter() }
+    }
+
     /// Changes whenever a pointer obtained earlier may have become stale.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -241,11 +261,16 @@ impl Memory {
             if let Some(mirror) = self.mirror.as_ref() {
                 mirror.set_ranges(ranges(&map));
             }
-            let lock = self.active.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let lock = self.active.lock().unwrap_or_else(PoisonError::into_inner);
             lock.replace(GuestMemoryMmap::clone(&map));
             self.generation.fetch_add(1, Ordering::SeqCst);
             old
         });
+        // An address space that is made from now on finds the new map.
+        let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for counter in counters.iter().filter_map(Weak::upgrade) {
+            counter.wait_after(|| ());
+        }
         // Regions that are in no other map are unmapped here: no slice that has seen them is left.
         drop(old);
     }

@@ -148,6 +148,7 @@ impl fmt::Debug for Dispatch {
 
 impl Dispatch {
     /// Dispatch `number` of the engine, of `total` workgroups, [`Launch::workgroup_count`], at least one.
+    #[inline(always)]
     pub(super) fn new(
         queue: Arc<ShaderQueue>,
         launch: Launch,

@@ -25,7 +25,7 @@ use super::code::CodeSpaces;
 use super::dispatch::{Dispatch, Owner, Runner};
 use super::launch::Launch;
 use super::queue::{Residency, Seat, ShaderQueue};
-use super::stats::{Counters, Statistics};
+use super::stats::Counters;
 use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::activity::Activity;
@@ -240,15 +240,15 @@ impl ShaderEngine {
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
-        let mut dispatch =
-            Dispatch::new(Arc::clone(queue), launch, total, epoch - FIRST_EPOCH, owner, chance);
-        if let Some(sanitizer) = &self.shared.sanitizer {
-            dispatch.be_checked_by(sanitizer, self.shared.chip);
+        // In its place at once: what has been put together a moment before is waited for by who copies it.
+        let number = epoch - FIRST_EPOCH;
+        let mut dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, number, owner, chance));
+        let Shared { sanitizer, profiler, chip, .. } = &*self.shared;
+        let is_probed = sanitizer.is_some() || profiler.is_some();
+        if is_probed && let Some(dispatch) = Arc::get_mut(&mut dispatch) {
+            sanitizer.iter().for_each(|sanitizer| dispatch.be_checked_by(sanitizer, chip));
+            profiler.iter().for_each(|profiler| dispatch.be_profiled_by(profiler, chip));
         }
-        if let Some(profiler) = &self.shared.profiler {
-            dispatch.be_profiled_by(profiler, self.shared.chip);
-        }
-        let dispatch = Arc::new(dispatch);
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)
             && let Some(aftermath) = self.first_turn(&dispatch)
@@ -285,7 +285,7 @@ impl ShaderEngine {
         };
         state.submitter_runs = true;
         drop(state);
-        let aftermath = submitter.take(dispatch, Work::Begin(seat));
+        let aftermath = submitter.take(&self.shared, dispatch, Work::Begin(seat));
         let mut state = self.shared.lock();
         state.submitter_runs = false;
         let more = !state.queues.is_empty();
@@ -318,18 +318,6 @@ impl ShaderEngine {
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.len()
-    }
-
-    /// Counters since the engine was made.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        self.shared.counters.get()
-    }
-
-    /// When the first dispatch was found complete.
-    #[must_use]
-    pub fn first_dispatch(&self) -> Option<std::time::Instant> {
-        self.shared.counters.first_dispatch.get().copied()
     }
 }
 

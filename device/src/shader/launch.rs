@@ -117,6 +117,10 @@ impl Launch {
     pub fn workgroup_id(&self, index: u64) -> [u32; 3] {
         let [x, y, _] = self.workgroups().map(u64::from);
         let [first_x, first_y, first_z] = self.start;
+        if index < x {
+            // As most are, and divisions take long.
+            return [first_x + index as u32, first_y, first_z];
+        }
         // Each quotient or remainder is below a 32-bit count, and each sum below the end of its dimension.
         [first_x + (index % x) as u32, first_y + (index / x % y) as u32, first_z + (index / x / y) as u32]
     }
@@ -202,31 +206,34 @@ impl Launch {
     pub(super) fn lane_ids(&self, extent: [u32; 3]) -> Vec<(u64, [u32; 64])> {
         let total: u32 = extent.iter().product();
         let lanes = self.lanes();
-        let mut id = [0u32; 3];
+        // Of the work-item that the next lane has.
+        let [mut x, mut y, mut z] = [0u32; 3];
         (0..total.div_ceil(lanes))
             .map(|wave| {
-                let mut exec = 0;
+                let count = (total - wave * lanes).min(lanes) as usize;
                 let mut v0 = [0; 64];
-                for (lane, value) in
-                    v0.iter_mut().enumerate().take((total - wave * lanes).min(lanes) as usize)
-                {
-                    exec |= 1 << lane;
-                    *value = match self.workitem_id_dims {
-                        0 => id[0],
-                        1 => id[0] | id[1] << 10,
-                        _ => id[0] | id[1] << 10 | id[2] << 20,
+                let mut rest = &mut v0[..count];
+                // Lanes side by side differ in the first dimension alone, up to its end.
+                while !rest.is_empty() {
+                    let (row, behind) = rest.split_at_mut(rest.len().min((extent[0] - x) as usize));
+                    let others = match self.workitem_id_dims {
+                        0 => 0,
+                        1 => y << 10,
+                        _ => y << 10 | z << 20,
                     };
-                    id[0] += 1;
-                    if id[0] == extent[0] {
-                        id[0] = 0;
-                        id[1] += 1;
-                        if id[1] == extent[1] {
-                            id[1] = 0;
-                            id[2] += 1;
-                        }
+                    for (value, x) in row.iter_mut().zip(x..) {
+                        *value = x | others;
                     }
+                    x += row.len() as u32;
+                    if x == extent[0] {
+                        (x, y) = (0, y + 1);
+                    }
+                    if y == extent[1] {
+                        (y, z) = (0, z + 1);
+                    }
+                    rest = behind;
                 }
-                (exec, v0)
+                (u64::MAX >> (64 - count), v0)
             })
             .collect()
     }
@@ -445,6 +452,20 @@ pub(super) mod tests {
         }
         let wide = Launch { wave_size: WaveSize::Wave64, ..launch() };
         assert_eq!(wide.lane_ids([33, 2, 1])[1].0, 0b11);
+        for extent in [[1, 1, 1], [1, 40, 2], [7, 3, 5], [64, 2, 1], [100, 1, 1], [3, 1, 30]] {
+            let [width, height, _] = extent;
+            let total: u32 = extent.iter().product();
+            let lanes = wide.lane_ids(extent).into_iter().flat_map(|(exec, ids)| {
+                ids.into_iter()
+                    .enumerate()
+                    .filter_map(move |(lane, id)| (exec >> lane & 1 == 1).then_some(id))
+            });
+            let packed = |item| {
+                let (x, y, z) = (item % width, item / width % height, item / width / height);
+                x | y << 10 | z << 20
+            };
+            assert!(lanes.eq((0..total).map(packed)), "{extent:?}");
+        }
     }
 
     #[test]

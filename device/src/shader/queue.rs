@@ -230,7 +230,7 @@ impl Residency {
             *place = Some(floor.take(need)?);
         }
         let standing = match rooms.floor.take(need) {
-            Some(place) => Standing::On(Box::new(place)),
+            Some(place) => Standing::On(place),
             // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
             None if queue.waves.load(Ordering::SeqCst) == 0 => {
                 rooms.beyond.insert(queue.address(), (*need, None));
@@ -338,7 +338,7 @@ impl Residency {
 #[derive(Debug)]
 enum Standing {
     /// On the GPU.
-    On(Box<Place>),
+    On(Place),
     /// Beyond what the GPU holds, the only one of its queue.
     Beyond,
     /// Off the GPU, as after a context restore.

@@ -59,16 +59,19 @@ impl Counters {
         if local.dispatches > 0 {
             self.first_dispatch.get_or_init(Instant::now);
         }
-        self.dispatches.fetch_add(local.dispatches, Ordering::Relaxed);
-        self.workgroups.fetch_add(local.workgroups, Ordering::Relaxed);
-        self.waves.fetch_add(local.waves, Ordering::Relaxed);
-        self.wave_instructions.fetch_add(local.wave_instructions, Ordering::Relaxed);
-        if local.tlb_misses > 0 {
-            self.tlb_misses.fetch_add(local.tlb_misses, Ordering::Relaxed);
-        }
-        if local.regions_lowered | local.regions_shared > 0 {
-            self.regions_lowered.fetch_add(local.regions_lowered, Ordering::Relaxed);
-            self.regions_shared.fetch_add(local.regions_shared, Ordering::Relaxed);
+        for (counter, more) in [
+            (&self.dispatches, local.dispatches),
+            (&self.workgroups, local.workgroups),
+            (&self.waves, local.waves),
+            (&self.wave_instructions, local.wave_instructions),
+            (&self.tlb_misses, local.tlb_misses),
+            (&self.regions_lowered, local.regions_lowered),
+            (&self.regions_shared, local.regions_shared),
+        ] {
+            // Others count here at the same time, which is not asked for without need.
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
         }
     }
 

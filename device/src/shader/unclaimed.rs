@@ -3,6 +3,7 @@
 mod save;
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,27 +19,39 @@ const PARTS: u64 = 4;
 /// What is left of a grid, handed out in shares of neighbouring workgroups: taking them one by one moves a cache line
 /// between the workers for each, and neighbours find each other's data in the cache.
 ///
-/// In cache lines of its own: workers read what else a dispatch has for every workgroup.
+/// In cache lines of its own: workers read what else a dispatch has for every workgroup. It has room around it for that instead of an
+/// alignment, with which the memory of a dispatch would take longer to come by.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C)]
 pub(super) struct Unclaimed {
+    _before: Room,
     /// Ascending, without gaps or overlaps between neighbours that could be one.
     ranges: Mutex<VecDeque<Range<u64>>, rank::Unclaimed>,
     /// Workgroups in them.
     left: AtomicU64,
+    _behind: Room,
 }
+
+/// Bytes that nobody reads, as many as two cache lines have, which processors fetch together.
+type Room = [MaybeUninit<u64>; 16];
+
+const ROOM: Room = [MaybeUninit::uninit(); 16];
 
 impl Unclaimed {
     /// The first `total` workgroups.
     pub(super) fn new(total: u64) -> Unclaimed {
-        let ranges = std::iter::once(0..total).filter(|range| !range.is_empty()).collect();
-        Unclaimed { ranges: Mutex::new(ranges), left: AtomicU64::new(total) }
+        Unclaimed::with(std::iter::once(0..total).filter(|range| !range.is_empty()).collect(), total)
     }
 
     /// These: ascending, not empty, without overlaps.
     pub(super) fn of(ranges: Vec<Range<u64>>) -> Unclaimed {
         let left = ranges.iter().map(|range| range.end - range.start).sum();
-        Unclaimed { ranges: Mutex::new(ranges.into()), left: AtomicU64::new(left) }
+        Unclaimed::with(ranges.into(), left)
+    }
+
+    /// These, which have so many workgroups.
+    fn with(ranges: VecDeque<Range<u64>>, left: u64) -> Unclaimed {
+        Unclaimed { _before: ROOM, ranges: Mutex::new(ranges), left: AtomicU64::new(left), _behind: ROOM }
     }
 
     /// Those that are left.

@@ -14,6 +14,7 @@ use super::dispatch::{Announcement, Dispatch, Notice, Runner};
 use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
+use super::queue::ShaderQueue;
 use super::stats::Local;
 use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
 use crate::spent::{self, Part};
@@ -51,7 +52,8 @@ pub(super) struct Worker {
     /// Its number in traces.
     number: u32,
     /// Most recently used last.
-    contexts: Vec<Context>,
+    #[expect(clippy::vec_box, reason = "the boxes move between this list and turns")]
+    contexts: Vec<Box<Context>>,
     #[expect(
         clippy::vec_box,
         reason = "the boxes move between this list and the dispatches' queues of paused workgroups"
@@ -71,17 +73,18 @@ pub(super) struct Worker {
 /// What a turn leaves to be done after it.
 #[derive(Default)]
 pub(super) struct Aftermath {
-    announcements: Vec<Announcement>,
+    /// A dispatch ends once.
+    announcement: Option<Announcement>,
     notices: Vec<Notice>,
 }
 
 impl Aftermath {
-    /// Calls the owner and runs the announcements. Receivers may take locks and begin slices: the caller holds none of the engine's.
+    /// Calls the owner and runs the announcement. Receivers may take locks and begin slices: the caller holds none of the engine's.
     pub(super) fn announce(self, dispatch: &Dispatch) {
         for notice in self.notices {
             dispatch.owner().notice(notice);
         }
-        for announcement in self.announcements {
+        if let Some(announcement) = self.announcement {
             announcement();
         }
     }
@@ -105,13 +108,14 @@ impl Worker {
 
     /// Works until the engine shuts down.
     pub(super) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
         let mut had = false;
         let next = |shared: &Shared, had: &mut bool| {
             let _waiting = spent::enter(Part::Waiting);
             shared.next_task(std::mem::replace(had, true))
         };
         while let Some(Task { dispatch, work }) = next(&self.shared, &mut had) {
-            let aftermath = self.take(&dispatch, work);
+            let aftermath = self.take(&shared, &dispatch, work);
             self.shared.end_task(dispatch.queue());
             aftermath.announce(&dispatch);
             if self.asleep > 16 {
@@ -124,33 +128,36 @@ impl Worker {
         }
     }
 
-    /// Takes one turn, which the dispatch's queue has begun and the caller ends.
-    pub(super) fn take(&mut self, dispatch: &Arc<Dispatch>, work: Work) -> Aftermath {
+    /// Takes one turn, which the dispatch's queue has begun and the caller ends; `shared` is what the worker has, too.
+    pub(super) fn take(&mut self, shared: &Shared, dispatch: &Dispatch, work: Work) -> Aftermath {
         let mut aftermath = Aftermath::default();
-        let shared = Arc::clone(&self.shared);
         let _executing = shared.activity.begin();
         let _turn = spent::enter(Part::Workgroups);
         // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
         // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
-        let turn = AssertUnwindSafe(|| self.turn(dispatch, work, &mut aftermath));
+        let turn = AssertUnwindSafe(|| self.turn(shared, dispatch, work, &mut aftermath));
         if catch_unwind(turn).is_err() {
             log::error!(target: "gpu::shader", "a shader worker panicked; the queue is stopped");
             dispatch.queue().begin_stop();
             let failure = WaveFailure { workgroup: [0; 3], wave: 0, reason: Reason::Internal };
-            aftermath.announcements.extend(dispatch.settle(Err(failure), self.runner));
+            if let Some(announcement) = dispatch.settle(Err(failure), self.runner) {
+                aftermath.announcement = Some(announcement);
+            }
         }
-        self.shared.counters.add(&mut self.stats);
+        shared.counters.add(&mut self.stats);
         aftermath
     }
 
-    pub(super) fn context(&mut self, id: u64) -> Context {
-        match self.contexts.iter().position(|context| context.id == id) {
+    pub(super) fn context(&mut self, id: u64) -> Box<Context> {
+        match self.contexts.iter().rposition(|context| context.id == id) {
             Some(index) => self.contexts.remove(index),
-            None => Context { id, tlb: Tlb::new(), code: CodeCache::sharing(self.shared.code.of(id)) },
+            None => {
+                Box::new(Context { id, tlb: Tlb::new(), code: CodeCache::sharing(self.shared.code.of(id)) })
+            }
         }
     }
 
-    pub(super) fn keep(&mut self, context: Context) {
+    pub(super) fn keep(&mut self, context: Box<Context>) {
         if self.contexts.len() == CONTEXTS {
             self.contexts.remove(0);
         }
@@ -158,9 +165,9 @@ impl Worker {
     }
 
     /// Runs workgroups of one dispatch until the budget is used up or there is nothing left to begin.
-    fn turn(&mut self, dispatch: &Arc<Dispatch>, work: Work, aftermath: &mut Aftermath) {
-        let queue = Arc::clone(dispatch.queue());
-        let space = Arc::clone(queue.space());
+    fn turn(&mut self, shared: &Shared, dispatch: &Dispatch, work: Work, aftermath: &mut Aftermath) {
+        let queue: &ShaderQueue = dispatch.queue();
+        let space = queue.space();
         let mut context = self.context(space.context());
         let (mut seat, mut current) = match work {
             Work::Begin(seat) => (Some(seat), None),
@@ -188,7 +195,6 @@ impl Worker {
         context.tlb.set_watches(watches);
         let mut misses = context.tlb.misses();
         let mut slice = space.enter();
-        let shared = Arc::clone(&self.shared);
         let workers = shared.workers as u64;
         let ticks = || dispatch.ticks();
         let golden = || shared.clock.ticks();
@@ -196,7 +202,8 @@ impl Worker {
         let by_hand = self.by_hand.take();
         let armed = shared.stops.armed().filter(|_| by_hand.is_none());
         let armed = armed.as_deref();
-        let stopping = || queue.should_yield() || armed.is_some_and(Armed::is_halted);
+        // By value: waves that take turns ask often, and a borrow would be one more load.
+        let stopping = move || queue.should_yield() || armed.is_some_and(Armed::is_halted);
         let probes = dispatch.probes();
         let watched_waves = watched || shared.wants_waves || armed.is_some() || probes.are_any();
         let runs_through = !deterministic && !watched_waves && !dispatch.launch().hangs;
@@ -237,7 +244,7 @@ impl Worker {
                     if runs_through && !control.changes_launch() {
                         self.series.make(dispatch.launch(), dispatch.lanes(), workgroup.parts(&seat));
                         let id = dispatch.launch().workgroup_id(index);
-                        begins = self.series.has(id).then_some(id);
+                        begins = if self.series.has(id) { Some(id) } else { None };
                     }
                     match begins {
                         Some(_) => {
@@ -259,7 +266,7 @@ impl Worker {
             });
             resumed = false;
             let mut turn = Turn {
-                mmu: &*space,
+                mmu: &**space,
                 tlb: &mut context.tlb,
                 code: &mut context.code,
                 apertures: queue.apertures(),
@@ -300,7 +307,7 @@ impl Worker {
                         _ if workgroup.hangs => Outcome::Paused { asleep: true },
                         None => match &shared.explorer {
                             Some(explorer) => {
-                                workgroup.run_explored(&mut turn, Exploration { explorer, memory: &space })
+                                workgroup.run_explored(&mut turn, Exploration { explorer, memory: space })
                             }
                             None => workgroup.run(&mut turn),
                         },
@@ -324,14 +331,17 @@ impl Worker {
             match outcome {
                 Outcome::Done => {
                     self.asleep = 0;
-                    seat = workgroup.seat.take().filter(|seat| seat.fits(dispatch.launch()));
+                    let left = workgroup.seat.take();
                     if self.spare_waves + workgroup.storage() <= SPARE_WAVES {
                         self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
-                    if deterministic || by_hand.is_some() {
+                    // Those that others give back they tell of.
+                    let is_last = share.is_empty() && dispatch.unclaimed.is_empty();
+                    if deterministic || by_hand.is_some() || is_last {
                         break;
                     }
+                    seat = left.filter(|seat| seat.fits(dispatch.launch()));
                 }
                 Outcome::Paused { asleep } => {
                     shared.left.store(shared.explorer.is_some(), Ordering::Relaxed);
@@ -352,7 +362,7 @@ impl Worker {
                     budget = TURN_BUDGET;
                     resumed = true;
                     current = Some(workgroup);
-                    self.shared.counters.add(&mut self.stats);
+                    shared.counters.add(&mut self.stats);
                     // Who waits for slices to end waits no longer than for other turns.
                     drop(slice);
                     slice = space.enter();
@@ -388,8 +398,8 @@ impl Worker {
         self.stats.regions_shared += regions.shared;
         self.keep(context);
         // A program that sees the signal finds its work counted.
-        self.shared.counters.add(&mut self.stats);
+        shared.counters.add(&mut self.stats);
         // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
-        aftermath.announcements.extend(settled.and_then(|outcome| dispatch.settle(outcome, self.runner)));
+        aftermath.announcement = settled.and_then(|outcome| dispatch.settle(outcome, self.runner));
     }
 }

@@ -24,22 +24,26 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_isa::mem::{Access, Mapping, Mmu, Watch};
 pub use belfry_isa::mem::{Fault, FaultKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chip::PteFormat;
 use crate::faults::{Faults, Hook, Place};
-use crate::memory::{Inside, Location, Memory, Quiescence, Slice as MemorySlice};
+use crate::memory::{Location, Memory, Quiescence, Slice as MemorySlice};
 use crate::sanitize::Sanitizer;
 use crate::spent::{self, Part};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES};
+use recent::Recent;
 
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub(crate) use waits::Waits;
 pub use walk::Translation;
 
+/// Bytes of the smallest page.
+const PAGE: u64 = 1 << PAGE_SHIFT;
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.
 pub const MAX_DEPTH: u32 = 3;
 
@@ -107,7 +111,8 @@ pub struct AddressSpace {
     root: Root,
     walks: Arc<WalkCounter>,
     generation: AtomicU64,
-    quiescence: Quiescence,
+    /// Slices of this space, which are slices of the memory, too.
+    quiescence: Arc<Quiescence>,
     context: u64,
     debugger: debug::Debugger,
     waits: Waits,
@@ -124,7 +129,6 @@ pub struct AddressSpace {
 pub struct Slice<'a> {
     space: &'a AddressSpace,
     memory: MemorySlice<'a>,
-    _inside: Inside<'a>,
 }
 
 impl std::fmt::Debug for AddressSpace {
@@ -149,12 +153,13 @@ impl AddressSpace {
         if !(9..=24).contains(&root.block_size) {
             return Err(Error::BlockSize(root.block_size));
         }
+        let quiescence = memory.counter();
         Ok(AddressSpace {
             memory,
             root,
             walks,
             generation: AtomicU64::new(1),
-            quiescence: Quiescence::default(),
+            quiescence,
             context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
             debugger: debug::Debugger::default(),
             waits: Waits::default(),
@@ -243,7 +248,7 @@ impl AddressSpace {
     /// Begins a slice; see [`Memory::enter`]. Do not call [`AddressSpace::invalidate`] inside one.
     #[must_use]
     pub fn enter(&self) -> Slice<'_> {
-        Slice { space: self, memory: self.memory.enter(), _inside: self.quiescence.enter() }
+        Slice { space: self, memory: self.memory.slice(&self.quiescence) }
     }
 
     /// Forgets cached translations; returns when no engine uses an old one any more.
@@ -294,32 +299,73 @@ impl AddressSpace {
         Ok(translation)
     }
 
-    /// The same by what this thread has [just used](recent), where nothing watches the walks.
-    fn translate_again(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {
-        if self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored() {
-            return self.translate_in(slice, va, access);
-        }
-        // An invalidation changes the generation first, and then waits until this slice ends.
-        let known = (self.context, self.generation.load(Ordering::SeqCst));
-        if let Some(translation) = recent::get(known, va, access) {
-            return Ok(translation);
+    /// What blocks are known by that this thread has [just used](recent); `None` where something watches accesses.
+    #[inline]
+    fn known(&self) -> Option<recent::Known> {
+        let watched = self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored();
+        // An invalidation, or a change of the memory map, changes the generation first, and then waits until slices end that have begun
+        // before.
+        (!watched).then(|| (self.context, Mmu::generation(self)))
+    }
+
+    /// Takes note of the page at `va`, as far as memory goes on from its start.
+    fn remember(&self, slice: &Slice<'_>, known: recent::Known, va: u64, translation: &Translation) {
+        let page = va & !(PAGE - 1);
+        let Some(before) = page.checked_sub(translation.va) else { return };
+        let Some(location) = translation.locate(page) else { return };
+        let Some(block) = self.memory.block(&slice.memory, location, Access::Read) else { return };
+        let len = (translation.len - before).min(block.len());
+        recent::put(known, va, Recent { va: page, host: block.host(), len, rights: translation.rights() });
+    }
+
+    /// Whether `va` is mapped for an access: by what this thread has [just used](recent), or by a walk.
+    fn reaches(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<(), Fault> {
+        let known = self.known();
+        if known.is_some_and(|known| recent::get(known, va, access).is_some()) {
+            return Ok(());
         }
         let translation = self.translate_in(slice, va, access)?;
-        recent::put(known, va, translation);
-        Ok(translation)
+        if let Some(known) = known {
+            self.remember(slice, known, va, &translation);
+        }
+        Ok(())
     }
 
     /// The block at `va`, and how many of its bytes are behind addresses that follow each other.
+    #[inline]
     fn block_at<'a>(
         &self,
         slice: &'a Slice<'_>,
         va: u64,
         access: Access,
     ) -> Result<(crate::memory::Block<'a>, u64), Fault> {
+        let known = self.known();
+        if let Some(known) = known
+            && let Some(Recent { host, len, .. }) = recent::get(known, va, access)
+        {
+            // SAFETY: so much was mapped there in this generation, which was looked up inside of the slice: who takes it away changes the
+            // generation first, and then waits for the end of the slice.
+            return Ok((unsafe { crate::memory::Block::new(host, len) }, len));
+        }
+        self.walk_to(slice, known, va, access)
+    }
+
+    /// [`Self::block_at`] by a walk.
+    #[inline(never)]
+    fn walk_to<'a>(
+        &self,
+        slice: &'a Slice<'_>,
+        known: Option<recent::Known>,
+        va: u64,
+        access: Access,
+    ) -> Result<(crate::memory::Block<'a>, u64), Fault> {
         let bus = Fault::new(va, access, FaultKind::Bus);
-        let translation = self.translate_again(slice, va, access)?;
+        let translation = self.translate_in(slice, va, access)?;
         let location = translation.locate(va).ok_or(bus)?;
         let block = self.memory.block(&slice.memory, location, access).ok_or(bus)?;
+        if let Some(known) = known {
+            self.remember(slice, known, va, &translation);
+        }
         Ok((block, (translation.len - (va - translation.va)).min(block.len())))
     }
 
@@ -386,9 +432,20 @@ impl AddressSpace {
 // shader workers, the only callers of `run`, hold a slice of this space around each `run`.
 unsafe impl Mmu for AddressSpace {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
+        // No TLB has what is executed: the code of each dispatch is compared with what it was.
+        let known = self.known().filter(|_| access == Access::Execute);
+        if let Some(known) = known
+            && let Some(Recent { va, host, len, rights }) = recent::get(known, va & !(PAGE - 1), access)
+        {
+            let writable = rights.allow(Access::Atomic);
+            return Ok(Mapping { va, len, host, writable, executable: rights.executable, mirrored: false });
+        }
         let slice = self.enter();
         let bus = Fault::new(va, access, FaultKind::Bus);
         let translation = self.translate_in(&slice, va, access)?;
+        if let Some(known) = known {
+            self.remember(&slice, known, va, &translation);
+        }
         let location = translation.locate(va).ok_or(bus)?;
         if self.faults.is_on() {
             self.strike_access(va, access, location)?;

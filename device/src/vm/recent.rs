@@ -1,45 +1,98 @@
-//! Translations that a thread has just used, for packet processors and copy engines.
+//! Blocks of memory that a thread has just used, for packet processors and copy engines.
 //!
 //! They come back to the same few pages with every packet: the ring, the queue's own structure, a kernel's descriptor, a signal. What is
-//! here holds for one generation of an address space, as what workers have in their TLBs does. Absent pages are never here.
+//! here holds for one generation of an address space and of the memory underneath, as what workers have in their TLBs does. Absent pages are
+//! never here.
 
 use std::cell::Cell;
 
 use belfry_isa::mem::Access;
 
-use super::Translation;
+use super::walk::Rights;
 
-/// Translations of a thread.
-const ENTRIES: usize = 32;
+/// Sets of entries. A page has one of them.
+const SETS: usize = 64;
+/// Entries of a set: two pages that meet in one do not drive each other out.
+const WAYS: usize = 2;
 
-#[derive(Clone, Copy)]
-struct Recent {
-    context: u64,
-    generation: u64,
-    translation: Translation,
+/// What a block is known by: the address space, and its [generation](belfry_isa::mem::Mmu::generation).
+pub(super) type Known = (u64, u64);
+
+/// Memory behind addresses that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recent {
+    /// First virtual address, and where it is on the host.
+    pub(super) va: u64,
+    pub(super) host: *mut u8,
+    /// Bytes behind both.
+    pub(super) len: u64,
+    pub(super) rights: Rights,
 }
+
+type Entry = Cell<Option<(Known, Recent)>>;
 
 thread_local! {
-    static RECENT: [Cell<Option<Recent>>; ENTRIES] = const { [const { Cell::new(None) }; ENTRIES] };
+    static RECENT: [[Entry; WAYS]; SETS] = const { [const { [const { Cell::new(None) }; WAYS] }; SETS] };
 }
 
-/// The entry for a page.
-fn entry(context: u64, va: u64) -> usize {
-    ((va >> 12 ^ va >> 21 ^ context) % ENTRIES as u64) as usize
+/// The set of a page.
+fn set(context: u64, va: u64) -> usize {
+    ((va >> 12 ^ va >> 18 ^ va >> 24 ^ context) % SETS as u64) as usize
 }
 
-/// The block at `va` of an address space, if this thread has used it in this generation and it allows the access.
-pub(super) fn get((context, generation): (u64, u64), va: u64, access: Access) -> Option<Translation> {
-    let recent = RECENT.with(|all| all[entry(context, va)].get())?;
-    let translation = recent.translation;
-    let holds = recent.context == context
-        && recent.generation == generation
-        && va.wrapping_sub(translation.va) < translation.len
-        && translation.allows(access);
-    holds.then_some(translation)
+/// The memory from `va` on, if this thread has used its page in this generation and it allows the access.
+#[inline]
+pub(super) fn get(known: Known, va: u64, access: Access) -> Option<Recent> {
+    RECENT.with(|all| {
+        all[set(known.0, va)].iter().find_map(|entry| {
+            let (whose, recent) = entry.get()?;
+            let offset = va.wrapping_sub(recent.va);
+            let holds = whose == known && offset < recent.len && recent.rights.allow(access);
+            let (host, len) = (recent.host.wrapping_add(offset as usize), recent.len.wrapping_sub(offset));
+            holds.then_some(Recent { va, host, len, ..recent })
+        })
+    })
 }
 
-/// Takes note of the block at `va`.
-pub(super) fn put((context, generation): (u64, u64), va: u64, translation: Translation) {
-    RECENT.with(|all| all[entry(context, va)].set(Some(Recent { context, generation, translation })));
+/// Takes note of the memory from an address on, which is used from `va` on.
+pub(super) fn put(known: Known, va: u64, recent: Recent) {
+    RECENT.with(|all| {
+        let [first, second] = &all[set(known.0, va)];
+        let is_same = first.get().is_some_and(|(whose, before)| whose.0 == known.0 && before.va == recent.va);
+        if !is_same {
+            second.set(first.get());
+        }
+        first.set(Some((known, recent)));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pages_that_meet_in_a_set_are_both_known() {
+        let known = (u64::MAX, 1);
+        let rights = Rights { readable: true, writable: false, executable: false };
+        let page =
+            |va: u64| Recent { va, host: std::ptr::without_provenance_mut(va as usize), len: 4096, rights };
+        let pages: Vec<u64> =
+            (1..).map(|page| page << 12).filter(|va| set(known.0, *va) == 5).take(3).collect();
+        let at =
+            |va: u64| get(known, va + 16, Access::Read).map(|found| (found.host.addr() as u64, found.len));
+        for _ in 0..3 {
+            pages[..2].iter().for_each(|va| put(known, *va, page(*va)));
+            // The same once more drives nothing out.
+            put(known, pages[1], page(pages[1]));
+            pages[..2].iter().for_each(|va| assert_eq!(at(*va), Some((va + 16, 4080))));
+        }
+        put(known, pages[2], page(pages[2]));
+        assert_eq!(
+            [at(pages[0]).is_some(), at(pages[1]).is_some(), at(pages[2]).is_some()],
+            [false, true, true]
+        );
+        assert!(get((known.0, 2), pages[1], Access::Read).is_none(), "another generation");
+        assert!(get((1, 1), pages[1], Access::Read).is_none(), "another space");
+        assert!(get(known, pages[1], Access::Write).is_none() && at(pages[1] + 4096).is_none());
+    }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use belfry_isa::mem::Access;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Fault, FaultKind, Slice, Translation};
+use super::{Fault, FaultKind, Slice};
 use crate::memory::Block;
 
 impl Slice<'_> {
-    /// Walks the page tables for `va`, or finds what a walk has just found.
-    pub(crate) fn translate(&self, va: u64, access: Access) -> Result<Translation, Fault> {
-        self.space.translate_again(self, va, access)
+    /// Walks the page tables for `va`, or finds what a walk has just found: whether an access is possible.
+    pub(crate) fn translate(&self, va: u64, access: Access) -> Result<(), Fault> {
+        self.space.reaches(self, va, access)
     }
 
     /// Runs `operation` on each contiguous block of `va..va + len`: block, offset in the range, bytes.

@@ -114,6 +114,76 @@ fn a_page_is_walked_to_once_until_the_space_is_invalidated() {
 }
 
 #[test]
+fn what_is_known_of_a_page_lasts_as_long_as_the_memory_map() {
+    let map =
+        || GuestMemoryMmap::from_ranges(&[(GuestAddress(0x10_0000), 0x10_0000)]).expect("anonymous memory");
+    let source = GuestMemoryAtomic::new(map());
+    let memory = Arc::new(Memory::new(MmapRegion::new(VRAM).expect("anonymous memory"), source.clone()));
+    let space = space(&memory, root());
+    tables(&memory, RWX | PTE_SYSTEM | 0x10_2000);
+    let code = || Mmu::translate(&space, VA + 8, Access::Execute).map(|mapping| mapping.host.addr());
+    space.store_u64(VA + 8, 7).expect("mapped");
+    let before = (code(), code());
+    assert!(before.0.is_ok() && before.0 == before.1);
+    source.lock().expect("not poisoned").replace(map());
+    assert_eq!((space.load_u64(VA + 8), code()), (Ok(7), before.0), "the device has not been told");
+    memory.changed();
+    assert_eq!(space.load_u64(VA + 8), Ok(0), "other memory is there");
+    assert!(code().is_ok() && code() != before.0);
+    source.lock().expect("not poisoned").replace(GuestMemoryMmap::new());
+    memory.changed();
+    assert_eq!(space.load_u64(VA + 8).expect_err("no memory is there").kind, FaultKind::Bus);
+    assert_eq!(code().expect_err("no memory is there").kind, FaultKind::Bus);
+}
+
+#[test]
+fn code_is_where_it_was_until_the_space_is_invalidated() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, RWX | 0x5000);
+    // As the packet processor looks whether there is a kernel, and a worker fetches it then.
+    assert_eq!(space.enter().translate(VA + 0x100, Access::Execute), Ok(()));
+    let walks = space.walks.get();
+    let code = || Mmu::translate(&space, VA + 0x100, Access::Execute).expect("mapped");
+    let before = code();
+    assert_eq!((before.va, before.len, before.executable, before.writable), (VA, 0x1000, true, true));
+    assert_eq!(space.walks.get(), walks, "it was walked to");
+    tables(&memory, RWX | 0x6000);
+    assert_eq!(code().host, before.host, "as a TLB has it");
+    space.invalidate();
+    assert_eq!(code().host.addr(), before.host.addr() + 0x1000);
+    tables(&memory, PTE_VALID | PTE_READABLE | 0x6000);
+    space.invalidate();
+    let refused = Mmu::translate(&space, VA + 0x100, Access::Execute).expect_err("no code");
+    assert_eq!(refused.kind, FaultKind::NoExecute);
+    assert!(space.enter().translate(VA, Access::Execute).is_err());
+}
+
+#[test]
+fn a_change_of_the_memory_map_waits_for_slices_of_address_spaces() {
+    let memory = memory();
+    let space = space(&memory, root());
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let slice = space.enter();
+        let changing = scope.spawn(|| {
+            memory.changed();
+            is_over.load(Ordering::SeqCst)
+        });
+        // Asleep, so that nothing but the end of the slice can let it go on.
+        while !space.quiescence.is_asleep() {
+            assert!(!changing.is_finished(), "changed returned while a slice was in progress");
+            std::thread::yield_now();
+        }
+        is_over.store(true, Ordering::SeqCst);
+        drop(slice);
+        assert!(changing.join().expect("changed returns once the slice is over"));
+    });
+    drop(space);
+    memory.changed();
+}
+
+#[test]
 fn every_level_faults_on_a_bad_entry() {
     for (level, entry) in ENTRIES.into_iter().enumerate() {
         let memory = memory();

@@ -26,15 +26,36 @@ pub struct Translation {
     pub executable: bool,
 }
 
-impl Translation {
-    /// Whether the entry allows such an access.
-    pub(super) fn allows(&self, access: Access) -> bool {
+/// The accesses that a page allows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rights {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    pub(super) executable: bool,
+}
+
+impl Rights {
+    /// Whether such an access is allowed.
+    pub(super) fn allow(self, access: Access) -> bool {
         match access {
             Access::Read => self.readable,
             Access::Write => self.writable,
             Access::Atomic => self.readable && self.writable,
             Access::Execute => self.executable,
         }
+    }
+}
+
+impl Translation {
+    /// What its entry allows.
+    pub(super) fn rights(&self) -> Rights {
+        let Translation { readable, writable, executable, .. } = *self;
+        Rights { readable, writable, executable }
+    }
+
+    /// Whether the entry allows such an access.
+    fn allows(&self, access: Access) -> bool {
+        self.rights().allow(access)
     }
 
     /// Physical location of `va`, which lies in the block.

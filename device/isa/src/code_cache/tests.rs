@@ -129,6 +129,27 @@ fn worker_sees_new_code_in_the_next_epoch_and_not_before() {
 }
 
 #[test]
+fn new_code_is_seen_wherever_it_is() {
+    let (memory, mut cache) = (Code::new(0), CodeCache::sharing(shared()));
+    // s_add_u32 s0, s0, 1, up to the end of the program, which is in the last word of all.
+    memory.words[..WORDS - 1].iter().for_each(|word| word.store(0x8000_8100, Ordering::SeqCst));
+    let sums =
+        |cache: &mut CodeCache, epoch| wave((&memory, cache), epoch, Apertures::default(), 1 << 20).sgpr(0);
+    let mut expected = WORDS as u32 - 1;
+    assert_eq!(sums(&mut cache, 1), expected);
+    for (epoch, at) in (2..).zip([0, 63, 64, 65, 1023, 1024, WORDS - 2]) {
+        // s_nop 0.
+        memory.words[at].store(0xbf80_0000, Ordering::SeqCst);
+        assert_eq!(sums(&mut cache, epoch - 1), expected, "not in the same epoch");
+        expected -= 1;
+        assert_eq!(sums(&mut cache, epoch), expected, "word {at}");
+    }
+    assert_eq!(cache.take_counts().lowered, 8);
+    assert_eq!(sums(&mut cache, 100), expected);
+    assert_eq!(cache.take_counts(), RegionCounts::default(), "nothing is new");
+}
+
+#[test]
 fn regions_differ_by_the_apertures_they_were_lowered_for() {
     let (memory, code) = (Code::new(0), shared());
     // s_mov_b64 s[0:1], src_shared_base: a constant in the lowered code.

@@ -103,7 +103,7 @@ pub(in crate::chip) fn check_fields(
     tables: &[&[Field]],
 ) -> Result<(), DescriptorError> {
     let bytes = [&descriptor.reserved0[..], &descriptor.reserved1, &descriptor.reserved3];
-    if bytes.concat().iter().any(|&byte| byte != 0) {
+    if bytes.into_iter().flatten().any(|&byte| byte != 0) {
         return Err(DescriptorError::ReservedBytes);
     }
     for &(register, mask, field, owner) in tables.iter().copied().flatten() {

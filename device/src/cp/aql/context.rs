@@ -186,7 +186,7 @@ impl AqlQueue {
         let queue = self.amd_queue()?;
         let source =
             Source { packet: &packet, address, index, queue: queue.as_ref().map(|(at, queue)| (*at, queue)) };
-        let mut launch = dispatch::prepare(self.state.space(), source, self.shader.chip())?.launch;
+        let mut launch = dispatch::prepare(&self.state.space().enter(), source, self.shader.chip())?.launch;
         self.complete_launch(&mut launch, index);
         if let Some(scratch) = running.scratch {
             scratch.give_again(&mut launch, &mut self.scratch)?;

@@ -72,7 +72,7 @@ pub(super) fn prepare(
     let bad = |reason| Cause::KernelObject { address: entry, reason };
     (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;
     space.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
-    let launch = dispatch::of_kernel(&descriptor, chip)?;
+    let vgprs = (chip.kernel.vgprs)(&descriptor).map_err(Cause::Registers)?;
     let rsrc2 = ComputePgmRsrc2::from_bits(rsrc2);
     let declared = rsrc2.user_sgpr_count() as usize;
     let most = chip.kernel.max_user_sgprs;
@@ -90,7 +90,7 @@ pub(super) fn prepare(
         workgroup,
         lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
         cus: cus(registers, chip),
-        ..launch
+        ..dispatch::of_kernel(&descriptor, vgprs, chip)
     };
     dispatch::check(&launch, 3, chip)?;
     let scratch_per_wave =

@@ -22,7 +22,7 @@ impl ShaderEngine {
         let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
         let task = self.shared.find(&mut self.shared.lock());
         let Some(Task { dispatch, work }) = task else { return false };
-        let aftermath = worker.take(&dispatch, work);
+        let aftermath = worker.take(&self.shared, &dispatch, work);
         drop(worker);
         self.shared.end_task(dispatch.queue());
         aftermath.announce(&dispatch);

@@ -1,10 +1,11 @@
-//! What is on the engine.
+//! What is on the engine, and what it has done.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Dispatch, ShaderEngine, ShaderQueue};
+use crate::shader::stats::Statistics;
 
 /// Queues that are shown, and dispatches of each.
 const QUEUES: usize = 16;
@@ -49,5 +50,19 @@ impl fmt::Debug for ShaderEngine {
             .field("active_queues", &format_args!("{all}"))
             .field("queues", &queues)
             .finish_non_exhaustive()
+    }
+}
+
+impl ShaderEngine {
+    /// Counters since the engine was made.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.shared.counters.get()
+    }
+
+    /// When the first dispatch was found complete.
+    #[must_use]
+    pub fn first_dispatch(&self) -> Option<std::time::Instant> {
+        self.shared.counters.first_dispatch.get().copied()
     }
 }

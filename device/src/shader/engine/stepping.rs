@@ -68,7 +68,7 @@ impl ShaderEngine {
             Stepped::Wave(count) => ByHand::Wave(index, count),
             Stepped::ToBarrier => ByHand::ToBarrier,
         });
-        let aftermath = worker.take(&dispatch, Work::Resume(group));
+        let aftermath = worker.take(&self.shared, &dispatch, Work::Resume(group));
         drop(worker);
         self.shared.end_task(dispatch.queue());
         aftermath.announce(&dispatch);

@@ -100,7 +100,7 @@ impl Residency {
         }
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = match &saved.standing {
-            SavedStanding::On(place) => Standing::On(Box::new(rooms.floor.take_again(place)?)),
+            SavedStanding::On(place) => Standing::On(rooms.floor.take_again(place)?),
             SavedStanding::Beyond(place) => {
                 let place = place.as_ref().map(|place| rooms.floor.take_again(place)).transpose()?;
                 let before = rooms.beyond.insert(queue.address(), (need, place));

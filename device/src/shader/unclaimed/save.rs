@@ -1,10 +1,8 @@
 //! Workgroups that have not begun, as plain values.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 
 use super::Unclaimed;
-use crate::lock::Mutex;
 use crate::save::{Broken, check};
 
 impl Unclaimed {
@@ -23,7 +21,7 @@ impl Unclaimed {
             left += end - start;
             last = end;
         }
-        Ok(Self { ranges: Mutex::new(ranges), left: AtomicU64::new(left) })
+        Ok(Self::with(ranges, left))
     }
 }
 
