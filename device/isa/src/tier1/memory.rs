@@ -203,9 +203,9 @@ impl Body<'_> {
             self.run(d, bytes(moves), false, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
             if moves == Moves::Dwords(1) {
-                // What the next wave loads with this instruction.
-                self.a.prefetch(At(Gpr::Rdx, 128));
-                self.a.prefetch(At(Gpr::Rdx, 192));
+                // What the third wave behind this one loads with this instruction, if they follow each other in memory.
+                self.a.prefetch(At(Gpr::Rdx, 384));
+                self.a.prefetch(At(Gpr::Rdx, 448));
             }
             self.a.jump(done);
             self.a.bind(others);
@@ -373,8 +373,8 @@ impl Body<'_> {
             self.run(d, bytes(moves), true, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             if scatters {
-                self.a.prefetch_to_write(At(Gpr::Rdx, 128));
-                self.a.prefetch_to_write(At(Gpr::Rdx, 192));
+                self.a.prefetch_to_write(At(Gpr::Rdx, 384));
+                self.a.prefetch_to_write(At(Gpr::Rdx, 448));
             }
             self.a.jump(done);
         }
