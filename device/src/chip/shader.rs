@@ -12,6 +12,9 @@ pub(crate) const MAX_WAVE_SLOTS: u32 = 16;
 /// Most workgroups of a processor.
 pub(crate) const MAX_GROUPS: u32 = 32;
 
+/// See [`ShaderRules::set_ttmps`]. Numbers are passed one by one or in pairs: an array would be in memory.
+pub(crate) type SetTtmps = fn(&mut Wave, x: u32, yz: (u32, u32), wave_and_packet: (u32, u32), scratch: bool);
+
 /// Compute units of a generation. A processor is a work group processor, or a compute unit where there are none.
 #[derive(Clone, Copy, Debug)]
 pub struct ShaderRules {
@@ -54,7 +57,7 @@ pub struct ShaderRules {
     /// Sets the trap temporaries of a wave that starts, of a process with a trap handler or on a chip that has
     /// [identifiers](super::KernelRules::workgroup_id_sgprs) there: from its workgroup's identifier, its
     /// number in the workgroup with the place of its packet in the ring, and whether it has scratch memory.
-    pub set_ttmps: fn(&mut Wave, x: u32, yz: (u32, u32), wave_and_packet: (u32, u32), scratch: bool),
+    pub set_ttmps: SetTtmps,
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Which compute units of a processor are enabled, a bit for each.
