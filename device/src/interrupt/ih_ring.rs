@@ -13,7 +13,6 @@ use belfry_abi::regs::osssys::{
     IH_RB_WPTR_ADDR_HI, IH_RB_WPTR_ADDR_LO,
 };
 use belfry_abi::regs::{Offset, Register};
-
 use zerocopy::IntoBytes as _;
 
 use crate::vm::AddressSpace;

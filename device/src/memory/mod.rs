@@ -486,4 +486,4 @@ fn ranges(map: &GuestMemoryMmap) -> Vec<(u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

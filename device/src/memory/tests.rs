@@ -77,17 +77,22 @@ fn replaced_map_is_followed_only_after_changed() {
 #[test]
 fn changed_waits_for_slices_in_progress() {
     let memory = memory();
+    let slice = memory.enter();
+    let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
+    assert!(!pointer.is_null() && len == 0x2000);
+    changes_behind(slice, &memory, &memory.quiescence);
+}
+
+/// Checks that a change of the memory map waits for a slice, which that counter counts, and returns once it is over.
+pub(crate) fn changes_behind(slice: impl Sized, memory: &Memory, counter: &Quiescence) {
     let slice_is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let slice = memory.enter();
-        let (pointer, len) = memory.host_pointer(&slice, Location::System(0x1000)).expect("mapped");
-        assert!(!pointer.is_null() && len == 0x2000);
         let changing = scope.spawn(|| {
             memory.changed();
             slice_is_over.load(Ordering::SeqCst)
         });
         // Asleep, so that nothing but the end of the slice can let it go on.
-        while !memory.quiescence.is_asleep() {
+        while !counter.is_asleep() {
             assert!(!changing.is_finished(), "changed returned while a slice was in progress");
             std::thread::yield_now();
         }

@@ -41,33 +41,14 @@ pub(super) struct Counters {
     pub(super) first_dispatch: OnceLock<Instant>,
 }
 
-/// A worker's own counts, added to the shared ones once per turn.
-#[derive(Debug, Default)]
-pub(super) struct Local {
-    pub(super) dispatches: u64,
-    pub(super) workgroups: u64,
-    pub(super) waves: u64,
-    pub(super) wave_instructions: u64,
-    pub(super) tlb_misses: u64,
-    pub(super) regions_lowered: u64,
-    pub(super) regions_shared: u64,
-}
-
 impl Counters {
-    pub(super) fn add(&self, local: &mut Local) {
+    /// Adds a worker's own counts, which begin anew: once per turn.
+    pub(super) fn add(&self, local: &mut Statistics) {
         let local = std::mem::take(local);
         if local.dispatches > 0 {
             self.first_dispatch.get_or_init(Instant::now);
         }
-        for (counter, more) in [
-            (&self.dispatches, local.dispatches),
-            (&self.workgroups, local.workgroups),
-            (&self.waves, local.waves),
-            (&self.wave_instructions, local.wave_instructions),
-            (&self.tlb_misses, local.tlb_misses),
-            (&self.regions_lowered, local.regions_lowered),
-            (&self.regions_shared, local.regions_shared),
-        ] {
+        for (counter, more) in self.beside(local) {
             // Others count here at the same time, which is not asked for without need.
             if more > 0 {
                 counter.fetch_add(more, Ordering::Relaxed);
@@ -77,17 +58,23 @@ impl Counters {
 
     /// Counts on from there.
     pub(super) fn restore(&self, from: Statistics) {
-        for (counter, value) in [
-            (&self.dispatches, from.dispatches),
-            (&self.workgroups, from.workgroups),
-            (&self.waves, from.waves),
-            (&self.wave_instructions, from.wave_instructions),
-            (&self.tlb_misses, from.tlb_misses),
-            (&self.regions_lowered, from.regions_lowered),
-            (&self.regions_shared, from.regions_shared),
-        ] {
+        for (counter, value) in self.beside(from) {
             counter.store(value, Ordering::Relaxed);
         }
+    }
+
+    /// Each counter, and what these have of it.
+    #[inline(always)]
+    fn beside(&self, of: Statistics) -> [(&AtomicU64, u64); 7] {
+        [
+            (&self.dispatches, of.dispatches),
+            (&self.workgroups, of.workgroups),
+            (&self.waves, of.waves),
+            (&self.wave_instructions, of.wave_instructions),
+            (&self.tlb_misses, of.tlb_misses),
+            (&self.regions_lowered, of.regions_lowered),
+            (&self.regions_shared, of.regions_shared),
+        ]
     }
 
     pub(super) fn get(&self) -> Statistics {

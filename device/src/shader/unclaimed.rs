@@ -32,7 +32,7 @@ pub(super) struct Unclaimed {
     _behind: Room,
 }
 
-/// Bytes that nobody reads, as many as two cache lines have, which processors fetch together.
+/// Padding of two cache lines: processors fetch lines in pairs.
 type Room = [MaybeUninit<u64>; 16];
 
 const ROOM: Room = [MaybeUninit::uninit(); 16];

@@ -15,7 +15,7 @@ use super::engine::{Shared, Task, Work};
 use super::failure::{Reason, WaveFailure};
 use super::launch::Series;
 use super::queue::ShaderQueue;
-use super::stats::Local;
+use super::stats::Statistics;
 use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
 use crate::spent::{self, Part};
 use crate::stops::Armed;
@@ -61,7 +61,7 @@ pub(super) struct Worker {
     spare: Vec<Box<Workgroup>>,
     /// Waves in `spare`.
     spare_waves: usize,
-    pub(super) stats: Local,
+    pub(super) stats: Statistics,
     /// What waves of the launch at hand start with.
     series: Series,
     /// Of the workgroup that it resumes, what runs; all of it unless somebody steps it.
@@ -99,7 +99,7 @@ impl Worker {
             contexts: Vec::new(),
             spare: Vec::new(),
             spare_waves: 0,
-            stats: Local::default(),
+            stats: Statistics::default(),
             series: Series::default(),
             by_hand: None,
             asleep: 0,

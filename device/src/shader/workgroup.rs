@@ -24,7 +24,7 @@ use super::failure::{Reason, WaveFailure};
 use super::gws::{Answer, Gws, Ticket};
 use super::launch::{Launch, WaveSeat};
 use super::queue::Seat;
-use super::stats::Local;
+use super::stats::Statistics;
 use crate::chip::Generation;
 use crate::profile::Counting;
 use crate::sanitize::Group;
@@ -135,7 +135,7 @@ pub(super) struct Turn<'a> {
     pub(super) clock: &'a dyn Fn() -> u64,
     pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
-    pub(super) stats: &'a mut Local,
+    pub(super) stats: &'a mut Statistics,
     /// What waves tell meanwhile.
     pub(super) notices: &'a mut Vec<Notice>,
     pub(super) stopping: &'a dyn Fn() -> bool,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::faults::Rule;
+use crate::memory::tests::changes_behind;
 use crate::threads::Wake;
 use crate::time::{Clock, TimeSource};
 use crate::trace::Tracer;
@@ -163,22 +164,7 @@ fn code_is_where_it_was_until_the_space_is_invalidated() {
 fn a_change_of_the_memory_map_waits_for_slices_of_address_spaces() {
     let memory = memory();
     let space = space(&memory, root());
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let slice = space.enter();
-        let changing = scope.spawn(|| {
-            memory.changed();
-            is_over.load(Ordering::SeqCst)
-        });
-        // Asleep, so that nothing but the end of the slice can let it go on.
-        while !space.quiescence.is_asleep() {
-            assert!(!changing.is_finished(), "changed returned while a slice was in progress");
-            std::thread::yield_now();
-        }
-        is_over.store(true, Ordering::SeqCst);
-        drop(slice);
-        assert!(changing.join().expect("changed returns once the slice is over"));
-    });
+    changes_behind(space.enter(), &memory, &space.quiescence);
     drop(space);
     memory.changed();
 }

@@ -10,12 +10,10 @@ impl Global<'_> {
     pub(crate) fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> (usize, Option<Fault>) {
         let mut done = 0;
         while done < bytes.len() {
-            let address = va.wrapping_add(done as u64);
-            let host = match self.tlb.lookup(self.mmu, address, Access::Execute) {
-                Ok(host) => host,
+            let (host, in_page) = match self.code_page(va.wrapping_add(done as u64)) {
+                Ok(page) => page,
                 Err(fault) => return (done, Some(fault)),
             };
-            let in_page = usize::try_from(PAGE_SIZE - address % PAGE_SIZE).unwrap_or(0);
             let count = in_page.min(bytes.len() - done);
             // SAFETY: the pointer is good to the end of its page, and `bytes` is ours.
             unsafe { core::ptr::copy_nonoverlapping(host, bytes[done..].as_mut_ptr(), count) };
@@ -28,9 +26,7 @@ impl Global<'_> {
     pub(crate) fn holds(&mut self, va: u64, code: &[u8]) -> bool {
         let mut done = 0;
         while done < code.len() {
-            let address = va.wrapping_add(done as u64);
-            let Ok(host) = self.tlb.lookup(self.mmu, address, Access::Execute) else { return false };
-            let in_page = usize::try_from(PAGE_SIZE - address % PAGE_SIZE).unwrap_or(0);
+            let Ok((host, in_page)) = self.code_page(va.wrapping_add(done as u64)) else { return false };
             let count = in_page.min(code.len() - done);
             for (at, known) in (0..).step_by(STEP).zip(code[done..done + count].chunks(STEP)) {
                 // Others may write there meanwhile: what is compared is a copy.
@@ -45,5 +41,12 @@ impl Global<'_> {
             done += count;
         }
         true
+    }
+
+    /// Host address of the code at `va`, and how many bytes its page has from there on.
+    #[inline(always)]
+    fn code_page(&mut self, va: u64) -> Result<(*mut u8, usize), Fault> {
+        let host = self.tlb.lookup(self.mmu, va, Access::Execute)?;
+        Ok((host, usize::try_from(PAGE_SIZE - va % PAGE_SIZE).unwrap_or(0)))
     }
 }

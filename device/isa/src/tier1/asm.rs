@@ -422,17 +422,11 @@ impl Assembler {
         self.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
     }
 
-    /// Has the processor fetch a cache line soon.
-    pub(super) fn prefetch(&mut self, at: At) {
+    /// Has the processor fetch a cache line soon, which is to be read or written.
+    pub(super) fn prefetch(&mut self, write: bool, at: At) {
         self.rex(false, 0, at.0 as u8);
-        self.code.extend([0x0f, 0x18]);
-        self.memory(1, at, 1);
-    }
-
-    /// As [`prefetch`](Self::prefetch), of a line that is to be written (`prefetchw`).
-    pub(super) fn prefetch_to_write(&mut self, at: At) {
-        self.rex(false, 0, at.0 as u8);
-        self.code.extend([0x0f, 0x0d]);
+        // `prefetcht0` or `prefetchw`.
+        self.code.extend([0x0f, if write { 0x0d } else { 0x18 }]);
         self.memory(1, at, 1);
     }
 

@@ -12,6 +12,7 @@ use super::times::Counters;
 use super::{elements, scalar as scalars};
 use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::lanes::BackendKind;
+use crate::mem::Global;
 use crate::registers::slot;
 
 /// The wave.
@@ -65,6 +66,9 @@ pub(super) struct Exit {
 
 /// The machine.
 pub(super) const MACHINE: Gpr = Gpr::R12;
+/// Where the machine has the address of its TLB.
+pub(super) const TLB: At =
+    At(MACHINE, (offset_of!(Machine<'_>, global) + offset_of!(Global<'_>, tlb)) as i32);
 /// The region's elements.
 pub(super) const ELEMENTS: Gpr = Gpr::R13;
 

@@ -13,13 +13,13 @@
 use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
-use super::body::{Body, MACHINE, scalar};
+use super::body::{Body, TLB, scalar};
 use super::code::Source;
 use super::covered::is_covered;
 use super::form::{Form, When};
 use super::touched::scalars;
 use crate::exec::di::{Di, Flow, Kind, Machine};
-use crate::mem::{Global, Known, Tlb};
+use crate::mem::{Known, Tlb};
 use crate::wave::Wave;
 
 /// Elements that are looked at: longer ways have few of their loads at the beginning.
@@ -96,7 +96,7 @@ impl KnownLoads {
 
     /// Goes on where addresses are those that values are known for, and else to `other`.
     pub(super) fn compare(&self, a: &mut Assembler, other: Label) {
-        a.load(Integer::Mov, true, Gpr::Rax, tlb());
+        a.load(Integer::Mov, true, Gpr::Rax, TLB);
         for (n, base) in self.bases.iter().enumerate() {
             let at = offset_of!(Tlb, known) + offset_of!(Known, bases) + n * size_of::<u64>();
             a.load(Integer::Mov, true, Gpr::Rdx, scalar(*base));
@@ -125,7 +125,7 @@ impl KnownLoads {
             known.copy_from_slice(&wave.s[registers.clone()]);
             wave.s[registers].copy_from_slice(kept);
             if flow != Flow::NEXT {
-                // Whoever loads from there finds out why.
+                // The wave that does this load reports the fault.
                 machine.stop = None;
                 return false;
             }
@@ -135,11 +135,6 @@ impl KnownLoads {
         }
         true
     }
-}
-
-/// Where the machine has the address of its TLB.
-fn tlb() -> At {
-    At(MACHINE, (offset_of!(Machine<'_>, global) + offset_of!(Global<'_>, tlb)) as i32)
 }
 
 /// A known value, from the TLB's address in `Rdx` on.
@@ -155,7 +150,7 @@ impl Body<'_> {
 
     /// The address of known values in `Rdx`; what is to be added to it.
     pub(super) fn known_values(&mut self, place: usize) -> i32 {
-        self.a.load(Integer::Mov, true, Gpr::Rdx, tlb());
+        self.a.load(Integer::Mov, true, Gpr::Rdx, TLB);
         value(place)
     }
 }

@@ -4,15 +4,15 @@
 use core::mem::offset_of;
 
 use super::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
-use super::body::{Body, Cold, EXEC, MACHINE, scalar};
+use super::body::{Body, Cold, EXEC, TLB, scalar};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
 use super::form::Form;
 use super::masks::{DIFFERENT, GREATER};
 use super::rows::Pair;
-use crate::exec::di::{Di, Kind, Machine};
+use crate::exec::di::{Di, Kind};
 use crate::exec::properties::Moves;
-use crate::mem::{Global, PAGE_SIZE, Span, Tlb, TlbEntry};
+use crate::mem::{PAGE_SIZE, Span, Tlb, TlbEntry};
 
 const PAGE: u32 = PAGE_SIZE as u32;
 
@@ -91,8 +91,7 @@ impl Body<'_> {
         a.integer(Integer::Add, true, entry, entry);
         a.integer(Integer::Add, true, entry, number);
         a.shift_by(4, true, entry, 3);
-        let tlb = offset_of!(Machine<'_>, global) + offset_of!(Global<'_>, tlb);
-        a.load(Integer::Mov, true, other, At(MACHINE, tlb as i32));
+        a.load(Integer::Mov, true, other, TLB);
         a.load(Integer::Add, true, entry, At(other, offset_of!(Tlb, entries) as i32));
         let tag = if write { offset_of!(TlbEntry, write) } else { offset_of!(TlbEntry, read) };
         a.load(Integer::Cmp, true, page, At(entry, tag as i32));
@@ -203,9 +202,7 @@ impl Body<'_> {
             self.run(d, bytes(moves), false, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
             if moves == Moves::Dwords(1) {
-                // What the third wave behind this one loads with this instruction, if they follow each other in memory.
-                self.a.prefetch(At(Gpr::Rdx, 384));
-                self.a.prefetch(At(Gpr::Rdx, 448));
+                self.fetch_ahead(false);
             }
             self.a.jump(done);
             self.a.bind(others);
@@ -373,8 +370,7 @@ impl Body<'_> {
             self.run(d, bytes(moves), true, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             if scatters {
-                self.a.prefetch_to_write(At(Gpr::Rdx, 384));
-                self.a.prefetch_to_write(At(Gpr::Rdx, 448));
+                self.fetch_ahead(true);
             }
             self.a.jump(done);
         }
@@ -390,6 +386,14 @@ impl Body<'_> {
         }
         self.a.bind(done);
         self.come_back(cold);
+    }
+
+    /// Fetches what the third wave behind this one loads or stores with the dword instruction at hand, whose host address is in `Rdx`, if
+    /// waves follow each other in memory.
+    fn fetch_ahead(&mut self, write: bool) {
+        for line in [384, 448] {
+            self.a.prefetch(write, At(Gpr::Rdx, line));
+        }
     }
 
     /// Elements of four dwords that are further from each other than they are long, by as much each time. The first lane's address is

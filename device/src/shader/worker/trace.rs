@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::profile::trace_figures;
 use crate::shader::dispatch::Dispatch;
-use crate::shader::stats::Local;
+use crate::shader::stats::Statistics;
 use crate::shader::workgroup::Outcome;
 use crate::trace::{Counter, Engine, Owner, TraceEvent};
 
@@ -27,7 +27,7 @@ impl Worker {
         for (counter, value) in [(Counter::LdsInUse, lds), (Counter::VgprsInUse, vgprs)] {
             trace.of_job(job, engine, TraceEvent::Counter { counter, value });
         }
-        let Local { waves, wave_instructions, tlb_misses, .. } = self.stats;
+        let Statistics { waves, wave_instructions, tlb_misses, .. } = self.stats;
         Span { waves, instructions: wave_instructions, tlb_misses }
     }
 
