@@ -8,7 +8,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belfry_isa::exec::Profile;
 use belfry_isa::inst::Arch;
@@ -25,6 +25,8 @@ const WORK: [(Arch, &[u8]); 2] = [
 ];
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
+/// Instructions of a repetition, at least: so many that the first launches of a run, which are slower, do not count.
+const LEAST: u64 = 5_000_000;
 
 /// Code objects that the command line names, which last as long as this program.
 fn named(arguments: &[String]) -> Vec<(Arch, &'static [u8])> {
@@ -83,9 +85,12 @@ fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: b
     let mut times = Vec::new();
     let mut executed = 0;
     for _ in 0..RUNS {
-        let start = Clock::now();
-        executed = gpu.launch(&kernel, grid, block, &args).unwrap();
-        times.push(start.elapsed().as_secs_f64() * 1e9 / executed as f64);
+        let start = running();
+        executed = 0;
+        while executed < LEAST {
+            executed += gpu.launch(&kernel, grid, block, &args).unwrap();
+        }
+        times.push((running() - start).as_secs_f64() * 1e9 / executed as f64);
     }
     times.sort_by(f64::total_cmp);
     let kind = format!("{:?}", backend.kind());
@@ -114,27 +119,8 @@ fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: b
     }
 }
 
-/// Time this thread has run, so that a busy machine does not count; wall time where the system does not tell.
-enum Clock {
-    Running(u64),
-    Wall(Instant),
-}
-
-impl Clock {
-    fn now() -> Clock {
-        running().map_or_else(|| Clock::Wall(Instant::now()), Clock::Running)
-    }
-
-    fn elapsed(&self) -> Duration {
-        match self {
-            Clock::Running(start) => Duration::from_nanos(running().unwrap_or(*start) - start),
-            Clock::Wall(start) => start.elapsed(),
-        }
-    }
-}
-
-fn running() -> Option<u64> {
-    // The kernel brings it up to date when the thread gives way.
-    std::thread::yield_now();
-    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+/// The time that this thread has run, so that a busy machine does not count.
+fn running() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -3,12 +3,14 @@
 use core::mem::offset_of;
 use core::ops::Range;
 
+use super::alike::{Alike, SLOTS};
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::form::{Form, When};
 use super::known::KnownLoad;
 use super::rows::{Pair, Rows, in_memory};
 use super::times::Counters;
+use super::wanted::Wanted;
 use super::{elements, scalar as scalars};
 use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::lanes::BackendKind;
@@ -31,8 +33,15 @@ pub(super) const SPILL: At = At(Gpr::Rsp, 0);
 const SAVED: At = At(Gpr::Rsp, 2 * 64);
 /// Where it keeps the time that it was entered at, if it counts.
 pub(super) const ENTERED: At = At(Gpr::Rsp, 4 * 64);
+/// Where it keeps what it has found out of accesses, a dword for each; behind them the frame is aligned again.
+const FOUND: i32 = 4 * 64 + 8;
 /// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
-pub(super) const FRAME: u32 = 4 * 64 + 8;
+pub(super) const FRAME: u32 = FOUND as u32 + SLOTS as u32 * 4;
+
+/// Whether elements of accesses that lie alike follow each other, in the frame.
+pub(super) fn found(slot: usize) -> At {
+    At(Gpr::Rsp, FOUND + slot as i32 * 4)
+}
 
 /// A scalar register.
 pub(super) fn scalar(register: u32) -> At {
@@ -122,6 +131,14 @@ pub(super) fn jump_unless(a: &mut Assembler, when: When, halves: u32, not_taken:
     }
 }
 
+/// Some lanes of a wave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lanes {
+    pub(super) half: u32,
+    /// A sixteen of that half, or both.
+    pub(super) sixteen: Option<u8>,
+}
+
 /// A block in the making: straight code in which EXEC does not change.
 pub(super) struct Body<'a> {
     pub(super) a: &'a mut Assembler,
@@ -131,12 +148,15 @@ pub(super) struct Body<'a> {
     /// Which instructions there are.
     pub(super) kind: BackendKind,
     pub(super) halves: u32,
-    /// The only lanes that elements are done for: a half and a sixteen of it.
-    pub(super) only: Option<(u32, u8)>,
+    /// The only lanes that elements are done for, if not for all.
+    pub(super) only: Option<Lanes>,
     /// A row that ways to the handler restore, as the element has changed it.
     pub(super) restores: Option<u32>,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
+    /// Who reads the mask that an element writes, and which accesses lie alike, for each element from this block's first on.
+    pub(super) wanted: &'a [Wanted],
+    pub(super) alike: &'a [Option<Alike>],
     /// How far apart addresses of loads from LDS are guessed to be, for each element of the region; with AVX-512 alone.
     pub(super) steps: &'a [Option<u32>],
     /// A lane mask whose sixteens are in [`SCRATCH`] as well as in its scalar register, and the element that finds it there.
@@ -156,12 +176,12 @@ pub(super) struct Body<'a> {
 impl Body<'_> {
     /// The halves of the wave that elements are done for.
     pub(super) fn parts(&self) -> Range<u32> {
-        self.only.map_or(0..self.halves, |(half, _)| half..half + 1)
+        self.only.map_or(0..self.halves, |only| only.half..only.half + 1)
     }
 
     /// The sixteens of a half that elements are done for.
     pub(super) fn chunks(&self) -> Range<u8> {
-        self.only.map_or(0..2, |(_, chunk)| chunk..chunk + 1)
+        self.only.and_then(|only| only.sixteen).map_or(0..2, |chunk| chunk..chunk + 1)
     }
 
     /// An element behind which the next one follows, and which leaves EXEC alone.

@@ -9,6 +9,7 @@ use core::mem::offset_of;
 
 mod loops;
 
+use super::alike::{Alike, alike};
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place};
 use super::body::{
     Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
@@ -18,9 +19,10 @@ use super::code::{Code, NO_ENTRY, Source};
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::known::KnownLoads;
-use super::rows::{CAPACITY, ROWS, Rows};
+use super::rows::{ROWS, Rows};
 use super::times::Counters;
 use super::touched::ranges;
+use super::wanted::{Wanted, wanted};
 use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
@@ -38,6 +40,9 @@ struct Compiler<'a> {
     a: Assembler,
     /// Rows that each element of the block at hand uses.
     touched: Vec<Vec<u32>>,
+    /// Who reads the masks that they write, and which accesses lie alike.
+    wanted: Vec<Wanted>,
+    alike: Vec<Option<Alike>>,
     /// How far apart addresses of each load from LDS are guessed to be.
     steps: Vec<Option<u32>>,
     /// The blocks, and those of the beginning once more for waves whose loads are known.
@@ -81,6 +86,8 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         source,
         a,
         touched: Vec::new(),
+        wanted: Vec::new(),
+        alike: Vec::new(),
         // Nothing else goes by them.
         steps: match source.kind {
             BackendKind::Avx512 => guess::steps(source.code, source.forms, source.halves),
@@ -195,10 +202,17 @@ impl Compiler<'_> {
         while first < end {
             let next = (first + 1..leaders.len()).find(|&at| leaders[at]).unwrap_or(leaders.len());
             let code = &self.source.code[first..next];
-            self.touched = (first..next)
-                .zip(code)
-                .map(|(at, d)| template::rows(self.form(at), d, self.source.halves))
-                .collect();
+            let halves = self.source.halves;
+            let elements: Vec<_> = (first..next).map(|at| self.form(at)).zip(code).collect();
+            self.touched = elements.iter().map(|&(form, d)| template::rows(form, d, halves)).collect();
+            // Where code is by sixteens, masks are found in memory.
+            let by_sixteens = self.spills();
+            let of = |at: usize| match wanted(&elements[at..], halves) {
+                Wanted::ByNext if by_sixteens => Wanted::InMemory,
+                wanted => wanted,
+            };
+            self.wanted = (0..elements.len()).map(of).collect();
+            self.alike = alike(&elements, halves);
             for masked in [false, true] {
                 self.block(first, next, masked);
             }
@@ -292,6 +306,8 @@ impl Compiler<'_> {
             only: None,
             restores: None,
             touched: &self.touched,
+            wanted: &self.wanted,
+            alike: &self.alike,
             steps: &self.steps,
             kept_mask: None,
             at: first,
@@ -322,7 +338,7 @@ impl Compiler<'_> {
         if held.is_none() && self.rounds(first, &elements, masked) {
             return;
         }
-        let spills = !avx2 && self.rows_of_block().len() > CAPACITY;
+        let spills = self.spills();
         let mut body = self.body(first, masked);
         let round = held.map(|rows| {
             body.rows.hold(body.a, &rows);

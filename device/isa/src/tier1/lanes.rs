@@ -117,9 +117,13 @@ impl Body<'_> {
                 self.put(to, t0, mask);
             }
             Template::Chain(first, second) => {
-                let a = self.register(&d.src[0], false, half, chunk, t0);
-                let b = self.operand(&d.src[1], false, half, chunk, t1);
-                self.a.evex(first, t0, a, b);
+                // What is the same for all lanes is still there behind the first sixteen.
+                let same = d.src[..2].iter().all(|source| source.kind != Kind::Vector);
+                if !same || chunk == self.chunks().start {
+                    let a = self.register(&d.src[0], false, half, chunk, t0);
+                    let b = self.operand(&d.src[1], false, half, chunk, t1);
+                    self.a.evex(first, t0, a, b);
+                }
                 let c = self.operand(&d.src[2], false, half, chunk, t2);
                 self.a.masked(second, to, t0, c, mask);
             }
@@ -314,6 +318,15 @@ impl Body<'_> {
         for chunk in self.chunks() {
             let (low, high, mask) = (low.chunk(chunk), high.chunk(chunk), self.exec(half, chunk));
             let by = count & 31;
+            let (to, to_up) = (to_low.chunk(chunk), to_high.chunk(chunk));
+            if mask == K0 && (1..32).contains(&count) && to_up != low {
+                self.a.shift(VPSRLD.by(32 - by), t0, low, K0);
+                self.a.shift(VPSLLD.by(by), to_up, high, K0);
+                self.a.evex(VPORD, to_up, to_up, t0);
+                // The high half has been read.
+                self.a.shift(VPSLLD.by(by), to, low, K0);
+                continue;
+            }
             self.a.shift(VPSLLD.by(by), t0, low, K0);
             if count < 32 {
                 self.a.shift(VPSLLD.by(by), t1, high, K0);
@@ -321,12 +334,12 @@ impl Body<'_> {
                     self.a.shift(VPSRLD.by(32 - by), Zmm(2), low, K0);
                     self.a.evex(VPORD, t1, t1, Zmm(2));
                 }
-                self.put(to_low.chunk(chunk), t0, mask);
-                self.put(to_high.chunk(chunk), t1, mask);
+                self.put(to, t0, mask);
+                self.put(to_up, t1, mask);
             } else {
-                self.put(to_high.chunk(chunk), t0, mask);
+                self.put(to_up, t0, mask);
                 self.a.evex(VPXORD, t1, t1, t1);
-                self.put(to_low.chunk(chunk), t1, mask);
+                self.put(to, t1, mask);
             }
         }
     }

@@ -4,6 +4,7 @@ use super::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, ODD, SCRATCH, scalar};
 use super::encoding::*;
 use super::template::takes_carry;
+use super::wanted::Wanted;
 use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
@@ -43,14 +44,41 @@ impl Body<'_> {
         At(base, displacement + i32::from(chunk) * 2)
     }
 
-    /// Leaves the masks of a wave's two sixteens, the second of which is in the upper half of the first as well, to the next element.
+    /// Whether the next element can have the masks of all sixteens: there are four more where EXEC has none.
+    fn keeps_masks(&self) -> bool {
+        self.only.is_none() && (self.halves == 1 || !self.masked)
+    }
+
+    /// Where the mask of a sixteen is for the next element.
+    fn lane_mask(&self, half: u32, chunk: u8) -> Mask {
+        if self.halves == 1 || self.masked {
+            SCRATCH[usize::from(chunk)]
+        } else {
+            Mask(1 + half as u8 * 2 + chunk)
+        }
+    }
+
+    /// Brings the masks of all sixteens to a scalar register; those of a wave of 32 lanes are joined in the first one.
+    fn store_masks(&mut self, register: u32) {
+        let [all, upper] = SCRATCH;
+        if self.halves == 1 {
+            self.join(all, upper);
+            return self.a.mask_at(KMOVD_STORE, all, scalar(register));
+        }
+        self.a.mask(KUNPCKWD, all, self.lane_mask(0, 1), self.lane_mask(0, 0));
+        self.a.mask(KUNPCKWD, upper, self.lane_mask(1, 1), self.lane_mask(1, 0));
+        self.a.mask(KUNPCKDQ, all, upper, all);
+        self.a.mask_at(KMOVQ_STORE, all, scalar(register));
+    }
+
+    /// Leaves the masks of a wave's sixteens to the next element.
     fn keep_mask(&mut self, register: u32) {
         self.kept_mask = Some((register, self.at + 1));
     }
 
     /// Whether the element before has left the mask of a scalar register: from memory it would come many cycles later.
     fn finds_mask(&self, register: u32) -> bool {
-        self.kept_mask == Some((register, self.at)) && self.halves == 1 && self.only.is_none()
+        self.kept_mask == Some((register, self.at)) && self.keeps_masks()
     }
 
     /// A comparison.
@@ -62,20 +90,29 @@ impl Body<'_> {
             _ => VPCMPUD.by(integer_predicate(d.aux)),
         };
         let masks = [Mask(5), Mask(6), Mask(7)];
+        let keeps = self.keeps_masks();
         for half in self.parts() {
             for chunk in self.chunks() {
                 let a = self.register(&d.src[0], float, half, chunk, Zmm(0));
                 let b = self.operand(&d.src[1], float, half, chunk, Zmm(1));
-                let to = masks[half as usize + usize::from(chunk)];
+                let to = match keeps {
+                    true => self.lane_mask(half, chunk),
+                    false => masks[half as usize + usize::from(chunk)],
+                };
                 self.a.compare(op, to, a, b, self.exec(half, chunk));
                 if self.only.is_some() {
-                    return self.a.mask_at(KMOVW_STORE, to, Self::word(d.dst, half, chunk));
+                    self.a.mask_at(KMOVW_STORE, to, Self::word(d.dst, half, chunk));
                 }
             }
-            self.join(masks[half as usize], masks[half as usize + 1]);
+            if self.only.is_some() {
+                return;
+            }
+            if !keeps {
+                self.join(masks[half as usize], masks[half as usize + 1]);
+            }
         }
-        if self.halves == 1 {
-            self.a.mask_at(KMOVD_STORE, masks[0], scalar(d.dst));
+        if keeps {
+            self.store_masks(d.dst);
             self.keep_mask(d.dst);
         } else {
             self.a.mask(KUNPCKDQ, masks[0], masks[1], masks[0]);
@@ -90,7 +127,7 @@ impl Body<'_> {
             self.load_sources(d, 2, half);
             let pair = self.define(d.dst + half);
             for chunk in self.chunks() {
-                let k = SCRATCH[if is_kept { usize::from(chunk) } else { 0 }];
+                let k = if is_kept { self.lane_mask(half, chunk) } else { SCRATCH[0] };
                 if !is_kept {
                     self.a.mask_at(KMOVW, k, Self::word(d.src[2].value, half, chunk));
                 }
@@ -110,10 +147,24 @@ impl Body<'_> {
         }
     }
 
+    /// Who reads the mask of carries that the element at hand writes.
+    fn wanted_mask(&self, d: &Di) -> Wanted {
+        if d.dst2 == slot::DUMP as u32 {
+            return Wanted::ByNobody;
+        }
+        match self.wanted[self.at - self.first] {
+            // Of some lanes after the others it is always in memory.
+            _ if self.only.is_some() => Wanted::InMemory,
+            Wanted::ByNext if !self.keeps_masks() => Wanted::InMemory,
+            wanted => wanted,
+        }
+    }
+
     /// A sum, difference or product with carry.
     pub(super) fn carry(&mut self, op: Op, d: &Di) {
         let wide = op == Op::V_MAD_U64_U32;
         let out = d.dst2 != slot::DUMP as u32;
+        let wanted = self.wanted_mask(d);
         for half in self.parts() {
             self.load_sources(d, if wide { 3 } else { 2 }, half);
             for chunk in self.chunks() {
@@ -123,16 +174,18 @@ impl Body<'_> {
                     self.add_or_subtract(op, d, half, chunk);
                 }
             }
-            if !wide && self.halves == 1 && self.only.is_none() {
-                self.join(SCRATCH[0], SCRATCH[1]);
-                self.a.mask_at(KMOVD_STORE, SCRATCH[0], scalar(d.dst2));
-                self.keep_mask(d.dst2);
-            }
         }
-        if out && (wide || self.halves == 2) && self.only.is_none() {
-            // After both halves: it may be the mask in.
-            self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rdx);
+        if !out || wanted == Wanted::ByNobody || self.only.is_some() {
+            return;
         }
+        // After both halves: it may be the mask in.
+        if wide || !self.keeps_masks() {
+            return self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rdx);
+        }
+        if wanted == Wanted::InMemory {
+            self.store_masks(d.dst2);
+        }
+        self.keep_mask(d.dst2);
     }
 
     /// Brings the mask of a sixteen to its place in a scalar register, if these lanes are the only ones at hand; otherwise keeps it in
@@ -184,12 +237,35 @@ impl Body<'_> {
         self.put(to_high.chunk(chunk), t3, mask);
     }
 
+    /// The carries of a sixteen that a sum takes, which are in [`ODD`] then, or in the place of the carries out if there will be none.
+    fn carry_in(&mut self, d: &Di, out: Mask, is_out_wanted: bool, (half, chunk): (u32, u8)) -> Mask {
+        if !self.finds_mask(d.imm) {
+            self.a.mask_at(KMOVW, ODD, Self::word(d.imm, half, chunk));
+        } else if is_out_wanted {
+            // Before the carries out.
+            self.a.mask(KORW, ODD, out, out);
+        } else {
+            return out;
+        }
+        ODD
+    }
+
     /// Sixteen lanes of a sum or difference; its carries are in a mask of the chunk's, or of a wave with two halves in `Rdx`.
     fn add_or_subtract(&mut self, op: Op, d: &Di, half: u32, chunk: u8) {
         let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
         let mask = self.exec(half, chunk);
-        let one = self.halves == 1;
-        let out = if one { SCRATCH[usize::from(chunk)] } else { SCRATCH[0] };
+        let (one, keeps) = (self.halves == 1, self.keeps_masks());
+        let out = if one || keeps { self.lane_mask(half, chunk) } else { SCRATCH[0] };
+        let carries = takes_carry(op);
+        if !self.masked && matches!(op, Op::V_ADD_CO_U32 | Op::V_ADD_CO_CI_U32) {
+            let is_wanted = self.wanted_mask(d) != Wanted::ByNobody;
+            let carry_in = carries.then(|| self.carry_in(d, out, is_wanted, (half, chunk)));
+            self.sum(d, (half, chunk), carry_in, is_wanted.then_some(out));
+            if is_wanted && !keeps {
+                self.mask_out(out, d, (half, chunk));
+            }
+            return;
+        }
         let (swap, subtract) = match op {
             Op::V_SUBREV_CO_U32 | Op::V_SUBREV_CO_CI_U32 => (true, true),
             Op::V_SUB_CO_U32 | Op::V_SUB_CO_CI_U32 => (false, true),
@@ -198,12 +274,8 @@ impl Body<'_> {
         let (first, second) = if swap { (1, 0) } else { (0, 1) };
         let a = self.register(&d.src[first], false, half, chunk, t0);
         let b = self.operand(&d.src[second], false, half, chunk, t1);
-        let carries = takes_carry(op);
-        if carries && self.finds_mask(d.imm) {
-            // Before the carries out, which are in its place.
-            self.a.mask(KORW, ODD, out, out);
-        } else if carries {
-            self.a.mask_at(KMOVW, ODD, Self::word(d.imm, half, chunk));
+        if carries {
+            self.carry_in(d, out, true, (half, chunk));
         }
         self.a.evex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
         // A carry is where the sum is less than a source, a borrow where one source is less than the other.
@@ -231,9 +303,36 @@ impl Body<'_> {
         }
         let to = self.define(d.dst + half).chunk(chunk);
         self.put(to, t2, mask);
-        if !one || self.only.is_some() {
+        if !keeps {
             self.mask_out(out, d, (half, chunk));
         }
+    }
+
+    /// Sixteen lanes of a sum where all lanes are active: to its place at once, and its carries to `out` if somebody wants them.
+    fn sum(&mut self, d: &Di, (half, chunk): (u32, u8), carry_in: Option<Mask>, out: Option<Mask>) {
+        let (t0, t1) = (Zmm(0), Zmm(1));
+        let (first, second) = if d.src[0].kind == Kind::Vector { (0, 1) } else { (1, 0) };
+        let a = self.register(&d.src[first], false, half, chunk, t0);
+        let mut b = self.operand(&d.src[second], false, half, chunk, t1);
+        let to = self.define(d.dst + half).chunk(chunk);
+        if b == Operand::Register(to) && a == to {
+            self.put(t1, a, K0);
+            b = t1.into();
+        }
+        self.a.evex(VPADDD, to, a, b);
+        if let Some(out) = out {
+            // A carry is where the sum is less than a source: than one that is still there.
+            let source = if b == Operand::Register(to) { a.into() } else { b };
+            self.a.compare(VPCMPUD.by(LESS), out, to, source, K0);
+        }
+        let Some(carry_in) = carry_in else { return };
+        if let Some(out) = out {
+            // What the carry wraps.
+            let wraps = if self.halves == 1 { Mask(1) } else { SCRATCH[1] };
+            self.a.compare(VPCMPUD.by(SAME), wraps, to, Operand::Constant(u32::MAX), carry_in);
+            self.a.mask(KORW, out, out, wraps);
+        }
+        self.a.masked(VPADDD, to, to, Operand::Constant(1), carry_in);
     }
 
     /// Both words of a source of 64 bits.

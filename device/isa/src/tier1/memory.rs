@@ -3,8 +3,9 @@
 
 use core::mem::offset_of;
 
+use super::alike::Alike;
 use super::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
-use super::body::{Body, Cold, EXEC, TLB, scalar};
+use super::body::{Body, Cold, EXEC, TLB, found, scalar};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
 use super::form::Form;
@@ -62,6 +63,60 @@ impl Body<'_> {
         self.first_active(high, Zmm(0), Gpr::Rdx);
         self.leave_unless_same(high, Zmm(0), cold.entry);
         self.a.shift_by(4, true, Gpr::Rdx, 32);
+    }
+
+    /// The same, and the low half of the first lane's address in `Rax` and temporary 0. Goes on at `known` with the numbers alone where it
+    /// has been found that all elements follow each other.
+    fn first_address(
+        &mut self,
+        d: &Di,
+        (low, high): (&[Pair], Option<&[Pair]>),
+        (alike, known): (Option<Alike>, Label),
+        cold: &Cold,
+    ) {
+        let Some(Alike { slot, first: false }) = alike else {
+            if let Some(alike) = alike {
+                self.keep_found(alike, false);
+            }
+            self.global_base(d, high, cold);
+            return self.first_active(low, Zmm(0), Gpr::Rax);
+        };
+        match high {
+            None => self.global_base(d, None, cold),
+            Some(high) => {
+                self.a.first_lane(Gpr::Rdx, high[0].chunk(0));
+                self.a.shift_by(4, true, Gpr::Rdx, 32);
+            }
+        }
+        self.a.first_lane(Gpr::Rax, low[0].chunk(0));
+        self.a.compare_immediate(false, found(slot), 0);
+        self.a.jump_if(Condition::NotEqual, known);
+        if let Some(high) = high {
+            self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), high[0].chunk(0));
+            self.leave_unless_same(high, Zmm(0), cold.entry);
+        }
+        self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), low[0].chunk(0));
+    }
+
+    /// Keeps for accesses that lie alike whether elements follow each other.
+    fn keep_found(&mut self, alike: Alike, follow: bool) {
+        self.a.immediate(Integer::Mov, false, Gpr::Rcx, u32::from(follow));
+        self.a.store(false, found(alike.slot), Gpr::Rcx);
+    }
+
+    /// Where the elements of an access have just been found to follow each other: keeps that, or goes on for those that go by it.
+    fn follow(&mut self, (alike, known): (Option<Alike>, Label)) {
+        match alike {
+            Some(alike) if alike.first => self.keep_found(alike, true),
+            Some(_) => self.a.bind(known),
+            None => {}
+        }
+    }
+
+    /// What the access at hand has in common with others, and a label for where it goes by that.
+    fn alike(&mut self) -> (Option<Alike>, Label) {
+        let alike = if self.masked { None } else { self.alike[self.at - self.first] };
+        (alike, self.a.label())
     }
 
     /// The host address for `bytes` at the GPU virtual address in `Rdx`, there.
@@ -188,17 +243,18 @@ impl Body<'_> {
         let cold = self.leave();
         let to = self.define_all(d.dst, registers(moves));
         self.leave_without_lanes(&cold);
-        self.global_base(d, high.as_deref(), &cold);
-        self.first_active(&low, Zmm(0), Gpr::Rax);
+        let alike = self.alike();
+        self.first_address(d, (&low, high.as_deref()), alike, &cold);
         let done = self.a.label();
         if !self.masked {
             self.first_distance(&low);
         }
         if !self.masked && self.halves == 2 {
-            self.load_halves(moves, d, (&low, &to), (done, &cold));
+            self.load_halves(moves, d, (&low, &to), alike, (done, &cold));
         } else if !self.masked {
             let others = self.a.label();
             self.leave_unless_apart(&low, bytes(moves), others);
+            self.follow(alike);
             self.run(d, bytes(moves), false, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
             if moves == Moves::Dwords(1) {
@@ -238,6 +294,7 @@ impl Body<'_> {
         moves: Moves,
         d: &Di,
         (low, to): (&[Pair], &[Pair]),
+        alike: (Option<Alike>, Label),
         (done, cold): (Label, &Cold),
     ) {
         let lanes: Vec<_> = self.sixteens().collect();
@@ -261,6 +318,7 @@ impl Body<'_> {
                 self.translate(size, false, cold);
                 self.load_same_of(Gpr::Rdx, to, &lanes);
             } else {
+                self.follow(alike);
                 self.run(d, size, false, cold);
                 self.load_elements(Gpr::Rdx, moves, to);
             }
@@ -359,14 +417,15 @@ impl Body<'_> {
             (0..registers(moves) * self.halves).map(|row| self.load_row(d.src[1].value + row)).collect();
         let cold = self.leave();
         self.leave_without_lanes(&cold);
-        self.global_base(d, high.as_deref(), &cold);
-        self.first_active(&low, Zmm(0), Gpr::Rax);
+        let alike = self.alike();
+        self.first_address(d, (&low, high.as_deref()), alike, &cold);
         let (others, done) = (self.a.label(), self.a.label());
         // Where elements overlap, all of the highest lane's is left: that is so where each is one dword.
         let scatters = moves == Moves::Dwords(1);
         let fours = moves == Moves::Dwords(4) && !self.masked;
         if !self.masked {
             self.leave_unless_apart(&low, bytes(moves), if scatters || fours { others } else { cold.entry });
+            self.follow(alike);
             self.run(d, bytes(moves), true, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             if scatters {

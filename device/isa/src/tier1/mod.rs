@@ -10,6 +10,8 @@
 pub(crate) mod form;
 
 #[cfg(target_arch = "x86_64")]
+mod alike;
+#[cfg(target_arch = "x86_64")]
 mod asm;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -71,6 +73,8 @@ mod tests;
 mod times;
 #[cfg(target_arch = "x86_64")]
 mod touched;
+#[cfg(target_arch = "x86_64")]
+mod wanted;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use none::Touched;

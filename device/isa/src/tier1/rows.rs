@@ -56,9 +56,9 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// With nothing in it, for one sixteen of each row.
-    pub(super) fn of_sixteen(chunk: u8) -> Rows {
-        Rows { only: Some(chunk), ..Rows::default() }
+    /// With nothing in it, for one sixteen of each row, or for all of it.
+    pub(super) fn of_lanes(sixteen: Option<u8>) -> Rows {
+        Rows { only: sixteen, ..Rows::default() }
     }
 
     fn capacity(&self) -> usize {

@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 
 use super::asm::{At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Zmm};
-use super::body::{Body, SCRATCH, WAVE};
+use super::body::{Body, Lanes, SCRATCH, WAVE};
 use super::elements::apart;
 use super::encoding::*;
 use super::form::Form;
@@ -175,7 +175,9 @@ impl Body<'_> {
         (dwords, offsets): (u32, &[u32]),
         d: &Di,
     ) -> bool {
-        let Some((half, chunk)) = self.only else { unreachable!("sixteen lanes are at hand") };
+        let Some(Lanes { half, sixteen: Some(chunk) }) = self.only else {
+            unreachable!("sixteen lanes are at hand")
+        };
         let Some((row, more)) = of.addresses.in_memory(d.src[0].value) else { return false };
         let Some(&(_, step)) = guesses.iter().find(|(known, _)| *known == row) else { return false };
         if !has_way(step, dwords) {
@@ -260,7 +262,9 @@ impl Body<'_> {
     /// Sixteen lanes of a load from LDS that is in range: elements that follow each other, the same one, the first pairs of fours, or
     /// any.
     pub(super) fn load_by_sixteens(&mut self, dwords: u32, d: &Di, offsets: &[u32]) {
-        let Some((half, chunk)) = self.only else { unreachable!("sixteen lanes are at hand") };
+        let Some(Lanes { half, sixteen: Some(chunk) }) = self.only else {
+            unreachable!("sixteen lanes are at hand")
+        };
         let mut address = self.load_row(d.src[0].value + half).chunk(chunk);
         let all = dwords * offsets.len() as u32;
         let to: Vec<Pair> =

@@ -4,9 +4,9 @@
 //! one of 64. That pays where a block uses more rows than fit whole. In between everything is in memory.
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
-use super::body::Body;
+use super::body::{Body, Lanes};
 use super::form::{Form, When};
-use super::rows::{ROWS, Rows, SIXTEENS};
+use super::rows::{CAPACITY, ROWS, Rows, SIXTEENS};
 use super::run_loads::{Addresses, Guessed, load};
 use super::runs::{self, Loop, Run};
 use super::template::{self, Template};
@@ -29,7 +29,7 @@ fn names_lanes(form: Form) -> bool {
 }
 
 /// Whether an element is one of those that are done for some lanes after the others: it has no way to its handler.
-fn is_of_lanes(form: Form, d: &Di) -> bool {
+pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => template::vector(op, d)
             .is_some_and(|template| !matches!(template, Template::Extreme(..) | Template::Curve(_))),
@@ -138,8 +138,8 @@ impl Body<'_> {
             self.a.bind(label);
             label
         });
-        for lanes in self.sixteens().take(if in_turn { 1 } else { usize::MAX }) {
-            self.begin_sixteen(lanes);
+        for (half, chunk) in self.sixteens().take(if in_turn { 1 } else { usize::MAX }) {
+            self.begin_lanes(Lanes { half, sixteen: Some(chunk) });
             let mut guessed = Guessed::default();
             for &at in &run.lanes {
                 let (form, d) = elements[at];
@@ -169,23 +169,23 @@ impl Body<'_> {
             self.a.jump_if(Condition::BelowOrEqual, round);
             self.a.immediate(Integer::Sub, true, ROWS, all as u32);
         }
-        self.end_sixteens(start);
+        self.end_lanes(start);
     }
 
-    fn begin_sixteen(&mut self, lanes: (u32, u8)) {
+    fn begin_lanes(&mut self, lanes: Lanes) {
         self.only = Some(lanes);
-        self.rows = Rows::of_sixteen(lanes.1);
+        self.rows = Rows::of_lanes(lanes.sixteen);
     }
 
-    fn end_sixteens(&mut self, at: usize) {
+    fn end_lanes(&mut self, at: usize) {
         self.only = None;
         self.rows = Rows::default();
         self.at = at;
     }
 
-    /// A loop whose elements are those of the block but for its branch: all rounds for each sixteen. `unless` jumps where the branch is
-    /// not taken; ends with a jump to a label if instructions were used up, and otherwise goes on.
-    pub(super) fn rounds_by_sixteens(
+    /// A loop whose elements are those of the block but for its branch: all rounds for each sixteen, or for each half where the rows of one
+    /// fit. `unless` jumps where the branch is not taken; ends with a jump to a label if instructions were used up, and otherwise goes on.
+    pub(super) fn rounds_by_lanes(
         &mut self,
         (of, rows): &(Loop, Vec<u32>),
         elements: &[(Form, &Di)],
@@ -194,12 +194,19 @@ impl Body<'_> {
     ) {
         runs::keep(self.a, &of.written, counts.executed);
         let first = self.at;
-        let sixteens: Vec<_> = self.sixteens().collect();
-        for (n, &(half, chunk)) in sixteens.iter().enumerate() {
+        // Halves have twice as many results under way at a time.
+        let by_halves = rows.len() <= CAPACITY;
+        let all: Vec<Lanes> = self
+            .sixteens()
+            .filter(|(_, chunk)| *chunk == 0 || !by_halves)
+            .map(|(half, chunk)| Lanes { half, sixteen: (!by_halves).then_some(chunk) })
+            .collect();
+        for (n, &lanes) in all.iter().enumerate() {
+            let half = lanes.half;
             if n > 0 {
                 runs::set_back(self.a, &of.written, counts.executed);
             }
-            self.begin_sixteen((half, chunk));
+            self.begin_lanes(lanes);
             let held: Vec<u32> = rows.iter().map(|row| row + half).collect();
             self.rows.hold(self.a, &held);
             let (next_round, last_round) = (self.a.label(), self.a.label());
@@ -215,14 +222,14 @@ impl Body<'_> {
             unless(self.a, last_round);
             self.a.integer(Integer::Cmp, true, counts.executed, counts.limit);
             self.a.jump_if(Condition::Below, next_round);
-            // All sixteens have as many rounds: the last one goes where all do.
-            if n + 1 == sixteens.len() {
+            // All have as many rounds: the last one goes where all do.
+            if n + 1 == all.len() {
                 self.rows.write_back(self.a);
                 self.a.jump(used_up);
             }
             self.a.bind(last_round);
             self.rows.write_back(self.a);
         }
-        self.end_sixteens(first);
+        self.end_lanes(first);
     }
 }

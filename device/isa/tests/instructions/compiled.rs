@@ -1,6 +1,7 @@
 //! Loads and stores as compiled code does them, against the interpreter: the same registers, memory and faults wherever the
 //! lanes' elements are.
 
+mod alike;
 mod guessed;
 mod known;
 mod masks;
@@ -123,6 +124,7 @@ struct Outcome {
     pc: u64,
     instructions: u64,
     registers: Vec<u32>,
+    vcc: u64,
     memory: Vec<u8>,
     lds: Vec<u8>,
 }
@@ -191,6 +193,7 @@ impl Runner {
                 .flat_map(|n| (0..lanes).map(move |lane| (n, lane)))
                 .map(|(n, lane)| wave.vgpr(n, lane))
                 .collect(),
+            vcc: wave.vcc(),
             memory: self.bench.gpu.memory.read(self.memory, (PAGES * PAGE) as usize),
             lds: self.bench.gpu.lds.bytes().to_vec(),
         }
@@ -318,14 +321,15 @@ fn difference(a: &Outcome, b: &Outcome) -> String {
     let memory = (0..a.memory.len()).find(|&n| a.memory[n] != b.memory[n]);
     let lds = (0..a.lds.len()).find(|&n| a.lds[n] != b.lds[n]);
     format!(
-        "{:?} at {} after {}, {:?} at {} after {}; register and lane {:x?}, memory {memory:x?}, LDS {lds:x?}",
+        "{:?} at {} after {}, {:?} at {} after {}; register and lane {:x?}, VCC {:x?}, memory {memory:x?}, LDS {lds:x?}",
         a.stop,
         a.pc,
         a.instructions,
         b.stop,
         b.pc,
         b.instructions,
-        register.map(|n| (n / lanes, n % lanes, a.registers[n], b.registers[n]))
+        register.map(|n| (n / lanes, n % lanes, a.registers[n], b.registers[n])),
+        [a.vcc, b.vcc]
     )
 }
 

@@ -34,7 +34,7 @@ impl Compiler<'_> {
             let used_up = self.exit(at, 0, Some(Flow::to(last.imm).number()));
             let counts = Counts { round, executed: EXECUTED, limit: LIMIT };
             let mut body = self.body(first, masked);
-            body.rounds_by_sixteens(&rounds, elements, &counts, (unless, used_up));
+            body.rounds_by_lanes(&rounds, elements, &counts, (unless, used_up));
         }
         self.go_on(at + 1, Some(masked));
         true
@@ -46,6 +46,11 @@ impl Compiler<'_> {
         rows.sort_unstable();
         rows.dedup();
         rows
+    }
+
+    /// Whether the block at hand uses more rows than there is room for, and so has runs that are done by sixteens.
+    pub(super) fn spills(&self) -> bool {
+        self.source.kind == BackendKind::Avx512 && self.rows_of_block().len() > CAPACITY
     }
 
     /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round

@@ -32,9 +32,25 @@ const MANY: [u32; 19] = {
     words
 };
 
+/// Rows of a wave of 64 lanes for which there is room by halves: as above for v4 to v13.
+const TEN: [u32; 13] = {
+    let mut words = [0; 13];
+    let mut n = 0;
+    while n < 10 {
+        words[n] = MANY[n];
+        n += 1;
+    }
+    while n < 13 {
+        words[n] = MANY[n + 6];
+        n += 1;
+    }
+    words
+};
+
 /// What loops do.
-const LOOPS: [(&str, &[u32]); 6] = [
+const LOOPS: [(&str, &[u32]); 7] = [
     ("many rows", &MANY),
+    ("ten rows", &TEN),
     ("v_add_nc_u32 v4, s0, v4; s_sub; v_add_nc_u32 v7, s0, v7", &[0x4a08_0800, COUNT, 0x4a0e_0e00]),
     // A mask from lane to lane: v_cmp_gt_u32 vcc, v4, v5; v_cndmask_b32 v6, v6, v4, vcc.
     ("a mask", &[0x4a08_0800, 0x3a0a_0b04, 0x7c98_0b04, 0x020c_0906, COUNT]),
