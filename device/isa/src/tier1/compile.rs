@@ -379,7 +379,13 @@ impl Compiler<'_> {
             }
             match form {
                 form if is_by_handler(form, d, masked) => body.by_handler(),
-                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
+                Form::ExecMask { saves, wide } => {
+                    scalars::exec_mask(body.a, d, saves, wide);
+                    if let Some(round) = round {
+                        let rows = core::mem::take(&mut body.rows);
+                        return self.end_of_round_of_lanes((next, uncounted), masked, (round, &rows));
+                    }
+                }
                 Form::Permute(control) => known = body.permute(control, d),
                 Form::RestoreExec => {
                     body.restore_exec();

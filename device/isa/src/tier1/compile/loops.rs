@@ -5,7 +5,7 @@ use crate::exec::di::{Di, Flow};
 use crate::lanes::BackendKind;
 use crate::tier1::asm::{Assembler, Condition, Integer, Label};
 use crate::tier1::avx2;
-use crate::tier1::body::jump_unless;
+use crate::tier1::body::{EXEC, jump_unless, load_exec, scalar};
 use crate::tier1::covered::is_by_handler;
 use crate::tier1::form::{Form, When};
 use crate::tier1::rows::{CAPACITY, Rows};
@@ -53,12 +53,15 @@ impl Compiler<'_> {
         self.source.kind == BackendKind::Avx512 && self.rows_of_block().len() > CAPACITY
     }
 
-    /// The rows of a block that is a loop of its own and uses no more of them than can be held: they stay in registers from round
-    /// to round.
+    /// The rows of a block that is a loop of its own, perhaps with the branch behind it, and uses no more of them than can be held: they
+    /// stay in registers from round to round.
     pub(super) fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
         let last = self.source.code.get(first + forms.len() - 1)?;
-        let loops =
-            matches!(forms.last(), Some(Form::Branch(_))) && last.aux == 0 && last.imm as usize == first;
+        let loops = match forms.last()? {
+            Form::Branch(_) => last.aux == 0 && last.imm as usize == first,
+            Form::ExecMask { .. } => self.goes_back_while_lanes_are_left(first, first + forms.len()),
+            _ => false,
+        };
         let code = &self.source.code[first..first + forms.len()];
         let calls =
             (forms.iter().zip(code)).any(|(form, d)| *form == Form::Call || is_by_handler(*form, d, masked));
@@ -67,6 +70,44 @@ impl Compiler<'_> {
         }
         let rows = self.rows_of_block();
         (rows.len() <= CAPACITY).then_some(rows)
+    }
+
+    /// Whether the element behind a block that ends with a change of EXEC goes back to its first one for as long as there are active
+    /// lanes.
+    fn goes_back_while_lanes_are_left(&self, first: usize, behind: usize) -> bool {
+        let Some(d) = self.source.code.get(behind) else { return false };
+        // Code that counts does so at the begin of each block.
+        self.form(behind) == Form::Branch(When::Execz(false))
+            && d.aux == 0
+            && d.imm as usize == first
+            && self.callee.counters.is_none()
+    }
+
+    /// The end of such a loop, whose rows stay where they are as long as all lanes are active, or any in a wave that has inactive ones.
+    pub(super) fn end_of_round_of_lanes(
+        &mut self,
+        (behind, uncounted): (usize, u32),
+        masked: bool,
+        (round, rows): (Label, &Rows),
+    ) {
+        self.count(uncounted);
+        let leaves = self.a.label();
+        let wide = self.source.halves == 2;
+        self.a.compare_immediate(wide, scalar(EXEC), if masked { 0 } else { -1 });
+        self.a.jump_if(if masked { Condition::Equal } else { Condition::NotEqual }, leaves);
+        let branch = self.source.code[behind];
+        self.count(u32::from(branch.count));
+        if masked {
+            load_exec(&mut self.a, self.source.kind, self.source.halves);
+        }
+        self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
+        self.a.jump_if(Condition::Below, round);
+        rows.write_back(&mut self.a);
+        let budget = self.exit(behind, 0, Some(Flow::to(branch.imm).number()));
+        self.a.jump(budget);
+        self.a.bind(leaves);
+        rows.write_back(&mut self.a);
+        self.go_on(behind, None);
     }
 
     /// The end of a loop whose rows stay where they are.

@@ -68,9 +68,23 @@ fn program(body: &[u32]) -> Vec<u32> {
     [&[BEGIN][..], body, &[compare, branch | back, end]].concat()
 }
 
+/// The number of rounds of each lane in v4: v_and_b32 v4, 7, v4 and v_add_nc_u32 v4, 1, v4, or v_mov_b32 v4, 5.
+const ROUNDS: [&[u32]; 2] = [&[0x3608_0887, 0x4a08_0881], &[0x7e08_0285]];
+/// A loop that lanes leave one after the other: v_add_nc_u32 v4, -1, v4; v_add_nc_u32 v7, v4, v7; v_add_nc_u32 v8, v7, v8;
+/// v_cmp_eq_u32 s2, 0, v4; s_or_b32 s1, s2, s1; s_and_not1_b32 exec_lo, exec_lo, s1; s_cbranch_execnz back.
+const UNTIL_NONE: [u32; 8] =
+    [0x4a08_08c1, 0x4a0e_0f04, 0x4a10_1107, 0xd44a_0002, 0x0002_0880, 0x8c01_0102, 0x917e_017e, 0xbfa6_fff8];
+/// The same with s_or_b64 s[0:1], s[2:3], s[0:1] and s_and_not1_b64 exec, exec, s[0:1].
+const UNTIL_NONE_OF_64: [u32; 8] = {
+    let mut words = UNTIL_NONE;
+    words[5] = 0x8c80_0002;
+    words[6] = 0x91fe_007e;
+    words
+};
+
 /// What is left after each turn of `budget` instructions.
-fn turns(backend: Backend, body: &[u32], size: WaveSize, (exec, budget): (u64, u64)) -> Vec<Vec<u64>> {
-    let mut bench = Bench::new(backend, &program(body));
+fn turns(backend: Backend, words: &[u32], size: WaveSize, (exec, budget): (u64, u64)) -> Vec<Vec<u64>> {
+    let mut bench = Bench::new(backend, words);
     let vgprs: Vec<[u32; 64]> =
         (0..24_u32).map(|n| lanes(|lane| (lane + 3).wrapping_mul(n * 0x0101_0107 + 5))).collect();
     let mut wave = Wave::new(&WaveInit {
@@ -104,14 +118,38 @@ fn turns(backend: Backend, body: &[u32], size: WaveSize, (exec, budget): (u64, u
 fn turns_end_where_those_of_the_interpreter_end() {
     for [interpreter, compiler] in tiers() {
         for (name, body) in LOOPS {
+            let words = program(body);
             for size in [WaveSize::Wave32, WaveSize::Wave64] {
                 for exec in [u64::MAX, 0x0f0f_3355_a5a5_00ff, 0] {
                     for budget in [1, 2, 3, 5, 8, 13, 21, 1000] {
-                        let [expected, found] =
-                            [interpreter, compiler].map(|backend| turns(backend, body, size, (exec, budget)));
+                        let [expected, found] = [interpreter, compiler]
+                            .map(|backend| turns(backend, &words, size, (exec, budget)));
                         assert!(
                             expected == found,
                             "{compiler:?} {name} {size:?} {exec:#x} turns of {budget}: {} and {}",
+                            expected.len(),
+                            found.len()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_leave_loops_one_after_the_other() {
+    for [interpreter, compiler] in tiers() {
+        for rounds in ROUNDS {
+            for (size, body) in [(WaveSize::Wave32, UNTIL_NONE), (WaveSize::Wave64, UNTIL_NONE_OF_64)] {
+                let words = [rounds, &body, &END[2..]].concat();
+                for exec in [u64::MAX, 0x0f0f_3355_a5a5_00ff, 1 << 31, 0] {
+                    for budget in [1, 2, 3, 5, 8, 13, 21, 1000] {
+                        let [expected, found] = [interpreter, compiler]
+                            .map(|backend| turns(backend, &words, size, (exec, budget)));
+                        assert!(
+                            expected == found,
+                            "{compiler:?} {rounds:x?} {size:?} {exec:#x} turns of {budget}: {} and {}",
                             expected.len(),
                             found.len()
                         );
