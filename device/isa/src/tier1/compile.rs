@@ -379,13 +379,7 @@ impl Compiler<'_> {
             }
             match form {
                 form if is_by_handler(form, d, masked) => body.by_handler(),
-                Form::ExecMask { saves, wide } => {
-                    scalars::exec_mask(body.a, d, saves, wide);
-                    if let Some(round) = round {
-                        let rows = core::mem::take(&mut body.rows);
-                        return self.end_of_round_of_lanes((next, uncounted), masked, (round, &rows));
-                    }
-                }
+                Form::ExecMask { saves, wide } => scalars::exec_mask(body.a, d, saves, wide),
                 Form::Permute(control) => known = body.permute(control, d),
                 Form::RestoreExec => {
                     body.restore_exec();
@@ -412,8 +406,12 @@ impl Compiler<'_> {
                 form => body.straight(form, d),
             }
         }
-        body.rows.flush(body.a);
         let uncounted = body.uncounted;
+        if let Some(round) = round {
+            let rows = core::mem::take(&mut body.rows);
+            return self.end_of_round_of_lanes((next, uncounted), masked, (round, &rows));
+        }
+        body.rows.flush(body.a);
         self.count(uncounted);
         let last = next - 1;
         let changed = changes_exec(self.form(last), &source.code[last]);

@@ -6,7 +6,7 @@ use crate::lanes::BackendKind;
 use crate::tier1::asm::{Assembler, Condition, Integer, Label};
 use crate::tier1::avx2;
 use crate::tier1::body::{EXEC, jump_unless, load_exec, scalar};
-use crate::tier1::covered::is_by_handler;
+use crate::tier1::covered::{changes_exec, is_by_handler};
 use crate::tier1::form::{Form, When};
 use crate::tier1::rows::{CAPACITY, Rows};
 use crate::tier1::sixteens::{self, Counts};
@@ -59,7 +59,9 @@ impl Compiler<'_> {
         let last = self.source.code.get(first + forms.len() - 1)?;
         let loops = match forms.last()? {
             Form::Branch(_) => last.aux == 0 && last.imm as usize == first,
-            Form::ExecMask { .. } => self.goes_back_while_lanes_are_left(first, first + forms.len()),
+            form @ (Form::ExecMask { .. } | Form::Scalar(_) | Form::Compare(_)) => {
+                changes_exec(*form, last) && self.goes_back_while_lanes_are_left(first, first + forms.len())
+            }
             _ => false,
         };
         let code = &self.source.code[first..first + forms.len()];
