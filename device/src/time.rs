@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use crate::threads::Wake;
 
 /// Nanoseconds of a tick of the golden counter, which counts at 100 MHz.
-const TICK_NS: u128 = 10;
+const TICK_NS: u32 = 10;
+/// Ticks of a second.
+const TICKS_OF_SECOND: u64 = 100_000_000;
 
 /// The time that a device, and a driver in the same process, go by.
 ///
@@ -153,6 +155,11 @@ fn scale(time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
+/// Whole ticks in a time. A second has a whole number of them, so that no division of 128 bits is needed.
+fn ticks_in(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(TICKS_OF_SECOND).saturating_add((time.subsec_nanos() / TICK_NS).into())
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -184,8 +191,7 @@ impl Clock {
     /// Ticks of 10 ns.
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        let ticks = (self.now().as_nanos() / TICK_NS) as u64 + 1;
-        ticks.wrapping_add(self.ahead())
+        ticks_in(self.now()).wrapping_add(1).wrapping_add(self.ahead())
     }
 
     /// Ticks by which the counter is ahead of the device's time.
@@ -195,8 +201,7 @@ impl Clock {
 
     /// The counter jumps forward, and the device's time does not: what is late, what has its turn and what traces tell go by that.
     pub(crate) fn jump(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos() / TICK_NS).unwrap_or(u64::MAX);
-        self.ahead.fetch_add(by, Ordering::Relaxed);
+        self.ahead.fetch_add(ticks_in(by), Ordering::Relaxed);
     }
 
     /// The time since the device started.
