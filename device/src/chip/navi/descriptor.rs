@@ -58,6 +58,10 @@ const ZERO_OF_NAVI: &[Field] = &[
 ];
 
 impl Register {
+    /// In the order of their numbers.
+    const ALL: [Self; 5] = [Self::Rsrc1, Self::Rsrc2, Self::Rsrc3, Self::Properties, Self::KernargPreload];
+
+    #[inline]
     fn of(self, descriptor: &KernelDescriptor) -> u32 {
         match self {
             Register::Rsrc1 => descriptor.compute_pgm_rsrc1.bits(),
@@ -106,8 +110,10 @@ pub(in crate::chip) fn check_fields(
     if bytes.into_iter().flatten().any(|&byte| byte != 0) {
         return Err(DescriptorError::ReservedBytes);
     }
+    // Taken apart once: this is gone through for each dispatch.
+    let values = Register::ALL.map(|register| register.of(descriptor));
     for &(register, mask, field, owner) in tables.iter().copied().flatten() {
-        let value = register.of(descriptor);
+        let value = values[register as usize];
         if value & mask != 0 {
             let (register, reason) = (register.name(), owner.reason());
             return Err(DescriptorError::Field { register, value, field, reason });
