@@ -35,6 +35,8 @@ pub(super) struct QueueState {
     interrupts: Arc<dyn CpInterrupts>,
     wake: Arc<dyn Fn() + Send + Sync>,
     failure: Mutex<Option<QueueError>, rank::QueueFailure>,
+    /// There may be a failure. Every service of the queue asks, and an atomic is read where a lock would be taken.
+    failed: AtomicBool,
     tracer: Tracer,
     faults: Faults,
     pub(super) sanitizer: Option<Arc<Sanitizer>>,
@@ -49,6 +51,7 @@ impl QueueState {
             interrupts: Arc::clone(&env.interrupts),
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
             tracer: env.tracer.clone(),
             faults: env.faults.clone(),
             sanitizer: env.shader.sanitizer().cloned(),
@@ -83,7 +86,21 @@ impl QueueState {
 
     /// Takes the failure a dispatch left behind.
     pub(super) fn take_failure(&self) -> Option<QueueError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        // Who leaves a failure wakes the device's thread behind that, which then finds both.
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        self.failed.store(false, Ordering::Relaxed);
+        failure.take()
+    }
+
+    /// Leaves a failure behind, or none.
+    fn leave_failure(&self, error: Option<QueueError>) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        // It changes under the lock alone.
+        self.failed.store(error.is_some(), Ordering::Release);
+        *failure = error;
     }
 
     /// What keeps the queue, which is at this packet, from being saved.
@@ -191,7 +208,7 @@ impl QueueState {
     /// Keeps the failure of a dispatch for the queue's next service, and tells the driver.
     pub(super) fn dispatch_failed(&self, error: QueueError) {
         self.announce_error(&error.cause);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.leave_failure(Some(error));
         self.wake();
     }
 
@@ -353,33 +370,36 @@ impl InFlight {
             return;
         }
         drop(late);
-        self.complete().announce(Runner::Submitter);
+        self.complete(Runner::Submitter).announce(self);
     }
 
-    /// Writes the signal of the dispatch, which has ended well.
-    fn complete(&self) -> Ended {
+    /// Writes the signal of the dispatch, which has ended well; what is to be told of that.
+    fn complete(&self, runner: Runner) -> Announcement {
         let timestamps = self.start.map(|start| (start, self.state.now()));
         if self.state.waits_for_flush() {
-            self.waits.store(true, Ordering::Release);
-            return Ended::Waits(Arc::clone(&self.state));
+            return self.wait();
         }
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
             Ok((completed, before)) => {
                 self.state.check_signal(self.packet.completion_signal, before);
                 self.state.signalled(self.packet.completion_signal, completed);
                 self.done.store(true, Ordering::Release);
-                Ended::Done(Arc::clone(&self.state), self.job, completed)
+                Announcement::Ended { event: completed.event, runner }
             }
-            Err(cause) if self.state.waits_for(&cause) => {
-                self.waits.store(true, Ordering::Release);
-                // The queue tells of the page when it tries again.
-                Ended::Waits(Arc::clone(&self.state))
-            }
+            // The queue tells of the page when it tries again.
+            Err(cause) if self.state.waits_for(&cause) => self.wait(),
             Err(cause) => {
                 self.state.shader.begin_stop();
-                Ended::Failed(self.fail(cause))
+                self.fail(cause)
             }
         }
+    }
+
+    /// The queue has to try again to write the signal.
+    fn wait(&self) -> Announcement {
+        self.waits.store(true, Ordering::Release);
+        let state = Arc::clone(&self.state);
+        Announcement::Call(Box::new(move || state.wake()))
     }
 
     fn fail(&self, cause: Cause) -> Announcement {
@@ -390,40 +410,12 @@ impl InFlight {
                 .ok()
         });
         let error = QueueError { packet: self.index, cause };
-        Box::new(move || {
+        Announcement::Call(Box::new(move || {
             if let Some(completed) = inactive {
                 state.announce(completed);
             }
             state.dispatch_failed(error);
-        })
-    }
-}
-
-/// A dispatch that has ended well, and what became of its signal.
-enum Ended {
-    /// It is written.
-    Done(Arc<QueueState>, Job, Completed),
-    /// The queue has to try again to write it.
-    Waits(Arc<QueueState>),
-    /// It cannot be written.
-    Failed(Announcement),
-}
-
-impl Ended {
-    /// Tells who is to know. The caller holds no lock and no slice of guest memory.
-    fn announce(self, runner: Runner) {
-        match self {
-            Ended::Done(state, job, completed) => {
-                let _scope = state.tracer.scope(job);
-                state.announce(completed);
-                // Who submits a packet looks at its queue again anyway.
-                if runner == Runner::Worker {
-                    state.wake();
-                }
-            }
-            Ended::Waits(state) => state.wake(),
-            Ended::Failed(announcement) => announcement(),
-        }
+        }))
     }
 }
 
@@ -442,10 +434,18 @@ impl Owner for InFlight {
             kept.check(&self.state, self.index);
         }
         if self.is_held_back() {
-            return Box::new(|| ());
+            return Announcement::Nothing;
         }
-        let ended = self.complete();
-        Box::new(move || ended.announce(runner))
+        self.complete(runner)
+    }
+
+    fn ended(&self, event: Option<u32>, runner: Runner) {
+        let _scope = self.state.tracer.scope(self.job);
+        self.state.announce(Completed { event });
+        // Who submits a packet looks at its queue again anyway.
+        if runner == Runner::Worker {
+            self.state.wake();
+        }
     }
 
     fn notice(&self, notice: Notice) {

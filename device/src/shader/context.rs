@@ -162,7 +162,7 @@ impl ShaderEngine {
                 // Its last waves ended on the way to where they could have been saved.
                 None => {
                     if let Some(announcement) = dispatch.settle(Ok(()), Runner::Worker) {
-                        announcement();
+                        announcement.announce(&**dispatch.owner());
                     }
                 }
             }

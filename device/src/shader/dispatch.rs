@@ -32,7 +32,42 @@ use crate::vm::Fault;
 pub(super) use save::{Restored, SavedDispatch};
 
 /// Something to do once no lock and no slice of guest memory is held.
-pub type Announcement = Box<dyn FnOnce() + Send>;
+pub enum Announcement {
+    /// Nothing.
+    Nothing,
+    /// [`Owner::ended`]. Most dispatches end so, and nothing is allocated for it.
+    Ended {
+        /// The event that waiters of the signal sleep on, if there is one.
+        event: Option<u32>,
+        /// On which thread the dispatch has ended.
+        runner: Runner,
+    },
+    /// Something else.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+impl fmt::Debug for Announcement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Announcement::Nothing => f.write_str("Nothing"),
+            Announcement::Ended { event, runner } => {
+                f.debug_struct("Ended").field("event", event).field("runner", runner).finish()
+            }
+            Announcement::Call(_) => f.debug_tuple("Call").finish_non_exhaustive(),
+        }
+    }
+}
+
+impl Announcement {
+    /// Does it, for the owner that it came from.
+    pub fn announce(self, owner: &dyn Owner) {
+        match self {
+            Announcement::Nothing => {}
+            Announcement::Ended { event, runner } => owner.ended(event, runner),
+            Announcement::Call(call) => call(),
+        }
+    }
+}
 
 /// On which thread a dispatch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +85,10 @@ pub trait Owner: fmt::Debug + Send + Sync {
     /// Called once, while the queue still counts as running: stopping the queue waits for it. It must not wait for
     /// anything; interrupts and wake-ups belong into the announcement.
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement;
+
+    /// The dispatch has ended well, and its signal is written: tells who is to know. Called outside slices, as an
+    /// [announcement](Announcement::Ended).
+    fn ended(&self, event: Option<u32>, runner: Runner);
 
     /// A wave has something to tell while it runs on. Called outside slices.
     fn notice(&self, notice: Notice);
@@ -430,6 +469,11 @@ impl Dispatch {
 
     /// Counts workgroups done; true with the last ones, when settling is due.
     pub(super) fn workgroups_done(&self, count: u64) -> bool {
+        if count == self.total {
+            // The caller has run all of them: no other worker counts here, and there is no other's work to wait for.
+            self.done.store(count, Ordering::Release);
+            return true;
+        }
         count > 0 && self.done.fetch_add(count, Ordering::AcqRel) + count == self.total
     }
 

@@ -85,7 +85,7 @@ impl Aftermath {
             dispatch.owner().notice(notice);
         }
         if let Some(announcement) = self.announcement {
-            announcement();
+            announcement.announce(&**dispatch.owner());
         }
     }
 }

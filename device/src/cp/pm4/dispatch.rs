@@ -53,26 +53,28 @@ impl Pm4Dispatch {
 
 impl Owner for Pm4Dispatch {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
-        let state = Arc::clone(&self.state);
         {
-            let _scope = state.tracer().scope(self.job);
-            state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
+            let _scope = self.state.tracer().scope(self.job);
+            self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
         }
         match outcome {
             Ok(()) => {
                 self.done.store(true, Ordering::Release);
-                Box::new(move || {
-                    // Who submits a packet looks at its queue again anyway.
-                    if runner == Runner::Worker {
-                        state.wake();
-                    }
-                })
+                Announcement::Ended { event: None, runner }
             }
             Err(failure) => {
+                let state = Arc::clone(&self.state);
                 state.shader.begin_stop();
                 let error = QueueError { packet: self.number, cause: Cause::Wave(failure) };
-                Box::new(move || state.dispatch_failed(error))
+                Announcement::Call(Box::new(move || state.dispatch_failed(error)))
             }
+        }
+    }
+
+    fn ended(&self, _event: Option<u32>, runner: Runner) {
+        // Who submits a packet looks at its queue again anyway.
+        if runner == Runner::Worker {
+            self.state.wake();
         }
     }
 

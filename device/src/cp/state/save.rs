@@ -37,7 +37,7 @@ impl QueueState {
             packet: *packet,
             cause: Cause::Earlier(why.clone()),
         });
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        self.leave_failure(failure);
     }
 }
 
