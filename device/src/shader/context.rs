@@ -345,7 +345,7 @@ impl Worker {
         let outcome = run(&mut SwitchTurn { chip: shared.chip, dispatch, turn });
         drop(slice);
         self.keep(context);
-        shared.counters.add(&mut self.stats);
+        shared.counters.add(self.number, &mut self.stats);
         outcome
     }
 }

@@ -185,7 +185,8 @@ impl ShaderEngine {
             dispatches: AtomicUsize::new(0),
             residency: Arc::new(Residency::new(config.topology, &config.chip.shader)),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
-            counters: Counters::default(),
+            // Two workers have no thread.
+            counters: Counters::new(config.workers.max(1) + 2),
             clock,
             chip: config.chip,
             code: CodeSpaces::new(config.chip.arch, config.backend, config.kept_code.clone()),

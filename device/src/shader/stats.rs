@@ -26,10 +26,18 @@ pub struct Statistics {
     pub regions_shared: u64,
 }
 
-/// Shared counters behind [`Statistics`], in cache lines of their own: all workers write them.
+/// Counters behind [`Statistics`]: each worker has its own, and their sums are what is asked for.
+#[derive(Debug)]
+pub(super) struct Counters {
+    of_workers: Box<[WorkerCounters]>,
+    /// When the first dispatch was counted.
+    pub(super) first_dispatch: OnceLock<Instant>,
+}
+
+/// What one worker has counted, in cache lines of its own: it writes them all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Counters {
+struct WorkerCounters {
     dispatches: AtomicU64,
     workgroups: AtomicU64,
     waves: AtomicU64,
@@ -37,32 +45,59 @@ pub(super) struct Counters {
     tlb_misses: AtomicU64,
     regions_lowered: AtomicU64,
     regions_shared: AtomicU64,
-    /// When the first dispatch was counted.
-    pub(super) first_dispatch: OnceLock<Instant>,
 }
 
 impl Counters {
-    /// Adds a worker's own counts, which begin anew: once per turn.
-    pub(super) fn add(&self, local: &mut Statistics) {
+    /// Counters of so many workers.
+    pub(super) fn new(workers: usize) -> Self {
+        let of_workers = (0..workers).map(|_| WorkerCounters::default()).collect();
+        Self { of_workers, first_dispatch: OnceLock::new() }
+    }
+
+    /// Adds a worker's own counts, which begin anew: once per turn. The caller has the worker of this number to itself.
+    pub(super) fn add(&self, worker: u32, local: &mut Statistics) {
         let local = std::mem::take(local);
         if local.dispatches > 0 {
             self.first_dispatch.get_or_init(Instant::now);
         }
-        for (counter, more) in self.beside(local) {
-            // Others count here at the same time, which is not asked for without need.
+        let Some(counters) = self.of_workers.get(worker as usize) else { return };
+        for (counter, more) in counters.beside(local) {
+            // No other thread adds to them at the same time: who has the worker to itself finds what the last one has stored, and an
+            // exchange would be waited for.
             if more > 0 {
-                counter.fetch_add(more, Ordering::Relaxed);
+                counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
             }
         }
     }
 
-    /// Counts on from there.
+    /// Counts on from there. No worker counts meanwhile.
     pub(super) fn restore(&self, from: Statistics) {
-        for (counter, value) in self.beside(from) {
-            counter.store(value, Ordering::Relaxed);
+        let rest = std::iter::repeat(Statistics::default());
+        for (counters, from) in self.of_workers.iter().zip(std::iter::once(from).chain(rest)) {
+            for (counter, value) in counters.beside(from) {
+                counter.store(value, Ordering::Relaxed);
+            }
         }
     }
 
+    /// What all of them have counted.
+    pub(super) fn get(&self) -> Statistics {
+        self.of_workers.iter().fold(Statistics::default(), |sum, counters| {
+            let own = counters.get();
+            Statistics {
+                dispatches: sum.dispatches + own.dispatches,
+                workgroups: sum.workgroups + own.workgroups,
+                waves: sum.waves + own.waves,
+                wave_instructions: sum.wave_instructions + own.wave_instructions,
+                tlb_misses: sum.tlb_misses + own.tlb_misses,
+                regions_lowered: sum.regions_lowered + own.regions_lowered,
+                regions_shared: sum.regions_shared + own.regions_shared,
+            }
+        })
+    }
+}
+
+impl WorkerCounters {
     /// Each counter, and what these have of it.
     #[inline(always)]
     fn beside(&self, of: Statistics) -> [(&AtomicU64, u64); 7] {
@@ -77,7 +112,7 @@ impl Counters {
         ]
     }
 
-    pub(super) fn get(&self) -> Statistics {
+    fn get(&self) -> Statistics {
         Statistics {
             dispatches: self.dispatches.load(Ordering::Relaxed),
             workgroups: self.workgroups.load(Ordering::Relaxed),

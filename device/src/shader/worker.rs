@@ -49,8 +49,8 @@ pub(super) struct Context {
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     runner: Runner,
-    /// Its number in traces.
-    number: u32,
+    /// Its number, in traces and of its counters.
+    pub(super) number: u32,
     /// Most recently used last.
     #[expect(clippy::vec_box, reason = "the boxes move between this list and turns")]
     contexts: Vec<Box<Context>>,
@@ -144,7 +144,7 @@ impl Worker {
                 aftermath.announcement = Some(announcement);
             }
         }
-        shared.counters.add(&mut self.stats);
+        shared.counters.add(self.number, &mut self.stats);
         aftermath
     }
 
@@ -223,7 +223,7 @@ impl Worker {
                         aftermath.notices.is_empty() && shared.is_alone() && !shared.stops.is_halted();
                     if runs_on && budget < usual.max(1) && goes_on {
                         (budget, more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
-                        shared.counters.add(&mut self.stats);
+                        shared.counters.add(self.number, &mut self.stats);
                         drop(slice);
                         slice = space.enter();
                     }
@@ -362,7 +362,7 @@ impl Worker {
                     budget = TURN_BUDGET;
                     resumed = true;
                     current = Some(workgroup);
-                    shared.counters.add(&mut self.stats);
+                    shared.counters.add(self.number, &mut self.stats);
                     // Who waits for slices to end waits no longer than for other turns.
                     drop(slice);
                     slice = space.enter();
@@ -398,7 +398,7 @@ impl Worker {
         self.stats.regions_shared += regions.shared;
         self.keep(context);
         // A program that sees the signal finds its work counted.
-        shared.counters.add(&mut self.stats);
+        shared.counters.add(self.number, &mut self.stats);
         // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
         aftermath.announcement = settled.and_then(|outcome| dispatch.settle(outcome, self.runner));
     }
