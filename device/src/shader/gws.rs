@@ -7,6 +7,7 @@ mod save;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_isa::exec::{GWS_RESOURCES, GwsOp, GwsRequest};
 
@@ -64,6 +65,8 @@ pub(super) enum Answer {
 pub struct Gws {
     /// Those in use.
     resources: Mutex<Option<BTreeMap<u8, Resource>>, rank::Gws>,
+    /// Whether there are any: every workgroup that begins asks. It changes under the lock.
+    granted: AtomicBool,
 }
 
 impl fmt::Debug for Resource {
@@ -95,11 +98,12 @@ impl Gws {
     pub fn grant(&self, granted: bool) {
         let mut resources = self.lock();
         *resources = granted.then(|| resources.take().unwrap_or_default());
+        self.granted.store(granted, Ordering::Release);
     }
 
     /// Whether the queue has resources.
     pub(super) fn is_granted(&self) -> bool {
-        self.lock().is_some()
+        self.granted.load(Ordering::Acquire)
     }
 
     /// Does what a wave asks for.

@@ -39,10 +39,13 @@ pub struct ShaderQueue {
     apertures: Apertures,
     /// A [`Permission`]; the only place that says whether waves of the queue may run.
     permission: AtomicU8,
-    /// Workers in a turn of this queue. Its lock also guards the step from "may run" to "runs".
-    busy: Mutex<u32, rank::ShaderQueueBusy>,
+    /// Workers in a turn of this queue, or about to find that they may not begin one.
+    turns: AtomicU32,
+    /// Threads that wait for the last turn to end; `left` wakes them. Who ends a turn takes the lock only if there are some.
+    waiting: AtomicU32,
+    busy: Mutex<(), rank::ShaderQueueBusy>,
     left: Condvar,
-    /// Waves resident, running or paused.
+    /// Waves resident, running or paused. It changes under the lock of the engine's rooms alone.
     waves: AtomicU32,
     gws: Arc<Gws>,
 }
@@ -50,7 +53,7 @@ pub struct ShaderQueue {
 impl fmt::Debug for ShaderQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let permission = [Permission::Run, Permission::Suspended, Permission::Stopped];
-        let turns = *self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = self.turns.load(Ordering::Relaxed);
         f.debug_struct("ShaderQueue")
             .field("permission", &permission.into_iter().find(|&permission| self.has(permission)))
             .field("workers_in_a_turn", &format_args!("{turns}"))
@@ -69,7 +72,9 @@ impl ShaderQueue {
             space,
             apertures,
             permission: AtomicU8::new(Permission::Run as u8),
-            busy: Mutex::new(0),
+            turns: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            busy: Mutex::new(()),
             left: Condvar::new(),
             waves: AtomicU32::new(0),
             gws,
@@ -89,6 +94,12 @@ impl ShaderQueue {
     /// Its waves on the compute units.
     pub(super) fn resident(&self) -> u32 {
         self.waves.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. The rooms, which are locked, order all changes: each one finds what the last one has left, and none needs an
+    /// exchange.
+    fn set_resident(&self, _rooms: &Rooms, waves: u32) {
+        self.waves.store(waves, Ordering::Relaxed);
     }
 
     /// Its global wave sync; while its waves have it, no other queue that has it runs.
@@ -151,26 +162,31 @@ impl ShaderQueue {
     fn wait_until_idle(&self) {
         lock::about_to_wait::<rank::Submitter>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        while *busy != 0 {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while self.turns.load(Ordering::SeqCst) != 0 {
             busy = self.left.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Begins a turn, unless the queue is stopped or suspended.
     pub(super) fn begin_turn(&self) -> bool {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        // Counted before the look at the permission, which is changed before the turns are looked at. All four are in one order, so that
+        // either this turn finds the queue stopped, or who stops it finds the turn and waits for its end.
+        self.turns.fetch_add(1, Ordering::SeqCst);
         if !self.has(Permission::Run) {
+            self.end_turn();
             return false;
         }
-        *busy += 1;
         true
     }
 
     /// Ends a turn.
     pub(super) fn end_turn(&self) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        *busy -= 1;
-        if *busy == 0 {
+        // Who waits has said so before it looked at the turns: either it finds none, or it is found here. It holds the lock from there until it
+        // sleeps, so that it is not woken before.
+        if self.turns.fetch_sub(1, Ordering::SeqCst) == 1 && self.waiting.load(Ordering::SeqCst) != 0 {
+            drop(self.busy.lock().unwrap_or_else(PoisonError::into_inner));
             self.left.notify_all();
         }
     }
@@ -232,13 +248,13 @@ impl Residency {
         let standing = match rooms.floor.take(need) {
             Some(place) => Standing::On(place),
             // Seats are only handed out under the engine's lock, so that one queue cannot get in twice.
-            None if queue.waves.load(Ordering::SeqCst) == 0 => {
+            None if queue.resident() == 0 => {
                 rooms.beyond.insert(queue.address(), (*need, None));
                 Standing::Beyond
             }
             None => return None,
         };
-        queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+        queue.set_resident(&rooms, queue.resident() + need.waves);
         rooms.syncing = syncs.or(rooms.syncing);
         Some(standing)
     }
@@ -254,7 +270,8 @@ impl Residency {
             }
             Standing::Off => return,
         }
-        let left = queue.waves.fetch_sub(need.waves, Ordering::SeqCst) - need.waves;
+        let left = queue.resident() - need.waves;
+        queue.set_resident(&rooms, left);
         if left == 0 && rooms.syncing == Some(queue.address()) {
             rooms.syncing = None;
         }

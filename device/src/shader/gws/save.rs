@@ -1,6 +1,7 @@
 //! Global wave sync as plain values.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,8 @@ impl Gws {
             let came = counter("waves at a global semaphore", resource.came)?;
             check("waves that passed a global semaphore", resource.admitted, resource.admitted <= came)?;
         }
-        Ok(Self { resources: Mutex::new(saved.0.clone()) })
+        let granted = AtomicBool::new(saved.0.is_some());
+        Ok(Self { resources: Mutex::new(saved.0.clone()), granted })
     }
 }
 

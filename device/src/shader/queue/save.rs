@@ -44,7 +44,9 @@ impl ShaderQueue {
             space,
             apertures,
             permission: AtomicU8::new(permission as u8),
-            busy: Mutex::new(0),
+            turns: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            busy: Mutex::new(()),
             left: Condvar::new(),
             waves: AtomicU32::new(0),
             gws,
@@ -110,7 +112,7 @@ impl Residency {
             SavedStanding::Off => Standing::Off,
         };
         if !matches!(standing, Standing::Off) {
-            queue.waves.fetch_add(need.waves, Ordering::SeqCst);
+            queue.set_resident(&rooms, queue.resident() + need.waves);
             if queue.gws.is_granted() {
                 rooms.syncing.get_or_insert(queue.address());
             }
