@@ -247,8 +247,7 @@ impl AqlQueue {
     }
 
     fn slot(&self, index: u64) -> u64 {
-        let packets = self.config.ring_packets.max(1);
-        self.config.ring_base.wrapping_add(index % packets * AQL_PACKET_SIZE)
+        self.config.ring_base.wrapping_add(self.config.place(index) * AQL_PACKET_SIZE)
     }
 
     /// Starts the next packet, if there is one.
@@ -373,7 +372,7 @@ impl AqlQueue {
 
     /// Adds what comes from the queue, and from where in it the packet is.
     fn complete_launch(&self, launch: &mut Launch, index: u64) {
-        launch.packet = (index % self.config.ring_packets.max(1)) as u32;
+        launch.packet = self.config.place(index) as u32;
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
         launch.cus = self.config.cus;

@@ -62,3 +62,12 @@ pub struct AqlConfig {
     /// How workgroups are dealt to graphics cores; `None` where there is one.
     pub shares: Option<XccShares>,
 }
+
+impl AqlConfig {
+    /// The place of a packet in the ring, in packets.
+    fn place(&self, index: u64) -> u64 {
+        let packets = self.ring_packets.max(1);
+        // A division takes long, and a snapshot alone may have another number than a power of two.
+        if packets.is_power_of_two() { index & (packets - 1) } else { index % packets }
+    }
+}

@@ -5,6 +5,8 @@ mod save;
 use std::fmt;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::chip::{CuMask, MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
 
 pub(super) use save::SavedPlace;
@@ -64,8 +66,8 @@ struct Processor {
 /// A workgroup's place.
 pub(super) struct Place {
     processor: usize,
-    /// SIMD and slot of each wave.
-    waves: Vec<(u8, u8)>,
+    /// SIMD and slot of each wave, without an allocation for the few that most workgroups have.
+    waves: SmallVec<[(u8, u8); 8]>,
     vgprs: u32,
     lds: [u32; MAX_CUS],
     at: WavePlace,
@@ -200,7 +202,7 @@ impl Processor {
             return None;
         }
         let mut after = self.simds;
-        let mut waves = Vec::with_capacity(need.waves as usize);
+        let mut waves = SmallVec::with_capacity(need.waves as usize);
         let all = (1u32 << rules.wave_slots) - 1;
         for _ in 0..need.waves {
             // The emptiest SIMD, as the hardware balances them.

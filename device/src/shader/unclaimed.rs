@@ -2,11 +2,12 @@
 
 mod save;
 
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
@@ -26,11 +27,14 @@ const PARTS: u64 = 4;
 pub(super) struct Unclaimed {
     _before: Room,
     /// Ascending, without gaps or overlaps between neighbours that could be one.
-    ranges: Mutex<VecDeque<Range<u64>>, rank::Unclaimed>,
+    ranges: Mutex<Ranges, rank::Unclaimed>,
     /// Workgroups in them.
     left: AtomicU64,
     _behind: Room,
 }
+
+/// A few ranges at most, and one in a dispatch that nothing has been given back to: that takes no allocation.
+type Ranges = SmallVec<[Range<u64>; 1]>;
 
 /// Padding of two cache lines: processors fetch lines in pairs.
 type Room = [MaybeUninit<u64>; 16];
@@ -50,7 +54,7 @@ impl Unclaimed {
     }
 
     /// These, which have so many workgroups.
-    fn with(ranges: VecDeque<Range<u64>>, left: u64) -> Unclaimed {
+    fn with(ranges: Ranges, left: u64) -> Unclaimed {
         Unclaimed { _before: ROOM, ranges: Mutex::new(ranges), left: AtomicU64::new(left), _behind: ROOM }
     }
 
@@ -59,7 +63,7 @@ impl Unclaimed {
         self.ranges().iter().cloned().collect()
     }
 
-    fn ranges(&self) -> MutexGuard<'_, VecDeque<Range<u64>>, rank::Unclaimed> {
+    fn ranges(&self) -> MutexGuard<'_, Ranges, rank::Unclaimed> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,12 +81,12 @@ impl Unclaimed {
     pub(super) fn take(&self, workers: u64) -> Range<u64> {
         let mut ranges = self.ranges();
         let left = self.left.load(Ordering::Relaxed);
-        let Some(first) = ranges.front_mut() else { return 0..0 };
+        let Some(first) = ranges.first_mut() else { return 0..0 };
         let share = (left / (workers * PARTS).max(1)).clamp(1, MOST).min(first.end - first.start);
         let taken = first.start..first.start + share;
         first.start = taken.end;
         if first.is_empty() {
-            ranges.pop_front();
+            ranges.remove(0);
         }
         self.left.store(left - share, Ordering::Relaxed);
         taken
@@ -141,7 +145,7 @@ mod tests {
         assert!(!unclaimed.give_back(10..15));
         assert!(!unclaimed.give_back(3..8));
         assert!(!unclaimed.give_back(5..5));
-        assert_eq!(*unclaimed.ranges(), [3..8, 10..64]);
+        assert_eq!(unclaimed.ranges()[..], [3..8, 10..64]);
         assert_eq!(unclaimed.take(1), 3..8);
         let mut all: Vec<u64> = Vec::new();
         while !unclaimed.is_empty() {

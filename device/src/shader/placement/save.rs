@@ -1,6 +1,7 @@
 //! Places of workgroups as plain values.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use super::{Floor, Place};
 use crate::chip::{MAX_CUS, WavePlace};
@@ -23,7 +24,7 @@ impl Place {
         SavedPlace {
             processor: self.processor as u32,
             group: self.at.group,
-            waves: self.waves.clone(),
+            waves: self.waves.to_vec(),
             vgprs: self.vgprs,
             lds: self.lds,
         }
@@ -69,7 +70,7 @@ impl Floor {
         *processor = after;
         Ok(Place {
             processor: saved.processor as usize,
-            waves: saved.waves.clone(),
+            waves: SmallVec::from_slice(&saved.waves),
             vgprs: saved.vgprs,
             lds: saved.lds,
             at: WavePlace { group: saved.group, ..processor.at },

@@ -1,8 +1,6 @@
 //! Workgroups that have not begun, as plain values.
 
-use std::collections::VecDeque;
-
-use super::Unclaimed;
+use super::{Ranges, Unclaimed};
 use crate::save::{Broken, check};
 
 impl Unclaimed {
@@ -13,11 +11,11 @@ impl Unclaimed {
 
     /// What is left of the first `total` workgroups.
     pub(in crate::shader) fn restored(total: u64, saved: &[(u64, u64)]) -> Result<Self, Broken> {
-        let (mut ranges, mut left, mut last) = (VecDeque::new(), 0, 0);
+        let (mut ranges, mut left, mut last) = (Ranges::new(), 0, 0);
         for &(start, end) in saved {
             check("first workgroup of a range", start, start >= last && start < end)?;
             check("last workgroup of a range", end, end <= total)?;
-            ranges.push_back(start..end);
+            ranges.push(start..end);
             left += end - start;
             last = end;
         }
