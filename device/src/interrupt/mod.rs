@@ -24,7 +24,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
 use crate::trace::{Engine, Owner, TraceEvent, Tracer};
-use crate::vm::AddressSpace;
+use crate::vm::{AddressSpace, Contexts};
 use ih_ring::{IhRing, Lost, Pushed};
 use retry::{Retry, Told};
 pub(crate) use save::SavedInterrupts;
@@ -51,7 +51,6 @@ const NOBODYS: Source = Source(0xff);
 /// Number of the ring that faults go to which are tried again.
 const RETRY_RING: u8 = 1;
 
-#[derive(Debug)]
 struct State {
     ring: IhRing,
     /// On chips whose waves wait for pages.
@@ -59,6 +58,19 @@ struct State {
     msix: Msix,
     /// What the host was told of the pin.
     pin: bool,
+    /// The kernel's address space as the last entry found it, and [`Contexts::changes`] then. It only spares a look-up.
+    kernel: Option<(u64, Arc<AddressSpace>)>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("ring", &self.ring)
+            .field("retry", &self.retry)
+            .field("msix", &self.msix)
+            .field("pin", &self.pin)
+            .finish()
+    }
 }
 
 /// The interrupt handler block and what is behind it.
@@ -100,7 +112,7 @@ impl Interrupts {
         control: Arc<SharedControl>,
     ) -> Self {
         let retry = retries.then(Retry::default);
-        let state = State { ring: IhRing::default(), retry, msix: Msix::new(), pin: false };
+        let state = State { ring: IhRing::default(), retry, msix: Msix::new(), pin: false, kernel: None };
         Self {
             state: Mutex::new(state),
             sink,
@@ -246,12 +258,31 @@ impl Interrupts {
     }
 
     /// Writes an entry to the ring, stamped with `clock` (100 MHz ticks), and raises the vector as the ring asks for.
-    pub(crate) fn push(&self, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
+    pub(crate) fn push(&self, space: Option<&AddressSpace>, entry: IhEntry, clock: u64) {
+        self.push_locked(&mut self.lock(), space, entry, clock);
+    }
+
+    /// The same, to the ring in the kernel's address space, which is looked up again when it may be another one.
+    pub(crate) fn push_to_kernel(&self, contexts: &Contexts, entry: IhEntry, clock: u64) {
+        // Before the look-up: if there is a change behind it, the next entry looks again.
+        let changes = contexts.changes();
+        let mut state = self.lock();
+        let mut kernel = state.kernel.take().filter(|(at, _)| *at == changes);
+        if kernel.is_none() {
+            // The locks of contexts are taken before this one.
+            drop(state);
+            kernel = contexts.space(0).map(|space| (changes, space));
+            state = self.lock();
+        }
+        self.push_locked(&mut state, kernel.as_ref().map(|(_, space)| &**space), entry, clock);
+        state.kernel = kernel;
+    }
+
+    fn push_locked(&self, state: &mut State, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
         entry.timestamp_lo = clock as u32;
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
-        let mut state = self.lock();
         if self.faults.is_on() {
-            self.strike_entry(&mut state, space, &entry);
+            self.strike_entry(state, space, &entry);
         }
         let overflow = state.ring.overflow;
         let time = self.tracer.time();
@@ -263,7 +294,7 @@ impl Interrupts {
             let text = "the interrupt ring is full, and its oldest entry is overwritten";
             self.counters.tell(GuestError::InterruptLost, format_args!("{text}"));
         }
-        self.told(&mut state, (&entry, time), pushed);
+        self.told(state, (&entry, time), pushed);
     }
 
     /// What strikes before an entry is written.

@@ -37,7 +37,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn push(&self, entry: IhEntry) {
-        self.interrupts.push(self.contexts.space(0).as_deref(), entry, self.clock.ticks());
+        self.interrupts.push_to_kernel(&self.contexts, entry, self.clock.ticks());
     }
 }
 

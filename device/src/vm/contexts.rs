@@ -3,6 +3,7 @@
 //! A context's address space is made from its tables when it is first used, and made anew after they change. Registers
 //! (`GCVM_CONTEXTn_*`, `IH_VMID_n_LUT`, `SH_MEM_*`) and firmware that maps processes both end here: this is the only copy.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::regs::Register as _;
@@ -130,6 +131,8 @@ pub(crate) struct Contexts {
     state: Mutex<State, rank::Contexts>,
     /// Spaces made since their tables last changed. Taken after `state` where both are.
     spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
+    /// Changes of `spaces`, counted under its lock.
+    changes: AtomicU64,
     pub(super) memory: Arc<Memory>,
     pub(super) walks: Arc<WalkCounter>,
     pub(super) faults: Faults,
@@ -163,7 +166,8 @@ impl Contexts {
         format: PteFormat,
     ) -> Self {
         let state = Mutex::new(State::new(frame_buffer));
-        Self { state, spaces: RwLock::default(), memory, walks, faults, sanitizer, frame_buffer, format }
+        let (spaces, changes) = (RwLock::default(), AtomicU64::new(0));
+        Self { state, spaces, changes, memory, walks, faults, sanitizer, frame_buffer, format }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
@@ -183,9 +187,17 @@ impl Contexts {
     }
 
     pub(super) fn put(&self, vmid: usize, space: Option<Arc<AddressSpace>>) {
-        if let Some(slot) = self.spaces.write().unwrap_or_else(PoisonError::into_inner).get_mut(vmid) {
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = spaces.get_mut(vmid) {
             *slot = space;
+            self.changes.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Changes whenever a VMID gets another address space or loses the one it has: who reads this first and then asks for a
+    /// [space](Self::space) may use it until this reads as something else.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Address space of a VMID, made from its tables if need be; `None` if they describe none.
@@ -323,7 +335,9 @@ impl Contexts {
     /// Back to the values of power on.
     pub(crate) fn reset(&self) {
         *self.lock() = State::new(self.frame_buffer);
-        *self.spaces.write().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        *spaces = Default::default();
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 
