@@ -469,7 +469,7 @@ impl Dispatch {
 
     /// Counts workgroups done; true with the last ones, when settling is due.
     pub(super) fn workgroups_done(&self, count: u64) -> bool {
-        if count == self.total {
+        if count > 0 && count == self.total {
             // The caller has run all of them: no other worker counts here, and there is no other's work to wait for.
             self.done.store(count, Ordering::Release);
             return true;

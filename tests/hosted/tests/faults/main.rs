@@ -249,8 +249,10 @@ fn removed_device_ends_in_errors_and_the_driver_can_be_unloaded() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        assert!(work(&gpu, || ()).is_err());
+        // Work that is done before the time has gone on ends well.
+        let is_removed = (0..1000).any(|_| work(&gpu, || ()).is_err());
         over.store(true, Ordering::Relaxed);
+        assert!(is_removed);
     });
     assert_eq!(gpu.device().faults().report().struck[&Rule::Removal], 1);
     let mut word = [0; 4];
