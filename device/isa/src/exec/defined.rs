@@ -200,6 +200,8 @@ impl Defined {
             if told.is_none() && effect != Effect::Load {
                 let data: &[Place] = match space {
                     Space::Buffer => &[Place::Src(3)],
+                    // The data are in LDS.
+                    Space::BufferToLds => &[],
                     Space::Lds => &[Place::Src(1), Place::Src(2)],
                     _ => &[Place::Src(1)],
                 };

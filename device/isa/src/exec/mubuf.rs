@@ -230,6 +230,20 @@ fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
+/// Stores from LDS: a dword per lane from where [`load_to_lds`] brings one.
+fn store_from_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    let base = (w.s[slot::M0] & 0xffff) + (d.imm & field::OFFSET);
+    w.has_loaded_lds();
+    each(w, m, d, (&buffer, (1, 4)), |w, m, lane| {
+        let Some(va) = buffer.address(buffer.place(w, d, lane), 0, 4) else { return Ok(()) };
+        let at = base + lane * 4;
+        // As loads by DS instructions.
+        let value = if m.lds.contains(at, 4) { u32::from_le_bytes(m.lds.get(at)) } else { 0 };
+        m.global.store(va, value)
+    })
+}
+
 /// How the components of a typed access lie in registers.
 mod layout {
     /// The format is the instruction's (MTBUF): no component selects.
@@ -370,7 +384,7 @@ pub(crate) enum Operation {
     Moves(Moves),
     /// A load or store of this many components, by the format of the descriptor or of the instruction (`typed`).
     Format { typed: bool, components: u32, packing: Packing },
-    /// A load of a dword to LDS.
+    /// A load of a dword to LDS, or a store of one from there.
     DwordToLds,
     /// A load of 8 or 16 bits to LDS.
     PartToLds(Narrow),
@@ -402,6 +416,7 @@ pub(crate) fn entry(operation: Operation, effect: Effect) -> Option<BufferEntry>
             }
         }
         (Operation::DwordToLds, Effect::Load) => entry(load_to_lds, 0, 0, 0),
+        (Operation::DwordToLds, Effect::Store) => entry(store_from_lds, 0, 0, 0),
         (Operation::PartToLds(part), Effect::Load) => entry(load_to_lds, part.pack(), 0, 0),
         (Operation::FormatToLds, Effect::Load) => entry(load_to_lds, layout::FORMAT, 0, 0),
         _ => None,

@@ -123,7 +123,7 @@ pub(crate) enum Space {
     /// Through a buffer descriptor.
     Buffer,
     Lds,
-    /// Through a buffer descriptor to LDS.
+    /// Through a buffer descriptor to LDS, or from there.
     BufferToLds,
 }
 

@@ -4,7 +4,7 @@
 //! buffer instructions with formats. What a scalar load [reads](scalar_read) is told of apart.
 
 use super::atomic::Function;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, field};
 use super::di::{Di, Machine};
 use super::flat::{active, segment};
 use super::properties::{Effect, Family, Moves, Space, properties};
@@ -71,6 +71,14 @@ impl Collector<'_> {
         }
     }
 
+    /// A dword for each lane, from `M0[15:0]` and an offset on.
+    fn lds_of_lanes(&mut self, offset: u32) {
+        let base = (self.w.s[slot::M0] & 0xffff).wrapping_add(offset);
+        for lane in active(self.w) {
+            self.add(lane, Place::Lds(base.wrapping_add(lane * 4)), 4);
+        }
+    }
+
     fn buffer(&mut self, d: &Di, bytes: u32) {
         let buffer = Buffer::of(self.w, d);
         for lane in active(self.w) {
@@ -115,11 +123,14 @@ pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
         }
         Family::FlatToLds(moves) => {
             all.flat(m, d, bytes_of(moves));
-            let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
             (all.access, all.replaces) = (Access::Write, true);
-            for lane in active(w) {
-                all.add(lane, Place::Lds(base.wrapping_add(lane * 4)), 4);
-            }
+            all.lds_of_lanes(d.imm);
+        }
+        Family::Buffer(mubuf::Operation::DwordToLds) => {
+            all.buffer(d, 4);
+            let loads = effect == Effect::Load;
+            (all.access, all.replaces) = (if loads { Access::Write } else { Access::Read }, loads);
+            all.lds_of_lanes(d.imm & field::OFFSET);
         }
         Family::Lds(ds::Operation::Moves(moves)) => {
             all.replaces |= exchanges(moves);

@@ -46,6 +46,34 @@ fn registers(va: u64, bytes: u32) -> [u32; 16] {
 }
 
 #[test]
+fn dwords_of_lds_are_stored_by_buffers_that_have_one_for_each_lane() {
+    for backend in Backend::all() {
+        let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);
+        // The last six lanes are not in LDS, whose size is 256: the sixteen bytes of M0 and the offset come first.
+        gpu.lds.reset(256);
+        for (at, byte) in gpu.lds.bytes_mut().iter_mut().enumerate() {
+            *byte = (at * 3 + 1) as u8;
+        }
+        let lds = gpu.lds.bytes().to_vec();
+        let va = gpu.buffer(&[0xffff_ffffu32; 66]);
+        let mut sgprs = registers(0, 0);
+        // ADD_TID_ENABLE, records of four bytes, 61 * 4 bytes.
+        sgprs[12..16].copy_from_slice(&[va as u32, (va >> 32) as u32 | 4 << 16, 244, 1 << 23]);
+        // s_mov_b32 m0, 16; buffer_store_lds_dword s[12:15], 0 offset:8 lds.
+        let words = [0xbefc_0090, 0xe0f5_0008, 0x8003_0000];
+        let (stop, _) = run(&mut gpu, &words, &sgprs, &[]);
+        assert_eq!(stop, Stop::EndProgram);
+        let stored = gpu.fetch::<u32>(va, 66);
+        for (n, word) in stored.into_iter().enumerate() {
+            let from =
+                lds.get(n * 4 + 16..n * 4 + 20).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            // The first two are before the offset, and what is behind 61 dwords is not in the buffer.
+            assert_eq!(word, if (2..61).contains(&n) { from } else { 0xffff_ffff }, "dword {n}");
+        }
+    }
+}
+
+#[test]
 fn scalar_stores_ignore_the_low_bits_of_each_part_of_an_address() {
     for backend in Backend::all() {
         let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);

@@ -140,6 +140,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::BUFFER_STORE_FORMAT_XY, buffer(Buffer, Store, format(false, 2, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZ, buffer(Buffer, Store, format(false, 3, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZW, buffer(Buffer, Store, format(false, 4, Packing::Whole))),
+    (Op::BUFFER_STORE_LDS_DWORD, buffer(BufferToLds, Store, mubuf::Operation::DwordToLds)),
     (Op::FLAT_ATOMIC_ADD_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::AddFloat, 64))),
     (Op::FLAT_ATOMIC_MAX_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MaxFloat, 64))),
     (Op::FLAT_ATOMIC_MIN_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MinFloat, 64))),
