@@ -5,7 +5,7 @@
 //! do, to the bit, and stops where they stop: whatever an element has no template for is done by its handler, called from
 //! the code. See docs/tiers.md.
 //!
-//! There is one backend, for x86-64 with AVX-512. Other hosts stay in tier 0.
+//! There are two back ends, for x86-64 with AVX-512 and with AVX2. Other hosts stay in tier 0.
 
 pub(crate) mod form;
 
