@@ -215,6 +215,7 @@ impl Body<'_> {
             | Form::ExecMask { .. }
             | Form::RestoreExec
             | Form::End
+            | Form::Barrier
             | Form::Branch(_) => unreachable!("a block has its own way with these"),
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn bare(start: u64, code: &[Di], forms: &[Form]) -> Vec<Di> {
         }
         // Within the region, `imm` says where it leads.
         Form::Branch(_) if d.aux == 0 => Di { dst: 0, dst2: 0, ..*d },
-        Form::Branch(_) => {
+        Form::Branch(_) | Form::Barrier => {
             let distance = (u64::from(d.dst) | u64::from(d.dst2) << 32).wrapping_sub(start);
             Di { dst: distance as u32, dst2: (distance >> 32) as u32, ..*d }
         }

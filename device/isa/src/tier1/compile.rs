@@ -19,6 +19,7 @@ use super::code::{Code, NO_ENTRY, Source};
 use super::covered::{changes_exec, is_by_handler, is_covered};
 use super::form::{Form, When};
 use super::known::KnownLoads;
+use super::lds::AT_BARRIER;
 use super::rows::{ROWS, Rows};
 use super::times::Counters;
 use super::touched::ranges;
@@ -139,9 +140,11 @@ impl Compiler<'_> {
         mark(0);
         for (at, d) in self.source.code.iter().enumerate() {
             let form = self.form(at);
-            if let Form::Branch(_) | Form::End = form {
+            if let Form::Branch(_) | Form::Barrier | Form::End = form {
                 mark(at + 1);
-                if form != Form::End && d.aux == 0 {
+                if let Form::Branch(_) = form
+                    && d.aux == 0
+                {
                     mark(d.imm as usize);
                 }
             } else if changes_exec(form, d) {
@@ -391,6 +394,10 @@ impl Compiler<'_> {
                     let label = self.exit(at, 0, Some(Flow::END_PROGRAM.number()));
                     return self.a.jump(label);
                 }
+                Form::Barrier => {
+                    body.rows.flush(body.a);
+                    return self.barrier(at, uncounted);
+                }
                 Form::Branch(when) => {
                     if let Some(round) = round {
                         let rows = core::mem::take(&mut body.rows);
@@ -469,6 +476,17 @@ impl Compiler<'_> {
         if when != When::Always {
             self.go_on(at + 1, Some(masked));
         }
+    }
+
+    /// As the handler of `s_barrier` does: the wave knows where it waits, and that it is at a barrier.
+    fn barrier(&mut self, at: usize, uncounted: u32) {
+        self.count(uncounted);
+        let d = self.source.code[at];
+        self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
+        self.a.store(true, At(WAVE, offset_of!(Wave, stopped_at) as i32), Gpr::Rax);
+        self.a.byte_immediate(4, At(WAVE, offset_of!(Wave, lds_order) as i32), AT_BARRIER);
+        let label = self.exit(at, 0, Some(Flow::BARRIER.number()));
+        self.a.jump(label);
     }
 
     fn call(&mut self, at: usize, uncounted: u32) {

@@ -69,6 +69,8 @@ pub(crate) enum Form {
     ScalarLoad(u32),
     /// The end of the program.
     End,
+    /// `s_barrier` at the address `dst2:dst`.
+    Barrier,
     /// A branch to the element `imm`, or where `aux` is 1 to the address `dst2:dst`.
     Branch(When),
 }

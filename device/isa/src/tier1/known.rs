@@ -58,7 +58,7 @@ impl KnownLoads {
         let mut place = 0;
         let elements = source.code.iter().zip(source.forms).enumerate();
         for (element, (d, &form)) in elements.take(LONGEST) {
-            let leaves = matches!(form, Form::End | Form::Branch(When::Always));
+            let leaves = matches!(form, Form::End | Form::Barrier | Form::Branch(When::Always));
             let stores = matches!(form, Form::GlobalStore(_) | Form::LdsStore(_) | Form::LdsStoreTwo(_));
             if leaves || stores || !is_covered(form, d, source.halves) {
                 break;

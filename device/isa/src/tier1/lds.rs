@@ -15,6 +15,8 @@ use crate::wave::Wave;
 
 /// Bit of the wave's order of LDS accesses.
 pub(super) const HAS_LOADED: u8 = 2;
+/// What is left of the others at a barrier: whether it takes turns.
+pub(super) const AT_BARRIER: u8 = 1;
 /// It takes turns, and has loaded and not stopped since.
 pub(super) const MUST_STOP: u8 = 3;
 

@@ -246,6 +246,7 @@ pub(super) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::Scalar(_)
         | Form::ScalarLoad(_)
         | Form::Branch(_)
+        | Form::Barrier
         | Form::End => 0,
     };
     (0..registers * halves).map(|row| d.dst + row).collect()
@@ -311,6 +312,7 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::Scalar(_)
         | Form::ScalarLoad(_)
         | Form::Branch(_)
+        | Form::Barrier
         | Form::End => {}
     }
     rows.extend(written(form, d, halves));

@@ -62,3 +62,45 @@ fn wave_stops_once_between_barriers_before_it_stores_behind_a_load() {
         assert_eq!(instructions, alone, "nothing is counted twice");
     }
 }
+
+/// Loads and stores; a barrier; loads and stores again.
+const AGAIN: [u32; 10] = [
+    // ds_load_b32 v1, v0; ds_store_b32 v0, v2
+    0xd8d8_0000,
+    0x0100_0000,
+    0xd834_0000,
+    0x0000_0200,
+    // s_barrier
+    0xbfbd_0000,
+    // ds_load_b32 v1, v0; ds_store_b32 v0, v2
+    0xd8d8_0000,
+    0x0100_0000,
+    0xd834_0000,
+    0x0000_0200,
+    // s_endpgm
+    0xbfb0_0000,
+];
+
+#[test]
+fn behind_a_barrier_a_wave_stops_once_more_and_it_knows_where_it_has_waited() {
+    for (backend, goes_back) in Backend::all().flat_map(|backend| [(backend, false), (backend, true)]) {
+        let mut gpu = Gpu::new(backend, 1 << 20);
+        let pc = gpu.buffer(&AGAIN);
+        gpu.lds.reset(256);
+        let mut wave = Wave::new(&WaveInit { pc, ..WaveInit::default() });
+        wave.take_turns(true);
+        let mut step = |wave: &mut Wave| (gpu.step(wave, 1000), (wave.pc() - pc) / 4);
+        assert_eq!([step(&mut wave), step(&mut wave)], [(Stop::Turn, 2), (Stop::Barrier, 5)], "{backend:?}");
+        if goes_back {
+            wave.back_to_barrier();
+            assert_eq!(wave.pc(), pc + 4 * 4, "{backend:?}");
+            assert_eq!(step(&mut wave), (Stop::Barrier, 5), "{backend:?}");
+        }
+        assert_eq!(
+            [step(&mut wave), step(&mut wave)],
+            [(Stop::Turn, 7), (Stop::EndProgram, 10)],
+            "{backend:?}"
+        );
+        assert_eq!(wave.instructions, 6 + u64::from(goes_back), "{backend:?}");
+    }
+}

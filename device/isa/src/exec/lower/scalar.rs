@@ -90,8 +90,11 @@ impl Lowering {
             Op::S_BARRIER | Op::S_TRAP => {
                 let here = self.address(self.at);
                 let (dst, dst2) = (here as u32, (here >> 32) as u32);
-                let handler = if inst.op == Op::S_TRAP { control::trap } else { control::barrier };
-                self.emit(Di { dst, dst2, ..simple(handler) });
+                let (form, handler): (_, Handler) = match inst.op {
+                    Op::S_TRAP => (Form::Call, control::trap),
+                    _ => (Form::Barrier, control::barrier),
+                };
+                self.emit_as(form, Di { dst, dst2, ..simple(handler) });
                 return Ok(());
             }
             Op::S_BARRIER_SIGNAL

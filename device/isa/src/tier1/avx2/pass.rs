@@ -42,6 +42,7 @@ pub(in crate::tier1) fn is_shared(form: Form) -> bool {
             | Form::ScalarLoad(_)
             | Form::Branch(_)
             | Form::End
+            | Form::Barrier
             | Form::Call
     )
 }

@@ -129,7 +129,7 @@ fn code_at_another_address_of_the_guest_is_the_same_but_for_the_ways_out() {
         for (code, forms) in elements(object) {
             // As lowering has it there, operands of what handlers do and that depend on it included.
             let moved = |(d, form): (&Di, &Form)| match form {
-                Form::Branch(_) => {
+                Form::Branch(_) | Form::Barrier => {
                     let to = (u64::from(d.dst) | u64::from(d.dst2) << 32) + BY;
                     Di { dst: to as u32, dst2: (to >> 32) as u32, ..*d }
                 }
