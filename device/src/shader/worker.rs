@@ -26,6 +26,8 @@ pub(super) const TURN_BUDGET: u64 = 10_000;
 /// Turns in a row a worker gives a workgroup while nothing else is on the engine than its dispatch, one to four
 /// milliseconds: going back and forth between workgroups costs what their registers have in the caches.
 const TURNS_IN_A_ROW: u32 = 64;
+/// Turns of these after which a workgroup takes long, so that others may have what its worker has claimed beside it.
+const SHORT_TURNS: u32 = 8;
 /// [`TURN_BUDGET`] of the first turn, which the thread that submits a small dispatch takes: about ten microseconds, what a thread
 /// with other work can spare.
 const FIRST_TURN_BUDGET: u64 = 2048;
@@ -346,15 +348,16 @@ impl Worker {
                 Outcome::Paused { asleep } => {
                     shared.left.store(shared.explorer.is_some(), Ordering::Relaxed);
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
-                    // It takes long: others may have the rest meanwhile.
-                    if dispatch.unclaimed.give_back(std::mem::take(&mut share)) {
-                        shared.announce_workgroups();
-                    }
                     // What waits for another workgroup must let it run, and notices are not to wait.
                     let waits =
                         asleep | workgroup.take_looked() | !aftermath.notices.is_empty() | by_hand.is_some();
                     let wanted = stopping() || shared.stops.is_halted() || !shared.is_alone();
-                    if waits || more_turns == 0 || wanted {
+                    let ends = waits || more_turns == 0 || wanted;
+                    let is_long = ends || more_turns <= TURNS_IN_A_ROW - SHORT_TURNS;
+                    if is_long && dispatch.unclaimed.give_back(std::mem::take(&mut share)) {
+                        shared.announce_workgroups();
+                    }
+                    if ends {
                         dispatch.pause(workgroup);
                         break;
                     }
