@@ -64,7 +64,7 @@ pub(super) struct Case {
     /// Work-items of a workgroup.
     pub(super) block: [u32; 2],
     pub(super) args: &'static [Arg],
-    /// Launches of one run, one after the other: enough for a run to take some 50 ms and more.
+    /// Launches of one run, one after the other: enough for a run to take some 30 ms and more.
     pub(super) repeats: u32,
     /// By how much a result may differ from the expected one, as a share of it; 0: it is the same to the bit.
     pub(super) tolerance: f32,
@@ -108,7 +108,7 @@ const CASES: &[Case] = &[
         grid: [VADD, 1],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::B],
-        repeats: 12,
+        repeats: 36,
         tolerance: 0.0,
         data: || {
             let a = small_numbers(VADD as usize, 3);
@@ -124,7 +124,7 @@ const CASES: &[Case] = &[
         grid: [GEMM, GEMM],
         block: [32, 8],
         args: &[Arg::Output, Arg::A, Arg::B, Arg::Number(GEMM)],
-        repeats: 3,
+        repeats: 9,
         tolerance: 0.0,
         data: || product(GEMM as usize),
     },
@@ -135,7 +135,7 @@ const CASES: &[Case] = &[
         grid: [GEMM_TILED / 64 * 256, GEMM_TILED / 64],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::B, Arg::Number(GEMM_TILED)],
-        repeats: 2,
+        repeats: 6,
         tolerance: 0.0,
         data: || product(GEMM_TILED as usize),
     },
@@ -146,7 +146,7 @@ const CASES: &[Case] = &[
         grid: [REDUCE_GROUPS * 256, 1],
         block: [256, 1],
         args: &[Arg::Output, Arg::A, Arg::Number(REDUCE), Arg::Number(REDUCE_GROUPS)],
-        repeats: 6,
+        repeats: 20,
         tolerance: 0.0,
         data: || {
             let a = small_numbers(REDUCE as usize, 7);
@@ -164,7 +164,7 @@ const CASES: &[Case] = &[
         grid: [ALU_GROUPS * 32, 1],
         block: [32, 1],
         args: &[Arg::Output, Arg::Number(ALU_STEPS)],
-        repeats: 3,
+        repeats: 24,
         tolerance: 0.0,
         data: || {
             let lanes: Vec<f32> = (0..32).map(|lane| alu(lane, ALU_STEPS)).collect();
@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
         grid: [WORKGROUPS * 32, 1],
         block: [32, 1],
         args: &[],
-        repeats: 16,
+        repeats: 64,
         tolerance: 0.0,
         data: Data::default,
     },
