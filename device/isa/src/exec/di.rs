@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "one handler calls another")]
 
+use super::round::Round;
 use super::{FaultCause, Lds, Stop};
 use crate::inst::Op;
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
@@ -215,6 +216,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) forgets_ended: bool,
     /// Vector registers may have been written otherwise than compiled code usually does.
     pub(crate) wrote_more: bool,
+    /// The waves that go on behind this one, each when the one before has come to a barrier.
+    pub(crate) round: Round,
 }
 
 impl Machine<'_> {

@@ -9,6 +9,7 @@ use super::exceptions::WATCHED;
 use super::observe::{Observer, Stepper, one};
 use super::probe::{self, Probe, Prober};
 use super::profile::Profile;
+use super::round::Round;
 use super::touches::Touch;
 use super::{Env, FaultCause, Next, Stop};
 use crate::code_cache::{CodeCache, Key, Region};
@@ -131,7 +132,7 @@ pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next
 
 /// As [`interpret`], by machine code wherever that can be entered, behind an element that it did, which says where it goes on; the
 /// budget has been looked at.
-fn go_on_compiled(
+pub(super) fn go_on_compiled(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
     region: &Region,
@@ -280,6 +281,7 @@ pub(super) fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache
         refetch: false,
         forgets_ended: false,
         wrote_more: false,
+        round: Round::NONE,
     };
     (machine, env.code)
 }

@@ -48,6 +48,7 @@ mod profile;
 pub(crate) mod properties;
 mod qsad;
 pub(crate) mod resume;
+pub(crate) mod round;
 mod rounded;
 mod sdwa;
 mod series;
@@ -268,12 +269,53 @@ pub enum TurnEnd {
     Ended,
 }
 
-/// Is told which of the waves has stopped, and how; says which of them goes on, and its budget, or `None` where the caller is
-/// to see to it.
-pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, usize, TurnEnd) -> Option<(usize, u64)> + 'a;
+/// Turns that waves have taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// How many waves right before `at` have had their turns, one after the other, and have come to their barriers ([`TurnEnd::Barrier`]).
+    pub came: usize,
+    /// Of these, by their numbers, those that have not: their turns are over ([`TurnEnd::Over`]).
+    pub over: u64,
+    /// The wave that had its turn behind them.
+    pub at: usize,
+    /// How that has ended.
+    pub end: TurnEnd,
+    /// Instructions of all of them.
+    pub executed: u64,
+}
+
+/// Who goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Go {
+    /// The wave.
+    pub wave: usize,
+    /// Instructions that it may execute.
+    pub budget: u64,
+    /// All waves may go on, from this one on, which is the first. Those that come to a barrier, or let others have their turn, are followed by
+    /// the next one, in the same budget.
+    pub all: bool,
+}
+
+/// A wave has stopped with something that is not a [`TurnEnd`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stopped {
+    /// As in [`Turns`].
+    pub came: usize,
+    /// As there.
+    pub over: u64,
+    /// The wave.
+    pub at: usize,
+    /// What it has stopped with.
+    pub stop: Stop,
+    /// As in [`Turns`].
+    pub executed: u64,
+}
+
+/// Is told which turns there were; says who goes on, or `None` where the caller is to see to it.
+pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, Turns) -> Option<Go> + 'a;
 
 /// Runs one of the waves of a workgroup, with a budget, and then whichever `next` says: as [`run`] would run each in its turn,
-/// without what is the same for all of them. Returns the wave that has stopped with something else, if it is that, and with what.
+/// without what is the same for all of them. Returns which wave has stopped with something else, if it is that.
 ///
 /// # Panics
 ///
@@ -281,9 +323,9 @@ pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, usize, TurnEnd) -> Opti
 pub fn run_in_turns(
     waves: &mut [Wave],
     env: &mut Env<'_>,
-    first: (usize, u64),
+    first: Go,
     next: &mut NextTurn<'_>,
-) -> Option<(usize, Stop)> {
+) -> Option<Stopped> {
     turns::run_in_turns(waves, env, first, next)
 }
 

@@ -106,6 +106,7 @@ pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
         refetch: false,
         forgets_ended: false,
         wrote_more: false,
+        round: super::round::Round::NONE,
     };
     // SAFETY: the handler came from a `Backend`.
     let flow = unsafe { handler(wave, &mut machine, di) };

@@ -1,65 +1,99 @@
 //! Waves of a workgroup that take turns in one call.
 
+#![expect(unsafe_code, reason = "compiled code goes from wave to wave")]
+
 use std::sync::Arc;
 
 use super::di::{Flow, Machine};
-use super::dispatch::{end, enter, is_fetch_fault, key_of, run_to_flow};
-use super::{Env, NextTurn, Stop, TurnEnd};
+use super::dispatch::{Out, end, enter, go_on_compiled, is_fetch_fault, key_of, run_to_flow};
+use super::round::Seats;
+use super::{Env, Go, NextTurn, Stop, Stopped, TurnEnd, Turns};
 use crate::code_cache::{Key, Region};
+use crate::tier1::Compiled;
 use crate::wave::Wave;
 
 /// See [`super::run_in_turns`].
 pub(super) fn run_in_turns(
     waves: &mut [Wave],
     env: &mut Env<'_>,
-    (mut at, budget): (usize, u64),
+    first: Go,
     next: &mut NextTurn<'_>,
-) -> Option<(usize, Stop)> {
+) -> Option<Stopped> {
     let epoch = env.code_epoch;
     let (mut machine, code) = enter(env);
-    let mut limit = waves[at].instructions.saturating_add(budget);
+    let mut seats = Seats::default();
+    // One by one: as a whole it would be put together in memory, and waited for.
+    let Go { wave: mut going, mut budget, mut all } = first;
+    // Instructions of the turn at hand in regions that the wave has left.
+    let mut elsewhere = 0;
     loop {
-        let key = key_of(&waves[at]);
+        let key = key_of(&waves[going]);
         let region = code.region(key, epoch, machine.apertures, &mut machine.global);
+        seats.forget();
+        // Whether the wave that goes on is known to be in the region.
+        let mut is_here = true;
         let distrusts = loop {
-            let wave = &mut waves[at];
-            if region.names_trapsts && !wave.watched && !wave.is_privileged() {
-                wave.watched = true;
-                break false;
-            }
-            if wave.is_halted() {
-                return Some((at, Stop::Halt));
-            }
+            let round = if all { seats.take(waves, region) } else { None };
+            let ran = if let Some(compiled) = round {
+                run_round(waves, &mut machine, (region, compiled), (&mut seats, budget))
+            } else {
+                let wave = &mut waves[going];
+                let key = Key { pc: region.key.pc, ..key_of(wave) };
+                if !is_here && (key != region.key || region.index_of(wave.pc).is_none()) {
+                    break false;
+                }
+                if region.names_trapsts && !wave.watched && !wave.is_privileged() {
+                    wave.watched = true;
+                    break false;
+                }
+                if wave.is_halted() {
+                    let (at, stop) = (going, Stop::Halt);
+                    return Some(Stopped { came: 0, over: 0, at, stop, executed: elsewhere });
+                }
+                let before = wave.instructions;
+                let out = run_to_flow(wave, &mut machine, region, before.saturating_add(budget));
+                Ran { came: 0, over: 0, at: going, out, before }
+            };
+            is_here = false;
+            let Ran { came, over, at, out, before } = ran;
             let mut distrusts = false;
-            let end = match run_turn(wave, &mut machine, region, limit) {
-                Ok(end) => end,
+            let end = turn_end(&mut waves[at], &mut machine, region, out);
+            let executed = waves[at].instructions.wrapping_sub(before);
+            let end = match end {
+                Ok((end, element)) => {
+                    seats.leaves(at, element);
+                    end
+                }
                 // It has left the region.
                 Err(None) => {
                     distrusts = core::mem::take(&mut machine.refetch);
-                    if wave.instructions < limit {
+                    if came == 0 && executed < budget {
+                        elsewhere += executed;
+                        (going, budget, all) = (at, budget - executed, false);
                         break distrusts;
                     }
+                    seats.leaves(at, None);
                     TurnEnd::Over
                 }
                 Err(Some(stop)) => {
                     if is_fetch_fault(&stop) {
                         code.distrust();
                     }
-                    return Some((at, stop));
+                    return Some(Stopped { came, over, at, stop, executed: executed + elsewhere });
                 }
             };
-            let Some((wave, budget)) = next(waves, machine.lds, at, end) else {
-                if distrusts {
-                    code.distrust();
+            let executed = executed + core::mem::take(&mut elsewhere);
+            match next(waves, machine.lds, Turns { came, over, at, end, executed }) {
+                Some(go) => (going, budget, all) = (go.wave, go.budget, go.all),
+                None => {
+                    if distrusts {
+                        code.distrust();
+                    }
+                    return None;
                 }
-                return None;
-            };
-            at = wave;
-            let wave = &waves[at];
-            limit = wave.instructions.saturating_add(budget);
-            let key = Key { pc: region.key.pc, ..key_of(wave) };
-            if distrusts || key != region.key || region.index_of(wave.pc).is_none() {
-                break distrusts;
+            }
+            if distrusts {
+                break true;
             }
         };
         if distrusts {
@@ -68,30 +102,72 @@ pub(super) fn run_in_turns(
     }
 }
 
-/// How the turn of a wave has ended, or else what it has stopped with, if it has not left the region.
+/// What has run; see [`Turns`].
+struct Ran {
+    came: usize,
+    over: u64,
+    at: usize,
+    out: Out,
+    /// What the wave's instructions would have been before, had it executed all of them.
+    before: u64,
+}
+
+/// How the turn of a wave has ended, and the element that it goes on at, if it is known; or else what it has stopped with, if it has not left
+/// the region.
+type End = Result<(TurnEnd, Option<usize>), Option<Stop>>;
+
+/// Runs waves whose seats have been [taken](Seats::take), from the first one on, until one stops otherwise than at a barrier or to let
+/// others have their turn.
 #[inline(always)]
-fn run_turn(
-    wave: &mut Wave,
+fn run_round(
+    waves: &mut [Wave],
     machine: &mut Machine<'_>,
-    region: &Arc<Region>,
-    limit: u64,
-) -> Result<TurnEnd, Option<Stop>> {
-    let (flow, at) = run_to_flow(wave, machine, region, limit);
+    (region, compiled): (&Arc<Region>, &Compiled),
+    (seats, budget): (&mut Seats, u64),
+) -> Ran {
+    let (mut first, mut over, mut left) = (0, 0, budget);
+    let count = waves.len();
+    loop {
+        // SAFETY: the seats of these waves have been taken just now.
+        let (at, out, limit) = unsafe { seats.run(machine, (compiled, region), (first, left)) };
+        seats.bring(first..at, waves, region);
+        let wave = &mut waves[at];
+        let is_over = out.0.is_jump() && wave.instructions >= limit;
+        let out = match is_over {
+            true => out,
+            false => go_on_compiled(wave, machine, region, (limit, compiled), out),
+        };
+        let lets_others = out.0 == Flow::FAULT && matches!(machine.stop, Some(Stop::Turn));
+        if !lets_others || wave.instructions >= limit || at + 1 == count {
+            return Ran { came: at, over, at, out, before: limit.wrapping_sub(budget) };
+        }
+        let _turn = end(wave, machine, region, out.1, out.0);
+        left = limit - wave.instructions;
+        seats.leaves(at, None);
+        over |= 1 << (at % 64);
+        first = at + 1;
+        seats.sit(first, waves);
+    }
+}
+
+/// What comes of a wave that has come out of the region.
+#[inline(always)]
+fn turn_end(wave: &mut Wave, machine: &mut Machine<'_>, region: &Arc<Region>, (flow, at): Out) -> End {
     match flow {
         Flow::BARRIER => {
             wave.pc = region.pc_of(at + 1);
-            Ok(TurnEnd::Barrier)
+            Ok((TurnEnd::Barrier, Some(at + 1)))
         }
         Flow::END_PROGRAM => {
             wave.pc = region.pc_of(at + 1);
-            Ok(TurnEnd::Ended)
+            Ok((TurnEnd::Ended, None))
         }
         flow if flow.is_jump() => {
             wave.pc = region.pc_of(flow.index());
-            Ok(TurnEnd::Over)
+            Ok((TurnEnd::Over, None))
         }
         flow => match end(wave, machine, region, at, flow) {
-            Some(Stop::Budget | Stop::Turn) => Ok(TurnEnd::Over),
+            Some(Stop::Budget | Stop::Turn) => Ok((TurnEnd::Over, None)),
             stop => Err(stop),
         },
     }

@@ -7,19 +7,19 @@
 
 use core::mem::offset_of;
 
+mod barrier;
+mod branch;
 mod loops;
 
 use super::alike::{Alike, alike};
-use super::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place};
+use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::body::{
-    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, jump_unless, load_exec, restore,
-    scalar,
+    Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE, invoke, load_exec, restore, scalar,
 };
 use super::code::{Code, NO_ENTRY, Source};
 use super::covered::{changes_exec, is_by_handler, is_covered};
-use super::form::{Form, When};
+use super::form::Form;
 use super::known::KnownLoads;
-use super::lds::AT_BARRIER;
 use super::rows::{ROWS, Rows};
 use super::times::Counters;
 use super::touched::ranges;
@@ -450,43 +450,6 @@ impl Compiler<'_> {
                 self.a.jump(label);
             }
         }
-    }
-
-    fn jump_unless(&mut self, when: When, not_taken: Label) {
-        jump_unless(&mut self.a, when, self.source.halves, not_taken);
-    }
-
-    fn branch(&mut self, when: When, at: usize, uncounted: u32, masked: bool) {
-        self.count(uncounted);
-        let not_taken = self.a.label();
-        self.jump_unless(when, not_taken);
-        let d = self.source.code[at];
-        if d.aux == 0 {
-            self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
-            let budget = self.exit(at, 0, Some(Flow::to(d.imm).number()));
-            self.a.jump_if(Condition::AboveOrEqual, budget);
-            self.go(d.imm as usize, Some(masked));
-        } else {
-            self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
-            self.a.store(true, At(WAVE, offset_of!(Wave, pc) as i32), Gpr::Rax);
-            let leave = self.exit(at, 0, Some(Flow::LEAVE.number()));
-            self.a.jump(leave);
-        }
-        self.a.bind(not_taken);
-        if when != When::Always {
-            self.go_on(at + 1, Some(masked));
-        }
-    }
-
-    /// As the handler of `s_barrier` does: the wave knows where it waits, and that it is at a barrier.
-    fn barrier(&mut self, at: usize, uncounted: u32) {
-        self.count(uncounted);
-        let d = self.source.code[at];
-        self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
-        self.a.store(true, At(WAVE, offset_of!(Wave, stopped_at) as i32), Gpr::Rax);
-        self.a.byte_immediate(4, At(WAVE, offset_of!(Wave, lds_order) as i32), AT_BARRIER);
-        let label = self.exit(at, 0, Some(Flow::BARRIER.number()));
-        self.a.jump(label);
     }
 
     fn call(&mut self, at: usize, uncounted: u32) {

@@ -15,6 +15,7 @@ use super::touched::Touched;
 use crate::code_store::CodeKey;
 use crate::exec::Lds;
 use crate::exec::di::{self, Di, Machine};
+use crate::exec::round::{Round, Seat};
 use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
 use crate::wave::{ROWS, Wave};
 
@@ -72,7 +73,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 28] {
+fn layouts() -> [usize; 35] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -88,6 +89,13 @@ fn layouts() -> [usize; 28] {
         offset_of!(Machine<'_>, lds),
         offset_of!(Machine<'_>, forgets_ended),
         offset_of!(Machine<'_>, wrote_more),
+        offset_of!(Machine<'_>, round),
+        offset_of!(Round, at),
+        offset_of!(Round, last),
+        offset_of!(Round, limit),
+        size_of::<Seat>(),
+        offset_of!(Seat, entry),
+        offset_of!(Seat, element),
         offset_of!(Global<'_>, tlb),
         offset_of!(Tlb, entries),
         offset_of!(Tlb, spans),

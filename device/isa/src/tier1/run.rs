@@ -28,6 +28,9 @@ use crate::wave::Wave;
 /// returns the flow in the low and the element in the high half.
 type Enter = unsafe extern "sysv64" fn(&mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
 
+/// The same for waves that are followed by others: what [`Round`](crate::exec::round::Round) leads to is the first one.
+type EnterRound = unsafe extern "sysv64" fn(*mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
+
 /// A region's machine code.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -182,6 +185,32 @@ impl Compiled {
         let enter = unsafe { core::mem::transmute::<*const u8, Enter>(self.memory.at(0)) };
         // SAFETY: the caller vouches for the elements; rows and scalar registers that templates name are of the wave's, whose
         // numbers lowering has checked.
+        let result = unsafe { enter(wave, machine, code.as_ptr(), limit, entry) };
+        (Flow::from_number(result as u32), (result >> 32) as usize)
+    }
+
+    /// The address of an entry.
+    pub(crate) fn address(&self, entry: EntryPoint) -> *const u8 {
+        self.memory.at(entry.0 as usize)
+    }
+
+    /// As [`Compiled::run`], from an [address](Compiled::address), with the waves of the machine's round.
+    ///
+    /// # Safety
+    ///
+    /// As there; the wave is that of the round's first seat, and every seat has a wave of its own that nobody else touches, and an address of
+    /// this code.
+    #[inline(always)]
+    pub(crate) unsafe fn run_round(
+        &self,
+        wave: *mut Wave,
+        machine: &mut Machine<'_>,
+        code: &[Di],
+        (limit, entry): (u64, *const u8),
+    ) -> (Flow, usize) {
+        // SAFETY: the memory begins with the code's entry, which has this type.
+        let enter = unsafe { core::mem::transmute::<*const u8, EnterRound>(self.memory.at(0)) };
+        // SAFETY: as in `run`, for each of the waves.
         let result = unsafe { enter(wave, machine, code.as_ptr(), limit, entry) };
         (Flow::from_number(result as u32), (result >> 32) as usize)
     }

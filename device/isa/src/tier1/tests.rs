@@ -14,6 +14,7 @@ use super::form::Form;
 use super::{sixteens, template};
 use crate::exec::di::{Di, Machine};
 use crate::exec::lower;
+use crate::exec::round::Round;
 use crate::inst::{Arch, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 
@@ -340,7 +341,13 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             let flag = base == Register::R12
                 && instruction.mnemonic() == Mnemonic::Or
                 && instruction.memory_displacement64() == offset_of!(Machine<'_>, wrote_more) as u64;
-            assert!(known.contains(&base) || avx2 || flag, "{base:?}");
+            // Which wave of a round runs, and its limit.
+            let of_round = [offset_of!(Round, at), offset_of!(Round, limit)]
+                .map(|field| (offset_of!(Machine<'_>, round) + field) as u64);
+            let round = base == Register::R12
+                && instruction.mnemonic() == Mnemonic::Mov
+                && of_round.contains(&instruction.memory_displacement64());
+            assert!(known.contains(&base) || avx2 || flag || round, "{base:?}");
             // Distances of lanes, which have been compared with the end of the span or of LDS.
             let scatters = match kind {
                 BackendKind::Avx2 => base == Register::R8,

@@ -404,6 +404,25 @@ impl Gpu {
         exec::run_many(wave, &mut env, budget, next)
     }
 
+    /// Runs waves of a workgroup in turns.
+    pub(crate) fn run_in_turns(
+        &mut self,
+        waves: &mut [Wave],
+        first: exec::Go,
+        next: &mut exec::NextTurn<'_>,
+    ) -> Option<exec::Stopped> {
+        let mut env = Env {
+            mmu: &self.memory,
+            tlb: &mut self.tlb,
+            code: &mut self.code,
+            lds: &mut self.lds,
+            apertures: APERTURES,
+            clock: &|| 0,
+            code_epoch: self.epoch,
+        };
+        exec::run_in_turns(waves, &mut env, first, next)
+    }
+
     /// Executes the one instruction that a wave is at.
     pub(crate) fn step_one(&mut self, wave: &mut Wave) -> Stop {
         let mut env = Env {

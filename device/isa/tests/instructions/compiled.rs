@@ -6,6 +6,7 @@ mod guessed;
 mod known;
 mod masks;
 mod rounds;
+mod turns;
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::WaveSize;

@@ -3,7 +3,7 @@
 //! What is cheap and frequent is decided between two waves: a barrier, an end, a turn that is over. Everything else that a wave
 //! stops with ends the call, and is for [`Workgroup::stopped`].
 
-use belfry_isa::exec::{self, Env, Lds, TurnEnd};
+use belfry_isa::exec::{self, Env, Go, Lds, Stopped, TurnEnd, Turns};
 use belfry_isa::wave::Wave;
 
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
@@ -44,8 +44,8 @@ impl Workgroup {
             *next = first;
             return Ok(Some(outcome));
         }
-        let quantum = WAVE_QUANTUM.min(*turn.budget);
-        let mut before = waves[first].instructions;
+        let all = first == 0 && all_go_on(states);
+        let first = Go { wave: first, budget: WAVE_QUANTUM.min(*turn.budget), all };
         let mut outcome = None;
         let mut env = Env {
             mmu: turn.mmu,
@@ -56,19 +56,29 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        let unusual = exec::run_in_turns(waves, &mut env, (first, quantum), &mut |waves, lds, at, end| {
-            let executed = waves[at].instructions - before;
-            match end {
-                TurnEnd::Barrier => states[at] = State::AtBarrier,
-                TurnEnd::Over => {}
-                TurnEnd::Ended => {
-                    states[at] = State::Ended;
-                    lds.barriers.leave();
-                    turn.stats.waves += 1;
+        let stopped = exec::run_in_turns(waves, &mut env, first, &mut |waves, lds, turns| {
+            let Turns { came, over: still, at, end, executed } = turns;
+            turn.stats.wave_instructions += executed;
+            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST * (came as u64 + 1));
+            // Of all waves the last one has come to the barrier: it opens, and they are as they were.
+            let opens = came + 1 == waves.len()
+                && still == 0
+                && end == TurnEnd::Barrier
+                && !waves[at].waits_at_split_barrier();
+            if opens {
+                *next = 0;
+            } else {
+                come(states, next, (came, at), still);
+                match end {
+                    TurnEnd::Barrier => states[at] = State::AtBarrier,
+                    TurnEnd::Over => {}
+                    TurnEnd::Ended => {
+                        states[at] = State::Ended;
+                        lds.barriers.leave();
+                        turn.stats.waves += 1;
+                    }
                 }
             }
-            turn.stats.wave_instructions += executed;
-            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST);
             let chosen = match choose((states, next), waves, lds) {
                 Ok(Some(chosen)) => chosen,
                 Ok(None) => {
@@ -82,14 +92,30 @@ impl Workgroup {
                 *next = chosen;
                 return None;
             }
-            before = waves[chosen].instructions;
-            Some((chosen, WAVE_QUANTUM.min(*turn.budget)))
+            let all = opens || chosen == 0 && all_go_on(states);
+            Some(Go { wave: chosen, budget: WAVE_QUANTUM.min(*turn.budget), all })
         });
-        if let Some((at, stop)) = unusual {
-            let executed = waves[at].instructions - before;
+        if let Some(Stopped { came, over, at, stop, executed }) = stopped {
+            come(states, next, (came, at), over);
+            *turn.budget = turn.budget.saturating_sub(SWITCH_COST * came as u64);
             self.stopped(at, stop, executed, turn)?;
         }
         Ok(outcome)
+    }
+}
+
+/// Whether every wave goes on.
+fn all_go_on(states: &[State]) -> bool {
+    states.iter().all(|state| *state == State::Ready)
+}
+
+/// So many waves right before one have had their turns and come to the barrier, but for some.
+fn come(states: &mut [State], next: &mut usize, (came, at): (usize, usize), over: u64) {
+    if came > 0 {
+        for (wave, state) in states.iter_mut().enumerate().take(at).skip(at - came) {
+            *state = if over >> (wave % 64) & 1 == 0 { State::AtBarrier } else { State::Ready };
+        }
+        *next = behind(at, states.len());
     }
 }
 
@@ -134,6 +160,10 @@ fn choose(
         if !open_barrier(states, waves) {
             let ended = states.iter().all(|&state| state == State::Ended);
             return if ended { Ok(None) } else { Err(Unusual) };
+        }
+        // Where all go on, they can do so in one round.
+        if all_go_on(states) {
+            *next = 0;
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Waves that compiled code runs one after the other, each of them to its next barrier.
+
+#![expect(unsafe_code, reason = "compiled code goes from wave to wave by addresses")]
+
+use core::ops::Range;
+use core::ptr;
+
+use smallvec::SmallVec;
+
+use super::di::Machine;
+use super::dispatch::{Out, key_of};
+use crate::code_cache::{Key, Region};
+use crate::tier1::Compiled;
+use crate::wave::Wave;
+
+/// A wave's place in a round; compiled code reads it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Seat {
+    pub(crate) wave: *mut Wave,
+    /// Where it goes on in machine code.
+    pub(crate) entry: *const u8,
+    /// The element that it goes on at. Code that has brought it to a barrier says so here.
+    pub(crate) element: u32,
+}
+
+impl Seat {
+    /// It has to be found out where the wave is.
+    const UNKNOWN: u32 = u32::MAX;
+    const EMPTY: Seat = Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN };
+}
+
+/// What compiled code does with a wave at a barrier: where another one has its seat behind it, that one goes on.
+#[repr(C)]
+pub(crate) struct Round {
+    /// The seat of the wave that runs.
+    pub(crate) at: *mut Seat,
+    pub(crate) last: *mut Seat,
+    /// The number of its instructions at which that wave is to stop.
+    pub(crate) limit: u64,
+}
+
+impl Round {
+    /// The wave that runs is alone.
+    pub(crate) const NONE: Round = Round { at: ptr::null_mut(), last: ptr::null_mut(), limit: 0 };
+}
+
+/// Where the waves of a workgroup go on in the region at hand.
+#[derive(Default)]
+pub(super) struct Seats(SmallVec<[Seat; 16]>);
+
+impl Seats {
+    /// Another region is at hand.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// A wave's turn has ended in front of an element, or somewhere.
+    #[inline(always)]
+    pub(super) fn leaves(&mut self, wave: usize, element: Option<usize>) {
+        if let Some(seat) = self.0.get_mut(wave) {
+            seat.element = element.and_then(|at| u32::try_from(at).ok()).unwrap_or(Seat::UNKNOWN);
+        }
+    }
+
+    /// Whether all waves can go on in the region's machine code, which is that.
+    pub(super) fn take<'a>(&mut self, waves: &mut [Wave], region: &'a Region) -> Option<&'a Compiled> {
+        let code = region.machine_code()?;
+        // More cannot be told of.
+        if waves.len() > u64::BITS as usize {
+            return None;
+        }
+        self.0.resize_with(waves.len(), || Seat::EMPTY);
+        // Most often all waves are at one place.
+        let mut last = (Seat::UNKNOWN, ptr::null());
+        for (seat, wave) in self.0.iter_mut().zip(waves) {
+            if seat.element == Seat::UNKNOWN {
+                seat.element = element_of(wave, region)?;
+            }
+            if wave.steps() {
+                return None;
+            }
+            if seat.element != last.0 {
+                last = (seat.element, code.address(code.entry(seat.element as usize)?));
+            }
+            (seat.wave, seat.entry) = (wave, last.1);
+        }
+        Some(code)
+    }
+
+    /// The waves from one on have been touched: they are where they were.
+    pub(super) fn sit(&mut self, first: usize, waves: &mut [Wave]) {
+        for (seat, wave) in self.0.iter_mut().zip(waves).skip(first) {
+            seat.wave = wave;
+        }
+    }
+
+    /// Runs waves from one on, each to its next barrier, with one budget for all of them, until one stops otherwise or the last one
+    /// is at its barrier, too. Which one has stopped, how it came out of the code, and its limit.
+    ///
+    /// # Safety
+    ///
+    /// The waves that seats were [taken](Seats::take) for, with that code of the region, are borrowed by the caller alone; those from the first one on
+    /// have not been touched since, or [sit](Seats::sit) again. There is a first one.
+    #[inline(always)]
+    pub(super) unsafe fn run(
+        &mut self,
+        machine: &mut Machine<'_>,
+        (code, region): (&Compiled, &Region),
+        (first, budget): (usize, u64),
+    ) -> (usize, Out, u64) {
+        let Seat { wave, entry, .. } = self.0[first];
+        // SAFETY: the caller vouches for what is in seats.
+        let limit = unsafe { (*wave).instructions }.saturating_add(budget);
+        let end = self.0.len();
+        let seats = self.0.as_mut_ptr();
+        // SAFETY: these are two of the seats, as there is a first one.
+        let (at, last) = unsafe { (seats.add(first), seats.add(end - 1)) };
+        machine.round = Round { at, last, limit };
+        // SAFETY: the region's own code, made for the backend that it was lowered for, and an address in it.
+        let out = unsafe { code.run_round(wave, machine, &region.code, (limit, entry)) };
+        let Round { at, limit, .. } = core::mem::replace(&mut machine.round, Round::NONE);
+        // SAFETY: code moves it from that seat to the last one.
+        (unsafe { at.offset_from_unsigned(seats) }, out, limit)
+    }
+
+    /// Says in waves that each goes on where its seat says.
+    pub(super) fn bring(&self, range: Range<usize>, waves: &mut [Wave], region: &Region) {
+        let mut last = (Seat::UNKNOWN, 0);
+        for (seat, wave) in self.0[range.clone()].iter().zip(&mut waves[range]) {
+            if seat.element != last.0 {
+                last = (seat.element, region.pc_of(seat.element as usize));
+            }
+            wave.pc = last.1;
+        }
+    }
+}
+
+/// The element that a wave goes on at, if it can do that in the region.
+#[cold]
+fn element_of(wave: &Wave, region: &Region) -> Option<u32> {
+    let key = Key { pc: region.key.pc, ..key_of(wave) };
+    let is_unwatched = region.names_trapsts && !wave.watched && !wave.is_privileged();
+    let fits = key == region.key && region.vgprs <= wave.registers;
+    let goes_on = fits && !is_unwatched && !wave.is_halted() && !wave.has_partly_done();
+    u32::try_from(region.index_of(wave.pc).filter(|_| goes_on)?).ok()
+}

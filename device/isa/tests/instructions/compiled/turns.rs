@@ -1,0 +1,203 @@
+//! Waves of a workgroup that take turns, in rounds of compiled code and one by one: the same either way.
+
+use belfry_isa::exec::{FaultCause, Go, Stop, Stopped, TurnEnd, Turns};
+use belfry_isa::lanes::{Backend, BackendKind, Tier};
+use belfry_isa::wave::{Wave, WaveInit};
+
+use crate::common::Gpu;
+
+/// Each wave adds what its neighbour has stored, and a word of memory, as often as `s0` says; llvm-mc-19 -mcpu=gfx1100.
+const PROGRAM: [u32; 14] = [
+    // ds_store_b32 v0, v2
+    0xd834_0000,
+    0x0000_0200,
+    // s_barrier
+    0xbfbd_0000,
+    // ds_load_b32 v1, v3
+    0xd8d8_0000,
+    0x0100_0003,
+    // global_load_b32 v4, v[6:7], off
+    0xdc52_0000,
+    0x047c_0006,
+    // v_add_nc_u32_e32 v2, v2, v1; v_add_nc_u32_e32 v2, v2, v4
+    0x4a04_0302,
+    0x4a04_0902,
+    // s_barrier
+    0xbfbd_0000,
+    // s_sub_u32 s0, s0, 1; s_cmp_lg_u32 s0, 0; s_cbranch_scc1 to the beginning; s_endpgm
+    0x8080_8100,
+    0xbf07_8000,
+    0xbfa2_fff3,
+    0xbfb0_0000,
+];
+/// The same, and each wave stores its sum where its neighbour has loaded from: it stops before that until all have loaded.
+const STORING: [u32; 16] = [
+    // ds_store_b32 v0, v2
+    0xd834_0000,
+    0x0000_0200,
+    // s_barrier
+    0xbfbd_0000,
+    // ds_load_b32 v1, v3
+    0xd8d8_0000,
+    0x0100_0003,
+    // v_add_nc_u32_e32 v2, v2, v1
+    0x4a04_0302,
+    // ds_store_b32 v0, v2
+    0xd834_0000,
+    0x0000_0200,
+    // global_load_b32 v4, v[6:7], off
+    0xdc52_0000,
+    0x047c_0006,
+    // v_add_nc_u32_e32 v2, v2, v4
+    0x4a04_0902,
+    // s_barrier
+    0xbfbd_0000,
+    // s_sub_u32 s0, s0, 1; s_cmp_lg_u32 s0, 0; s_cbranch_scc1 to the beginning; s_endpgm
+    0x8080_8100,
+    0xbf07_8000,
+    0xbfa2_fff1,
+    0xbfb0_0000,
+];
+const WAVES: usize = 5;
+
+/// What differs from workgroup to workgroup.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    program: &'static [u32],
+    /// Times that each wave goes around.
+    rounds: [u32; WAVES],
+    /// Instructions of each turn, or of each round.
+    budget: u64,
+    /// The wave whose addresses lead nowhere.
+    faults: Option<usize>,
+    /// Times that the barrier opens before somebody else wants the worker.
+    opens: u32,
+}
+
+/// What a case comes to: each wave's number, program counter, executed instructions and two registers; LDS; who has stopped with what.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    waves: Vec<(u64, u64, [u32; 64])>,
+    lds: Vec<u8>,
+    stopped: Option<(usize, Stop)>,
+    executed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Ready,
+    AtBarrier,
+    Ended,
+}
+
+/// Runs a workgroup, with rounds of all waves or without; how many waves were followed by others as well.
+fn run(backend: Backend, case: Case, rounds: bool) -> (Outcome, usize) {
+    let mut gpu = Gpu::new(backend, 1 << 20);
+    let pc = gpu.buffer(case.program);
+    let words = gpu.buffer(&(0..32).map(|word| word * 3 + 1).collect::<Vec<u32>>());
+    gpu.lds.reset(WAVES as u32 * 128);
+    let mut waves: Vec<Wave> = (0..WAVES)
+        .map(|number| {
+            let mut wave = Wave::new(&WaveInit { pc, sgprs: &[case.rounds[number]], ..WaveInit::default() });
+            wave.take_turns(true);
+            let words = if case.faults == Some(number) { 1 << 40 } else { words };
+            for lane in 0..32 {
+                let at = |wave: usize| (wave * 128) as u32 + lane * 4;
+                wave.set_vgpr(0, lane, at(number));
+                wave.set_vgpr(2, lane, 1000 * number as u32 + lane);
+                wave.set_vgpr(3, lane, at((number + 1) % WAVES));
+                let address = words + lane as u64 * 4;
+                wave.set_vgpr(6, lane, address as u32);
+                wave.set_vgpr(7, lane, (address >> 32) as u32);
+            }
+            wave
+        })
+        .collect();
+    let mut states = [State::Ready; WAVES];
+    let (mut opened, mut followed, mut all_executed) = (0, 0, 0);
+    let first = Go { wave: 0, budget: case.budget, all: rounds };
+    let stopped =
+        gpu.run_in_turns(&mut waves, first, &mut |_, _, Turns { came, over, at, end, executed }| {
+            all_executed += executed;
+            followed += came;
+            for (wave, state) in states.iter_mut().enumerate().take(at).skip(at - came) {
+                *state = if over >> wave & 1 == 0 { State::AtBarrier } else { State::Ready };
+            }
+            states[at] = match end {
+                TurnEnd::Barrier => State::AtBarrier,
+                TurnEnd::Over => State::Ready,
+                TurnEnd::Ended => State::Ended,
+            };
+            if states.iter().all(|state| *state == State::Ended) {
+                return None;
+            }
+            if !states.contains(&State::Ready) {
+                states
+                    .iter_mut()
+                    .filter(|state| **state != State::Ended)
+                    .for_each(|state| *state = State::Ready);
+                opened += 1;
+                if opened == case.opens {
+                    return None;
+                }
+                let wave = states.iter().position(|state| *state == State::Ready)?;
+                let all = rounds && states.iter().all(|state| *state == State::Ready);
+                return Some(Go { wave, budget: case.budget, all });
+            }
+            let wave = (1..=WAVES).map(|n| (at + n) % WAVES).find(|wave| states[*wave] == State::Ready)?;
+            Some(Go { wave, budget: case.budget, all: false })
+        });
+    let stopped = stopped.map(|Stopped { came, at, stop, executed, .. }| {
+        followed += came;
+        all_executed += executed;
+        (at, stop)
+    });
+    let of = |wave: &Wave| {
+        let registers = core::array::from_fn(|n| wave.vgpr(1 + n as u8 / 32, n as u32 % 32));
+        (wave.pc() - pc, wave.instructions, registers)
+    };
+    let outcome = Outcome {
+        waves: waves.iter().map(of).collect(),
+        lds: gpu.lds.bytes().to_vec(),
+        stopped,
+        executed: all_executed,
+    };
+    assert_eq!(outcome.executed, waves.iter().map(|wave| wave.instructions).sum::<u64>(), "{case:?}");
+    (outcome, followed)
+}
+
+#[test]
+fn rounds_of_compiled_code_are_as_turns_one_by_one() {
+    let kinds = [BackendKind::Avx2, BackendKind::Avx512].into_iter().filter_map(Backend::force);
+    for interpreter in kinds {
+        let compiler = interpreter.with_tier(Tier::One);
+        let mut most = 0;
+        let cases = [&PROGRAM[..], &STORING].into_iter().flat_map(|program| {
+            let rounds = [[6; WAVES], [6, 6, 3, 6, 6], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]];
+            let budgets = [1, 2, 3, 7, 12, 20, 33, 1000];
+            let faults = [None, Some(0), Some(2), Some(WAVES - 1)];
+            let all = rounds.into_iter().flat_map(move |rounds| budgets.map(|budget| (rounds, budget)));
+            let all = all.flat_map(move |(rounds, budget)| faults.map(|faults| (rounds, budget, faults)));
+            all.flat_map(move |(rounds, budget, faults)| {
+                [0, 1, 2, 5].map(|opens| Case { program, rounds, budget, faults, opens })
+            })
+        });
+        for case in cases {
+            let (expected, _) = run(interpreter, case, false);
+            let (one_by_one, none) = run(compiler, case, false);
+            assert_eq!(one_by_one, expected, "{case:?} one by one");
+            let (in_rounds, followed) = run(compiler, case, true);
+            assert_eq!(in_rounds, expected, "{case:?} in rounds");
+            assert_eq!(none, 0);
+            most = most.max(followed);
+            let is_fault = |(at, stop): &(usize, Stop)| {
+                Some(*at) == case.faults
+                    && matches!(stop, Stop::Fault(at) if matches!(at.kind, FaultCause::Memory { .. }))
+            };
+            let faulted = expected.stopped.as_ref().is_some_and(is_fault);
+            assert_eq!(faulted, case.faults.is_some() && case.opens != 1, "{case:?}");
+        }
+        // Without a fault, all but the last one are followed by the next one at each of twelve barriers.
+        assert_eq!(most, 12 * (WAVES - 1), "{compiler:?}");
+    }
+}
