@@ -119,6 +119,8 @@ fn run(backend: Backend, case: Case, rounds: bool) -> (Outcome, usize) {
     let stopped =
         gpu.run_in_turns(&mut waves, first, &mut |_, _, Turns { came, over, at, end, executed }| {
             all_executed += executed;
+            // Blocks are done whole.
+            assert!(executed < case.budget + 12, "{executed} instructions in {case:?}");
             followed += came;
             for (wave, state) in states.iter_mut().enumerate().take(at).skip(at - came) {
                 *state = if over >> wave & 1 == 0 { State::AtBarrier } else { State::Ready };
