@@ -26,10 +26,7 @@ use crate::wave::Wave;
 
 /// Entry of compiled code: the wave, the machine, the region's elements, the limit of instructions, and where to begin. It
 /// returns the flow in the low and the element in the high half.
-type Enter = unsafe extern "sysv64" fn(&mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
-
-/// The same for waves that are followed by others: what [`Round`](crate::exec::round::Round) leads to is the first one.
-type EnterRound = unsafe extern "sysv64" fn(*mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
+type Enter = unsafe extern "sysv64" fn(*mut Wave, &mut Machine<'_>, *const Di, u64, *const u8) -> u64;
 
 /// A region's machine code.
 #[derive(Debug)]
@@ -180,13 +177,8 @@ impl Compiled {
         code: &[Di],
         (limit, entry): (u64, EntryPoint),
     ) -> (Flow, usize) {
-        let entry = self.memory.at(entry.0 as usize);
-        // SAFETY: the memory begins with the code's entry, which has this type.
-        let enter = unsafe { core::mem::transmute::<*const u8, Enter>(self.memory.at(0)) };
-        // SAFETY: the caller vouches for the elements; rows and scalar registers that templates name are of the wave's, whose
-        // numbers lowering has checked.
-        let result = unsafe { enter(wave, machine, code.as_ptr(), limit, entry) };
-        (Flow::from_number(result as u32), (result >> 32) as usize)
+        // SAFETY: the caller vouches for the elements; without a round there is one wave.
+        unsafe { self.run_round(wave, machine, code, (limit, self.address(entry))) }
     }
 
     /// The address of an entry.
@@ -194,12 +186,12 @@ impl Compiled {
         self.memory.at(entry.0 as usize)
     }
 
-    /// As [`Compiled::run`], from an [address](Compiled::address), with the waves of the machine's round.
+    /// As [`Compiled::run`], from an [address](Compiled::address), and with the waves of the machine's round if it has one.
     ///
     /// # Safety
     ///
-    /// As there; the wave is that of the round's first seat, and every seat has a wave of its own that nobody else touches, and an address of
-    /// this code.
+    /// As for [`Compiled::run`]. In a round, the wave is that of the first seat. Each seat has a wave of its own, which nobody else touches,
+    /// and an address of this code.
     #[inline(always)]
     pub(crate) unsafe fn run_round(
         &self,
@@ -209,8 +201,9 @@ impl Compiled {
         (limit, entry): (u64, *const u8),
     ) -> (Flow, usize) {
         // SAFETY: the memory begins with the code's entry, which has this type.
-        let enter = unsafe { core::mem::transmute::<*const u8, EnterRound>(self.memory.at(0)) };
-        // SAFETY: as in `run`, for each of the waves.
+        let enter = unsafe { core::mem::transmute::<*const u8, Enter>(self.memory.at(0)) };
+        // SAFETY: the caller vouches for the elements and the waves; rows and scalar registers that templates name are of a wave's,
+        // whose numbers lowering has checked.
         let result = unsafe { enter(wave, machine, code.as_ptr(), limit, entry) };
         (Flow::from_number(result as u32), (result >> 32) as usize)
     }

@@ -373,9 +373,9 @@ impl Gpu {
         Ok(())
     }
 
-    /// Runs one wave until it stops.
-    pub(crate) fn step(&mut self, wave: &mut Wave, budget: u64) -> Stop {
-        let mut env = Env {
+    /// What waves run on, and what counts their operations.
+    fn env(&mut self) -> (Env<'_>, &mut Option<Profile>) {
+        let env = Env {
             mmu: &self.memory,
             tlb: &mut self.tlb,
             code: &mut self.code,
@@ -384,7 +384,13 @@ impl Gpu {
             clock: &|| 0,
             code_epoch: self.epoch,
         };
-        match &mut self.profile {
+        (env, &mut self.profile)
+    }
+
+    /// Runs one wave until it stops.
+    pub(crate) fn step(&mut self, wave: &mut Wave, budget: u64) -> Stop {
+        let (mut env, profile) = self.env();
+        match profile {
             Some(profile) => exec::run_profiled(wave, &mut env, budget, profile),
             None => exec::run(wave, &mut env, budget),
         }
@@ -392,15 +398,7 @@ impl Gpu {
 
     /// Runs one wave until it stops, and those that `next` makes of it.
     pub(crate) fn run_many(&mut self, wave: &mut Wave, budget: u64, next: &mut exec::Next<'_>) -> Stop {
-        let mut env = Env {
-            mmu: &self.memory,
-            tlb: &mut self.tlb,
-            code: &mut self.code,
-            lds: &mut self.lds,
-            apertures: APERTURES,
-            clock: &|| 0,
-            code_epoch: self.epoch,
-        };
+        let (mut env, _) = self.env();
         exec::run_many(wave, &mut env, budget, next)
     }
 
@@ -411,29 +409,13 @@ impl Gpu {
         first: exec::Go,
         next: &mut exec::NextTurn<'_>,
     ) -> Option<exec::Stopped> {
-        let mut env = Env {
-            mmu: &self.memory,
-            tlb: &mut self.tlb,
-            code: &mut self.code,
-            lds: &mut self.lds,
-            apertures: APERTURES,
-            clock: &|| 0,
-            code_epoch: self.epoch,
-        };
+        let (mut env, _) = self.env();
         exec::run_in_turns(waves, &mut env, first, next)
     }
 
     /// Executes the one instruction that a wave is at.
     pub(crate) fn step_one(&mut self, wave: &mut Wave) -> Stop {
-        let mut env = Env {
-            mmu: &self.memory,
-            tlb: &mut self.tlb,
-            code: &mut self.code,
-            lds: &mut self.lds,
-            apertures: APERTURES,
-            clock: &|| 0,
-            code_epoch: self.epoch,
-        };
+        let (mut env, _) = self.env();
         exec::step(wave, &mut env, None)
     }
 
