@@ -15,6 +15,7 @@ use belfry_suite::guest::Booted;
 use belfry_suite::request::is_suite;
 use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, console, has_program};
 
+use crate::exec::absent;
 use crate::output::say;
 
 /// How long one case may take in a guest, which may be one of a translator.
@@ -67,8 +68,7 @@ impl Asked {
             // No recipe has one.
             Some(Root::Named(_)) => false,
             Some(Root::Path(path)) => has_program(path, name),
-            None => std::env::var_os("PATH")
-                .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists())),
+            None => absent::is_in_path(name.as_ref()),
         };
         if theirs {
             return Ok(Self::Program);

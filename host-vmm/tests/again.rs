@@ -139,7 +139,7 @@ fn other_options_have_records_of_their_own() {
     for _ in 0..2 {
         assert_eq!(say(&["-q"]), "");
         let notice = say(&["--chip", "gfx942:xccs=2,cus=8", "--vram", "2G"]);
-        assert!(notice.starts_with("belfry exec: gfx942 with 8 CUs and 2048 MiB"), "{notice}");
+        assert!(notice.starts_with("belfry exec: gfx942 with 8 CUs on 2 XCCs and 2048 MiB"), "{notice}");
     }
     assert_eq!(cache.records().len(), 2);
     let report = succeed(&mut cache.command(&["exec", "-q", "--json", "--", "true"])).0;
@@ -163,6 +163,7 @@ fn programs_are_found_and_missed_as_by_the_first_start() {
     write("directory", "#!/bin/sh\necho program\n", 0o755);
     write("plain", "echo no interpreter is named\n", 0o755);
     write("locked", "#!/bin/sh\n", 0o644);
+    write("lost", "#!/nowhere/interpreter\n", 0o755);
     let path = format!("/nowhere:{}:{}:/bin:/usr/bin", empty.display(), programs.display());
     let run = |program: &str| {
         let output =
@@ -176,10 +177,15 @@ fn programs_are_found_and_missed_as_by_the_first_start() {
         assert_eq!(run(&absolute), (Some(0), "script word\n".into(), String::new()));
         assert_eq!(run("directory").1, "program\n");
         assert_eq!(run("plain").1, "no interpreter is named\n");
-        for missing in ["locked", "nothing-of-this-name", "/nowhere/at/all"] {
+        for (missing, reason) in [
+            ("locked", "Permission denied"),
+            ("lost", "No such file"),
+            ("nothing-of-this-name", "no directory of PATH has it; `--image rocm`"),
+            ("/nowhere/at/all", "No such file"),
+        ] {
             let (status, stdout, stderr) = run(missing);
             assert_eq!((status, stdout.as_str()), (Some(125), ""), "{missing}");
-            assert!(stderr.starts_with(&format!("belfry: cannot start {missing}: ")), "{stderr}");
+            assert!(stderr.starts_with(&format!("belfry: cannot start {missing}: {reason}")), "{stderr}");
         }
     }
     assert_eq!(cache.records().len(), 1);

@@ -257,6 +257,31 @@ fn image_is_a_root_file_system_by_name() {
 }
 
 #[test]
+fn program_that_this_machine_has_not_runs_in_the_root_file_system_that_fits_the_chip() {
+    tree("rocm");
+    let empty = tempfile::tempdir().unwrap();
+    let exec = |program: &[&str]| {
+        let mut command = Command::new(belfry());
+        command.args(["exec", "--chip", "gfx942:xccs=2", "--"]).args(program).env("PATH", empty.path());
+        command.stdin(Stdio::null()).current_dir("/").output().unwrap()
+    };
+    let output = exec(&["rocminfo"]);
+    let named = stdout(&output);
+    assert!(named.lines().any(|line| line.split_whitespace().eq(["Name:", "gfx942"])), "{named}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    for part in
+        ["rocminfo is not on this machine", "(--image rocm)", "gfx942 with 8 CUs on 2 XCCs and 1024 MiB"]
+    {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let output = exec(&["hip-suite", "--exact", "memset_8"]);
+    assert!(stdout(&output).ends_with("\n1 passed, 0 failed, 0 absent\n"), "{}", stdout(&output));
+    // A path is a path of this machine.
+    let output = exec(&["/nowhere/rocminfo"]);
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
 fn root_without_namespaces_is_one_error_that_says_what_to_do() {
     let tree = tree("rocm");
     for options in [&[][..], &["--json"]] {

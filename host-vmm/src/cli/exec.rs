@@ -18,7 +18,7 @@ use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
 use super::size::{parse_size, parse_tier};
 use super::trace::TraceArgs;
-use crate::exec::{self, ExecOptions};
+use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
 
@@ -234,7 +234,7 @@ impl ExecArgs {
 /// Becomes the program, or runs it and tells what came of it.
 ///
 /// `asked` is how the options were spelled, where they were followed by a program.
-pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::Result<u8> {
+pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::Result<u8> {
     let plain = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     let mut gpu = super::shape::configure(&args.chip, plain)?;
     let chip = gpu.chip;
@@ -246,6 +246,10 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");
     let strikes = !gpu.faults.is_off();
     gpu.validate()?;
+    let is_plain = args.image.is_none() && args.root.is_none();
+    if is_plain {
+        args.image = absent::image_with(&args.program, chip)?;
+    }
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
     let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
         Asked::Program => None,
@@ -282,6 +286,12 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     }
     let root = match args.image {
         Some(name) => {
+            if is_plain && !args.quiet {
+                let program = args.program[0].display();
+                note!(
+                    "belfry exec: {program} is not on this machine, and runs in root file system {name} (--image {name})"
+                );
+            }
             let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
             Some(tree.with_context(|| format!("no image {name}"))?.path)
         }
@@ -306,9 +316,14 @@ pub(super) fn execute(args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::R
     };
     let mut notice = String::new();
     if !args.quiet {
-        let GpuConfig { chip, cus, vram_size, .. } = options.gpu;
+        let GpuConfig { chip, cus, xccs, vram_size, .. } = options.gpu;
+        let cores = match (chip.max_xccs, xccs) {
+            (1, _) => String::new(),
+            (_, 1) => " on one XCC".to_owned(),
+            (_, many) => format!(" on {many} XCCs"),
+        };
         notice = format!(
-            "belfry exec: {chip} with {cus} CUs and {} MiB in each process that opens it; guest driver and VM are not in the path\n",
+            "belfry exec: {chip} with {cus} CUs{cores} and {} MiB in each process that opens it; guest driver and VM are not in the path\n",
             vram_size >> 20
         );
         note!("{}", notice.trim_end());

@@ -5,6 +5,7 @@
 //! namespaces of its own (`namespace.rs`), without any rights that the user does not have.
 #![expect(unsafe_code, reason = "starts programs in namespaces")]
 
+pub mod absent;
 mod again;
 mod library;
 mod namespace;
@@ -18,6 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use belfry_device::chip::Model;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
@@ -74,6 +76,17 @@ pub enum ExecError {
         "breakpoints and paths of symbols have {0} bytes, and more than {MAX_ASKED} do not reach the program; name a folder"
     )]
     Asked(usize),
+    /// The program is not there.
+    #[error(
+        "cannot start {program}: no directory of PATH has it; `--image {image}` runs programs in a root file system with ROCm, and \
+         `belfry image --rootfs` lists all there are"
+    )]
+    Absent {
+        /// The program.
+        program: String,
+        /// A root file system.
+        image: String,
+    },
     /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
@@ -145,11 +158,21 @@ struct Prepare {
     program: String,
     /// What the started process says of its namespaces when they cannot be had: of an error, `spawn` gives its number alone.
     said: Option<File>,
+    /// The chip of an absent program's GPU, where the program is searched for in `PATH`.
+    searched_for: Option<&'static Model>,
 }
 
 impl Prepare {
     /// The error of a start, with what the process has said.
-    fn failed(program: String, said: Option<File>, source: io::Error) -> ExecError {
+    fn failed(self, source: io::Error) -> ExecError {
+        let Self { program, said, searched_for, .. } = self;
+        if let Some(chip) = searched_for
+            && source.kind() == io::ErrorKind::NotFound
+            // Otherwise a script's interpreter is not there.
+            && !absent::is_in_path(OsStr::new(&program))
+        {
+            return ExecError::Absent { program, image: absent::image_for(chip) };
+        }
         let mut text = String::new();
         if let Some(mut file) = said
             && file.rewind().is_ok()
@@ -258,8 +281,10 @@ impl ExecOptions {
         } else {
             command.env_remove(DEBUGGABLE_VARIABLE);
         }
+        let is_searched_for = self.root.is_none() && absent::is_searched_for(&program);
+        let searched_for = is_searched_for.then_some(self.gpu.chip);
         let program = program.to_string_lossy().into_owned();
-        Ok(Prepare { command, program, said })
+        Ok(Prepare { command, program, said, searched_for })
     }
 
     /// Leaves a record of what this start has found, where the next one can go by it.
@@ -358,7 +383,10 @@ fn search_path(own: Option<&OsStr>) -> OsString {
 /// Replaces this process by the program; returns only when that fails.
 pub fn replace(options: &ExecOptions) -> ExecError {
     match options.prepare(None) {
-        Ok(Prepare { mut command, program, .. }) => ExecError::Start { program, source: command.exec() },
+        Ok(mut prepared) => {
+            let source = prepared.command.exec();
+            prepared.failed(source)
+        }
         Err(error) => error,
     }
 }

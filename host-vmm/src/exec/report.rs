@@ -146,16 +146,18 @@ extern "C" fn pass_on(signal: i32) {
 }
 
 /// Starts the program, passes signals on to it, and waits for its end.
-fn wait_for(prepared: Prepare) -> Result<(i32, ExitStatus), ExecError> {
-    let Prepare { mut command, program, said } = prepared;
-    let mut child = command.spawn().map_err(|source| Prepare::failed(program.clone(), said, source))?;
+fn wait_for(mut prepared: Prepare) -> Result<(i32, ExitStatus), ExecError> {
+    let mut child = match prepared.command.spawn() {
+        Ok(child) => child,
+        Err(source) => return Err(prepared.failed(source)),
+    };
     let pid = child.id() as i32;
     PROGRAM.store(pid, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: the handler calls kill and nothing else.
         unsafe { libc::signal(signal, pass_on as *const () as libc::sighandler_t) };
     }
-    let status = child.wait().map_err(ExecError::io("wait for", &program))?;
+    let status = child.wait().map_err(ExecError::io("wait for", &prepared.program))?;
     PROGRAM.store(0, Ordering::Relaxed);
     Ok((pid, status))
 }

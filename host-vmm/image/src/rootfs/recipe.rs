@@ -10,14 +10,27 @@ use crate::fetch::Release;
 
 /// What every recipe has: the programs any script expects.
 const COMMON: &str = include_str!("recipes/common.toml");
-/// Every recipe by name.
-const RECIPES: &[(&str, &str)] = &[
-    ("rocm", include_str!("recipes/rocm.toml")),
-    ("rocm-sid", include_str!("recipes/rocm-sid.toml")),
-    ("debian12", include_str!("recipes/debian12.toml")),
-    ("sid", include_str!("recipes/sid.toml")),
-    ("ubuntu-lts", include_str!("recipes/ubuntu-lts.toml")),
+/// Every recipe, the one that is preferred first.
+const RECIPES: &[BuiltIn] = &[
+    BuiltIn { name: "rocm", text: include_str!("recipes/rocm.toml"), chips: &["gfx1100", "gfx942"] },
+    BuiltIn {
+        name: "rocm-sid",
+        text: include_str!("recipes/rocm-sid.toml"),
+        chips: &["gfx1100", "gfx942", "gfx1201"],
+    },
+    BuiltIn { name: "debian12", text: include_str!("recipes/debian12.toml"), chips: &[] },
+    BuiltIn { name: "sid", text: include_str!("recipes/sid.toml"), chips: &[] },
+    BuiltIn { name: "ubuntu-lts", text: include_str!("recipes/ubuntu-lts.toml"), chips: &[] },
 ];
+
+/// A recipe that is built in.
+#[derive(Debug)]
+struct BuiltIn {
+    name: &'static str,
+    text: &'static str,
+    /// The chips that its ROCm knows, compilers and runtimes, by the name of their instruction sets.
+    chips: &'static [&'static str],
+}
 
 /// One recipe, joined with what is common to all.
 #[derive(Debug, Clone)]
@@ -65,8 +78,8 @@ struct File {
 impl Recipe {
     /// The recipe called `name`. Errors: [`RootFsError::Unknown`], which lists the names there are.
     pub fn named(name: &str) -> Result<Self, RootFsError> {
-        let Some((name, text)) = RECIPES.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<&str> = RECIPES.iter().map(|(known, _)| *known).collect();
+        let Some(BuiltIn { name, text, .. }) = RECIPES.iter().find(|known| known.name == name) else {
+            let known: Vec<&str> = RECIPES.iter().map(|known| known.name).collect();
             return Err(RootFsError::Unknown { name: name.to_owned(), known: known.join(", ") });
         };
         Self::parse(name, text)
@@ -74,7 +87,23 @@ impl Recipe {
 
     /// Every recipe that is built in.
     pub fn all() -> Result<Vec<Self>, RootFsError> {
-        RECIPES.iter().map(|(name, text)| Self::parse(name, text)).collect()
+        RECIPES.iter().map(|BuiltIn { name, text, .. }| Self::parse(name, text)).collect()
+    }
+
+    /// The recipe whose tree has `program` in `/usr/bin`, and a ROCm that knows `chip`; none if no recipe promises both.
+    ///
+    /// # Errors
+    ///
+    /// A recipe that cannot be read.
+    pub fn with_program(program: &str, chip: &str) -> Result<Option<Self>, RootFsError> {
+        let path = format!("usr/bin/{program}");
+        for BuiltIn { name, text, .. } in RECIPES.iter().filter(|known| known.chips.contains(&chip)) {
+            let recipe = Self::parse(name, text)?;
+            if recipe.promises.contains(&path) {
+                return Ok(Some(recipe));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a recipe, and joins it with the one that it extends and with the common part.
@@ -168,6 +197,21 @@ mod tests {
     fn unknown_name_is_answered_with_the_known_ones() {
         let text = Recipe::named("rocky").unwrap_err().to_string();
         assert!(text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, debian12"), "{text}");
+    }
+
+    #[test]
+    fn program_is_found_in_the_first_recipe_whose_rocm_knows_the_chip() {
+        let found = |program, chip| Recipe::with_program(program, chip).unwrap().map(|recipe| recipe.name);
+        for (chip, name) in [("gfx1100", "rocm"), ("gfx942", "rocm"), ("gfx1201", "rocm-sid")] {
+            for program in ["rocminfo", "hipcc", "clinfo"] {
+                assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");
+            }
+        }
+        for (program, chip) in
+            [("rocminfo", "gfx9000"), ("no-such-program", "gfx1100"), ("../bin/cc", "gfx1100")]
+        {
+            assert_eq!(found(program, chip), None, "{program} on {chip}");
+        }
     }
 
     #[test]

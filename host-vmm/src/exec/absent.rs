@@ -1,0 +1,76 @@
+//! Programs that this machine does not have: the root file system they run in, where the command line names none.
+
+use std::ffi::{OsStr, OsString};
+
+use belfry_device::chip::Model;
+use belfry_image::rootfs::{Recipe, RootFsError};
+use belfry_suite::request::is_suite;
+
+/// What every root file system with ROCm has: the compiler of HIP.
+const COMPILER: &str = "hipcc";
+/// Where the C library searches without a `PATH`.
+const USUAL: &str = "/bin:/usr/bin";
+
+/// The root file system for a program that this machine does not have: the built-in one which has it, and whose ROCm knows the
+/// chip. None where the machine has the program, and where no root file system is known to have it.
+///
+/// # Errors
+///
+/// A recipe that cannot be read.
+pub fn image_with(program: &[OsString], chip: &Model) -> Result<Option<String>, RootFsError> {
+    let Some(name) = program.first().and_then(|name| name.to_str()) else { return Ok(None) };
+    if !is_searched_for(OsStr::new(name)) || is_in_path(OsStr::new(name)) {
+        return Ok(None);
+    }
+    let wanted = if is_suite(name) { COMPILER } else { name };
+    Ok(Recipe::with_program(wanted, chip.name)?.map(|recipe| recipe.name))
+}
+
+/// A root file system whose ROCm knows the chip, for messages that name one.
+#[must_use]
+pub fn image_for(chip: &Model) -> String {
+    let found = Recipe::with_program(COMPILER, chip.name).ok().flatten();
+    found.map_or_else(|| "NAME".to_owned(), |recipe| recipe.name)
+}
+
+/// Whether a program of that name is searched for in `PATH`: it is no path itself.
+pub(super) fn is_searched_for(name: &OsStr) -> bool {
+    !name.is_empty() && !name.as_encoded_bytes().contains(&b'/')
+}
+
+/// Whether some directory of this process's `PATH` has a file of that name, executable or not.
+pub fn is_in_path(name: &OsStr) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL.into());
+    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use belfry_device::chip::{DEFAULT, MODELS};
+
+    use super::*;
+
+    fn image(program: &str, chip: &Model) -> Option<String> {
+        image_with(&[program.into(), "word".into()], chip).unwrap()
+    }
+
+    #[test]
+    fn every_chip_has_a_root_file_system_for_suites() {
+        for chip in MODELS {
+            let name = image("hip-suite", chip).unwrap_or_else(|| panic!("none for {chip}"));
+            assert_eq!(name, image_for(chip));
+            assert!(name.starts_with("rocm"), "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_of_this_machine_and_paths_have_none() {
+        // The root file systems have a `bash`, as every machine has.
+        for program in
+            ["bash", "./rocminfo", "/usr/bin/rocminfo", "/nowhere/hip-suite", "", "no-such-program"]
+        {
+            assert_eq!(image(program, DEFAULT), None, "{program}");
+        }
+        assert_eq!(image_with(&[], DEFAULT).unwrap(), None);
+    }
+}
