@@ -20,14 +20,17 @@ pub(crate) struct Seat {
     pub(crate) wave: *mut Wave,
     /// Where it goes on in machine code.
     pub(crate) entry: *const u8,
-    /// The element that it goes on at. Code that has brought it to a barrier says so here.
+    /// The element that it goes on at. Code that has brought it to a barrier, or to a store to LDS that waits, says so here.
     pub(crate) element: u32,
+    /// 1 if its turn is over, and 0 if it is at a barrier.
+    pub(crate) is_over: u32,
 }
 
 impl Seat {
     /// It has to be found out where the wave is.
     const UNKNOWN: u32 = u32::MAX;
-    const EMPTY: Seat = Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN };
+    const EMPTY: Seat =
+        Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN, is_over: 0 };
 }
 
 /// What compiled code does with a wave at a barrier: where another one has its seat behind it, that one goes on.
@@ -95,8 +98,8 @@ impl Seats {
         }
     }
 
-    /// Runs waves from one on, each to its next barrier, with one budget for all of them, until one stops otherwise or the last one
-    /// is at its barrier, too. Which one has stopped, how it came out of the code, and its limit.
+    /// Runs waves from one on, each to its next barrier or store to LDS that waits, with one budget for all of them, until one stops
+    /// otherwise or the last one is there, too. Which one has stopped, how it came out of the code, and its limit.
     ///
     /// # Safety
     ///
@@ -124,15 +127,17 @@ impl Seats {
         (unsafe { at.offset_from_unsigned(seats) }, out, limit)
     }
 
-    /// Says in waves that each goes on where its seat says.
-    pub(super) fn bring(&self, range: Range<usize>, waves: &mut [Wave], region: &Region) {
-        let mut last = (Seat::UNKNOWN, 0);
-        for (seat, wave) in self.0[range.clone()].iter().zip(&mut waves[range]) {
+    /// Says in waves that each goes on where its seat says; which of them are not at a barrier, a bit for each.
+    pub(super) fn bring(&self, range: Range<usize>, waves: &mut [Wave], region: &Region) -> u64 {
+        let (mut last, mut over) = ((Seat::UNKNOWN, 0), 0);
+        for ((at, seat), wave) in range.clone().zip(&self.0[range.clone()]).zip(&mut waves[range]) {
             if seat.element != last.0 {
                 last = (seat.element, region.pc_of(seat.element as usize));
             }
             wave.pc = last.1;
+            over |= u64::from(seat.is_over) << (at % 64);
         }
+        over
     }
 }
 

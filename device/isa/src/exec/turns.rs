@@ -130,7 +130,7 @@ fn run_round(
     loop {
         // SAFETY: the seats of these waves have been taken just now.
         let (at, out, limit) = unsafe { seats.run(machine, (compiled, region), (first, left)) };
-        seats.bring(first..at, waves, region);
+        over |= seats.bring(first..at, waves, region);
         let wave = &mut waves[at];
         let is_over = out.0.is_jump() && wave.instructions >= limit;
         let out = match is_over {
@@ -167,7 +167,8 @@ fn turn_end(wave: &mut Wave, machine: &mut Machine<'_>, region: &Arc<Region>, (f
             Ok((TurnEnd::Over, None))
         }
         flow => match end(wave, machine, region, at, flow) {
-            Some(Stop::Budget | Stop::Turn) => Ok((TurnEnd::Over, None)),
+            Some(Stop::Turn) => Ok((TurnEnd::Over, Some(at).filter(|_| !wave.has_partly_done()))),
+            Some(Stop::Budget) => Ok((TurnEnd::Over, None)),
             stop => Err(stop),
         },
     }

@@ -28,6 +28,7 @@ use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
+use barrier::Wait;
 
 /// Instructions that the wave has executed.
 const EXECUTED: Gpr = Gpr::R14;
@@ -54,6 +55,7 @@ struct Compiler<'a> {
     knows: bool,
     exits: Vec<Exit>,
     cold: Vec<Cold>,
+    waits: Vec<Wait>,
     common: Label,
     callee: Callee<'a>,
 }
@@ -99,6 +101,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         knows: false,
         exits: Vec::new(),
         cold: Vec::new(),
+        waits: Vec::new(),
         common,
         callee,
     };
@@ -187,6 +190,9 @@ impl Compiler<'_> {
         });
         for cold in core::mem::take(&mut self.cold) {
             self.cold_path(&cold);
+        }
+        for wait in core::mem::take(&mut self.waits) {
+            self.wait(&wait);
         }
         for exit in core::mem::take(&mut self.exits) {
             self.exit_path(&exit);
@@ -330,6 +336,7 @@ impl Compiler<'_> {
         if let Some(counters) = self.callee.counters {
             counters.begin_block(&mut self.a, first);
         }
+        self.wait_at(first);
         if masked {
             load_exec(&mut self.a, self.source.kind, self.source.halves);
         }

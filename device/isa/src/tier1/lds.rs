@@ -19,6 +19,8 @@ pub(super) const HAS_LOADED: u8 = 2;
 pub(super) const AT_BARRIER: u8 = 1;
 /// It takes turns, and has loaded and not stopped since.
 pub(super) const MUST_STOP: u8 = 3;
+/// It has stopped since the last barrier.
+pub(super) const HAS_STOPPED: u8 = 4;
 
 impl Body<'_> {
     /// The last address in LDS that `bytes` fit at in `R10`, LDS itself in `R9`.
