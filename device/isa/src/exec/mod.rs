@@ -272,6 +272,8 @@ pub enum TurnEnd {
 /// Turns that waves have taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
+    /// How often all waves had come to their barriers, and have gone on. What follows is of the round behind that.
+    pub opened: u64,
     /// How many waves right before `at` have had their turns, one after the other, and have come to their barriers ([`TurnEnd::Barrier`]).
     pub came: usize,
     /// Of these, by their numbers, those that have not: their turns are over ([`TurnEnd::Over`]).
@@ -294,12 +296,16 @@ pub struct Go {
     /// All waves may go on, from this one on, which is the first. Those that come to a barrier, or let others have their turn, are followed by
     /// the next one, in the same budget.
     pub all: bool,
+    /// Where all of them have come to a barrier, or have let the others have their turn, all may go on from the first one on, so many times.
+    pub more: u64,
 }
 
 /// A wave has stopped with something that is not a [`TurnEnd`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stopped {
     /// As in [`Turns`].
+    pub opened: u64,
+    /// As there.
     pub came: usize,
     /// As there.
     pub over: u64,

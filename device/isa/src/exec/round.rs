@@ -33,7 +33,8 @@ impl Seat {
         Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN, is_over: 0 };
 }
 
-/// What compiled code does with a wave at a barrier: where another one has its seat behind it, that one goes on.
+/// What compiled code does with a wave at a barrier: where another one has its seat behind it, that one goes on. Behind the last
+/// one all go on where all are at barriers, and there may be more rounds.
 #[repr(C)]
 pub(crate) struct Round {
     /// The seat of the wave that runs.
@@ -41,11 +42,41 @@ pub(crate) struct Round {
     pub(crate) last: *mut Seat,
     /// The number of its instructions at which that wave is to stop.
     pub(crate) limit: u64,
+    pub(crate) first: *mut Seat,
+    /// How many rounds may follow this one, from that first seat to the last.
+    pub(crate) more: u64,
+    /// How many times the barrier has opened.
+    pub(crate) opened: u64,
+    /// How many waves' turns are over in this round, without a barrier, and how many there are beside the last one.
+    pub(crate) over: u32,
+    pub(crate) others: u32,
+}
+
+/// What a round has come to.
+pub(super) struct RoundEnd {
+    /// The wave that has stopped, or the last one.
+    pub(super) at: usize,
+    /// How it came out of the code.
+    pub(super) out: Out,
+    /// The number of its instructions at which it was to stop.
+    pub(super) limit: u64,
+    /// Whether there was another round before, and how often the barrier has opened.
+    pub(super) repeats: bool,
+    pub(super) opened: u64,
 }
 
 impl Round {
     /// The wave that runs is alone.
-    pub(crate) const NONE: Round = Round { at: ptr::null_mut(), last: ptr::null_mut(), limit: 0 };
+    pub(crate) const NONE: Round = Round {
+        at: ptr::null_mut(),
+        last: ptr::null_mut(),
+        limit: 0,
+        first: ptr::null_mut(),
+        more: 0,
+        opened: 0,
+        over: 0,
+        others: 0,
+    };
 }
 
 /// Where the waves of a workgroup go on in the region at hand.
@@ -99,7 +130,7 @@ impl Seats {
     }
 
     /// Runs waves from one on, each to its next barrier or store to LDS that waits, with one budget for all of them, until one stops
-    /// otherwise or the last one is there, too. Which one has stopped, how it came out of the code, and its limit.
+    /// otherwise or the last one is there, too. From the first wave on, so many rounds may follow where all waves have come to one or the other.
     ///
     /// # Safety
     ///
@@ -110,21 +141,23 @@ impl Seats {
         &mut self,
         machine: &mut Machine<'_>,
         (code, region): (&Compiled, &Region),
-        (first, budget): (usize, u64),
-    ) -> (usize, Out, u64) {
+        (first, budget, more): (usize, u64, u64),
+    ) -> RoundEnd {
         let Seat { wave, entry, .. } = self.0[first];
         // SAFETY: the caller vouches for what is in seats.
         let limit = unsafe { (*wave).instructions }.saturating_add(budget);
-        let end = self.0.len();
+        let others = self.0.len() - 1;
         let seats = self.0.as_mut_ptr();
         // SAFETY: these are two of the seats, as there is a first one.
-        let (at, last) = unsafe { (seats.add(first), seats.add(end - 1)) };
-        machine.round = Round { at, last, limit };
+        let (at, last) = unsafe { (seats.add(first), seats.add(others)) };
+        let more = if first == 0 { more } else { 0 };
+        machine.round = Round { at, last, limit, first: seats, more, others: others as u32, ..Round::NONE };
         // SAFETY: the region's own code, made for the backend that it was lowered for, and an address in it.
         let out = unsafe { code.run_round(wave, machine, &region.code, (limit, entry)) };
-        let Round { at, limit, .. } = core::mem::replace(&mut machine.round, Round::NONE);
-        // SAFETY: code moves it from that seat to the last one.
-        (unsafe { at.offset_from_unsigned(seats) }, out, limit)
+        let Round { at, limit, more: left, opened, .. } = core::mem::replace(&mut machine.round, Round::NONE);
+        // SAFETY: code moves it from seat to seat.
+        let at = unsafe { at.offset_from_unsigned(seats) };
+        RoundEnd { at, out, limit, repeats: left < more, opened }
     }
 
     /// Says in waves that each goes on where its seat says; which of them are not at a barrier, a bit for each.

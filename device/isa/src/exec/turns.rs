@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::di::{Flow, Machine};
 use super::dispatch::{Out, end, enter, go_on_compiled, is_fetch_fault, key_of, run_to_flow};
-use super::round::Seats;
+use super::round::{RoundEnd, Seats};
 use super::{Env, Go, NextTurn, Stop, Stopped, TurnEnd, Turns};
 use crate::code_cache::{Key, Region};
 use crate::tier1::Compiled;
@@ -23,7 +23,7 @@ pub(super) fn run_in_turns(
     let (mut machine, code) = enter(env);
     let mut seats = Seats::default();
     // One by one: as a whole it would be put together in memory, and waited for.
-    let Go { wave: mut going, mut budget, mut all } = first;
+    let Go { wave: mut going, mut budget, mut all, mut more } = first;
     // Instructions of the turn at hand in regions that the wave has left.
     let mut elsewhere = 0;
     loop {
@@ -35,7 +35,7 @@ pub(super) fn run_in_turns(
         let distrusts = loop {
             let round = if all { seats.take(waves, region) } else { None };
             let ran = if let Some(compiled) = round {
-                run_round(waves, &mut machine, (region, compiled), (&mut seats, budget))
+                run_round(waves, &mut machine, (region, compiled), (&mut seats, budget, more))
             } else {
                 let wave = &mut waves[going];
                 let key = Key { pc: region.key.pc, ..key_of(wave) };
@@ -48,14 +48,14 @@ pub(super) fn run_in_turns(
                 }
                 if wave.is_halted() {
                     let (at, stop) = (going, Stop::Halt);
-                    return Some(Stopped { came: 0, over: 0, at, stop, executed: elsewhere });
+                    return Some(Stopped { opened: 0, came: 0, over: 0, at, stop, executed: elsewhere });
                 }
                 let before = wave.instructions;
                 let out = run_to_flow(wave, &mut machine, region, before.saturating_add(budget));
-                Ran { came: 0, over: 0, at: going, out, before }
+                Ran { opened: 0, came: 0, over: 0, at: going, out, before }
             };
             is_here = false;
-            let Ran { came, over, at, out, before } = ran;
+            let Ran { opened, came, over, at, out, before } = ran;
             let mut distrusts = false;
             let end = turn_end(&mut waves[at], &mut machine, region, out);
             let executed = waves[at].instructions.wrapping_sub(before);
@@ -67,7 +67,7 @@ pub(super) fn run_in_turns(
                 // It has left the region.
                 Err(None) => {
                     distrusts = core::mem::take(&mut machine.refetch);
-                    if came == 0 && executed < budget {
+                    if opened == 0 && came == 0 && executed < budget {
                         elsewhere += executed;
                         (going, budget, all) = (at, budget - executed, false);
                         break distrusts;
@@ -79,12 +79,12 @@ pub(super) fn run_in_turns(
                     if is_fetch_fault(&stop) {
                         code.distrust();
                     }
-                    return Some(Stopped { came, over, at, stop, executed: executed + elsewhere });
+                    return Some(Stopped { opened, came, over, at, stop, executed: executed + elsewhere });
                 }
             };
             let executed = executed + core::mem::take(&mut elsewhere);
-            match next(waves, machine.lds, Turns { came, over, at, end, executed }) {
-                Some(go) => (going, budget, all) = (go.wave, go.budget, go.all),
+            match next(waves, machine.lds, Turns { opened, came, over, at, end, executed }) {
+                Some(go) => (going, budget, all, more) = (go.wave, go.budget, go.all, go.more),
                 None => {
                     if distrusts {
                         code.distrust();
@@ -104,6 +104,7 @@ pub(super) fn run_in_turns(
 
 /// What has run; see [`Turns`].
 struct Ran {
+    opened: u64,
     came: usize,
     over: u64,
     at: usize,
@@ -123,14 +124,20 @@ fn run_round(
     waves: &mut [Wave],
     machine: &mut Machine<'_>,
     (region, compiled): (&Arc<Region>, &Compiled),
-    (seats, budget): (&mut Seats, u64),
+    (seats, budget, more): (&mut Seats, u64, u64),
 ) -> Ran {
-    let (mut first, mut over, mut left) = (0, 0, budget);
+    let (mut first, mut over, mut left, mut all_opened) = (0, 0, budget, 0);
     let count = waves.len();
     loop {
         // SAFETY: the seats of these waves have been taken just now.
-        let (at, out, limit) = unsafe { seats.run(machine, (compiled, region), (first, left)) };
+        let ran = unsafe { seats.run(machine, (compiled, region), (first, left, more)) };
+        let RoundEnd { at, out, limit, repeats, opened } = ran;
         over |= seats.bring(first..at, waves, region);
+        if repeats {
+            // They have come there in the round before.
+            let _over = seats.bring(at + 1..count, waves, region);
+        }
+        all_opened += opened;
         let wave = &mut waves[at];
         let is_over = out.0.is_jump() && wave.instructions >= limit;
         let out = match is_over {
@@ -139,7 +146,8 @@ fn run_round(
         };
         let lets_others = out.0 == Flow::FAULT && matches!(machine.stop, Some(Stop::Turn));
         if !lets_others || wave.instructions >= limit || at + 1 == count {
-            return Ran { came: at, over, at, out, before: limit.wrapping_sub(budget) };
+            let before = limit.wrapping_sub(budget);
+            return Ran { opened: all_opened, came: at, over, at, out, before };
         }
         let _turn = end(wave, machine, region, out.1, out.0);
         left = limit - wave.instructions;

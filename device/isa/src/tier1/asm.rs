@@ -305,7 +305,7 @@ impl Assembler {
         }
     }
 
-    /// `ModRM` and displacement of a constant.
+    /// `ModRM` and displacement of a constant or label.
     fn in_pool(&mut self, reg: u8, immediate: Option<u8>, target: Target) {
         self.byte((reg & 7) << 3 | 5);
         let at = self.code.len();
@@ -372,6 +372,13 @@ impl Assembler {
         self.rex(true, to as u8, at.0 as u8);
         self.byte(0x8d);
         self.memory(to as u8, at, 1);
+    }
+
+    /// `lea to, [label]`.
+    pub(super) fn address_of_label(&mut self, to: Gpr, label: Label) {
+        self.rex(true, to as u8, 0);
+        self.byte(0x8d);
+        self.in_pool(to as u8, None, Target::Label(label));
     }
 
     /// `op to, from`.

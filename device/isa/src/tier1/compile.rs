@@ -28,7 +28,7 @@ use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
-use barrier::Wait;
+use barrier::Rare;
 
 /// Instructions that the wave has executed.
 const EXECUTED: Gpr = Gpr::R14;
@@ -55,7 +55,7 @@ struct Compiler<'a> {
     knows: bool,
     exits: Vec<Exit>,
     cold: Vec<Cold>,
-    waits: Vec<Wait>,
+    rare: Vec<Rare>,
     common: Label,
     callee: Callee<'a>,
 }
@@ -101,7 +101,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         knows: false,
         exits: Vec::new(),
         cold: Vec::new(),
-        waits: Vec::new(),
+        rare: Vec::new(),
         common,
         callee,
     };
@@ -191,8 +191,8 @@ impl Compiler<'_> {
         for cold in core::mem::take(&mut self.cold) {
             self.cold_path(&cold);
         }
-        for wait in core::mem::take(&mut self.waits) {
-            self.wait(&wait);
+        for rare in core::mem::take(&mut self.rare) {
+            self.rare(&rare);
         }
         for exit in core::mem::take(&mut self.exits) {
             self.exit_path(&exit);

@@ -45,7 +45,7 @@ impl Workgroup {
             return Ok(Some(outcome));
         }
         let all = first == 0 && all_go_on(states);
-        let first = Go { wave: first, budget: WAVE_QUANTUM.min(*turn.budget), all };
+        let first = Go { wave: first, budget: WAVE_QUANTUM.min(*turn.budget), all, more: u64::MAX };
         let mut outcome = None;
         let mut env = Env {
             mmu: turn.mmu,
@@ -57,9 +57,10 @@ impl Workgroup {
             code_epoch: turn.code_epoch,
         };
         let stopped = exec::run_in_turns(waves, &mut env, first, &mut |waves, lds, turns| {
-            let Turns { came, over: still, at, end, executed } = turns;
+            let Turns { opened, came, over: still, at, end, executed } = turns;
             turn.stats.wave_instructions += executed;
-            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST * (came as u64 + 1));
+            let switches = opened * waves.len() as u64 + came as u64 + 1;
+            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST * switches);
             // Of all waves the last one has come to the barrier: it opens, and they are as they were.
             let opens = came + 1 == waves.len()
                 && still == 0
@@ -93,11 +94,12 @@ impl Workgroup {
                 return None;
             }
             let all = opens || chosen == 0 && all_go_on(states);
-            Some(Go { wave: chosen, budget: WAVE_QUANTUM.min(*turn.budget), all })
+            Some(Go { wave: chosen, budget: WAVE_QUANTUM.min(*turn.budget), all, more: u64::MAX })
         });
-        if let Some(Stopped { came, over, at, stop, executed }) = stopped {
+        if let Some(Stopped { opened, came, over, at, stop, executed }) = stopped {
             come(states, next, (came, at), over);
-            *turn.budget = turn.budget.saturating_sub(SWITCH_COST * came as u64);
+            let switches = opened * *count as u64 + came as u64;
+            *turn.budget = turn.budget.saturating_sub(SWITCH_COST * switches);
             self.stopped(at, stop, executed, turn)?;
         }
         Ok(outcome)
