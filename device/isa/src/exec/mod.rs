@@ -272,13 +272,12 @@ pub enum TurnEnd {
 /// Turns that waves have taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// How often all waves had come to their barriers, and have gone on. What follows is of the round behind that.
+    /// How often all waves had come to their barriers, and have gone on.
     pub opened: u64,
-    /// How many waves right before `at` have had their turns, one after the other, and have come to their barriers ([`TurnEnd::Barrier`]).
-    pub came: usize,
-    /// Of these, by their numbers, those that have not: their turns are over ([`TurnEnd::Over`]).
-    pub over: u64,
-    /// The wave that had its turn behind them.
+    /// Which waves have come to their barriers ([`TurnEnd::Barrier`]) since then, by their numbers; all others but `at` go on. `None` where no other wave has
+    /// had its turn: they are as they were.
+    pub waiting: Option<u64>,
+    /// The wave that had its turn last.
     pub at: usize,
     /// How that has ended.
     pub end: TurnEnd,
@@ -293,10 +292,10 @@ pub struct Go {
     pub wave: usize,
     /// Instructions that it may execute.
     pub budget: u64,
-    /// All waves may go on, from this one on, which is the first. Those that come to a barrier, or let others have their turn, are followed by
-    /// the next one, in the same budget.
+    /// All waves may go on, this one, which is the first, before the others. One that comes to a barrier, or lets others have their turn, is
+    /// followed by the next one that is not at a barrier, in the same budget.
     pub all: bool,
-    /// Where all of them have come to a barrier, or have let the others have their turn, all may go on from the first one on, so many times.
+    /// Where all of them have come to a barrier, all may go on from the first one on, so many times.
     pub more: u64,
 }
 
@@ -306,9 +305,7 @@ pub struct Stopped {
     /// As in [`Turns`].
     pub opened: u64,
     /// As there.
-    pub came: usize,
-    /// As there.
-    pub over: u64,
+    pub waiting: Option<u64>,
     /// The wave.
     pub at: usize,
     /// What it has stopped with.

@@ -1,8 +1,7 @@
-//! Waves that compiled code runs one after the other, each of them to its next barrier.
+//! Waves that compiled code runs in turn, each of them to its next barrier.
 
 #![expect(unsafe_code, reason = "compiled code goes from wave to wave by addresses")]
 
-use core::ops::Range;
 use core::ptr;
 
 use smallvec::SmallVec;
@@ -22,61 +21,58 @@ pub(crate) struct Seat {
     pub(crate) entry: *const u8,
     /// The element that it goes on at. Code that has brought it to a barrier, or to a store to LDS that waits, says so here.
     pub(crate) element: u32,
-    /// 1 if its turn is over, and 0 if it is at a barrier.
-    pub(crate) is_over: u32,
+    /// The round's generation in which it has come to a barrier: it waits there for the next one.
+    pub(crate) waits: u32,
 }
 
 impl Seat {
     /// It has to be found out where the wave is.
     const UNKNOWN: u32 = u32::MAX;
-    const EMPTY: Seat =
-        Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN, is_over: 0 };
+    const EMPTY: Seat = Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN, waits: 0 };
 }
 
-/// What compiled code does with a wave at a barrier: where another one has its seat behind it, that one goes on. Behind the last
-/// one all go on where all are at barriers, and there may be more rounds.
+/// Who goes on in compiled code, where a wave has come to a barrier or to a store to LDS that waits: the next wave behind it that is
+/// not at a barrier, or the first such one. If all are at a barrier, it opens.
 #[repr(C)]
 pub(crate) struct Round {
     /// The seat of the wave that runs.
     pub(crate) at: *mut Seat,
+    pub(crate) first: *mut Seat,
     pub(crate) last: *mut Seat,
     /// The number of its instructions at which that wave is to stop.
     pub(crate) limit: u64,
-    pub(crate) first: *mut Seat,
-    /// How many rounds may follow this one, from that first seat to the last.
-    pub(crate) more: u64,
-    /// How many times the barrier has opened.
-    pub(crate) opened: u64,
-    /// How many waves' turns are over in this round, without a barrier, and how many there are beside the last one.
-    pub(crate) over: u32,
-    pub(crate) others: u32,
-}
-
-/// What a round has come to.
-pub(super) struct RoundEnd {
-    /// The wave that has stopped, or the last one.
-    pub(super) at: usize,
-    /// How it came out of the code.
-    pub(super) out: Out,
-    /// The number of its instructions at which it was to stop.
-    pub(super) limit: u64,
-    /// Whether there was another round before, and how often the barrier has opened.
-    pub(super) repeats: bool,
-    pub(super) opened: u64,
+    /// How many times the barrier has opened, and one; 0 if the wave that runs is alone.
+    pub(crate) generation: u32,
+    /// The generation in which the barrier does not open, as the caller wants to see that.
+    pub(crate) last_generation: u32,
+    /// Whether it had to be looked for who goes on: otherwise each was followed by the next one.
+    pub(crate) chose: bool,
 }
 
 impl Round {
     /// The wave that runs is alone.
     pub(crate) const NONE: Round = Round {
         at: ptr::null_mut(),
+        first: ptr::null_mut(),
         last: ptr::null_mut(),
         limit: 0,
-        first: ptr::null_mut(),
-        more: 0,
-        opened: 0,
-        over: 0,
-        others: 0,
+        generation: 0,
+        last_generation: 0,
+        chose: false,
     };
+}
+
+/// What a round has come to.
+pub(super) struct RoundEnd {
+    /// The wave that has stopped.
+    pub(super) at: usize,
+    /// How it came out of the code.
+    pub(super) out: Out,
+    /// The number of its instructions at which it was to stop.
+    pub(super) limit: u64,
+    pub(super) generation: u32,
+    /// Whether waves have had their turns before it.
+    pub(super) several: bool,
 }
 
 /// Where the waves of a workgroup go on in the region at hand.
@@ -117,60 +113,59 @@ impl Seats {
             if seat.element != last.0 {
                 last = (seat.element, code.address(code.entry(seat.element as usize)?));
             }
-            (seat.wave, seat.entry) = (wave, last.1);
+            (seat.wave, seat.entry, seat.waits) = (wave, last.1, 0);
         }
         Some(code)
     }
 
-    /// The waves from one on have been touched: they are where they were.
-    pub(super) fn sit(&mut self, first: usize, waves: &mut [Wave]) {
-        for (seat, wave) in self.0.iter_mut().zip(waves).skip(first) {
-            seat.wave = wave;
-        }
-    }
-
-    /// Runs waves from one on, each to its next barrier or store to LDS that waits, with one budget for all of them, until one stops
-    /// otherwise or the last one is there, too. From the first wave on, so many rounds may follow where all waves have come to one or the other.
+    /// Runs waves from the first one on, with one budget for all of them, until one stops otherwise than at a barrier or before a store to LDS
+    /// that waits, or all are at the barrier once more than that.
     ///
     /// # Safety
     ///
-    /// The waves that seats were [taken](Seats::take) for, with that code of the region, are borrowed by the caller alone; those from the first one on
-    /// have not been touched since, or [sit](Seats::sit) again. There is a first one.
+    /// The waves that seats were [taken](Seats::take) for, with that code of the region, are borrowed by the caller alone, and have not been touched since.
+    /// There is one.
     #[inline(always)]
     pub(super) unsafe fn run(
         &mut self,
         machine: &mut Machine<'_>,
         (code, region): (&Compiled, &Region),
-        (first, budget, more): (usize, u64, u64),
+        budget: u64,
+        more: u64,
     ) -> RoundEnd {
-        let Seat { wave, entry, .. } = self.0[first];
+        let Seat { wave, entry, .. } = self.0[0];
         // SAFETY: the caller vouches for what is in seats.
         let limit = unsafe { (*wave).instructions }.saturating_add(budget);
         let others = self.0.len() - 1;
-        let seats = self.0.as_mut_ptr();
-        // SAFETY: these are two of the seats, as there is a first one.
-        let (at, last) = unsafe { (seats.add(first), seats.add(others)) };
-        let more = if first == 0 { more } else { 0 };
-        machine.round = Round { at, last, limit, first: seats, more, others: others as u32, ..Round::NONE };
+        let first = self.0.as_mut_ptr();
+        // SAFETY: this is one of the seats, as there is a first one.
+        let last = unsafe { first.add(others) };
+        let last_generation = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1);
+        let at = first;
+        let generation = 1;
+        machine.round = Round { at, first, last, limit, generation, last_generation, chose: false };
         // SAFETY: the region's own code, made for the backend that it was lowered for, and an address in it.
         let out = unsafe { code.run_round(wave, machine, &region.code, (limit, entry)) };
-        let Round { at, limit, more: left, opened, .. } = core::mem::replace(&mut machine.round, Round::NONE);
+        let Round { at, limit, generation, chose, .. } = core::mem::replace(&mut machine.round, Round::NONE);
         // SAFETY: code moves it from seat to seat.
-        let at = unsafe { at.offset_from_unsigned(seats) };
-        RoundEnd { at, out, limit, repeats: left < more, opened }
+        let at = unsafe { at.offset_from_unsigned(first) };
+        RoundEnd { at, out, limit, generation, several: chose || at != 0 }
     }
 
-    /// Says in waves that each goes on where its seat says; which of them are not at a barrier, a bit for each.
-    pub(super) fn bring(&self, range: Range<usize>, waves: &mut [Wave], region: &Region) -> u64 {
-        let (mut last, mut over) = ((Seat::UNKNOWN, 0), 0);
-        for ((at, seat), wave) in range.clone().zip(&self.0[range.clone()]).zip(&mut waves[range]) {
+    /// Says in waves but for one that each goes on where its seat says; which of these are at a barrier in this generation, a bit for each.
+    pub(super) fn bring(&self, (but, generation): (usize, u32), waves: &mut [Wave], region: &Region) -> u64 {
+        let (mut last, mut waiting) = ((Seat::UNKNOWN, 0), 0);
+        for (at, (seat, wave)) in self.0.iter().zip(waves).enumerate() {
+            if at == but {
+                continue;
+            }
             if seat.element != last.0 {
                 last = (seat.element, region.pc_of(seat.element as usize));
             }
             wave.pc = last.1;
-            over |= u64::from(seat.is_over) << (at % 64);
+            waiting |= u64::from(seat.waits == generation) << (at % 64);
         }
-        over
+        waiting
     }
 }
 

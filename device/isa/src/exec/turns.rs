@@ -48,14 +48,14 @@ pub(super) fn run_in_turns(
                 }
                 if wave.is_halted() {
                     let (at, stop) = (going, Stop::Halt);
-                    return Some(Stopped { opened: 0, came: 0, over: 0, at, stop, executed: elsewhere });
+                    return Some(Stopped { opened: 0, waiting: None, at, stop, executed: elsewhere });
                 }
                 let before = wave.instructions;
                 let out = run_to_flow(wave, &mut machine, region, before.saturating_add(budget));
-                Ran { opened: 0, came: 0, over: 0, at: going, out, before }
+                Ran { opened: 0, waiting: None, at: going, out, before }
             };
             is_here = false;
-            let Ran { opened, came, over, at, out, before } = ran;
+            let Ran { opened, waiting, at, out, before } = ran;
             let mut distrusts = false;
             let end = turn_end(&mut waves[at], &mut machine, region, out);
             let executed = waves[at].instructions.wrapping_sub(before);
@@ -67,7 +67,7 @@ pub(super) fn run_in_turns(
                 // It has left the region.
                 Err(None) => {
                     distrusts = core::mem::take(&mut machine.refetch);
-                    if opened == 0 && came == 0 && executed < budget {
+                    if waiting.is_none() && executed < budget {
                         elsewhere += executed;
                         (going, budget, all) = (at, budget - executed, false);
                         break distrusts;
@@ -79,11 +79,11 @@ pub(super) fn run_in_turns(
                     if is_fetch_fault(&stop) {
                         code.distrust();
                     }
-                    return Some(Stopped { opened, came, over, at, stop, executed: executed + elsewhere });
+                    return Some(Stopped { opened, waiting, at, stop, executed: executed + elsewhere });
                 }
             };
             let executed = executed + core::mem::take(&mut elsewhere);
-            match next(waves, machine.lds, Turns { opened, came, over, at, end, executed }) {
+            match next(waves, machine.lds, Turns { opened, waiting, at, end, executed }) {
                 Some(go) => (going, budget, all, more) = (go.wave, go.budget, go.all, go.more),
                 None => {
                     if distrusts {
@@ -105,8 +105,7 @@ pub(super) fn run_in_turns(
 /// What has run; see [`Turns`].
 struct Ran {
     opened: u64,
-    came: usize,
-    over: u64,
+    waiting: Option<u64>,
     at: usize,
     out: Out,
     /// What the wave's instructions would have been before, had it executed all of them.
@@ -117,8 +116,8 @@ struct Ran {
 /// the region.
 type End = Result<(TurnEnd, Option<usize>), Option<Stop>>;
 
-/// Runs waves whose seats have been [taken](Seats::take), from the first one on, until one stops otherwise than at a barrier or to let
-/// others have their turn.
+/// Runs waves whose seats have been [taken](Seats::take), from the first one on, until one stops otherwise than at a barrier or before
+/// a store to LDS that waits, or the barrier would open once too often.
 #[inline(always)]
 fn run_round(
     waves: &mut [Wave],
@@ -126,36 +125,18 @@ fn run_round(
     (region, compiled): (&Arc<Region>, &Compiled),
     (seats, budget, more): (&mut Seats, u64, u64),
 ) -> Ran {
-    let (mut first, mut over, mut left, mut all_opened) = (0, 0, budget, 0);
-    let count = waves.len();
-    loop {
-        // SAFETY: the seats of these waves have been taken just now.
-        let ran = unsafe { seats.run(machine, (compiled, region), (first, left, more)) };
-        let RoundEnd { at, out, limit, repeats, opened } = ran;
-        over |= seats.bring(first..at, waves, region);
-        if repeats {
-            // They have come there in the round before.
-            let _over = seats.bring(at + 1..count, waves, region);
-        }
-        all_opened += opened;
-        let wave = &mut waves[at];
-        let is_over = out.0.is_jump() && wave.instructions >= limit;
-        let out = match is_over {
-            true => out,
-            false => go_on_compiled(wave, machine, region, (limit, compiled), out),
-        };
-        let lets_others = out.0 == Flow::FAULT && matches!(machine.stop, Some(Stop::Turn));
-        if !lets_others || wave.instructions >= limit || at + 1 == count {
-            let before = limit.wrapping_sub(budget);
-            return Ran { opened: all_opened, came: at, over, at, out, before };
-        }
-        let _turn = end(wave, machine, region, out.1, out.0);
-        left = limit - wave.instructions;
-        seats.leaves(at, None);
-        over |= 1 << (at % 64);
-        first = at + 1;
-        seats.sit(first, waves);
-    }
+    // SAFETY: the seats of these waves have been taken just now.
+    let RoundEnd { at, out, limit, generation, several } =
+        unsafe { seats.run(machine, (compiled, region), budget, more) };
+    let wave = &mut waves[at];
+    let is_over = out.0.is_jump() && wave.instructions >= limit;
+    let out = match is_over {
+        true => out,
+        false => go_on_compiled(wave, machine, region, (limit, compiled), out),
+    };
+    let waiting = several.then(|| seats.bring((at, generation), waves, region));
+    let opened = u64::from(generation - 1);
+    Ran { opened, waiting, at, out, before: limit.wrapping_sub(budget) }
 }
 
 /// What comes of a wave that has come out of the region.

@@ -191,9 +191,7 @@ impl Compiler<'_> {
         for cold in core::mem::take(&mut self.cold) {
             self.cold_path(&cold);
         }
-        for rare in core::mem::take(&mut self.rare) {
-            self.rare(&rare);
-        }
+        self.rare();
         for exit in core::mem::take(&mut self.exits) {
             self.exit_path(&exit);
         }

@@ -337,19 +337,17 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             }
             let base = instruction.memory_base();
             let avx2 = kind == BackendKind::Avx2 && of_avx2.contains(&base);
-            // A flag of the machine's.
+            // Flags of the machine's.
+            let flags = [
+                offset_of!(Machine<'_>, wrote_more),
+                offset_of!(Machine<'_>, round) + offset_of!(Round, chose),
+            ];
             let flag = base == Register::R12
                 && instruction.mnemonic() == Mnemonic::Or
-                && instruction.memory_displacement64() == offset_of!(Machine<'_>, wrote_more) as u64;
-            // Which wave of a round runs, its limit, and what is counted of rounds.
-            let of_round = [
-                offset_of!(Round, at),
-                offset_of!(Round, limit),
-                offset_of!(Round, more),
-                offset_of!(Round, opened),
-                offset_of!(Round, over),
-            ]
-            .map(|field| (offset_of!(Machine<'_>, round) + field) as u64);
+                && flags.map(|flag| flag as u64).contains(&instruction.memory_displacement64());
+            // Which wave of a round runs, its limit, and which round it is.
+            let of_round = [offset_of!(Round, at), offset_of!(Round, limit), offset_of!(Round, generation)]
+                .map(|field| (offset_of!(Machine<'_>, round) + field) as u64);
             let round = base == Register::R12
                 && instruction.mnemonic() == Mnemonic::Mov
                 && of_round.contains(&instruction.memory_displacement64());

@@ -57,27 +57,17 @@ impl Workgroup {
             code_epoch: turn.code_epoch,
         };
         let stopped = exec::run_in_turns(waves, &mut env, first, &mut |waves, lds, turns| {
-            let Turns { opened, came, over: still, at, end, executed } = turns;
+            let Turns { opened, waiting, at, end, executed } = turns;
             turn.stats.wave_instructions += executed;
-            let switches = opened * waves.len() as u64 + came as u64 + 1;
-            *turn.budget = turn.budget.saturating_sub(executed + SWITCH_COST * switches);
-            // Of all waves the last one has come to the barrier: it opens, and they are as they were.
-            let opens = came + 1 == waves.len()
-                && still == 0
-                && end == TurnEnd::Barrier
-                && !waves[at].waits_at_split_barrier();
-            if opens {
-                *next = 0;
-            } else {
-                come(states, next, (came, at), still);
-                match end {
-                    TurnEnd::Barrier => states[at] = State::AtBarrier,
-                    TurnEnd::Over => {}
-                    TurnEnd::Ended => {
-                        states[at] = State::Ended;
-                        lds.barriers.leave();
-                        turn.stats.waves += 1;
-                    }
+            *turn.budget = turn.budget.saturating_sub(executed + switches(waves.len(), opened, waiting));
+            come(states, next, at, waiting);
+            match end {
+                TurnEnd::Barrier => states[at] = State::AtBarrier,
+                TurnEnd::Over => {}
+                TurnEnd::Ended => {
+                    states[at] = State::Ended;
+                    lds.barriers.leave();
+                    turn.stats.waves += 1;
                 }
             }
             let chosen = match choose((states, next), waves, lds) {
@@ -93,13 +83,12 @@ impl Workgroup {
                 *next = chosen;
                 return None;
             }
-            let all = opens || chosen == 0 && all_go_on(states);
+            let all = chosen == 0 && all_go_on(states);
             Some(Go { wave: chosen, budget: WAVE_QUANTUM.min(*turn.budget), all, more: u64::MAX })
         });
-        if let Some(Stopped { opened, came, over, at, stop, executed }) = stopped {
-            come(states, next, (came, at), over);
-            let switches = opened * *count as u64 + came as u64;
-            *turn.budget = turn.budget.saturating_sub(SWITCH_COST * switches);
+        if let Some(Stopped { opened, waiting, at, stop, executed }) = stopped {
+            come(states, next, at, waiting);
+            *turn.budget = turn.budget.saturating_sub(switches(*count, opened, waiting) - SWITCH_COST);
             self.stopped(at, stop, executed, turn)?;
         }
         Ok(outcome)
@@ -111,14 +100,19 @@ fn all_go_on(states: &[State]) -> bool {
     states.iter().all(|state| *state == State::Ready)
 }
 
-/// So many waves right before one have had their turns and come to the barrier, but for some.
-fn come(states: &mut [State], next: &mut usize, (came, at): (usize, usize), over: u64) {
-    if came > 0 {
-        for (wave, state) in states.iter_mut().enumerate().take(at).skip(at - came) {
-            *state = if over >> (wave % 64) & 1 == 0 { State::AtBarrier } else { State::Ready };
-        }
-        *next = behind(at, states.len());
+/// What changes of the wave have cost, the last one included.
+fn switches(waves: usize, opened: u64, waiting: Option<u64>) -> u64 {
+    let came = waiting.map_or(0, u64::count_ones);
+    SWITCH_COST * (opened * waves as u64 + u64::from(came) + 1)
+}
+
+/// Others have had their turns beside a wave, and some of them are at the barrier.
+fn come(states: &mut [State], next: &mut usize, at: usize, waiting: Option<u64>) {
+    let Some(waiting) = waiting else { return };
+    for (wave, state) in states.iter_mut().enumerate() {
+        *state = if waiting >> (wave % 64) & 1 == 0 { State::Ready } else { State::AtBarrier };
     }
+    *next = behind(at, states.len());
 }
 
 /// How the turn of a workgroup ends whose queue is to stop, or whose budget is used up.

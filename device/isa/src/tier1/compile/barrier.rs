@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use super::{Compiler, EXECUTED, LIMIT};
 use crate::exec::di::{Flow, Machine};
 use crate::exec::round::{Round, Seat};
-use crate::tier1::asm::{At, Condition, Gpr, Integer, Label, Place};
+use crate::tier1::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place as Named};
 use crate::tier1::body::{MACHINE, WAVE};
 use crate::tier1::form::Form;
 use crate::tier1::lds::{AT_BARRIER, HAS_STOPPED, MUST_STOP};
@@ -15,14 +15,17 @@ use crate::wave::Wave;
 /// What is rare where waves of a round follow each other; it is beside the usual way.
 pub(super) enum Rare {
     /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`exec/ds/order.rs`).
-    Wait { entry: Label, back: Label, before: (u32, Label) },
-    /// The last wave of a round at a barrier, and the way out.
-    Last { entry: Label, exit: Label, behind: (u32, Label) },
+    Wait { entry: Label, back: Label, before: Place },
+    /// A wave at a barrier that has none right behind it that goes on, and the way out.
+    Barrier { entry: Label, exit: Label, behind: Place },
 }
 
-/// What is at a displacement from the seat in `Rax`.
-fn seat(field: usize) -> At {
-    At(Gpr::Rax, field as i32)
+/// Where waves come in: an element, and its code.
+type Place = (u32, Label);
+
+/// What is at a displacement from the seat in a register.
+fn seat(of: Gpr, field: usize) -> At {
+    At(of, field as i32)
 }
 
 fn wave(field: usize) -> At {
@@ -33,28 +36,43 @@ fn round(field: usize) -> At {
     At(MACHINE, (offset_of!(Machine<'_>, round) + field) as i32)
 }
 
+/// The seat of the wave that runs, and later of the one that goes on.
+const SEAT: Gpr = Gpr::Rax;
+/// The round's generation: a wave in whose seat it is waits at the barrier.
+const GENERATION: Gpr = Gpr::Rcx;
+/// A way out that stands ready.
+const WAY_OUT: Gpr = Gpr::Rsi;
+
 impl Compiler<'_> {
-    /// As the handler of `s_barrier` does: the wave knows where it waits, and that it is at a barrier. Then the next one of the round
+    /// As the handler of `s_barrier` does: the wave knows where it waits, and that it is at a barrier. Then another one of the round
     /// goes on, if there is one.
     pub(super) fn barrier(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
         let d = self.source.code[at];
-        self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
+        self.a.place(Gpr::Rax, Named::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
         self.a.store(true, wave(offset_of!(Wave, stopped_at)), Gpr::Rax);
         self.a.byte_immediate(4, wave(offset_of!(Wave, lds_order)), AT_BARRIER);
         let exit = self.exit(at, 0, Some(Flow::BARRIER.number()));
         let Some(behind) = self.place(at + 1) else { return self.a.jump(exit) };
-        let last = self.a.label();
-        self.seat_of_others(exit, last);
-        self.sits(behind, false);
-        self.next_wave();
-        self.rare.push(Rare::Last { entry: last, exit, behind });
+        self.sit_or(exit);
+        let entry = self.a.label();
+        // Most often the next one goes on.
+        self.a.load(Integer::Cmp, true, SEAT, round(offset_of!(Round, last)));
+        self.a.jump_if(Condition::Equal, entry);
+        let next = size_of::<Seat>() + offset_of!(Seat, waits);
+        self.a.load(Integer::Cmp, false, GENERATION, seat(SEAT, next));
+        self.a.jump_if(Condition::Equal, entry);
+        self.goes_on_at(behind);
+        self.a.store(false, seat(SEAT, offset_of!(Seat, waits)), GENERATION);
+        self.a.immediate(Integer::Add, true, SEAT, size_of::<Seat>() as u32);
+        self.go_on_as();
+        self.rare.push(Rare::Barrier { entry, exit, behind });
     }
 
-    /// The beginning of a block: where it is a store to LDS that the wave has to wait before, the next one of the round goes on.
-    /// Where there is none, the store's own code sees to it.
+    /// The beginning of a block: where it is a store to LDS that the wave has to wait before, another one of the round goes on.
+    /// Without a round, the store's own code sees to it.
     pub(super) fn wait_at(&mut self, element: usize) {
-        if !matches!(self.form(element), Form::LdsStore(_) | Form::LdsStoreTwo(_)) {
+        if !matches!(self.source.forms[element], Form::LdsStore(_) | Form::LdsStoreTwo(_)) {
             return;
         }
         let Some(before) = self.place(element) else { return };
@@ -65,114 +83,115 @@ impl Compiler<'_> {
         self.rare.push(Rare::Wait { entry, back, before });
     }
 
-    pub(super) fn rare(&mut self, rare: &Rare) {
-        match *rare {
-            Rare::Wait { entry, back, before } => self.wait((entry, back), before),
-            Rare::Last { entry, exit, behind } => self.opens((entry, exit), behind),
+    /// What is beside the usual way, and how the wave that goes on is chosen.
+    pub(super) fn rare(&mut self) {
+        let rare = core::mem::take(&mut self.rare);
+        if rare.is_empty() {
+            return;
         }
+        let choose = self.a.label();
+        for rare in rare {
+            match rare {
+                Rare::Wait { entry, back, before } => {
+                    self.a.bind(entry);
+                    self.sit_or(back);
+                    self.a.byte_immediate(1, wave(offset_of!(Wave, lds_order)), HAS_STOPPED);
+                    self.goes_on_at(before);
+                }
+                Rare::Barrier { entry, exit, behind } => {
+                    self.a.bind(entry);
+                    self.goes_on_at(behind);
+                    self.a.store(false, seat(SEAT, offset_of!(Seat, waits)), GENERATION);
+                    self.a.address_of_label(WAY_OUT, exit);
+                }
+            }
+            self.a.jump(choose);
+        }
+        self.choose(choose);
     }
 
-    fn wait(&mut self, (entry, back): (Label, Label), before: (u32, Label)) {
-        self.a.bind(entry);
-        let last = self.a.label();
-        self.seat_of_others(back, last);
-        self.stops(before);
-        self.a.load(Integer::Mov, false, Gpr::Rcx, round(offset_of!(Round, over)));
-        self.a.immediate(Integer::Add, false, Gpr::Rcx, 1);
-        self.a.store(false, round(offset_of!(Round, over)), Gpr::Rcx);
-        self.next_wave();
-        // All of them wait: all go on.
-        self.a.bind(last);
-        self.another_round(back);
-        self.a.load(Integer::Mov, false, Gpr::Rdx, round(offset_of!(Round, over)));
-        self.a.load(Integer::Cmp, false, Gpr::Rdx, round(offset_of!(Round, others)));
-        self.a.jump_if(Condition::NotEqual, back);
-        self.stops(before);
-        self.a.immediate(Integer::Mov, false, Gpr::Rdx, 0);
-        self.a.store(false, round(offset_of!(Round, over)), Gpr::Rdx);
-        self.first_wave();
+    /// The seat of the wave that runs, and the generation; goes elsewhere if its turn is over anyway, or if there is no round.
+    fn sit_or(&mut self, none: Label) {
+        self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
+        self.a.jump_if(Condition::AboveOrEqual, none);
+        self.a.load(Integer::Mov, false, GENERATION, round(offset_of!(Round, generation)));
+        self.a.test(false, GENERATION);
+        self.a.jump_if(Condition::Equal, none);
+        self.a.load(Integer::Mov, true, SEAT, round(offset_of!(Round, at)));
     }
 
-    /// The last wave is at the barrier. If all others are, and the caller leaves it to the code, it opens, and they go on.
-    fn opens(&mut self, (entry, exit): (Label, Label), behind: (u32, Label)) {
-        self.a.bind(entry);
-        self.another_round(exit);
-        self.a.compare_immediate(false, round(offset_of!(Round, over)), 0);
-        self.a.jump_if(Condition::NotEqual, exit);
-        self.sits(behind, false);
-        self.a.load(Integer::Mov, true, Gpr::Rdx, round(offset_of!(Round, opened)));
-        self.a.immediate(Integer::Add, true, Gpr::Rdx, 1);
-        self.a.store(true, round(offset_of!(Round, opened)), Gpr::Rdx);
-        self.first_wave();
-    }
-
-    /// The rounds that may still follow in `Rcx`; goes elsewhere if there are none. There are none without a round, either.
-    fn another_round(&mut self, none: Label) {
-        self.a.load(Integer::Mov, true, Gpr::Rcx, round(offset_of!(Round, more)));
-        self.a.immediate(Integer::Sub, true, Gpr::Rcx, 1);
-        self.a.jump_if(Condition::Below, none);
-    }
-
-    /// It has stopped before a store.
-    fn stops(&mut self, before: (u32, Label)) {
-        self.a.byte_immediate(1, wave(offset_of!(Wave, lds_order)), HAS_STOPPED);
-        self.sits(before, true);
-    }
-
-    /// Says in the seat in `Rax` where its wave goes on; `Rdx` is used.
-    fn sits(&mut self, (element, entry): (u32, Label), is_over: bool) {
+    /// Says where the wave that runs goes on; `Rdx` is used.
+    fn goes_on_at(&mut self, (element, entry): Place) {
         self.a.immediate(Integer::Mov, false, Gpr::Rdx, element);
-        // What follows the element's number says that it is not over.
-        self.a.store(true, seat(offset_of!(Seat, element)), Gpr::Rdx);
-        if is_over {
-            self.a.immediate(Integer::Mov, false, Gpr::Rdx, 1);
-            self.a.store(false, seat(offset_of!(Seat, is_over)), Gpr::Rdx);
-        }
+        self.a.store(false, seat(SEAT, offset_of!(Seat, element)), Gpr::Rdx);
         self.a.address_of_label(Gpr::Rdx, entry);
-        self.a.store(true, seat(offset_of!(Seat, entry)), Gpr::Rdx);
+        self.a.store(true, seat(SEAT, offset_of!(Seat, entry)), Gpr::Rdx);
     }
 
     /// Where waves come in at an element, if they can.
-    fn place(&self, element: usize) -> Option<(u32, Label)> {
+    fn place(&self, element: usize) -> Option<Place> {
         let look = self.ways[0].looks.get(element).copied().flatten();
         look.map(|look| (element as u32, look))
     }
 
-    /// The seat of the wave that runs in `Rax`; goes elsewhere if its turn is over anyway, or if it is the round's last one.
-    fn seat_of_others(&mut self, over: Label, last: Label) {
-        self.a.integer(Integer::Cmp, true, EXECUTED, LIMIT);
-        self.a.jump_if(Condition::AboveOrEqual, over);
-        self.a.load(Integer::Mov, true, Gpr::Rax, round(offset_of!(Round, at)));
-        self.a.load(Integer::Cmp, true, Gpr::Rax, round(offset_of!(Round, last)));
-        self.a.jump_if(Condition::Equal, last);
-    }
-
-    /// Has the wave behind the one whose seat is in `Rax` go on.
-    fn next_wave(&mut self) {
-        self.a.immediate(Integer::Add, true, Gpr::Rax, size_of::<Seat>() as u32);
+    /// The next wave that goes on, behind the one that has run, or from the first one on. If all are at the barrier it opens, and the first one
+    /// goes on, unless the caller wants to see that.
+    fn choose(&mut self, choose: Label) {
+        const OTHER: Gpr = Gpr::Rdx;
+        let next = size_of::<Seat>() as u32;
+        let [behind, from_first, before, this, found] = core::array::from_fn(|_| self.a.label());
+        let a = &mut self.a;
+        let waits = |a: &mut Assembler| {
+            a.load(Integer::Cmp, false, GENERATION, seat(OTHER, offset_of!(Seat, waits)));
+        };
+        a.bind(choose);
+        a.byte_immediate(1, round(offset_of!(Round, chose)), 1);
+        a.integer(Integer::Mov, true, OTHER, SEAT);
+        a.bind(behind);
+        a.load(Integer::Cmp, true, OTHER, round(offset_of!(Round, last)));
+        a.jump_if(Condition::Equal, from_first);
+        a.immediate(Integer::Add, true, OTHER, next);
+        waits(a);
+        a.jump_if(Condition::Equal, behind);
+        a.jump(found);
+        a.bind(from_first);
+        a.load(Integer::Mov, true, OTHER, round(offset_of!(Round, first)));
+        a.bind(before);
+        a.integer(Integer::Cmp, true, OTHER, SEAT);
+        a.jump_if(Condition::Equal, this);
+        waits(a);
+        a.jump_if(Condition::NotEqual, found);
+        a.immediate(Integer::Add, true, OTHER, next);
+        a.jump(before);
+        a.bind(this);
+        waits(a);
+        a.jump_if(Condition::NotEqual, found);
+        let opens = a.label();
+        a.load(Integer::Cmp, false, GENERATION, round(offset_of!(Round, last_generation)));
+        a.jump_if(Condition::NotEqual, opens);
+        a.jump_register(WAY_OUT);
+        a.bind(opens);
+        a.immediate(Integer::Add, false, GENERATION, 1);
+        a.store(false, round(offset_of!(Round, generation)), GENERATION);
+        a.load(Integer::Mov, true, OTHER, round(offset_of!(Round, first)));
+        a.bind(found);
+        a.integer(Integer::Mov, true, SEAT, OTHER);
         self.go_on_as();
     }
 
-    /// Has the first wave go on, in a round less than what is in `Rcx` and one.
-    fn first_wave(&mut self) {
-        self.a.store(true, round(offset_of!(Round, more)), Gpr::Rcx);
-        self.a.load(Integer::Mov, true, Gpr::Rax, round(offset_of!(Round, first)));
-        self.go_on_as();
-    }
-
-    /// Goes on as the wave whose seat is in `Rax`.
+    /// Goes on as the wave whose seat is in a register.
     fn go_on_as(&mut self) {
         let a = &mut self.a;
         a.store(true, wave(offset_of!(Wave, instructions)), EXECUTED);
         // What is left of the limit is the next one's.
         a.integer(Integer::Sub, true, LIMIT, EXECUTED);
-        a.store(true, round(offset_of!(Round, at)), Gpr::Rax);
-        a.load(Integer::Mov, true, WAVE, seat(offset_of!(Seat, wave)));
+        a.store(true, round(offset_of!(Round, at)), SEAT);
+        a.load(Integer::Mov, true, WAVE, seat(SEAT, offset_of!(Seat, wave)));
         a.load(Integer::Mov, true, ROWS, wave(offset_of!(Wave, v)));
         a.load(Integer::Mov, true, EXECUTED, wave(offset_of!(Wave, instructions)));
         a.integer(Integer::Add, true, LIMIT, EXECUTED);
         a.store(true, round(offset_of!(Round, limit)), LIMIT);
-        a.load(Integer::Mov, true, Gpr::Rcx, seat(offset_of!(Seat, entry)));
+        a.load(Integer::Mov, true, Gpr::Rcx, seat(SEAT, offset_of!(Seat, entry)));
         a.jump_register(Gpr::Rcx);
     }
 }
