@@ -196,7 +196,7 @@ fn rounds_of_compiled_code_are_as_turns_one_by_one() {
         let (mut most, mut fewest) = ([0; 7], [usize::MAX; 7]);
         let programs = [(&PROGRAM[..], [0; WAVES]), (&STORING, [0; WAVES])];
         let some_skip =
-            [[0, 1, 0, 1, 0], [0, 0, 0, 0, 1], [1, 1, 0, 1, 1]].map(|skips| (&STORING[..], skips));
+            [[0, 1, 0, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 0]].map(|skips| (&STORING[..], skips));
         let narrow = [(&NARROW[..], [0; WAVES]), (&NARROW, [0, 1, 1, 0, 1])];
         let programs = programs.into_iter().chain(some_skip).chain(narrow).enumerate();
         let cases = programs.flat_map(|(place, (program, skips))| {
