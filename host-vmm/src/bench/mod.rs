@@ -230,21 +230,22 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
                 prepared.push(bench.prepare(case, code, &data).map_err(failed)?);
             }
         }
-        let count = if case.is_single() { options.runs * DISPATCHES } else { options.runs };
-        let mut runs = vec![Vec::with_capacity(count); benches.len()];
+        // A program that launches kernels finds the caches as its last launch left them, not as another program did.
+        let in_a_row = if case.is_single() { DISPATCHES } else { 1 };
+        let mut runs = vec![Vec::new(); benches.len()];
         let mut interpreted_runs = runs.clone();
         let mut cpu: Vec<_> =
             processors.iter_mut().map(|cpu| cpu.prepare(case, &data)).collect::<Result<_, _>>()?;
-        let mut cpu_runs = vec![Vec::with_capacity(count); cpu.len()];
-        for run in 0..=count {
+        let mut cpu_runs = vec![Vec::new(); cpu.len()];
+        for run in 0..=options.runs {
             for (at, prepared) in prepared.iter().enumerate() {
-                let times = prepared.run().map_err(failed)?;
-                let interpreted = interpreted[at].run().map_err(failed)?;
-                let cpu_time = cpu.get_mut(at).map(pocl::Prepared::run).transpose()?;
+                let times = many(in_a_row, || prepared.run()).map_err(failed)?;
+                let interpreted = many(in_a_row, || interpreted[at].run()).map_err(failed)?;
+                let cpu_times = cpu.get_mut(at).map(|cpu| many(in_a_row, || cpu.run())).transpose()?;
                 if run > 0 {
-                    runs[at].push(times);
-                    interpreted_runs[at].push(interpreted);
-                    cpu_runs.get_mut(at).into_iter().zip(cpu_time).for_each(|(runs, time)| runs.push(time));
+                    runs[at].extend(times);
+                    interpreted_runs[at].extend(interpreted);
+                    cpu_runs.get_mut(at).into_iter().for_each(|runs| runs.extend(cpu_times.iter().flatten()));
                 }
             }
         }
@@ -276,6 +277,10 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
     results.sort_by_key(|measurement| place(measurement.workers));
     let kept_code = options.gpu.kept_code.as_ref().map(|kept| kept.counts());
     Ok(Results { kept_code, ..Results::new(machine([before, load()]), scaling, results) })
+}
+
+fn many<T, E>(count: usize, run: impl FnMut() -> Result<T, E>) -> Result<Vec<T>, E> {
+    std::iter::repeat_with(run).take(count).collect()
 }
 
 fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement {
@@ -342,7 +347,7 @@ fn vs_cpu(runs: &[Run], cpu: &[Duration]) -> VsCpu {
 /// The middle value, or the upper one of two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+    *values.get(values.len() / 2).unwrap_or(&0.0)
 }
 
 fn round(value: f64) -> f64 {
