@@ -190,8 +190,8 @@ impl Compiled {
     ///
     /// # Safety
     ///
-    /// As for [`Compiled::run`]. In a round, the wave is that of the first seat. Each seat has a wave of its own, which nobody else touches,
-    /// and an address of this code.
+    /// As for [`Compiled::run`]. If the machine has a round, this is the wave of its first seat. The seats have different waves, each with an
+    /// address of this code, and the caller alone has these waves.
     #[inline(always)]
     pub(crate) unsafe fn run_round(
         &self,

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use super::{Compiler, EXECUTED, LIMIT};
 use crate::exec::di::{Flow, Machine};
 use crate::exec::round::{Round, Seat};
-use crate::tier1::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place as Named};
+use crate::tier1::asm::{At, Condition, Gpr, Integer, Label, Place};
 use crate::tier1::body::{MACHINE, WAVE};
 use crate::tier1::form::Form;
 use crate::tier1::lds::{AT_BARRIER, HAS_STOPPED, MUST_STOP};
@@ -15,13 +15,13 @@ use crate::wave::Wave;
 /// What is rare where waves of a round follow each other; it is beside the usual way.
 pub(super) enum Rare {
     /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`exec/ds/order.rs`).
-    Wait { entry: Label, back: Label, before: Place },
+    Wait { entry: Label, back: Label, before: Entrance },
     /// A wave at a barrier that has none right behind it that goes on, and the way out.
-    Barrier { entry: Label, exit: Label, behind: Place },
+    Barrier { entry: Label, exit: Label },
 }
 
 /// Where waves come in: an element, and its code.
-type Place = (u32, Label);
+type Entrance = (u32, Label);
 
 /// What is at a displacement from the seat in a register.
 fn seat(of: Gpr, field: usize) -> At {
@@ -49,12 +49,14 @@ impl Compiler<'_> {
     pub(super) fn barrier(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
         let d = self.source.code[at];
-        self.a.place(Gpr::Rax, Named::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
+        self.a.place(Gpr::Rax, Place::Guest(u64::from(d.dst) | u64::from(d.dst2) << 32));
         self.a.store(true, wave(offset_of!(Wave, stopped_at)), Gpr::Rax);
         self.a.byte_immediate(4, wave(offset_of!(Wave, lds_order)), AT_BARRIER);
         let exit = self.exit(at, 0, Some(Flow::BARRIER.number()));
-        let Some(behind) = self.place(at + 1) else { return self.a.jump(exit) };
+        let Some(behind) = self.entrance(at + 1) else { return self.a.jump(exit) };
         self.sit_or(exit);
+        self.goes_on_at(behind);
+        self.a.store(false, seat(SEAT, offset_of!(Seat, waits)), GENERATION);
         let entry = self.a.label();
         // Most often the next one goes on.
         self.a.load(Integer::Cmp, true, SEAT, round(offset_of!(Round, last)));
@@ -62,20 +64,18 @@ impl Compiler<'_> {
         let next = size_of::<Seat>() + offset_of!(Seat, waits);
         self.a.load(Integer::Cmp, false, GENERATION, seat(SEAT, next));
         self.a.jump_if(Condition::Equal, entry);
-        self.goes_on_at(behind);
-        self.a.store(false, seat(SEAT, offset_of!(Seat, waits)), GENERATION);
         self.a.immediate(Integer::Add, true, SEAT, size_of::<Seat>() as u32);
         self.go_on_as();
-        self.rare.push(Rare::Barrier { entry, exit, behind });
+        self.rare.push(Rare::Barrier { entry, exit });
     }
 
     /// The beginning of a block: where it is a store to LDS that the wave has to wait before, another one of the round goes on.
-    /// Without a round, the store's own code sees to it.
+    /// Without a round, and where a loop comes back to the store, the store's own code sees to it.
     pub(super) fn wait_at(&mut self, element: usize) {
         if !matches!(self.source.forms[element], Form::LdsStore(_) | Form::LdsStoreTwo(_)) {
             return;
         }
-        let Some(before) = self.place(element) else { return };
+        let Some(before) = self.entrance(element) else { return };
         let (entry, back) = (self.a.label(), self.a.label());
         self.a.byte_immediate(7, wave(offset_of!(Wave, lds_order)), MUST_STOP);
         self.a.jump_if(Condition::Equal, entry);
@@ -98,10 +98,8 @@ impl Compiler<'_> {
                     self.a.byte_immediate(1, wave(offset_of!(Wave, lds_order)), HAS_STOPPED);
                     self.goes_on_at(before);
                 }
-                Rare::Barrier { entry, exit, behind } => {
+                Rare::Barrier { entry, exit } => {
                     self.a.bind(entry);
-                    self.goes_on_at(behind);
-                    self.a.store(false, seat(SEAT, offset_of!(Seat, waits)), GENERATION);
                     self.a.address_of_label(WAY_OUT, exit);
                 }
             }
@@ -121,7 +119,7 @@ impl Compiler<'_> {
     }
 
     /// Says where the wave that runs goes on; `Rdx` is used.
-    fn goes_on_at(&mut self, (element, entry): Place) {
+    fn goes_on_at(&mut self, (element, entry): Entrance) {
         self.a.immediate(Integer::Mov, false, Gpr::Rdx, element);
         self.a.store(false, seat(SEAT, offset_of!(Seat, element)), Gpr::Rdx);
         self.a.address_of_label(Gpr::Rdx, entry);
@@ -129,7 +127,7 @@ impl Compiler<'_> {
     }
 
     /// Where waves come in at an element, if they can.
-    fn place(&self, element: usize) -> Option<Place> {
+    fn entrance(&self, element: usize) -> Option<Entrance> {
         let look = self.ways[0].looks.get(element).copied().flatten();
         look.map(|look| (element as u32, look))
     }
@@ -138,34 +136,21 @@ impl Compiler<'_> {
     /// goes on, unless the caller wants to see that.
     fn choose(&mut self, choose: Label) {
         const OTHER: Gpr = Gpr::Rdx;
-        let next = size_of::<Seat>() as u32;
-        let [behind, from_first, before, this, found] = core::array::from_fn(|_| self.a.label());
+        let [another, first, look, found] = core::array::from_fn(|_| self.a.label());
         let a = &mut self.a;
-        let waits = |a: &mut Assembler| {
-            a.load(Integer::Cmp, false, GENERATION, seat(OTHER, offset_of!(Seat, waits)));
-        };
         a.bind(choose);
         a.byte_immediate(1, round(offset_of!(Round, chose)), 1);
         a.integer(Integer::Mov, true, OTHER, SEAT);
-        a.bind(behind);
+        // Around, to the wave that has run, which is the last one that is looked at.
+        a.bind(another);
         a.load(Integer::Cmp, true, OTHER, round(offset_of!(Round, last)));
-        a.jump_if(Condition::Equal, from_first);
-        a.immediate(Integer::Add, true, OTHER, next);
-        waits(a);
-        a.jump_if(Condition::Equal, behind);
-        a.jump(found);
-        a.bind(from_first);
-        a.load(Integer::Mov, true, OTHER, round(offset_of!(Round, first)));
-        a.bind(before);
+        a.jump_if(Condition::Equal, first);
+        a.immediate(Integer::Add, true, OTHER, size_of::<Seat>() as u32);
+        a.bind(look);
+        a.load(Integer::Cmp, false, GENERATION, seat(OTHER, offset_of!(Seat, waits)));
+        a.jump_if(Condition::NotEqual, found);
         a.integer(Integer::Cmp, true, OTHER, SEAT);
-        a.jump_if(Condition::Equal, this);
-        waits(a);
-        a.jump_if(Condition::NotEqual, found);
-        a.immediate(Integer::Add, true, OTHER, next);
-        a.jump(before);
-        a.bind(this);
-        waits(a);
-        a.jump_if(Condition::NotEqual, found);
+        a.jump_if(Condition::NotEqual, another);
         let opens = a.label();
         a.load(Integer::Cmp, false, GENERATION, round(offset_of!(Round, last_generation)));
         a.jump_if(Condition::NotEqual, opens);
@@ -177,6 +162,9 @@ impl Compiler<'_> {
         a.bind(found);
         a.integer(Integer::Mov, true, SEAT, OTHER);
         self.go_on_as();
+        self.a.bind(first);
+        self.a.load(Integer::Mov, true, OTHER, round(offset_of!(Round, first)));
+        self.a.jump(look);
     }
 
     /// Goes on as the wave whose seat is in a register.

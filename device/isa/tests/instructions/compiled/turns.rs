@@ -133,7 +133,7 @@ fn run(backend: Backend, case: Case, rounds: bool) -> (Outcome, usize, u64) {
         .collect();
     let mut states = [State::Ready; WAVES];
     let (mut opened, mut repeated, mut calls, mut all_executed) = (0, 0, 0, 0);
-    // Where it opens for the last time, nobody may go on.
+    // Compiled code leaves the last opening of the barrier to the caller.
     let more = |opened: u64| u64::from(case.opens).wrapping_sub(opened + 1);
     let first = Go { wave: 0, budget: case.budget, all: rounds, more: more(0) };
     let stopped = gpu.run_in_turns(&mut waves, first, &mut |_, _, turns| {
