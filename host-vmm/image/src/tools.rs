@@ -68,10 +68,12 @@ pub fn system_mke2fs() -> Option<PathBuf> {
 }
 
 /// A program of the machine: in `PATH`, or in one of `more`.
-fn find(name: &str, more: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+#[must_use]
+pub fn find(name: impl AsRef<Path>, more: &[&str]) -> Option<PathBuf> {
+    // Without a `PATH`, the C library searches there.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let folders = std::env::split_paths(&path).chain(more.iter().map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+    folders.map(|folder| folder.join(&name)).find(|program| program.is_file())
 }
 
 /// `passt`: the machine's own, otherwise Debian's in the cache.

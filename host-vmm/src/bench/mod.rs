@@ -347,7 +347,7 @@ fn vs_cpu(runs: &[Run], cpu: &[Duration]) -> VsCpu {
 /// The middle value, or the upper one of two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    *values.get(values.len() / 2).unwrap_or(&0.0)
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn round(value: f64) -> f64 {

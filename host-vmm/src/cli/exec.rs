@@ -246,8 +246,8 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");
     let strikes = !gpu.faults.is_off();
     gpu.validate()?;
-    let is_plain = args.image.is_none() && args.root.is_none();
-    if is_plain {
+    let names_no_root = args.image.is_none() && args.root.is_none();
+    if names_no_root {
         args.image = absent::image_with(&args.program, chip)?;
     }
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
@@ -286,7 +286,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     }
     let root = match args.image {
         Some(name) => {
-            if is_plain && !args.quiet {
+            if names_no_root && !args.quiet {
                 let program = args.program[0].display();
                 note!(
                     "belfry exec: {program} is not on this machine, and runs in root file system {name} (--image {name})"

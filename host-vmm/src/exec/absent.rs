@@ -4,12 +4,11 @@ use std::ffi::{OsStr, OsString};
 
 use belfry_device::chip::Model;
 use belfry_image::rootfs::{Recipe, RootFsError};
+use belfry_image::tools;
 use belfry_suite::request::is_suite;
 
 /// What every root file system with ROCm has: the compiler of HIP.
 const COMPILER: &str = "hipcc";
-/// Where the C library searches without a `PATH`.
-const USUAL: &str = "/bin:/usr/bin";
 
 /// The root file system for a program that this machine does not have: the built-in one which has it, and whose ROCm knows the
 /// chip. None where the machine has the program, and where no root file system is known to have it.
@@ -18,10 +17,8 @@ const USUAL: &str = "/bin:/usr/bin";
 ///
 /// A recipe that cannot be read.
 pub fn image_with(program: &[OsString], chip: &Model) -> Result<Option<String>, RootFsError> {
-    let Some(name) = program.first().and_then(|name| name.to_str()) else { return Ok(None) };
-    if !is_searched_for(OsStr::new(name)) || is_in_path(OsStr::new(name)) {
-        return Ok(None);
-    }
+    let name = program.first().filter(|name| is_searched_for(name) && !is_in_path(name));
+    let Some(name) = name.and_then(|name| name.to_str()) else { return Ok(None) };
     let wanted = if is_suite(name) { COMPILER } else { name };
     Ok(Recipe::with_program(wanted, chip.name)?.map(|recipe| recipe.name))
 }
@@ -39,9 +36,9 @@ pub(super) fn is_searched_for(name: &OsStr) -> bool {
 }
 
 /// Whether some directory of this process's `PATH` has a file of that name, executable or not.
+#[must_use]
 pub fn is_in_path(name: &OsStr) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL.into());
-    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+    tools::find(name, &[]).is_some()
 }
 
 #[cfg(test)]

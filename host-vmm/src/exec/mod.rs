@@ -158,7 +158,7 @@ struct Prepare {
     program: String,
     /// What the started process says of its namespaces when they cannot be had: of an error, `spawn` gives its number alone.
     said: Option<File>,
-    /// The chip of an absent program's GPU, where the program is searched for in `PATH`.
+    /// The GPU's chip, where the program is searched for in `PATH` on this machine.
     searched_for: Option<&'static Model>,
 }
 
