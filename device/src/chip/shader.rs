@@ -58,6 +58,10 @@ pub struct ShaderRules {
     /// [identifiers](super::KernelRules::workgroup_id_sgprs) there: from its workgroup's identifier, its
     /// number in the workgroup with the place of its packet in the ring, and whether it has scratch memory.
     pub set_ttmps: SetTtmps,
+    /// Which trap temporaries of [`ShaderRules::set_ttmps`] have the workgroup's X, and what differs from wave to wave of a workgroup.
+    pub ttmp_places: [u8; 2],
+    /// What the second of these has, of the wave's number and the packet, in a launch with scratch memory or without.
+    pub wave_ttmp: fn((u32, u32), bool) -> u32,
     /// The identifier of the workgroup in a wave's trap temporaries.
     pub workgroup_of: fn(&Wave) -> [u32; 3],
     /// Which compute units of a processor are enabled, a bit for each.

@@ -294,7 +294,7 @@ impl Worker {
                     let mut claimed = Claimed {
                         launch: dispatch.launch(),
                         lanes: dispatch.lanes(),
-                        series: &self.series,
+                        series: &mut self.series,
                         rest: &mut share,
                         ended: 0,
                         cost: START_COST,

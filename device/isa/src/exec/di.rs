@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "one handler calls another")]
 
 use super::round::Round;
+use super::succession::Succession;
 use super::{FaultCause, Lds, Stop};
 use crate::inst::Op;
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
@@ -218,9 +219,18 @@ pub(crate) struct Machine<'a> {
     pub(crate) wrote_more: bool,
     /// The waves that go on behind this one, each when the one before has come to a barrier.
     pub(crate) round: Round,
+    /// The waves that compiled code may start behind this one; null if there are none.
+    pub(crate) succession: *mut Succession,
 }
 
 impl Machine<'_> {
+    /// The number of instructions at which the wave that compiled code has started last is to stop, if it has started waves.
+    #[inline(always)]
+    pub(crate) fn limit_of_last(&self) -> Option<u64> {
+        // SAFETY: where it is not null it is on the stack of the caller that has set it, who does not use it meanwhile.
+        unsafe { self.succession.as_ref() }.map(|succession| succession.limit)
+    }
+
     /// Stops the wave after this instruction.
     #[inline(always)]
     pub(crate) fn stop(&mut self, stop: Stop) -> Flow {

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
 
+use core::ptr;
 use std::sync::Arc;
 
 use super::di::{Flow, Machine};
@@ -10,8 +11,9 @@ use super::observe::{Observer, Stepper, one};
 use super::probe::{self, Probe, Prober};
 use super::profile::Profile;
 use super::round::Round;
+use super::succession::Succession;
 use super::touches::Touch;
-use super::{Env, FaultCause, Next, Stop};
+use super::{Env, FaultCause, Next, Stop, Touched};
 use crate::code_cache::{CodeCache, Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
@@ -79,28 +81,50 @@ fn stop_of(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, (flow, a
 }
 
 /// See [`super::run_many`].
-pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next: &mut Next<'_>) -> Stop {
+pub(super) fn run_many(wave: &mut Wave, env: &mut Env<'_>, mut budget: u64, next: &mut impl Next) -> Stop {
     let launch = env.code_epoch;
+    let mut succession = Succession::NONE;
     loop {
         let mut more = None;
         // Whether the wave has come from another region.
         let mut has_come = false;
         let stop = run_with(wave, env, budget, |wave, machine, region, mut limit| {
             machine.forgets_ended = true;
+            succession.forget_stretches();
             let mut entry = Entry::of(wave, region);
             // Whether it has been found out of a wave that has begun as this one does.
             let mut is_known = false;
+            // The registers that the last wave in this storage has changed, if its code says so.
+            let mut touched: Option<&Touched> = None;
             loop {
                 machine.wrote_more = false;
-                if let Err(stop) = run_fresh(wave, machine, region, (limit, entry)) {
+                let follows = match (entry, touched) {
+                    (Some(entry), Some(touched)) if is_known => entry.follow(touched),
+                    _ => None,
+                };
+                let ran = match follows.and_then(|follows| Some((follows, next.follow()?))) {
+                    Some((follows, following)) if succession.begin(&following, wave, follows, limit) => {
+                        machine.succession = &raw mut succession;
+                        let ran = run_fresh(wave, machine, region, (limit, entry));
+                        machine.succession = ptr::null_mut();
+                        next.followed(machine.lds, succession.followed(wave));
+                        if machine.wrote_more {
+                            // A handler may have found that translations are others now.
+                            succession.forget_stretches();
+                        }
+                        ran
+                    }
+                    _ => run_fresh(wave, machine, region, (limit, entry)),
+                };
+                if let Err(stop) = ran {
                     has_come = true;
                     return stop;
                 }
-                let touched = match entry {
+                touched = match entry {
                     Some(Entry { code, .. }) if !has_come => code.touched(machine.wrote_more),
                     _ => None,
                 };
-                limit = match next(wave, machine.lds, touched) {
+                limit = match next.next(wave, machine.lds, touched) {
                     Some(limit) => limit,
                     None => return Some(Stop::EndProgram),
                 };
@@ -186,6 +210,11 @@ impl<'a> Entry<'a> {
         let known = unsafe { self.code.known_entry(wave, machine, (&region.code, launch)) };
         Entry { point: known.unwrap_or(self.point), ..self }
     }
+
+    /// Where code may start other waves that begin here, behind one that changes registers as `touched` says.
+    fn follow(self, touched: &'a Touched) -> Option<(&'a Touched, *const u8)> {
+        (self.index == 0 && self.code.follows()).then(|| (touched, self.code.address(self.point)))
+    }
 }
 
 /// Runs a wave that has begun nothing, or from where it is; whether it has ended, or what else it stops with.
@@ -200,6 +229,7 @@ fn run_fresh(
     let (flow, at) = if let Some(Entry { code, point, .. }) = entry {
         // SAFETY: as in `go_on_compiled`.
         let (flow, at) = unsafe { code.run(wave, machine, &region.code, (limit, point)) };
+        let limit = machine.limit_of_last().unwrap_or(limit);
         match flow == Flow::END_PROGRAM || flow.is_jump() && wave.instructions >= limit {
             true => (flow, at),
             false => {
@@ -282,6 +312,7 @@ pub(super) fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache
         forgets_ended: false,
         wrote_more: false,
         round: Round::NONE,
+        succession: ptr::null_mut(),
     };
     (machine, env.code)
 }

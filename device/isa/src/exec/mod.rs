@@ -58,6 +58,7 @@ mod smem;
 mod smem_write;
 mod soft;
 mod sop;
+pub(crate) mod succession;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -85,6 +86,7 @@ pub use observe::{Change, Observer, Step};
 pub use pending::{Hazard, Pending};
 pub use probe::{About, Probe};
 pub use profile::{CodeTimes, Profile};
+pub use succession::{Followed, Follower, Following};
 pub use touches::{Place, Touch};
 
 /// What a wave runs in: one per worker thread, put together for each call of [`run`].
@@ -246,15 +248,26 @@ pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     dispatch::run(wave, env, budget)
 }
 
-/// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
-/// there is none. LDS is for it to make ready, where the next one is of another workgroup. What the ended wave has changed since its
-/// own start is for [`Wave::start_behind`]; where that is given, the next one has to start as the ended one did. Vector registers of a
-/// wave that has ended may be in no memory.
-pub type Next<'a> = dyn FnMut(&mut Wave, &mut Lds, Option<&Touched>) -> Option<u64> + 'a;
+/// What waves come behind one that has ended, in its storage.
+pub trait Next {
+    /// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
+    /// there is none. LDS is for it to make ready, where the next one is of another workgroup. What the ended wave has changed since its
+    /// own start is for [`Wave::start_behind`]; where that is given, the next one has to start as the ended one did. Vector registers of a
+    /// wave that has ended may be in no memory.
+    fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64>;
+
+    /// Waves that may be started behind the one that [`Next::next`] has just made, without asking it again.
+    fn follow(&mut self) -> Option<Following<'_>> {
+        None
+    }
+
+    /// How far [those](Next::follow) have come: all before the last one have ended.
+    fn followed(&mut self, _lds: &mut Lds, _how_far: Followed) {}
+}
 
 /// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each
 /// with its budget, without what is the same for all of them.
-pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut Next<'_>) -> Stop {
+pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut impl Next) -> Stop {
     dispatch::run_many(wave, env, budget, next)
 }
 

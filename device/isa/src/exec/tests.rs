@@ -107,6 +107,7 @@ pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
         forgets_ended: false,
         wrote_more: false,
         round: super::round::Round::NONE,
+        succession: core::ptr::null_mut(),
     };
     // SAFETY: the handler came from a `Backend`.
     let flow = unsafe { handler(wave, &mut machine, di) };

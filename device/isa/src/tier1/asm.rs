@@ -4,6 +4,7 @@
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
 mod links;
+mod mark;
 mod vex;
 mod ways;
 
@@ -127,6 +128,8 @@ pub(super) struct Assembler {
     code: Vec<u8>,
     /// Where each label is.
     labels: Vec<Option<usize>>,
+    /// Labels that are where others are.
+    same: Vec<(Label, Label)>,
     /// Displacements to fill in: where, from where on they count, to what.
     open: Vec<(usize, usize, Target)>,
     pool: Vec<u32>,
@@ -167,6 +170,9 @@ impl Assembler {
         let eights = self.code.len();
         for words in core::mem::take(&mut self.eights) {
             self.code.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        for (label, other) in core::mem::take(&mut self.same) {
+            self.labels[label.0 as usize] = self.labels[other.0 as usize];
         }
         let pool = self.code.len();
         for word in core::mem::take(&mut self.pool) {

@@ -35,8 +35,12 @@ const SAVED: At = At(Gpr::Rsp, 2 * 64);
 pub(super) const ENTERED: At = At(Gpr::Rsp, 4 * 64);
 /// Where it keeps what it has found out of accesses, a dword for each; behind them the frame is aligned again.
 const FOUND: i32 = 4 * 64 + 8;
+/// Where it has numbers that lanes are counted on from, eight bytes each.
+pub(super) const AFFINE: At = At(Gpr::Rsp, FOUND + SLOTS as i32 * 4);
+/// How many of these there are.
+pub(super) const AFFINE_PLACES: usize = 24;
 /// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
-pub(super) const FRAME: u32 = FOUND as u32 + SLOTS as u32 * 4;
+pub(super) const FRAME: u32 = AFFINE.1 as u32 + AFFINE_PLACES as u32 * 8;
 
 /// Whether elements of accesses that lie alike follow each other, in the frame.
 pub(super) fn found(slot: usize) -> At {

@@ -7,9 +7,13 @@
 
 use core::mem::offset_of;
 
+mod affine;
 mod barrier;
 mod branch;
 mod loops;
+mod succession;
+
+pub(super) use succession::follows;
 
 use super::alike::{Alike, alike};
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
@@ -22,7 +26,7 @@ use super::form::Form;
 use super::known::KnownLoads;
 use super::rows::{ROWS, Rows};
 use super::times::Counters;
-use super::touched::ranges;
+use super::touched::{Touched, ranges};
 use super::wanted::{Wanted, wanted};
 use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
@@ -57,6 +61,10 @@ struct Compiler<'a> {
     cold: Vec<Cold>,
     rare: Vec<Rare>,
     common: Label,
+    /// Where code goes whose wave has ended, if others may follow.
+    ends: Option<Label>,
+    /// Where code goes with a wave that is to be started again, and where that begins then.
+    refusal: Option<(Label, Label)>,
     callee: Callee<'a>,
 }
 
@@ -79,8 +87,8 @@ impl Ways {
     }
 }
 
-/// Compiles a region.
-pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
+/// Compiles a region whose code changes these registers, if that is known.
+pub(super) fn compile(source: Source<'_>, callee: Callee<'_>, touched: Option<&Touched>) -> Code {
     let mut a = Assembler::default();
     let common = a.label();
     let elements = source.code.len();
@@ -103,9 +111,15 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>) -> Code {
         cold: Vec::new(),
         rare: Vec::new(),
         common,
+        ends: None,
+        refusal: None,
         callee,
     };
+    if follows(&source, touched) {
+        compiler.ends = Some(compiler.a.label());
+    }
     let known_entry = compiler.all();
+    touched.into_iter().for_each(|touched| compiler.succession(touched));
     let looks = core::mem::take(&mut compiler.ways[0].looks);
     let instructions = compiler.a.position();
     let stored = ranges(core::mem::take(&mut compiler.a.stored));
@@ -178,13 +192,14 @@ impl Compiler<'_> {
         let known = self.known.map(|known| {
             self.knows = true;
             self.blocks(&leaders, known.end());
-            self.knows = false;
             let entry = self.a.label();
             self.a.bind(entry);
             let [(Some(usual), Some(begin))] = [(self.ways[0].looks[0], self.ways[1].looks[0])] else {
                 unreachable!("the first element begins a block");
             };
             known.compare(&mut self.a, usual);
+            self.refusal = self.affine(&leaders, begin).map(|refuses| (refuses, begin));
+            self.knows = false;
             self.a.jump(begin);
             entry
         });
@@ -395,9 +410,7 @@ impl Compiler<'_> {
                 }
                 Form::End => {
                     body.forget();
-                    self.count(uncounted);
-                    let label = self.exit(at, 0, Some(Flow::END_PROGRAM.number()));
-                    return self.a.jump(label);
+                    return self.end(at, uncounted);
                 }
                 Form::Barrier => {
                     body.rows.flush(body.a);

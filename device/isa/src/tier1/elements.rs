@@ -97,7 +97,7 @@ impl Body<'_> {
     }
 
     /// Whether a load keeps what is in parts of its registers.
-    fn keeps(moves: Moves) -> bool {
+    pub(super) fn keeps(moves: Moves) -> bool {
         matches!(moves, Moves::Part(Narrow { half: Some(_), .. }))
     }
 

@@ -14,7 +14,9 @@ use super::code::{Code, NO_ENTRY, Source};
 use super::touched::Touched;
 use crate::code_store::CodeKey;
 use crate::exec::Lds;
+use crate::exec::Follower;
 use crate::exec::di::{self, Di, Machine};
+use crate::exec::succession::{Stretch, Succession};
 use crate::exec::round::{Round, Seat};
 use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
 use crate::wave::{ROWS, Wave};
@@ -73,7 +75,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 35] {
+fn layouts() -> [usize; 47] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -90,6 +92,18 @@ fn layouts() -> [usize; 35] {
         offset_of!(Machine<'_>, forgets_ended),
         offset_of!(Machine<'_>, wrote_more),
         offset_of!(Machine<'_>, round),
+        offset_of!(Machine<'_>, succession),
+        size_of::<Succession>(),
+        offset_of!(Succession, at),
+        offset_of!(Succession, x),
+        offset_of!(Succession, lds_order),
+        offset_of!(Succession, stretches),
+        offset_of!(Stretch, places),
+        offset_of!(Stretch, delta),
+        size_of::<Follower>(),
+        offset_of!(Follower, exec),
+        offset_of!(Follower, ttmp),
+        offset_of!(Wave, hw_id),
         offset_of!(Round, at),
         offset_of!(Round, last),
         offset_of!(Round, limit),

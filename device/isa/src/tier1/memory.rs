@@ -132,7 +132,7 @@ impl Body<'_> {
     }
 
     /// The TLB's entry of the page of the address in `Rdx`: in `R9`; its number in `R11`, the TLB in `R10`.
-    fn page_entry(&mut self, write: bool, cold: &Cold) {
+    pub(super) fn page_entry(&mut self, write: bool, cold: &Cold) {
         let (address, page, number, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R11, Gpr::R9, Gpr::R10);
         let a = &mut self.a;
         a.integer(Integer::Mov, true, page, address);
@@ -449,7 +449,7 @@ impl Body<'_> {
 
     /// Fetches what the third wave behind this one loads or stores with the dword instruction at hand, whose host address is in `Rdx`, if
     /// waves follow each other in memory.
-    fn fetch_ahead(&mut self, write: bool) {
+    pub(super) fn fetch_ahead(&mut self, write: bool) {
         for line in [384, 448] {
             self.a.prefetch(write, At(Gpr::Rdx, line));
         }

@@ -10,6 +10,8 @@
 pub(crate) mod form;
 
 #[cfg(target_arch = "x86_64")]
+mod affine;
+#[cfg(target_arch = "x86_64")]
 mod alike;
 #[cfg(target_arch = "x86_64")]
 mod asm;

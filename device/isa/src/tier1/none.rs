@@ -58,6 +58,16 @@ impl Compiled {
     }
 
     /// Never called.
+    pub(crate) fn follows(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn address(&self, _: EntryPoint) -> *const u8 {
+        match *self {}
+    }
+
+    /// Never called.
     pub(crate) fn entry(&self, _: usize) -> Option<EntryPoint> {
         match *self {}
     }

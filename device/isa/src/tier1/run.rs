@@ -9,7 +9,7 @@ use super::avx2;
 use super::body::Callee;
 use super::code::{NO_ENTRY, Source, bare};
 use super::code_memory::CodeMemory;
-use super::compile::compile;
+use super::compile::{compile, follows};
 use super::covered::is_covered;
 use super::form::Form;
 use super::kept::{self, Made};
@@ -41,6 +41,8 @@ pub(crate) struct Compiled {
     counters: Option<Counters>,
     /// Loads that may be known, and offset of the code for waves that begin with such.
     known: Option<(KnownLoads, u32)>,
+    /// See [`Compiled::follows`].
+    follows: bool,
     /// Which of all regions that this process has compiled it is.
     number: u64,
 }
@@ -64,7 +66,8 @@ unsafe extern "sysv64" fn invoke(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> u
 
 /// Compiles a region.
 fn make(source: Source<'_>, callee: Callee<'_>) -> Made {
-    Made { code: compile(source, callee), touched: touched(source.code, source.forms, source.halves) }
+    let touched = touched(source.code, source.forms, source.halves);
+    Made { code: compile(source, callee, touched.as_ref()), touched }
 }
 
 /// A region's code, from where it is kept if it is there; otherwise it is kept from now on.
@@ -112,7 +115,8 @@ impl Compiled {
         let known = KnownLoads::of(&source).zip((code.known_entry != NO_ENTRY).then_some(code.known_entry));
         // No number is 0.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters, known, number })
+        let follows = follows(&source, touched.as_ref());
+        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters, known, follows, number })
     }
 
     /// Adds what the code has counted since the last call.
@@ -161,6 +165,11 @@ impl Compiled {
             machine.global.tlb.known.of = of;
         }
         machine.global.tlb.known.is_there.then_some(EntryPoint(*entry))
+    }
+
+    /// Whether the code may start waves behind others that have ended, as [`Machine::succession`] says.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
     }
 
     /// Runs from an [entry](Compiled::entry) of the code until the wave stops, leaves the region, or takes a

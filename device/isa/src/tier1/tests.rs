@@ -11,10 +11,12 @@ use super::code::{Source, bare};
 use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
+use super::touched::touched;
 use super::{sixteens, template};
 use crate::exec::di::{Di, Machine};
 use crate::exec::lower;
 use crate::exec::round::Round;
+use crate::exec::succession::{Stretch, Succession};
 use crate::inst::{Arch, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 
@@ -68,8 +70,9 @@ fn compiled(kind: BackendKind, object: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn instructions(kind: BackendKind, code: &[Di], forms: &[Form], halves: u32) -> Vec<u8> {
-    let code =
-        compile(Source { kind, code: &bare(0, code, forms), forms, halves, waits: false }, Callee::default());
+    let touched = touched(code, forms, halves);
+    let source = Source { kind, code: &bare(0, code, forms), forms, halves, waits: false };
+    let code = compile(source, Callee::default(), touched.as_ref());
     code.bytes[..code.instructions as usize].to_vec()
 }
 
@@ -138,7 +141,7 @@ fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
     // What both have: integers, and the ways from block to block.
     use Mnemonic::*;
     let integers = [
-        Adc, Add, And, Call, Cmova, Cmove, Cmovl, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jl, Jmp, Jne, Lea, Mov,
+        Adc, Add, And, Call, Cmova, Cmove, Cmovl, Cmp, Imul, Ja, Jae, Jb, Jbe, Je, Jg, Jge, Jl, Jle, Jmp, Jne, Jo, Lea, Mov,
         Movsxd, Movzx, Not, Or, Pop, Prefetcht0, Prefetchw, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe,
         Sete, Setg, Setge, Setl, Setle, Setne, Seto, Shl, Shr, Sub, Test, Vzeroupper, Xor,
     ];
@@ -351,7 +354,26 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             let round = base == Register::R12
                 && instruction.mnemonic() == Mnemonic::Mov
                 && of_round.contains(&instruction.memory_displacement64());
-            assert!(known.contains(&base) || avx2 || flag || round, "{base:?}");
+            // How far waves have followed each other.
+            let fields = [
+                offset_of!(Succession, at),
+                offset_of!(Succession, x),
+                offset_of!(Succession, budget),
+                offset_of!(Succession, instructions),
+                offset_of!(Succession, limit),
+            ];
+            let stretches = offset_of!(Succession, stretches);
+            let stretches = stretches..stretches + Succession::STRETCHES * size_of::<Stretch>();
+            let at = instruction.memory_displacement64() as usize;
+            let succession = base == Register::R10
+                && instruction.mnemonic() == Mnemonic::Mov
+                && (fields.contains(&at) || stretches.contains(&at));
+            assert!(known.contains(&base) || avx2 || flag || round || succession, "{base:?}");
+            // Scalar registers that the engine has named for what waves start with.
+            if base == Register::RBX && instruction.memory_index() == Register::RDX {
+                assert!(instruction.mnemonic() == Mnemonic::Mov && instruction.op1_register() == Register::ECX);
+                continue;
+            }
             // Distances of lanes, which have been compared with the end of the span or of LDS.
             let scatters = match kind {
                 BackendKind::Avx2 => base == Register::R8,
@@ -359,6 +381,28 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             };
             assert_eq!(instruction.memory_index() == Register::None, !scatters);
         }
+    }
+}
+
+#[test]
+fn programs_for_each_element_of_arrays_have_a_way_that_counts_lanes_on() {
+    let objects = [
+        &include_bytes!("../../../../guest-runtime/kernels/elements.gfx1100.hsaco")[..],
+        include_bytes!("../../../../guest-runtime/kernels/elements.gfx942.hsaco"),
+        include_bytes!("../../../../guest-runtime/kernels/elements.gfx1201.hsaco"),
+    ];
+    for object in objects {
+        // Only that way has waves that are started again: they begin at an address of the code's.
+        let starts_again = |instruction: &Instruction| {
+            instruction.mnemonic() == Mnemonic::Lea
+                && instruction.op0_register() == Register::R11
+                && instruction.is_ip_rel_memory_operand()
+        };
+        let count = |kind| compiled(kind, object).iter().filter(|code| decoded(code).iter().any(starts_again)).count();
+        // All but those with steps of two elements, a product that a handler makes, and loads behind stores; and one of gfx942's with more rows
+        // than there are registers.
+        assert!([11, 12].contains(&count(BackendKind::Avx512)), "{}", count(BackendKind::Avx512));
+        assert_eq!(count(BackendKind::Avx2), 0);
     }
 }
 

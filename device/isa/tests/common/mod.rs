@@ -397,7 +397,7 @@ impl Gpu {
     }
 
     /// Runs one wave until it stops, and those that `next` makes of it.
-    pub(crate) fn run_many(&mut self, wave: &mut Wave, budget: u64, next: &mut exec::Next<'_>) -> Stop {
+    pub(crate) fn run_many(&mut self, wave: &mut Wave, budget: u64, next: &mut impl exec::Next) -> Stop {
         let (mut env, _) = self.env();
         exec::run_many(wave, &mut env, budget, next)
     }
@@ -426,11 +426,11 @@ impl Gpu {
 }
 
 /// `MODE` from `FLOAT_MODE`, `ENABLE_DX10_CLAMP` and `ENABLE_IEEE_MODE`.
-fn mode(rsrc1: u32) -> u32 {
+pub(crate) fn mode(rsrc1: u32) -> u32 {
     ((rsrc1 >> 12) & 0xff) | (((rsrc1 >> 21) & 1) << 8) | (((rsrc1 >> 23) & 1) << 9)
 }
 
-fn user_sgprs(arch: Arch, kernel: &Kernel, [packet, kernarg]: [u64; 2], id: [u32; 3]) -> Vec<u32> {
+pub(crate) fn user_sgprs(arch: Arch, kernel: &Kernel, [packet, kernarg]: [u64; 2], id: [u32; 3]) -> Vec<u32> {
     let mut sgprs = Vec::new();
     let mut pair = |bit: u16, value: u64, words: usize| {
         if kernel.properties & 1 << bit != 0 {

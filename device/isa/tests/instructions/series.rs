@@ -1,11 +1,12 @@
 //! Waves that follow each other in one storage: each leaves what it would leave if it were the first there. Vector registers of an ended
 //! wave need not be in memory, so each wave stores them to LDS, and that is compared.
 
-use belfry_isa::exec::{Lds, Stop};
+use belfry_isa::exec::{Lds, Stop, Touched};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Own, Start, Wave, WaveInit};
 
+use super::succession::OneByOne;
 use super::{Bench, lanes};
 
 /// s_add_u32 s20, s20, s3; v_add_nc_u32_e32 v9, v9, v0: what a wave finds there is added to.
@@ -80,7 +81,7 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         let starts = own_of(s3);
         wave.start_as(&start, (!lanes_stay).then_some(&starts), &v0);
         let (mut ended, mut quick) = (Vec::new(), 0);
-        let stop = bench.gpu.run_many(&mut wave, 1000, &mut |wave, lds, touched| {
+        let stop = bench.gpu.run_many(&mut wave, 1000, &mut OneByOne(|wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>| {
             ended.push(left(wave, lds));
             let number = ended.len() as u32;
             if number == WAVES {
@@ -96,7 +97,7 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
             wave.set_general_sgpr(3, s3);
             quick += u32::from(touched.is_some());
             Some(1000)
-        });
+        }));
         assert_eq!(stop, Stop::EndProgram);
         assert!(ended.len() == alone.len() && ended == alone, "{:?} {:?}", backend.kind(), backend.tier());
         let compiles = backend.tier() == belfry_isa::lanes::Tier::One;

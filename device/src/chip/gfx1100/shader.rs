@@ -28,6 +28,8 @@ pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     queue_ids,
     workgroup_info,
     set_ttmps,
+    ttmp_places: [8, 11],
+    wave_ttmp,
     workgroup_of,
     enabled_cus,
     tmp_ring,
@@ -66,7 +68,11 @@ fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32,
     for (ttmp, id) in (8..).zip([x, y, z]) {
         state.set_ttmp(ttmp, id);
     }
-    state.set_ttmp(11, wave & 0x3f | u32::from(!scratch) << 6);
+    state.set_ttmp(11, wave_ttmp((wave, packet), scratch));
+}
+
+fn wave_ttmp((wave, _packet): (u32, u32), scratch: bool) -> u32 {
+    wave & 0x3f | u32::from(!scratch) << 6
 }
 
 /// As [`set_ttmps`] puts it there.

@@ -8,7 +8,7 @@ use belfry_isa::wave::Wave;
 use crate::chip::{ShaderRules, TmpRing, gfx1100};
 
 pub(super) const RULES: ShaderRules =
-    ShaderRules { set_ttmps, workgroup_of, tmp_ring, ..gfx1100::SHADER_RULES };
+    ShaderRules { set_ttmps, ttmp_places: [9, 8], wave_ttmp, workgroup_of, tmp_ring, ..gfx1100::SHADER_RULES };
 
 const _: () = assert!(RULES.fits_engine());
 
@@ -21,9 +21,13 @@ const WAVESIZE_UNIT: u64 = 256;
 /// `NoScratch`.
 fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     state.set_ttmp(7, y & 0xffff | z << 16);
-    state.set_ttmp(8, (wave & 0x1f) << 25 | packet & 0x1ff_ffff);
+    state.set_ttmp(8, wave_ttmp((wave, packet), scratch));
     state.set_ttmp(9, x);
     state.set_ttmp(11, u32::from(!scratch) << 6);
+}
+
+fn wave_ttmp((wave, packet): (u32, u32), _scratch: bool) -> u32 {
+    (wave & 0x1f) << 25 | packet & 0x1ff_ffff
 }
 
 /// As [`set_ttmps`] puts it there.

@@ -29,6 +29,7 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     tmp_ring,
     scratch_granule: TMPRING_WAVESIZE_UNIT_GFX9,
     set_ttmps,
+    wave_ttmp,
     // The workgroup information, and where trap temporaries have the workgroup's identifier: as on gfx11.
     ..gfx1100::SHADER_RULES
 };
@@ -40,11 +41,15 @@ const ENGINES: u32 = 4;
 
 /// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (what ROCdbgapi reads of gfx942).
 /// Bit 31 is for the program's handler to say that it has set up the others.
-fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), _scratch: bool) {
+fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     for (ttmp, id) in (8..).zip([x, y, z]) {
         state.set_ttmp(ttmp, id);
     }
-    state.set_ttmp(11, wave & 0x3f | (packet & 0x1ff_ffff) << 6);
+    state.set_ttmp(11, wave_ttmp((wave, packet), scratch));
+}
+
+fn wave_ttmp((wave, packet): (u32, u32), _scratch: bool) -> u32 {
+    wave & 0x3f | (packet & 0x1ff_ffff) << 6
 }
 
 /// `HW_ID`: WAVE_ID 3:0, SIMD_ID 5:4, CU_ID 11:8, SH_ID 12, SE_ID 15:13, TG_ID 19:16. `XCC_ID`: 3:0.

@@ -1,6 +1,6 @@
 //! The waves of many workgroups of a launch, started one after the other in one place.
 
-use belfry_isa::exec::Touched;
+use belfry_isa::exec::{Follower, Following, Touched};
 use belfry_isa::wave::{Own, Start, Wave};
 
 use super::{Launch, WaveSeat};
@@ -19,6 +19,8 @@ pub(in crate::shader) struct Series {
     /// The SGPR for each part of the workgroup's identifier, if there is one.
     ids: [Option<usize>; 3],
     has_ttmps: bool,
+    /// What compiled code starts waves with; made when it is first asked for.
+    followers: Vec<Follower>,
     /// Whether it is for the launch and the seat at hand.
     is_ready: bool,
 }
@@ -47,6 +49,7 @@ impl Series {
             return;
         }
         let waves = lanes.len() as u32;
+        self.followers.clear();
         self.parts.clear();
         self.parts.extend((0..waves).zip(lanes).map(|(wave, (exec, _))| {
             let seat = seat(wave);
@@ -131,6 +134,53 @@ impl Series {
             let &[x, y, z] = id;
             (part.chip.shader.set_ttmps)(wave, x, (y, z), (number, launch.packet), launch.scratch.is_some());
         }
+    }
+
+    /// The waves that may follow wave `number` of this workgroup in its storage, in a call of the engine: the others of the workgroup, and those of so many
+    /// more workgroups, as far as these differ in X alone and are whole. `None` if there are none, or if more differs from wave to wave than
+    /// [`Following`] has. Budgets are for the caller to fill in.
+    pub(in crate::shader) fn following(
+        &mut self,
+        launch: &Launch,
+        lanes: &[(u64, [u32; 64])],
+        ([x, y, z], number): ([u32; 3], usize),
+        more: u64,
+    ) -> Option<Following<'_>> {
+        let part = self.parts.first()?;
+        // The number of the graphics core goes by the whole identifier.
+        if !self.has([x, y, z]) || launch.core_id(&[x, y, z]).is_some() {
+            return None;
+        }
+        let end = self.end[0].min(self.whole[0]).min(x.saturating_add(1).saturating_add(more.min(u32::MAX.into()) as u32));
+        if number + 1 == self.parts.len() && x + 1 >= end {
+            return None;
+        }
+        let same = |other: &Part| {
+            (other.own.sgprs, other.own.scratch_base) == (part.own.sgprs, part.own.scratch_base)
+        };
+        if !self.parts.iter().all(same) {
+            return None;
+        }
+        let rules = &part.chip.shader;
+        let [x_ttmp, wave_ttmp] = rules.ttmp_places.map(|place| self.has_ttmps.then_some(place));
+        if self.followers.is_empty() {
+            self.followers.extend((0..).zip(&self.parts).zip(lanes).map(|((number, part), lanes)| Follower {
+                v0: lanes.1,
+                exec: part.own.exec,
+                hw_ids: part.own.hw_ids,
+                ttmp: (rules.wave_ttmp)((number, launch.packet), launch.scratch.is_some()),
+            }));
+        }
+        Some(Following {
+            followers: &self.followers,
+            number,
+            x,
+            end,
+            x_sgpr: self.ids[0],
+            x_ttmp,
+            wave_ttmp,
+            ..Following::default()
+        })
     }
 
     #[inline(never)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use belfry_isa::exec::{self, Barriers, Env, Lds, Stop, Touched};
+use belfry_isa::exec::{self, Barriers, Env, Followed, Following, Lds, Next, Stop, Touched};
 use belfry_isa::wave::Wave;
 
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
@@ -10,14 +10,14 @@ use crate::shader::launch::{Launch, Series, WaveSeat};
 use crate::shader::queue::Seat;
 
 /// Of the budget, what is used between two looks at whether the queue is to stop.
-const LOOK_COST: u64 = 512;
+const LOOK_COST: u64 = 2048;
 
 /// Workgroups of a launch that a worker has claimed, and begins one after the other.
 pub(in crate::shader) struct Claimed<'a> {
     pub(in crate::shader) launch: &'a Launch,
     /// Lane IDs of a workgroup that is not partial.
     pub(in crate::shader) lanes: &'a [(u64, [u32; 64])],
-    pub(in crate::shader) series: &'a Series,
+    pub(in crate::shader) series: &'a mut Series,
     /// Those that come behind the one at hand.
     pub(in crate::shader) rest: &'a mut Range<u64>,
     /// How many have ended.
@@ -67,8 +67,7 @@ struct Walk<'a, 'b> {
     instructions: u64,
 }
 
-impl Walk<'_, '_> {
-    /// Begins the wave behind one that has ended; the budget of its turn.
+impl Next for Walk<'_, '_> {
     fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64> {
         let count = self.claimed.lanes.len();
         self.instructions += wave.instructions;
@@ -105,6 +104,43 @@ impl Walk<'_, '_> {
         }
         self.claimed.start(wave, (&[x, y, z], self.number), touched);
         Some(WAVE_QUANTUM.min(budget))
+    }
+
+    fn follow(&mut self) -> Option<Following<'_>> {
+        let Claimed { launch, lanes, rest, usual, cost, .. } = &*self.claimed;
+        // LDS of another workgroup has to be made ready.
+        let more = if launch.lds_size == 0 { rest.end.saturating_sub(rest.start) } else { 0 };
+        let (launch, lanes, usual, workgroup_cost) = (*launch, *lanes, *usual, *cost);
+        let following = self.claimed.series.following(launch, lanes, (self.id, self.number), more)?;
+        Some(Following {
+            budget: self.budget,
+            floor: self.look_at,
+            workgroup_floor: usual.max(1),
+            wave_cost: SWITCH_COST,
+            workgroup_cost,
+            quantum: WAVE_QUANTUM,
+            ..following
+        })
+    }
+
+    fn followed(&mut self, lds: &mut Lds, Followed { number, x, budget, instructions }: Followed) {
+        let count = self.claimed.lanes.len();
+        let workgroups = u64::from(x - self.id[0]);
+        if workgroups > 0 {
+            self.claimed.ended += workgroups;
+            self.claimed.rest.start += workgroups;
+            // What the last workgroup has cost is not known: they are all alike.
+            let spent = self.budget.saturating_sub(budget);
+            let waves = workgroups * count as u64 + number as u64 - self.number as u64;
+            self.claimed.usual = spent / waves.max(1) * count as u64;
+            self.begun_with = budget + self.claimed.usual / count.max(1) as u64 * number as u64;
+            self.id[0] = x;
+            self.number = 0;
+            lds.barriers = Barriers::new(count as u32);
+        }
+        (self.number..number).for_each(|_| lds.barriers.leave());
+        (self.number, self.budget) = (number, budget);
+        self.instructions += instructions;
     }
 }
 
@@ -159,7 +195,7 @@ impl Workgroup {
         };
         let quantum = WAVE_QUANTUM.min(*turn.budget);
         let stop =
-            exec::run_many(wave, &mut env, quantum, &mut |wave, lds, touched| walk.next(wave, lds, touched));
+            exec::run_many(wave, &mut env, quantum, &mut walk);
         let Walk { id, number, begun_with, was_stopped, budget, instructions, .. } = walk;
         *turn.budget = budget;
         turn.stats.waves += claimed.ended * count as u64 + (number % count.max(1)) as u64;

@@ -17,7 +17,8 @@ use crate::tier1::touched::touched;
 
 fn make(source: Source<'_>) -> Made {
     let Source { code, forms, halves, .. } = source;
-    Made { code: compile(source, Callee::default()), touched: touched(code, forms, halves) }
+    let touched = touched(code, forms, halves);
+    Made { code: compile(source, Callee::default(), touched.as_ref()), touched }
 }
 
 /// Calls `look` with all functions of the kernels, for each of the back ends.
@@ -70,7 +71,7 @@ fn sealed_code_opens_as_what_was_made() {
 fn code_has_addresses_of_routines_where_it_calls_them_and_nowhere_else() {
     const ADDRESSES: [u64; 2] = [0x1122_3344_5566_7788, 0xfedc_ba98_7654_3210];
     each_source(|source| {
-        let Code { bytes, links, instructions, .. } = compile(source, Callee::default());
+        let Code { bytes, links, instructions, .. } = compile(source, Callee::default(), None);
         let [one, other] = ADDRESSES.map(|address| {
             let mut bytes = bytes.clone();
             links.link(&mut bytes, |place| match place {
@@ -186,7 +187,7 @@ fn code_that_counts_is_bound_to_its_process() {
     let (code, forms) = small();
     let source = Source { kind: BackendKind::Avx512, code: &code, forms: &forms, halves: 1, waits: false };
     let counters = Counters::new(code.len());
-    let code = compile(source, Callee { counters: Some(&counters) });
+    let code = compile(source, Callee { counters: Some(&counters) }, None);
     assert_eq!(seal(&key(&source), &Made { code, touched: None }), None);
 }
 

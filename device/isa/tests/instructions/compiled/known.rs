@@ -1,11 +1,12 @@
 //! Scalar loads at the beginning that a launch's waves have in common: what they find, where addresses differ, where they fail, and where
 //! they are to look again.
 
-use belfry_isa::exec::Stop;
+use belfry_isa::exec::{Lds, Stop, Touched};
 use belfry_isa::inst::WaveSize;
 use belfry_isa::wave::{Start, Wave, WaveInit};
 
 use super::super::Bench;
+use super::super::succession::OneByOne;
 use super::tiers;
 
 /// s_load_b64 s[4:5], s[0:1], null; s_load_b32 s6, s[0:1], 0x8; s_load_b32 s7, s[2:3], 0x10; s_load_b128 s[8:11], s[0:1], 0x10.
@@ -52,7 +53,7 @@ fn follow(bench: &mut Bench, waves: usize, begin: impl Fn(usize) -> [u32; 4]) ->
     wave.start_as(&start, None, &v0);
     set(&mut wave, 0);
     let mut ended = Vec::new();
-    let stop = bench.gpu.run_many(&mut wave, 1000, &mut |wave, _, touched| {
+    let stop = bench.gpu.run_many(&mut wave, 1000, &mut OneByOne(|wave: &mut Wave, _: &mut Lds, touched: Option<&Touched>| {
         ended.push(core::array::from_fn(|at| match at {
             16 => wave.instructions as u32,
             register => wave.sgpr(register as u8),
@@ -66,7 +67,7 @@ fn follow(bench: &mut Bench, waves: usize, begin: impl Fn(usize) -> [u32; 4]) ->
         }
         set(wave, ended.len());
         Some(1000)
-    });
+    }));
     (stop, ended)
 }
 

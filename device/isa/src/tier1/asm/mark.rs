@@ -1,0 +1,36 @@
+//! Code that is taken back, and labels that are where others are.
+
+use super::{Assembler, Label};
+
+/// How far code in the making has come.
+pub(in crate::tier1) struct Mark {
+    code: usize,
+    open: usize,
+    stored: usize,
+    links: usize,
+}
+
+impl Assembler {
+    /// How far it has come, for [`Assembler::back_to`].
+    pub(in crate::tier1) fn mark(&self) -> Mark {
+        Mark {
+            code: self.code.len(),
+            open: self.open.len(),
+            stored: self.stored.len(),
+            links: self.links.places.len(),
+        }
+    }
+
+    /// Takes back what has come since a mark; nothing else may name labels that have been bound since then.
+    pub(in crate::tier1) fn back_to(&mut self, mark: &Mark) {
+        self.code.truncate(mark.code);
+        self.open.truncate(mark.open);
+        self.stored.truncate(mark.stored);
+        self.links.places.truncate(mark.links);
+    }
+
+    /// Says that a label is where another one is.
+    pub(in crate::tier1) fn bind_to(&mut self, label: Label, other: Label) {
+        self.same.push((label, other));
+    }
+}

@@ -1,0 +1,239 @@
+//! The whole of a program without loops for waves whose addresses are counted on from lane to lane, as most programs are that do something with each
+//! element of an array.
+//!
+//! Everything that memory accesses can fail by is looked at before the first store. Up to there nothing has changed but registers; a wave that does
+//! not fit is started again from the beginning, which only waves are that code may start others behind, and goes the usual way.
+
+use core::mem::offset_of;
+
+use super::succession::SUCCESSION;
+use super::Compiler;
+use crate::exec::di::{Di, Machine};
+use crate::exec::exec_mask::Function;
+use crate::exec::properties::Moves;
+use crate::inst::Op;
+use crate::lanes::BackendKind;
+use crate::tier1::affine::{Affine, Known};
+use crate::tier1::asm::{At, Condition, Gpr, Integer, Label, Zmm};
+use crate::tier1::body::{Body, EXEC, MACHINE, scalar};
+use crate::tier1::covered::changes_exec;
+use crate::tier1::elements::{bytes, registers};
+use crate::tier1::form::{Form, When};
+use crate::tier1::rows::Pair;
+use crate::tier1::wanted::Wanted;
+use crate::tier1::{memory, scalar as scalars, template, touched};
+
+/// Elements of a program that is compiled so: longer ones are hardly any faster by it.
+const LONGEST: usize = 192;
+
+/// A store that is done when everything else has been.
+struct Store {
+    moves: Moves,
+    /// Where the host address is, and the first rows of what is stored there.
+    address: At,
+    row: u32,
+}
+
+impl Compiler<'_> {
+    /// The program for waves that count addresses on, behind the comparison that says whether loads are known; goes on where a wave is not like
+    /// that. Where code goes with one that has to be started again, if there is anything.
+    pub(super) fn affine(&mut self, leaders: &[bool], usual: Label) -> Option<Label> {
+        let source = self.source;
+        self.ends?;
+        if source.kind != BackendKind::Avx512 {
+            return None;
+        }
+        let end = source.forms.iter().take(LONGEST).position(|&form| form == Form::End)?;
+        let mark = self.a.mark();
+        let kept = (self.cold.len(), self.exits.len());
+        let halves = source.halves;
+        let elements: Vec<_> = (0..=end).map(|at| self.form(at)).zip(source.code).collect();
+        self.touched = elements.iter().map(|&(form, d)| template::rows(form, d, halves)).collect();
+        self.wanted = vec![Wanted::InMemory; elements.len()];
+        self.alike = vec![None; elements.len()];
+        let refuses = self.a.label();
+        let written = self.program(&elements, leaders, (usual, refuses));
+        if written.is_none() {
+            self.a.back_to(&mark);
+            self.cold.truncate(kept.0);
+            self.exits.truncate(kept.1);
+        }
+        written.map(|()| refuses)
+    }
+
+    fn program(
+        &mut self,
+        elements: &[(Form, &Di)],
+        leaders: &[bool],
+        (usual, refuses): (Label, Label),
+    ) -> Known<()> {
+        let halves = self.source.halves;
+        let a = &mut self.a;
+        a.load(Integer::Mov, true, SUCCESSION, At(MACHINE, offset_of!(Machine<'_>, succession) as i32));
+        a.test(true, SUCCESSION);
+        a.jump_if(Condition::Equal, usual);
+        a.compare_immediate(halves == 2, scalar(EXEC), -1);
+        a.jump_if(Condition::NotEqual, usual);
+        let (counters, stored) = (self.callee.counters, self.a.stored.len());
+        let (cold, exits) = (self.cold.len(), self.exits.len());
+        let mut body = self.body(0, false);
+        let numbers = body.register_rows(0);
+        body.first_active(&numbers, Zmm(0), Gpr::Rax);
+        body.leave_unless_apart(&numbers, 1, usual);
+        let mut affine = Affine::begin(&mut body, refuses);
+        let mut stores = Vec::new();
+        for (at, &(form, d)) in elements.iter().enumerate() {
+            if leaders[at]
+                && let Some(counters) = counters
+            {
+                counters.begin_block(body.a, at);
+            }
+            body.at = at;
+            body.rows.unlock();
+            body.uncounted += u32::from(d.count);
+            if form == Form::End {
+                break;
+            }
+            // What is stored stays in its registers.
+            let overwrites = |store: &Store| {
+                let rows = store.row..store.row + registers(store.moves) * halves;
+                template::written(form, d, halves).iter().any(|row| rows.contains(row))
+            };
+            if stores.iter().any(overwrites) {
+                return None;
+            }
+            element(&mut body, &mut affine, (form, d), &mut stores)?;
+            for cold in body.cold.drain(cold..) {
+                body.a.bind_to(cold.entry, refuses);
+            }
+            if body.exits.len() > exits {
+                return None;
+            }
+        }
+        for Store { moves, address, row } in &stores {
+            let data: Vec<Pair> = (0..registers(*moves) * halves).map(|n| body.load_row(row + n)).collect();
+            body.a.load(Integer::Mov, true, Gpr::Rdx, *address);
+            body.store_elements(Gpr::Rdx, *moves, &data);
+            if *moves == Moves::Dwords(1) {
+                body.fetch_ahead(true);
+            }
+            body.rows.unlock();
+        }
+        let uncounted = body.uncounted;
+        // With more rows than there are registers, others are as fast.
+        if self.a.stored.len() > stored {
+            return None;
+        }
+        self.end(elements.len() - 1, uncounted);
+        let mut body = self.body(0, false);
+        affine.finish().iter().for_each(|elsewhere| elsewhere.look_up(&mut body, refuses));
+        Some(())
+    }
+}
+
+/// An element that another one follows.
+fn element(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di), stores: &mut Vec<Store>) -> Known<()> {
+    let halves = body.halves;
+    match form {
+        Form::Vector(op) if affine.concerns(d, template::vector(op, d)?.arity()) || op == Op::V_MOV_B32 => {
+            // What cannot be counted on is computed.
+            let mark = body.a.mark();
+            if affine.vector(body, op, d).is_some() {
+                return Some(());
+            }
+            body.a.back_to(&mark);
+            straight(body, affine, (form, d))
+        }
+        Form::Carry(op) if affine.concerns(d, 3) || !affine.finds_carries(op, d) => {
+            affine.carry(body, op, d)
+        }
+        Form::Compare(operands) if affine.concerns(d, 2) => affine.compare(body, operands, d),
+        Form::GlobalLoad(moves) if stores.is_empty() && memory::has(form, false) && !Body::keeps(moves) => {
+            let step = affine.address(body, d)?;
+            let size = bytes(moves);
+            let lanes: Vec<_> = body.sixteens().collect();
+            let whole = matches!(moves, Moves::Dwords(_));
+            let to = body.define_all(d.dst, registers(moves));
+            if step == size {
+                affine.translate(body, size * 32 * halves, false)?;
+                body.load_elements(Gpr::Rdx, moves, &to);
+                if moves == Moves::Dwords(1) {
+                    body.fetch_ahead(false);
+                }
+            } else if step == 0 && whole {
+                affine.translate(body, size, false)?;
+                body.load_same_of(Gpr::Rdx, &to, &lanes);
+            } else {
+                return None;
+            }
+            for row in template::written(form, d, halves) {
+                affine.forget(row);
+            }
+            Some(())
+        }
+        Form::GlobalStore(moves) if memory::has(form, false) => {
+            let rows: Vec<u32> = (0..registers(moves) * halves).map(|n| d.src[1].value + n).collect();
+            affine.put_in_place(body, &rows)?;
+            if affine.address(body, d)? != bytes(moves) {
+                return None;
+            }
+            affine.translate(body, bytes(moves) * 32 * halves, true)?;
+            let address = affine.keep_address(body)?;
+            stores.push(Store { moves, address, row: d.src[1].value });
+            Some(())
+        }
+        // All lanes stay.
+        Form::ExecMask { saves, wide } => {
+            let keeps = Function::from_number(d.aux) == Function::And && affine.is_full(&d.src[0]);
+            if !keeps {
+                return None;
+            }
+            scalars::exec_mask(body.a, d, saves, wide);
+            affine.wrote_scalars(&touched::scalars(form, d));
+            Some(())
+        }
+        Form::Branch(When::Execz(true)) if d.aux == 0 => Some(()),
+        Form::ScalarLoad(dwords) if stores.is_empty() && !changes_exec(form, d) => {
+            if !affine.finds_scalars(d) {
+                return None;
+            }
+            body.scalar_load(dwords, d);
+            affine.wrote_scalars(&touched::scalars(form, d));
+            Some(())
+        }
+        Form::Scalar(op) if !changes_exec(form, d) => {
+            if !affine.finds_scalars(d) {
+                return None;
+            }
+            scalars::emit(body.a, op, d);
+            affine.wrote_scalars(&touched::scalars(form, d));
+            Some(())
+        }
+        form if form.is_arithmetic() && !changes_exec(form, d) => straight(body, affine, (form, d)),
+        _ => None,
+    }
+}
+
+/// An element of the lanes, as it is in other blocks.
+fn straight(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di)) -> Known<()> {
+    if !affine.finds_scalars(d) || matches!(form, Form::Carry(op) if !affine.finds_carries(op, d)) {
+        return None;
+    }
+    let written = template::written(form, d, body.halves);
+    let rows = template::rows(form, d, body.halves);
+    let reads = |row: &u32| {
+        let is_source = |source: &crate::exec::di::Source| {
+            (source.value..source.value + 4).contains(row)
+        };
+        !written.contains(row) || form == Form::Keep || d.src.iter().any(is_source)
+    };
+    let read: Vec<u32> = rows.iter().copied().filter(reads).collect();
+    affine.put_in_place(body, &read)?;
+    body.rows.unlock();
+    body.straight(form, d);
+    for row in written {
+        affine.forget(row);
+    }
+    affine.wrote_scalars(&touched::scalars(form, d));
+    Some(())
+}
