@@ -193,6 +193,7 @@ impl Series {
 mod tests {
     use super::*;
     use crate::chip::gfx1100::GENERATION;
+    use crate::chip::{gfx942, gfx1201};
     use crate::shader::launch::tests::launch;
 
     #[test]
@@ -224,6 +225,45 @@ mod tests {
             launch.start_wave(&mut waves, [9, 8, 7], (number, 3), lanes, seat);
             series.start(&launch, &mut other, &[9, 8, 7], number, lanes, None);
             assert_eq!(other.save(), waves[number as usize].save(), "{number}");
+        }
+    }
+
+    #[test]
+    fn followers_are_what_waves_start_with() {
+        let traps = Some(belfry_isa::trap::TrapHandler::default());
+        for (chip, trap) in [(&GENERATION, None), (&GENERATION, traps), (&gfx1201::GENERATION, None), (&gfx942::GENERATION, traps)] {
+            let (grid, workgroup) = ([70, 12, 4], [16, 4, 2]);
+            let launch = Launch { trap, grid, workgroup, workgroup_info_sgpr: false, ..launch() };
+            let seats = |wave| WaveSeat { chip, scratch_slot: None, hw_ids: [wave + 5, 7] };
+            let mut series = Series::default();
+            let id = [2, 1, 1];
+            let lanes = launch.lane_ids(launch.workgroup);
+            series.make(&launch, &lanes, seats);
+            let mut wave = Wave::new(&belfry_isa::wave::WaveInit::default());
+            for number in 0..lanes.len() {
+                series.start(&launch, &mut wave, &id, number as u32, &lanes[number], None);
+                let following = series.following(&launch, &lanes, (id, number), 100).unwrap();
+                let Following { followers, x, end, x_sgpr, x_ttmp, wave_ttmp, .. } = following;
+                let follower = &followers[number];
+                assert_eq!((followers.len(), following.number, x), (lanes.len(), number, id[0]));
+                assert_eq!(end, launch.end(0).min(launch.grid[0] / launch.workgroup[0]));
+                assert_eq!((follower.v0, follower.exec), (lanes[number].1, wave.exec()));
+                assert_eq!(follower.hw_ids, [launch.queue_ids[0] | (number as u32 + 5), launch.queue_ids[1] | 7]);
+                let ttmp = |place: u8| wave.sgpr(108 + place);
+                assert_eq!(wave_ttmp.map(ttmp), launch.has_ttmps(chip).then_some(follower.ttmp));
+                assert!(x_ttmp.is_none_or(|place| ttmp(place) == x), "{x_ttmp:?}");
+                assert!(x_sgpr.is_none_or(|place| wave.sgpr(place as u8) == x), "{x_sgpr:?}");
+                assert!(x_sgpr.is_some() || x_ttmp.is_some());
+            }
+            // The last one has none behind it.
+            let last = ([series.whole[0].min(series.end[0]) - 1, 0, 0], lanes.len() - 1);
+            assert!(series.following(&launch, &lanes, last, 100).is_none());
+            assert!(series.following(&launch, &lanes, (id, lanes.len() - 1), 0).is_none());
+            // What waves are told of their workgroup differs.
+            let told = Launch { workgroup_info_sgpr: true, ..launch };
+            series.forget();
+            series.make(&told, &lanes, seats);
+            assert!(series.following(&told, &lanes, (id, 0), 100).is_none());
         }
     }
 }
