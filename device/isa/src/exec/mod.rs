@@ -8,7 +8,7 @@ use crate::inst::Op;
 use crate::mem::{Apertures, Fault, Mmu, Tlb};
 use crate::wave::Wave;
 
-mod atomic;
+pub(crate) mod atomic;
 pub(crate) mod barrier;
 mod buffer;
 mod buffer_format;

@@ -81,7 +81,7 @@ pub struct Tlb {
     /// Pages that these are in are never cached.
     watches: Option<Box<Watches>>,
     /// Somebody keeps a copy of the memory: [`Mapping::mirrored`](super::Mapping::mirrored).
-    mirrored: bool,
+    pub(crate) mirrored: bool,
 }
 
 /// What scalar loads of a launch's code have read, and the addresses that they have read it from.

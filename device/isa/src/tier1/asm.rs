@@ -3,11 +3,13 @@
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
 
+mod elements;
 mod links;
 mod mark;
 mod vex;
 mod ways;
 
+pub(super) use elements::Element;
 pub(super) use links::{Link, Links, Place, Routine};
 
 use super::encoding::{Evex, KMOVW_TO, VMOVD, VMOVQ, VPBROADCASTD_FROM, Vex};

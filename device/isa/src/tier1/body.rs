@@ -213,6 +213,7 @@ impl Body<'_> {
             Form::LdsStore(moves) => self.lds_store(elements::registers(moves), d),
             Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),
             Form::LdsStoreTwo(dwords) => self.lds_store_two(dwords, d),
+            Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),
             Form::ScalarLoad(dwords) => self.scalar_load(dwords, d),
             Form::Call
             | Form::Permute(_)

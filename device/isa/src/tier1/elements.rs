@@ -1,9 +1,10 @@
 //! Elements of the lanes between registers and memory that is known to be there.
 
-use super::asm::{At, Gpr, K0, Mask, Operand, Zmm};
-use super::body::{Body, ODD, SCRATCH};
+use super::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
+use super::body::{Body, ODD, SCRATCH, scalar};
 use super::encoding::*;
 use super::rows::Pair;
+use crate::exec::di::{Di, Kind};
 use crate::exec::ds::narrow::{Half, Narrow};
 use crate::exec::properties::Moves;
 
@@ -89,6 +90,14 @@ impl Body<'_> {
     /// The sixteens of lanes, by the half they are in.
     pub(super) fn sixteens(&self) -> impl Iterator<Item = (u32, u8)> + use<> {
         (0..self.halves * 2).map(|n| (n / 2, (n & 1) as u8))
+    }
+
+    /// The base of GLOBAL with SADDR, in `Rdx`.
+    pub(super) fn scalar_base(&mut self, d: &Di) {
+        match d.src[2].kind {
+            Kind::Scalar => self.a.load(Integer::Mov, true, Gpr::Rdx, scalar(d.src[2].value)),
+            _ => self.a.immediate(Integer::Mov, false, Gpr::Rdx, d.src[2].value),
+        }
     }
 
     /// Of the rows of some registers, those of one half.
@@ -339,7 +348,7 @@ impl Body<'_> {
                 for element in 0..4 {
                     let to = Operand::Memory(At(place, 0));
                     self.a.evex(VEXTRACTI32X4.by(element), Zmm(2), Zmm(0), to);
-                    self.a.integer(super::asm::Integer::Add, true, place, step);
+                    self.a.integer(Integer::Add, true, place, step);
                 }
             }
         }

@@ -39,7 +39,7 @@ pub(super) const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
 
 impl Evex {
     /// The same on 64-bit elements.
-    const fn wide(self) -> Evex {
+    pub(super) const fn wide(self) -> Evex {
         Evex { wide: true, ..self }
     }
 
@@ -78,6 +78,7 @@ pub(super) const VPMINUD: Evex = evex(2, 1, 0x3b);
 pub(super) const VPMAXUD: Evex = evex(2, 1, 0x3f);
 pub(super) const VPMINSD: Evex = evex(2, 1, 0x39);
 pub(super) const VPMAXSD: Evex = evex(2, 1, 0x3d);
+pub(super) const VPRORD: Evex = evex(1, 1, 0x72);
 pub(super) const VPSLLVD: Evex = evex(2, 1, 0x47);
 pub(super) const VPSRLVD: Evex = evex(2, 1, 0x45);
 pub(super) const VPSRAVD: Evex = evex(2, 1, 0x46);
@@ -92,6 +93,9 @@ pub(super) const VPCMPUD: Evex = evex(3, 1, 0x1e);
 pub(super) const VCMPPS: Evex = evex(1, 0, 0xc2);
 pub(super) const VPBLENDMD: Evex = evex(2, 1, 0x64);
 pub(super) const VADDPS: Evex = evex(1, 0, 0x58);
+/// Of one lane.
+pub(super) const VADDSS: Evex = Evex { short: true, ..evex(1, 2, 0x58) };
+pub(super) const VADDSD: Evex = Evex { short: true, ..evex(1, 3, 0x58) };
 pub(super) const VMULPS: Evex = evex(1, 0, 0x59);
 pub(super) const VSUBPS: Evex = evex(1, 0, 0x5c);
 pub(super) const VMINPS: Evex = evex(1, 0, 0x5d);
@@ -105,6 +109,8 @@ pub(super) const VCVTTPS2DQ: Evex = evex(1, 2, 0x5b);
 pub(super) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
 
 /// `vmovd` to a general register.
+/// `vmovd` from a general register.
+pub(super) const VMOVD_FROM: Evex = Evex { short: true, ..evex(1, 1, 0x6e) };
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
 /// `vmovq` to a general register.
 pub(super) const VMOVQ: Evex = VMOVD.wide();

@@ -1,5 +1,6 @@
 //! What lowering tells of an element, for code that is to do the same without its handler.
 
+use crate::exec::atomic::Function;
 use crate::exec::cmp::Operands;
 use crate::exec::dpp::Control;
 use crate::exec::properties::Moves;
@@ -65,6 +66,11 @@ pub(crate) enum Form {
     LdsLoadTwo(u32),
     /// Two stores of so many dwords to LDS, the second one from rows of `src[2]` on at `src[0]` and `dst2`.
     LdsStoreTwo(u32),
+    /// An atomic of so many bits on LDS at `src[0]` and `imm`, with rows of `src[1]` and `src[2]` on; what was there goes to rows from
+    /// `dst` on if it is wanted.
+    LdsAtomic(Function, u32),
+    /// The same on global memory, with the second operand behind the first one.
+    GlobalAtomic(Function, u32),
     /// A load of so many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
     ScalarLoad(u32),
     /// The end of the program.
@@ -92,13 +98,18 @@ impl Form {
         )
     }
 
-    /// Whether it is a load or a store.
+    /// Whether it reads memory and writes it.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Form::LdsAtomic(..) | Form::GlobalAtomic(..))
+    }
+
+    /// Whether it is a load, a store or an atomic.
     pub(crate) fn is_memory(self) -> bool {
         use Form::{GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo, LdsStore, LdsStoreTwo};
         matches!(
             self,
             GlobalLoad(_) | GlobalStore(_) | LdsLoad(_) | LdsStore(_) | LdsLoadTwo(_) | LdsStoreTwo(_)
-        )
+        ) || self.is_atomic()
     }
 }
 

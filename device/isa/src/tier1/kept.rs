@@ -75,7 +75,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 47] {
+fn layouts() -> [usize; 48] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -114,6 +114,7 @@ fn layouts() -> [usize; 47] {
         offset_of!(Tlb, entries),
         offset_of!(Tlb, spans),
         offset_of!(Tlb, known),
+        offset_of!(Tlb, mirrored),
         offset_of!(Known, bases),
         offset_of!(Known, values),
         size_of::<TlbEntry>(),

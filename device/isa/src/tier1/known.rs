@@ -59,7 +59,8 @@ impl KnownLoads {
         let elements = source.code.iter().zip(source.forms).enumerate();
         for (element, (d, &form)) in elements.take(LONGEST) {
             let leaves = matches!(form, Form::End | Form::Barrier | Form::Branch(When::Always));
-            let stores = matches!(form, Form::GlobalStore(_) | Form::LdsStore(_) | Form::LdsStoreTwo(_));
+            let stores = matches!(form, Form::GlobalStore(_) | Form::LdsStore(_) | Form::LdsStoreTwo(_))
+                || form.is_atomic();
             if leaves || stores || !is_covered(form, d, source.halves) {
                 break;
             }

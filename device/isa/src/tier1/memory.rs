@@ -5,13 +5,14 @@ use core::mem::offset_of;
 
 use super::alike::Alike;
 use super::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
+use super::atomic;
 use super::body::{Body, Cold, EXEC, TLB, found, scalar};
 use super::elements::{apart, bytes, registers};
 use super::encoding::*;
 use super::form::Form;
 use super::masks::{DIFFERENT, GREATER};
 use super::rows::Pair;
-use crate::exec::di::{Di, Kind};
+use crate::exec::di::Di;
 use crate::exec::properties::Moves;
 use crate::mem::{PAGE_SIZE, Span, Tlb, TlbEntry};
 
@@ -52,13 +53,9 @@ impl Body<'_> {
     }
 
     /// The base of a global address, without the first lane's low half: in `Rdx`.
-    fn global_base(&mut self, d: &Di, high: Option<&[Pair]>, cold: &Cold) {
+    pub(super) fn global_base(&mut self, d: &Di, high: Option<&[Pair]>, cold: &Cold) {
         let Some(high) = high else {
-            // GLOBAL with SADDR.
-            return match d.src[2].kind {
-                Kind::Scalar => self.a.load(Integer::Mov, true, Gpr::Rdx, scalar(d.src[2].value)),
-                _ => self.a.immediate(Integer::Mov, false, Gpr::Rdx, d.src[2].value),
-            };
+            return self.scalar_base(d);
         };
         self.first_active(high, Zmm(0), Gpr::Rdx);
         self.leave_unless_same(high, Zmm(0), cold.entry);
@@ -211,7 +208,7 @@ impl Body<'_> {
 
     /// Leaves unless the active lanes' elements are all in one span, of which the first one's host address is in `Rdx` then; what
     /// it is at in the low half of addresses stays in temporary 0.
-    fn one_span(&mut self, d: &Di, low: &[Pair], (bytes, write): (u32, bool), cold: &Cold) {
+    pub(super) fn one_span(&mut self, d: &Di, low: &[Pair], (bytes, write): (u32, bool), cold: &Cold) {
         self.span(d, (bytes, write), cold);
         self.a.everywhere(Zmm(3), Gpr::R9);
         self.a.everywhere(Zmm(2), Gpr::R10);
@@ -223,7 +220,7 @@ impl Body<'_> {
     }
 
     /// The rows of both halves of addresses; there are no high ones with a scalar base.
-    fn addresses(&mut self, d: &Di) -> (Vec<Pair>, Option<Vec<Pair>>) {
+    pub(super) fn addresses(&mut self, d: &Di) -> (Vec<Pair>, Option<Vec<Pair>>) {
         let low = self.register_rows(d.src[0].value);
         let high = (d.dst2 != 2).then(|| self.register_rows(d.src[0].value + self.halves));
         (low, high)
@@ -491,6 +488,7 @@ pub(super) fn has(form: Form, masked: bool) -> bool {
         Form::GlobalStore(moves) => registers(moves) <= 4 && (!masked || moves == Moves::Dwords(1)),
         Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4 && (!masked || dwords == 1),
         Form::LdsStoreTwo(dwords) => dwords <= 2 && (!masked || dwords == 1),
+        Form::LdsAtomic(function, bits) | Form::GlobalAtomic(function, bits) => atomic::has(function, bits),
         _ => false,
     }
 }

@@ -158,6 +158,23 @@ impl Rows {
         }
     }
 
+    /// Brings memory up to date as far as these rows go.
+    pub(super) fn bring_to_memory(&mut self, a: &mut Assembler, rows: &[u32]) {
+        for at in 0..self.places.len() {
+            if let Some(place) = self.places[at].filter(|place| place.dirty && rows.contains(&place.row)) {
+                self.store(a, at, place);
+                self.places[at] = Some(Place { dirty: false, ..place });
+            }
+        }
+    }
+
+    /// Forgets rows that memory has something else of.
+    pub(super) fn forget(&mut self, rows: &[u32]) {
+        for place in &mut self.places {
+            *place = place.filter(|place| !rows.contains(&place.row));
+        }
+    }
+
     /// Whether memory is up to date.
     pub(super) fn is_clean(&self) -> bool {
         !self.places.iter().flatten().any(|place| place.dirty)

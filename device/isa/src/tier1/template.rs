@@ -5,7 +5,7 @@ use super::elements::registers;
 use super::encoding::*;
 use super::form::Form;
 use super::half::{self, Arithmetic};
-use crate::exec::di::{Di, Kind, Source};
+use crate::exec::di::{Di, Kind, Source, flag};
 use crate::inst::Op;
 
 /// How a vector operation is done on sixteen lanes.
@@ -234,10 +234,13 @@ pub(super) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::CountBelow { .. } => 1,
         Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves),
         Form::LdsLoadTwo(dwords) => 2 * dwords,
+        Form::LdsAtomic(_, bits) | Form::GlobalAtomic(_, bits) if d.flags & flag::RETURN != 0 => bits / 32,
         Form::Compare(_)
         | Form::GlobalStore(_)
         | Form::LdsStore(_)
         | Form::LdsStoreTwo(_)
+        | Form::LdsAtomic(..)
+        | Form::GlobalAtomic(..)
         | Form::ReadLane
         | Form::ReadFirstLane
         | Form::Call
@@ -291,6 +294,14 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         Form::GlobalStore(moves) | Form::LdsStore(moves) => {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
             source(1, registers(moves));
+        }
+        Form::LdsAtomic(function, bits) => {
+            source(0, 1);
+            (1..=function.operands()).for_each(|n| source(n as usize, bits / 32));
+        }
+        Form::GlobalAtomic(function, bits) => {
+            source(0, if d.dst2 != 2 { 2 } else { 1 });
+            source(1, bits / 32 * function.operands());
         }
         Form::LdsStoreTwo(dwords) => {
             source(0, 1);

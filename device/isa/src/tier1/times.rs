@@ -138,7 +138,9 @@ impl Counters {
             let instructions = executed * u64::from(d.count);
             times.instructions += instructions;
             match form {
-                Form::GlobalLoad(_) | Form::GlobalStore(_) => times.global += instructions,
+                Form::GlobalLoad(_) | Form::GlobalStore(_) | Form::GlobalAtomic(..) => {
+                    times.global += instructions
+                }
                 form if form.is_memory() => times.lds += instructions,
                 _ => {}
             }

@@ -60,6 +60,8 @@ impl Lowering {
         } else {
             di.imm = offset & 0xffff;
             self.form = match (operation, effect) {
+                (ds::Operation::Moves(Moves::Atomic(function, bits)), _)
+                | (ds::Operation::Returning(function, bits), _) => TierForm::LdsAtomic(function, bits),
                 (ds::Operation::Moves(moves), Some(Effect::Load)) => TierForm::LdsLoad(moves),
                 (ds::Operation::Moves(moves), Some(Effect::Store)) => TierForm::LdsStore(moves),
                 (ds::Operation::BackwardPermute, _) => TierForm::BackwardPermute,
@@ -110,6 +112,9 @@ impl Lowering {
         self.form = match (moves, effect, form) {
             (moves, Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(moves),
             (moves, Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(moves),
+            (Moves::Atomic(function, bits), _, Form::Global | Form::GlobalScalar) => {
+                TierForm::GlobalAtomic(function, bits)
+            }
             _ => TierForm::Call,
         };
         self.emit(di);

@@ -23,7 +23,7 @@ pub(super) fn overlaps(d: &Di, registers: u32) -> bool {
 
 impl Body<'_> {
     /// Leaves if an element is out of range, or at an address that wraps.
-    fn leave_unless_in_lds(&mut self, row: u32, offsets: &[u32], cold: &Cold) {
+    pub(super) fn leave_unless_in_lds(&mut self, row: u32, offsets: &[u32], cold: &Cold) {
         let (last, most) = (Zmm(0), Zmm(1));
         let furthest = offsets.iter().copied().max().unwrap_or_default();
         if furthest > 0 {

@@ -3,10 +3,10 @@
 
 use core::ops::Range;
 
-use crate::exec::di::{Di, Kind};
+use crate::exec::di::Di;
 use crate::exec::properties::Moves;
 use crate::tier1::asm::{Condition, Gpr, Integer, Label, Operand, Zmm};
-use crate::tier1::body::{Body, Cold, scalar};
+use crate::tier1::body::{Body, Cold};
 use crate::tier1::elements::{bytes, registers};
 use crate::tier1::encoding::*;
 use crate::tier1::form::Form;
@@ -16,10 +16,9 @@ use super::opcodes::*;
 
 /// Whether there is code for a load or store.
 pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
-    if masked {
-        return false;
-    }
     match form {
+        Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::memory::has(form, masked),
+        _ if masked => false,
         Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves) <= 4,
         Form::GlobalStore(Moves::Dwords(dwords)) | Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4,
         // Each element is done for eight lanes before the next one, which has the same addresses.
@@ -42,7 +41,8 @@ impl Body<'_> {
                 let parts = [(d.imm, d.src[1].value), (d.dst2, d.src[2].value)];
                 self.store_lds(dwords, d, &parts);
             }
-            _ => unreachable!("only loads and stores"),
+            Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),
+            _ => unreachable!("only loads, stores and atomics"),
         }
     }
 
@@ -86,13 +86,9 @@ impl Body<'_> {
     }
 
     /// The base of a global address, without the first lane's low half: in `Rdx`.
-    fn base_of(&mut self, d: &Di, cold: &Cold) {
+    pub(super) fn base_of(&mut self, d: &Di, cold: &Cold) {
         if d.dst2 == 2 {
-            // GLOBAL with SADDR.
-            return match d.src[2].kind {
-                Kind::Scalar => self.a.load(Integer::Mov, true, Gpr::Rdx, scalar(d.src[2].value)),
-                _ => self.a.immediate(Integer::Mov, false, Gpr::Rdx, d.src[2].value),
-            };
+            return self.scalar_base(d);
         }
         let high = d.src[0].value + self.halves;
         self.a.load(Integer::Mov, false, Gpr::Rdx, Self::eight(high, 0));
@@ -102,7 +98,7 @@ impl Body<'_> {
     }
 
     /// Leaves unless the elements are all in one span of the TLB's; then they are at [`Places::Span`].
-    fn in_one_span(&mut self, d: &Di, low: u32, (bytes, write): (u32, bool), cold: &Cold) {
+    pub(super) fn in_one_span(&mut self, d: &Di, low: u32, (bytes, write): (u32, bool), cold: &Cold) {
         self.span(d, (bytes, write), cold);
         self.a.integer(Integer::Mov, true, SPAN_FROM, Gpr::Rdx);
         self.a.integer(Integer::Sub, true, SPAN_FROM, Gpr::Rax);

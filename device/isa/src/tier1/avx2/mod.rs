@@ -4,6 +4,7 @@
 //! elements that have nothing to do with other lanes is gone through once for each eight lanes ([`pass`]). Between runs
 //! everything is in memory.
 
+mod atomic;
 mod cache;
 mod doubles;
 mod elements;

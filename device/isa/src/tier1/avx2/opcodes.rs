@@ -32,8 +32,6 @@ impl Evex {
     }
 }
 
-/// `vmovd` from a general register.
-pub(super) const VMOVD_FROM: Evex = Evex { short: true, ..evex(1, 1, 0x6e) };
 pub(super) const VPBLENDW: Evex = evex(3, 1, 0x0e);
 pub(super) const VPTEST: Evex = evex(2, 1, 0x17);
 /// Eight bytes: the lower or the upper ones of a register of 128 bits.

@@ -65,8 +65,10 @@ impl Compiler<'_> {
             _ => false,
         };
         let code = &self.source.code[first..first + forms.len()];
-        let calls =
-            (forms.iter().zip(code)).any(|(form, d)| *form == Form::Call || is_by_handler(*form, d, masked));
+        // What atomics return is in memory.
+        let in_memory =
+            |form: Form, d: &Di| form == Form::Call || form.is_atomic() || is_by_handler(form, d, masked);
+        let calls = (forms.iter().zip(code)).any(|(form, d)| in_memory(*form, d));
         if !loops || calls {
             return None;
         }
