@@ -41,8 +41,9 @@ pub(crate) const APERTURES: Apertures = Apertures { shared_base: 1 << 48, privat
 /// Memory at [`BASE`], a page-aligned piece of the host's.
 pub(crate) struct Flat {
     memory: Box<[UnsafeCell<Page>]>,
-    /// A page that is not mapped; 0: all are.
+    /// A page that is not mapped, or may only be read; 0: there is none.
     hidden: u64,
+    readable: bool,
     generation: u64,
 }
 
@@ -65,14 +66,10 @@ unsafe impl Mmu for Flat {
                 true => (BASE, self.hidden),
                 false => (self.hidden + 4096, BASE + len),
             };
-            return Ok(Mapping {
-                va: start,
-                len: end - start,
-                host: self.at(start, 4096),
-                writable: true,
-                executable: true,
-                mirrored: false,
-            });
+            return Ok(self.part(start, end, true));
+        }
+        if self.hidden != 0 && self.readable && va & !0xfff == self.hidden {
+            return Ok(self.part(self.hidden, self.hidden + 4096, false));
         }
         if va.wrapping_sub(BASE) < len && self.hidden == 0 {
             let host = self.memory[0].get().cast::<u8>();
@@ -92,13 +89,24 @@ unsafe impl Mmu for Flat {
 impl Flat {
     pub(crate) fn new(bytes: usize) -> Self {
         let memory = (0..bytes.div_ceil(4096)).map(|_| UnsafeCell::new(Page([0; 4096]))).collect();
-        Flat { memory, hidden: 0, generation: 1 }
+        Flat { memory, hidden: 0, readable: false, generation: 1 }
+    }
+
+    fn part(&self, start: u64, end: u64, writable: bool) -> Mapping {
+        let (host, len) = (self.at(start, 4096), end - start);
+        Mapping { va: start, len, host, writable, executable: true, mirrored: false }
     }
 
     /// Takes the page at `va` away from waves.
     pub(crate) fn hide(&mut self, va: u64) {
-        self.hidden = va & !0xfff;
+        (self.hidden, self.readable) = (va & !0xfff, false);
         self.generation += 1;
+    }
+
+    /// Has waves only read the page at `va`.
+    pub(crate) fn protect(&mut self, va: u64) {
+        self.hide(va);
+        self.readable = true;
     }
 
     /// Gives back what [`Flat::hide`] took.

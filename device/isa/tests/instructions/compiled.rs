@@ -2,6 +2,7 @@
 //! lanes' elements are.
 
 mod alike;
+mod atomics;
 mod guessed;
 mod known;
 mod masks;
