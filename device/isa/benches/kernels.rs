@@ -1,4 +1,4 @@
-//! Time per wave instruction of `bench.cl`'s kernels on a flat address space, for every backend of this host.
+//! Time per wave instruction of `bench.cl`'s kernels, and of a few others, on a flat address space, for every backend of this host.
 //!
 //! Waits, hints and nops are not instructions; launching is included. Arguments select kernels, backends and chips:
 //! `cargo bench -p belfry-isa -- gemm_tiled Avx512 Gfx942`. With `operations` among them, one more run of each counts what it
@@ -13,7 +13,7 @@ use std::time::Duration;
 use belfry_isa::exec::Profile;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
-use common::{Args, Gpu};
+use common::{Args, Gpu, Random};
 
 const BENCH: [(Arch, &[u8]); 2] = [
     (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/bench.gfx1100.hsaco")),
@@ -22,6 +22,10 @@ const BENCH: [(Arch, &[u8]); 2] = [
 const WORK: [(Arch, &[u8]); 2] = [
     (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/work.gfx1100.hsaco")),
     (Arch::Gfx942, include_bytes!("../../../guest-runtime/kernels/work.gfx942.hsaco")),
+];
+const HIST: [(Arch, &[u8]); 2] = [
+    (Arch::Gfx1100, include_bytes!("../../../guest-runtime/kernels/hist.gfx1100.hsaco")),
+    (Arch::Gfx942, include_bytes!("../../../guest-runtime/kernels/hist.gfx942.hsaco")),
 ];
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
@@ -38,7 +42,7 @@ fn named(arguments: &[String]) -> Vec<(Arch, &'static [u8])> {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let any = |names: &[&str]| arguments.iter().any(|word| names.contains(&word.as_str()));
-    let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu", "gemm_f16"];
+    let kernels = ["vadd", "vadd4", "gemm_naive", "gemm_tiled", "reduce", "alu", "gemm_f16", "hist"];
     let some_kernel = any(&kernels);
     let some_backend = Backend::all().any(|backend| any(&[&format!("{:?}", backend.kind())]));
     let some_chip = any(&["Gfx1100", "Gfx942"]);
@@ -53,8 +57,13 @@ fn main() {
         let own = BENCH.into_iter().filter(|(arch, _)| !some_chip || any(&[&format!("{arch:?}")]));
         for (arch, bench) in own.chain(named(&arguments)) {
             for name in kernels.into_iter().filter(|name| !some_kernel || any(&[name])) {
-                let of_work = WORK.into_iter().find(|(of, _)| *of == arch && name == "gemm_f16");
-                let object = of_work.map_or(bench, |(_, object)| object);
+                let others = match name {
+                    "gemm_f16" => &WORK[..],
+                    "hist" => &HIST,
+                    _ => &[],
+                };
+                let other = others.iter().find(|(of, _)| *of == arch);
+                let object = other.map_or(bench, |(_, object)| object);
                 measure(backend, (arch, object), name, any(&["operations"]));
             }
         }
@@ -79,6 +88,12 @@ fn measure(backend: Backend, (arch, object): (Arch, &[u8]), name: &str, count: b
         "gemm_naive" => ([side / 32, side / 8, 1], [32, 8, 1], three.push(side)),
         "gemm_tiled" => ([side / 64, side / 64, 1], [256, 1, 1], three.push(side)),
         "gemm_f16" => ([side / 32, side / 16, 1], [64, 1, 1], three.push(side)),
+        "hist" => {
+            let mut random = Random(5);
+            let bytes: Vec<u64> = (0..n / 8).map(|_| random.next()).collect();
+            let args = Args::default().push(gpu.buffer(&bytes)).push(c).push(n as u32);
+            ([64, 1, 1], [256, 1, 1], args)
+        }
         "reduce" => ([64, 1, 1], [256, 1, 1], Args::default().push(c).push(a).push(n as u32).push(64_u32)),
         _ => ([4, 1, 1], [64, 1, 1], Args::default().push(c).push(200_000_u32)),
     };

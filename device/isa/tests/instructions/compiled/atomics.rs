@@ -89,8 +89,8 @@ impl Runner {
         let bytes = words.flat_map(u32::to_le_bytes).collect();
         let mut vgprs: Vec<[u32; 64]> =
             (0..32).map(|_| core::array::from_fn(|_| values.word(&mut random))).collect();
-        // What is xored with these stays.
-        (vgprs[29], vgprs[30], vgprs[31]) = ([0; 64], [0; 64], [0; 64]);
+        // What addresses are xored with.
+        vgprs[30] = [16; 64];
         Runner { bench: Bench { gpu, pc, scratch: 0 }, memory, size, atomic, vgprs, bytes, far: None }
     }
 
@@ -99,7 +99,7 @@ impl Runner {
         gpu.memory.write(self.memory, &self.bytes);
         gpu.lds.bytes_mut().copy_from_slice(&self.bytes[..LDS_BYTES as usize]);
         let base = if self.atomic.global && !self.atomic.scalar { self.memory } else { 0 };
-        self.vgprs[0] = case.addresses.map(|address| address.wrapping_add(base as u32));
+        self.vgprs[0] = case.addresses.map(|address| address.wrapping_add(base as u32) ^ 16);
         if self.atomic.global && !self.atomic.scalar {
             self.vgprs[1] = [(base >> 32) as u32; 64];
             self.far.into_iter().for_each(|lane| self.vgprs[1][lane] += 1);

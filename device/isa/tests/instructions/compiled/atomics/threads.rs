@@ -1,5 +1,6 @@
 //! Atomics of several threads on the same words: nothing is lost.
 
+use std::sync::Barrier;
 use std::thread;
 
 use belfry_isa::code_cache::CodeCache;
@@ -40,7 +41,7 @@ const PROGRAM: [u32; 17] = [
     0xbfa2_fff0,
     0xbfb0_0000,
 ];
-const ROUNDS: u32 = 2000;
+const ROUNDS: u32 = 5000;
 const THREADS: u32 = 2;
 const CODE: u64 = BASE + 0x1000;
 const WORDS: u64 = BASE + 0x2000;
@@ -49,6 +50,7 @@ const WORDS: u64 = BASE + 0x2000;
 fn count(backend: Backend, size: WaveSize, exec: u64) -> [u32; 8] {
     let memory = Flat::new(0x4000);
     memory.write(CODE, &PROGRAM.map(u32::to_le_bytes).concat());
+    let begin = Barrier::new(THREADS as usize);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -77,6 +79,7 @@ fn count(backend: Backend, size: WaveSize, exec: u64) -> [u32; 8] {
                     clock: &|| 0,
                     code_epoch: 0,
                 };
+                begin.wait();
                 loop {
                     match exec::run(&mut wave, &mut env, 1000) {
                         Stop::Budget => {}
