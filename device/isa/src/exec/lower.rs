@@ -311,7 +311,7 @@ impl Lowering {
         self.role = Role::Operation(inst.op);
         let properties = properties(inst.op);
         if properties.looks(inst.mem.is_coherent()) {
-            self.emit_extra(Di::new(control::look));
+            self.emit_extra_as(Form::Look, Di::new(control::look));
         }
         match properties.family {
             family if family.is_vector() && inst.format != Format::Vopd => self.vector(inst),

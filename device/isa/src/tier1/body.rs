@@ -16,6 +16,7 @@ use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::lanes::BackendKind;
 use crate::mem::Global;
 use crate::registers::slot;
+use crate::wave::Wave;
 
 /// The wave.
 pub(super) const WAVE: Gpr = Gpr::Rbx;
@@ -215,6 +216,7 @@ impl Body<'_> {
             Form::LdsStoreTwo(dwords) => self.lds_store_two(dwords, d),
             Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),
             Form::ScalarLoad(dwords) => self.scalar_load(dwords, d),
+            Form::Look => self.a.byte_immediate(1, At(WAVE, offset_of!(Wave, looked) as i32), 1),
             Form::Call
             | Form::Permute(_)
             | Form::ExecMask { .. }

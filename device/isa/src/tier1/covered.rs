@@ -37,7 +37,7 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Packed(op) => plain && half::packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
         Form::ScalarLoad(dwords) => smem::has(dwords, d),
-        Form::Keep | Form::ExecMask { .. } | Form::Branch(_) | Form::Barrier | Form::End => true,
+        Form::Keep | Form::Look | Form::ExecMask { .. } | Form::Branch(_) | Form::Barrier | Form::End => true,
         form if form.is_memory() => memory::has(form, false),
         form => plain && permute::has(form, d, halves),
     }

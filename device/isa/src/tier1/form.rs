@@ -71,6 +71,8 @@ pub(crate) enum Form {
     LdsAtomic(Function, u32),
     /// The same on global memory, with the second operand behind the first one.
     GlobalAtomic(Function, u32),
+    /// The wave looks for what other waves write.
+    Look,
     /// A load of so many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
     ScalarLoad(u32),
     /// The end of the program.

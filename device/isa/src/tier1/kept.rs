@@ -75,7 +75,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 48] {
+fn layouts() -> [usize; 49] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -86,6 +86,7 @@ fn layouts() -> [usize; 48] {
         offset_of!(Wave, instructions),
         offset_of!(Wave, saved_exec),
         offset_of!(Wave, lds_order),
+        offset_of!(Wave, looked),
         offset_of!(Wave, stopped_at),
         offset_of!(Machine<'_>, global),
         offset_of!(Machine<'_>, lds),

@@ -6,7 +6,7 @@
 //! copied from there. The code compares the addresses first; waves with others go the usual way.
 //!
 //! What a scalar load reads while the launch writes the same memory is not defined: scalar caches are not coherent. Instructions that
-//! look for what others write, because they invalidate caches or bypass them, are behind a call, and that ends the way.
+//! look for what others write, because they invalidate caches or bypass them, say so ([`Form::Look`]), and that ends the way.
 
 #![expect(unsafe_code, reason = "has handlers load what is to be known")]
 
@@ -60,7 +60,8 @@ impl KnownLoads {
         for (element, (d, &form)) in elements.take(LONGEST) {
             let leaves = matches!(form, Form::End | Form::Barrier | Form::Branch(When::Always));
             let stores = matches!(form, Form::GlobalStore(_) | Form::LdsStore(_) | Form::LdsStoreTwo(_))
-                || form.is_atomic();
+                || form.is_atomic()
+                || form == Form::Look;
             if leaves || stores || !is_covered(form, d, source.halves) {
                 break;
             }

@@ -248,6 +248,7 @@ pub(super) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::RestoreExec
         | Form::Scalar(_)
         | Form::ScalarLoad(_)
+        | Form::Look
         | Form::Branch(_)
         | Form::Barrier
         | Form::End => 0,
@@ -322,6 +323,7 @@ pub(super) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::RestoreExec
         | Form::Scalar(_)
         | Form::ScalarLoad(_)
+        | Form::Look
         | Form::Branch(_)
         | Form::Barrier
         | Form::End => {}

@@ -40,6 +40,7 @@ pub(in crate::tier1) fn is_shared(form: Form) -> bool {
         Form::Scalar(_)
             | Form::ExecMask { .. }
             | Form::ScalarLoad(_)
+            | Form::Look
             | Form::Branch(_)
             | Form::End
             | Form::Barrier

@@ -4,6 +4,7 @@
 mod functions;
 mod threads;
 
+use belfry_isa::exec::Stop;
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
@@ -150,7 +151,8 @@ fn compare(
     size: WaveSize,
     values: Values,
     (cases, readable): (&[Case], bool),
-) {
+) -> Vec<Stop> {
+    let mut stops = Vec::new();
     for tiers in tiers() {
         let mut runners = tiers.map(|backend| Runner::new(backend, (arch, atomic.clone()), size, values));
         let mut hidden = false;
@@ -169,9 +171,11 @@ fn compare(
                     atomic.name,
                     difference(&expected, &found)
                 );
+                stops.push(expected.stop);
             }
         }
     }
+    stops
 }
 
 fn sizes(arch: Arch) -> &'static [WaveSize] {
@@ -208,7 +212,9 @@ fn every_function_does_what_its_handler_does() {
             let cases = usual(&atomic);
             for &size in sizes(arch) {
                 for values in [Values::Any, Values::Corners, Values::Few] {
-                    compare((arch, &atomic), size, values, (&cases, false));
+                    let stops = compare((arch, &atomic), size, values, (&cases, false));
+                    let ends = stops.iter().all(|stop| *stop == Stop::EndProgram);
+                    assert!(ends, "{arch:?} {} {size:?}: {:?}", atomic.name, stops[0]);
                 }
             }
         }
