@@ -8,7 +8,7 @@ mod common;
 
 use std::time::Duration;
 
-use belfry_isa::inst::{Arch, WaveSize};
+use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 use common::{Gpu, Random};

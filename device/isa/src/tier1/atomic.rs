@@ -279,6 +279,20 @@ impl Body<'_> {
         if let (Some(op), None) = (integer(function), result) {
             return self.a.change_element(op, wide, at, DATA);
         }
+        if function == Function::AddFloat {
+            // A number that lanes add to one after the other stays in vector registers.
+            let (load, add, store) =
+                if wide { (VMOVSD_LOAD, VADDSD, VMOVSD_STORE) } else { (VMOVSS_LOAD, VADDSS, VMOVSS_STORE) };
+            let in_lds = Operand::Indexed(at.base, Zmm(at.index as u8));
+            if result.is_some() {
+                self.a.load_element(Integer::Mov, wide, OLD, at);
+            }
+            self.a.vex_number(if wide { VMOVD_FROM.wide() } else { VMOVD_FROM }, 1, DATA as u8);
+            self.a.vex(load, Zmm(0), Zmm(0), in_lds);
+            // Of NaNs the first one is the result.
+            self.a.vex(add, Zmm(0), Zmm(0), Zmm(1));
+            return self.a.vex(store, Zmm(0), Zmm(0), in_lds);
+        }
         self.a.load_element(Integer::Mov, wide, OLD, at);
         self.apply(atomic);
         self.a.change_element(Integer::Mov, wide, at, NEW);
@@ -369,7 +383,6 @@ impl Body<'_> {
                     if wide { (VMOVD_FROM.wide(), VADDSD, VMOVQ) } else { (VMOVD_FROM, VADDSS, VMOVD) };
                 a.vex_number(from, 0, OLD as u8);
                 a.vex_number(from, 1, DATA as u8);
-                // Of NaNs the first one is the result.
                 a.vex(add, Zmm(0), Zmm(0), Zmm(1));
                 a.vex_number(to, 0, NEW as u8);
             }

@@ -96,6 +96,10 @@ pub(super) const VADDPS: Evex = evex(1, 0, 0x58);
 /// Of one lane.
 pub(super) const VADDSS: Evex = Evex { short: true, ..evex(1, 2, 0x58) };
 pub(super) const VADDSD: Evex = Evex { short: true, ..evex(1, 3, 0x58) };
+pub(super) const VMOVSS_LOAD: Evex = Evex { short: true, ..evex(1, 2, 0x10) };
+pub(super) const VMOVSS_STORE: Evex = Evex { short: true, ..evex(1, 2, 0x11) };
+pub(super) const VMOVSD_LOAD: Evex = Evex { short: true, ..evex(1, 3, 0x10) };
+pub(super) const VMOVSD_STORE: Evex = Evex { short: true, ..evex(1, 3, 0x11) };
 pub(super) const VMULPS: Evex = evex(1, 0, 0x59);
 pub(super) const VSUBPS: Evex = evex(1, 0, 0x5c);
 pub(super) const VMINPS: Evex = evex(1, 0, 0x5d);

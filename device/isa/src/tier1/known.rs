@@ -1,6 +1,6 @@
 //! Scalar loads at the beginning of a region whose values a launch gives all of its waves alike: arguments, most of all.
 //!
-//! A wave that comes into the region at its beginning goes from element to element as far as the first call, store or end. A load on
+//! A wave that comes into the region at its beginning goes from element to element as far as the first call, store, atomic or end. A load on
 //! that way from an address that the wave began with reads the same for every wave that begins with the same address. What it has
 //! read is kept for the launch by the worker's TLB ([`Known`]), and the elements of that way are compiled once more, with such loads
 //! copied from there. The code compares the addresses first; waves with others go the usual way.

@@ -139,7 +139,7 @@ impl Counters {
             times.instructions += instructions;
             match form {
                 Form::GlobalLoad(_) | Form::GlobalStore(_) | Form::GlobalAtomic(..) => {
-                    times.global += instructions
+                    times.global += instructions;
                 }
                 form if form.is_memory() => times.lds += instructions,
                 _ => {}
