@@ -177,7 +177,8 @@ impl Succession {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         (self.budget, self.floor) = (signed(following.budget), signed(following.floor));
         self.workgroup_floor = signed(following.workgroup_floor);
-        (self.wave_cost, self.workgroup_cost) = (signed(following.wave_cost), signed(following.workgroup_cost));
+        (self.wave_cost, self.workgroup_cost) =
+            (signed(following.wave_cost), signed(following.workgroup_cost));
         (self.quantum, self.limit, self.instructions) = (following.quantum, limit, 0);
         self.entry = entry;
         let general = following.x_sgpr.filter(|&register| register < usize::from(wave.file.sgprs));
@@ -195,11 +196,6 @@ impl Succession {
         wave.s[slot::DUMP] = 0;
         // SAFETY: code moves it from follower to follower of one slice.
         let number = unsafe { self.at.offset_from_unsigned(self.first) };
-        Followed {
-            number,
-            x: self.x,
-            budget: self.budget.cast_unsigned(),
-            instructions: self.instructions,
-        }
+        Followed { number, x: self.x, budget: self.budget.cast_unsigned(), instructions: self.instructions }
     }
 }

@@ -45,7 +45,11 @@ pub(super) enum Value {
     Low(Linear),
     High(Linear),
     /// The low half of a sum whose high half is still to be made: the number of 64 bits so far, the register that it was made of, and the mask of carries.
-    Half { sum: Linear, of: Of, carries: u32 },
+    Half {
+        sum: Linear,
+        of: Of,
+        carries: u32,
+    },
     /// Something that has not been computed.
     Lost,
 }
@@ -138,8 +142,15 @@ impl Affine {
     /// With nothing but the first register, which counts lanes on from the number in [`A`].
     pub(super) fn begin(body: &mut Body<'_>, refuses: Label) -> Affine {
         let halves = body.halves;
-        let mut affine =
-            Affine { values: Vec::new(), places: 0, lost: Vec::new(), full: Vec::new(), halves, elsewhere: Vec::new(), refuses };
+        let mut affine = Affine {
+            values: Vec::new(),
+            places: 0,
+            lost: Vec::new(),
+            full: Vec::new(),
+            halves,
+            elsewhere: Vec::new(),
+            refuses,
+        };
         if let Some(numbers) = affine.keep(body, 1) {
             affine.values.push((0, Value::Word(numbers)));
         }
@@ -206,7 +217,8 @@ impl Affine {
 
     /// An element has written these scalar registers.
     pub(super) fn wrote_scalars(&mut self, written: &[(u32, u32)]) {
-        let is = |register: &u32| written.iter().any(|&(first, count)| (first..first + count).contains(register));
+        let is =
+            |register: &u32| written.iter().any(|&(first, count)| (first..first + count).contains(register));
         self.full.retain(|register| !is(register));
         self.lost.retain(|register| !is(register));
         self.lose(|carries| is(&carries));

@@ -422,7 +422,7 @@ impl Assembler {
         self.byte(value.cast_unsigned());
     }
 
-    /// `or byte [at], value` (1) or `cmp byte [at], value` (7), by the extension of the opcode.
+    /// `or byte [at], value` (1), `and` (4) or `cmp byte [at], value` (7), by the extension of the opcode.
     pub(super) fn byte_immediate(&mut self, extension: u8, at: At, value: u8) {
         self.rex(false, 0, at.0 as u8);
         self.byte(0x80);

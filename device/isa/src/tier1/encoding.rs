@@ -112,9 +112,9 @@ pub(super) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
 pub(super) const VCVTTPS2DQ: Evex = evex(1, 2, 0x5b);
 pub(super) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
 
-/// `vmovd` to a general register.
 /// `vmovd` from a general register.
 pub(super) const VMOVD_FROM: Evex = Evex { short: true, ..evex(1, 1, 0x6e) };
+/// `vmovd` to a general register.
 pub(super) const VMOVD: Evex = Evex { short: true, ..evex(1, 1, 0x7e) };
 /// `vmovq` to a general register.
 pub(super) const VMOVQ: Evex = VMOVD.wide();

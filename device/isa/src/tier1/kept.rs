@@ -13,11 +13,11 @@ use super::asm::{Link, Links, Place, Routine};
 use super::code::{Code, NO_ENTRY, Source};
 use super::touched::Touched;
 use crate::code_store::CodeKey;
-use crate::exec::Lds;
 use crate::exec::Follower;
+use crate::exec::Lds;
 use crate::exec::di::{self, Di, Machine};
-use crate::exec::succession::{Stretch, Succession};
 use crate::exec::round::{Round, Seat};
+use crate::exec::succession::{Stretch, Succession};
 use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
 use crate::wave::{ROWS, Wave};
 

@@ -116,7 +116,16 @@ impl Compiled {
         // No number is 0.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
         let follows = follows(&source, touched.as_ref());
-        Some(Compiled { memory, entries: code.entries, touched, touched_usually, counters, known, follows, number })
+        Some(Compiled {
+            memory,
+            entries: code.entries,
+            touched,
+            touched_usually,
+            counters,
+            known,
+            follows,
+            number,
+        })
     }
 
     /// Adds what the code has counted since the last call.

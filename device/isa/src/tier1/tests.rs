@@ -1,10 +1,14 @@
 //! Code that is made from kernels, looked at with another decoder, and its corners against tier 0.
 
+mod mnemonics;
+
 use core::mem::offset_of;
 use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
+use mnemonics::{AVX2, AVX512, INTEGERS};
 
 use super::body::Callee;
 use super::code::{Source, bare};
@@ -176,188 +180,15 @@ fn kernels_are_mostly_covered() {
 
 #[test]
 fn code_is_what_another_decoder_takes_for_instructions_of_the_list() {
-    // What both have: integers, and the ways from block to block.
-    use Mnemonic::*;
-    let integers = [
-        Adc, Add, And, Call, Cmova, Cmovae, Cmovb, Cmove, Cmovg, Cmovl, Cmp, Cmpxchg, Imul, Ja, Jae, Jb,
-        Jbe, Je, Jg, Jge, Jl, Jle, Jmp, Jne, Jo, Lea, Mov, Movsxd, Movzx, Not, Or, Pop, Prefetcht0,
-        Prefetchw, Push, Ret, Sar, Sbb, Seta, Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle, Setne,
-        Seto, Shl, Shr, Sub, Test, Tzcnt, Vzeroupper, Xadd, Xchg, Xor,
-    ];
-    let avx512 = [
-        Kandw,
-        Kmovd,
-        Kmovq,
-        Vmovq,
-        Vmovsd,
-        Vmovss,
-        Vextracti32x4,
-        Kmovw,
-        Kortestw,
-        Korw,
-        Kunpckdq,
-        Kunpckwd,
-        Kxnorw,
-        Vaddpd,
-        Vaddps,
-        Vaddsd,
-        Vaddss,
-        Vcmpps,
-        Vcvtdq2ps,
-        Vcvtpd2ps,
-        Vcvtph2ps,
-        Vcvtps2pd,
-        Vcvtps2ph,
-        Vcvttps2dq,
-        Vcvttps2udq,
-        Vcvtudq2ps,
-        Vdivpd,
-        Vdivps,
-        Vfmadd132pd,
-        Vfmadd132ps,
-        Vfmadd213pd,
-        Vfmadd231ps,
-        Vmaxps,
-        Vminps,
-        Vmovd,
-        Vmovdqa32,
-        Vmovups,
-        Vmulpd,
-        Vmulps,
-        Vpaddd,
-        Vpaddw,
-        Vpandd,
-        Vpandq,
-        Vpblendmd,
-        Vpbroadcastd,
-        Vpbroadcastq,
-        Vpcmpd,
-        Vpcmpud,
-        Vpcmpuq,
-        Vpcompressd,
-        Vpermd,
-        Vpermi2d,
-        Vpgatherdd,
-        Vpmaxsd,
-        Vpmaxsw,
-        Vpmaxud,
-        Vpmaxuw,
-        Vpminsd,
-        Vpminsw,
-        Vpminud,
-        Vpminuw,
-        Vpmovdb,
-        Vpmovdw,
-        Vpmovsxbd,
-        Vpmovsxwd,
-        Vpmovzxbd,
-        Vpmovzxwd,
-        Vpmulld,
-        Vpmullw,
-        Vpmuludq,
-        Vpord,
-        Vprord,
-        Vpscatterdd,
-        Vpslld,
-        Vpsllq,
-        Vpsllvd,
-        Vpsrad,
-        Vpsravd,
-        Vpsrld,
-        Vpsrlq,
-        Vpsrlvd,
-        Vpsubd,
-        Vpsubq,
-        Vpsubw,
-        Vpternlogd,
-        Vptestmd,
-        Vpxord,
-        Vrndscalepd,
-        Vscalefpd,
-        Vshufi64x2,
-        Vsqrtpd,
-        Vsqrtps,
-        Vsubpd,
-        Vsubps,
-    ];
-    let avx2 = [
-        Vaddpd,
-        Vaddps,
-        Vaddsd,
-        Vaddss,
-        Vblendvps,
-        Vcmpps,
-        Vcvtdq2ps,
-        Vcvttps2dq,
-        Vdivps,
-        Vextractf128,
-        Vextractps,
-        Vfmadd132pd,
-        Vfmadd132ps,
-        Vfmadd231ps,
-        Vinsertf128,
-        Vmaxps,
-        Vminps,
-        Vmovd,
-        Vmovdqa,
-        Vmovhps,
-        Vmovlps,
-        Vmovmskps,
-        Vmovq,
-        Vmovsd,
-        Vmovss,
-        Vmovups,
-        Vmulpd,
-        Vmulps,
-        Vpaddd,
-        Vpand,
-        Vpandn,
-        Vpblendd,
-        Vpblendw,
-        Vpbroadcastb,
-        Vpbroadcastd,
-        Vpbroadcastq,
-        Vpcmpeqd,
-        Vpcmpgtd,
-        Vpinsrd,
-        Vpmaxsd,
-        Vpmaxud,
-        Vpminsd,
-        Vpminud,
-        Vpmovsxbd,
-        Vpmovsxwd,
-        Vpmovzxbd,
-        Vpmovzxwd,
-        Vpmulld,
-        Vpmuludq,
-        Vpor,
-        Vpslld,
-        Vpsllq,
-        Vpsllvd,
-        Vpsrad,
-        Vpsravd,
-        Vpsrld,
-        Vpsrlq,
-        Vpsrlvd,
-        Vpsubd,
-        Vptest,
-        Vpxor,
-        Vshufps,
-        Vsubps,
-        Vunpckhpd,
-        Vunpckhps,
-        Vunpcklpd,
-        Vunpcklps,
-    ];
     for kind in KINDS {
         let avx2_alone = kind == BackendKind::Avx2;
-        let vectors = if avx2_alone { &avx2[..] } else { &avx512 };
+        let vectors = if avx2_alone { &AVX2[..] } else { &AVX512 };
         let mut used = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for code in all_code(kind) {
             for instruction in decoded(&code) {
                 let mnemonic = instruction.mnemonic();
-                if !integers.contains(&mnemonic) && !vectors.contains(&mnemonic) {
+                if !INTEGERS.contains(&mnemonic) && !vectors.contains(&mnemonic) {
                     unknown.insert(format!("{mnemonic:?}"));
                 }
                 // The first byte of an instruction in EVEX encoding.
@@ -428,7 +259,9 @@ fn code_writes_through_no_address_that_a_guest_makes_but_by_the_tlb_or_within_ld
             assert!(known.contains(&base) || avx2 || flag || round || succession, "{base:?}");
             // Scalar registers that the engine has named for what waves start with.
             if base == Register::RBX && instruction.memory_index() == Register::RDX {
-                assert!(instruction.mnemonic() == Mnemonic::Mov && instruction.op1_register() == Register::ECX);
+                assert!(
+                    instruction.mnemonic() == Mnemonic::Mov && instruction.op1_register() == Register::ECX
+                );
                 continue;
             }
             // Distances of lanes, which have been compared with the end of the span or of LDS.
@@ -456,7 +289,9 @@ fn programs_for_each_element_of_arrays_have_a_way_that_counts_lanes_on() {
                 && instruction.op0_register() == Register::R11
                 && instruction.is_ip_rel_memory_operand()
         };
-        let count = |kind| compiled(kind, object).iter().filter(|code| decoded(code).iter().any(starts_again)).count();
+        let count = |kind| {
+            compiled(kind, object).iter().filter(|code| decoded(code).iter().any(starts_again)).count()
+        };
         // All but those with steps of two elements, a product that a handler makes, and loads behind stores; and one of gfx942's with more rows
         // than there are registers.
         assert!([11, 12].contains(&count(BackendKind::Avx512)), "{}", count(BackendKind::Avx512));

@@ -81,23 +81,27 @@ fn check(words: &[u32], away: u64, size: WaveSize) {
         let starts = own_of(s3);
         wave.start_as(&start, (!lanes_stay).then_some(&starts), &v0);
         let (mut ended, mut quick) = (Vec::new(), 0);
-        let stop = bench.gpu.run_many(&mut wave, 1000, &mut OneByOne(|wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>| {
-            ended.push(left(wave, lds));
-            let number = ended.len() as u32;
-            if number == WAVES {
-                return None;
-            }
-            let (v0, s3) = own(number, lanes_stay);
-            let starts = own_of(s3);
-            let own = (!lanes_stay).then_some(&starts);
-            match touched {
-                Some(touched) => wave.start_behind(&start, own, &v0, touched),
-                None => wave.start_as(&start, own, &v0),
-            }
-            wave.set_general_sgpr(3, s3);
-            quick += u32::from(touched.is_some());
-            Some(1000)
-        }));
+        let stop = bench.gpu.run_many(
+            &mut wave,
+            1000,
+            &mut OneByOne(|wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>| {
+                ended.push(left(wave, lds));
+                let number = ended.len() as u32;
+                if number == WAVES {
+                    return None;
+                }
+                let (v0, s3) = own(number, lanes_stay);
+                let starts = own_of(s3);
+                let own = (!lanes_stay).then_some(&starts);
+                match touched {
+                    Some(touched) => wave.start_behind(&start, own, &v0, touched),
+                    None => wave.start_as(&start, own, &v0),
+                }
+                wave.set_general_sgpr(3, s3);
+                quick += u32::from(touched.is_some());
+                Some(1000)
+            }),
+        );
         assert_eq!(stop, Stop::EndProgram);
         assert!(ended.len() == alone.len() && ended == alone, "{:?} {:?}", backend.kind(), backend.tier());
         let compiles = backend.tier() == belfry_isa::lanes::Tier::One;

@@ -23,6 +23,8 @@ const PLACE: [u32; 3] = [0x3002_0082, 0x8405_8a03, 0x4a02_0205];
 const SUMS: [u32; 4] = [0x4a12_0109, 0x8014_0314, 0x7e06_0214, 0x4a12_1204];
 /// global_store_b32 v1, v9, s[0:1]; global_store_b32 v1, v3, s[0:1] offset:2048.
 const STORES: [u32; 4] = [0xdc6a_0000, 0x0000_0901, 0xdc6a_0800, 0x0000_0301];
+/// s_cmp_gt_u32 s3, 20; s_cbranch_scc1 2; global_load_b32 v11, v1, s[0:1] glc: most waves look for what others write.
+const LOOK: [u32; 4] = [0xbf08_9403, 0xbfa2_0002, 0xdc52_4000, 0x0b00_0001];
 /// s_cmp_eq_u32 s3, s6; s_cbranch_scc1 1; s_endpgm; s_load_b32 s8, s[10:11], null; s_endpgm: fails in one workgroup.
 const END_OR_FAIL: [u32; 6] = [0xbf06_0603, 0xbfa2_0001, 0xbfb0_0000, 0xf400_0205, 0xf800_0000, 0xbfb0_0000];
 /// s_cmp_eq_u32 s3, s6; s_cbranch_scc1 -1 (to itself); s_endpgm: goes on for ever in one workgroup.
@@ -139,7 +141,12 @@ impl<'a> Launch<'a> {
     }
 
     /// Checks what two runs have come to, the second one by one, but for memory.
-    pub(super) fn check(&self, (stop, wave): (&Stop, &Wave), (expected, last, alone): (&Stop, &Wave, &Self), backend: Backend) {
+    pub(super) fn check(
+        &self,
+        (stop, wave): (&Stop, &Wave),
+        (expected, last, alone): (&Stop, &Wave, &Self),
+        backend: Backend,
+    ) {
         let kind = backend.kind();
         assert_eq!(stop, expected, "{kind:?}");
         assert_eq!((self.ended, self.instructions), (alone.ended, alone.instructions), "{kind:?}");
@@ -224,7 +231,14 @@ fn check(words: &[u32], (size, waves): (WaveSize, u32), fails_at: u32) {
         let base = bench.gpu.alloc(bytes);
         let mut sgprs = [0; 20];
         (sgprs[0], sgprs[1], sgprs[4], sgprs[6]) = (base as u32, (base >> 32) as u32, 1000, fails_at);
-        let init = WaveInit { pc: bench.pc, wave_size: size, vgpr_count: 32, sgprs: &sgprs, exec: 0, ..WaveInit::default() };
+        let init = WaveInit {
+            pc: bench.pc,
+            wave_size: size,
+            vgpr_count: 32,
+            sgprs: &sgprs,
+            exec: 0,
+            ..WaveInit::default()
+        };
         let launch = || Launch::new(init, (0..waves).map(follower).collect(), (Some(3), WORKGROUPS));
         let (expected, last, alone) = launch().run_alone(&mut bench.gpu);
         let stored = bench.gpu.fetch::<u8>(base, bytes);
@@ -240,9 +254,11 @@ fn check(words: &[u32], (size, waves): (WaveSize, u32), fails_at: u32) {
 fn waves_that_code_starts_do_what_they_do_alone() {
     for size in [WaveSize::Wave32, WaveSize::Wave64] {
         for waves in [1, if size == WaveSize::Wave32 { WAVES } else { WAVES / 2 }] {
-            let all = [&PLACE[..], &SUMS, &STORES, &END_OR_FAIL].concat();
-            check(&all, (size, waves), u32::MAX);
-            check(&all, (size, waves), 29);
+            for look in [&LOOK[..0], &LOOK] {
+                let all = [&PLACE[..], &SUMS, &STORES, look, &END_OR_FAIL].concat();
+                check(&all, (size, waves), u32::MAX);
+                check(&all, (size, waves), 29);
+            }
             check(&[&PLACE[..], &SUMS, &STORES, &END_OR_STAY].concat(), (size, waves), 21);
         }
     }

@@ -7,8 +7,14 @@ use belfry_isa::wave::Wave;
 
 use crate::chip::{ShaderRules, TmpRing, gfx1100};
 
-pub(super) const RULES: ShaderRules =
-    ShaderRules { set_ttmps, ttmp_places: [9, 8], wave_ttmp, workgroup_of, tmp_ring, ..gfx1100::SHADER_RULES };
+pub(super) const RULES: ShaderRules = ShaderRules {
+    set_ttmps,
+    ttmp_places: [9, 8],
+    wave_ttmp,
+    workgroup_of,
+    tmp_ring,
+    ..gfx1100::SHADER_RULES
+};
 
 const _: () = assert!(RULES.fits_engine());
 

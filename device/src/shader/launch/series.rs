@@ -151,7 +151,9 @@ impl Series {
         if !self.has([x, y, z]) || launch.core_id(&[x, y, z]).is_some() {
             return None;
         }
-        let end = self.end[0].min(self.whole[0]).min(x.saturating_add(1).saturating_add(more.min(u32::MAX.into()) as u32));
+        let end = self.end[0]
+            .min(self.whole[0])
+            .min(x.saturating_add(1).saturating_add(more.min(u32::MAX.into()) as u32));
         if number + 1 == self.parts.len() && x + 1 >= end {
             return None;
         }
@@ -164,11 +166,13 @@ impl Series {
         let rules = &part.chip.shader;
         let [x_ttmp, wave_ttmp] = rules.ttmp_places.map(|place| self.has_ttmps.then_some(place));
         if self.followers.is_empty() {
-            self.followers.extend((0..).zip(&self.parts).zip(lanes).map(|((number, part), lanes)| Follower {
-                v0: lanes.1,
-                exec: part.own.exec,
-                hw_ids: part.own.hw_ids,
-                ttmp: (rules.wave_ttmp)((number, launch.packet), launch.scratch.is_some()),
+            self.followers.extend((0..).zip(&self.parts).zip(lanes).map(|((number, part), lanes)| {
+                Follower {
+                    v0: lanes.1,
+                    exec: part.own.exec,
+                    hw_ids: part.own.hw_ids,
+                    ttmp: (rules.wave_ttmp)((number, launch.packet), launch.scratch.is_some()),
+                }
             }));
         }
         Some(Following {
@@ -231,7 +235,12 @@ mod tests {
     #[test]
     fn followers_are_what_waves_start_with() {
         let traps = Some(belfry_isa::trap::TrapHandler::default());
-        for (chip, trap) in [(&GENERATION, None), (&GENERATION, traps), (&gfx1201::GENERATION, None), (&gfx942::GENERATION, traps)] {
+        for (chip, trap) in [
+            (&GENERATION, None),
+            (&GENERATION, traps),
+            (&gfx1201::GENERATION, None),
+            (&gfx942::GENERATION, traps),
+        ] {
             let (grid, workgroup) = ([70, 12, 4], [16, 4, 2]);
             let launch = Launch { trap, grid, workgroup, workgroup_info_sgpr: false, ..launch() };
             let seats = |wave| WaveSeat { chip, scratch_slot: None, hw_ids: [wave + 5, 7] };
@@ -248,7 +257,10 @@ mod tests {
                 assert_eq!((followers.len(), following.number, x), (lanes.len(), number, id[0]));
                 assert_eq!(end, launch.end(0).min(launch.grid[0] / launch.workgroup[0]));
                 assert_eq!((follower.v0, follower.exec), (lanes[number].1, wave.exec()));
-                assert_eq!(follower.hw_ids, [launch.queue_ids[0] | (number as u32 + 5), launch.queue_ids[1] | 7]);
+                assert_eq!(
+                    follower.hw_ids,
+                    [launch.queue_ids[0] | (number as u32 + 5), launch.queue_ids[1] | 7]
+                );
                 let ttmp = |place: u8| wave.sgpr(108 + place);
                 assert_eq!(wave_ttmp.map(ttmp), launch.has_ttmps(chip).then_some(follower.ttmp));
                 assert!(x_ttmp.is_none_or(|place| ttmp(place) == x), "{x_ttmp:?}");

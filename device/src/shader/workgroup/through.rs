@@ -194,8 +194,7 @@ impl Workgroup {
             instructions: 0,
         };
         let quantum = WAVE_QUANTUM.min(*turn.budget);
-        let stop =
-            exec::run_many(wave, &mut env, quantum, &mut walk);
+        let stop = exec::run_many(wave, &mut env, quantum, &mut walk);
         let Walk { id, number, begun_with, was_stopped, budget, instructions, .. } = walk;
         *turn.budget = budget;
         turn.stats.waves += claimed.ended * count as u64 + (number % count.max(1)) as u64;

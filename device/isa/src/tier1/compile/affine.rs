@@ -6,8 +6,8 @@
 
 use core::mem::offset_of;
 
-use super::succession::SUCCESSION;
 use super::Compiler;
+use super::succession::SUCCESSION;
 use crate::exec::di::{Di, Machine};
 use crate::exec::exec_mask::Function;
 use crate::exec::properties::Moves;
@@ -132,7 +132,12 @@ impl Compiler<'_> {
 }
 
 /// An element that another one follows.
-fn element(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di), stores: &mut Vec<Store>) -> Known<()> {
+fn element(
+    body: &mut Body<'_>,
+    affine: &mut Affine,
+    (form, d): (Form, &Di),
+    stores: &mut Vec<Store>,
+) -> Known<()> {
     let halves = body.halves;
     match form {
         Form::Vector(op) if affine.concerns(d, template::vector(op, d)?.arity()) || op == Op::V_MOV_B32 => {
@@ -144,9 +149,7 @@ fn element(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di), sto
             body.a.back_to(&mark);
             straight(body, affine, (form, d))
         }
-        Form::Carry(op) if affine.concerns(d, 3) || !affine.finds_carries(op, d) => {
-            affine.carry(body, op, d)
-        }
+        Form::Carry(op) if affine.concerns(d, 3) || !affine.finds_carries(op, d) => affine.carry(body, op, d),
         Form::Compare(operands) if affine.concerns(d, 2) => affine.compare(body, operands, d),
         Form::GlobalLoad(moves) if stores.is_empty() && memory::has(form, false) && !Body::keeps(moves) => {
             let step = affine.address(body, d)?;
@@ -222,9 +225,7 @@ fn straight(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di)) ->
     let written = template::written(form, d, body.halves);
     let rows = template::rows(form, d, body.halves);
     let reads = |row: &u32| {
-        let is_source = |source: &crate::exec::di::Source| {
-            (source.value..source.value + 4).contains(row)
-        };
+        let is_source = |source: &crate::exec::di::Source| (source.value..source.value + 4).contains(row);
         !written.contains(row) || form == Form::Keep || d.src.iter().any(is_source)
     };
     let read: Vec<u32> = rows.iter().copied().filter(reads).collect();

@@ -117,6 +117,8 @@ impl Compiler<'_> {
         a.load(Integer::Mov, false, X, of_follower(offset_of!(Follower, ttmp)));
         a.load(Integer::Mov, false, SCRATCH, at(offset_of!(Succession, ttmp_at)));
         a.store_indexed(WAVE, SCRATCH, X);
+        // `and`: it has not looked for what others write.
+        a.byte_immediate(4, wave(offset_of!(Wave, looked)), 0);
         let order = offset_of!(Succession, lds_order);
         a.load(Integer::Mov, false, Gpr::Rax, at(order));
         a.store_al(wave(offset_of!(Wave, lds_order)));

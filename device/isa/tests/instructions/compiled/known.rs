@@ -53,21 +53,25 @@ fn follow(bench: &mut Bench, waves: usize, begin: impl Fn(usize) -> [u32; 4]) ->
     wave.start_as(&start, None, &v0);
     set(&mut wave, 0);
     let mut ended = Vec::new();
-    let stop = bench.gpu.run_many(&mut wave, 1000, &mut OneByOne(|wave: &mut Wave, _: &mut Lds, touched: Option<&Touched>| {
-        ended.push(core::array::from_fn(|at| match at {
-            16 => wave.instructions as u32,
-            register => wave.sgpr(register as u8),
-        }));
-        if ended.len() == waves {
-            return None;
-        }
-        match touched {
-            Some(touched) => wave.start_behind(&start, None, &v0, touched),
-            None => wave.start_as(&start, None, &v0),
-        }
-        set(wave, ended.len());
-        Some(1000)
-    }));
+    let stop = bench.gpu.run_many(
+        &mut wave,
+        1000,
+        &mut OneByOne(|wave: &mut Wave, _: &mut Lds, touched: Option<&Touched>| {
+            ended.push(core::array::from_fn(|at| match at {
+                16 => wave.instructions as u32,
+                register => wave.sgpr(register as u8),
+            }));
+            if ended.len() == waves {
+                return None;
+            }
+            match touched {
+                Some(touched) => wave.start_behind(&start, None, &v0, touched),
+                None => wave.start_as(&start, None, &v0),
+            }
+            set(wave, ended.len());
+            Some(1000)
+        }),
+    );
     (stop, ended)
 }
 
