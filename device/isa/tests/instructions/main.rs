@@ -7,6 +7,7 @@ mod code;
 mod common;
 mod compiled;
 mod context;
+mod counted;
 mod debug;
 mod elements;
 mod gfx12;

@@ -9,8 +9,8 @@ use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::launch::{Launch, Series, WaveSeat};
 use crate::shader::queue::Seat;
 
-/// Of the budget, what is used between two looks at whether the queue is to stop.
-const LOOK_COST: u64 = 2048;
+/// Of the budget, what is used between two looks at whether the queue is to stop: as much as a wave's turn may take without one.
+const LOOK_COST: u64 = WAVE_QUANTUM;
 
 /// Workgroups of a launch that a worker has claimed, and begins one after the other.
 pub(in crate::shader) struct Claimed<'a> {
