@@ -21,6 +21,19 @@ pub struct Follower {
     pub hw_ids: [u32; 2],
     /// What the trap temporary has that [`Following::wave_ttmp`] names.
     pub ttmp: u32,
+    /// Of how many halves all lanes exist, and have numbers that are counted on from lane to lane, from the first half on.
+    pub(crate) counted: u32,
+}
+
+impl Follower {
+    /// A wave with lanes that exist and their `v0`.
+    #[must_use]
+    pub fn new((exec, v0): (u64, [u32; 64]), hw_ids: [u32; 2], ttmp: u32) -> Follower {
+        let numbers =
+            (0..).zip(&v0).take_while(|&(lane, number)| v0[0].wrapping_add(lane) == *number).count();
+        let lanes = numbers.min(exec.trailing_ones() as usize);
+        Follower { v0, exec, hw_ids, ttmp, counted: lanes as u32 / 32 }
+    }
 }
 
 /// Waves that may be started behind one of a workgroup: the others of that workgroup, and those of workgroups whose identifiers follow in X.

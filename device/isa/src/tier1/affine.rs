@@ -139,7 +139,7 @@ impl Elsewhere {
 pub(super) type Known<T> = Option<T>;
 
 impl Affine {
-    /// With nothing but the first register, which counts lanes on from the number in [`A`].
+    /// With nothing but the first register, which counts lanes on from the number in `Rax`.
     pub(super) fn begin(body: &mut Body<'_>, refuses: Label) -> Affine {
         let halves = body.halves;
         let mut affine = Affine {

@@ -140,6 +140,8 @@ pub(super) struct Assembler {
     links: Links,
     /// Rows of vector registers that code stores to memory, but for [cold ways](super::body::Cold) and the ends of waves.
     pub(super) stored: Vec<u32>,
+    /// How many rows code has loaded from memory.
+    pub(super) filled: usize,
 }
 
 impl Assembler {

@@ -32,6 +32,7 @@ use super::{avx2, guess, scalar as scalars, sixteens, template};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
+use affine::Counting;
 use barrier::Rare;
 
 /// Instructions that the wave has executed.
@@ -63,8 +64,8 @@ struct Compiler<'a> {
     common: Label,
     /// Where code goes whose wave has ended, if others may follow.
     ends: Option<Label>,
-    /// Where code goes with a wave that is to be started again, and where that begins then.
-    refusal: Option<(Label, Label)>,
+    /// The program for waves that count addresses on, and where code begins for waves whose loads are known.
+    counting: Option<(Counting, Label)>,
     callee: Callee<'a>,
 }
 
@@ -112,7 +113,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>, touched: Option<&T
         rare: Vec::new(),
         common,
         ends: None,
-        refusal: None,
+        counting: None,
         callee,
     };
     if follows(&source, touched) {
@@ -198,9 +199,9 @@ impl Compiler<'_> {
                 unreachable!("the first element begins a block");
             };
             known.compare(&mut self.a, usual);
-            self.refusal = self.affine(&leaders, begin).map(|refuses| (refuses, begin));
-            self.knows = false;
             self.a.jump(begin);
+            self.counting = self.affine(known, &leaders, begin).map(|counting| (counting, entry));
+            self.knows = false;
             entry
         });
         for cold in core::mem::take(&mut self.cold) {

@@ -75,7 +75,7 @@ impl Hasher for Bytes {
 
 /// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
 /// for what that may have missed.
-fn layouts() -> [usize; 49] {
+fn layouts() -> [usize; 50] {
     [
         size_of::<Di>(),
         offset_of!(Di, f),
@@ -104,6 +104,7 @@ fn layouts() -> [usize; 49] {
         size_of::<Follower>(),
         offset_of!(Follower, exec),
         offset_of!(Follower, ttmp),
+        offset_of!(Follower, counted),
         offset_of!(Wave, hw_id),
         offset_of!(Round, at),
         offset_of!(Round, last),

@@ -91,6 +91,7 @@ impl Rows {
         }
         let pair = self.take(a, row, next_use);
         self.fill(a, pair, row);
+        a.filled += 1;
         pair
     }
 

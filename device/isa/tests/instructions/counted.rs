@@ -15,7 +15,7 @@ const ARRAYS: [u32; 2] = [0xf408_0200, 0xf800_0000];
 const END: u32 = 0xbfb0_0000;
 /// VCC.
 const MASK: u32 = 0x6a;
-const WAVES: u32 = 2;
+const WAVES: u32 = 3;
 const WORKGROUPS: u32 = 12;
 /// Words of an array: offsets are below 0x4000, and sixteen bytes are loaded at most.
 const WORDS: usize = 0x1400;
@@ -168,12 +168,11 @@ fn check(words: &[u32], backend: Backend, (size, seed): (WaveSize, u64)) {
     let pair = |va: u64| [va as u32, (va >> 32) as u32];
     let ([low, high], n) = (pair(arguments), [300, 64, 0x7fff_fff0][seed as usize % 3]);
     let sgprs = [low, high, 0, 0, n, 4, 64];
-    let follower = |number: u32| Follower {
-        v0: lanes(|lane| number * width + lane),
-        exec: u64::MAX,
-        hw_ids: [number, 0],
-        ttmp: 0,
-    };
+    // Not all waves have lanes that are counted on.
+    let number_of =
+        |number: u32, lane: u32| if (number + lane) % 97 == 90 { lane ^ 5 } else { number * width + lane };
+    let follower =
+        |number: u32| Follower::new((u64::MAX, lanes(|lane| number_of(number, lane))), [number, 0], 0);
     let init = WaveInit {
         pc: bench.pc,
         wave_size: size,

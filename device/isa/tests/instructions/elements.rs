@@ -87,12 +87,9 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
     let waves = case.width.div_ceil(lanes_of_a_wave);
     let follower = |number: u32| {
         let left = case.width - number * lanes_of_a_wave;
-        Follower {
-            v0: lanes(|lane| case.first.wrapping_add(number * lanes_of_a_wave + lane)),
-            exec: if left >= 64 { u64::MAX } else { (1 << left) - 1 },
-            hw_ids: [number, 3],
-            ttmp: 0,
-        }
+        let numbers = lanes(|lane| case.first.wrapping_add(number * lanes_of_a_wave + lane));
+        let exec = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+        Follower::new((exec, numbers), [number, 3], 0)
     };
     let init = WaveInit {
         arch,

@@ -218,12 +218,10 @@ impl Next for Launch<'_> {
 
 fn check(words: &[u32], (size, waves): (WaveSize, u32), fails_at: u32) {
     let width = if size == WaveSize::Wave32 { 32 } else { 64 };
-    let follower = |number: u32| Follower {
-        v0: lanes(|lane| number * width + lane),
+    let follower = |number: u32| {
         // The last wave of a workgroup is not full.
-        exec: if number + 1 == waves && waves > 1 { 0x5ff } else { u64::MAX },
-        hw_ids: [number, 77],
-        ttmp: number + 100,
+        let exec = if number + 1 == waves && waves > 1 { 0x5ff } else { u64::MAX };
+        Follower::new((exec, lanes(|lane| number * width + lane)), [number, 77], number + 100)
     };
     for backend in Backend::all() {
         let mut bench = Bench::new(backend, words);

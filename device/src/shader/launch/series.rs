@@ -166,13 +166,10 @@ impl Series {
         let rules = &part.chip.shader;
         let [x_ttmp, wave_ttmp] = rules.ttmp_places.map(|place| self.has_ttmps.then_some(place));
         if self.followers.is_empty() {
-            self.followers.extend((0..).zip(&self.parts).zip(lanes).map(|((number, part), lanes)| {
-                Follower {
-                    v0: lanes.1,
-                    exec: part.own.exec,
-                    hw_ids: part.own.hw_ids,
-                    ttmp: (rules.wave_ttmp)((number, launch.packet), launch.scratch.is_some()),
-                }
+            let parts = (0..).zip(&self.parts).zip(lanes);
+            self.followers.extend(parts.map(|((number, part), lanes)| {
+                let ttmp = (rules.wave_ttmp)((number, launch.packet), launch.scratch.is_some());
+                Follower::new((part.own.exec, lanes.1), part.own.hw_ids, ttmp)
             }));
         }
         Some(Following {

@@ -7,24 +7,34 @@
 use core::mem::offset_of;
 
 use super::Compiler;
-use super::succession::SUCCESSION;
-use crate::exec::di::{Di, Machine};
+use super::succession::of_follower;
+use crate::exec::Follower;
+use crate::exec::di::Di;
 use crate::exec::exec_mask::Function;
 use crate::exec::properties::Moves;
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 use crate::tier1::affine::{Affine, Known};
-use crate::tier1::asm::{At, Condition, Gpr, Integer, Label, Zmm};
-use crate::tier1::body::{Body, EXEC, MACHINE, scalar};
+use crate::tier1::asm::{At, Gpr, Integer, Label};
+use crate::tier1::body::Body;
 use crate::tier1::covered::changes_exec;
 use crate::tier1::elements::{bytes, registers};
 use crate::tier1::form::{Form, When};
+use crate::tier1::known::KnownLoads;
 use crate::tier1::rows::Pair;
 use crate::tier1::wanted::Wanted;
 use crate::tier1::{memory, scalar as scalars, template, touched};
 
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
 const LONGEST: usize = 192;
+
+/// Where waves come in that count addresses on, where code goes with one that has to be started again, and where that begins then.
+#[derive(Clone, Copy)]
+pub(super) struct Counting {
+    pub(super) entry: Label,
+    pub(super) refuses: Label,
+    pub(super) usual: Label,
+}
 
 /// A store that is done when everything else has been.
 struct Store {
@@ -35,9 +45,9 @@ struct Store {
 }
 
 impl Compiler<'_> {
-    /// The program for waves that count addresses on, behind the comparison that says whether loads are known; goes on where a wave is not like
-    /// that. Where code goes with one that has to be started again, if there is anything.
-    pub(super) fn affine(&mut self, leaders: &[bool], usual: Label) -> Option<Label> {
+    /// The program for waves that count addresses on, whose registers have not been set but for scalar ones; `usual` is where those begin that have to
+    /// be started again.
+    pub(super) fn affine(&mut self, known: &KnownLoads, leaders: &[bool], usual: Label) -> Option<Counting> {
         let source = self.source;
         self.ends?;
         if source.kind != BackendKind::Avx512 {
@@ -51,35 +61,31 @@ impl Compiler<'_> {
         self.touched = elements.iter().map(|&(form, d)| template::rows(form, d, halves)).collect();
         self.wanted = vec![Wanted::InMemory; elements.len()];
         self.alike = vec![None; elements.len()];
-        let refuses = self.a.label();
-        let written = self.program(&elements, leaders, (usual, refuses));
+        let counting = Counting { entry: self.a.label(), refuses: self.a.label(), usual };
+        let written = self.program(known, &elements, leaders, counting);
         if written.is_none() {
             self.a.back_to(&mark);
             self.cold.truncate(kept.0);
             self.exits.truncate(kept.1);
         }
-        written.map(|()| refuses)
+        written.map(|()| counting)
     }
 
     fn program(
         &mut self,
+        known: &KnownLoads,
         elements: &[(Form, &Di)],
         leaders: &[bool],
-        (usual, refuses): (Label, Label),
+        Counting { entry, refuses, .. }: Counting,
     ) -> Known<()> {
         let halves = self.source.halves;
-        let a = &mut self.a;
-        a.load(Integer::Mov, true, SUCCESSION, At(MACHINE, offset_of!(Machine<'_>, succession) as i32));
-        a.test(true, SUCCESSION);
-        a.jump_if(Condition::Equal, usual);
-        a.compare_immediate(halves == 2, scalar(EXEC), -1);
-        a.jump_if(Condition::NotEqual, usual);
-        let (counters, stored) = (self.callee.counters, self.a.stored.len());
+        self.a.bind(entry);
+        known.compare(&mut self.a, refuses);
+        self.a.load(Integer::Mov, false, Gpr::Rax, of_follower(offset_of!(Follower, v0)));
+        let counters = self.callee.counters;
+        let (stored, filled) = (self.a.stored.len(), self.a.filled);
         let (cold, exits) = (self.cold.len(), self.exits.len());
         let mut body = self.body(0, false);
-        let numbers = body.register_rows(0);
-        body.first_active(&numbers, Zmm(0), Gpr::Rax);
-        body.leave_unless_apart(&numbers, 1, usual);
         let mut affine = Affine::begin(&mut body, refuses);
         let mut stores = Vec::new();
         for (at, &(form, d)) in elements.iter().enumerate() {
@@ -120,8 +126,8 @@ impl Compiler<'_> {
             body.rows.unlock();
         }
         let uncounted = body.uncounted;
-        // With more rows than there are registers, others are as fast.
-        if self.a.stored.len() > stored {
+        // With more rows than there are registers, others are as fast; and what waves begin with has not been brought to memory.
+        if self.a.stored.len() > stored || self.a.filled > filled {
             return None;
         }
         self.end(elements.len() - 1, uncounted);

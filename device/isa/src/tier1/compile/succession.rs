@@ -2,6 +2,7 @@
 
 use core::mem::offset_of;
 
+use super::affine::Counting;
 use super::{Compiler, EXECUTED, LIMIT};
 use crate::exec::Follower;
 use crate::exec::di::{Flow, Machine};
@@ -19,7 +20,7 @@ use crate::wave::Wave;
 const MOST_ROWS: usize = 32;
 
 /// What the waves that follow are started from.
-pub(super) const SUCCESSION: Gpr = Gpr::R10;
+const SUCCESSION: Gpr = Gpr::R10;
 /// What the next wave has of its own.
 const FOLLOWER: Gpr = Gpr::Rsi;
 /// A way out that stands ready.
@@ -40,7 +41,7 @@ fn at(field: usize) -> At {
     At(SUCCESSION, field as i32)
 }
 
-fn of_follower(field: usize) -> At {
+pub(super) fn of_follower(field: usize) -> At {
     At(FOLLOWER, field as i32)
 }
 
@@ -89,34 +90,20 @@ impl Compiler<'_> {
             self.a.jump(out);
         } else {
             self.choose_follower(out);
+            self.count_on(touched.lines);
             self.a.load(Integer::Mov, true, BEGIN, at(offset_of!(Succession, entry)));
         }
         self.a.bind(set);
         let (kind, halves) = (self.source.kind, self.source.halves);
         let a = &mut self.a;
         clear(a, kind, &rows);
-        for line in (0..16).filter(|line| touched.lines >> line & 1 != 0) {
-            let distance = line * LINE * size_of::<u32>();
-            let At(base, first) = scalar(0);
-            let from = at(offset_of!(Succession, lines) + distance);
-            copy(a, kind, At(base, first + distance as i32), from);
-        }
         for chunk in 0..halves as usize * 2 {
             let to = in_memory(chunk as u32 / 2, chunk as u8 & 1);
             copy(a, kind, to, of_follower(offset_of!(Follower, v0) + chunk * 64));
         }
-        // A wave32 has no high half of EXEC.
-        a.load(Integer::Mov, halves == 2, SCRATCH, of_follower(offset_of!(Follower, exec)));
-        a.store(true, scalar(EXEC), SCRATCH);
         a.load(Integer::Mov, true, SCRATCH, of_follower(offset_of!(Follower, hw_ids)));
         a.store(true, wave(offset_of!(Wave, hw_id)), SCRATCH);
-        for place in [0, size_of::<u32>()] {
-            a.load(Integer::Mov, false, SCRATCH, at(offset_of!(Succession, x_at) + place));
-            a.store_indexed(WAVE, SCRATCH, X);
-        }
-        a.load(Integer::Mov, false, X, of_follower(offset_of!(Follower, ttmp)));
-        a.load(Integer::Mov, false, SCRATCH, at(offset_of!(Succession, ttmp_at)));
-        a.store_indexed(WAVE, SCRATCH, X);
+        set_scalars(a, (kind, halves), touched.lines);
         // `and`: it has not looked for what others write.
         a.byte_immediate(4, wave(offset_of!(Wave, looked)), 0);
         let order = offset_of!(Succession, lds_order);
@@ -125,9 +112,26 @@ impl Compiler<'_> {
         a.jump_register(BEGIN);
         a.bind(out);
         a.jump_register(WAY_OUT);
-        if let Some((refuses, begin)) = self.refusal {
-            self.start_again(refuses, begin, set);
+        if let Some((Counting { refuses, usual, .. }, _)) = self.counting {
+            self.start_again(refuses, usual, set);
         }
+    }
+
+    /// Goes to the program for waves that count addresses on, if the next one is such, and the program is there. It has scalar registers alone set:
+    /// nothing else is looked at there.
+    fn count_on(&mut self, lines: u16) {
+        let Some((Counting { entry, .. }, known)) = self.counting else { return };
+        let Source { kind, halves, .. } = self.source;
+        let usual = self.a.label();
+        let a = &mut self.a;
+        a.compare_immediate(false, of_follower(offset_of!(Follower, counted)), halves as i8);
+        a.jump_if(Condition::Below, usual);
+        a.address_of_label(BEGIN, known);
+        a.load(Integer::Cmp, true, BEGIN, at(offset_of!(Succession, entry)));
+        a.jump_if(Condition::NotEqual, usual);
+        set_scalars(a, (kind, halves), lines);
+        a.jump(entry);
+        a.bind(usual);
     }
 
     /// Where code goes whose wave is to go another way, from its start on.
@@ -178,6 +182,26 @@ impl Compiler<'_> {
         a.choose(Condition::Less, LIMIT, BUDGET);
         a.store(true, at(offset_of!(Succession, limit)), LIMIT);
     }
+}
+
+/// Sets the scalar registers of a wave; the X of its workgroup is in [`X`], which is used.
+fn set_scalars(a: &mut Assembler, (kind, halves): (BackendKind, u32), lines: u16) {
+    for line in (0..16).filter(|line| lines >> line & 1 != 0) {
+        let distance = line * LINE * size_of::<u32>();
+        let At(base, first) = scalar(0);
+        let from = at(offset_of!(Succession, lines) + distance);
+        copy(a, kind, At(base, first + distance as i32), from);
+    }
+    // A wave32 has no high half of EXEC.
+    a.load(Integer::Mov, halves == 2, SCRATCH, of_follower(offset_of!(Follower, exec)));
+    a.store(true, scalar(EXEC), SCRATCH);
+    for place in [0, size_of::<u32>()] {
+        a.load(Integer::Mov, false, SCRATCH, at(offset_of!(Succession, x_at) + place));
+        a.store_indexed(WAVE, SCRATCH, X);
+    }
+    a.load(Integer::Mov, false, X, of_follower(offset_of!(Follower, ttmp)));
+    a.load(Integer::Mov, false, SCRATCH, at(offset_of!(Succession, ttmp_at)));
+    a.store_indexed(WAVE, SCRATCH, X);
 }
 
 /// Clears rows in memory.
