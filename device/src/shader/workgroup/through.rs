@@ -12,6 +12,9 @@ use crate::shader::queue::Seat;
 /// Of the budget, what is used between two looks at whether the queue is to stop: as much as a wave's turn may take without one.
 const LOOK_COST: u64 = WAVE_QUANTUM;
 
+/// What a wave that compiled code starts costs the budget beside its instructions: that takes as long as some of these.
+const FOLLOW_COST: u64 = 8;
+
 /// Workgroups of a launch that a worker has claimed, and begins one after the other.
 pub(in crate::shader) struct Claimed<'a> {
     pub(in crate::shader) launch: &'a Launch,
@@ -116,7 +119,7 @@ impl Next for Walk<'_, '_> {
             budget: self.budget,
             floor: self.look_at,
             workgroup_floor: usual.max(1),
-            wave_cost: SWITCH_COST,
+            wave_cost: FOLLOW_COST,
             workgroup_cost,
             quantum: WAVE_QUANTUM,
             ..following
