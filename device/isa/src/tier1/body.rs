@@ -162,7 +162,7 @@ pub(super) struct Body<'a> {
     /// Who reads the mask that an element writes, and which accesses lie alike, for each element from this block's first on.
     pub(super) wanted: &'a [Wanted],
     pub(super) alike: &'a [Option<Alike>],
-    /// How far apart addresses of loads from LDS are guessed to be, for each element of the region; with AVX-512 alone.
+    /// How far apart addresses of loads from LDS are guessed to be, for each element of the region.
     pub(super) steps: &'a [Option<u32>],
     /// A lane mask whose sixteens are in [`SCRATCH`] as well as in its scalar register, and the element that finds it there.
     pub(super) kept_mask: Option<(u32, usize)>,

@@ -100,11 +100,7 @@ pub(super) fn compile(source: Source<'_>, callee: Callee<'_>, touched: Option<&T
         touched: Vec::new(),
         wanted: Vec::new(),
         alike: Vec::new(),
-        // Nothing else goes by them.
-        steps: match source.kind {
-            BackendKind::Avx512 => guess::steps(source.code, source.forms, source.halves),
-            _ => Vec::new(),
-        },
+        steps: guess::steps(source.code, source.forms, source.halves),
         ways: [Ways::new(elements), Ways::new(elements)],
         known: known.as_ref(),
         knows: false,
@@ -390,7 +386,9 @@ impl Compiler<'_> {
                 continue;
             }
             if avx2 {
-                if let Some(run) = avx2::run_of(&elements[at - first..], source.halves) {
+                if let Some(run) =
+                    avx2::run_of(&elements[at - first..], &body.steps[at..], (source.halves, masked))
+                {
                     body.go_through(&run, &elements[at - first..]);
                     undone = at + run.elements;
                     continue;

@@ -52,7 +52,7 @@ impl Addresses {
     }
 
     /// The same, if memory still has the row as it was before the run.
-    fn in_memory(&self, row: u32) -> Option<(u32, u32)> {
+    pub(super) fn in_memory(&self, row: u32) -> Option<(u32, u32)> {
         self.of(row).filter(|(row, _)| !self.written.contains(row))
     }
 
@@ -80,8 +80,25 @@ impl Addresses {
 }
 
 /// Whether loads whose addresses are so far apart have a way of their own.
-fn has_way(step: u32, dwords: u32) -> bool {
+pub(super) fn has_way(step: u32, dwords: u32) -> bool {
     step == 0 || step == dwords * 4 || step == 16 && dwords == 2
+}
+
+/// Rows that loads of a run take their addresses from, and how far behind these their elements end; the nearest end first.
+pub(super) fn ends(elements: &[(Form, &Di)], halves: u32) -> Vec<(u32, u32)> {
+    let mut addresses = Addresses::default();
+    let mut ends: Vec<(u32, u32)> = Vec::new();
+    for &(form, d) in elements {
+        if let Some((row, end)) = addresses.end(form, d) {
+            match ends.iter_mut().find(|(known, _)| *known == row) {
+                Some((_, known)) => *known = end.max(*known),
+                None => ends.push((row, end)),
+            }
+        }
+        addresses.note(form, d, halves);
+    }
+    ends.sort_by_key(|&(_, end)| end);
+    ends
 }
 
 /// Registers of one of several sums that do not wait for each other; no row is in a register before a run.
@@ -213,24 +230,13 @@ impl Body<'_> {
     /// Looks whether everything is in range that elements load from LDS, of which `R9` is the address then; there is another way if it
     /// is not.
     pub(super) fn look_at_loads(&mut self, elements: &[(Form, &Di)]) -> Option<Label> {
-        let mut addresses = Addresses::default();
-        let mut ends: Vec<(u32, u32)> = Vec::new();
-        for &(form, d) in elements {
-            if let Some((row, end)) = addresses.end(form, d) {
-                match ends.iter_mut().find(|(known, _)| *known == row) {
-                    Some((_, known)) => *known = end.max(*known),
-                    None => ends.push((row, end)),
-                }
-            }
-            addresses.note(form, d, self.halves);
-        }
+        let ends = ends(elements, self.halves);
         if ends.is_empty() {
             return None;
         }
         let slow = self.a.label();
         self.lds_storage(SIZE);
         // The highest address of those that have as much behind them decides.
-        ends.sort_by_key(|&(_, end)| end);
         for rows in ends.chunk_by(|a, b| a.1 == b.1) {
             let (limit, end) = (Zmm(1), rows[0].1);
             let sixteens: Vec<_> = self.sixteens().collect();

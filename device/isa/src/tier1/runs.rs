@@ -63,12 +63,12 @@ pub(super) struct Run {
     pub(super) scalars: Vec<usize>,
 }
 
-/// The run from an element on, if one begins there; `elements` are those up to the end of the block, and `is_of_lanes` says which are
-/// what runs are made of.
+/// The run from an element on, if one begins there; `elements` are those up to the end of the block, and `is_of_lanes` says which of
+/// them, by their places, are what runs are made of.
 pub(super) fn run_of(
     elements: &[(Form, &Di)],
     halves: u32,
-    mut is_of_lanes: impl FnMut(Form, &Di) -> bool,
+    mut is_of_lanes: impl FnMut(usize, Form, &Di) -> bool,
 ) -> Option<Run> {
     let mut run = Run::default();
     let mut of = Scalars::default();
@@ -78,7 +78,7 @@ pub(super) fn run_of(
                 break;
             }
             run.scalars.push(at);
-        } else if is_of_lanes(form, d) && of.add(form, d, halves) {
+        } else if is_of_lanes(at, form, d) && of.add(form, d, halves) {
             run.lanes.push(at);
             run.elements = at + 1;
         } else {

@@ -42,7 +42,7 @@ pub(super) fn run_of(elements: &[(Form, &Di)], halves: u32, masked: bool) -> Opt
     for with_loads in [true, false] {
         let mut addresses = Addresses::default();
         let mut loads = 0;
-        let run = runs::run_of(elements, halves, |form, d| {
+        let run = runs::run_of(elements, halves, |_, form, d| {
             let loaded = with_loads && !masked && addresses.end(form, d).is_some();
             let taken = loaded || is_of_lanes(form, d);
             if taken {

@@ -6,6 +6,7 @@ use crate::tier1::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD};
 use crate::tier1::rows::ROWS;
 
 use super::opcodes::*;
+use super::uses::Next;
 
 /// What a register has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Cache {
     }
 
     /// A register with something; `next_use` tells what is needed last.
-    pub(super) fn load(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> u32) -> Zmm {
+    pub(super) fn load(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> Next) -> Zmm {
         if let Some(register) = self.find(key) {
             return register;
         }
@@ -111,7 +112,7 @@ impl Cache {
     }
 
     /// A register for something that is to be written; a row is written back some time.
-    pub(super) fn define(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> u32) -> Zmm {
+    pub(super) fn define(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> Next) -> Zmm {
         let to = match self.find(key) {
             Some(register) => register,
             None => self.take(a, key, next_use),
@@ -155,15 +156,17 @@ impl Cache {
         }
     }
 
-    fn take(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> u32) -> Zmm {
+    fn take(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> Next) -> Zmm {
         let free = (self.first..PLACES).find(|&at| self.places[at].is_none());
         let at = free.unwrap_or_else(|| {
             let unlocked = (self.first..PLACES).filter(|at| (self.locked | self.held) >> at & 1 == 0);
             let furthest =
-                unlocked.max_by_key(|&at| self.places[at].map_or(u32::MAX, |place| next_use(place.key)));
+                unlocked.max_by_key(|&at| self.places[at].map_or(Next::Dead, |place| next_use(place.key)));
             furthest.expect("an element uses fewer registers than there are")
         });
-        if let Some(old) = self.places[at] {
+        if let Some(old) = self.places[at]
+            && next_use(old.key) != Next::Dead
+        {
             self.store(a, at, old);
         }
         self.places[at] = Some(Place { key, dirty: false });

@@ -15,7 +15,10 @@ mod memory;
 mod opcodes;
 mod pass;
 mod rounds;
+mod run_loads;
 mod singles;
+mod uses;
 
-pub(super) use pass::{has, is_shared, run_of};
+pub(super) use pass::{has, is_shared};
 pub(super) use rounds::rounds_of;
+pub(super) use run_loads::run_of;

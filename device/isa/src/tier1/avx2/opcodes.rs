@@ -12,6 +12,8 @@ pub(super) const VMOVMSKPS: Evex = evex(1, 0, 0x50);
 pub(super) const VPBROADCASTB: Evex = evex(2, 1, 0x78);
 pub(super) const VPMULUDQ_VEX: Evex = Evex { wide: false, ..VPMULUDQ };
 pub(super) const VPBROADCASTQ_VEX: Evex = Evex { wide: false, ..VPBROADCASTQ };
+/// Of quarters of a register; its width is part of the opcode.
+pub(super) const VPERMPD: Evex = Evex { wide: true, ..evex(3, 1, 0x01) };
 pub(super) const VSHUFPS: Evex = evex(1, 0, 0xc6);
 pub(super) const VUNPCKLPS: Evex = evex(1, 0, 0x14);
 pub(super) const VUNPCKHPS: Evex = evex(1, 0, 0x15);

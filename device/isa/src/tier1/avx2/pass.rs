@@ -8,12 +8,14 @@ use crate::tier1::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
 use crate::tier1::encoding::{VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD};
 use crate::tier1::form::Form;
 use crate::tier1::rows::ROWS;
-use crate::tier1::runs::{self, Run, scalars_of};
+use crate::tier1::runs::Run;
 use crate::tier1::scalar;
 use crate::tier1::template::{self, Template};
 
 use super::cache::{Cache, Key, Lanes, RESULT};
 use super::opcodes::VBLENDVPS;
+use super::run_loads::Loads;
+use super::uses::{Next, Uses, next_use};
 
 /// Most elements of a run whose passes each have code of their own; those of longer ones are rounds of a loop.
 const UNROLLED: usize = 6;
@@ -71,24 +73,6 @@ pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     }
 }
 
-/// What an element has in registers.
-pub(super) fn uses(form: Form, d: &Di, halves: u32, masked: bool) -> Vec<Key> {
-    let rows = template::rows(form, d, halves).into_iter();
-    let (splats, masks) = scalars_of(form, d);
-    let mut keys: Vec<Key> = rows.filter(|row| row % halves == 0).map(Key::Row).collect();
-    keys.extend(splats.into_iter().map(Key::Splat));
-    keys.extend(masks.into_iter().map(Key::Mask));
-    if masked {
-        keys.push(Key::Mask(EXEC));
-    }
-    keys
-}
-
-/// The run from an element on, if one begins there; `elements` are those up to the end of the block.
-pub(in crate::tier1) fn run_of(elements: &[(Form, &Di)], halves: u32) -> Option<Run> {
-    runs::run_of(elements, halves, is_of_lanes)
-}
-
 /// One pass in the making.
 pub(super) struct Pass<'a> {
     pub(super) a: &'a mut Assembler,
@@ -96,22 +80,23 @@ pub(super) struct Pass<'a> {
     pub(super) halves: u32,
     pub(super) masked: bool,
     /// What each element of the run uses.
-    uses: &'a [Vec<Key>],
+    uses: &'a [Uses],
     at: usize,
+    pub(super) loads: Loads<'a>,
     /// Code beside the usual way.
     pub(super) asides: Vec<super::singles::Aside>,
 }
 
 impl Body<'_> {
-    /// The elements of a run; instructions of all but the first one are still to be counted.
-    pub(in crate::tier1) fn go_through(&mut self, run: &Run, elements: &[(Form, &Di)]) {
+    /// The elements of a run, whose loads are as guessed.
+    pub(super) fn passes(&mut self, run: &Run, elements: &[(Form, &Di)], guesses: &[(u32, u32)]) {
         for &at in &run.scalars {
             if let (Form::Scalar(op), d) = elements[at] {
                 scalar::emit(self.a, op, d);
             }
         }
         let all: Vec<(Form, &Di)> = run.lanes.iter().map(|&at| elements[at]).collect();
-        self.emit(&all);
+        self.emit(&all, guesses);
     }
 
     /// An element that is in no run.
@@ -159,18 +144,20 @@ impl Body<'_> {
 
 impl Body<'_> {
     /// The code of the elements of the lanes.
-    fn emit(&mut self, all: &[(Form, &Di)]) {
+    fn emit(&mut self, all: &[(Form, &Di)], guesses: &[(u32, u32)]) {
         let (halves, masked) = (self.halves, self.masked);
         let a = &mut *self.a;
-        let uses: Vec<Vec<Key>> = all.iter().map(|(form, d)| uses(*form, d, halves, masked)).collect();
+        let uses: Vec<Uses> = all.iter().map(|(form, d)| Uses::new(*form, d, halves, masked)).collect();
         let passes = halves as i32 * 4;
         let mut asides = Vec::new();
         let mut pass = |a: &mut Assembler, lanes: Lanes| {
             let cache = Cache::new(lanes, masked);
             let mut pass = Pass::new(a, cache, (halves, masked), &uses);
+            pass.loads = Loads::new(guesses);
             for (at, (form, d)) in all.iter().enumerate() {
                 pass.begin(at);
                 pass.element(*form, d);
+                pass.loads.note(*form, d, halves);
             }
             pass.cache.write_back(pass.a);
             asides.append(&mut pass.asides);
@@ -205,9 +192,9 @@ impl<'a> Pass<'a> {
         a: &'a mut Assembler,
         cache: Cache,
         (halves, masked): (u32, bool),
-        uses: &'a [Vec<Key>],
+        uses: &'a [Uses],
     ) -> Pass<'a> {
-        Pass { a, cache, halves, masked, uses, at: 0, asides: Vec::new() }
+        Pass { a, cache, halves, masked, uses, at: 0, loads: Loads::default(), asides: Vec::new() }
     }
 }
 
@@ -221,7 +208,7 @@ impl Pass<'_> {
     /// Loads what stays in registers.
     pub(super) fn hold(&mut self, keys: &[Key]) {
         for &key in keys {
-            self.cache.load(self.a, key, |_| 0);
+            self.cache.load(self.a, key, |_| Next::In(0));
         }
         self.cache.hold();
     }
@@ -235,19 +222,20 @@ impl Pass<'_> {
             Form::Select => self.select(d),
             Form::Saturating(op) => self.saturating(op, d),
             Form::Keep => self.keep(d),
+            Form::LdsLoad(_) | Form::LdsLoadTwo(_) => self.load_lds(form, d),
             _ => unreachable!("only elements of the lanes"),
         }
     }
 
     pub(super) fn load(&mut self, key: Key) -> Zmm {
         let (uses, at) = (self.uses, self.at);
-        self.cache.load(self.a, key, |key| distance(uses, at, key))
+        self.cache.load(self.a, key, |key| next_use(uses, at, key))
     }
 
     /// A register for a mask or a row that the element writes.
     pub(super) fn define(&mut self, key: Key) -> Zmm {
         let (uses, at) = (self.uses, self.at);
-        self.cache.define(self.a, key, |key| distance(uses, at, key))
+        self.cache.define(self.a, key, |key| next_use(uses, at, key))
     }
 
     pub(super) fn row(&mut self, row: u32) -> Zmm {
@@ -259,7 +247,7 @@ impl Pass<'_> {
         if let Some(register) = self.cache.find(Key::Row(row)) {
             return register.into();
         }
-        if distance(self.uses, self.at, Key::Row(row)) == u32::MAX {
+        if next_use(self.uses, self.at, Key::Row(row)) >= Next::Never {
             return Operand::Memory(self.cache.lanes.row(row));
         }
         self.row(row).into()
@@ -329,11 +317,6 @@ impl Pass<'_> {
     pub(super) fn blend(&mut self, to: Zmm, a: Zmm, b: impl Into<Operand>, Zmm(mask): Zmm) {
         self.a.vex(VBLENDVPS.by(mask << 4), to, a, b);
     }
-}
-
-fn distance(uses: &[Vec<Key>], at: usize, key: Key) -> u32 {
-    let found = uses[at + 1..].iter().take(64).position(|keys| keys.contains(&key));
-    found.map_or(u32::MAX, |distance| distance as u32)
 }
 
 /// A constant in all lanes, in memory.

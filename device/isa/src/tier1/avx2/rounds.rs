@@ -14,7 +14,8 @@ use crate::tier1::scalar as scalars;
 use crate::tier1::template::{self, Template};
 
 use super::cache::{Cache, Key, Lanes};
-use super::pass::{LAST, MASKS, Pass, is_of_lanes, uses};
+use super::pass::{LAST, MASKS, Pass, is_of_lanes};
+use super::uses::Uses;
 
 /// Whether instructions were used up in the last round.
 const USED_UP: Gpr = Gpr::R8;
@@ -25,7 +26,7 @@ pub(in crate::tier1) struct Rounds {
     held: Vec<Key>,
     /// Scalar registers that are written.
     written: Vec<u32>,
-    uses: Vec<Vec<Key>>,
+    uses: Vec<Uses>,
 }
 
 /// Whether something changes where these scalar registers are written.
@@ -58,16 +59,20 @@ pub(in crate::tier1) fn rounds_of(
     (halves, masked): (u32, bool),
 ) -> Option<Rounds> {
     let Loop { written, masks } = loop_of(elements, when, halves, is_of_lanes)?;
-    let uses: Vec<Vec<Key>> = elements
+    let uses: Vec<Uses> = elements
         .iter()
-        .map(|&(form, d)| if is_of_lanes(form, d) { uses(form, d, halves, masked) } else { Vec::new() })
+        .map(
+            |&(form, d)| {
+                if is_of_lanes(form, d) { Uses::new(form, d, halves, masked) } else { Uses::nothing() }
+            },
+        )
         .collect();
     let mut held: Vec<Key> = Vec::new();
     // What elements need besides their rows.
-    let others = elements.iter().zip(&uses).map(|(&(form, d), uses)| others(form, d, uses));
+    let others = elements.iter().zip(&uses).map(|(&(form, d), uses)| others(form, d, &uses.keys));
     let room = Cache::room(masked).checked_sub(others.max().unwrap_or_default())?;
     let is_row = |key: &&Key| matches!(key, Key::Row(_));
-    for key in uses.iter().flatten().filter(is_row) {
+    for key in uses.iter().flat_map(|uses| &uses.keys).filter(is_row) {
         if !held.contains(key) {
             held.push(*key);
         }
@@ -76,7 +81,7 @@ pub(in crate::tier1) fn rounds_of(
         return None;
     }
     // What stays the same.
-    for key in uses.iter().flatten().filter(|key| !is_row(key)) {
+    for key in uses.iter().flat_map(|uses| &uses.keys).filter(|key| !is_row(key)) {
         let same = !changes(*key, &written, halves) && !changes(*key, &masks, halves);
         if same && held.len() < room && !held.contains(key) {
             held.push(*key);

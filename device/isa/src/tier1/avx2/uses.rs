@@ -1,0 +1,75 @@
+//! What elements of a run have in registers, and when something is needed again.
+
+use crate::exec::di::{Di, Kind};
+use crate::tier1::body::EXEC;
+use crate::tier1::form::Form;
+use crate::tier1::runs::scalars_of;
+use crate::tier1::template;
+
+use super::cache::Key;
+
+/// Elements that are looked at for the next use of something.
+const AHEAD: usize = 64;
+
+/// When something is needed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Next {
+    /// So many elements later.
+    In(u32),
+    /// No more in the run, as far as that is known; what is behind the run may need it.
+    Never,
+    /// Never: it is written anew before anything reads it.
+    Dead,
+}
+
+/// What an element has in registers.
+pub(super) struct Uses {
+    pub(super) keys: Vec<Key>,
+    /// Rows that it writes in all lanes and does not read.
+    overwritten: Vec<Key>,
+}
+
+impl Uses {
+    pub(super) fn new(form: Form, d: &Di, halves: u32, masked: bool) -> Uses {
+        let written = template::written(form, d, halves);
+        // Addresses of loads stay in memory.
+        let rows = if form.is_memory() { written.clone() } else { template::rows(form, d, halves) };
+        let rows = rows.into_iter().filter(|row| row.is_multiple_of(halves));
+        let mut keys: Vec<Key> = rows.map(Key::Row).collect();
+        let (splats, masks) = scalars_of(form, d);
+        keys.extend(splats.into_iter().map(Key::Splat));
+        keys.extend(masks.into_iter().map(Key::Mask));
+        if masked {
+            keys.push(Key::Mask(EXEC));
+        }
+        let overwrites = match form {
+            // These may read what they write, without naming it among their sources.
+            Form::Pair(..) | Form::Keep => false,
+            _ => !masked,
+        };
+        let reads = |row: &u32| {
+            !form.is_memory()
+                && d.src.iter().any(|source| {
+                    source.kind == Kind::Vector && (source.value..source.value + 2 * halves).contains(row)
+                })
+        };
+        let overwritten = if overwrites { written } else { Vec::new() };
+        Uses { keys, overwritten: overwritten.into_iter().filter(|row| !reads(row)).map(Key::Row).collect() }
+    }
+
+    /// Of a scalar element.
+    pub(super) fn nothing() -> Uses {
+        Uses { keys: Vec::new(), overwritten: Vec::new() }
+    }
+}
+
+/// When something is needed that the element `at` is done with.
+pub(super) fn next_use(uses: &[Uses], at: usize, key: Key) -> Next {
+    let later = uses[at + 1..].iter().take(AHEAD).zip(0..);
+    let mut later = later.filter(|(uses, _)| uses.keys.contains(&key));
+    match later.next() {
+        Some((uses, _)) if uses.overwritten.contains(&key) => Next::Dead,
+        Some((_, distance)) => Next::In(distance),
+        None => Next::Never,
+    }
+}
