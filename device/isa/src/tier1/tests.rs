@@ -16,7 +16,7 @@ use super::compile::compile;
 use super::covered::is_covered;
 use super::form::Form;
 use super::touched::touched;
-use super::{sixteens, template};
+use super::{avx2, guess, sixteens, template};
 use crate::exec::di::{Di, Machine};
 use crate::exec::lower;
 use crate::exec::round::Round;
@@ -341,4 +341,23 @@ fn what_has_many_rows_is_done_for_some_lanes_after_the_others() {
     }
     // The products of a tile, with their loads of LDS; the loop of `alu`.
     assert!(longest > 100 && loops > 0, "{longest} elements, {loops} loops");
+}
+
+#[test]
+fn products_of_a_tile_are_one_run_with_their_loads_of_lds() {
+    let (mut longest, mut most) = (0, 0);
+    for (code, forms) in elements(KERNELS[0]) {
+        let all: Vec<(Form, &Di)> = forms.iter().copied().zip(&code).collect();
+        let steps = guess::steps(&code, &forms, 1);
+        for at in 0..all.len() {
+            for masked in [false, true] {
+                let Some(run) = avx2::run_of(&all[at..], &steps[at..], (1, masked)) else { continue };
+                let loads = run.lanes.iter().filter(|lane| all[at + **lane].0.is_memory()).count();
+                longest = longest.max(run.lanes.len());
+                most = most.max(loads);
+                assert!(!masked || loads == 0, "loads of waves with inactive lanes are their handlers'");
+            }
+        }
+    }
+    assert!(longest > 200 && most == 64, "{longest} elements, {most} loads");
 }

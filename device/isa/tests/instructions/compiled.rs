@@ -6,6 +6,7 @@ mod atomics;
 mod guessed;
 mod known;
 mod masks;
+mod pressure;
 mod rounds;
 mod turns;
 

@@ -228,14 +228,15 @@ impl Pass<'_> {
     }
 
     pub(super) fn load(&mut self, key: Key) -> Zmm {
-        let (uses, at) = (self.uses, self.at);
-        self.cache.load(self.a, key, |key| next_use(uses, at, key))
+        // The element at hand may not have come to all that it reads.
+        let uses = &self.uses[self.at..];
+        self.cache.load(self.a, key, |key| next_use(uses, key))
     }
 
     /// A register for a mask or a row that the element writes.
     pub(super) fn define(&mut self, key: Key) -> Zmm {
-        let (uses, at) = (self.uses, self.at);
-        self.cache.define(self.a, key, |key| next_use(uses, at, key))
+        let uses = &self.uses[self.at..];
+        self.cache.define(self.a, key, |key| next_use(uses, key))
     }
 
     pub(super) fn row(&mut self, row: u32) -> Zmm {
@@ -247,7 +248,7 @@ impl Pass<'_> {
         if let Some(register) = self.cache.find(Key::Row(row)) {
             return register.into();
         }
-        if next_use(self.uses, self.at, Key::Row(row)) >= Next::Never {
+        if next_use(&self.uses[self.at + 1..], Key::Row(row)) >= Next::Never {
             return Operand::Memory(self.cache.lanes.row(row));
         }
         self.row(row).into()

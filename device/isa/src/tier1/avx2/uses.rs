@@ -63,9 +63,9 @@ impl Uses {
     }
 }
 
-/// When something is needed that the element `at` is done with.
-pub(super) fn next_use(uses: &[Uses], at: usize, key: Key) -> Next {
-    let later = uses[at + 1..].iter().take(AHEAD).zip(0..);
+/// When something is needed by these elements or those behind them.
+pub(super) fn next_use(uses: &[Uses], key: Key) -> Next {
+    let later = uses.iter().take(AHEAD).zip(0..);
     let mut later = later.filter(|(uses, _)| uses.keys.contains(&key));
     match later.next() {
         Some((uses, _)) if uses.overwritten.contains(&key) => Next::Dead,

@@ -109,7 +109,7 @@ pub(super) const AVX512: [Mnemonic; 94] = [
 ];
 
 /// Vectors with AVX2.
-pub(super) const AVX2: [Mnemonic; 67] = [
+pub(super) const AVX2: [Mnemonic; 68] = [
     Vaddpd,
     Vaddps,
     Vaddsd,
@@ -148,6 +148,7 @@ pub(super) const AVX2: [Mnemonic; 67] = [
     Vpbroadcastq,
     Vpcmpeqd,
     Vpcmpgtd,
+    Vpermpd,
     Vpinsrd,
     Vpmaxsd,
     Vpmaxud,
