@@ -37,6 +37,7 @@ pub(crate) mod index;
 pub(crate) mod lane;
 mod lds;
 pub(crate) mod lower;
+mod many;
 mod mfma;
 mod movrel;
 mod mubuf;
@@ -268,7 +269,7 @@ pub trait Next {
 /// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each
 /// with its budget, without what is the same for all of them.
 pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut impl Next) -> Stop {
-    dispatch::run_many(wave, env, budget, next)
+    many::run_many(wave, env, budget, next)
 }
 
 /// How the turn of a wave ends behind which another one's usually follows.

@@ -114,9 +114,9 @@ impl Program {
         let array = if self.below(3) == 0 { 18 - 8 } else { 8 };
         let wide = self.below(2) == 0;
         if wide {
-            self.wide_address(array)
+            self.wide_address(array);
         } else {
-            self.offset()
+            self.offset();
         }
         let base = if wide { 0x7c } else { array };
         // b32, b64 and b128, or a byte.

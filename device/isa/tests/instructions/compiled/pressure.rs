@@ -19,18 +19,18 @@ const ROWS: u32 = 24;
 fn instruction(random: &mut Random) -> Vec<u32> {
     let mut below = |limit: u32| (random.next() >> 33) as u32 % limit;
     let [d, a, b, c] = [(); 4].map(|()| FIRST + below(ROWS - 3));
-    let two = |op: u32| vec![op | d << 17 | b << 9 | 0x100 + a];
+    let two = |op: u32| vec![op | d << 17 | b << 9 | (0x100 + a)];
     let load = |high: u32, address: u32| vec![high, d << 24 | address];
     let offset = below(4) * 8;
     match below(11) {
         // v_mov_b32, v_xor_b32, v_add_nc_u32, v_fmac_f32, v_cndmask_b32.
-        0 => vec![0x7e00_0200 | d << 17 | 0x100 + a],
+        0 => vec![0x7e00_0200 | d << 17 | (0x100 + a)],
         1 => two(0x3a00_0000),
         2 => two(0x4a00_0000),
         3 | 4 => two(0x5600_0000),
         5 => two(0x0200_0000),
         // v_mad_u64_u32.
-        6 => vec![0xd6fe_7c00 | d, 0x100 + a | (0x100 + b) << 9 | (0x100 + c) << 18],
+        6 => vec![0xd6fe_7c00 | d, (0x100 + a) | ((0x100 + b) << 9) | ((0x100 + c) << 18)],
         // ds_load_b64 and ds_load_b128, ds_load_b32 of one element or of neighbours.
         7 => load(0xd9d8_0000 | offset, 1 + below(2)),
         8 => load(0xdbfc_0000 | offset, 1 + below(2)),
