@@ -58,6 +58,12 @@ fn cases() -> Vec<Case> {
     cases.extend([0, 1, 128, 5119, 5120, u32::MAX, 0x8000_0000, 0x7fff_ffff].map(|n| Case { n, ..USUAL }));
     // Lanes that wrap from workgroup to workgroup, or whose numbers become negative.
     cases.extend([1, 5, 0xffff_ffe0, 0x7fff_fff0].map(|first| Case { first, ..USUAL }));
+    // Lanes that wrap between two for which a comparison holds.
+    cases.extend([(0x7fff_fff0, 0x7fff_ffff), (0xffff_fff0, 0xffff_ffff)].map(|(first, n)| Case {
+        first,
+        n,
+        ..USUAL
+    }));
     cases.extend([100, 64, 33].map(|width| Case { width, ..USUAL }));
     cases.extend([0, 1, 2].map(|array| Case { ends: Some(array), ..USUAL }));
     cases
