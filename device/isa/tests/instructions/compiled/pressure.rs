@@ -22,7 +22,14 @@ fn instruction(random: &mut Random) -> Vec<u32> {
     let two = |op: u32| vec![op | d << 17 | b << 9 | (0x100 + a)];
     let load = |high: u32, address: u32| vec![high, d << 24 | address];
     let offset = below(4) * 8;
-    match below(11) {
+    // v_dual_fmac_f32 of two rows, whose sources are in four banks.
+    let [x, y, e, f] = [(); 4].map(|()| 1 + below(5));
+    let banks = [4 * x, 4 * y + 2, 4 * e + 1, 4 * f + 3];
+    let dual = vec![
+        0xc800_0100 | banks[0] | banks[1] << 9,
+        0x100 | banks[2] | banks[3] << 9 | (FIRST / 2 + e) << 17 | (FIRST + 2 * f) << 24,
+    ];
+    match below(14) {
         // v_mov_b32, v_xor_b32, v_add_nc_u32, v_fmac_f32, v_cndmask_b32.
         0 => vec![0x7e00_0200 | d << 17 | (0x100 + a)],
         1 => two(0x3a00_0000),
@@ -36,7 +43,12 @@ fn instruction(random: &mut Random) -> Vec<u32> {
         8 => load(0xdbfc_0000 | offset, 1 + below(2)),
         9 => load(0xd8d8_0000 | offset, 2 + below(2)),
         // ds_load_2addr_b64 of four dwords side by side.
-        _ => load(0xd9dc_0100, 1 + below(2)),
+        10 => load(0xd9dc_0100, 1 + below(2)),
+        // v_add_nc_u32 of 24 and an address, and ds_load_b64 from there.
+        11 => [vec![0x4a00_0098 | a << 17 | (1 + below(2)) << 9], load(0xd9d8_0000, a)].concat(),
+        // ds_load_b32 from where no LDS is.
+        12 if below(40) == 0 => load(0xd8d8_ffe8, 2),
+        _ => dual,
     }
 }
 
@@ -48,7 +60,9 @@ fn rows_that_make_room_for_others_are_as_the_interpreter_leaves_them() {
         for program in 0..150 {
             let all: Vec<u32> = (0..20 + program % 50).flat_map(|_| instruction(&mut random)).collect();
             for (size, count) in [(WaveSize::Wave32, 32), (WaveSize::Wave64, 64)] {
-                let before = [&BEFORE[..], &all[..]].concat();
+                // s_mov_b32 exec_lo, 0x0ffffff7: addresses of lanes that are off may be as guessed, too.
+                let off: &[u32] = if program % 4 == 0 { &[0xbefe_00ff, 0x0fff_fff7] } else { &[] };
+                let before = [&BEFORE[..3], off, &BEFORE[3..], &all[..]].concat();
                 // v_xor_b32 v5, v5, v4; s_endpgm.
                 let mut runners =
                     tiers.map(|tier| Runner::new(tier, ACCESS, size, (&before, &[0x3a0a_0905, 0xbfb0_0000])));
