@@ -44,10 +44,10 @@ fn instruction(random: &mut Random) -> Vec<u32> {
         9 => load(0xd8d8_0000 | offset, 2 + below(2)),
         // ds_load_2addr_b64 of four dwords side by side.
         10 => load(0xd9dc_0100, 1 + below(2)),
-        // v_add_nc_u32 of 24 and an address, and ds_load_b64 from there.
-        11 => [vec![0x4a00_0098 | a << 17 | (1 + below(2)) << 9], load(0xd9d8_0000, a)].concat(),
+        // v_add_nc_u32 of 88 and an address, and ds_load_b64 from there.
+        11 => [vec![0x4a00_00ff | a << 17 | (1 + below(2)) << 9, 88], load(0xd9d8_0000, a)].concat(),
         // ds_load_b32 from where no LDS is.
-        12 if below(40) == 0 => load(0xd8d8_ffe8, 2),
+        12 if below(40) == 0 => load(0xd8d8_ffe8, 3),
         _ => dual,
     }
 }
