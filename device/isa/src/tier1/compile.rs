@@ -64,8 +64,8 @@ struct Compiler<'a> {
     common: Label,
     /// Where code goes whose wave has ended, if others may follow.
     ends: Option<Label>,
-    /// The program for waves that count addresses on, and where code begins for waves whose loads are known.
-    counting: Option<(Counting, Label)>,
+    /// The program for waves that count addresses on.
+    counting: Option<Counting>,
     callee: Callee<'a>,
 }
 
@@ -196,7 +196,7 @@ impl Compiler<'_> {
             };
             known.compare(&mut self.a, usual);
             self.a.jump(begin);
-            self.counting = self.affine(known, &leaders, begin).map(|counting| (counting, entry));
+            self.counting = self.affine(known, &leaders, entry);
             self.knows = false;
             entry
         });

@@ -5,7 +5,7 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::{Backend, Tier};
 use belfry_isa::wave::{Own, Start, Wave, WaveInit};
 
-use super::common::Gpu;
+use super::common::{BASE, Gpu};
 use super::{Bench, lanes};
 
 /// Waves of which none may be started without asking for it.
@@ -258,6 +258,32 @@ fn waves_that_code_starts_do_what_they_do_alone() {
                 check(&all, (size, waves), 29);
             }
             check(&[&PLACE[..], &SUMS, &STORES, &END_OR_STAY].concat(), (size, waves), 21);
+        }
+    }
+}
+
+#[test]
+fn waves_whose_arguments_are_elsewhere_load_their_own() {
+    // s_load_b32 s8, s[2:3], null; v_lshlrev_b32 v1, 2, v0; v_mov_b32 v3, s8; global_store_b32 v1, v3, s[0:1]; s_endpgm: X is in the address.
+    let words = [0xf400_0201, 0xf800_0000, 0x3002_0082, 0x7e06_0208, 0xdc6a_0000, 0x0000_0301, 0xbfb0_0000];
+    for backend in Backend::all() {
+        let mut bench = Bench::new(backend, &words);
+        let content: Vec<u8> = (0..=255).collect();
+        bench.gpu.memory.write(BASE, &content);
+        let to = bench.gpu.alloc(4096);
+        let sgprs = [to as u32, (to >> 32) as u32, 0, (BASE >> 32) as u32];
+        let init = WaveInit { pc: bench.pc, vgpr_count: 32, sgprs: &sgprs, exec: 0, ..WaveInit::default() };
+        // What the waves of a workgroup store stays for the next one to overwrite but for one word.
+        let follower =
+            |number: u32| Follower::new((u64::MAX, lanes(|lane| number * 33 + lane)), [number, 0], 0);
+        let launch = |x: u32| Launch::new(init, (0..2).map(follower).collect(), (Some(2), x));
+        for workgroups in [5, 30, WORKGROUPS] {
+            let (expected, last, alone) = launch(workgroups).run_alone(&mut bench.gpu);
+            let stored = bench.gpu.fetch::<u32>(to, 70);
+            bench.gpu.memory.write(to, &[0; 280]);
+            let (stop, wave, launch) = launch(workgroups).run(&mut bench.gpu);
+            assert_eq!(bench.gpu.fetch::<u32>(to, 70), stored, "{:?} {workgroups}", backend.kind());
+            launch.check((&stop, &wave), (&expected, &last, &alone), backend);
         }
     }
 }

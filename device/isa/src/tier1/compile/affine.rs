@@ -28,7 +28,8 @@ use crate::tier1::{memory, scalar as scalars, template, touched};
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
 const LONGEST: usize = 192;
 
-/// Where waves come in that count addresses on, where code goes with one that has to be started again, and where that begins then.
+/// Where waves come in that count addresses on, where code goes with one that has to be started again, and where that begins then: where it is
+/// looked whether its loads are known.
 #[derive(Clone, Copy)]
 pub(super) struct Counting {
     pub(super) entry: Label,
@@ -45,8 +46,7 @@ struct Store {
 }
 
 impl Compiler<'_> {
-    /// The program for waves that count addresses on, whose registers have not been set but for scalar ones; `usual` is where those begin that have to
-    /// be started again.
+    /// The program for waves that count addresses on, whose registers have not been set but for scalar ones; `usual` is where others begin.
     pub(super) fn affine(&mut self, known: &KnownLoads, leaders: &[bool], usual: Label) -> Option<Counting> {
         let source = self.source;
         self.ends?;

@@ -112,7 +112,7 @@ impl Compiler<'_> {
         a.jump_register(BEGIN);
         a.bind(out);
         a.jump_register(WAY_OUT);
-        if let Some((Counting { refuses, usual, .. }, _)) = self.counting {
+        if let Some(Counting { refuses, usual, .. }) = self.counting {
             self.start_again(refuses, usual, set);
         }
     }
@@ -120,7 +120,7 @@ impl Compiler<'_> {
     /// Goes to the program for waves that count addresses on, if the next one is such, and the program is there. It has scalar registers alone set:
     /// nothing else is looked at there.
     fn count_on(&mut self, lines: u16) {
-        let Some((Counting { entry, .. }, known)) = self.counting else { return };
+        let Some(Counting { entry, usual: known, .. }) = self.counting else { return };
         let Source { kind, halves, .. } = self.source;
         let usual = self.a.label();
         let a = &mut self.a;
