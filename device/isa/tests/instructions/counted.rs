@@ -207,3 +207,19 @@ fn random_programs_do_in_waves_that_follow_what_they_do_alone() {
         }
     }
 }
+
+#[test]
+fn comparisons_look_at_lanes_that_wrap() {
+    // v_add_nc_u32 v1, NUMBER, v0; v_cmp_gt_i32 (or u32) vcc_lo, BOUND, v1; s_and_saveexec_b32 s20, vcc_lo; s_cbranch_execz 3;
+    // v_lshlrev_b32 v2, 2, v0; global_store_b32 v2, v1, s[8:9]; s_endpgm: one lane is not below, and neither the first nor the last.
+    for (compare, number, bound) in
+        [(0x7c88_02ff, 0x7fff_fff0, 0x7fff_ffff), (0x7c98_02ff, 0xffff_fff0, 0xffff_ffff)]
+    {
+        let rest = [0xbe94_206a, 0xbfa5_0003, 0x3004_0082, 0xdc6a_0000, 0x0008_0102, END];
+        let words = [&ARRAYS[..], &[0x4a02_00ff, number, compare, bound], &rest].concat();
+        for backend in Backend::all() {
+            check(&words, backend, (WaveSize::Wave32, 0));
+            check(&words, backend, (WaveSize::Wave64, 0));
+        }
+    }
+}

@@ -45,11 +45,12 @@ struct Case {
     n: u32,
     first: u32,
     width: u32,
-    /// The array that ends early: what is behind that page is not there.
+    /// The array that ends early: a page of it is not there, or may only be read.
     ends: Option<usize>,
+    reads: bool,
 }
 
-const USUAL: Case = Case { offsets: [0; 3], n: 3000, first: 0, width: 128, ends: None };
+const USUAL: Case = Case { offsets: [0; 3], n: 3000, first: 0, width: 128, ends: None, reads: false };
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![USUAL];
@@ -66,6 +67,7 @@ fn cases() -> Vec<Case> {
     }));
     cases.extend([100, 64, 33].map(|width| Case { width, ..USUAL }));
     cases.extend([0, 1, 2].map(|array| Case { ends: Some(array), ..USUAL }));
+    cases.extend([0, 1].map(|array| Case { ends: Some(array), reads: true, ..USUAL }));
     cases
 }
 
@@ -85,7 +87,8 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
     let args = args.push(case.n).hidden([WORKGROUPS, 1, 1], [block, 1, 1]);
     let kernarg = gpu.buffer(&args.0);
     if let Some(array) = case.ends {
-        gpu.memory.hide(arrays[array] + 3 * 4096);
+        let page = arrays[array] + 3 * 4096;
+        if case.reads { gpu.memory.protect(page) } else { gpu.memory.hide(page) }
     }
     let of = |x| user_sgprs(arch, &kernel, [0, kernarg], [x, 0, 0]);
     let (sgprs, others) = (of(0), of(1));
