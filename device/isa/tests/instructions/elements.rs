@@ -79,7 +79,11 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
     let mut random = Random(7);
     let content: Vec<u8> = (0..3 * BYTES).map(|_| (random.next() >> 40) as u8).collect();
     let base = gpu.alloc(content.len() + 4096).next_multiple_of(4096);
-    let arrays = [0, 1, 2].map(|n| base + n * BYTES as u64 + case.offsets[n as usize]);
+    let mut arrays = [0, 1, 2].map(|n| base + n * BYTES as u64 + case.offsets[n as usize]);
+    if case.reads {
+        // A page is loaded from before it is stored to.
+        arrays[2] = arrays[0] + 4096;
+    }
     // So that numbers that are negative, or small, are of the array's inside.
     let middle = |array: u64| array.wrapping_sub(u64::from(case.first).wrapping_mul(4));
     let args = Args::default().push(middle(arrays[0])).push(middle(arrays[1])).push(middle(arrays[2]));
