@@ -5,6 +5,7 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod selection;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use belfry_isa::inst::WaveSize;
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 use common::{Gpu, Random};
+use selection::Selection;
 
 /// Instructions of a loop, and how often it runs.
 const INSTRUCTIONS: u32 = 16;
@@ -36,19 +38,14 @@ const OPERATIONS: [(&str, [u32; 2]); 12] = [
 ];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let wanted =
-        |text: &str, all: &[String]| all.is_empty() || all.iter().any(|word| text.contains(word.as_str()));
-    let (backends, names): (Vec<String>, Vec<String>) = arguments
-        .into_iter()
-        .partition(|word| Backend::all().any(|backend| format!("{:?}", backend.kind()) == *word));
+    let selection = Selection::of_arguments();
     println!(
         "{:<10} {:<5} {:<6} {:<30} {:>8} {:>8} {:>8} {:>8}",
         "backend", "tier", "lanes", "operation", "own", "one", "any", "lane"
     );
-    for backend in Backend::all().filter(|backend| wanted(&format!("{:?}", backend.kind()), &backends)) {
+    for backend in selection.backends() {
         for size in [WaveSize::Wave32, WaveSize::Wave64] {
-            for (name, words) in OPERATIONS.into_iter().filter(|(name, _)| wanted(name, &names)) {
+            for (name, words) in OPERATIONS.into_iter().filter(|(name, _)| selection.has(name)) {
                 let mut random = Random(9);
                 let own = core::array::from_fn(|lane| lane as u32 * 8);
                 let any = core::array::from_fn(|_| (random.next() >> 56) as u32 * 8);

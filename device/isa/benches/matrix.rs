@@ -6,6 +6,7 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod selection;
 
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::lanes::Backend;
 use belfry_isa::wave::{Wave, WaveInit};
 use common::{Gpu, Random};
+use selection::Selection;
 
 /// Instructions of a loop, and how often it runs.
 const INSTRUCTIONS: u32 = 16;
@@ -58,18 +60,13 @@ const OPERATIONS: [(Arch, &str, u32); 19] = [
 ];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let wanted =
-        |text: &str, all: &[String]| all.is_empty() || all.iter().any(|word| text.contains(word.as_str()));
-    let (backends, names): (Vec<String>, Vec<String>) = arguments
-        .into_iter()
-        .partition(|word| Backend::all().any(|backend| format!("{:?}", backend.kind()) == *word));
+    let selection = Selection::of_arguments();
     println!(
         "{:<10} {:<5} {:<22} {:>10} {:>10} {:>10}",
         "backend", "tier", "operation", "ns", "ns, sum", "ns, new"
     );
-    for backend in Backend::all().filter(|backend| wanted(&format!("{:?}", backend.kind()), &backends)) {
-        for (arch, name, number) in OPERATIONS.into_iter().filter(|(_, name, _)| wanted(name, &names)) {
+    for backend in selection.backends() {
+        for (arch, name, number) in OPERATIONS.into_iter().filter(|(_, name, _)| selection.has(name)) {
             let [zero, sum] =
                 [Sources::Factors, Sources::All].map(|common| measure(backend, arch, number, common));
             let is_kept = arch == Arch::Gfx942 && KEPT.contains(&number);

@@ -205,7 +205,7 @@ impl Succession {
 
     /// How far code has come, with the wave that it has started last.
     pub(super) fn followed(&self, wave: &mut Wave) -> Followed {
-        // Where there is no other place for it, X is here, where nobody reads.
+        // A launch whose waves have no register for X has it stored here; no instruction reads this slot.
         wave.s[slot::DUMP] = 0;
         // SAFETY: code moves it from follower to follower of one slice.
         let number = unsafe { self.at.offset_from_unsigned(self.first) };

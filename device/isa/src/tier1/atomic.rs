@@ -273,7 +273,7 @@ impl Body<'_> {
         }
     }
 
-    /// An element that nobody else accesses.
+    /// An element of LDS, which only this thread accesses while the wave runs.
     fn modify_own(&mut self, atomic: &Atomic, at: Element) {
         let Atomic { function, wide, result, .. } = *atomic;
         if let (Some(op), None) = (integer(function), result) {
@@ -298,7 +298,7 @@ impl Body<'_> {
         self.a.change_element(Integer::Mov, wide, at, NEW);
     }
 
-    /// An element that others may access meanwhile.
+    /// An element of global memory, which other threads may access at the same time.
     fn modify_shared(&mut self, atomic: &Atomic, at: Element) {
         let Atomic { function, wide, result, .. } = *atomic;
         match (function, integer(function)) {

@@ -148,6 +148,25 @@ struct Runner {
     access: Access,
 }
 
+impl Outcome {
+    /// What a wave has come to, and what is in LDS and from an address on.
+    fn of(stop: Stop, wave: &Wave, bench: &Bench, memory: u64) -> Outcome {
+        let lanes = wave.lanes();
+        Outcome {
+            stop,
+            pc: wave.pc() - bench.pc,
+            instructions: wave.instructions,
+            registers: (0..32)
+                .flat_map(|n| (0..lanes).map(move |lane| (n, lane)))
+                .map(|(n, lane)| wave.vgpr(n, lane))
+                .collect(),
+            vcc: wave.vcc(),
+            memory: bench.gpu.memory.read(memory, (PAGES * PAGE) as usize),
+            lds: bench.gpu.lds.bytes().to_vec(),
+        }
+    }
+}
+
 impl Runner {
     fn new(backend: Backend, access: Access, size: WaveSize, (before, after): (&[u32], &[u32])) -> Runner {
         let words = [before, &access.1, after].concat();
@@ -187,19 +206,7 @@ impl Runner {
             ..WaveInit::default()
         });
         let stop = self.bench.run(&mut wave);
-        let lanes = wave.lanes();
-        Outcome {
-            stop,
-            pc: wave.pc() - self.bench.pc,
-            instructions: wave.instructions,
-            registers: (0..32)
-                .flat_map(|n| (0..lanes).map(move |lane| (n, lane)))
-                .map(|(n, lane)| wave.vgpr(n, lane))
-                .collect(),
-            vcc: wave.vcc(),
-            memory: self.bench.gpu.memory.read(self.memory, (PAGES * PAGE) as usize),
-            lds: self.bench.gpu.lds.bytes().to_vec(),
-        }
+        Outcome::of(stop, &wave, &self.bench, self.memory)
     }
 
     fn hide(&mut self, hides: bool) {

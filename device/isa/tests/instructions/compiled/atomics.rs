@@ -118,20 +118,7 @@ impl Runner {
             ..WaveInit::default()
         });
         let stop = self.bench.run(&mut wave);
-        let lanes = wave.lanes();
-        let memory = &self.bench.gpu.memory;
-        Outcome {
-            stop,
-            pc: wave.pc() - self.bench.pc,
-            instructions: wave.instructions,
-            registers: (0..32)
-                .flat_map(|n| (0..lanes).map(move |lane| (n, lane)))
-                .map(|(n, lane)| wave.vgpr(n, lane))
-                .collect(),
-            vcc: wave.vcc(),
-            memory: memory.read(self.memory, (PAGES * PAGE) as usize),
-            lds: self.bench.gpu.lds.bytes().to_vec(),
-        }
+        Outcome::of(stop, &wave, &self.bench, self.memory)
     }
 
     /// The third page is missing, or may only be read.
