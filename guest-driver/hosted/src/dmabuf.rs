@@ -95,6 +95,13 @@ struct Export {
     record: Pages,
 }
 
+impl Export {
+    /// Makes the record none.
+    fn forget(&self) {
+        self.record.write(0, &[0; record::HEAD]);
+    }
+}
+
 /// What this GPU shares.
 pub(crate) struct Exports {
     keeper: Arc<Keeper>,
@@ -229,7 +236,7 @@ impl Exports {
 
     /// Gives back what nobody has a descriptor or a mapping of any more.
     pub(crate) fn reap(&self) {
-        let (gone, file) = {
+        let gone: Vec<Export> = {
             let mut table = lock(&self.table);
             if table.is_empty() {
                 return;
@@ -238,12 +245,14 @@ impl Exports {
             let Ok(file) = self.memory.open() else { return };
             let unused: Vec<u64> =
                 table.keys().copied().filter(|&at| ofd::claim(&file, at).is_ok()).collect();
-            let gone: Vec<Export> = unused.iter().filter_map(|at| table.remove(at)).collect();
-            (gone, file)
+            let gone = unused.iter().filter_map(|at| table.remove(at)).inspect(Export::forget).collect();
+            // Not left to the closing of the file: a process that was forked meanwhile has it open, and the next record
+            // may lie in the same place. Who has a handle can hold the place from here on, and finds no record in it.
+            unused.iter().for_each(|&at| ofd::release(&file, at));
+            gone
         };
-        // Memory is given back without the lock. Who has a handle of it can hold the record when it is gone, and not before.
+        // Memory is given back without the lock.
         drop(gone);
-        drop(file);
     }
 
     /// Forgets all of it: the driver is going away. What others have is left to them, record and all.

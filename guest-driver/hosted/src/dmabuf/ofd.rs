@@ -35,3 +35,9 @@ pub(crate) fn hold(file: &File, at: u64) -> io::Result<()> {
 pub(super) fn claim(file: &File, at: u64) -> io::Result<()> {
     lock(file, libc::F_WRLCK, at)
 }
+
+/// Takes a claim back; also where a forked process has the open file as well.
+pub(super) fn release(file: &File, at: u64) {
+    // Nothing is left to do about a failure: the claim goes with the file.
+    let _ = lock(file, libc::F_UNLCK, at);
+}

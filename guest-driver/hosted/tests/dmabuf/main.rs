@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use belfry_abi::kfd::ioctl as nr;
@@ -80,6 +80,15 @@ impl<'a> Used<'a> {
     /// Whether the shared memory counts as used, beside page tables and the like.
     fn is_held(&self) -> bool {
         Self::now(self.client, self.kind) >= self.before + SIZE
+    }
+
+    /// Waits until it does not: a process that another test is just starting has a copy of every descriptor for a moment.
+    fn wait_until_it_is_not(&self) {
+        let start = Instant::now();
+        while self.is_held() {
+            assert!(start.elapsed() < PATIENCE, "{:?}: held by nobody", self.kind);
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -158,13 +167,39 @@ fn memory_comes_back_when_its_last_reference_goes() {
         assert!(used.is_held(), "{kind:?}: by the map");
         // SAFETY: made above, and used no more.
         unsafe { libc::munmap(second.va as *mut _, SIZE as usize) };
-        // A process that another test is just starting has a copy of every descriptor for a moment.
-        let start = Instant::now();
-        while used.is_held() {
-            assert!(start.elapsed() < Duration::from_secs(30), "{kind:?}: held by nobody");
-            std::thread::yield_now();
-        }
+        used.wait_until_it_is_not();
     }
+}
+
+/// A place for records is used anew while another thread looks what has gone, and while processes start that have copies of
+/// all descriptors.
+#[test]
+fn memory_is_exported_while_other_memory_comes_back_and_processes_start() {
+    let gpu = gpu();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let exporters = [0, 1].map(|_| {
+            scope.spawn(|| {
+                let client = Client::open(&gpu);
+                for round in 0..300 {
+                    let buffer = client.alloc(PAGE, AllocFlags::GTT | RW).unwrap();
+                    let fd = client.export(buffer.handle, libc::O_CLOEXEC);
+                    assert_eq!(fd.map(|_| ()), Ok(()), "round {round}");
+                    client.release(&buffer);
+                    // SAFETY: the map that `alloc` has made, used no more.
+                    unsafe { client.process.munmap(buffer.va as *mut u8, PAGE as usize) }.unwrap();
+                }
+            })
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+            }
+        });
+        let ended = exporters.map(|exporter| exporter.join());
+        done.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
 }
 
 #[test]
@@ -179,6 +214,19 @@ fn descriptors_close_on_exec_when_asked_to_and_are_the_programs_own() {
         // SAFETY: asks for a flag of the descriptor.
         assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) }, expected, "{flags:#x}");
     }
+}
+
+/// The number of a descriptor that was open and is not any more.
+///
+/// It is far above those of files that other tests open meanwhile: the lowest free number would be theirs at once.
+fn closed() -> i32 {
+    let null = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: copies the descriptor opened above.
+    let copy = unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900) };
+    assert!(copy >= 900, "{}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor just made, which nobody else has.
+    drop(unsafe { OwnedFd::from_raw_fd(copy) });
+    copy
 }
 
 #[test]
@@ -205,19 +253,9 @@ fn what_leads_to_no_shared_memory_is_refused() {
     assert_eq!(sealed, 0);
     let unsealed = memfd(c"belfry-memory", libc::MFD_ALLOW_SEALING);
     let (socket, _other) = UnixStream::pair().unwrap();
-    let closed = {
-        let file = open("/dev/null");
-        file.as_raw_fd()
-    };
-    let cases = [
-        (-1, Errno::EBADF),
-        (i32::MAX, Errno::EBADF),
-        (closed, Errno::EBADF),
-        (open("/dev/null").as_raw_fd(), Errno::EBADF),
-    ];
-    for (fd, errno) in cases {
-        assert_eq!(client.info(fd).err(), Some(errno), "{fd}");
-        assert_eq!(client.import(fd).err(), Some(errno), "{fd}");
+    for fd in [-1, i32::MAX, closed()] {
+        assert_eq!(client.info(fd).err(), Some(Errno::EBADF), "{fd}");
+        assert_eq!(client.import(fd).err(), Some(Errno::EBADF), "{fd}");
     }
     let others: [OwnedFd; 6] = [
         open("/dev/null"),
@@ -294,7 +332,7 @@ fn second_process() {
             assert!(used.is_held(), "the other process has it");
             send(&socket, b'f', None);
             assert_eq!(receive(&socket).unwrap().0, b'g');
-            assert!(!used.is_held(), "nobody has it");
+            used.wait_until_it_is_not();
         }
         other => panic!("{other}"),
     }
@@ -332,7 +370,7 @@ fn processes_with_a_gpu_each_share_pages_and_atomics() {
         assert!(used.is_held(), "{kind:?}: the other process has it");
         send(&socket, b'f', None);
         receive(&socket).expect("the other process has ended");
-        assert!(!used.is_held(), "{kind:?}: the other process has freed it");
+        used.wait_until_it_is_not();
         drop(socket);
         assert!(child.wait().unwrap().success());
     }
@@ -354,7 +392,7 @@ fn importer_that_is_killed_gives_the_memory_back() {
     assert!(used.is_held());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!used.is_held());
+    used.wait_until_it_is_not();
 }
 
 #[test]

@@ -62,8 +62,16 @@ pub(crate) fn receive(socket: &UnixStream) -> Option<(u8, Option<OwnedFd>)> {
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control);
-        let count = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
-        assert!(count >= 0, "{}", std::io::Error::last_os_error());
+        let count = loop {
+            let count = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+            let error = std::io::Error::last_os_error();
+            // A process that ends while its parent's thread has signals blocked interrupts another thread (`SIGCHLD`).
+            if count < 0 && error.kind() == std::io::ErrorKind::Interrupted {
+                continue;
+            }
+            assert!(count >= 0, "{error}");
+            break count;
+        };
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let fd = (!header.is_null())
             .then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()));

@@ -109,9 +109,21 @@ pub(super) fn send(socket: &UnixStream, message: &Message, file: Option<Borrowed
     let mut sent = 0;
     let mut file = file;
     while sent < bytes.len() {
-        sent += send_some(socket, &bytes[sent..], file.take())?;
+        sent += uninterrupted(|| send_some(socket, &bytes[sent..], file))?;
+        file = None;
     }
     Ok(())
+}
+
+/// Does it again when a signal of the program's has interrupted it: on a socket with a time limit, no flag of a handler
+/// prevents that (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
 }
 
 /// Room for one descriptor (`CMSG_SPACE`).
@@ -166,7 +178,7 @@ fn receive_some(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opt
 /// Receives one.
 pub(super) fn receive(socket: &UnixStream) -> io::Result<Message> {
     let mut header = [0; HEADER];
-    let (count, file) = receive_some(socket, &mut header)?;
+    let (count, file) = uninterrupted(|| receive_some(socket, &mut header))?;
     if count == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -187,6 +199,8 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Message> {
 mod tests {
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
+    use std::os::unix::thread::JoinHandleExt as _;
+    use std::time::Duration;
 
     use super::*;
 
@@ -240,5 +254,28 @@ mod tests {
         assert_eq!(Memory::of(&ids).unwrap(), Memory { word: 0, len: 127 * 4, is_read: true });
         assert_eq!(Memory::of(&message(DbgTrapOp::ResumeQueues, [0; 6]).args), None);
         assert_eq!(Memory::of(&message(DbgTrapOp::SetFlags, [1; 6]).args), None);
+    }
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    #[test]
+    #[expect(unsafe_code, reason = "sends a signal to a thread")]
+    fn signals_of_the_program_interrupt_nothing() {
+        // SAFETY: all zeros are an action; the handler does nothing, and no other test uses the signal.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+        }
+        let (one, other) = UnixStream::pair().unwrap();
+        other.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let receiver = std::thread::spawn(move || receive(&other).map(|message| message.result));
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            // SAFETY: the thread is not joined yet.
+            unsafe { libc::pthread_kill(receiver.as_pthread_t(), libc::SIGUSR2) };
+        }
+        send(&one, &message(DbgTrapOp::Enable, [0; 6]), None).unwrap();
+        assert_eq!(receiver.join().unwrap().unwrap(), -3);
     }
 }
