@@ -81,7 +81,8 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let writer = OwnedFd::from(writer);
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("echo mine >&{}", writer.as_raw_fd())]);
+        // By its path: some shells know descriptors of one digit alone.
+        command.args(["-c", &format!("echo mine >/proc/self/fd/{}", writer.as_raw_fd())]);
         inherit(&mut command, writer);
         assert!(command.status().unwrap().success());
         drop(command);

@@ -36,6 +36,13 @@ impl Ends {
         self.driver.used(TRANSMIT, self.sent);
     }
 
+    /// Has the card wait for its host, as it does when there has been nothing for a while.
+    fn settle(&mut self) {
+        self.send(&frame(60));
+        assert_eq!(self.heard(), frame(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
     fn heard(&mut self) -> Vec<u8> {
         let mut length = [0; 4];
         self.host.read_exact(&mut length).unwrap();
@@ -169,21 +176,30 @@ fn a_reset_in_the_middle_of_a_frame_does_not_break_the_stream() {
 
 #[test]
 fn a_network_that_ends_takes_the_guests_frames_and_gives_none() {
-    let mut ends = Ends::new();
-    ends.tell(&frame(70));
-    ends.host = UnixStream::pair().unwrap().0;
-    assert_eq!(ends.receive(1530), frame(70));
-    ends.driver.add(RECEIVE, 0, &[(IN, 1530, WRITE)]);
-    for _ in 0..100 {
-        ends.send(&frame(1514));
+    for waits in [false, true] {
+        let mut ends = Ends::new();
+        ends.tell(&frame(70));
+        assert_eq!(ends.receive(1530), frame(70));
+        if waits {
+            ends.settle();
+        }
+        ends.host = UnixStream::pair().unwrap().0;
+        ends.driver.add(RECEIVE, 0, &[(IN, 1530, WRITE)]);
+        for _ in 0..100 {
+            ends.send(&frame(1514));
+        }
+        assert_eq!(ends.driver.used_index(RECEIVE), 1);
     }
-    assert_eq!(ends.driver.used_index(RECEIVE), 1);
 }
 
 #[test]
 fn a_stream_that_is_no_frames_ends_the_network() {
-    for length in [0u32, 65_550, !0] {
+    for (length, waits) in [0u32, 65_550, !0].into_iter().flat_map(|length| [(length, false), (length, true)])
+    {
         let mut ends = Ends::new();
+        if waits {
+            ends.settle();
+        }
         ends.host.write_all(&length.to_be_bytes()).unwrap();
         ends.driver.add(RECEIVE, 0, &[(IN, 1530, WRITE)]);
         let mut end = [0];

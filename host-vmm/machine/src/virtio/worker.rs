@@ -112,10 +112,11 @@ impl Events {
                 self.epoll.ctl(ControlOperation::Modify, new, event(set))
             }
             (old, new) => {
-                let removed =
-                    old.map(|(old, _)| self.epoll.ctl(ControlOperation::Delete, old, EpollEvent::default()));
-                let added = new.map(|(new, set)| self.epoll.ctl(ControlOperation::Add, new, event(set)));
-                removed.unwrap_or(Ok(())).and(added.unwrap_or(Ok(())))
+                if let Some((old, _)) = old {
+                    // One that the device has closed is not watched any more.
+                    let _ = self.epoll.ctl(ControlOperation::Delete, old, EpollEvent::default());
+                }
+                new.map_or(Ok(()), |(new, set)| self.epoll.ctl(ControlOperation::Add, new, event(set)))
             }
         };
         self.host = wanted;
