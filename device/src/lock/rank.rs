@@ -89,6 +89,8 @@ ranks! {
     Wakeups = "Wakeups.state",
     HqdBanks = "HqdBanks",
     Doorbells = "Doorbells.locks",
+    // Waiting for the turns of a queue, which tell of what has ended.
+    ShaderQueueTurns = "ShaderQueue.turns",
     Contexts = "Contexts.state",
     ContextSpaces = "Contexts.spaces",
     // Waiting for slices; nobody who holds a lock below does that.

@@ -160,7 +160,7 @@ impl ShaderQueue {
 
     /// No lock that a turn takes is held, or the turn would wait for us.
     fn wait_until_idle(&self) {
-        lock::about_to_wait::<rank::Submitter>();
+        lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while self.turns.load(Ordering::SeqCst) != 0 {

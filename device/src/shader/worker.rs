@@ -81,7 +81,8 @@ pub(super) struct Aftermath {
 }
 
 impl Aftermath {
-    /// Calls the owner and runs the announcement. Receivers may take locks and begin slices: the caller holds none of the engine's.
+    /// Calls the owner and runs the announcement. Receivers may take locks and begin slices: the caller holds none of the engine's. A worker's
+    /// turn ends behind that, so that a queue that has been stopped raises no interrupt any more.
     pub(super) fn announce(self, dispatch: &Dispatch) {
         for notice in self.notices {
             dispatch.owner().notice(notice);
@@ -117,9 +118,8 @@ impl Worker {
             shared.next_task(std::mem::replace(had, true))
         };
         while let Some(Task { dispatch, work }) = next(&self.shared, &mut had) {
-            let aftermath = self.take(&shared, &dispatch, work);
+            self.take(&shared, &dispatch, work).announce(&dispatch);
             self.shared.end_task(dispatch.queue());
-            aftermath.announce(&dispatch);
             if self.asleep > 16 {
                 std::thread::yield_now();
             }
@@ -402,7 +402,7 @@ impl Worker {
         self.keep(context);
         // A program that sees the signal finds its work counted.
         shared.counters.add(self.number, &mut self.stats);
-        // Signals are written after the slice, before the turn ends: stopping the queue waits for them.
+        // Signals are written after the slice, before the turn ends: stopping the queue waits for them, as for their interrupts.
         aftermath.announcement = settled.and_then(|outcome| dispatch.settle(outcome, self.runner));
     }
 }

@@ -1,6 +1,6 @@
 //! A command processor on a bench: memory, page tables, queues and signals made by hand, without a driver.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -55,20 +55,27 @@ pub(crate) enum Interrupt {
 }
 
 #[derive(Default)]
-pub(crate) struct Recorder(Mutex<Vec<Interrupt>>);
+pub(crate) struct Recorder {
+    all: Mutex<Vec<Interrupt>>,
+    /// Ends of packets take a while to be told.
+    pub(crate) is_slow: AtomicBool,
+}
 
 impl Recorder {
     fn push(&self, interrupt: Interrupt) {
-        self.0.lock().expect("no test panics here").push(interrupt);
+        self.all.lock().expect("no test panics here").push(interrupt);
     }
 
     pub(crate) fn all(&self) -> Vec<Interrupt> {
-        self.0.lock().expect("no test panics here").clone()
+        self.all.lock().expect("no test panics here").clone()
     }
 }
 
 impl CpInterrupts for Recorder {
     fn cp_eop(&self, queue: &QueueIdentity, event_id: u32) {
+        if self.is_slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.push(Interrupt::Eop(queue.doorbell, event_id));
     }
     fn sq_interrupt(&self, queue: &QueueIdentity, interrupt: SqInterrupt) {

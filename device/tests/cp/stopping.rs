@@ -63,6 +63,23 @@ fn dropping_a_queue_stops_it() {
 }
 
 #[test]
+fn queue_that_is_stopped_or_suspended_raises_no_interrupt_any_more() {
+    for stops in [true, false] {
+        let bench = Bench::new(1);
+        let (mut queue, flag, _, signal) = endless(&bench, 8);
+        bench.interrupts.is_slow.store(true, Ordering::SeqCst);
+        bench.space.store_u32(flag, 1).expect("mapped");
+        bench.run_until(&mut [], || bench.value(signal) == 0);
+        if stops {
+            queue.cp.stop();
+        } else {
+            queue.cp.suspend();
+        }
+        assert_eq!(bench.interrupts.all().len(), 1, "its last one has been told");
+    }
+}
+
+#[test]
 fn suspended_queue_keeps_its_waves_and_goes_on() {
     let bench = Bench::new(2);
     let (mut queue, flag, out, signal) = endless(&bench, 8);

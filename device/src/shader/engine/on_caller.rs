@@ -24,8 +24,8 @@ impl ShaderEngine {
         let Some(Task { dispatch, work }) = task else { return false };
         let aftermath = worker.take(&self.shared, &dispatch, work);
         drop(worker);
-        self.shared.end_task(dispatch.queue());
         aftermath.announce(&dispatch);
+        self.shared.end_task(dispatch.queue());
         true
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::{Active, FIRST_EPOCH, ShaderEngine, State};
+use crate::lock::{self, rank};
 use crate::save::{Broken, check, counter};
 use crate::shader::dispatch::{Owner, Restored, SavedDispatch};
 use crate::shader::queue::ShaderQueue;
@@ -66,6 +67,7 @@ impl ShaderEngine {
     ///
     /// Turns of a deterministic schedule end where they would have ended anyway, so that it stays the same.
     pub(crate) fn hold(&self) -> Held<'_> {
+        lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut state = self.shared.lock();
         let was_held = std::mem::replace(&mut state.held, true);
         let suspended = match self.shared.deterministic {

@@ -70,8 +70,8 @@ impl ShaderEngine {
         });
         let aftermath = worker.take(&self.shared, &dispatch, Work::Resume(group));
         drop(worker);
-        self.shared.end_task(dispatch.queue());
         aftermath.announce(&dispatch);
+        self.shared.end_task(dispatch.queue());
         Ok(())
     }
 
