@@ -94,9 +94,9 @@ fn churned() -> Vec<u32> {
 /// Preempts with so many seeds, and then with others until waves have been in memory: on a machine that is busy with other things, a
 /// queue may be done before it is preempted for the first time.
 fn preempt_for(seeds: std::ops::Range<u64>, preempt: impl Fn(u64) -> u32) {
-    let more = seeds.end..seeds.end + 200;
+    let mut more = seeds.end..seeds.end + 200;
     let times: u32 = seeds.map(&preempt).sum();
-    assert!(times > 0 || more.into_iter().any(|seed| preempt(seed) > 0), "no wave has ever been in memory");
+    assert!(times > 0 || more.any(|seed| preempt(seed) > 0), "no wave has ever been in memory");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn closed() -> i32 {
     // SAFETY: copies the descriptor opened above.
     let copy = unsafe { libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900) };
     assert!(copy >= 900, "{}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor just made, which nobody else has.
+    // SAFETY: `copy` was made above and is open, and nothing else in this process closes it.
     drop(unsafe { OwnedFd::from_raw_fd(copy) });
     copy
 }

@@ -255,6 +255,7 @@ mod tests {
         assert_eq!(Memory::of(&message(DbgTrapOp::ResumeQueues, [0; 6]).args), None);
         assert_eq!(Memory::of(&message(DbgTrapOp::SetFlags, [1; 6]).args), None);
     }
+
     extern "C" fn nothing(_: libc::c_int) {}
 
     #[test]
