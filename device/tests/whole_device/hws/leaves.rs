@@ -276,7 +276,8 @@ fn queue_whose_time_is_over_gives_its_place_up_when_its_pages_are_there() {
     let both = [rig.list.clone(), list_of(&rig.hws, &process, &[&queue])].concat();
     rig.hws.run(&both);
     completes(&mut rig.hws, &mut process, &mut queue);
-    rig.hws.driver.drain_interrupts();
+    // It comes behind the signal.
+    eventually("the interrupt of that arrives", || !rig.hws.driver.drain_interrupts().is_empty());
     let (target, done) = rig.begin();
     rig.told(4);
     let va = PLACES[1].1(&rig.hws.mqd_at(rig.queue.mqd_memory));
