@@ -14,6 +14,7 @@ macro_rules! note {
     }};
 }
 
+mod cases;
 mod fuzz;
 mod installed;
 mod isa_gen;
@@ -61,6 +62,8 @@ enum Command {
         #[command(subcommand)]
         command: IsaCommand,
     },
+    /// Compile and run the small programs of `tests/cases`, which say whether results are those of a card.
+    Cases(cases::Options),
     /// Run the fuzz targets of `fuzz/`, two at a time.
     Fuzz(fuzz::Options),
     /// Install belfry from a copy of the tree, move the copy away, and run what was installed without Rust.
@@ -199,6 +202,7 @@ fn main() -> Result<()> {
         Command::Pictures { into } => pictures::run(root, into),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
+        Command::Cases(options) => cases::run(root, &options),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),
         Command::Tidy => xtask::tidy::run(root),
