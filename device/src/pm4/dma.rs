@@ -11,6 +11,8 @@ const CHUNK: u32 = 1 << 16;
 /// Selectors of source and destination that are memory, directly or through the L2 cache.
 const MEMORY: [u8; 2] = [0, 3];
 const SOURCE_DATA: u8 = 2;
+/// Destination that keeps nothing: what is read goes into the L2 cache (mesa `radv_cs_cp_dma_prefetch`), which is not modelled.
+const NOWHERE: u8 = 2;
 
 /// Executes it to its end: at most 64 MiB less a byte.
 pub(super) fn execute(packet: &DmaData, space: &AddressSpace) -> Result<(), Error> {
@@ -21,7 +23,8 @@ pub(super) fn execute(packet: &DmaData, space: &AddressSpace) -> Result<(), Erro
     if command.saic() || command.daic() {
         return Err(Error::Field { what: "DMA_DATA without increment, command", value: command.bits() });
     }
-    if !MEMORY.contains(&control.dst_sel()) {
+    let nowhere = control.dst_sel() == NOWHERE;
+    if !nowhere && !MEMORY.contains(&control.dst_sel()) {
         return Err(Error::Selector { what: "DMA_DATA to destination", value: control.dst_sel() });
     }
     let fill = match control.src_sel() {
@@ -40,7 +43,9 @@ pub(super) fn execute(packet: &DmaData, space: &AddressSpace) -> Result<(), Erro
         if fill.is_none() {
             space.read_bytes(source.wrapping_add(done.into()), part).map_err(memory("DMA_DATA"))?;
         }
-        space.write_bytes(target.wrapping_add(done.into()), part).map_err(memory("DMA_DATA"))?;
+        if !nowhere {
+            space.write_bytes(target.wrapping_add(done.into()), part).map_err(memory("DMA_DATA"))?;
+        }
     }
     Ok(())
 }

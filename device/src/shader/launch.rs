@@ -346,7 +346,7 @@ impl Launch {
 pub(super) mod tests {
     use super::*;
     use crate::chip::gfx1100::GENERATION;
-    use crate::chip::gfx1201;
+    use crate::chip::{gfx942, gfx1201};
 
     const SEAT: WaveSeat = WaveSeat { chip: &GENERATION, scratch_slot: None, hw_ids: [0; 2] };
 
@@ -469,6 +469,14 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn waves_are_told_their_number_where_their_chip_has_it() {
+        for (chip, shift) in [(&GENERATION, 20), (&gfx1201::GENERATION, 20), (&gfx942::GENERATION, 6)] {
+            let told = chip.shader.workgroup_info;
+            assert_eq!([told(0, 4), told(3, 4)], [1 << 31 | 4, 3 << shift | 4], "{:?}", chip.arch);
+        }
+    }
+
+    #[test]
     fn sgprs_follow_in_order() {
         let launch = launch();
         let ids = launch.lane_ids([4, 4, 2]);
@@ -485,6 +493,6 @@ pub(super) mod tests {
         let wave = &waves[0];
         assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 0x8000_0002, 1, 5));
         launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), SEAT);
-        assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 2, 6));
+        assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 1 << 20 | 2, 6));
     }
 }

@@ -30,7 +30,8 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     scratch_granule: TMPRING_WAVESIZE_UNIT_GFX9,
     set_ttmps,
     wave_ttmp,
-    // The workgroup information, and where trap temporaries have the workgroup's identifier: as on gfx11.
+    workgroup_info,
+    // Where trap temporaries have the workgroup's identifier: as on gfx11.
     ..gfx1100::SHADER_RULES
 };
 
@@ -38,6 +39,12 @@ const _: () = assert!(RULES.fits_engine());
 
 /// Shader engines of an XCC.
 const ENGINES: u32 = 4;
+
+/// Bit 31 first wave, bits 11:6 the wave's number, bits 5:0 waves of the workgroup (mesa
+/// `ac_nir_lower_intrinsics_to_args.c`, `load_subgroup_id` before gfx10.3).
+fn workgroup_info(wave: u32, waves: u32) -> u32 {
+    u32::from(wave == 0) << 31 | (wave & 0x3f) << 6 | waves & 0x3f
+}
 
 /// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (what ROCdbgapi reads of gfx942).
 /// Bit 31 is for the program's handler to say that it has set up the others.

@@ -35,9 +35,13 @@ pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
 /// `PRIV`. Drivers of PM4 set that so that their waves are not saved (tinygrad `ops_amd.py`); here waves are preempted
 /// whatever they are, and run as others do, without the registers of trap handlers.
 const WITHOUT_EFFECT: u32 = 0b11 << 10 | 1 << 20;
-/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS, and with it [whether waves take
-/// traps](crate::chip::MqdLayout::traps).
-const FILLED_IN: u32 = 0x1ff << 15;
+/// `COMPUTE_PGM_RSRC2.EXCP_EN_MSB`: address watches and memory violations.
+const EXCP_EN_MSB: u32 = 0b11 << 13;
+/// From there to where `MODE.EXCP_EN` has them, behind the math exceptions.
+const EXCP_EN_MSB_TO_MODE: u32 = 19 - 13;
+/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS, the upper exceptions, and with them [whether
+/// waves take traps](crate::chip::MqdLayout::traps).
+const FILLED_IN: u32 = 0x1ff << 15 | EXCP_EN_MSB;
 
 /// Work-items of a dispatch, all counted from the origin of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,23 +61,13 @@ pub(super) fn prepare(
     let initiator = DispatchInitiator::from_bits(registers.get(ComputeRegister::DISPATCH_INITIATOR));
     check(initiator, registers)?;
     let Some(Sizes { grid, workgroup, start }) = sizes(initiator, registers)? else { return Ok(None) };
-    let rsrc1 = registers.get(ComputeRegister::PGM_RSRC1);
-    let rsrc2 = registers.get(ComputeRegister::PGM_RSRC2);
-    let rsrc3 = registers.get(chip.kernel.rsrc3);
-    // Registers as a kernel descriptor has them: the same rules hold.
-    let mut descriptor = KernelDescriptor::new_zeroed();
-    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !WITHOUT_EFFECT);
-    descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !(FILLED_IN | chip.mqd.traps));
-    descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(rsrc3);
-    let mut properties = KernelCodeProperties::from_bits(0);
-    properties.set_enable_wavefront_size32(initiator.cs_w32_en());
-    descriptor.kernel_code_properties = properties;
+    let descriptor = descriptor(initiator, registers, chip);
     let entry = registers.pair(ComputeRegister::PGM_LO, ComputeRegister::PGM_HI) << 8;
     let bad = |reason| Cause::KernelObject { address: entry, reason };
     (chip.kernel.check)(&descriptor).map_err(|error| bad(KernelError::Descriptor(error)))?;
     space.translate(entry, Access::Execute).map_err(|fault| bad(KernelError::Entry(fault)))?;
     let vgprs = (chip.kernel.vgprs)(&descriptor).map_err(Cause::Registers)?;
-    let rsrc2 = ComputePgmRsrc2::from_bits(rsrc2);
+    let rsrc2 = ComputePgmRsrc2::from_bits(registers.get(ComputeRegister::PGM_RSRC2));
     let declared = rsrc2.user_sgpr_count() as usize;
     let most = chip.kernel.max_user_sgprs;
     let user_sgprs = registers.user_data().get(..declared).filter(|_| declared <= most);
@@ -82,20 +76,45 @@ pub(super) fn prepare(
     if lds_size > chip.shader.lds {
         return Err(Cause::GroupSegment(lds_size));
     }
+    let of_kernel = dispatch::of_kernel(&descriptor, vgprs, chip);
     let launch = Launch {
         entry,
+        mode: mode(of_kernel.mode, rsrc2),
         user_sgprs: user_sgprs.to_vec(),
         grid,
         start,
         workgroup,
         lds_size: lds_size.next_multiple_of(chip.shader.lds_granule),
         cus: cus(registers, chip),
-        ..dispatch::of_kernel(&descriptor, vgprs, chip)
+        ..of_kernel
     };
     dispatch::check(&launch, 3, chip)?;
     let scratch_per_wave =
         if rsrc2.enable_private_segment() { scratch(registers, chip).wave_bytes } else { 0 };
     Ok(Some(Prepared { launch, scratch_per_wave }))
+}
+
+/// The registers as a kernel descriptor has them: the same rules hold.
+fn descriptor(
+    initiator: DispatchInitiator,
+    registers: &ComputeRegisters,
+    chip: &Generation,
+) -> KernelDescriptor {
+    let rsrc1 = registers.get(ComputeRegister::PGM_RSRC1);
+    let rsrc2 = registers.get(ComputeRegister::PGM_RSRC2);
+    let mut descriptor = KernelDescriptor::new_zeroed();
+    descriptor.compute_pgm_rsrc1 = ComputePgmRsrc1::from_bits(rsrc1 & !WITHOUT_EFFECT);
+    descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(rsrc2 & !(FILLED_IN | chip.mqd.traps));
+    descriptor.compute_pgm_rsrc3 = ComputePgmRsrc3::from_bits(registers.get(chip.kernel.rsrc3));
+    let mut properties = KernelCodeProperties::from_bits(0);
+    properties.set_enable_wavefront_size32(initiator.cs_w32_en());
+    descriptor.kernel_code_properties = properties;
+    descriptor
+}
+
+/// `MODE` at the start of a kernel's waves, which enables the upper exceptions, too.
+fn mode(of_descriptor: u32, rsrc2: ComputePgmRsrc2) -> u32 {
+    of_descriptor | (rsrc2.bits() & EXCP_EN_MSB) << EXCP_EN_MSB_TO_MODE
 }
 
 /// The compute units that its waves may use: those of the engines that the chip has registers for, on each graphics core alike.
@@ -169,6 +188,7 @@ fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::{gfx942, gfx1100, gfx1201};
 
     fn registers(dim: [u32; 3], threads: [u32; 3]) -> ComputeRegisters {
         let mut registers = ComputeRegisters::default();
@@ -177,6 +197,18 @@ mod tests {
             registers.set(ComputeRegister(ComputeRegister::NUM_THREAD_X.0 + at), threads[at as usize]);
         }
         registers
+    }
+
+    #[test]
+    fn upper_exceptions_are_enabled_by_the_registers_of_every_chip() {
+        for chip in [&gfx1100::GENERATION, &gfx1201::GENERATION, &gfx942::GENERATION] {
+            let mut registers = ComputeRegisters::default();
+            registers.set(ComputeRegister::PGM_RSRC2, 0b11 << 13 | 1 << 24 | 1 << 7);
+            let descriptor = descriptor(DispatchInitiator::from_bits(1), &registers, chip);
+            assert_eq!((chip.kernel.check)(&descriptor), Ok(()), "{:?}", chip.arch);
+            let rsrc2 = ComputePgmRsrc2::from_bits(registers.get(ComputeRegister::PGM_RSRC2));
+            assert_eq!(mode((chip.kernel.mode)(&descriptor), rsrc2) >> 12 & 0x1ff, 0x181);
+        }
     }
 
     #[test]

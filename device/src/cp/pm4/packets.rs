@@ -23,8 +23,9 @@ use crate::vm::AddressSpace;
 
 /// Registers that a driver sets and that have no effect here, as absolute dword indices: `COMPUTE_DISPATCH_TUNNEL`, which is
 /// about speed, and `TA_CS_BC_BASE_ADDR` with its upper half, border colours of images, which nothing reads (mesa
-/// `ac_cmdbuf.c`, `gfx10_init_compute_preamble_state`, `gfx12_init_compute_preamble_state`).
-const WITHOUT_EFFECT: [u32; 3] = [SH_REG_START + 0x27d, 0xc380, 0xc381];
+/// `ac_cmdbuf.c`, `gfx10_init_compute_preamble_state`, `gfx12_init_compute_preamble_state`); `CP_COHER_START_DELAY`, clocks
+/// before a cache is flushed (`ac_init_compute_preamble_state` of chips without graphics).
+const WITHOUT_EFFECT: [u32; 4] = [SH_REG_START + 0x27d, 0xc380, 0xc381, 0xc07b];
 
 /// What is left to do after a packet.
 pub(super) enum Outcome {

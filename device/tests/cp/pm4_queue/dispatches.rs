@@ -26,9 +26,11 @@ fn dispatch_runs_a_kernel_and_the_fence_comes_behind_it() {
         let descriptor: KernelDescriptor = bench.space.read(bench.kernel("vecadd")).expect("mapped");
         // PRIORITY and PRIV, which some drivers set.
         let rsrc1 = descriptor.compute_pgm_rsrc1.bits() | 0b11 << 10 | 1 << 20;
+        // EXCP_EN_MSB, too.
+        let rsrc2 = descriptor.compute_pgm_rsrc2.bits() | 0b11 << 13;
         let packets = [
             program(&bench, "vecadd", [256, 1, 1], 0, args),
-            set(ComputeRegister::PGM_RSRC1, &[rsrc1]),
+            set(ComputeRegister::PGM_RSRC1, &[rsrc1, rsrc2]),
             direct(dim, initiator),
         ];
         ring.submit(&bench, &[packets.concat(), release(fence, round.into(), round)]);

@@ -72,6 +72,8 @@ fn data_is_copied_filled_and_changed_atomically() {
             atomic(8, 4, 0xdd, 0xbb),
             dma(2 << 29 | 3 << 20, [0x0102_0304, 0], 32, 10),
             dma(3 << 29 | 1 << 31, at(0), 48, 8),
+            // A prefetch: to nowhere.
+            dma(3 << 29 | 2 << 20, at(32), 0, 16),
         ],
     );
     ring.drain(&bench);
@@ -150,6 +152,7 @@ fn preamble_of_a_graphics_driver_is_taken_and_its_masks_stay_within_the_kernels(
             packet(Opcode::SET_SH_REG, &[0x204, 0, 0, 0]),
             packet(Opcode::SET_SH_REG, &[0x27d, 0]),
             packet(Opcode::SET_UCONFIG_REG, &[0x380, 0x1234, 0x5]),
+            packet(Opcode::SET_UCONFIG_REG, &[0x7b, 0]),
             indexed(0, 0x3_0003),
             get(data, mask),
             indexed(3, 0xffff_ffff),
