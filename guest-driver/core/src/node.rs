@@ -169,9 +169,10 @@ impl Nodes {
         self.mode
     }
 
-    /// Where user space finds a node: the function, and of several nodes the number in bits 31:28 (`kfd_topology_add_device`).
+    /// Where user space finds a node: the function, and of several nodes the number in the place of the function's own
+    /// (`kfd_topology_add_device`: `pci_dev_id | node_id`).
     pub(crate) fn location_id(&self, node: &Node, info: &DeviceInfo) -> u32 {
-        info.location_id | if self.list.len() > 1 { node.number << 28 } else { 0 }
+        info.location_id | if self.list.len() > 1 { node.number } else { 0 }
     }
 
     /// What tells a node from all others: the card's number or, of partitions, that of their first graphics core

@@ -48,7 +48,7 @@ fn each_partition_is_a_node_with_its_part_of_the_gpu() {
     // Two engines for transfers over PCIe, the others for links.
     assert!(nodes.iter().all(|node| (node.sdma.engines(), node.sdma.pcie_engines()) == (4, 2)));
     let places: Vec<_> = nodes.iter().map(|node| nodes.location_id(node, &INFO)).collect();
-    assert_eq!(places, [0x300, 0x1000_0300, 0x2000_0300, 0x3000_0300]);
+    assert_eq!(places, [0x300, 0x301, 0x302, 0x303]);
 }
 
 #[test]

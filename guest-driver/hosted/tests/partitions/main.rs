@@ -90,7 +90,7 @@ fn each_partition_is_a_node_of_the_topology() {
         };
         let first = place(&mut client, ids[0]);
         for (number, &id) in (0u64..).zip(&ids) {
-            assert_eq!(place(&mut client, id), (first.0 | number << 28, first.1, first.2 + number));
+            assert_eq!(place(&mut client, id), (first.0 | number, first.1, first.2 + number));
             let links = format!("nodes/{}/io_links", number + 1);
             let to = |link| property(&client, &format!("{links}/{link}"), "node_to");
             let to: Vec<_> = (0..count).map(to).collect();
