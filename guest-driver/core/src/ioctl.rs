@@ -444,7 +444,7 @@ fn svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
 }
 
 fn set_xnack_mode<O: Os>(process: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {
-    args.xnack_enabled = i32::from(process.set_xnack_mode(args.xnack_enabled)?);
+    args.xnack_enabled = process.set_xnack_mode(args.xnack_enabled)?;
     Ok(0)
 }
 

@@ -455,6 +455,11 @@ fn the_rest_is_refused_by_the_rules() {
         let mut args = SetXnackModeArgs { xnack_enabled: mode };
         assert_eq!(client.ioctl(nr::SET_XNACK_MODE, &mut args), expected, "{mode}");
     }
+    let _queue = client.create_queue().unwrap();
+    for (mode, expected) in [(-1, Ok(0)), (0, Err(Errno::EBUSY)), (1, Err(Errno::EBUSY))] {
+        let mut args = SetXnackModeArgs { xnack_enabled: mode };
+        assert_eq!(client.ioctl(nr::SET_XNACK_MODE, &mut args), expected, "{mode} with a queue");
+    }
     for (offset, len, expected) in [
         (0u64, 4096usize, Errno::EINVAL),
         (3 << 62, 8192, Errno::EINVAL),
@@ -479,8 +484,9 @@ fn process_says_whether_its_waves_wait_for_pages_before_it_has_queues() {
         client.ioctl(nr::SET_XNACK_MODE, &mut args).map(|_| args.xnack_enabled)
     };
     assert_eq!([-1, 1, -1, 0, -1].map(mode), [Ok(0), Ok(1), Ok(1), Ok(0), Ok(0)]);
-    assert_eq!(mode(7), Ok(1));
+    // Any number but 0 is on, and what was asked for stays where it is.
+    assert_eq!([7, -1].map(mode), [Ok(7), Ok(1)]);
     let _queue = client.create_queue().unwrap();
-    assert_eq!([0, 1].map(mode), [Err(Errno::EBUSY); 2]);
+    assert_eq!([0, 1, 7].map(mode), [Err(Errno::EBUSY); 3]);
     assert_eq!(mode(-5), Ok(1));
 }

@@ -188,11 +188,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Puts the attributes of ranges together; those of no range are the defaults.
-    pub(crate) fn of<'a>(ranges: impl Iterator<Item = &'a Attributes>) -> Self {
+    /// Puts the attributes of ranges together; without any range, `unsaid` are all there are.
+    pub(crate) fn of<'a>(ranges: impl Iterator<Item = &'a Attributes>, unsaid: &Attributes) -> Self {
         ranges
             .fold(None, |common, range| Some(Self::and(common, range)))
-            .unwrap_or_else(|| Self::and(None, &Attributes::default()))
+            .unwrap_or_else(|| Self::and(None, unsaid))
     }
 
     fn and(common: Option<Self>, range: &Attributes) -> Self {

@@ -115,7 +115,7 @@ impl Ranges {
             let mut at = gap.start;
             while at < gap.end {
                 let end = (at & !(self.piece - 1)).saturating_add(self.piece).min(gap.end);
-                let attributes = Attributes { access: self.access, ..Attributes::default() };
+                let attributes = self.unsaid();
                 let new = SvmRange { end, attributes, mapped: false, in_vram: false };
                 self.by_start.insert(at, new);
                 at = end;
@@ -136,9 +136,14 @@ impl Ranges {
         concerned
     }
 
-    /// What the ranges that touch `range` have in common.
+    /// Attributes of a range of which nothing was said.
+    fn unsaid(&self) -> Attributes {
+        Attributes { access: self.access, ..Attributes::default() }
+    }
+
+    /// What the ranges that touch `range` have in common; of none, what a new one would have.
     pub(crate) fn common(&self, range: &Range<u64>) -> Common {
-        Common::of(self.touching(range).map(|(_, one)| &one.attributes))
+        Common::of(self.touching(range).map(|(_, one)| &one.attributes), &self.unsaid())
     }
 
     /// Says whether a range that begins at `start` is mapped.

@@ -50,28 +50,28 @@ impl<O: Os> Work for RetryWork<O> {
 }
 
 impl<O: Os> Process<O> {
-    /// SET_XNACK_MODE: sets the mode, or asks for it by a negative number; what it is then.
+    /// SET_XNACK_MODE: sets the mode, or asks for it by a negative number; the number that is answered. The checks are in
+    /// Linux's order (`kfd_ioctl_set_xnack_mode`): queues are in the way of the mode that the process has already, too.
     ///
     /// # Errors
     ///
     /// `EBUSY` while there are queues, `EPERM` on chips whose waves do not wait.
-    pub(crate) fn set_xnack_mode(&self, mode: i32) -> Result<bool> {
-        let can = self.device.hw.asic().retry.is_some();
-        if mode > 0 && !can {
-            return Err(Errno::EPERM);
-        }
+    pub(crate) fn set_xnack_mode(&self, mode: i32) -> Result<i32> {
         let mut state = self.state.lock();
-        if mode < 0 || !can {
-            return Ok(state.xnack);
+        if mode < 0 {
+            return Ok(state.xnack.into());
         }
         if !state.queues.is_empty() {
             return Err(Errno::EBUSY);
         }
         let on = mode > 0;
+        if on && self.device.hw.asic().retry.is_none() {
+            return Err(Errno::EPERM);
+        }
         state.xnack = on;
         let anywhere = if on { self.nodes.iter().fold(0, |all, node| all | node.bit()) } else { 0 };
         state.svm.ranges.set_default_access(Access { anywhere, in_place: 0 });
-        Ok(on)
+        Ok(mode)
     }
 
     /// Whether waves may wait for the pages of a range: it need not be mapped before.

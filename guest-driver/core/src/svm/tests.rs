@@ -10,6 +10,7 @@ use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use belfry_abi::kfd::svm::*;
 use belfry_abi::partition::ComputePartition;
 
+use super::attributes::Access;
 use super::ranges::Growth;
 use super::*;
 use crate::discovery::Config;
@@ -148,6 +149,11 @@ fn several_ranges_answer_with_what_they_have_in_common() {
         ask(&ranges, 0..2 * PAGE),
         [(0, UNDEFINED), (1, UNDEFINED), (none, gpu), (5, 3), (6, !3), (7, 9)]
     );
+    // While faults are retried, the GPU may access what nothing was said about.
+    ranges.set_default_access(Access { anywhere: nodes.first().bit(), in_place: 0 });
+    assert_eq!(ask(&ranges, 0..2 * PAGE)[2], (KFD_IOCTL_SVM_ATTR_ACCESS, gpu));
+    ranges.set_default_access(Access::NONE);
+    assert_eq!(ask(&ranges, 0..2 * PAGE)[2], (none, gpu));
     set(
         &mut ranges,
         &first,
