@@ -46,6 +46,7 @@ guest_errors! {
     WindowOntoWindow = "window onto a window",
     WindowOutsideVram = "window outside of VRAM",
     PageFault = "page fault",
+    IllegalInstruction = "illegal instruction",
     Poison = "memory with an error that cannot be corrected",
     ComputeQueueByRegisters = "compute queue started through registers, which is not modelled",
     Pm4PacketLength = "PM4 packet longer than any this queue takes",

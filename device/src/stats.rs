@@ -114,7 +114,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 /// Most characters that are kept of what an error is about: a guest may have chosen them.
-const REASON: usize = 200;
+const REASON: usize = 400;
 
 /// Counts and logs; answers how often the name was counted.
 fn tally<N: Clone + Ord + std::fmt::Display>(
@@ -171,7 +171,12 @@ impl Counters {
         tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 
-    /// The fields that were asked for and are not modelled, and how often.
+    /// The same for an operation of the instruction set that has no semantics.
+    pub(crate) fn unmodelled_operation(&self, operation: &str, details: std::fmt::Arguments<'_>) {
+        tally(&self.unmodelled, &Cow::Owned(format!("instruction {operation}")), details);
+    }
+
+    /// The fields and operations that were asked for and are not modelled, and how often.
     pub(crate) fn unmodelled_fields(&self) -> BTreeMap<Cow<'static, str>, u64> {
         self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::chip::SqInterrupt;
 use crate::faults::Faults;
 use crate::queue::QueueIdentity;
-use crate::shader::ShaderEngine;
+use crate::shader::{ShaderEngine, WaveFailure};
 use crate::time::Clock;
 use crate::trace::Tracer;
 use crate::vm::Fault;
@@ -33,6 +33,12 @@ pub trait CpInterrupts: Send + Sync {
 
     /// `SDMA_ECC`: an SDMA queue has read memory with an error that cannot be corrected.
     fn sdma_poison(&self, queue: &QueueIdentity);
+
+    /// A wave has come to an instruction that it cannot execute: told before its process's trap handler has it, which may say
+    /// nothing of it. `kernel` shows the name of the kernel, which is looked up where it is shown.
+    fn illegal_instruction(&self, queue: &QueueIdentity, failure: &WaveFailure, kernel: &dyn fmt::Display) {
+        let _ = (queue, failure, kernel);
+    }
 
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 
 use belfry_isa::mem::Mmu as _;
 
@@ -53,6 +54,31 @@ struct Found {
     /// The symbol, by which one sees that it is still there.
     bytes: [u8; SYMBOL_SIZE as usize],
     name: String,
+}
+
+/// The name of a kernel in an address space, which is looked up when it is shown; `?` where there is none.
+pub(crate) struct NameOf<'a> {
+    pub(crate) space: &'a AddressSpace,
+    pub(crate) kernel: KernelAt,
+}
+
+/// Where a kernel is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KernelAt {
+    /// Its descriptor.
+    Descriptor(u64),
+    /// Its first instruction.
+    Entry(u64),
+}
+
+impl fmt::Display for NameOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kernel {
+            KernelAt::Descriptor(address) => KernelNames::default().get(self.space, address).to_owned(),
+            KernelAt::Entry(address) => kernel_at(self.space, address).unwrap_or_default(),
+        };
+        f.write_str(if name.is_empty() { "?" } else { &name })
+    }
 }
 
 /// The names of kernels that one queue has dispatched.

@@ -13,6 +13,7 @@ use super::aql::check::Kept;
 use super::complete::{self, Completed};
 use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
+use super::kernel_name::{KernelAt, NameOf};
 use crate::chip::SqInterrupt;
 use crate::faults::{Faults, Hook, Place};
 use crate::lock::{Mutex, rank};
@@ -217,8 +218,16 @@ impl QueueState {
         (self.wake)();
     }
 
-    /// Tells what a wave tells while it runs on.
-    pub(super) fn notice(&self, notice: Notice) {
+    /// Names the instruction that a wave cannot execute, if that is what it failed at.
+    pub(super) fn name_instruction(&self, failure: &WaveFailure, kernel: KernelAt) {
+        if failure.class() == FailureClass::IllegalInstruction {
+            let name = NameOf { space: self.space(), kernel };
+            self.interrupts.illegal_instruction(self.identity(), failure, &name);
+        }
+    }
+
+    /// Tells what a wave of a kernel tells while it runs on.
+    pub(super) fn notice(&self, notice: Notice, kernel: KernelAt) {
         let identity = self.identity();
         match notice {
             Notice::Message { m0, privileged } => {
@@ -229,6 +238,7 @@ impl QueueState {
             Notice::Waits(fault) => self.interrupts.vm_retry(identity, &fault),
             // The rest is the handler's to tell.
             Notice::Trapped(failure) => {
+                self.name_instruction(&failure, kernel);
                 if let Some(fault) = failure.vm_fault() {
                     self.interrupts.vm_fault(identity, &fault);
                 }
@@ -402,6 +412,10 @@ impl InFlight {
         Announcement::Call(Box::new(move || state.wake()))
     }
 
+    fn kernel(&self) -> KernelAt {
+        KernelAt::Descriptor(self.packet.kernel_object)
+    }
+
     fn fail(&self, cause: Cause) -> Announcement {
         let state = Arc::clone(&self.state);
         let inactive = cause.inactive_code().and_then(|code| {
@@ -410,7 +424,11 @@ impl InFlight {
                 .ok()
         });
         let error = QueueError { packet: self.index, cause };
+        let kernel = self.kernel();
         Announcement::Call(Box::new(move || {
+            if let Cause::Wave(failure) = &error.cause {
+                state.name_instruction(failure, kernel);
+            }
             if let Some(completed) = inactive {
                 state.announce(completed);
             }
@@ -449,7 +467,7 @@ impl Owner for InFlight {
     }
 
     fn notice(&self, notice: Notice) {
-        self.state.notice(notice);
+        self.state.notice(notice, self.kernel());
     }
 
     fn packet(&self) -> u64 {

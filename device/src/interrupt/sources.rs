@@ -1,15 +1,18 @@
 //! The packet processor's interrupts as entries of the ring, in the form the chip gives them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, IhEntry, Source};
+use belfry_isa::exec::{FaultCause, WaveFault};
 
 use super::Interrupts;
 use crate::chip::{InterruptFormat, Origin, PageFault, SqInterrupt};
 use crate::cp::CpInterrupts;
 use crate::guest_error::GuestError;
 use crate::queue::QueueIdentity;
+use crate::shader::{Reason, WaveFailure};
 use crate::stats::{Counters, count};
 use crate::time::Clock;
 use crate::trace::{Engine, TraceEvent, Tracer};
@@ -154,6 +157,19 @@ impl CpInterrupts for Sources {
         let ring = (self.format.sdma_ring)(queue.me, queue.queue);
         let source = (self.format.sdma_poison)(queue.me);
         self.tell(source, queue, (ring, [0; 4]), Origin::Engine(queue.me));
+    }
+
+    fn illegal_instruction(&self, queue: &QueueIdentity, failure: &WaveFailure, kernel: &dyn fmt::Display) {
+        let (doorbell, pasid) = (queue.doorbell, queue.pasid);
+        self.counters.error(
+            GuestError::IllegalInstruction,
+            format_args!("doorbell={doorbell:#x} pasid={pasid:#x} {failure} kernel={kernel}"),
+        );
+        if let Reason::Fault(WaveFault { kind: FaultCause::Unimplemented { text, .. }, .. }) = &failure.reason
+        {
+            let operation = text.split_whitespace().next().unwrap_or_default();
+            self.counters.unmodelled_operation(operation, format_args!("in kernel {kernel}"));
+        }
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {

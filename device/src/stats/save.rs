@@ -11,8 +11,9 @@ use super::Counters;
 use crate::guest_error::GuestError;
 use crate::save::{Broken, check, count, counter};
 
-/// Kinds of fields without a model at most, and the longest of their names: a few dozen short ones are known.
-const FIELDS: (usize, usize) = (256, 256);
+/// Fields and operations without a model at most, and the longest of their names: a few dozen short ones of fields are known, and the
+/// operations of an instruction set.
+const FIELDS: (usize, usize) = (4096, 256);
 
 /// What was counted, but for the passes of the device's thread, which say more of the host than of the device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -18,7 +18,7 @@ use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
 use belfry_device::sdma::{Movers, SdmaEnv};
-use belfry_device::shader::{ShaderConfig, ShaderEngine};
+use belfry_device::shader::{ShaderConfig, ShaderEngine, WaveFailure};
 use belfry_device::time::{Clock, TimeSource};
 use belfry_device::trace::Tracer;
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
@@ -52,6 +52,8 @@ pub(crate) enum Interrupt {
     SdmaTrap(DoorbellIndex, u32),
     SdmaStopped(DoorbellIndex),
     SdmaPoison(DoorbellIndex),
+    /// Not an interrupt: what is told of an instruction that cannot be executed.
+    Illegal(DoorbellIndex, String),
 }
 
 #[derive(Default)]
@@ -92,6 +94,14 @@ impl CpInterrupts for Recorder {
     }
     fn sdma_poison(&self, queue: &QueueIdentity) {
         self.push(Interrupt::SdmaPoison(queue.doorbell));
+    }
+    fn illegal_instruction(
+        &self,
+        queue: &QueueIdentity,
+        failure: &WaveFailure,
+        kernel: &dyn std::fmt::Display,
+    ) {
+        self.push(Interrupt::Illegal(queue.doorbell, format!("{failure} in {kernel}")));
     }
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.push(Interrupt::VmFault(queue.doorbell, *fault));

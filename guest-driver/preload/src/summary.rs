@@ -67,6 +67,8 @@ struct Line {
     kept_code: Option<KeptCounts>,
     interrupts: u64,
     errors: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    reasons: BTreeMap<&'static str, String>,
     unmodelled: Vec<Unmodelled>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sanitizer: Option<SanitizeReport>,
@@ -216,6 +218,7 @@ pub(crate) fn write(end: End) {
             kept_code: stats.kept_code,
             interrupts: stats.interrupts,
             errors: stats.errors.iter().map(|(error, &count)| (error.name(), count)).collect(),
+            reasons: stats.reasons.iter().map(|(error, text)| (error.name(), text.clone())).collect(),
             unmodelled: device
                 .unmodelled()
                 .into_iter()

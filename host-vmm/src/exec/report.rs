@@ -75,6 +75,9 @@ pub struct ProcessReport {
     pub interrupts: u64,
     /// What the program did wrong, by name, with how often.
     pub errors: std::collections::BTreeMap<String, u64>,
+    /// What each of them was about the first time, in words.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub reasons: std::collections::BTreeMap<String, String>,
     /// Registers the driver used that have no behaviour.
     pub unmodelled: Vec<Unmodelled>,
     /// What was found in its kernels, where they were checked.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use belfry_device::GpuConfig;
 use belfry_device::chip::{self, Model};
+use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
@@ -141,6 +141,12 @@ fn illegal_instruction_stops_its_queue_and_nothing_else() {
     for chip in chip::MODELS {
         let gpu = gpu_of(chip);
         assert!(role(&gpu, "illegal", &[]).unwrap().contains("refused"), "{chip}");
+        // It is named: by its bytes, where it is, and its kernel.
+        let stats = gpu.device().stats();
+        assert_eq!(stats.errors.get(&GuestError::IllegalInstruction), Some(&1), "{chip}: {:?}", stats.errors);
+        let reason = &stats.reasons[&GuestError::IllegalInstruction];
+        assert!(reason.contains("illegal instruction [") && reason.contains("wave fault at 0x"), "{reason}");
+        assert!(reason.ends_with("kernel=illegal"), "{reason}");
         assert!(role(&gpu, "work", &[]).unwrap().contains("verified"), "{chip}");
     }
 }

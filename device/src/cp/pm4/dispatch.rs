@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use belfry_abi::pm4::ComputeRegister;
+
 use super::registers::ComputeRegisters;
 use crate::cp::error::{Cause, QueueError};
+use crate::cp::kernel_name::KernelAt;
 use crate::cp::state::QueueState;
 use crate::shader::{Announcement, Notice, Owner, Runner, WaveFailure};
 use crate::trace::{self, Job, TraceEvent};
@@ -46,6 +49,10 @@ impl Pm4Dispatch {
         &self.registers
     }
 
+    fn kernel(&self) -> KernelAt {
+        KernelAt::Entry(self.registers.pair(ComputeRegister::PGM_LO, ComputeRegister::PGM_HI) << 8)
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -63,10 +70,13 @@ impl Owner for Pm4Dispatch {
                 Announcement::Ended { event: None, runner }
             }
             Err(failure) => {
-                let state = Arc::clone(&self.state);
+                let (state, number) = (Arc::clone(&self.state), self.number);
                 state.shader.begin_stop();
-                let error = QueueError { packet: self.number, cause: Cause::Wave(failure) };
-                Announcement::Call(Box::new(move || state.dispatch_failed(error)))
+                let kernel = self.kernel();
+                Announcement::Call(Box::new(move || {
+                    state.name_instruction(&failure, kernel);
+                    state.dispatch_failed(QueueError { packet: number, cause: Cause::Wave(failure) });
+                }))
             }
         }
     }
@@ -79,7 +89,7 @@ impl Owner for Pm4Dispatch {
     }
 
     fn notice(&self, notice: Notice) {
-        self.state.notice(notice);
+        self.state.notice(notice, self.kernel());
     }
 
     fn packet(&self) -> u64 {

@@ -73,7 +73,9 @@ fn memory_that_is_not_there_stops_its_queue_with_a_fault() {
     let bench = Bench::new(1);
     let nowhere = 0x6666_0000_0000;
     let wait64 = [&[3 | 1 << 4][..], &halves(nowhere), &[0, 1, u32::MAX, u32::MAX, 4]].concat();
-    let rows: [(&str, Vec<u32>); 8] = [
+    let prefetch = [&[3 << 29 | 2 << 20][..], &halves(nowhere), &[0, 0, 32]].concat();
+    let rows: [(&str, Vec<u32>); 9] = [
+        ("DMA_DATA", packet(Opcode::DMA_DATA, &prefetch)),
         ("WAIT_REG_MEM64", packet(Opcode::WAIT_REG_MEM64, &wait64)),
         ("WRITE_DATA", write(nowhere, &[1])),
         ("indirect buffer", enter(nowhere, 4, 0)),
@@ -216,8 +218,11 @@ fn wave_that_fails_stops_its_queue_before_the_fence() {
     assert!(matches!(error.cause, Cause::Wave(_)), "{error}");
     assert_eq!(bench.u32s(data, 1), [0]);
     let doorbell = ring.config.identity.doorbell;
+    let all = bench.interrupts.all();
     assert!(
-        matches!(bench.interrupts.all()[..], [Interrupt::Sq(of, _), Interrupt::Sq(..)] if of == doorbell)
+        matches!(&all[..], [Interrupt::Illegal(by, text), Interrupt::Sq(of, _), Interrupt::Sq(..)]
+            if *of == doorbell && *by == doorbell && text.contains("[ff, ff, ff, ff") && text.ends_with("in illegal")),
+        "{all:?}"
     );
     assert_ne!(ring.cp.service(), Progress::Blocked(BlockedOn::Dispatches));
 }
