@@ -76,12 +76,15 @@ CONF
 
 # run ROOT PROGRAM ARGUMENT...: a program of the root, with the root's own loader and libraries.
 run() {
-    local root=$work/$1 name=$2 llvm program
+    local root=$work/$1 name=$2 program libraries folder
     shift 2
-    llvm=$(find "$root/usr/lib" -maxdepth 1 -name 'llvm-*' -print -quit)
-    program=$llvm/bin/$name
-    [ -e "$program" ] || program=$root/usr/bin/$name
-    "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu:$llvm/lib" "$program" "$@"
+    libraries=$root/usr/lib/x86_64-linux-gnu
+    program=$root/usr/bin/$name
+    # LLVM's programs have their plain names in a folder of the version.
+    for folder in "$root"/usr/lib/llvm-*; do
+        [ -e "$folder/bin/$name" ] && program=$folder/bin/$name libraries=$libraries:$folder/lib
+    done
+    "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$libraries" "$program" "$@"
 }
 
 # python PACKAGE==VERSION...: the packages alone, into $work/python; then `run_python`.
