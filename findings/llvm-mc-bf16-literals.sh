@@ -7,7 +7,7 @@
 #
 # Matters to: kernels with bf16 constants in inline assembly, which compile under both without a word and compute with
 # another number; expected bytes in tests of assemblers.
-# Documentation: LLVM's description of V_DOT2_BF16_BF16 operands names them bf16, in both versions.
+# Documentation: AMD's RDNA3 ISA document, V_DOT2_BF16_BF16: all operands are bf16, as the name says.
 source "$(dirname "$0")/common.bash"
 debian old trixie llvm-17=1:17.0.6-22+b2
 debian new trixie llvm-22=1:22.1.8-1~deb13u5

@@ -8,7 +8,8 @@
 # and gives it out for any other GPU in that spelling: gfx906 gets the code of gfx1201.
 #
 # Matters to: build scripts; loaders of HIP's fat binaries, which compare the name of the entry with the device.
-# Documentation: clang's "Clang Offload Bundler" describes the four-dash form, and older scripts hold both.
+# Documentation: clang's "Clang Offload Bundler" names an entry by kind, triple and target ID, and says of none that it
+# is dropped.
 source "$(dirname "$0")/common.bash"
 debian old trixie clang-tools-19=1:19.1.7-3+b1
 debian new trixie clang-tools-22=1:22.1.8-1~deb13u5
