@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packages: acpi_tables 0.2.1 (crates.io), acpica-tools 20250404-1 (Debian trixie, iasl). Date: 2026-11-29.
+# Packages: acpi_tables 0.2.1 (a crate), acpica-tools 20250404-1 (Debian trixie, iasl). Date: 2026-11-29.
 #
 # Seen: two objects of the acpi_tables crate are not what their names say when iasl reads them. A PowerResource begins
 # with 84 5b in place of 5b 84: iasl stops with "Unknown opcode". A Register descriptor has 12 bytes and says 0x12, which

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Package: float8 0.7.0 (crates.io). Date: 2026-11-29.
+# Package: float8 0.7.0 (a crate). Date: 2026-11-29.
 #
 # Seen: `MAX` of both types is one code below the largest finite number: F8E4M3::MAX is 416 and F8E5M2::MAX 49152, while
 # conversion gives 448 and 57344 (0x7e, 0x7b). So values that the crate makes itself are greater than its maximum, and

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Package: half 2.7.1 (crates.io). Date: 2026-11-29.
+# Package: half 2.7.1 (a crate). Date: 2026-11-29.
 #
 # Seen: `f16::from_f64` and `bf16::from_f64` of the half crate drop low bits of the mantissa before they round, so a
 # number just above the middle of two neighbours goes to the lower one: 1 + 2^-11 + 2^-40 becomes 1.0 in place of
