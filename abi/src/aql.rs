@@ -331,6 +331,18 @@ const _: () = {
     assert!(offset_of!(AmdQueue, queue_inactive_signal) as u64 == QUEUE_INACTIVE_SIGNAL_OFFSET);
 };
 
+/// `AMD_QUEUE_CAPS_CP_ASYNC_RECLAIM`: the packet processor knows a second scratch memory, and that memory is taken back while the
+/// queue runs. Source: ROCr `amd_hsa_queue.h`, as all of `amd_queue_v2_t`.
+pub const QUEUE_CAPS_CP_ASYNC_RECLAIM: u32 = 1 << 0;
+/// `AMD_QUEUE_CAPS_SW_ASYNC_RECLAIM`: the runtime does, and the structure is an `amd_queue_v2_t`.
+pub const QUEUE_CAPS_SW_ASYNC_RECLAIM: u32 = 1 << 1;
+/// Offset of `scratch_last_used_index` of `amd_queue_v2_t`, behind [`AmdQueue`].
+pub const QUEUE_LAST_USED_OFFSET: u64 = 0x100;
+/// Bytes of one graphics core there: the last packet that used the main scratch memory, and the one that used the alternate.
+pub const QUEUE_LAST_USED_STRIDE: u64 = 16;
+/// Graphics cores there.
+pub const QUEUE_LAST_USED_CORES: u64 = 128;
+
 /// `AMD_QUEUE_PROPERTIES_ENABLE_TRAP_HANDLER`.
 pub const QUEUE_PROPERTIES_ENABLE_TRAP_HANDLER: u32 = 1 << 0;
 /// `AMD_QUEUE_PROPERTIES_IS_PTR64`.

@@ -3,6 +3,8 @@
 use belfry_isa::inst::WaveSize;
 use belfry_isa::wave::Wave;
 
+use super::Topology;
+
 /// Most SIMDs of a [processor](ShaderRules::cus): what the engine has room for.
 pub(crate) const MAX_SIMDS: usize = 4;
 /// Most compute units of one.
@@ -68,6 +70,10 @@ pub struct ShaderRules {
     pub enabled_cus: fn(&CuMask, WavePlace) -> u32,
     /// Decodes `COMPUTE_TMPRING_SIZE`.
     pub tmp_ring: fn(u32) -> TmpRing,
+    /// Parts of the chip that have as many waves with scratch memory as `COMPUTE_TMPRING_SIZE.WAVES` says each.
+    pub scratch_parts: fn(&Topology) -> u32,
+    /// The packet processor knows a second scratch memory of a queue, and memory that is taken back (`AMD_QUEUE_CAPS_CP_ASYNC_RECLAIM`).
+    pub scratch_reclaim: bool,
     /// Bytes in a unit of the scratch memory of a wave.
     pub scratch_granule: u64,
 }
@@ -132,7 +138,7 @@ pub struct QueuePlace {
 /// How much scratch memory a queue has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TmpRing {
-    /// Waves that may have scratch memory; 0 for none.
+    /// Waves of each part of the chip ([`ShaderRules::scratch_parts`]) that may have scratch memory; 0 for none.
     pub waves: u32,
     /// Bytes of each.
     pub wave_bytes: u64,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use belfry_abi::aql::{
     AQL_PACKET_SIZE, AmdQueue, BarrierPacket, KernelDispatchPacket, PacketHeader, PacketType,
-    QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_USE_SCRATCH_ONCE, inactive,
+    QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_USE_SCRATCH_ONCE,
 };
 use zerocopy::{FromBytes, FromZeros as _, IntoBytes};
 
@@ -56,6 +56,7 @@ pub struct AqlQueue {
     /// Packets `read_index..fetch_index`; `None` is one that completed when it was started.
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
+    asked: Option<scratch::Asked>,
     waiting: Waiting,
     /// It goes to its context save area, and waits for pages: nothing else is done.
     leaving: Option<Leaving>,
@@ -115,7 +116,7 @@ impl AqlQueue {
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
         let reported = space.waits().is_none().then_some(config.read_index);
         let shader = ShaderQueue::new(space, config.apertures, gws);
-        AqlQueue {
+        let queue = AqlQueue {
             reported,
             config,
             state: Arc::new(QueueState::new(shader, config.identity, env)),
@@ -124,6 +125,7 @@ impl AqlQueue {
             read_index: config.read_index,
             started: VecDeque::new(),
             scratch: None,
+            asked: None,
             waiting: Waiting::Nothing,
             leaving: None,
             traced: Default::default(),
@@ -131,7 +133,9 @@ impl AqlQueue {
             hangs: false,
             decided: 0,
             rung: check::Rung::default(),
-        }
+        };
+        queue.show_reclaim();
+        queue
     }
 
     fn has_running_dispatches(&self) -> bool {
@@ -342,10 +346,16 @@ impl AqlQueue {
             return Err(Cause::ComputeUnits);
         }
         let queue = queue.map(|(_, queue)| queue);
-        if prepared.scratch_per_wave != 0
-            && let Some(blocked) = self.assign_scratch(packet, queue, &mut prepared)?
-        {
-            return Ok(Packet::Blocked(blocked));
+        let mut main_scratch = false;
+        if prepared.scratch_per_wave != 0 {
+            let given = self.assign_scratch(packet, queue, &mut prepared)?;
+            if let scratch::Given::Blocked(blocked) = given {
+                return Ok(Packet::Blocked(blocked));
+            }
+            main_scratch = matches!(given, scratch::Given::Main);
+            if let (Some(at), Some(queue)) = (at, queue) {
+                self.note_use(at, queue, &given)?;
+            }
         }
         let profiling = queue.is_some_and(profiles);
         let inactive_signal = queue.map_or(0, |queue| queue.queue_inactive_signal);
@@ -355,7 +365,7 @@ impl AqlQueue {
         let in_flight = InFlight::new(&self.state, index, packet, start, inactive_signal);
         let in_flight = Arc::new(in_flight.with(kept));
         let once = QUEUE_PROPERTIES_USE_SCRATCH_ONCE;
-        if prepared.scratch_per_wave != 0 && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
+        if main_scratch && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
         }
         if self.faults.is_on() {
@@ -378,32 +388,6 @@ impl AqlQueue {
         launch.cus = self.config.cus;
         launch.shares = self.config.shares;
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
-    }
-
-    /// Stores a code into the inactive signal and waits until the runtime has set it back to 0.
-    fn ask(&mut self, signal: u64, code: u64) -> Result<BlockedOn, Cause> {
-        let completed = complete::store(self.state.space(), signal, code)
-            .map_err(|fault| Cause::Memory { what: "queue inactive signal", fault })?;
-        self.state.announce(completed);
-        self.waiting = Waiting::Inactive(signal);
-        Ok(BlockedOn::Memory)
-    }
-
-    /// Whether what the queue waits for has happened.
-    fn wait_is_over(&mut self) -> Result<bool, Cause> {
-        match self.waiting {
-            Waiting::Nothing => Ok(true),
-            Waiting::Pm4(_) | Waiting::Context(_) | Waiting::Stopped => Ok(false),
-            Waiting::Inactive(signal) => Ok(complete::value(self.state.space(), signal)? == 0),
-            Waiting::Reclaim if !self.started.is_empty() => Ok(false),
-            Waiting::Reclaim => match self.amd_queue()?.map_or(0, |(_, queue)| queue.queue_inactive_signal) {
-                0 => Ok(true),
-                signal => {
-                    self.ask(signal, inactive::SCRATCH_RECLAIM)?;
-                    Ok(false)
-                }
-            },
-        }
     }
 
     /// The `amd_queue_t` and its address; `None` if the read index is not part of one.

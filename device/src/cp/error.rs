@@ -93,6 +93,17 @@ pub enum Cause {
     /// More scratch memory than the queue has, and no inactive signal to ask for more with.
     #[error("{0} bytes of private memory per work-item are more than the queue has scratch memory for")]
     Scratch(u32),
+    /// The runtime answers that there is scratch memory, and there is not.
+    #[error(
+        "the runtime was asked {times} times for {bytes} bytes of scratch memory a wave, set the inactive signal back to 0, and \
+         the queue still has too little (COMPUTE_TMPRING_SIZE)"
+    )]
+    ScratchAnswer {
+        /// Bytes that a wave needs.
+        bytes: u64,
+        /// Questions for this packet.
+        times: u8,
+    },
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
@@ -171,7 +182,11 @@ impl Cause {
             Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
             Cause::KernelObject { .. } => inactive::CODE_INVALID,
-            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::ComputeUnits => inactive::REGISTER_INVALID,
+            // Not the question again, which the runtime would answer as before.
+            Cause::Registers(_)
+            | Cause::Occupancy { .. }
+            | Cause::ComputeUnits
+            | Cause::ScratchAnswer { .. } => inactive::REGISTER_INVALID,
             Cause::Scratch(_) => inactive::SCRATCH_NEEDED,
             Cause::Wave(failure) => return failure.inactive_code(),
             Cause::Context(ContextError::Wave(failure))
@@ -200,9 +215,11 @@ impl Cause {
             Cause::WorkgroupSize(_) => ec::QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => ec::QUEUE_PACKET_DISPATCH_GROUP_SEGMENT_SIZE_INVALID,
             Cause::KernelObject { .. } => ec::QUEUE_PACKET_DISPATCH_CODE_INVALID,
-            Cause::Registers(_) | Cause::Occupancy { .. } | Cause::ComputeUnits | Cause::Scratch(_) => {
-                ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID
-            }
+            Cause::Registers(_)
+            | Cause::Occupancy { .. }
+            | Cause::ComputeUnits
+            | Cause::Scratch(_)
+            | Cause::ScratchAnswer { .. } => ec::QUEUE_PACKET_DISPATCH_REGISTER_INVALID,
         })
     }
 

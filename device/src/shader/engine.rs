@@ -120,6 +120,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) clock: Clock,
     pub(super) chip: &'static Generation,
+    pub(super) scratch_parts: u32,
     pub(super) code: CodeSpaces,
     /// Worker threads.
     pub(super) workers: usize,
@@ -189,6 +190,7 @@ impl ShaderEngine {
             counters: Counters::new(config.workers.max(1) + 2),
             clock,
             chip: config.chip,
+            scratch_parts: (config.chip.shader.scratch_parts)(&config.topology).max(1),
             code: CodeSpaces::new(config.chip.arch, config.backend, config.kept_code.clone()),
             workers: config.workers.max(1),
             deterministic: config.deterministic,

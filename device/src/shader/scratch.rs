@@ -5,6 +5,7 @@ mod save;
 use std::fmt;
 use std::sync::PoisonError;
 
+use super::ShaderEngine;
 use crate::lock::{Mutex, rank};
 
 pub(crate) use save::SavedScratch;
@@ -111,6 +112,14 @@ impl ScratchPool {
     /// Gives slots back.
     pub(super) fn give(&self, slots: impl IntoIterator<Item = u32>) {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).free.extend(slots);
+    }
+}
+
+impl ShaderEngine {
+    /// Parts of the chip that have scratch memory for as many waves each as `COMPUTE_TMPRING_SIZE` says.
+    #[must_use]
+    pub(crate) fn scratch_parts(&self) -> u32 {
+        self.shared.scratch_parts
     }
 }
 

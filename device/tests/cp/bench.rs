@@ -13,7 +13,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
 use belfry_device::Activity;
-use belfry_device::chip::{Chip as _, CuMask, PteFormat, SqInterrupt, gfx1100};
+use belfry_device::chip::{CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Location, Memory};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
@@ -29,7 +29,8 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-const CODE_OBJECT: &[u8] = include_bytes!("../fixtures/cp.gfx1100.hsaco");
+use crate::gpus::{GFX1100, Gpu};
+
 const VRAM: u64 = 64 << 20;
 /// Page tables are taken from here on, allocations from the second page on.
 const TABLES: u64 = 48 << 20;
@@ -108,8 +109,6 @@ impl CpInterrupts for Recorder {
     }
 }
 
-const HANDLER: &[u8] = include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin");
-
 pub(crate) struct Bench {
     pub(crate) memory: Arc<Memory>,
     pub(crate) space: Arc<AddressSpace>,
@@ -138,6 +137,10 @@ pub(crate) struct Queue {
 
 impl Bench {
     pub(crate) fn new(workers: usize) -> Bench {
+        Bench::of(&GFX1100, workers)
+    }
+
+    pub(crate) fn of(gpu: &'static Gpu, workers: usize) -> Bench {
         let vram = MmapRegion::new(VRAM as usize).expect("anonymous memory");
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x10000)]).expect("anonymous memory");
         let memory = Arc::new(Memory::new(vram, GuestMemoryAtomic::new(map)));
@@ -155,8 +158,8 @@ impl Bench {
         let clock = Clock::new(&TimeSource::default());
         let config = ShaderConfig {
             workers,
-            topology: gfx1100::chip(8).topology(),
-            chip: &gfx1100::GENERATION,
+            topology: (gpu.topology)(),
+            chip: gpu.generation,
             backend: Backend::detect(),
             kept_code: None,
             sanitizer: None,
@@ -196,9 +199,9 @@ impl Bench {
             kernels: Vec::new(),
             trap: TrapHandler::default(),
         };
-        bench.load();
+        bench.load(gpu.code_object);
         bench.trap.tba = bench.alloc(PAGE_SIZE, CODE | PTE_WRITEABLE);
-        bench.space.write_bytes(bench.trap.tba, HANDLER).expect("mapped");
+        bench.space.write_bytes(bench.trap.tba, gpu.trap_handler).expect("mapped");
         bench
     }
 
@@ -342,8 +345,8 @@ impl Bench {
         }
     }
 
-    fn load(&mut self) {
-        let file = object::File::parse(CODE_OBJECT).expect("the fixture is an ELF file");
+    fn load(&mut self, code_object: &[u8]) {
+        let file = object::File::parse(code_object).expect("the fixture is an ELF file");
         let end =
             file.segments().map(|segment| segment.address() + segment.size()).max().expect("it has segments");
         let base = self.alloc(end, CODE | PTE_WRITEABLE);

@@ -1,9 +1,8 @@
 //! Compiled kernels run to completion and compute what they should.
 
-use belfry_abi::aql::{PacketHeader, PacketType, TmpringSize, inactive};
+use belfry_abi::aql::{PacketHeader, PacketType};
 use belfry_abi::signal::AmdSignal;
 use belfry_device::chip::SqInterrupt;
-use belfry_device::cp::Cause;
 use belfry_device::queue::QueueEngine as _;
 
 use crate::bench::{Bench, Interrupt, READ_WRITE};
@@ -86,58 +85,6 @@ fn lds_that_was_not_asked_for_reads_zero() {
     queue.submit(&bench.dispatch("reverse", [256, 1, 1], [256, 1, 1], args));
     bench.drain(&mut queue);
     assert_eq!(bench.u32s(out, 256), [0; 256]);
-}
-
-fn scratch_reference(index: &[u32]) -> Vec<u32> {
-    (0..256u32)
-        .map(|i| {
-            let mut values = [0u32; 64];
-            for k in 0..64 {
-                values[index[((i + k) & 63) as usize] as usize] = i * 1000 + k;
-            }
-            index.iter().fold(0u32, |sum, &k| sum.wrapping_mul(31).wrapping_add(values[k as usize]))
-        })
-        .collect()
-}
-
-#[test]
-fn scratch_is_asked_for_and_then_private_to_each_lane() {
-    let bench = Bench::new(2);
-    let mut queue = bench.queue(16);
-    let index: Vec<u32> = (0..64u32).map(|k| (k * 37 + 11) & 63).collect();
-    let out = bench.alloc(256 * 4, READ_WRITE);
-    let args = bench.buffer(&[bench.buffer(&index), out]);
-    let (signal, _) = bench.signal(1, None);
-    let mut packet = bench.dispatch("scratch", [256, 1, 1], [64, 1, 1], args);
-    packet.private_segment_size = 320;
-    packet.completion_signal = signal;
-    queue.submit(&packet);
-    // The queue has no scratch memory: it asks for it and waits with the packet untouched.
-    bench.run_until_blocked(&mut queue);
-    assert_eq!(queue.inactive_code(), inactive::SCRATCH_NEEDED | inactive::SCRATCH_WAVE32);
-    assert_eq!((bench.value(signal), queue.read_index()), (1, 0));
-    assert_eq!(bench.interrupts.all(), [Interrupt::Eop(queue.doorbell, 0x1ac)]);
-    // Too little is as good as nothing: the answer is checked again.
-    queue.set_amd(|queue| queue.compute_tmpring_size = TmpringSize::from_bits(1 | 1 << 12).bits());
-    queue.answer_inactive();
-    bench.run_until_blocked(&mut queue);
-    assert_ne!(queue.inactive_code(), 0);
-    // Three waves' worth: two workgroups of two waves never run at once, and slots are used again.
-    queue.give_scratch(&bench, 3, 320 * 32);
-    queue.answer_inactive();
-    bench.run_until(&mut [&mut queue], || bench.value(signal) == 0);
-    assert_eq!(bench.u32s(out, 256), scratch_reference(&index));
-}
-
-#[test]
-fn scratch_without_anybody_to_ask_is_an_error() {
-    let bench = Bench::new(1);
-    let mut queue = bench.queue(16);
-    queue.set_amd(|queue| queue.queue_inactive_signal = 0);
-    let mut packet = bench.dispatch("scratch", [64, 1, 1], [64, 1, 1], 0);
-    packet.private_segment_size = 320;
-    queue.submit(&packet);
-    assert_eq!(bench.run_to_error(&mut queue).cause, Cause::Scratch(320));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     workgroup_of,
     enabled_cus,
     tmp_ring,
+    scratch_reclaim: false,
+    scratch_parts: |topology| topology.xccs * topology.shader_engines,
     scratch_granule: TMPRING_WAVESIZE_UNIT,
 };
 

@@ -27,6 +27,8 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     queue_ids,
     enabled_cus,
     tmp_ring,
+    scratch_reclaim: true,
+    scratch_parts: |topology| topology.xccs,
     scratch_granule: TMPRING_WAVESIZE_UNIT_GFX9,
     set_ttmps,
     wave_ttmp,
@@ -90,6 +92,7 @@ mod tests {
     use belfry_isa::inst::WaveSize;
 
     use super::*;
+    use crate::chip::Topology;
 
     #[test]
     fn ids_of_a_wave_are_in_the_fields_of_its_registers() {
@@ -114,5 +117,13 @@ mod tests {
         };
         assert_eq!([at(0, 1, 0), at(1, 1, 0), at(1, 1, 1), at(1, 0, 0)], [1, 0, 1, 1]);
         assert_eq!(tmp_ring(3 << 12 | 64), TmpRing { waves: 64, wave_bytes: 3072 });
+        let topology =
+            Topology { xccs: 8, shader_engines: 4, arrays_per_engine: 1, wgps_per_array: 10, wgps: 38 };
+        assert_eq!((RULES.scratch_parts)(&topology), 8, "waves are those of an XCC");
+        assert_eq!(
+            (gfx1100::SHADER_RULES.scratch_parts)(&Topology { xccs: 1, ..topology }),
+            4,
+            "of an engine"
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::scratch::Asked;
 use super::{AqlQueue, MAX_IN_FLIGHT, Waiting};
 use crate::cp::MAX_SCRATCH_SLOTS;
 use crate::cp::context::Leaving;
@@ -24,6 +25,7 @@ pub(crate) struct SavedAql {
     read_index: u64,
     started: Vec<Option<SavedInFlight>>,
     scratch: Option<SavedScratch>,
+    asked: Option<Asked>,
     waiting: Waiting,
     leaving: Option<Leaving>,
     failure: Option<SavedFailure>,
@@ -55,6 +57,7 @@ impl AqlQueue {
             read_index: self.read_index,
             started: self.started.iter().map(|one| one.as_ref().map(|dispatch| dispatch.save())).collect(),
             scratch: self.scratch.as_ref().map(|pool| pool.save()),
+            asked: self.asked,
             waiting: self.waiting.clone(),
             leaving: self.leaving,
             failure: self.state.save_failure(),
@@ -103,6 +106,7 @@ impl AqlQueue {
             reported,
             started,
             scratch,
+            asked: saved.asked,
             waiting: saved.waiting.clone(),
             leaving: saved.leaving,
             faults: env.faults.clone(),

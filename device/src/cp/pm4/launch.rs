@@ -129,7 +129,7 @@ fn cus(registers: &ComputeRegisters, chip: &Generation) -> CuMask {
     mask
 }
 
-/// Scratch memory of a dispatch. `COMPUTE_TMPRING_SIZE.WAVES` is for each shader engine; as many slots are used in all.
+/// Scratch memory of a dispatch.
 pub(super) fn scratch(registers: &ComputeRegisters, chip: &Generation) -> TmpRing {
     (chip.shader.tmp_ring)(registers.get(ComputeRegister::TMPRING_SIZE))
 }

@@ -259,7 +259,8 @@ impl Pm4Queue {
         }
         let lo = ComputeRegister::DISPATCH_SCRATCH_BASE_LO;
         let base = registers.pair(lo, ComputeRegister::DISPATCH_SCRATCH_BASE_HI) << 8;
-        let slots = u64::from(waves).min(MAX_SCRATCH_SLOTS) as u32;
+        let slots = u64::from(waves) * u64::from(self.shader.scratch_parts());
+        let slots = slots.min(MAX_SCRATCH_SLOTS) as u32;
         let pool = match &self.scratch {
             Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
             // Waves of earlier dispatches may still use the old memory, which the new one may overlap.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// What every file begins with.
 const MAGIC: [u8; 8] = *b"belfrySN";
 /// Version of head and state: another one whenever a type in them changes. A program reads its own alone.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 pub(super) const PAGE: usize = 4096;
 const FIXED: usize = 32;
 /// Longest head, and longest state: what a machine has of either is far less.
