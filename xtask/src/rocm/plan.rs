@@ -131,7 +131,7 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
             .collect(),
         lists: None,
     };
-    let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[])];
+    let mut images = vec![own("rocm", &[thunk]), own("rocm-sid", &[]), own("rocm-exp", &[])];
     if long || only.is_some_and(guest::has) {
         images.push(guest::image(&options.chip));
     }
@@ -170,8 +170,10 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
         // Debian 13's libraries have no code for other chips, or their tests do not.
         let is_known =
             |image: &Image| image.name == "rocm" && !image.is_long() && options.chip.starts_with(OLD);
-        let is_sid = |image: &Image| image.packages.map_or(image.name, |(base, _)| base) == "rocm-sid";
-        images.retain(|image| is_sid(image) || is_known(image));
+        let is_new = |image: &Image| {
+            ["rocm-sid", "rocm-exp"].contains(&image.packages.map_or(image.name, |(base, _)| base))
+        };
+        images.retain(|image| is_new(image) || is_known(image));
     }
     images
 }

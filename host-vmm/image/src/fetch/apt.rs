@@ -95,10 +95,21 @@ impl Apt {
     ///
     /// With `suite`, packages of that suite are preferred, dependencies too.
     pub fn closure(&self, names: &[&str], suite: Option<&str>) -> Result<Vec<Package>, FetchError> {
-        let mut args = vec!["-q", "-s"];
-        if let Some(suite) = suite {
-            args.extend(["-t", suite]);
+        self.resolve(names, &suite.map_or_else(Vec::new, |suite| vec!["-t", suite]))
+    }
+
+    /// As [`Self::closure`], with the `pins` of a release that is an addition to another.
+    pub fn closure_of_pins(&self, names: &[&str], pins: &[String]) -> Result<Vec<Package>, FetchError> {
+        if !self.archive.release.is_addition() {
+            return self.closure(names, None);
         }
+        let file = self.directory.join("preferences");
+        write_if_changed(&file, &self.archive.release.preferences(pins))?;
+        self.resolve(names, &["-o", &format!("Dir::Etc::Preferences={}", file.display())])
+    }
+
+    fn resolve(&self, names: &[&str], options: &[&str]) -> Result<Vec<Package>, FetchError> {
+        let mut args = [&["-q", "-s"], options].concat();
         args.push("install");
         args.extend(names);
         let text = self.run("apt-get", &args)?;

@@ -9,6 +9,9 @@ use super::error::FetchError;
 /// The longest pause between two looks at a child.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// Lines of each stream that an error has.
+const LINES: usize = 6;
+
 /// Runs a child with its output captured, calling `watch` some ten times a second while it runs.
 pub(crate) fn run_command(
     mut command: Command,
@@ -49,13 +52,29 @@ pub(crate) fn run_command(
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    let stderr = String::from_utf8_lossy(&stderr);
-    let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     Err(FetchError::Command {
         command: format!("{program} {verb}"),
         status: status.to_string(),
-        stderr: lines[lines.len().saturating_sub(6)..].join("; "),
+        stderr: reason(&String::from_utf8_lossy(&stdout), &String::from_utf8_lossy(&stderr)),
     })
+}
+
+/// The end of what a child wrote to stderr, and before it which packages keep others out: apt writes that to stdout.
+fn reason(stdout: &str, stderr: &str) -> String {
+    let is_text = |line: &&str| !line.trim().is_empty();
+    let unmet: Vec<&str> = stdout
+        .lines()
+        .skip_while(|line| !line.ends_with("unmet dependencies:"))
+        .skip(1)
+        .filter(is_text)
+        .map(str::trim)
+        .collect();
+    let errors: Vec<&str> = stderr.lines().filter(is_text).collect();
+    let errors = &errors[errors.len().saturating_sub(LINES)..];
+    let left_out = unmet.len().saturating_sub(LINES);
+    let more = (left_out != 0).then(|| format!("and {left_out} lines more"));
+    let unmet = unmet.into_iter().take(LINES).map(str::to_owned).chain(more);
+    unmet.chain(errors.iter().map(|&line| line.to_owned())).collect::<Vec<_>>().join("; ")
 }
 
 fn read_in_background(mut stream: impl io::Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
@@ -64,4 +83,26 @@ fn read_in_background(mut stream: impl io::Read + Send + 'static) -> std::thread
         let _ = stream.read_to_end(&mut bytes);
         bytes
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_has_the_packages_that_apt_names_on_stdout() {
+        let stdout = "Reading package lists...\n\nThe following packages have unmet dependencies:\n \
+                      libnew7 : Depends: libold (>= 7) but 6 is to be installed\n           \
+                      Depends: libother but it is not going to be installed\n";
+        let stderr = "E: Unable to correct problems, you have held broken packages.\n";
+        assert_eq!(
+            reason(stdout, stderr),
+            "libnew7 : Depends: libold (>= 7) but 6 is to be installed; Depends: libother but it is not going to be \
+             installed; E: Unable to correct problems, you have held broken packages."
+        );
+        assert_eq!(reason("Reading package lists...\n", "W: a\nE: b\n"), "W: a; E: b");
+        let many: String = (0..9).map(|at| format!(" p{at} : Depends: q\n")).collect();
+        let long = reason(&format!("x unmet dependencies:\n{many}"), "E: c");
+        assert!(long.ends_with("p5 : Depends: q; and 3 lines more; E: c"), "{long}");
+    }
 }

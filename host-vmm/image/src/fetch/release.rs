@@ -81,6 +81,8 @@ pub struct Release {
     pub distribution: Distribution,
     /// What is appended to the code name for each suite.
     pockets: &'static [&'static str],
+    /// The release that it is an addition to. Packages of the addition are taken where they are pinned, or where nothing else will do.
+    adds_to: Option<&'static str>,
 }
 
 /// Debian 13, the release every guest artifact comes from.
@@ -88,13 +90,28 @@ pub static TRIXIE: Release = Release {
     codename: "trixie",
     distribution: Distribution::Debian,
     pockets: &["", "-updates", "-backports"],
+    adds_to: None,
 };
 
-static RELEASES: [&Release; 4] = [
+const fn debian(
+    codename: &'static str,
+    pockets: &'static [&'static str],
+    adds_to: Option<&'static str>,
+) -> Release {
+    Release { codename, distribution: Distribution::Debian, pockets, adds_to }
+}
+
+static RELEASES: [&Release; 5] = [
     &TRIXIE,
-    &Release { codename: "bookworm", distribution: Distribution::Debian, pockets: &["", "-updates"] },
-    &Release { codename: "sid", distribution: Distribution::Debian, pockets: &[""] },
-    &Release { codename: "noble", distribution: Distribution::Ubuntu, pockets: &["", "-updates"] },
+    &debian("bookworm", &["", "-updates"], None),
+    &debian("sid", &[""], None),
+    &debian("experimental", &[""], Some("sid")),
+    &Release {
+        codename: "noble",
+        distribution: Distribution::Ubuntu,
+        pockets: &["", "-updates"],
+        adds_to: None,
+    },
 ];
 
 impl Release {
@@ -102,6 +119,22 @@ impl Release {
     #[must_use]
     pub fn named(codename: &str) -> Option<&'static Self> {
         RELEASES.iter().copied().find(|release| release.codename == codename)
+    }
+
+    /// Whether it is an addition to another release, so that packages are taken from it by [pins](Self::preferences).
+    #[must_use]
+    pub const fn is_addition(&self) -> bool {
+        self.adds_to.is_some()
+    }
+
+    /// What the private apt prefers, as `apt_preferences(5)` has it: the pinned packages from this release, and all others from the
+    /// one it is an addition to. A pin is a package's name, or `src:` and that of its source.
+    pub(super) fn preferences(&self, pins: &[String]) -> String {
+        let entry = |packages: &str, priority: u32| {
+            format!("Package: {packages}\nPin: release a={}\nPin-Priority: {priority}\n\n", self.codename)
+        };
+        let pinned = if pins.is_empty() { String::new() } else { entry(&pins.join(" "), 990) };
+        pinned + &entry("*", 1)
     }
 
     /// The name of the private apt state and of its lock.
@@ -114,11 +147,9 @@ impl Release {
     /// The private apt's `sources.list`.
     pub(super) fn sources(&self, mirror: &str, keyring: &Path) -> String {
         let keyring = keyring.display();
-        self.pockets
-            .iter()
-            .map(|pocket| {
-                format!("deb [signed-by={keyring} target=Packages] {mirror} {}{pocket} main\n", self.codename)
-            })
+        let own = self.pockets.iter().map(|pocket| format!("{}{pocket}", self.codename));
+        own.chain(self.adds_to.map(str::to_owned))
+            .map(|suite| format!("deb [signed-by={keyring} target=Packages] {mirror} {suite} main\n"))
             .collect()
     }
 }
@@ -140,6 +171,22 @@ mod tests {
         assert_eq!(lines[0], "deb [signed-by=/k.gpg target=Packages] http://m.example/debian/ trixie main");
         assert_eq!(lines.len(), 3);
         assert!(lines[2].ends_with(&format!(" {BACKPORTS} main")));
+    }
+
+    #[test]
+    fn an_addition_has_the_suite_below_it_and_prefers_what_is_pinned() {
+        let release = Release::named("experimental").unwrap();
+        let sources = release.sources("http://m.example/debian/", Path::new("/k.gpg"));
+        let suites: Vec<&str> =
+            sources.lines().map(|line| line.split(' ').rev().nth(1).unwrap_or_default()).collect();
+        assert_eq!(suites, ["experimental", "sid"]);
+        let preferences = release.preferences(&["src:x".to_owned(), "y".to_owned()]);
+        assert!(
+            preferences.starts_with("Package: src:x y\nPin: release a=experimental\nPin-Priority: 990\n\n"),
+            "{preferences}"
+        );
+        assert!(preferences.ends_with("Package: *\nPin: release a=experimental\nPin-Priority: 1\n\n"));
+        assert!(!release.preferences(&[]).contains("990"));
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn obtain_recipe(
 ) -> Result<RootFs, RootFsError> {
     let artifact = artifact(recipe);
     let packages: Vec<&str> = recipe.packages.iter().map(String::as_str).collect();
-    let choose = |apt: &Apt| Ok((apt.closure(&packages, None)?, BTreeMap::new()));
+    let choose = |apt: &Apt| Ok((apt.closure_of_pins(&packages, &recipe.pins)?, BTreeMap::new()));
     let build = |debs: &[PathBuf], root: &Path| assemble(recipe, debs, root, progress);
     let plan = Plan {
         artifact: &artifact,

@@ -9,7 +9,7 @@ use super::error::{RootFsError, io_error};
 use super::recipe::Recipe;
 use super::{Freshness, RootFs, obtain_recipe};
 use crate::cache::{Cache, create_dir, write_atomically};
-use crate::fetch::FetchError;
+use crate::fetch::{FetchError, Release};
 use crate::progress::Progress;
 
 /// The release of lists that name none and extend nothing.
@@ -80,7 +80,12 @@ fn recipe(wish: &Wish<'_>) -> Result<Recipe, RootFsError> {
         let _ = writeln!(text, "base = {}", toml::Value::String(base.to_owned()));
     }
     let packages = packages.into_iter().map(|name| toml::Value::String(name.to_owned())).collect();
-    let _ = writeln!(text, "packages = {}", toml::Value::Array(packages));
+    let packages = toml::Value::Array(packages);
+    let _ = writeln!(text, "packages = {packages}");
+    if Release::named(&release).is_some_and(Release::is_addition) {
+        // What the list names is what is wanted from there; the rest comes from the release below.
+        let _ = writeln!(text, "pins = {packages}");
+    }
     Recipe::parse(wish.name, &text)
 }
 

@@ -18,6 +18,11 @@ const RECIPES: &[BuiltIn] = &[
         text: include_str!("recipes/rocm-sid.toml"),
         chips: &["gfx1100", "gfx942", "gfx1201"],
     },
+    BuiltIn {
+        name: "rocm-exp",
+        text: include_str!("recipes/rocm-exp.toml"),
+        chips: &["gfx1100", "gfx942", "gfx1201"],
+    },
     BuiltIn { name: "debian12", text: include_str!("recipes/debian12.toml"), chips: &[] },
     BuiltIn { name: "sid", text: include_str!("recipes/sid.toml"), chips: &[] },
     BuiltIn { name: "ubuntu-lts", text: include_str!("recipes/ubuntu-lts.toml"), chips: &[] },
@@ -43,6 +48,8 @@ pub struct Recipe {
     pub release: &'static Release,
     /// The packages asked for; what they depend on comes with them, what they recommend does not.
     pub packages: Vec<String>,
+    /// Packages that are taken from the release although the one below it has them: names, or `src:` and a source's name.
+    pub(super) pins: Vec<String>,
     /// Paths that are removed once everything is unpacked.
     pub(super) drop: Vec<String>,
     /// Symbolic links as `update-alternatives` would make them: path, and what it leads to.
@@ -68,6 +75,7 @@ struct File {
     /// The recipe that it extends.
     base: Option<String>,
     packages: Vec<String>,
+    pins: Vec<String>,
     drop: Vec<String>,
     links: BTreeMap<String, String>,
     files: BTreeMap<String, String>,
@@ -126,6 +134,7 @@ impl Recipe {
         let others = texts.iter().map(|text| read(text)).collect::<Result<Vec<File>, _>>()?;
         for part in others.into_iter().chain([own]) {
             joined.packages.extend(part.packages);
+            joined.pins.extend(part.pins);
             joined.drop.extend(part.drop);
             joined.links.extend(part.links);
             joined.files.extend(part.files);
@@ -139,14 +148,23 @@ impl Recipe {
             return Err(bad(format!("{path:?} is not a path below the root")));
         }
         // apt would take them for options, or for a package to remove.
-        if let Some(package) = joined.packages.iter().find(|package| !is_package_name(package)) {
+        let pinned = joined.pins.iter().map(|pin| pin.strip_prefix("src:").unwrap_or(pin));
+        let named = joined.packages.iter().map(String::as_str).chain(pinned);
+        if let Some(package) = named.into_iter().find(|package| !is_package_name(package)) {
             return Err(bad(format!("{package:?} is not a package's name")));
+        }
+        if !joined.pins.is_empty() && !release.is_addition() {
+            return Err(bad(format!(
+                "{} has no other release below it that packages are pinned against",
+                release.codename
+            )));
         }
         Ok(Self {
             name: name.to_owned(),
             about,
             release,
             packages: joined.packages,
+            pins: joined.pins,
             drop: joined.drop,
             links: joined.links,
             files: joined.files,
@@ -196,7 +214,7 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let text = Recipe::named("rocky").unwrap_err().to_string();
-        assert!(text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, debian12"), "{text}");
+        assert!(text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, rocm-exp, debian12"), "{text}");
     }
 
     #[test]
