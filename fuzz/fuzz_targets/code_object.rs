@@ -4,6 +4,7 @@
 
 #![no_main]
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
@@ -299,7 +300,9 @@ fn bundled(target: &str, code: &[u8], input: &Input) {
     bundle.extend(name.as_bytes());
     bundle.resize(4096, 0);
     bundle.extend(code);
-    assert_eq!(unbundle(&bundle, Some(target)).ok(), (!code.is_empty()).then(|| vec![code]));
+    let found = unbundle(&bundle, Some(target)).ok();
+    assert_eq!(found, (!code.is_empty()).then(|| vec![Cow::Borrowed(code)]));
+    compressed(&bundle, input);
     for patch in &input.patches {
         if let Bits::Long(value) = patch.to {
             let at = 24 + usize::from(patch.at) % 64;
@@ -309,6 +312,26 @@ fn bundled(target: &str, code: &[u8], input: &Input) {
     if let Ok(found) = unbundle(&bundle, None) {
         assert!(found.iter().all(|part| !part.is_empty() && part.len() <= bundle.len()));
     }
+}
+
+/// A compressed bundle that is damaged gives what the whole one gives, or an error.
+fn compressed(bundle: &[u8], input: &Input) {
+    let contents = miniz_oxide::deflate::compress_to_vec_zlib(bundle, 1);
+    let mut file = b"CCOB\x03\0\0\0".to_vec();
+    for word in [32 + contents.len() as u64, bundle.len() as u64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(contents);
+    assert_eq!(unbundle(&file, None).is_ok(), unbundle(bundle, None).is_ok());
+    for patch in &input.patches {
+        if let Bits::Long(value) = patch.to {
+            let at = 4 + usize::from(patch.at) % (file.len() - 12);
+            file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    let (_, most) = most_during(|| unbundle(&file, None).map(|found| found.len()));
+    // Of each byte zlib makes 1032 at most.
+    assert!(most <= 4 * 1032 * file.len() + (2 << 20), "{most} bytes for a file of {}", file.len());
 }
 
 /// What holds of a file that is accepted.

@@ -7,9 +7,11 @@
 mod bundle;
 mod elf;
 mod metadata;
+mod processors;
 
 pub use bundle::unbundle;
 pub use metadata::{ArgumentInfo, ArgumentKind, Hidden, KernelInfo};
+pub use processors::runs_on;
 
 use elf::Relocation;
 
@@ -125,10 +127,10 @@ impl CodeObject {
     /// # Errors
     ///
     /// As for [`CodeObject::parse`]; [`CodeObjectError::NoSuchKernel`] lists the kernels of all of them.
-    pub fn with_kernel(objects: &[&[u8]], name: &str) -> Result<Self, CodeObjectError> {
+    pub fn with_kernel(objects: &[impl AsRef<[u8]>], name: &str) -> Result<Self, CodeObjectError> {
         let mut all = Vec::new();
         for bytes in objects {
-            let object = Self::parse(bytes)?;
+            let object = Self::parse(bytes.as_ref())?;
             match object.kernel(name) {
                 Ok(_) => return Ok(object),
                 Err(CodeObjectError::NoSuchKernel { available, .. }) => all.extend(available),
@@ -138,7 +140,7 @@ impl CodeObject {
         Err(CodeObjectError::NoSuchKernel { name: name.to_owned(), available: all })
     }
 
-    /// The processor the code is for, for example `gfx1100`.
+    /// The processor the code is for, for example `gfx1100`, or the kind of processors, for example `gfx11-generic`.
     pub fn target(&self) -> &str {
         &self.target
     }
@@ -170,13 +172,13 @@ impl CodeObject {
         self.image.len()
     }
 
-    /// Checks that the code is for the given GPU.
+    /// Checks that the code is for the given GPU, or for processors of its kind.
     ///
     /// # Errors
     ///
     /// [`CodeObjectError::Target`].
     pub fn check_target(&self, gpu: &str) -> Result<(), CodeObjectError> {
-        if self.target == gpu {
+        if runs_on(&self.target, gpu) {
             return Ok(());
         }
         Err(CodeObjectError::Target { file: self.target.clone(), gpu: gpu.to_owned() })

@@ -28,26 +28,6 @@ const R_AMDGPU_REL64: u32 = 5;
 const R_AMDGPU_ABS32: u32 = 6;
 const R_AMDGPU_RELATIVE64: u32 = 13;
 
-/// Processors by `EF_AMDGPU_MACH`, LLVM "User Guide for AMDGPU Backend", ELF header flags.
-const MACHINES: &[(u32, &str)] = &[
-    (0x02c, "gfx900"),
-    (0x02f, "gfx906"),
-    (0x030, "gfx908"),
-    (0x033, "gfx1010"),
-    (0x036, "gfx1030"),
-    (0x03f, "gfx90a"),
-    (0x040, "gfx940"),
-    (0x041, "gfx1100"),
-    (0x044, "gfx1103"),
-    (0x046, "gfx1101"),
-    (0x047, "gfx1102"),
-    (0x048, "gfx1200"),
-    (0x04b, "gfx941"),
-    (0x04c, "gfx942"),
-    (0x04e, "gfx1201"),
-    (0x04f, "gfx950"),
-];
-
 /// What one file yields.
 pub(super) struct Parsed {
     pub(super) target: String,
@@ -139,11 +119,8 @@ fn target(header: &FileHeader64<LittleEndian>) -> Result<String, CodeObjectError
         return Err(CodeObjectError::Version(ident.abi_version));
     }
     let mach = header.e_flags(endian).0 & 0xff;
-    let known = MACHINES.iter().find(|(number, _)| *number == mach);
-    Ok(known.map_or_else(
-        || format!("an unknown processor (EF_AMDGPU_MACH {mach:#x})"),
-        |(_, name)| (*name).into(),
-    ))
+    let known = super::processors::name(mach).map(str::to_owned);
+    Ok(known.unwrap_or_else(|| format!("an unknown processor (EF_AMDGPU_MACH {mach:#x})")))
 }
 
 /// Places the loadable segments at their addresses.

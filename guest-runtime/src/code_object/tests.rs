@@ -122,9 +122,12 @@ fn foreign_files_are_named_for_what_they_are() {
 
 #[test]
 fn another_gpus_code_is_refused_with_both_names() {
-    for (mach, name) in
-        [(0x4c, "gfx942"), (0x4e, "gfx1201"), (0xee, "an unknown processor (EF_AMDGPU_MACH 0xee)")]
-    {
+    for (mach, name) in [
+        (0x4c, "gfx942"),
+        (0x4e, "gfx1201"),
+        (0x59, "gfx12-generic"),
+        (0xee, "an unknown processor (EF_AMDGPU_MACH 0xee)"),
+    ] {
         let object = CodeObject::parse(&patched(E_FLAGS, &[mach])).unwrap();
         let error = object.check_target("gfx1100").unwrap_err().to_string();
         assert_eq!(
@@ -133,6 +136,22 @@ fn another_gpus_code_is_refused_with_both_names() {
         );
     }
     CodeObject::parse(VECADD).unwrap().check_target("gfx1100").unwrap();
+}
+
+#[test]
+fn code_for_a_kind_of_processors_is_for_each_of_them() {
+    for (mach, kind, gpus) in [
+        (0x54, "gfx11-generic", &["gfx1100"][..]),
+        (0x59, "gfx12-generic", &["gfx1201"]),
+        (0x5f, "gfx9-4-generic", &["gfx942"]),
+        (0x51, "gfx9-generic", &[]),
+    ] {
+        let object = CodeObject::parse(&patched(E_FLAGS, &[mach])).unwrap();
+        assert_eq!(object.target(), kind);
+        for gpu in ["gfx1100", "gfx1201", "gfx942", "gfx90a"] {
+            assert_eq!(object.check_target(gpu).is_ok(), gpus.contains(&gpu), "{kind} on {gpu}");
+        }
+    }
 }
 
 #[test]

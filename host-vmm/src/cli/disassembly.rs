@@ -1,5 +1,6 @@
 //! `belfry disasm`.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -9,7 +10,7 @@ use belfry_runtime::code_object::{CodeObjectError, unbundle};
 use crate::{disasm, output};
 
 /// The code objects of a file that are for a chip, or else for the chips there are: of the usual one, if it has code for that.
-fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<&'a [u8]>, CodeObjectError> {
+fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<Cow<'a, [u8]>>, CodeObjectError> {
     if let Some(chip) = chip {
         return unbundle(content, Some(chip));
     }
@@ -23,7 +24,7 @@ pub(super) fn disassemble(file: &Path, chip: Option<&str>) -> anyhow::Result<u8>
     let content = std::fs::read(file).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
     for object in objects(&content, chip).with_context(|| file.display().to_string())? {
-        disasm::list(object, &mut text).with_context(|| file.display().to_string())?;
+        disasm::list(&object, &mut text).with_context(|| file.display().to_string())?;
     }
     output::write(&text);
     Ok(0)

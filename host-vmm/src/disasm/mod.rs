@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
-use belfry_device::chip::{Model, UnknownChip};
+use belfry_device::chip::{MODELS, Model, UnknownChip};
 use belfry_isa::disasm::{Line, disassemble};
 use belfry_isa::inst::WaveSize;
-use belfry_runtime::code_object::{CodeObject, CodeObjectError};
+use belfry_runtime::code_object::{CodeObject, CodeObjectError, runs_on};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
 use zerocopy::FromBytes as _;
 
@@ -54,7 +54,12 @@ struct Function<'a> {
 pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     let object = CodeObject::parse(file)?;
     let processor = object.target().split(':').next().unwrap_or_default();
-    let generation = Model::named(processor).map_err(DisasmError::Target)?.generation;
+    // Code for a kind of processors is listed as that of the first chip of the kind.
+    let model = match MODELS.iter().find(|model| runs_on(processor, model.name)) {
+        Some(model) => model,
+        None => Model::named(processor).map_err(DisasmError::Target)?,
+    };
+    let generation = model.generation;
     let arch = generation.arch;
     let elf = object::File::parse(file)?;
     writeln!(out, "target {}", object.target())?;

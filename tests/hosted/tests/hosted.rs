@@ -119,6 +119,25 @@ fn all_examples_run_in_one_process_with_a_line_each() {
     }
 }
 
+/// What clang has made for whole kinds of processors, in compressed bundles of both versions, runs on the chip of each kind.
+#[test]
+fn compressed_code_for_a_kind_of_processors_runs_on_each_chip() {
+    let fixtures =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../guest-runtime/src/code_object/bundle/fixtures");
+    for chip in chip::MODELS {
+        let gpu = gpu_of(chip);
+        for version in ["v2", "v3"] {
+            let file = format!("{fixtures}/generic.{version}.hipfb");
+            let rest = "--kernel double_them --grid 128 --block 64 --arg buf:u32:128:iota".split(' ');
+            let args: Vec<String> = std::iter::once(file).chain(rest.map(str::to_owned)).collect();
+            let mut out = Vec::new();
+            belfry_examples::run("launch", &process(&gpu), &args, &mut out).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains("u32[128] = 0, 2, 4, 6,"), "{chip} {version}: {out}");
+        }
+    }
+}
+
 #[test]
 fn two_processes_cannot_reach_each_others_memory() {
     let gpu = gpu();

@@ -17,6 +17,7 @@ mod read;
 mod tests;
 mod variables;
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -250,19 +251,27 @@ fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     }
     let bytes = fs::read(path).map_err(failed)?;
     // What is no bundle comes back as it is, for each chip.
-    let mut objects: Vec<&[u8]> = Vec::new();
+    let mut objects: Vec<Cow<'_, [u8]>> = Vec::new();
     let mut refused = None;
     for model in chip::MODELS {
         match unbundle(&bytes, Some(model.name)) {
-            Ok(found) => objects.extend(found),
+            Ok(found) => {
+                for object in found {
+                    // A plain code object, and code for a kind of processors, come once for each chip.
+                    if !objects.contains(&object) {
+                        objects.push(object);
+                    }
+                }
+            }
             Err(error) => refused = Some(error.to_string()),
         }
     }
-    objects.dedup_by_key(|object| object.as_ptr());
     if let (true, Some(why)) = (objects.is_empty(), refused) {
         return Err(wrong(why));
     }
-    let read = |object: &[u8]| SymbolFile::read(path.display().to_string(), object.to_vec()).map(Arc::new);
+    let read = |object: Cow<'_, [u8]>| {
+        SymbolFile::read(path.display().to_string(), object.into_owned()).map(Arc::new)
+    };
     objects.into_iter().map(read).collect::<Result<_, _>>().map_err(wrong)
 }
 
