@@ -3,6 +3,7 @@
 //! What was compiled is kept by a hash of everything it was made of: the sources, the commands, and the tree. A program
 //! appears in the cache by one rename, so that runs side by side never see a part of one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,6 +28,11 @@ const PATH: [&str; 7] =
 const SOURCES: &str = "/tmp/sources";
 const MADE: &str = "/tmp/made";
 
+/// Where a program is, or why there is none.
+pub type Compiled = Result<PathBuf, String>;
+
+/// hipRTC as a library of its own.
+const HIPRTC: &str = "/usr/lib/x86_64-linux-gnu/libhiprtc.so";
 /// The header of libhsakmt.
 const THUNK: &str = "usr/include/hsakmt/hsakmt.h";
 
@@ -45,17 +51,19 @@ exec chroot "$root" /bin/sh -ec "$script"
 
 /// Compiles what is not in the cache yet, as many at once as there are processors.
 ///
-/// Returns where the programs are, in their order.
+/// Returns where the programs are, in their order, or for each that does not compile what the compiler said.
 ///
 /// # Errors
 ///
-/// Sources that do not compile, with what the compiler said; a machine that does not allow user namespaces.
+/// A tree without compilers; a machine that does not allow user namespaces.
 pub fn compile(
     cache: &Cache,
     tree: &Path,
     programs: &[Program],
     progress: &Progress,
-) -> Result<Vec<PathBuf>> {
+) -> Result<Vec<Compiled>> {
+    // It is entered from another directory.
+    let tree = &fs::canonicalize(tree).with_context(|| tree.display().to_string())?;
     let places: Vec<PathBuf> =
         programs.iter().map(|program| place(cache, tree, program)).collect::<Result<_>>()?;
     let mut missing: Vec<(&Program, &Path)> = programs
@@ -65,7 +73,7 @@ pub fn compile(
         .map(|(p, at)| (p, at.as_path()))
         .collect();
     if missing.is_empty() {
-        return Ok(places);
+        return Ok(places.into_iter().map(Ok).collect());
     }
     let languages: Vec<Language> = missing.iter().map(|(program, _)| program.language).collect();
     check_compilers(tree, &languages)?;
@@ -79,7 +87,7 @@ pub fn compile(
     // The longest last, so that they are taken first.
     missing.sort_by_key(|(program, _)| program.cases.len());
     let waiting = Mutex::new(missing);
-    let failures = Mutex::new(Vec::new());
+    let failures = Mutex::new(BTreeMap::new());
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -90,18 +98,20 @@ pub fn compile(
                     match compile_one(cache, tree, sources.path(), program, place) {
                         Ok(()) => step.set(compiled.fetch_add(1, Ordering::Relaxed) + 1),
                         Err(error) => {
-                            let name = program.source();
-                            failures.lock().unwrap().push(format!("{}: {error:#}", name.display()));
+                            let text = format!("{}: {error:#}", program.source().display());
+                            failures.lock().unwrap().insert(place.to_owned(), text);
                         }
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().unwrap();
-    ensure!(failures.is_empty(), "programs that do not compile:\n{}", failures.join("\n"));
-    step.done("done");
-    Ok(places)
+    let mut failures = failures.into_inner().unwrap();
+    match failures.len() {
+        0 => step.done("done"),
+        failed => step.done(&format!("{failed} do not compile")),
+    }
+    Ok(places.into_iter().map(|place| failures.remove(&place).map_or(Ok(place), Err)).collect())
 }
 
 /// Refuses a tree without the compilers that programs in these languages need, before anything is compiled.
@@ -187,8 +197,14 @@ fn script(program: &Program) -> String {
     }
     script += &match program.language {
         Language::Hip | Language::ProcessHip => {
+            // HIP 5.7 has hipRTC in its one library, HIP 7 does not.
+            let rtc = if program.names("hiprtc") {
+                format!("$(test ! -e {HIPRTC} || echo -lhiprtc)")
+            } else {
+                String::new()
+            };
             format!(
-                "hipcc --offload-arch={processor} {gpu} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program\n"
+                "hipcc --offload-arch={processor} {gpu} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program {rtc}\n"
             )
         }
         // The processor's side of a comparison contracts nothing that the device's side does not.

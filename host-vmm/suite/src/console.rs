@@ -1,5 +1,6 @@
 //! The suite on a console: a line for each case, what failing cases said, and the count as the last line.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -98,8 +99,14 @@ pub fn run(
         }
     }
     let Told { line, counts, failures, .. } = told;
+    // Cases of a program that does not compile all have the same to say.
+    let mut told = BTreeMap::new();
     for (name, report) in &failures {
-        line(&format!("\n==== {name}: {report}"));
+        let first: &mut &str = told.entry(report).or_insert(name);
+        match *first == *name {
+            true => line(&format!("\n==== {name}: {report}")),
+            false => line(&format!("\n==== {name}: as {first}")),
+        }
     }
     if !failures.is_empty() {
         line("\nfailed:");

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use belfry_image::{Cache, Progress};
 
 use crate::absent::{self, Absent};
-use crate::compile::compile;
+use crate::compile::{Compiled, compile};
 use crate::runner::Runner;
 use crate::sources::{Program, programs};
 use crate::tools::TOOLS;
@@ -93,10 +93,10 @@ impl Processor {
     }
 }
 
-/// What cases need to run: where the programs are, by their index.
+/// What cases need to run: where the programs are, or why there are none, by their index.
 #[derive(Debug, Default)]
 pub struct Ready {
-    places: BTreeMap<usize, PathBuf>,
+    places: BTreeMap<usize, Compiled>,
     /// The major version of HIP in the root file system.
     hip: Option<u32>,
     /// Whether the GPU has images.
@@ -196,7 +196,7 @@ impl Ready {
     /// Where the programs are.
     #[must_use]
     pub fn programs(&self) -> Vec<PathBuf> {
-        self.places.values().cloned().collect()
+        self.places.values().flatten().cloned().collect()
     }
 
     /// Runs one case and judges it.
@@ -219,6 +219,7 @@ impl Ready {
         match &test.what {
             What::Case { program, case } => {
                 let place = self.places.get(program).context("its program was not compiled")?;
+                let place = place.as_ref().map_err(|text| anyhow!("its program does not compile: {text}"))?;
                 let place = place.to_str().with_context(|| format!("{} is no UTF-8", place.display()))?;
                 Ok((vec![place.to_owned(), case.clone()], Expected { says: Vec::new() }))
             }

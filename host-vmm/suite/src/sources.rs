@@ -102,6 +102,11 @@ impl Program {
         source(self.language, &self.name)
     }
 
+    /// Whether its source has a word.
+    pub(crate) fn names(&self, word: &str) -> bool {
+        text(&self.source()).is_ok_and(|text| text.contains(word))
+    }
+
     /// Every file it is made of, with its text: its source, the code objects' sources, and all headers.
     ///
     /// # Errors

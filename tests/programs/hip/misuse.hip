@@ -7,8 +7,8 @@ using Words = std::vector<uint32_t>;
 
 __global__ void stamp(uint32_t* words, uint32_t value) { words[blockIdx.x * blockDim.x + threadIdx.x] = value; }
 
-// How a shape that no launch can have is answered.
-static const hipError_t BAD_SHAPE = hipErrorInvalidValue;
+// How a shape that no launch can have is answered; HIP 7 does it as CUDA does.
+static const hipError_t BAD_SHAPE = HIP_VERSION_MAJOR >= 7 ? hipErrorInvalidConfiguration : hipErrorInvalidValue;
 
 static void expect_work() {
     Buffer<uint32_t> words(512);
