@@ -12,6 +12,8 @@ use crate::registers::RegisterMap;
 
 /// Pause between looks whether the device is awake.
 const ASLEEP_US: u64 = 100;
+/// Looks that a device has when its time is over.
+const LATE_LOOKS: u32 = 100;
 
 /// The operating system's view of the device, with a switch that turns every access into nothing.
 pub(crate) struct Hw<O: Os> {
@@ -162,12 +164,15 @@ impl<O: Os> Hw<O> {
 
     /// Polls `done` until it holds: spinning first, sleeping longer and longer then.
     ///
+    /// Time may pass in which neither this thread nor the device has run, as where a process was stopped or a machine suspended. So the
+    /// device has some more looks when the time is over.
+    ///
     /// # Errors
     ///
     /// `ETIME` after `timeout_ns`, `ENODEV` when the device is gone.
     pub(crate) fn poll(&self, timeout_ns: u64, mut done: impl FnMut() -> bool) -> Result<()> {
         let start = self.now_ns();
-        let mut sleep_us = 1;
+        let (mut sleep_us, mut late) = (1, 0);
         for turn in 0u32.. {
             if done() {
                 return Ok(());
@@ -176,9 +181,14 @@ impl<O: Os> Hw<O> {
                 return Err(Errno::ENODEV);
             }
             if self.now_ns().saturating_sub(start) > timeout_ns {
-                return if done() { Ok(()) } else { Err(Errno::ETIME) };
+                late += 1;
+                if late > LATE_LOOKS {
+                    break;
+                }
+                // With pauses, of a tenth of a second together.
+                sleep_us = 1000;
             }
-            if turn < 200 {
+            if turn < 200 && late == 0 {
                 core::hint::spin_loop();
             } else {
                 self.os.sleep_us(sleep_us);
@@ -241,5 +251,42 @@ impl<'a, O: Os> Instance<'a, O> {
     pub(crate) fn write_pair_at<L: Register, H: Register>(&self, index: u32, value: u64) {
         self.write_at(2 * index, L::from_bits(value as u32));
         self.write_at(2 * index, H::from_bits((value >> 32) as u32));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn device_that_was_stopped_with_the_driver_has_time_to_answer() {
+        let bench = Bench::new();
+        let hw = &bench.device.hw;
+        let mut looks = 0;
+        let answered = hw.poll(SECOND, || {
+            looks += 1;
+            if looks == 3 {
+                // Everything stands still for a minute.
+                bench.os().advance_clock(60 * SECOND);
+            }
+            looks == 20
+        });
+        assert_eq!((answered, looks), (Ok(()), 20));
+    }
+
+    #[test]
+    fn device_that_never_answers_is_given_up() {
+        let bench = Bench::new();
+        let mut looks = 0u32;
+        let answered = bench.device.hw.poll(SECOND, || {
+            looks += 1;
+            false
+        });
+        assert_eq!(answered, Err(Errno::ETIME));
+        // One for each millisecond of the bench's clock, and the late ones.
+        assert!((1000..1200).contains(&looks), "{looks}");
     }
 }
