@@ -12,8 +12,9 @@ pub(super) const IPC_FLAGS: usize = 36;
 pub(super) const PART: usize = 16;
 /// Parts that memory may have: each of them is a mapping of its own, of which Linux allows a process so many.
 const MOST: usize = 1 << 15;
-/// Largest size: the addresses of a process.
-const LARGEST: u64 = 1 << 47;
+/// Largest size: more than the VRAM of any GPU here, as system memory is shared, too. An importer's work grows with the size, and a
+/// forged file can be made of holes, so that its own length says nothing.
+const LARGEST: u64 = 1 << 38;
 
 /// Shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,10 @@ impl Record {
             sum = sum.checked_add(len).filter(|&sum| sum <= LARGEST)?;
             parts.push((at, len));
         }
+        // Pages that are there several times would make any size of a small file.
+        if sum > file_len {
+            return None;
+        }
         (sum == size).then_some(Self { size, flags, key, ipc_flags, parts })
     }
 }
@@ -121,6 +126,7 @@ mod tests {
             ("not aligned", parts(&[(0x1001, 0x1000)])),
             ("no whole pages", parts(&[(0x1000, 0x1800)])),
             ("empty part", parts(&[(0x1000, 0)])),
+            ("more than the file", parts(&[(0, FILE), (0x1000, 0x1000)])),
             ("no parts", parts(&[])),
             ("another size", Record { size: 0x4000, ..record() }),
             ("two kinds", Record { flags: AllocFlags::VRAM | AllocFlags::GTT, ..record() }),
@@ -139,6 +145,11 @@ mod tests {
         let mut many = good;
         many[28..32].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(parts_len(&many[..HEAD]), None);
+        // A file of holes has any length.
+        for (size, is_record) in [(LARGEST, true), (LARGEST + PAGE_SIZE, false), (1 << 45, false)] {
+            let halves = parts(&[(0, size / 2), (size / 2, size - size / 2)]).encode().unwrap();
+            assert_eq!(Record::decode(&halves, 1 << 46).is_some(), is_record, "{size:#x} bytes");
+        }
         let fragmented = Record { parts: vec![(0, PAGE_SIZE); MOST + 1], ..record() };
         assert_eq!(fragmented.encode(), None);
     }
