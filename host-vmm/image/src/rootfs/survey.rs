@@ -11,6 +11,8 @@ use super::error::{RootFsError, io_error};
 
 /// Bytes of a block of ext4.
 const BLOCK: u64 = 4096;
+/// A disk with more is none that is made here: a tree that has it has files of holes.
+const MOST: u64 = 8 << 40;
 /// Deeper trees are none that a program would use.
 const DEEPEST: u32 = 256;
 
@@ -57,7 +59,12 @@ impl Look {
         }
         self.files += 1;
         // A directory has a block at least; inodes and long links are counted as half of one.
-        self.bytes += meta.len().next_multiple_of(BLOCK) + BLOCK / 2;
+        let bytes = meta.len().checked_next_multiple_of(BLOCK).and_then(|len| len.checked_add(BLOCK / 2));
+        let sum = bytes.and_then(|bytes| self.bytes.checked_add(bytes)).filter(|&sum| sum <= MOST);
+        self.bytes = sum.ok_or_else(|| {
+            let why = "with it, its files have more than 8 TiB, holes included, which is too much for a disk";
+            RootFsError::NoRoot { path: path.to_owned(), why }
+        })?;
         self.hash.update((path.as_os_str().len() as u64).to_le_bytes());
         self.hash.update(path.as_os_str().as_bytes());
         let facts = [
@@ -123,6 +130,16 @@ mod tests {
         fs::write(tree.join("a"), b"a").unwrap();
         std::os::unix::fs::symlink("tree", &link).unwrap();
         assert_eq!(Survey::of(&link).unwrap(), Survey::of(&tree).unwrap());
+    }
+
+    #[test]
+    fn tree_of_more_than_fits_any_disk_is_refused_by_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::File::create(directory.path().join(name)).unwrap().set_len(3 << 40).unwrap();
+        }
+        let error = Survey::of(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("/c") && error.contains("8 TiB"), "{error}");
     }
 
     #[test]
