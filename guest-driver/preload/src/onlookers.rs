@@ -19,7 +19,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use belfry_device::Gpu as Device;
-use belfry_inspect::inspect::{AskedOfProcess, InspectOptions, Onlookers, socket_of};
+use belfry_inspect::gdb::GdbAddress;
+use belfry_inspect::inspect::{AskedOfProcess, InspectOptions, Onlookers, gdb_socket_of, socket_of};
 use belfry_inspect::symbols::Finder;
 use belfry_kfd_hosted::leave_descriptors;
 
@@ -109,6 +110,14 @@ fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Resul
     let pid = companion::process() as u32;
     let path =
         options.socket.then(|| socket_of(folder, pid)).transpose().map_err(|error| error.to_string())?;
+    let gdb = match &options.gdb {
+        // The process is another one than that of its driver.
+        Some(GdbAddress::Own) => {
+            Some(GdbAddress::Unix(gdb_socket_of(folder, pid).map_err(|error| error.to_string())?))
+        }
+        other => other.clone(),
+    };
+    let options = &InspectOptions { gdb, ..options.clone() };
     // The one and the other have their own symbols.
     let found = CodeObjects::default();
     let finder: Finder = Arc::new(move || found.new_ones());

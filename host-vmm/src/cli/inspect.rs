@@ -55,8 +55,8 @@ pub(super) struct InspectFlags {
     #[arg(long = "break", value_name = "BREAKPOINT", requires = "inspect")]
     breaks: Vec<String>,
     /// Lets GDB debug the waves of the GPU, which stays at its first dispatch until GDB has connected and lets it go on: at an address of
-    /// TCP, or a Unix socket [default: a free port of 127.0.0.1].
-    #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    /// TCP, or a Unix socket [default: a Unix socket of this user's, which is printed].
+    #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "")]
     gdb: Option<GdbAddress>,
 }
 

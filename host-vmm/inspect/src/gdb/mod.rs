@@ -3,6 +3,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | where it listens, and one client after the other | `server.rs` |
+//! | whose a connection over TCP is | `peer.rs` |
 //! | a client: packets, waiting, what it may not do to the run | `session.rs` |
 //! | waves as threads: breakpoints, steps, memory | `target.rs`, `resume.rs` |
 //! | watchpoints | `watchpoints.rs` |
@@ -16,6 +17,7 @@
 
 mod libraries;
 mod monitor;
+mod peer;
 mod registers;
 mod resume;
 mod server;
@@ -30,11 +32,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+pub(crate) use server::Place;
 pub use server::Server;
 
 /// Where the stub listens.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub enum GdbAddress {
+    /// A Unix socket of the process in the folder of this user's sockets, which this user alone can connect to.
+    Own,
     /// TCP; port 0 is a free one.
     Tcp(SocketAddr),
     /// A Unix socket, which this user alone can connect to.
@@ -44,8 +49,11 @@ pub enum GdbAddress {
 impl FromStr for GdbAddress {
     type Err = String;
 
-    /// `ADDR:PORT`, `:PORT`, or a path with a slash.
+    /// `ADDR:PORT`, `:PORT`, or a path with a slash; the process's own socket for an empty text.
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self::Own);
+        }
         if text.contains('/') {
             return Ok(Self::Unix(text.into()));
         }
@@ -86,7 +94,8 @@ mod tests {
         assert_eq!("127.0.0.1:0".parse(), Ok(tcp("127.0.0.1:0")));
         assert_eq!(":3333".parse(), Ok(tcp("127.0.0.1:3333")));
         assert_eq!("./gdb.sock".parse(), Ok(GdbAddress::Unix("./gdb.sock".into())));
-        for wrong in ["", "3333", "localhost", "1.2.3.4", ":x"] {
+        assert_eq!("".parse(), Ok(GdbAddress::Own));
+        for wrong in [" ", "3333", "localhost", "1.2.3.4", ":x"] {
             assert!(wrong.parse::<GdbAddress>().is_err(), "{wrong}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use belfry_device::Gpu;
 use belfry_device::inspect::BreakOn;
 
 use super::session::{self, PATIENCE};
-use super::{GdbAddress, GdbError};
+use super::{GdbError, peer};
 use crate::symbols::Symbols;
 
 /// How often somebody is looked for who connects.
@@ -48,20 +48,35 @@ enum Listener {
 /// The stream of a client.
 #[derive(Debug)]
 pub(super) enum Stream {
-    Tcp(TcpStream),
+    Tcp {
+        stream: TcpStream,
+        /// The client has been looked for again after its first bytes had come: they are not those of somebody who was there before.
+        is_known: bool,
+    },
     Unix(UnixStream),
 }
 
+fn another_users() -> io::Error {
+    io::Error::other("of another user")
+}
+
+/// Where the stub of a process listens.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
 impl Listener {
-    fn at(address: &GdbAddress) -> io::Result<(Self, String)> {
+    fn at(address: &Place) -> io::Result<(Self, String)> {
         Ok(match address {
-            GdbAddress::Tcp(address) => {
+            Place::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
                 let at = listener.local_addr()?.to_string();
                 (Self::Tcp(listener), at)
             }
-            GdbAddress::Unix(path) => {
+            Place::Unix(path) => {
                 let listener = UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -73,22 +88,21 @@ impl Listener {
     fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept()?;
-                // Of who comes from elsewhere, nobody knows, and the user has chosen that address.
-                if peer.ip().is_loopback() && !is_ours(peer, stream.local_addr()?)? {
-                    return Err(io::Error::other("of another user"));
+                let (stream, _) = listener.accept()?;
+                if !peer::may_command(&stream)? {
+                    return Err(another_users());
                 }
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Stream::Tcp(stream))
+                Ok(Stream::Tcp { stream, is_known: false })
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 let user = rustix::net::sockopt::socket_peercred(&stream)?.uid;
                 if user != rustix::process::geteuid() {
-                    return Err(io::Error::other("of another user"));
+                    return Err(another_users());
                 }
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(PATIENCE))?;
@@ -98,37 +112,20 @@ impl Listener {
     }
 }
 
-/// Whether the connection from a socket of this machine to another one is this user's, as the kernel's table has it.
-fn is_ours(from: SocketAddr, to: SocketAddr) -> io::Result<bool> {
-    let table = if from.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" };
-    let user = rustix::process::geteuid().as_raw();
-    Ok(user_of(&fs::read_to_string(table)?, from, to) == Some(user))
-}
-
-/// The user of a connection in the kernel's table: addresses as words in hexadecimal, the user in the eighth column.
-fn user_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
-    let text = |address: SocketAddr| {
-        let octets = match address.ip() {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        };
-        let words = octets.as_chunks::<4>().0.iter();
-        let words: String = words.map(|word| format!("{:08X}", u32::from_ne_bytes(*word))).collect();
-        format!("{words}:{:04X}", address.port())
-    };
-    let (from, to) = (text(from), text(to));
-    table.lines().find_map(|line| {
-        let mut columns = line.split_whitespace().skip(1);
-        let ends = (columns.next()?, columns.next()?);
-        if ends == (from.as_str(), to.as_str()) { columns.nth(4)?.parse().ok() } else { None }
-    })
-}
-
 impl Stream {
     /// Reads what has come, and waits so long for it.
     pub(super) fn read(&mut self, bytes: &mut [u8], limit: Duration) -> io::Result<Option<usize>> {
         let read = match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(limit)).and_then(|()| stream.read(bytes)),
+            Self::Tcp { stream, is_known } => {
+                let read = stream.set_read_timeout(Some(limit)).and_then(|()| stream.read(bytes));
+                if !*is_known && matches!(read, Ok(1..)) {
+                    if !peer::may_command(stream)? {
+                        return Err(another_users());
+                    }
+                    *is_known = true;
+                }
+                read
+            }
             Self::Unix(stream) => stream.set_read_timeout(Some(limit)).and_then(|()| stream.read(bytes)),
         };
         match read {
@@ -147,7 +144,7 @@ impl Stream {
 
     pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Tcp { stream, .. } => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
         }
     }
@@ -159,20 +156,16 @@ impl Server {
     /// # Errors
     ///
     /// A place where it cannot listen, no thread, or a device that has ended.
-    pub fn start(
+    pub(crate) fn start(
         gpu: &Arc<Gpu>,
-        address: &GdbAddress,
+        address: &Place,
         symbols: &Arc<Mutex<Symbols>>,
     ) -> Result<Self, GdbError> {
-        let at = match address {
-            GdbAddress::Tcp(address) => address.to_string(),
-            GdbAddress::Unix(path) => path.display().to_string(),
+        let (at, path) = match address {
+            Place::Tcp(address) => (address.to_string(), None),
+            Place::Unix(path) => (path.display().to_string(), Some(path.clone())),
         };
         let (listener, at) = Listener::at(address).map_err(|source| GdbError::Listen { at, source })?;
-        let path = match address {
-            GdbAddress::Tcp(_) => None,
-            GdbAddress::Unix(path) => Some(path.clone()),
-        };
         let first = gpu.inspect().add_break(BreakOn::Packet("KERNEL_DISPATCH".to_owned()))?;
         let shared = Arc::new(Shared {
             gpu: Arc::downgrade(gpu),
@@ -233,35 +226,5 @@ fn serve(listener: &Listener, shared: &Arc<Shared>, first: u32) {
     if let (Some(first), Some(gpu)) = (first, shared.gpu.upgrade()) {
         gpu.inspect().remove_break(first);
         gpu.inspect().proceed();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_known_by_both_ends_and_their_user() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-                     \x20  0: 0100007F:0D05 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1\n\
-                     \x20  1: 0100007F:9C40 0100007F:0D05 01 00000000:00000000 00:00000000 00000000  1001        0 12 1\n";
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert_eq!(user_of(table, at(40000), at(3333)), Some(1001));
-        assert_eq!((user_of(table, at(3333), at(40000)), user_of("", at(1), at(2))), (None, None));
-    }
-
-    #[test]
-    fn own_connections_are_this_users() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            // A machine without IPv6 has no such address.
-            let Ok(listener) = TcpListener::bind(address) else {
-                assert!(address.starts_with('['), "{address}");
-                continue;
-            };
-            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (served, peer) = listener.accept().unwrap();
-            assert_eq!(peer, client.local_addr().unwrap());
-            assert!(is_ours(peer, served.local_addr().unwrap()).unwrap(), "{address}");
-        }
     }
 }

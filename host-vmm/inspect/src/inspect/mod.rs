@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 pub use client::Client;
 pub use onlookers::Onlookers;
-pub use places::{Running, folder, only, running, socket_of};
+pub use places::{Running, folder, gdb_socket_of, only, running, socket_of};
 pub use query::{HELP, answer};
 pub use server::{Save, Server};
 pub(crate) use sources::faulting;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
 
-use super::{InspectError, InspectOptions, Save, Server};
-use crate::gdb;
+use super::{InspectError, InspectOptions, Save, Server, places};
+use crate::gdb::{self, GdbAddress};
 use crate::symbols::{Finder, Symbols};
 
 /// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
@@ -32,8 +32,15 @@ impl Onlookers {
         let symbols = if let Some(finder) = finder { symbols.with_finder(finder) } else { symbols };
         let symbols = Arc::new(Mutex::new(symbols));
         let socket = options.socket.then(|| Server::start((gpu, at), options, &symbols)).transpose()?;
-        let gdb =
-            options.gdb.as_ref().map(|address| gdb::Server::start(gpu, address, &symbols)).transpose()?;
+        let place = match &options.gdb {
+            None => None,
+            Some(GdbAddress::Tcp(address)) => Some(gdb::Place::Tcp(*address)),
+            Some(GdbAddress::Unix(path)) => Some(gdb::Place::Unix(path.clone())),
+            Some(GdbAddress::Own) => {
+                Some(gdb::Place::Unix(places::gdb_socket_of(&places::folder()?, std::process::id())?))
+            }
+        };
+        let gdb = place.map(|place| gdb::Server::start(gpu, &place, &symbols)).transpose()?;
         Ok(Self { gdb, socket })
     }
 

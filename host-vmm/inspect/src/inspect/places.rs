@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::InspectError;
 
+/// How the names of sockets for GDB begin.
+const FOR_GDB: &str = "gdb-";
+
 /// A process whose GPU can be inspected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Running {
@@ -69,8 +72,21 @@ pub fn folder() -> Result<PathBuf, InspectError> {
 ///
 /// A folder that is not this user's alone, or one that nothing can be removed from.
 pub fn socket_of(folder: &Path, pid: u32) -> Result<PathBuf, InspectError> {
+    vacant(folder, &format!("{pid}.sock"))
+}
+
+/// The same for the socket that GDB connects to.
+///
+/// # Errors
+///
+/// As for the other socket.
+pub fn gdb_socket_of(folder: &Path, pid: u32) -> Result<PathBuf, InspectError> {
+    vacant(folder, &format!("{FOR_GDB}{pid}.sock"))
+}
+
+fn vacant(folder: &Path, name: &str) -> Result<PathBuf, InspectError> {
     check(folder)?;
-    let path = folder.join(format!("{pid}.sock"));
+    let path = folder.join(name);
     // A process of the same number that was killed has left it.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path)(error)),
@@ -94,9 +110,12 @@ pub fn running() -> Result<Vec<Running>, InspectError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed(&folder))?.flatten() {
         let (name, socket) = (entry.file_name(), entry.path());
-        let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse().ok());
-        let Some(pid) = pid else { continue };
+        let name = name.to_str().and_then(|name| name.strip_suffix(".sock")).unwrap_or_default();
+        let (name, is_for_gdb) = name.strip_prefix(FOR_GDB).map_or((name, false), |name| (name, true));
+        let Ok(pid) = name.parse() else { continue };
         match UnixStream::connect(&socket) {
+            // Its stub drops who says nothing.
+            Ok(_) if is_for_gdb => {}
             Ok(_) => found.push(Running { pid, socket }),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let _ = fs::remove_file(&socket);
