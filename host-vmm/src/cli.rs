@@ -272,6 +272,9 @@ struct MachineArgs {
 /// The whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
 #[must_use]
 pub fn process() -> ExitCode {
+    if let Err(error) = belfry_process::file_limit::catch() {
+        note!("belfry: a write beyond the limit of files ends this process: {error}");
+    }
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
     ExitCode::from(main(std::env::args_os()))
 }

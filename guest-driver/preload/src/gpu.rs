@@ -15,7 +15,8 @@ use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
 use crate::{
-    bridge, card, companion, debug, doorbells, ending, notice, onlookers, record, summary, trace, unmapped,
+    bridge, card, companion, debug, doorbells, ending, file_limit, notice, onlookers, record, summary, trace,
+    unmapped,
 };
 
 /// Threads for the driver's work that are there from the beginning.
@@ -98,6 +99,7 @@ fn make_in_companion() -> Result<&'static Gpu, i32> {
 
 fn make() -> Result<&'static Gpu, i32> {
     let settings = settings().ok_or(libc::ENODEV)?;
+    let _writes = file_limit::Writes::begin();
     register();
     notice::start_log();
     let started = Instant::now();

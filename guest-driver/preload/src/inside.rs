@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::companion;
 use crate::real::raw;
+use crate::{companion, file_limit};
 
 /// Whose a thread is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub(crate) fn child_kind() -> Kind {
 pub(crate) fn become_thread_of(kind: Kind) {
     KIND.set(kind);
     DEPTH.set(1);
+    file_limit::block();
 }
 
 /// Runs `work` as the driver's or the device's, without signals: a handler might never come back, and leave locks held.

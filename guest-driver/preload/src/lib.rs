@@ -47,6 +47,7 @@ mod cwd;
 mod debug;
 mod doorbells;
 mod ending;
+mod file_limit;
 mod gpu;
 mod inside;
 mod live;

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::inside::inside;
 use crate::settings::settings;
-use crate::{card, companion, gpu, record};
+use crate::{card, companion, file_limit, gpu, record};
 
 /// How a process has ended, as far as it knows.
 #[derive(Clone, Copy)]
@@ -184,6 +184,7 @@ pub(crate) fn is_wanted() -> bool {
 pub(crate) fn write(end: End) {
     let Some(gpu) = gpu::own() else { return };
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
+    let _writes = file_limit::Writes::begin();
     inside(|| {
         let device = gpu.hosted.device();
         if !matches!(end, End::Lost) {

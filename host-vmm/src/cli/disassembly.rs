@@ -5,9 +5,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use belfry_device::chip;
+use belfry_process::files;
 use belfry_runtime::code_object::{CodeObjectError, unbundle};
 
 use crate::{disasm, output};
+
+/// Bytes of a program or a library with code objects that are read.
+const MAX_FILE: u64 = 4 << 30;
 
 /// The code objects of a file that are for a chip, or else for the chips there are: of the usual one, if it has code for that.
 fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<Cow<'a, [u8]>>, CodeObjectError> {
@@ -21,7 +25,7 @@ fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<Cow<'a, [u8]
 
 /// Lists the code objects of a file.
 pub(super) fn disassemble(file: &Path, chip: Option<&str>) -> anyhow::Result<u8> {
-    let content = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let content = files::read(file, MAX_FILE).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
     for object in objects(&content, chip).with_context(|| file.display().to_string())? {
         disasm::list(&object, &mut text).with_context(|| file.display().to_string())?;

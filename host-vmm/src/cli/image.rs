@@ -1,6 +1,8 @@
 //! `belfry image`: what guests and root file systems are made of, fetched and built ahead.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use belfry_embedded::PARTS;
@@ -109,12 +111,27 @@ fn perform(task: &Task) -> anyhow::Result<u8> {
             return Ok(0);
         }
     };
-    let list = std::fs::read_to_string(from).with_context(|| from.display().to_string())?;
+    let list = list_of(from).with_context(|| from.display().to_string())?;
     let wish = rootfs::Wish { name, list: &list, base: base.as_deref(), release: release.as_deref() };
     let freshness = if *update { Freshness::Update } else { Freshness::Cached };
     let tree = rootfs::build(&Cache::open()?, &wish, freshness, &Progress::new())?;
     say!("{}", tree.path.display());
     Ok(0)
+}
+
+/// Bytes of a list of packages that are read.
+const MAX_LIST: u64 = 16 << 20;
+
+/// A list of packages; it may come through a pipe.
+fn list_of(from: &Path) -> io::Result<String> {
+    let mut list = String::new();
+    let read = File::open(from)?.take(MAX_LIST + 1).read_to_string(&mut list)?;
+    if read as u64 > MAX_LIST {
+        return Err(io::Error::other(format!(
+            "it has more than {MAX_LIST} bytes, and is no list of packages"
+        )));
+    }
+    Ok(list)
 }
 
 /// Makes the root file system `name` where it is not there, and says where it is; lists all without a name.

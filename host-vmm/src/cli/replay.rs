@@ -2,7 +2,6 @@
 
 mod looking_on;
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use anyhow::Context as _;
 use belfry_device::record::{RecordError, Until};
 use belfry_device::trace::TraceSink;
 use belfry_device::{Replay, Replayed};
+use belfry_process::files;
 use clap::Args;
 
 use super::inspect::InspectFlags;
@@ -54,8 +54,7 @@ impl<'a> Replaying<'a> {
     fn open(args: &'a ReplayArgs, trace: Option<Arc<dyn TraceSink>>) -> anyhow::Result<Self> {
         let path = &args.record;
         let name = || path.display().to_string();
-        let file = File::open(path).with_context(name)?;
-        anyhow::ensure!(!file.metadata()?.is_dir(), "{} is a folder, and no record", path.display());
+        let file = files::open(path).with_context(name)?;
         let replay = Replay::open(BufReader::new(file), trace).with_context(name)?;
         Ok(Self { args, replay })
     }

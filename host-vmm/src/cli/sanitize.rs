@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use belfry_device::sanitize::{Rule, SanitizeOptions, SanitizeReport, Sanitizer, Suppression};
+use belfry_process::files;
 use clap::Args;
 
 use crate::output;
@@ -155,9 +156,13 @@ pub(super) fn status(program: i32, broken: bool) -> u8 {
     }
 }
 
+/// Bytes of a file of suppressions that are read.
+const MAX_FILE: u64 = 16 << 20;
+
 /// The lines of a file of suppressions; `#` begins a comment.
 fn suppressions(path: &Path) -> anyhow::Result<Vec<Suppression>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = files::read(path, MAX_FILE).with_context(|| format!("reading {}", path.display()))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("reading {}", path.display()))?;
     let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()));
     lines
         .filter(|(_, line)| !line.is_empty())

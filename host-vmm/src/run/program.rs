@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use belfry_examples::launch;
 use belfry_guest::{Guest, GuestError};
 use belfry_image::guest::EXAMPLES;
+use belfry_process::files;
 
 use super::{PROGRAM_DIRECTORY, RunError, RunOptions};
 
@@ -118,8 +119,11 @@ fn guest_path(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// Bytes of a program that is put into a guest.
+const MAX_FILE: u64 = 1 << 30;
+
 fn read(path: &Path) -> Result<Vec<u8>, RunError> {
-    fs::read(path).map_err(|source| file_error("read", path, source))
+    files::read(path, MAX_FILE).map_err(|source| file_error("read", path, source))
 }
 
 fn file_error(action: &'static str, path: &Path, source: io::Error) -> RunError {

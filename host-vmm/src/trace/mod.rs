@@ -26,9 +26,10 @@ pub(crate) mod svg;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 use belfry_device::trace::{Contents, Kind, Record, RingError};
+use belfry_process::files;
 use serde::{Deserialize, Serialize};
 
 pub use diff::diff;
@@ -174,6 +175,9 @@ pub fn write(trace: &Trace, format: Format, out: &mut impl io::Write) -> io::Res
     }
 }
 
+/// Bytes of a trace that are read.
+const MAX_FILE: u64 = 4 << 30;
+
 /// Reads a trace: of Perfetto's form, of JSON, a ring that a process has left, or a directory of such rings.
 ///
 /// # Errors
@@ -184,7 +188,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     if path.is_dir() {
         return rings::read(path);
     }
-    let bytes = fs::read(path).map_err(|source| TraceError::File { path: at(), source })?;
+    let bytes = files::read(path, MAX_FILE).map_err(|source| TraceError::File { path: at(), source })?;
     if Contents::is_ring(&bytes) {
         let damaged = |error: RingError| TraceError::Damaged { path: at(), why: error.to_string() };
         return Contents::read(&bytes).map(Trace::from).map_err(damaged);

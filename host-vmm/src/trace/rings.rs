@@ -1,15 +1,16 @@
 //! Recording programs whose processes each have a GPU: a ring for each process, in a directory beside the trace.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use belfry_device::trace::{Contents, Ring, RingError};
 use belfry_kfd_hosted::prepared::RING_ENDING;
+use belfry_process::files::read as read_file;
 use tempfile::TempDir;
 
 use super::recording::{beside, open_trace, ring_size, save};
-use super::{Trace, TraceError, TraceOptions};
+use super::{MAX_FILE, Trace, TraceError, TraceOptions};
 use crate::output::note;
 
 /// A trace that the processes of a program record.
@@ -128,9 +129,7 @@ type Bad = Vec<(PathBuf, RingError)>;
 fn rings(directory: &Path) -> io::Result<(Vec<Contents>, Bad)> {
     let (mut all, mut bad) = (Vec::new(), Vec::new());
     for path in files(directory)? {
-        let mut bytes = Vec::new();
-        let mut file = OpenOptions::new().read(true).open(&path)?;
-        io::Read::read_to_end(&mut file, &mut bytes)?;
+        let bytes = read_file(&path, MAX_FILE)?;
         match Contents::read(&bytes) {
             Ok(contents) => all.push(contents),
             Err(error) => bad.push((path, error)),

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use belfry_device::chip;
+use belfry_process::files;
 use belfry_runtime::code_object::unbundle;
 pub use read::SymbolFile;
 pub use variables::{Place, Register, State};
@@ -249,7 +250,7 @@ fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     if size > MAX_FILE {
         return Err(wrong(format!("{size} bytes are more than a code object's {MAX_FILE}")));
     }
-    let bytes = fs::read(path).map_err(failed)?;
+    let bytes = files::read(path, MAX_FILE).map_err(failed)?;
     // What is no bundle comes back as it is, for each chip.
     let mut objects: Vec<Cow<'_, [u8]>> = Vec::new();
     let mut refused = None;
