@@ -5,6 +5,9 @@
 //! same way: the profile of the build at hand and its flags (instrumentation of fuzzers, static linking) are not for them.
 //! What a part was made from is what cargo lists of it, so that no change of a source leaves an old part in the binary.
 
+#[path = "src/toolchain.rs"]
+mod toolchain;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::env;
@@ -127,7 +130,9 @@ impl Build {
         self.watch(&package.join(".cargo/config.toml"));
         let print = ["--print", "target-libdir", "--target", BARE];
         let library = Command::new(&self.rustc).args(print).output()?;
-        if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
+        let library = PathBuf::from(String::from_utf8_lossy(&library.stdout).trim());
+        if !library.is_dir() {
+            self.watch_components(&library);
             let lacks = format!("Rust's library for {BARE} is not installed (rustup target add {BARE})");
             return Ok(Built::Lacks(lacks));
         }
@@ -151,7 +156,13 @@ impl Build {
             .and_then(|cache| Ok(rust_sources(&cache, Freshness::Cached, &Progress::silent())?));
         let rust_src = match sources {
             Ok(sources) => sources.library,
-            Err(error) => return Ok(Built::Lacks(format!("Rust's library sources cannot be had ({error})"))),
+            Err(error) => {
+                // The component of the toolchain would do, too.
+                let print = ["--print", "target-libdir"];
+                let library = Command::new(&self.rustc).args(print).output()?;
+                self.watch_components(Path::new(String::from_utf8_lossy(&library.stdout).trim()));
+                return Ok(Built::Lacks(format!("Rust's library sources cannot be had ({error})")));
+            }
         };
         let compiled = core_object::compile(&CoreInputs {
             cargo: self.cargo.clone(),
@@ -234,11 +245,17 @@ impl Build {
                 println!("cargo::warning=belfry is built without a part of guests ({name}): {reason}");
                 fs::write(to, "")?;
                 fs::write(why, reason)?;
-                // There is no such file: every build tries again.
-                self.watch(&self.out.join("try-again"));
             }
         }
         Ok(())
+    }
+
+    /// Has the build run again when the toolchain of a library has got another component. What is watched has to be there: with a path
+    /// that is not, cargo would build this package and all that has it anew each time.
+    fn watch_components(&self, library: &Path) {
+        if let Some(path) = toolchain::changes_with_components(library) {
+            self.watch(&path);
+        }
     }
 
     fn watch(&self, path: &Path) {

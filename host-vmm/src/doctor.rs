@@ -290,7 +290,7 @@ fn embedded(report: &mut Report) {
                 "in belfry",
                 health,
                 format!("{what} is not: {why}"),
-                "see to that and build belfry again",
+                "see to that and build belfry again, in a checkout after `touch host-vmm/embedded/build.rs`",
             ),
         }
     }

@@ -1,5 +1,8 @@
 //! What the binary carries, so that it works without its source tree: `build.rs` builds it.
 
+#[cfg(test)]
+mod toolchain;
+
 use belfry_image::{Driver, Part, Parts};
 
 macro_rules! built {
@@ -103,6 +106,14 @@ mod tests {
         for (name, content) in parts() {
             let found = content.windows(place.len()).any(|bytes| bytes == place.as_bytes());
             assert!(!found, "{name} names {place}");
+        }
+    }
+
+    /// With one that is not, cargo builds everything anew each time.
+    #[test]
+    fn everything_that_is_watched_is_there() {
+        for path in include_str!(concat!(env!("OUT_DIR"), "/sources.txt")).lines() {
+            assert!(Path::new(path).exists(), "{path}");
         }
     }
 
