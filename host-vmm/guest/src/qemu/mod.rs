@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use belfry_process::child::{KillOnDrop, die_with_parent};
+use belfry_process::child::{KillOnDrop, die_with_parent, forgo_set_id};
 use belfry_process::scratch::Scratch;
 use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
 
@@ -169,6 +169,7 @@ impl QemuHost {
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         die_with_parent(&mut command);
+        forgo_set_id(&mut command);
         log::debug!(target: "guest", "starting {command:?}");
         let child = command.spawn();
         let child = child.map_err(|source| GuestError::Start { program: program.program, source })?;

@@ -248,6 +248,40 @@ fn attributes_are_told_and_set() {
     assert_eq!(told.len(), 4 + 4 + 6 * 8 + 4);
 }
 
+/// Also where this process is root's, which keeps them.
+#[test]
+fn a_file_that_is_changed_has_its_owners_rights_no_more() {
+    let set_mode = |client: &Client, mode: u32| {
+        fs::set_permissions(client.path("file"), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |client: &Client| fs::metadata(client.path("file")).unwrap().mode() & 0o7777;
+    let mut client = Client::open();
+    client.walk(ROOT, A, &[b"file"]).unwrap();
+    client.walk(ROOT, B, &[b"file"]).unwrap();
+    client.open_fid(B, 2).unwrap();
+    // By writing, by its size, by opening, by a new owner, who is the same.
+    set_mode(&client, 0o6755);
+    client.read(B, 0, 4).unwrap();
+    assert_eq!(mode(&client), 0o6755);
+    client.write(B, 0, b"x").unwrap();
+    assert_eq!(mode(&client), 0o755);
+    set_mode(&client, 0o6755);
+    client.set(A, 8, 0, 3).unwrap();
+    assert_eq!(mode(&client), 0o755);
+    set_mode(&client, 0o4755);
+    client.open_fid(A, 0o1001).unwrap();
+    assert_eq!(mode(&client), 0o755);
+    // Where the group may not execute it, the bit is no right.
+    set_mode(&client, 0o6745);
+    client.write(B, 0, b"x").unwrap();
+    assert_eq!(mode(&client), 0o2745);
+    set_mode(&client, 0o6755);
+    let found = fs::metadata(client.path("file")).unwrap();
+    let owner = body().u32(B).u32(6).u32(0).u32(found.uid()).u32(found.gid()).u64(0);
+    client.call(r::SETATTR, owner.u64(1).u64(2).u64(3).u64(4)).unwrap();
+    assert_eq!(mode(&client), 0o755);
+}
+
 #[test]
 fn nothing_leads_out_of_the_folder() {
     let mut client = Client::open();

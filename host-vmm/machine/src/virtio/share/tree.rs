@@ -171,6 +171,7 @@ impl Tree {
             open |= OFlags::DSYNC;
         }
         match node.kind {
+            FileType::RegularFile if open.contains(OFlags::TRUNC) => self.drop_set_id(node)?,
             FileType::RegularFile => {}
             FileType::Directory => open |= OFlags::DIRECTORY,
             FileType::Symlink => return Err(Errno::LOOP),
@@ -344,6 +345,7 @@ impl Tree {
             _ => return Err(Errno::INVAL),
         }
         self.check_end(size)?;
+        self.drop_set_id(node)?;
         // Whoever has it open for writing may do this whatever its permissions are by now.
         if node.open && fs::ftruncate(&node.fd, size).is_ok() {
             return Ok(());
@@ -358,7 +360,31 @@ impl Tree {
     pub(super) fn write(&self, node: &Node, data: &[u8], offset: u64) -> Result<usize, Errno> {
         self.check_writable()?;
         self.check_end(offset.saturating_add(data.len() as u64))?;
+        node.opened()?;
+        self.drop_set_id(node)?;
         rustix::io::retry_on_intr(|| rustix::io::pwrite(node.opened()?, data, offset))
+    }
+
+    /// Takes the rights of its owner and group from a file that is about to be changed, as Linux does for whoever is not root
+    /// (`should_remove_suid`, `fs/attr.c`). A guest writes with this process's rights, and these may be root's.
+    fn drop_set_id(&self, node: &Node) -> Result<(), Errno> {
+        if node.kind != FileType::RegularFile {
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(fs::fstat(&node.fd)?.st_mode) & Mode::from_raw_mode(PERMISSIONS);
+        let mut kept = mode - Mode::SUID;
+        // Without execution for the group the bit has meant something else: mandatory locks.
+        if mode.contains(Mode::XGRP) {
+            kept -= Mode::SGID;
+        }
+        if kept == mode {
+            return Ok(());
+        }
+        match fs::chmodat(&self.handles, handle(node), kept, AtFlags::empty()) {
+            // Another user's, for whom the kernel does it.
+            Err(Errno::PERM) => Ok(()),
+            changed => changed,
+        }
     }
 
     pub(super) fn sync(&self, node: &Node, data_only: bool) -> Result<(), Errno> {
