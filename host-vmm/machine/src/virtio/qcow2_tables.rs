@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
 /// Fields of the header: offsets.
 const VERSION: usize = 4;
 const CLUSTER_BITS: usize = 20;
@@ -18,6 +21,11 @@ const HEADER: usize = 72;
 const CLUSTERS: std::ops::RangeInclusive<u32> = 9..=21;
 /// Entries of the L1 table: what imago opens.
 const L1_ENTRIES: u32 = 4 << 20;
+
+/// Bytes of second tables that are read: those of a disk of 32 TiB in clusters of the usual size, all of which are there.
+const MOST: u64 = 4 << 30;
+/// Bytes of them that are read at a time.
+const PIECE: u64 = 1 << 16;
 
 const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 const COMPRESSED: u64 = 1 << 62;
@@ -37,17 +45,14 @@ pub(super) fn check(file: &File, length: u64) -> Result<(), String> {
     }
     let tables = Tables { file, length, bits, zeroes: word(VERSION) >= 3 };
     let l1 = u64::from(word(L1_TABLE_OFFSET)) << 32 | u64::from(word(L1_TABLE_OFFSET + 4));
-    let mut seen = HashSet::new();
+    let (mut seen, mut left) = (HashSet::new(), MOST);
     for (index, entry) in tables.read(l1, word(L1_SIZE) as usize)?.into_iter().enumerate() {
         let l2 = entry & OFFSET;
         if l2 == 0 || !seen.insert(l2) {
             continue;
         }
-        let what = || format!("table {index}");
-        tables.check_cluster(l2, what)?;
-        for (at, entry) in tables.read(l2, 1 << (bits - 3))?.into_iter().enumerate() {
-            tables.check_entry(entry, || format!("cluster {at} of table {index}"))?;
-        }
+        tables.check_cluster(l2, || format!("table {index}"))?;
+        tables.check_table(index, l2, &mut left)?;
     }
     Ok(())
 }
@@ -66,6 +71,39 @@ impl Tables<'_> {
         read(self.file, &mut bytes, offset, "table", self.length)?;
         let entry = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
         Ok(bytes.chunks_exact(8).map(entry).collect())
+    }
+
+    /// Checks a second table, of which only what is no hole in the file is read: entries there are zero. `left` is how many
+    /// bytes of tables may be read yet.
+    fn check_table(&self, index: usize, at: u64, left: &mut u64) -> Result<(), String> {
+        let end = at + (1 << self.bits);
+        if end > self.length {
+            return Err(does_not_fit("table", 1 << self.bits, at, self.length));
+        }
+        let mut next = self.data_from(at)?;
+        while next < end {
+            let length = PIECE.min(end - next);
+            *left = left.checked_sub(length).ok_or_else(|| {
+                format!("its tables have more than {} GiB, which is more than is read of them", MOST >> 30)
+            })?;
+            let first = (next - at) / 8;
+            for (number, entry) in (first..).zip(self.read(next, (length / 8) as usize)?) {
+                self.check_entry(entry, || format!("cluster {number} of table {index}"))?;
+            }
+            next = self.data_from(next + length)?;
+        }
+        Ok(())
+    }
+
+    /// Where the file has data from a place on, at the beginning of an entry; its end, or a place behind that, where it has none.
+    fn data_from(&self, at: u64) -> Result<u64, String> {
+        match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
+            Ok(found) => Ok((found & !7).max(at)),
+            Err(Errno::NXIO) => Ok(u64::MAX),
+            // A device, or a file system that knows of no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(at),
+            Err(error) => Err(format!("its holes cannot be found: {error}")),
+        }
     }
 
     fn check_entry(&self, entry: u64, what: impl Fn() -> String) -> Result<(), String> {
@@ -99,10 +137,75 @@ impl Tables<'_> {
 
 fn read(file: &File, bytes: &mut [u8], offset: u64, what: &str, length: u64) -> Result<(), String> {
     file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => format!(
-            "its {what} of {:#x} bytes at {offset:#x} does not fit its {length:#x} bytes: it is cut short",
-            bytes.len()
-        ),
+        io::ErrorKind::UnexpectedEof => does_not_fit(what, bytes.len() as u64, offset, length),
         _ => format!("its {what} at {offset:#x} cannot be read: {error}"),
     })
+}
+
+fn does_not_fit(what: &str, bytes: u64, offset: u64, length: u64) -> String {
+    format!(
+        "its {what} of {bytes:#x} bytes at {offset:#x} does not fit its {length:#x} bytes: it is cut short"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with clusters of 64 KiB, whose first table is at 64 KiB and has `tables` entries.
+    fn image(length: u64, tables: u32) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(length).unwrap();
+        let mut header = [0; HEADER];
+        header[VERSION + 3] = 3;
+        header[CLUSTER_BITS + 3] = 16;
+        header[L1_SIZE..L1_SIZE + 4].copy_from_slice(&tables.to_be_bytes());
+        header[L1_TABLE_OFFSET..L1_TABLE_OFFSET + 8].copy_from_slice(&0x1_0000_u64.to_be_bytes());
+        file.write_all_at(&header, 0).unwrap();
+        file
+    }
+
+    fn put(file: &File, at: u64, entry: u64) {
+        file.write_all_at(&entry.to_be_bytes(), at).unwrap();
+    }
+
+    /// Each of its tables is a hole, and together they have as much as the file.
+    #[test]
+    fn tables_in_holes_are_not_read() {
+        let (length, tables) = (64 << 30, (1 << 20) - 16);
+        let file = image(length, tables);
+        let first: Vec<u8> = (0..u64::from(tables)).flat_map(|n| (n + 16 << 16).to_be_bytes()).collect();
+        file.write_all_at(&first, 0x1_0000).unwrap();
+        // The first of them lie where the first table is, whose entries are as good there.
+        let before = read_bytes();
+        assert_eq!(check(&file, length), Ok(()));
+        let read = read_bytes() - before;
+        assert!(read < 64 << 20, "{read} bytes");
+        // What is no hole is checked.
+        put(&file, (40 << 16) + 0x208, length + 0x1_0000);
+        let error = check(&file, length).unwrap_err();
+        assert!(error.contains("cluster 65 of table") && error.contains("cut short"), "{error}");
+    }
+
+    /// Bytes that this thread has read (`proc_pid_io(5)`).
+    fn read_bytes() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap()
+    }
+
+    #[test]
+    fn entries_behind_holes_are_numbered_as_in_the_table() {
+        let file = image(16 << 20, 1);
+        put(&file, 0x1_0000, 0x10_0000);
+        put(&file, 0x10_8000, 0x20_0000);
+        assert_eq!(check(&file, 16 << 20), Ok(()));
+        put(&file, 0x10_fff8, 0x20_0200);
+        let error = check(&file, 16 << 20).unwrap_err();
+        assert!(error.starts_with("cluster 8191 of table 0 is at 0x200200"), "{error}");
+        // A table that ends behind the file.
+        put(&file, 0x1_0000, (16 << 20) - 0x1_0000);
+        assert_eq!(check(&file, 16 << 20), Ok(()));
+        let error = check(&file, (16 << 20) - 8).unwrap_err();
+        assert!(error.contains("does not fit"), "{error}");
+    }
 }
