@@ -30,7 +30,7 @@ pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
 pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use log::LogLevel;
-pub use memory::{Backing, BoPage, DmaBuf, Gem, SystemPages};
+pub use memory::{Backing, BoPage, DmaBuf, Gem, Metadata, SharedMetadata, SystemPages};
 pub use room::Room;
 pub use smi::{SmiClient, SmiFile, Task};
 pub use sync::{Awaited, ForeignFence, SharedFence, SyncExport, SyncPoint, SyncTarget};

@@ -11,6 +11,7 @@
 mod descriptor;
 mod foreign;
 mod ipc;
+mod metadata;
 pub(crate) mod ofd;
 mod record;
 
@@ -27,7 +28,7 @@ use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::sync::Arc;
 
 use belfry_device::lock::{Mutex, rank};
-use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SystemPages as _};
+use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SharedMetadata, SystemPages as _};
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
@@ -37,6 +38,7 @@ use crate::pins::Pins;
 use crate::sync::lock;
 pub(crate) use descriptor::Identity;
 use foreign::Foreign;
+use metadata::Attached;
 use record::Record;
 
 /// Memory that is shared.
@@ -93,19 +95,21 @@ struct Export {
     backing: Arc<dyn Backing>,
     /// Kept while somebody may read it.
     record: Pages,
+    /// What programs have attached to the memory is in the record.
+    attached: Arc<dyn SharedMetadata>,
 }
 
 impl Export {
     /// Makes the record none.
     fn forget(&self) {
-        self.record.write(0, &[0; record::HEAD]);
+        self.record.write(0, &[0; record::NAME]);
     }
 }
 
 /// What this GPU shares.
 pub(crate) struct Exports {
     keeper: Arc<Keeper>,
-    memory: Kept,
+    memory: Arc<Kept>,
     identity: Identity,
     bars: Arc<Bars>,
     arena: Arc<Arena>,
@@ -134,7 +138,7 @@ impl Exports {
     ) -> io::Result<Self> {
         let keeper = Keeper::start()?;
         Ok(Self {
-            memory: keeper.keep(memory.as_raw_fd())?,
+            memory: Arc::new(keeper.keep(memory.as_raw_fd())?),
             keeper,
             identity: Identity::of(memory.as_raw_fd())?,
             bars: bars.clone(),
@@ -200,15 +204,19 @@ impl Exports {
         // Held until the lock is there: nobody finds the record without one meanwhile.
         let mut table = lock(&self.table);
         let same = |export: &Export| Arc::ptr_eq(&export.backing, backing);
-        let at = match table.iter().find(|(_, export)| same(export)) {
-            Some((&at, _)) => at,
+        let (at, attached) = match table.iter().find(|(_, export)| same(export)) {
+            Some((&at, export)) => (at, export.attached.clone()),
             None => {
                 let (at, record) = self.describe(&**backing)?;
-                table.insert(at, Export { backing: backing.clone(), record });
-                at
+                let attached = Attached::of_record(self.memory.clone(), at);
+                table.insert(at, Export { backing: backing.clone(), record, attached: attached.clone() });
+                (at, attached)
             }
         };
         ofd::hold(&file, at).map_err(|error| errno(&error))?;
+        drop(table);
+        // Does nothing where it is there already.
+        backing.share_metadata(&attached)?;
         Ok(file)
     }
 
@@ -252,7 +260,9 @@ impl Exports {
             gone
         };
         // Memory is given back without the lock.
-        drop(gone);
+        for export in gone {
+            export.backing.unshare_metadata(&export.attached);
+        }
     }
 
     /// Forgets all of it: the driver is going away. What others have is left to them, record and all.

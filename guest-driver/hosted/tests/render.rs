@@ -129,6 +129,69 @@ fn metadata_goes_with_the_memory_and_not_with_the_handle() {
     unsafe { libc::close(prime.fd) };
 }
 
+/// A mark, as ROCr's IPC and Mesa attach one.
+fn attach(process: &HostedProcess, handle: u32, words: &[u32]) {
+    let op = AMDGPU_GEM_METADATA_OP_SET_METADATA;
+    let size = size_of_val(words) as u32;
+    let mut args =
+        GemMetadataArgs { handle, op, flags: 5, tiling_info: 6, data_size_bytes: size, ..Default::default() };
+    args.data.as_flattened_mut()[..words.len()].copy_from_slice(words);
+    call(process, GEM_METADATA, &mut args).unwrap();
+}
+
+fn attached(process: &HostedProcess, handle: u32) -> Result<Vec<u32>, Errno> {
+    let op = AMDGPU_GEM_METADATA_OP_GET_METADATA;
+    let mut args = GemMetadataArgs { handle, op, ..Default::default() };
+    call(process, GEM_METADATA, &mut args)?;
+    assert!(args.data_size_bytes == 0 || (args.flags, args.tiling_info) == (5, 6));
+    Ok(args.data.as_flattened()[..args.data_size_bytes as usize / 4].to_vec())
+}
+
+/// The driver of the importer is another one, as it is in another process.
+#[test]
+fn metadata_is_that_of_the_memory_for_other_drivers_too() {
+    let (gpu, other) = (gpu(), gpu());
+    let (exporter, importer) = (gpu.open().unwrap(), other.open().unwrap());
+    for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
+        let handle = create(&exporter, PAGE, domain).unwrap();
+        attach(&exporter, handle, &[1, 2, 3]);
+        let mut prime = DrmPrimeHandle { handle, flags: libc::O_CLOEXEC as u32, fd: -1 };
+        call(&exporter, DRM_IOCTL_PRIME_HANDLE_TO_FD, &mut prime).unwrap();
+        let mut there = DrmPrimeHandle { fd: prime.fd, ..Default::default() };
+        call(&importer, DRM_IOCTL_PRIME_FD_TO_HANDLE, &mut there).unwrap();
+        assert_eq!(attached(&importer, there.handle), Ok(vec![1, 2, 3]), "from before the export");
+        attach(&exporter, handle, &[7; 64]);
+        assert_eq!(attached(&importer, there.handle), Ok(vec![7; 64]), "from after the import");
+        attach(&importer, there.handle, &[8, 9]);
+        assert_eq!(attached(&exporter, handle), Ok(vec![8, 9]), "from the importer");
+        let mut data = [0u32; 2];
+        let mut info = GetDmabufInfoArgs {
+            metadata_ptr: data.as_mut_ptr() as u64,
+            metadata_size: 8,
+            dmabuf_fd: prime.fd as u32,
+            ..Default::default()
+        };
+        for process in [&exporter, &importer] {
+            data = [0; 2];
+            process.ioctl(Node::Kfd, nr::GET_DMABUF_INFO, (&raw mut info).cast()).unwrap();
+            assert_eq!((data, info.metadata_size), ([8, 9], 8));
+        }
+        // It is still there when nobody shares the memory any more, and goes with it.
+        close(&importer, there.handle).unwrap();
+        // SAFETY: the descriptor is the test's own.
+        unsafe { libc::close(prime.fd) };
+        create(&exporter, PAGE, domain).unwrap();
+        assert_eq!(attached(&exporter, handle), Ok(vec![8, 9]), "after the importer");
+        attach(&exporter, handle, &[4]);
+        call(&exporter, DRM_IOCTL_PRIME_HANDLE_TO_FD, &mut prime).unwrap();
+        let mut there = DrmPrimeHandle { fd: prime.fd, ..Default::default() };
+        call(&importer, DRM_IOCTL_PRIME_FD_TO_HANDLE, &mut there).unwrap();
+        assert_eq!(attached(&importer, there.handle), Ok(vec![4]), "of a second export");
+        // SAFETY: the descriptor is the test's own.
+        unsafe { libc::close(prime.fd) };
+    }
+}
+
 #[test]
 fn memory_goes_from_kfd_to_the_render_node_and_back() {
     let gpu = gpu();

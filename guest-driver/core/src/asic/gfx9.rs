@@ -81,7 +81,9 @@ pub(super) static GFX942: Asic = Asic {
     // As an Instinct MI300X reports them.
     product: Product {
         family: AMDGPU_FAMILY_AI,
-        fw_version: 166,
+        // The first with which ROCr has two scratch memories and takes them back (`GFX94X_MIN_CP_FW_VERSION_REQUIRED`), as the
+        // device does, and RCCL 2.27 runs without HSA_NO_SCRATCH_RECLAIM.
+        fw_version: 177,
         sdma_fw_version: 22,
         max_engine_clock: 2100,
         max_memory_clock: 1300,

@@ -13,9 +13,9 @@ use zerocopy::IntoBytes;
 use super::Call;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::memory::object::{Memory, Metadata, Object};
+use crate::memory::object::{Memory, Object};
 use crate::memory::{SystemMemory, UserArgs};
-use crate::os::{AllocFlags, Backing, Os, PAGE_SIZE};
+use crate::os::{AllocFlags, Backing, Metadata, Os, PAGE_SIZE};
 
 /// Kinds of memory that are built.
 const DOMAINS: u64 = AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_VRAM;
@@ -110,14 +110,12 @@ pub(super) fn mmap<O: Os>(call: &Call<'_, O>, args: GemMmapArgs) -> Result<GemMm
 ///
 /// # Errors
 ///
-/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, more bytes than there is room for, and memory of another
-/// process.
+/// `ENOENT` for a bad handle, `EINVAL` for an unknown operation, and for more bytes than there is room for.
 pub(super) fn metadata<O: Os>(call: &Call<'_, O>, mut args: GemMetadataArgs) -> Result<GemMetadataArgs> {
     let backing = call.file.lookup(args.handle)?;
-    let object = Object::<O>::of(&*backing).ok_or(Errno::EINVAL)?;
     match args.op {
         AMDGPU_GEM_METADATA_OP_GET_METADATA => {
-            let Metadata { tiling, flags, data } = object.metadata();
+            let Metadata { tiling, flags, data } = backing.metadata()?;
             (args.tiling_info, args.flags, args.data_size_bytes) = (tiling, flags, data.len() as u32);
             let room = args.data.as_mut_bytes();
             room.fill(0);
@@ -131,7 +129,7 @@ pub(super) fn metadata<O: Os>(call: &Call<'_, O>, mut args: GemMetadataArgs) -> 
             let data = args.data.as_bytes()[..len].to_vec();
             // Flags belong to the data.
             let flags = if data.is_empty() { 0 } else { args.flags };
-            object.set_metadata(Metadata { tiling: args.tiling_info, flags, data });
+            backing.set_metadata(Metadata { tiling: args.tiling_info, flags, data })?;
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -89,7 +89,6 @@ pub const PARTIAL: &[Partial] = &[
         missing: "flag PRT: EINVAL(22), not built; tables are written at once in spite of DELAY_UPDATE",
     },
     Partial { command: nr::GEM_OP, missing: "SET_PLACEMENT is kept and told, and moves nothing" },
-    Partial { command: nr::GEM_METADATA, missing: "memory of another process under belfry exec: EINVAL(22)" },
 ];
 
 /// What a command works with.

@@ -8,7 +8,6 @@ use alloc::sync::Arc;
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use belfry_abi::kfd::memory::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
 
-use super::object::Object;
 use super::{Bo, BoKind};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -94,8 +93,7 @@ impl<O: Os> Process<O> {
     }
 }
 
-/// GET_DMABUF_INFO, with what GEM_METADATA has attached (`amdgpu_amdkfd_get_dmabuf_info`). Of memory of another process
-/// there is none.
+/// GET_DMABUF_INFO, with what GEM_METADATA has attached (`amdgpu_amdkfd_get_dmabuf_info`).
 ///
 /// # Errors
 ///
@@ -108,7 +106,7 @@ pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> R
     args.gpu_id = u32::from(device.gpu_id());
     args.flags = backing.flags().bits();
     if args.metadata_ptr != 0 {
-        let data = Object::<O>::of(&*backing).map(|object| object.metadata().data).unwrap_or_default();
+        let data = backing.metadata()?.data;
         if data.len() > args.metadata_size as usize {
             return Err(Errno::EINVAL);
         }

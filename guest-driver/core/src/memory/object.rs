@@ -13,16 +13,25 @@ use crate::device::Device;
 use crate::drm::{Client, Dependency, Fence};
 use crate::errno::{Errno, Result};
 use crate::gart::quad;
-use crate::os::{AllocFlags, Backing, BoPage, LockRank, Os, PAGE_SIZE};
+use crate::os::{AllocFlags, Backing, BoPage, LockRank, Metadata, Os, PAGE_SIZE, SharedMetadata};
 use crate::sync::Mutex;
 use crate::vram::VramMemory;
 
-/// What programs attach.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Metadata {
-    pub(crate) tiling: u64,
-    pub(crate) flags: u64,
-    pub(crate) data: Vec<u8>,
+/// Where what programs attach is.
+enum Attached {
+    /// Here.
+    Own(Metadata),
+    /// Where other processes' drivers see it.
+    Shared(Arc<dyn SharedMetadata>),
+}
+
+impl Attached {
+    fn load(&self) -> Result<Metadata> {
+        match self {
+            Self::Own(metadata) => Ok(metadata.clone()),
+            Self::Shared(shared) => shared.load(),
+        }
+    }
 }
 
 /// Memory of the driver's own.
@@ -38,7 +47,7 @@ pub(crate) struct Object<O: Os> {
     created: GemCreateIn,
     /// Domains it should be in.
     placement: AtomicU64,
-    metadata: Mutex<O, Metadata>,
+    metadata: Mutex<O, Attached>,
     /// Work that uses it, with the file it belongs to.
     users: Mutex<O, Vec<(u64, Arc<Fence>)>>,
 }
@@ -50,7 +59,7 @@ impl<O: Os> Object<O> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(device: &Device<O>, memory: Memory<O>, created: GemCreateIn) -> Result<Arc<Self>> {
-        let metadata = Mutex::new(device.hw.os(), LockRank::Object, Metadata::default())?;
+        let metadata = Mutex::new(device.hw.os(), LockRank::Object, Attached::Own(Metadata::default()))?;
         let users = Mutex::new(device.hw.os(), LockRank::Object, Vec::new())?;
         Ok(Arc::new(Self { memory, created, placement: AtomicU64::new(created.domains), metadata, users }))
     }
@@ -85,7 +94,7 @@ impl<O: Os> Object<O> {
         let os = client.device().hw.os();
         let (size, domains) = (args.count as u64 * PAGE_SIZE, AMDGPU_GEM_DOMAIN_GTT);
         let created = GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: 0 };
-        let metadata = Mutex::new(os, LockRank::Object, Metadata::default())?;
+        let metadata = Mutex::new(os, LockRank::Object, Attached::Own(Metadata::default()))?;
         let users = Mutex::new(os, LockRank::Object, Vec::new())?;
         let pinned = Mutex::new(os, LockRank::Object, None)?;
         Ok(Arc::new_cyclic(|object| Self {
@@ -152,15 +161,6 @@ impl<O: Os> Object<O> {
         self.users.lock().iter().map(|(_, fence)| fence.clone()).collect()
     }
 
-    pub(crate) fn metadata(&self) -> Metadata {
-        self.metadata.lock().clone()
-    }
-
-    pub(crate) fn set_metadata(&self, metadata: Metadata) {
-        let old = core::mem::replace(&mut *self.metadata.lock(), metadata);
-        drop(old);
-    }
-
     /// Stores a quadword, after everything the caller has seen.
     ///
     /// # Errors
@@ -208,5 +208,44 @@ impl<O: Os> Backing for Object<O> {
 
     fn is_user(&self) -> bool {
         self.user().is_some()
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        self.metadata.lock().load()
+    }
+
+    fn set_metadata(&self, metadata: Metadata) -> Result<()> {
+        let mut attached = self.metadata.lock();
+        if let Attached::Shared(shared) = &*attached {
+            return shared.store(&metadata);
+        }
+        let old = core::mem::replace(&mut *attached, Attached::Own(metadata));
+        drop(attached);
+        drop(old);
+        Ok(())
+    }
+
+    fn share_metadata(&self, shared: &Arc<dyn SharedMetadata>) -> Result<()> {
+        let mut attached = self.metadata.lock();
+        if matches!(&*attached, Attached::Shared(own) if Arc::ptr_eq(own, shared)) {
+            return Ok(());
+        }
+        shared.store(&attached.load()?)?;
+        let old = core::mem::replace(&mut *attached, Attached::Shared(shared.clone()));
+        drop(attached);
+        drop(old);
+        Ok(())
+    }
+
+    fn unshare_metadata(&self, shared: &Arc<dyn SharedMetadata>) {
+        let mut attached = self.metadata.lock();
+        if !matches!(&*attached, Attached::Shared(own) if Arc::ptr_eq(own, shared)) {
+            return;
+        }
+        // What another process has broken is as good as nothing.
+        let metadata = attached.load().unwrap_or_default();
+        let old = core::mem::replace(&mut *attached, Attached::Own(metadata));
+        drop(attached);
+        drop(old);
     }
 }

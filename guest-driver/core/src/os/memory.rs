@@ -1,10 +1,13 @@
 //! Memory that the driver owns, and what users hold of it.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::ptr::NonNull;
 
 use belfry_abi::kfd::memory::AllocFlags;
+
+use crate::errno::{Errno, Result};
 
 /// Where one page of a buffer object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,34 @@ pub enum BoPage {
     },
     /// Memory of a program, at this bus address while it is there: it has no kernel address, and nobody else maps it.
     User(Option<u64>),
+}
+
+/// What programs attach to memory, for all who have it (`struct drm_amdgpu_gem_metadata`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// `tiling_info`.
+    pub tiling: u64,
+    /// `flags`, which belong to the data.
+    pub flags: u64,
+    /// At most [`AMDGPU_GEM_METADATA_BYTES`](belfry_abi::kfd::drm::AMDGPU_GEM_METADATA_BYTES).
+    pub data: Vec<u8>,
+}
+
+/// A place for what is attached to memory that processes with drivers of their own share.
+pub trait SharedMetadata: Send + Sync {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what another process cannot have attached, `EIO`.
+    fn load(&self) -> Result<Metadata>;
+
+    /// Replaces it.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`.
+    fn store(&self, metadata: &Metadata) -> Result<()>;
 }
 
 /// The pages behind a GEM object or a DMA-buf.
@@ -45,6 +76,36 @@ pub trait Backing: Any + Send + Sync {
     fn is_user(&self) -> bool {
         false
     }
+
+    /// Returns what programs have attached.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where nothing can be attached; those of [`SharedMetadata::load`].
+    fn metadata(&self) -> Result<Metadata> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Attaches something in place of what was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::metadata`].
+    fn set_metadata(&self, _metadata: Metadata) -> Result<()> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Moves what is attached, if anything can be, to a place that others see, until [`Self::unshare_metadata`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that place.
+    fn share_metadata(&self, _shared: &Arc<dyn SharedMetadata>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes it back from that place, if it is there.
+    fn unshare_metadata(&self, _shared: &Arc<dyn SharedMetadata>) {}
 }
 
 /// A run of pages of system memory the driver owns.

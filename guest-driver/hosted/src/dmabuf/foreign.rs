@@ -7,9 +7,10 @@ use std::io;
 use std::sync::Arc;
 
 use belfry_kfd_core::Result;
-use belfry_kfd_core::os::{AllocFlags, Backing, BoPage, PAGE_SIZE};
+use belfry_kfd_core::os::{AllocFlags, Backing, BoPage, Metadata, PAGE_SIZE, SharedMetadata};
 
 use super::descriptor::{Descriptor, map};
+use super::metadata::Attached;
 use super::record::Record;
 use super::{errno, ofd};
 use crate::keeper::{Keeper, Kept};
@@ -18,7 +19,7 @@ use crate::pins::{Added, Pins};
 /// The file of shared memory, from which it is mapped and given on. It does not hold the memory.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
-    file: Kept,
+    file: Arc<Kept>,
     /// Where in it the record lies.
     at: u64,
     record: Record,
@@ -26,7 +27,7 @@ pub(crate) struct SharedFile {
 
 impl SharedFile {
     pub(crate) fn new(descriptor: &Descriptor, keeper: &Arc<Keeper>) -> io::Result<Self> {
-        let file = keeper.keep(descriptor.fd())?;
+        let file = Arc::new(keeper.keep(descriptor.fd())?);
         Ok(Self { file, at: descriptor.place(), record: descriptor.record().clone() })
     }
 
@@ -77,6 +78,8 @@ impl Drop for Mapping {
 /// for something else.
 pub(super) struct Foreign {
     file: SharedFile,
+    /// What programs have attached.
+    attached: Arc<dyn SharedMetadata>,
     /// Taken out of the device's map before the mapping goes.
     _added: Added,
     mapping: Mapping,
@@ -94,7 +97,8 @@ impl Foreign {
             unsafe { libc::madvise(base as *mut c_void, len, advice) };
         }
         let added = pins.add(base as u64..(base + len) as u64)?;
-        Ok(Self { file, _added: added, mapping })
+        let attached = Attached::of_record(file.file.clone(), file.at);
+        Ok(Self { file, attached, _added: added, mapping })
     }
 
     /// One more open file of the memory.
@@ -117,5 +121,13 @@ impl Backing for Foreign {
 
     fn flags(&self) -> AllocFlags {
         self.file.record.flags
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        self.attached.load()
+    }
+
+    fn set_metadata(&self, metadata: Metadata) -> Result<()> {
+        self.attached.store(&metadata)
     }
 }

@@ -2,10 +2,17 @@
 
 use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
 
+use super::metadata;
+
 /// What a record begins with; the last byte is its version.
-const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x01";
-/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles.
-pub(super) const HEAD: usize = 40;
+const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x02";
+/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, and what
+/// programs have attached.
+pub(super) const HEAD: usize = METADATA + metadata::BYTES;
+/// Where in a record what programs have attached is.
+pub(super) const METADATA: usize = 40;
+/// Bytes without which a record is none.
+pub(super) const NAME: usize = MAGIC.len();
 /// Where in a record the flags of IPC handles are, which are written later than the rest.
 pub(super) const IPC_FLAGS: usize = 36;
 /// Bytes of a part: where it begins in the file, and its length.
@@ -58,6 +65,7 @@ impl Record {
         bytes.extend((self.parts.len() as u32).to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.ipc_flags.to_le_bytes());
+        bytes.resize(HEAD, 0);
         for (at, len) in &self.parts {
             bytes.extend(at.to_le_bytes());
             bytes.extend(len.to_le_bytes());
