@@ -295,7 +295,8 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
             let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
             Some(tree.with_context(|| format!("no image {name}"))?.path)
         }
-        None => args.root,
+        // Programs of suites start elsewhere.
+        None => args.root.map(std::path::absolute).transpose().context("--root")?,
     };
     args.sanitize.check_with(&[("--inspect and --gdb", inspect.is_some())])?;
     let sanitizing = args.sanitize.start(&args.symbols)?;

@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use belfry_image::{Cache, Progress};
 use sha2::{Digest as _, Sha256};
 
+use crate::absent::hip_of;
 use crate::plan::Processor;
 use crate::process::{self, Ended};
 use crate::sources::{self, Language, Program};
@@ -149,7 +150,7 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     };
-    add(script(program).as_bytes());
+    add(script(tree, program).as_bytes());
     for (file, text) in program.files()? {
         add(file.as_os_str().as_encoded_bytes());
         add(text.as_bytes());
@@ -169,7 +170,7 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
 }
 
 /// The commands that make `MADE/program` out of the sources.
-fn script(program: &Program) -> String {
+fn script(tree: &Path, program: &Program) -> String {
     let source = program.source();
     let source = source.display();
     let Processor { name: processor, device, wave, lds, images: _ } = program.processor;
@@ -178,7 +179,8 @@ fn script(program: &Program) -> String {
     // What a program may expect the GPU to be.
     let gpu = format!(
         "-DGPU_NAME='\"{processor}\"' -DGPU_MAJOR={major} -DGPU_MINOR={minor} -DGPU_DEVICE={device:#x} -DGPU_WAVE={wave} \
-         -DGPU_LDS={lds}"
+         -DGPU_LDS={lds} -DROCM_MAJOR={}",
+        hip_of(tree).unwrap_or(0)
     );
     let mut script = format!("cd {SOURCES}\n");
     for name in &program.embeds {
@@ -238,7 +240,7 @@ fn compile_one(cache: &Cache, tree: &Path, sources: &Path, program: &Program, pl
     let made = tempfile::Builder::new().prefix(".compiling-").tempdir_in(folder)?;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", ENTER, "sh"]);
-    command.arg(tree).arg(sources).arg(made.path()).arg(script(program));
+    command.arg(tree).arg(sources).arg(made.path()).arg(script(tree, program));
     command.env_clear().env("PATH", PATH.join(":")).env("HOME", "/tmp");
     let outcome = process::run(command, LIMIT)
         .context("unshare, of package util-linux, enters the root tree to compile in it")?;

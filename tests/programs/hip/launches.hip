@@ -138,7 +138,9 @@ CASE(stream_cu_masks_of_several_streams) {
         Words want = from;
         for (uint32_t i = 0; i < 20; i++) want = stepped(want, {mask + i});
         SAME_AS(words.read(), want);
-        HIP(hipStreamDestroy(stream));
+        // HIP 7.2 lets the queue of such a stream go where its last reference goes, at times in ROCr's thread of signal
+        // handlers, which then waits for itself.
+        if (HIP_VERSION_MAJOR < 7) HIP(hipStreamDestroy(stream));
     }
 }
 

@@ -105,12 +105,14 @@ CASE(copies_wait_for_each_other) {
 CASE(copy_waits_for_many_signals) {
     start();
     uint32_t *host = (uint32_t*)allocate(fine, PAGE), *device = (uint32_t*)allocate(vram, PAGE);
-    hsa_signal_t signals[9], done = make_signal(1);
-    for (int i = 0; i < 9; i++)
+    // ROCr 7.2 has room for so many on its stack and does not look (`HSA_MAX_DEP_SIGNALS`).
+    enum { MANY = ROCM_MAJOR < 7 ? 9 : 8 };
+    hsa_signal_t signals[MANY], done = make_signal(1);
+    for (int i = 0; i < MANY; i++)
         signals[i] = make_signal(1);
     host[0] = 8;
-    GOOD(hsa_amd_memory_async_copy(device, gpu, host, cpu, PAGE, 9, signals, done));
-    for (int i = 0; i < 9; i++) {
+    GOOD(hsa_amd_memory_async_copy(device, gpu, host, cpu, PAGE, MANY, signals, done));
+    for (int i = 0; i < MANY; i++) {
         EQUAL(hsa_signal_load_scacquire(done), 1);
         hsa_signal_store_screlease(signals[i], 0);
     }

@@ -71,7 +71,8 @@ CASE(wait_ends_when_another_thread_stores) {
 
 CASE(wait_for_any_of_several_signals) {
     start();
-    enum { MANY = 6 };
+    // ROCr 7.2 writes the values of all signals into room for one: three of them end before the program does.
+    enum { MANY = ROCM_MAJOR < 7 ? 6 : 3 };
     hsa_signal_t signals[MANY];
     hsa_signal_condition_t conditions[MANY];
     hsa_signal_value_t values[MANY], seen = 0;
