@@ -105,7 +105,7 @@ impl Apt {
         }
         let file = self.directory.join("preferences");
         write_if_changed(&file, &self.archive.release.preferences(pins))?;
-        self.resolve(names, &["-o", &format!("Dir::Etc::Preferences={}", file.display())])
+        self.resolve(names, &[&format!("-oDir::Etc::Preferences={}", file.display())])
     }
 
     fn resolve(&self, names: &[&str], options: &[&str]) -> Result<Vec<Package>, FetchError> {
