@@ -64,7 +64,9 @@ fn ioctls() -> String {
         "\nLinux has no commands for sampling program counters, for the profiler, for streaming performance counters or for\n\
          access to storage: those numbers (0x83 to 0x87) are of AMD's own packages of the driver, and `ENOTTY` here as in Linux.\n\
          So are 0x80 and 0x81, by which ROCr 6.1 shares memory between processes; under `belfry exec` these two are served\n\
-         ([exec.md](exec.md)).\n",
+         ([exec.md](exec.md)). The library of ROCr 7.2.4 has calls of 0x80 and 0x81, 0x84 (streaming counters), 0x85 (program counters)\n\
+         and 0x87 (storage), which it makes when a program asks for them, and none of the profiler: neither 0x86 of AMD's packages\n\
+         nor 0x28 of later kernels.\n",
     );
     text
 }
