@@ -90,7 +90,7 @@ fn tmpring(gpu: &Gpu, waves: u32) -> (u32, u64) {
     (waves | units << 12, u64::from(waves * parts * units * gpu.wave_unit))
 }
 
-/// What the runtime of ROCm 7.2 writes: everything but the size in bytes.
+/// Writes what the runtime of ROCm 7.2 does: everything but the size in bytes.
 fn give(bench: &Bench, queue: &Queue, gpu: &Gpu, waves: u32) {
     let (size, bytes) = tmpring(gpu, waves);
     let backing = bench.alloc(bytes, READ_WRITE);

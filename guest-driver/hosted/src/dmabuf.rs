@@ -95,7 +95,7 @@ struct Export {
     backing: Arc<dyn Backing>,
     /// Kept while somebody may read it.
     record: Pages,
-    /// What programs have attached to the memory is in the record.
+    /// Place in the record of what programs attach.
     attached: Arc<dyn SharedMetadata>,
 }
 

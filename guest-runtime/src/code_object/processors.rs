@@ -38,7 +38,7 @@ pub(super) fn name(mach: u32) -> Option<&'static str> {
     MACHINES.iter().find(|(number, _)| *number == mach).map(|(_, name)| *name)
 }
 
-/// Whether code for `target`, a processor or a kind of processors, runs on `processor`.
+/// Says whether code for `target`, a processor or a kind of processors, runs on `processor`.
 #[must_use]
 pub fn runs_on(target: &str, processor: &str) -> bool {
     let kind = KINDS.iter().find(|(kind, _)| *kind == target);

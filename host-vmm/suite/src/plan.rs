@@ -93,7 +93,7 @@ impl Processor {
     }
 }
 
-/// What cases need to run: where the programs are, or why there are none, by their index.
+/// Programs that cases need to run: where they are, or why there are none, by their index.
 #[derive(Debug, Default)]
 pub struct Ready {
     places: BTreeMap<usize, Compiled>,

@@ -102,7 +102,7 @@ impl Program {
         source(self.language, &self.name)
     }
 
-    /// Whether its source has a word.
+    /// Says whether its source has a word.
     pub(crate) fn names(&self, word: &str) -> bool {
         text(&self.source()).is_ok_and(|text| text.contains(word))
     }

@@ -119,7 +119,7 @@ fn all_examples_run_in_one_process_with_a_line_each() {
     }
 }
 
-/// What clang has made for whole kinds of processors, in compressed bundles of both versions, runs on the chip of each kind.
+/// Code that clang has made for whole kinds of processors, in compressed bundles of both versions, runs on the chip of each kind.
 #[test]
 fn compressed_code_for_a_kind_of_processors_runs_on_each_chip() {
     let fixtures =

@@ -44,12 +44,12 @@ struct Area {
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Asked {
     packet: u64,
-    /// What the queue had then.
+    /// Scratch memory that the queue had then.
     had: [Area; 2],
     times: u8,
 }
 
-/// What a dispatch has been given.
+/// Scratch memory that a dispatch has been given.
 pub(super) enum Given {
     /// The memory of all dispatches.
     Main,
@@ -100,7 +100,7 @@ impl AqlQueue {
         Ok(BlockedOn::Memory)
     }
 
-    /// Whether what the queue waits for has happened.
+    /// Says whether the queue's wait is over.
     pub(super) fn wait_is_over(&mut self) -> Result<bool, Cause> {
         match self.waiting {
             Waiting::Nothing => Ok(true),
@@ -138,7 +138,7 @@ impl AqlQueue {
         [Some(main), small.then_some(alternate)]
     }
 
-    /// Whether the runtime and the chip know the fields of a queue with two scratch memories.
+    /// Says whether the runtime and the chip know the fields of a queue with two scratch memories.
     fn reclaims(&self, queue: &AmdQueue) -> bool {
         self.shader.chip().shader.scratch_reclaim && queue.caps & QUEUE_CAPS_SW_ASYNC_RECLAIM != 0
     }

@@ -25,7 +25,7 @@ pub enum BoPage {
     User(Option<u64>),
 }
 
-/// What programs attach to memory, for all who have it (`struct drm_amdgpu_gem_metadata`).
+/// Data that programs attach to memory, for all who have it (`struct drm_amdgpu_gem_metadata`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// `tiling_info`.
@@ -99,7 +99,7 @@ pub trait Backing: Any + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of that place.
+    /// The errors of that place.
     fn share_metadata(&self, _shared: &Arc<dyn SharedMetadata>) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What programs attach to shared memory, in its record: all processes that have the memory see it.
+//! Data that programs attach to shared memory, in its record: all processes that have the memory see it.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -69,7 +69,7 @@ fn encode(metadata: &Metadata) -> Option<[u8; BYTES]> {
     Some(bytes)
 }
 
-/// What another process has written, unless it cannot be true.
+/// Reads what another process has written; `None` if it cannot be true.
 fn decode(bytes: &[u8; BYTES]) -> Option<Metadata> {
     let quad =
         |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte));

@@ -50,7 +50,7 @@ fn header(bytes: &[u8]) -> Result<Header, String> {
 ///
 /// # Errors
 ///
-/// What is wrong with it, in a few words.
+/// A few words on what is wrong with it.
 pub(super) fn unpack(bytes: &[u8], most: u64) -> Result<(Vec<u8>, usize), String> {
     let Header { method, whole, unpacked, len } = header(bytes)?;
     if unpacked > most {

@@ -121,13 +121,13 @@ impl Release {
         RELEASES.iter().copied().find(|release| release.codename == codename)
     }
 
-    /// Whether it is an addition to another release, so that packages are taken from it by [pins](Self::preferences).
+    /// Says whether it is an addition to another release, so that packages are taken from it by [pins](Self::preferences).
     #[must_use]
     pub const fn is_addition(&self) -> bool {
         self.adds_to.is_some()
     }
 
-    /// What the private apt prefers, as `apt_preferences(5)` has it: the pinned packages from this release, and all others from the
+    /// Text of what the private apt prefers, as `apt_preferences(5)` has it: the pinned packages from this release, and all others from the
     /// one it is an addition to. A pin is a package's name, or `src:` and that of its source.
     pub(super) fn preferences(&self, pins: &[String]) -> String {
         let entry = |packages: &str, priority: u32| {
