@@ -70,9 +70,9 @@ CASE(wait_ends_when_another_thread_stores) {
 }
 
 CASE(wait_for_any_of_several_signals) {
+    // ROCr 7.2.4 keeps the values in a vector of one: a wait that times out crashes, and other signals write behind it.
+    enum { MANY = ROCM_MAJOR < 7 ? 6 : 1 };
     start();
-    // ROCr 7.2 writes the values of all signals into room for one: three of them end before the program does.
-    enum { MANY = ROCM_MAJOR < 7 ? 6 : 3 };
     hsa_signal_t signals[MANY];
     hsa_signal_condition_t conditions[MANY];
     hsa_signal_value_t values[MANY], seen = 0;
@@ -81,7 +81,8 @@ CASE(wait_for_any_of_several_signals) {
         conditions[i] = HSA_SIGNAL_CONDITION_GTE;
         values[i] = i + 1;
     }
-    EQUAL(hsa_amd_signal_wait_any(MANY, signals, conditions, values, 1000000, HSA_WAIT_STATE_BLOCKED, &seen), UINT32_MAX);
+    if (ROCM_MAJOR < 7)
+        EQUAL(hsa_amd_signal_wait_any(MANY, signals, conditions, values, 1000000, HSA_WAIT_STATE_BLOCKED, &seen), UINT32_MAX);
     for (int i = MANY - 1; i >= 0; i--) {
         hsa_signal_store_screlease(signals[i], i + 10);
         EQUAL(hsa_amd_signal_wait_any(MANY, signals, conditions, values, UINT64_MAX, HSA_WAIT_STATE_BLOCKED, &seen), i);
