@@ -2,7 +2,8 @@
 //!
 //! Belfry's kernel and init boot with a copy of the disk, enter its root file system and run a script (`guest.sh`) there,
 //! which installs the package of [`dkms`]. No code of the disk's own runs before that, and nothing of this machine but the
-//! copy can be reached by it. The copy becomes the disk once everything went well; until then the disk is as it was.
+//! copy can be reached by it, unless packages have to be fetched: then the guest boots once more, with a network, over which the disk's
+//! programs reach what this user reaches. The copy becomes the disk once everything went well; until then the disk is as it was.
 
 mod working_copy;
 
@@ -144,13 +145,18 @@ pub fn install_driver(disk: &DiskConfig, progress: &Progress) -> Result<Installe
     let log_path = cache.root().join("logs").join(format!("install-driver-{}.log", std::process::id()));
     let log = std::fs::create_dir_all(cache.root().join("logs")).and_then(|()| File::create(&log_path));
     let mut system = System {
-        guest: boot(disk, &copy, &cache, progress)?,
+        guest: boot((disk, &copy), Network::None, &cache, progress)?,
         disk: &disk.path,
         log: log.map_err(io_error("the guest's log"))?,
         log_path,
         progress,
     };
-    let installed = system.install(&package)?;
+    let seen = system.look(&package)?;
+    if !seen.missing.is_empty() {
+        let boot = || boot((disk, &copy), Network::User, &cache, progress);
+        system = system.again(&package, boot)?;
+    }
+    let installed = system.install(seen)?;
     let failed = |source| failed(&disk.path, source);
     system.guest.power_off().map_err(failed)?;
     copy.replace()?;
@@ -161,10 +167,18 @@ fn failed(disk: &Path, source: GuestError) -> InstallError {
     InstallError::Guest { disk: disk.to_owned(), source: Box::new(source) }
 }
 
+/// What the disk's programs reach.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Network {
+    None,
+    /// QEMU's network of its user, in which this machine's own addresses are reached at that of the gateway.
+    User,
+}
+
 /// Boots Belfry's own system with the copy as a disk that it may write to.
 fn boot(
-    disk: &DiskConfig,
-    copy: &WorkingCopy,
+    (disk, copy): (&DiskConfig, &WorkingCopy),
+    network: Network,
     cache: &Cache,
     progress: &Progress,
 ) -> Result<Guest, InstallError> {
@@ -181,7 +195,7 @@ fn boot(
             gpu: None,
             memory: MEMORY,
             system: Some(DiskConfig { path: copy.path().to_owned(), ..disk.clone() }),
-            network: true,
+            network: network == Network::User,
             boot_timeout,
             ..default
         };
@@ -214,7 +228,31 @@ struct System<'a> {
 }
 
 impl System<'_> {
-    fn install(&mut self, package: &[u8]) -> Result<Installed, InstallError> {
+    /// Enters the system, and looks which kernels there are and what is missing.
+    fn look(&mut self, package: &[u8]) -> Result<Answer, InstallError> {
+        self.enter(package)?;
+        let seen = self.script("looking at the system", "look", &[])?;
+        for kernel in &seen.skipped {
+            self.progress.line(&format!("no driver for {kernel}"));
+        }
+        Ok(seen)
+    }
+
+    /// The same in another guest, which is made when this one has ended.
+    fn again(
+        mut self,
+        package: &[u8],
+        boot: impl FnOnce() -> Result<Guest, InstallError>,
+    ) -> Result<Self, InstallError> {
+        self.script("closing the file system", "finish", &[])?;
+        let Self { guest, disk, log, log_path, progress } = self;
+        guest.power_off().map_err(|error| failed(disk, error))?;
+        let mut system = Self { guest: boot()?, disk, log, log_path, progress };
+        system.enter(package)?;
+        Ok(system)
+    }
+
+    fn enter(&mut self, package: &[u8]) -> Result<(), InstallError> {
         self.guest.enter_system().map_err(|error| match error {
             GuestError::Refused { text, .. } => {
                 InstallError::NoSystem { disk: self.disk.to_owned(), why: text }
@@ -222,11 +260,12 @@ impl System<'_> {
             error => failed(self.disk, error),
         })?;
         self.put(SCRIPT_PATH, SCRIPT.as_bytes())?;
-        self.put(PACKAGE_PATH, package)?;
-        let Answer { kernels, skipped, missing, .. } = self.script("looking at the system", "look", &[])?;
-        for kernel in &skipped {
-            self.progress.line(&format!("no driver for {kernel}"));
-        }
+        self.put(PACKAGE_PATH, package)
+    }
+
+    /// Builds the driver with what the system has, or can fetch.
+    fn install(&mut self, seen: Answer) -> Result<Installed, InstallError> {
+        let Answer { kernels, skipped, missing, .. } = seen;
         let title = format!("building the driver for {}", kernels.join(", "));
         let words: Vec<&str> =
             std::iter::once(PACKAGE_PATH).chain(kernels.iter().map(String::as_str)).collect();
