@@ -2,10 +2,10 @@
 
 mod driver_trace;
 mod kept;
+mod pending;
 
 pub use kept::Kept;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +25,14 @@ use super::qemu::QemuHost;
 use super::share::{self, Share};
 use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
+use pending::Pending;
 
 /// How long a step of the guest may take beyond the program's own time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+/// How much later than its time a step may end: what a guest has sent before is taken, and one that never stops is not heard for ever.
+const GRACE: Duration = Duration::from_secs(10);
+/// Bytes of a file of a guest that are taken.
+const MOST_OF_FILE: usize = 4 << 30;
 
 /// A booted guest; dropping it ends the machine.
 ///
@@ -48,8 +53,7 @@ pub struct Guest {
     phases: Phases,
     kernel: String,
     next_id: u32,
-    output: HashMap<ProgramId, Vec<(Stream, Vec<u8>)>>,
-    exits: HashMap<ProgramId, Exit>,
+    pending: Pending,
     driver: DriverEvents,
     /// The [`VERSION`] of its init.
     version: u32,
@@ -96,8 +100,7 @@ impl Guest {
             started,
             kernel: String::new(),
             next_id: 1,
-            output: HashMap::new(),
-            exits: HashMap::new(),
+            pending: Pending::default(),
             driver: DriverEvents::default(),
             version: VERSION,
         };
@@ -275,15 +278,14 @@ impl Guest {
     ) -> Result<Exit, GuestError> {
         let started = Instant::now();
         loop {
-            for (stream, data) in self.output.remove(&id).unwrap_or_default() {
+            for (stream, data) in self.pending.output(id) {
                 output(stream, &data);
             }
-            if let Some(exit) = self.exits.remove(&id) {
+            if let Some(exit) = self.pending.exit(id) {
                 return Ok(exit);
             }
-            let left = limit.saturating_sub(started.elapsed());
-            let event = self.next_event_of("running a program", left, limit)?;
-            if !self.note(&event) {
+            let event = self.next_event_since("running a program", started, limit)?;
+            if let Some(event) = self.note("running a program", event)? {
                 return Err(self.unexpected("running a program", &event));
             }
         }
@@ -339,6 +341,10 @@ impl Guest {
                     if last {
                         return Ok(content);
                     }
+                    if content.len() > MOST_OF_FILE {
+                        let what = format!("a file of more than {} GiB", MOST_OF_FILE >> 30);
+                        return Err(GuestError::Protocol { during, what });
+                    }
                 }
                 Event::Failed { text, errno } => {
                     return Err(GuestError::Refused { during, text, errno, console: Console::default() });
@@ -381,33 +387,48 @@ impl Guest {
     fn answer(&mut self, during: &'static str) -> Result<Event, GuestError> {
         let started = Instant::now();
         loop {
-            let left = STEP_TIMEOUT.saturating_sub(started.elapsed());
-            let event = self.next_event_of(during, left, STEP_TIMEOUT)?;
-            if !self.note(&event) {
+            let event = self.next_event_since(during, started, STEP_TIMEOUT)?;
+            if let Some(event) = self.note(during, event)? {
                 return Ok(event);
             }
         }
     }
 
-    /// Files away what a program wrote or how it ended, and events of the driver; answers whether the event was of that kind.
-    fn note(&mut self, event: &Event) -> bool {
+    /// Files away what a program wrote or how it ended, and events of the driver; gives other events back.
+    fn note(&mut self, during: &'static str, event: Event) -> Result<Option<Event>, GuestError> {
+        // Of programs that nobody has started, nobody asks.
+        let is_known = |id: u32| (1..self.next_id).contains(&id);
         match event {
-            Event::Output { id, stream, data } => {
-                let stream = if *stream == 1 { Stream::Stdout } else { Stream::Stderr };
-                self.output.entry(ProgramId(*id)).or_default().push((stream, data.clone()));
-                true
+            Event::Output { id, stream, data } if is_known(id) => {
+                let stream = if stream == 1 { Stream::Stdout } else { Stream::Stderr };
+                self.pending.wrote(ProgramId(id), stream, data).map_err(|most| {
+                    let what = format!("more than {} MiB of output that nobody waits for", most >> 20);
+                    GuestError::Protocol { during, what }
+                })?;
             }
-            Event::Exit { id, status, elapsed_ns } => {
-                let exit = Exit { status: *status, elapsed: Duration::from_nanos(*elapsed_ns) };
-                self.exits.insert(ProgramId(*id), exit);
-                true
+            Event::Exit { id, status, elapsed_ns } if is_known(id) => {
+                let exit = Exit { status, elapsed: Duration::from_nanos(elapsed_ns) };
+                self.pending.ended(ProgramId(id), exit);
             }
-            Event::DriverTrace { data } => {
-                self.driver_said(data);
-                true
-            }
-            _ => false,
+            Event::Output { .. } | Event::Exit { .. } => {}
+            Event::DriverTrace { data } => self.driver_said(&data),
+            event => return Ok(Some(event)),
         }
+        Ok(None)
+    }
+
+    /// The next event of a step that began at a time, unless the step is over.
+    fn next_event_since(
+        &mut self,
+        during: &'static str,
+        started: Instant,
+        limit: Duration,
+    ) -> Result<Event, GuestError> {
+        let passed = started.elapsed();
+        if passed >= limit.saturating_add(GRACE) {
+            return Err(GuestError::Timeout { during, limit, console: self.keep_console() });
+        }
+        self.next_event_of(during, limit.saturating_sub(passed), limit)
     }
 
     fn next_event(&mut self, during: &'static str, limit: Duration) -> Result<Event, GuestError> {

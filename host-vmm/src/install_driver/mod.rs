@@ -38,6 +38,10 @@ const MEMORY: u64 = 2 << 30;
 const KVM_BOOT: Duration = Duration::from_secs(60);
 /// How long a step may take; a compiler under QEMU's translator takes minutes.
 const STEP_LIMIT: Duration = Duration::from_secs(3 * 3600);
+/// Bytes of what a step says that are looked at, and of what all of them say that are kept in the log. The disk's own programs write
+/// as much as they like.
+const MOST_SAID: usize = 1 << 20;
+const MOST_LOGGED: usize = 64 << 20;
 /// Exit status of a program that could not be started.
 const NOT_STARTED: i32 = 127;
 
@@ -115,9 +119,12 @@ struct Answer {
 }
 
 impl Answer {
-    /// Takes the lines with a meaning; what else a disk's programs may have written there has none.
+    /// Takes the lines with a meaning; what else a disk's programs may have written there has none. What they say goes to the user's
+    /// terminal, and does nothing there.
     fn parse(text: &str) -> Self {
         let mut answer = Self::default();
+        let text: String =
+            text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();
         for (kind, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             match kind {
                 "kernel" => answer.kernels.push(rest.to_owned()),
@@ -148,6 +155,7 @@ pub fn install_driver(disk: &DiskConfig, progress: &Progress) -> Result<Installe
         guest: boot((disk, &copy), Network::None, &cache, progress)?,
         disk: &disk.path,
         log: log.map_err(io_error("the guest's log"))?,
+        room: MOST_LOGGED,
         log_path,
         progress,
     };
@@ -223,6 +231,8 @@ struct System<'a> {
     guest: Guest,
     disk: &'a Path,
     log: File,
+    /// Bytes that the log may still have.
+    room: usize,
     log_path: PathBuf,
     progress: &'a Progress,
 }
@@ -245,9 +255,9 @@ impl System<'_> {
         boot: impl FnOnce() -> Result<Guest, InstallError>,
     ) -> Result<Self, InstallError> {
         self.script("closing the file system", "finish", &[])?;
-        let Self { guest, disk, log, log_path, progress } = self;
+        let Self { guest, disk, log, room, log_path, progress } = self;
         guest.power_off().map_err(|error| failed(disk, error))?;
-        let mut system = Self { guest: boot()?, disk, log, log_path, progress };
+        let mut system = Self { guest: boot()?, disk, log, room, log_path, progress };
         system.enter(package)?;
         Ok(system)
     }
@@ -291,13 +301,15 @@ impl System<'_> {
         let argv: Vec<String> =
             ["/bin/sh", SCRIPT_PATH, part].iter().chain(words).map(|&word| word.to_owned()).collect();
         let step = self.progress.spinner(title);
-        let (log, mut said, mut lost) = (&mut self.log, Vec::new(), None);
+        let (log, room, mut said, mut lost) = (&mut self.log, &mut self.room, Vec::new(), None);
         let id = self.guest.spawn(&argv, &ENVIRONMENT.map(str::to_owned), "/");
         let exit = id.and_then(|id| {
             self.guest.wait(id, STEP_LIMIT, &mut |stream, data| {
-                if stream == Stream::Stdout {
+                if stream == Stream::Stdout && said.len() < MOST_SAID {
                     said.extend_from_slice(data);
                 }
+                let data = &data[..data.len().min(*room)];
+                *room -= data.len();
                 lost = lost.take().or(log.write_all(data).err());
             })
         });

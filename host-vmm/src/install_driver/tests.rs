@@ -94,3 +94,11 @@ fn lines_of_others_mean_nothing() {
     assert_eq!((answer.kernels.as_slice(), answer.skipped.len()), (&["6.12".to_owned()][..], 0));
     assert_eq!(answer.refused.as_deref(), Some("it is full; free some"));
 }
+
+#[test]
+fn what_a_system_says_does_nothing_to_the_terminal() {
+    let answer = Answer::parse("kernel 6.12\nskipped 6.1\u{1b}]0;title\u{7} (old)\r\nrefused \u{9b}2J\n");
+    assert_eq!(answer.kernels, ["6.12"]);
+    assert_eq!(answer.skipped, ["6.1\u{fffd}]0;title\u{fffd} (old)\u{fffd}"]);
+    assert_eq!(answer.refused.as_deref(), Some("\u{fffd}2J"));
+}

@@ -1,6 +1,5 @@
 //! Guests in snapshots of their machines, and guests that go on from one.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +14,7 @@ use super::super::host::Host as _;
 use super::super::kvm::KvmHost;
 use super::super::{GuestError, Phases, ProgramId, failed};
 use super::Guest;
+use super::pending::Pending;
 
 /// What is kept with the snapshot of a guest.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -64,8 +64,7 @@ impl Guest {
             started,
             kernel: kept.kernel.clone(),
             next_id: kept.next_id,
-            output: HashMap::new(),
-            exits: HashMap::new(),
+            pending: Pending::default(),
             driver: DriverEvents::default(),
             version: kept.version,
         };

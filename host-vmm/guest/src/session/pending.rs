@@ -1,0 +1,76 @@
+//! What programs of a guest have written, and how they have ended, until somebody waits for them.
+
+use std::collections::HashMap;
+
+use super::super::{Exit, ProgramId, Stream};
+
+/// Bytes of output that wait at most, with what each piece takes beside its own.
+const MOST: usize = 256 << 20;
+/// What a piece takes beside its bytes, at least.
+const PIECE: usize = 64;
+
+/// The output and the ends of programs that nobody has waited for yet.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    output: HashMap<ProgramId, Vec<(Stream, Vec<u8>)>>,
+    exits: HashMap<ProgramId, Exit>,
+    /// What all output takes.
+    taken: usize,
+}
+
+impl Pending {
+    /// A program has written something; how much is too much, if it is.
+    pub(super) fn wrote(&mut self, id: ProgramId, stream: Stream, data: Vec<u8>) -> Result<(), usize> {
+        self.taken += data.len() + PIECE;
+        if self.taken > MOST {
+            return Err(MOST);
+        }
+        self.output.entry(id).or_default().push((stream, data));
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, id: ProgramId, exit: Exit) {
+        self.exits.insert(id, exit);
+    }
+
+    /// What a program has written since this was asked last.
+    pub(super) fn output(&mut self, id: ProgramId) -> Vec<(Stream, Vec<u8>)> {
+        let output = self.output.remove(&id).unwrap_or_default();
+        self.taken -= output.iter().map(|(_, data)| data.len() + PIECE).sum::<usize>();
+        output
+    }
+
+    /// How a program has ended, if it has.
+    pub(super) fn exit(&mut self, id: ProgramId) -> Option<Exit> {
+        self.exits.remove(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: ProgramId = ProgramId(1);
+
+    #[test]
+    fn output_waits_up_to_a_bound_for_all_programs_together() {
+        let mut pending = Pending::default();
+        let megabyte = || vec![7; 1 << 20];
+        for number in 0..4 * (MOST >> 20) {
+            assert_eq!(pending.wrote(PROGRAM, Stream::Stdout, megabyte()), Ok(()));
+            if number % 100 == 99 {
+                assert_eq!(pending.output(PROGRAM).len(), 100);
+            }
+        }
+        pending.output(PROGRAM);
+        let fits = (0..).take_while(|&id| pending.wrote(ProgramId(id), Stream::Stderr, megabyte()).is_ok());
+        assert_eq!(fits.count(), (MOST >> 20) - 1);
+    }
+
+    #[test]
+    fn pieces_without_bytes_count() {
+        let mut pending = Pending::default();
+        let fits = (0..=MOST).take_while(|_| pending.wrote(PROGRAM, Stream::Stdout, Vec::new()).is_ok());
+        assert_eq!(fits.count(), MOST / PIECE);
+    }
+}
