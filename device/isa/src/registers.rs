@@ -164,6 +164,8 @@ pub(crate) struct RegisterFile {
     pub(crate) permutes_rows: bool,
     /// Buffer descriptors have a data format and a number format, and no kind of bounds check.
     pub(crate) old_descriptors: bool,
+    /// Stores by a format repeat the first component where the instruction has none; elsewhere there are zeros.
+    pub(crate) repeats_component: bool,
     /// Results of 16 bits leave zeros in the upper half of their register.
     pub(crate) zeroes_halves: bool,
     /// Floats of eight bits have the formats of CDNA3, without infinities and negative zero.
@@ -203,6 +205,7 @@ const GFX11: RegisterFile = {
         exchange_mask: 31,
         permutes_rows: false,
         old_descriptors: false,
+        repeats_component: false,
         zeroes_halves: false,
         old_bytes: false,
         lds_unit: 256,
@@ -288,6 +291,8 @@ const GFX12: RegisterFile = {
         trap_mode: 0x1ff << 12 | 1 << 11,
         trap_id: 60,
         copies_matrices: false,
+        // LLVM `AMDGPU.td`: `FeatureDefaultComponentBroadcast`, where others have `FeatureDefaultComponentZero`.
+        repeats_component: true,
         lds_unit: 512,
         vgpr_block: VGPR_BLOCK,
         hardware: &[

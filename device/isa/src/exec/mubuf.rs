@@ -252,6 +252,8 @@ mod layout {
     pub(super) const D16: u8 = 2;
     /// Sixteen bits in the high half.
     pub(super) const HIGH: u8 = 4;
+    /// A store repeats the first component where the instruction has no register for one.
+    pub(super) const REPEATS: u8 = 8;
     /// To LDS, by the format of the descriptor.
     pub(super) const FORMAT: u8 = 0x80;
 }
@@ -328,6 +330,16 @@ fn put_components(
     d.dst2.div_ceil(2)
 }
 
+/// Component `n` of what an instruction stores.
+fn component(w: &Wave, d: &Di, format: BufferFormat, n: u32, lane: u32) -> u32 {
+    if d.aux & layout::D16 == 0 {
+        return get(w, d, n, lane);
+    }
+    let high = n & 1 != 0 || d.aux & layout::HIGH != 0;
+    let word = get(w, d, n / 2, lane);
+    format.widen((if high { word >> 16 } else { word }) as u16)
+}
+
 fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     let (format, select) = format_of(d, &buffer);
@@ -335,16 +347,11 @@ fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         let Some(format) = format else { return Ok(()) };
         let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok(()) };
         let mut memory = [0; 4];
-        for (n, select) in (0..d.dst2).zip(select) {
-            let value = if d.aux & layout::D16 == 0 {
-                get(w, d, n, lane)
-            } else {
-                let high = n & 1 != 0 || d.aux & layout::HIGH != 0;
-                let word = get(w, d, n / 2, lane);
-                format.widen((if high { word >> 16 } else { word }) as u16)
-            };
+        let there = if d.aux & layout::REPEATS == 0 { d.dst2 } else { 4 };
+        for (n, select) in (0..there).zip(select) {
             if let 4..=7 = select {
-                memory[select as usize & 3] = value;
+                let n = if n < d.dst2 { n } else { 0 };
+                memory[select as usize & 3] = component(w, d, format, n, lane);
             }
         }
         let element = format.pack(memory);
@@ -392,8 +399,9 @@ pub(crate) enum Operation {
     FormatToLds,
 }
 
-/// How an operation with such an effect is lowered; `None` if there is none like that.
-pub(crate) fn entry(operation: Operation, effect: Effect) -> Option<BufferEntry> {
+/// How an operation with such an effect is lowered, where stores by a format repeat their first component (`repeats`) or do not;
+/// `None` if there is none like that.
+pub(crate) fn entry(operation: Operation, effect: Effect, repeats: bool) -> Option<BufferEntry> {
     let entry = |handler: Handler, aux: u8, count: u32, registers: u32| {
         Some(BufferEntry { handler, aux, count, registers })
     };
@@ -408,7 +416,7 @@ pub(crate) fn entry(operation: Operation, effect: Effect) -> Option<BufferEntry>
         }
         (Operation::Format { typed, components, packing }, Effect::Load | Effect::Store) => {
             let handler: Handler = if effect == Effect::Load { load_format } else { store_format };
-            let typed = if typed { layout::TYPED } else { 0 };
+            let typed = if typed { layout::TYPED } else { 0 } | if repeats { layout::REPEATS } else { 0 };
             match packing {
                 Packing::Whole => entry(handler, typed, components, components),
                 Packing::Halves => entry(handler, typed | layout::D16, components, components.div_ceil(2)),

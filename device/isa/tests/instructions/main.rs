@@ -10,6 +10,7 @@ mod context;
 mod counted;
 mod debug;
 mod elements;
+mod formats;
 mod gfx12;
 mod gfx9;
 mod halves;

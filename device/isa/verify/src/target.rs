@@ -33,6 +33,8 @@ pub struct Facts {
     pub matrices_have_copies: bool,
     /// Bits that what is kept as `MODE` has and has not, whatever a program says.
     pub fixed_mode: (u32, u32),
+    /// Stores by a format have the first component where the instruction has none, and not 0.
+    pub repeats_component: bool,
     /// The instructions after GFX9: other numbers of registers and operations, other names.
     pub is_gfx9: bool,
     /// Number of `M0`.
@@ -104,6 +106,7 @@ impl Facts {
                 splits_status: false,
                 matrices_have_copies: true,
                 fixed_mode: (0, 0),
+                repeats_component: false,
                 is_gfx9: false,
                 m0: 125,
                 null: 124,
@@ -120,6 +123,7 @@ impl Facts {
                 splits_status: true,
                 matrices_have_copies: false,
                 fixed_mode: (1 << 8, 1 << 9),
+                repeats_component: true,
                 is_gfx9: false,
                 m0: 125,
                 null: 124,
@@ -134,6 +138,7 @@ impl Facts {
                 splits_status: false,
                 matrices_have_copies: false,
                 fixed_mode: (0, 0),
+                repeats_component: false,
                 is_gfx9: true,
                 m0: 124,
                 null: 255,

@@ -13,7 +13,7 @@ impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst, operation: mubuf::Operation) -> Lowered {
         let (_, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
         let operation = if inst.mem.lds { to_lds(operation)? } else { operation };
-        let entry = mubuf::entry(operation, effect).ok_or(Unsupported)?;
+        let entry = mubuf::entry(operation, effect, self.file.repeats_component).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];
         let addresses = u32::from(mem.offen) + u32::from(mem.idxen);

@@ -314,12 +314,18 @@ impl Access {
                 state.vgpr(self.vdata + n as u32, self.lane)
             };
         }
+        let mut stored = letters;
+        if state.facts().repeats_component {
+            let first = registers[0];
+            registers[letters..].fill(first);
+            stored = 4;
+        }
         let mut values = [0; 4];
         if typed {
             values = registers;
         } else {
             // Component n goes where select n says.
-            for (n, value) in registers.iter().enumerate().take(letters) {
+            for (n, value) in registers.iter().enumerate().take(stored) {
                 if let target @ 4..=7 = self.descriptor.select[n] {
                     values[target as usize - 4] = *value;
                 }
