@@ -5,7 +5,7 @@
 use belfry_fuzz::chips::Choice;
 use belfry_isa::decode::decode_for;
 use belfry_isa::disasm::{Disassembly, disassemble};
-use belfry_isa::encode::encode;
+use belfry_isa::encode::{encode, unused_bits};
 use belfry_isa::inst::{Arch, Inst, WaveSize};
 use libfuzzer_sys::fuzz_target;
 
@@ -49,10 +49,23 @@ fn instruction((arch, wave): (Arch, WaveSize), rest: &[u8], inst: &Inst) -> usiz
         panic!("{text} without its last dword is {part:?}");
     }
     encoded((arch, wave), inst, &text);
+    unused((arch, wave), inst, whole);
     if let Some(target) = inst.branch_target(ADDRESS) {
         assert!(target.is_multiple_of(4), "{text} goes to {target:#x}");
     }
     length
+}
+
+/// Bits that no operand has change nothing, whatever they are.
+fn unused((arch, wave): (Arch, WaveSize), inst: &Inst, whole: &[u8]) {
+    let unused = unused_bits(arch, inst).to_le_bytes();
+    for fill in [0x00, 0xff, 0x80, 0x55] {
+        let mut code = whole.to_vec();
+        for (byte, unused) in code.iter_mut().zip(unused) {
+            *byte = *byte & !unused | fill & unused;
+        }
+        assert_eq!(decode_for(arch, wave, &code).as_ref(), Ok(inst), "{whole:x?} with {fill:#x} in {unused:x?}");
+    }
 }
 
 /// An instruction encodes to one that decodes to itself.

@@ -12,6 +12,7 @@ mod operand;
 mod records;
 mod source;
 mod target;
+mod unused;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::isa_verify;
 use forms::Tables;
 use records::AllRecords;
 use target::TARGETS;
@@ -58,7 +60,8 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
 
 /// Writes the fixtures of the disassembly tests.
 pub(crate) fn fixtures(root: &Path, work: Option<&Path>) -> Result<()> {
-    fixtures::run(root, &directory(root, work))
+    fixtures::run(root, &directory(root, work))?;
+    isa_verify::write_vectors(root)
 }
 
 /// Where the source package and the dump are kept.

@@ -17,9 +17,7 @@ pub(crate) fn run(root: &Path, long: bool, seed: u64) -> Result<()> {
     let mut verify = Command::new(env!("CARGO"));
     verify.current_dir(root).args(["run", "--quiet", "--package", "belfry-isa-verify", "--"]);
     verify.args(["--seed", &seed.to_string()]);
-    if env::var_os("LLVM_MC").is_none() {
-        verify.env("LLVM_MC", llvm::program("llvm-mc-19")?);
-    }
+    name_llvm(&mut verify)?;
     if long {
         verify.arg("--long");
     }
@@ -33,6 +31,27 @@ pub(crate) fn run(root: &Path, long: bool, seed: u64) -> Result<()> {
         bail!("mismatches in: {}", failed.join(", "));
     }
     say!("isa verify: zero mismatches");
+    Ok(())
+}
+
+/// Writes LLVM 23's vectors beside the decoder's tests.
+pub(crate) fn write_vectors(root: &Path) -> Result<()> {
+    let mut writer = Command::new(env!("CARGO"));
+    writer.current_dir(root).args(["run", "--quiet", "--package", "belfry-isa-verify", "--"]);
+    writer.args(["--write-vectors", "device/isa/tests/data"]);
+    name_llvm(&mut writer)?;
+    let status = writer.status().context("running belfry-isa-verify")?;
+    ensure!(status.success(), "belfry-isa-verify: {status}");
+    Ok(())
+}
+
+/// Says in the environment of belfry-isa-verify where `llvm-mc` of both releases is, where the environment here does not.
+fn name_llvm(verify: &mut Command) -> Result<()> {
+    for (variable, program) in [("LLVM_MC", "llvm-mc-19"), ("LLVM_MC_23", "llvm-mc-23")] {
+        if env::var_os(variable).is_none() {
+            verify.env(variable, llvm::program(program)?);
+        }
+    }
     Ok(())
 }
 

@@ -1,11 +1,11 @@
-//! LLVM 19: the machine's own, or Debian 13's, fetched into the cache on first use.
+//! LLVM 19 and 23: the machine's own, or Debian's, fetched into the cache on first use.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Where a program of LLVM 19 is, `llvm-mc-19` for example.
+/// Where a program of LLVM is, `llvm-mc-19` for example.
 ///
 /// # Errors
 ///
@@ -17,7 +17,8 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     }
     // A program of its own, so that the tasks do not depend on what fetches packages.
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-llvm"])
+        .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-llvm", "--"])
+        .args(name.rsplit_once('-').map(|(_, release)| release))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -1,8 +1,9 @@
 //! Bytes to [`Inst`].
 //!
-//! The decoder finds the form whose fixed bits match, longest encodings first, reads the form's operands and brings them
+//! The decoder finds the form whose selecting bits match, longest encodings first, reads the form's operands and brings them
 //! into [`Inst`]'s arrangement. It accepts any bytes: what is no instruction is an error that says why.
 
+mod code;
 mod number;
 
 use crate::disasm::fields;
@@ -13,6 +14,7 @@ use crate::inst::{
 };
 use crate::registers::RegisterFile;
 use crate::tables::notation::Notation;
+use code::{Code, truncated};
 
 /// `src0` of a DPP8 instruction: lanes switched off by `EXEC` read as 0, or are read.
 const DPP8_FI: [u64; 2] = [0xe9, 0xea];
@@ -56,6 +58,14 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
     Err(failure.unwrap_or_else(|| code.unknown(Notation::of(arch))))
 }
 
+/// How many of the dwords in `bytes`, which begin with no instruction, belong to what is none: as many as its encoding has at least,
+/// so that what follows is read in step.
+pub(crate) fn unreadable(arch: Arch, bytes: &[u8]) -> u32 {
+    let Some(word) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return 1 };
+    let (_, length) = Notation::of(arch).encoding(word);
+    u32::try_from(length.min(bytes.len()) / 4).unwrap_or(1).max(1)
+}
+
 /// Index of the form in `table` that the bits match.
 fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<usize> {
     let bits = if table.bytes < 16 { bits & ((1 << (u32::from(table.bytes) * 8)) - 1) } else { bits };
@@ -64,61 +74,21 @@ fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<us
         let first = usize::from(group.first);
         let forms = &tables.forms[first..first + usize::from(group.len)];
         let key = bits & group.mask;
+        let selects = |form: &Form| form.value & group.mask;
         // Most groups belong to other encodings: their values lie all below or all above.
-        if !(forms.first()?.value..=forms.last()?.value).contains(&key) {
+        if !(selects(forms.first()?)..=selects(forms.last()?)).contains(&key) {
             return None;
         }
-        let start = forms.partition_point(|form| form.value < key);
+        let start = forms.partition_point(|form| selects(form) < key);
         forms[start..]
             .iter()
-            .take_while(|form| form.value == key)
+            .take_while(|form| selects(form) == key)
             .position(|form| match wave {
                 WaveSize::Wave32 => !form.flags.has(Flags::W64),
                 WaveSize::Wave64 => !form.flags.has(Flags::W32),
             })
             .map(|position| first + start + position)
     })
-}
-
-/// The bytes of one instruction: up to 16 of them as a number, the first in the low bits.
-#[derive(Clone, Copy)]
-struct Code {
-    bits: u128,
-    available: usize,
-}
-
-impl Code {
-    fn new(bytes: &[u8]) -> Result<Code, DecodeError> {
-        let available = bytes.len().min(16);
-        let mut buffer = [0; 16];
-        buffer[..available].copy_from_slice(&bytes[..available]);
-        if available < 4 {
-            return Err(truncated(4, available));
-        }
-        Ok(Code { bits: u128::from_le_bytes(buffer), available })
-    }
-
-    /// Dword number `index`, 0 beyond the end.
-    fn word(self, index: usize) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "one dword is taken")]
-        let word = (self.bits >> (index * 32)) as u32;
-        word
-    }
-
-    /// The error for bytes that match no form.
-    fn unknown(self, notation: &Notation) -> DecodeError {
-        let word = self.word(0);
-        let (encoding, bytes) = notation.encoding(word);
-        if bytes > self.available {
-            return truncated(bytes, self.available);
-        }
-        DecodeError::UnknownOpcode { encoding, word, next: self.word(1) }
-    }
-}
-
-fn truncated(needed: usize, available: usize) -> DecodeError {
-    let small = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
-    DecodeError::Truncated { needed: small(needed), available: small(available) }
 }
 
 /// Reads the operands of one form.

@@ -46,7 +46,8 @@ impl Encoded {
     }
 }
 
-/// Encodes `inst` in its own form. Bits that no operand of the form has a meaning for are 0.
+/// Encodes `inst` in its own form. Bits that no operand of the form has a meaning for are as LLVM 19 writes them, 0 nearly all.
+/// So of all words that decode to one instruction this gives one, and that decodes to it as well.
 ///
 /// # Errors
 ///
@@ -129,6 +130,30 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
         read |= scatter(0, field, !unread);
     }
     whole & !read
+}
+
+/// Bits of the instruction `inst` was decoded from that belong to no operand of its form and tell no form of the operation from
+/// another, literal excluded: whatever they are, they change nothing.
+pub fn unused_bits(arch: Arch, inst: &Inst) -> u128 {
+    let tables = Tables::of(arch);
+    let Some(form) = tables.forms.get(usize::from(inst.form)) else { return 0 };
+    let Some((bytes, mask)) = shape(tables, inst.form) else { return 0 };
+    let mut used = mask | halves::field(tables, form);
+    for &spec in tables.operands_of(form) {
+        used |= scatter(0, tables.field(spec), u32::MAX);
+    }
+    for table in tables.tables.iter().filter(|table| table.bytes == bytes) {
+        let first = usize::from(table.first);
+        for group in &tables.groups[first..first + usize::from(table.len)] {
+            let first = usize::from(group.first);
+            let forms = &tables.forms[first..first + usize::from(group.len)];
+            if group.mask & !used != 0 && forms.iter().any(|other| other.op == form.op) {
+                used |= group.mask;
+            }
+        }
+    }
+    let whole = if bytes < 16 { (1u128 << (u32::from(bytes) * 8)) - 1 } else { u128::MAX };
+    whole & !used
 }
 
 /// Bits of an SGPR number that the width of the operand takes no notice of.

@@ -69,7 +69,7 @@ pub(crate) struct Table {
     pub(crate) len: u16,
 }
 
-/// Forms that fix the same bits: a run of forms sorted by [`Form::value`]. Groups that fix more bits come first.
+/// Forms that the same bits select: a run of forms sorted by these bits of [`Form::value`]. Groups with more such bits come first.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) mask: u128,
@@ -80,7 +80,8 @@ pub(crate) struct Group {
 /// One encoding of an operation.
 #[derive(Debug)]
 pub(crate) struct Form {
-    /// The fixed bits, where the group's mask is set.
+    /// Its bits without operands. The group's mask has those that select it. The others are in fields that only operations with more
+    /// operands have: the decoder does not look at them, as hardware does not, and the encoder writes them as they are here.
     pub(crate) value: u128,
     pub(crate) op: Op,
     /// Y operation of a VOPD.

@@ -2,6 +2,7 @@
 
 use belfry_isa::decode::{decode, decode_for};
 use belfry_isa::disasm::{Disassembly, disassemble};
+use belfry_isa::encode::unused_bits;
 use belfry_isa::inst::{Arch, DecodeError, Inst, Op, WaveSize};
 use belfry_isa::tables::patterns;
 use proptest::prelude::*;
@@ -152,6 +153,36 @@ fn dual_issue_is_refused_in_waves_of_64() {
     let code = bytes("8000 10ca 8000 0000".replace(' ', "").as_str());
     assert!(decode_for(Arch::Gfx1100, WaveSize::Wave32, &code).is_ok_and(|inst| inst.dual.is_some()));
     assert!(decode_for(Arch::Gfx1100, WaveSize::Wave64, &code).is_err());
+}
+
+#[test]
+fn fields_of_no_operand_are_not_looked_at() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u128::from(seed) << 64 | u128::from(seed.rotate_left(32))
+    };
+    let mut checked = 0;
+    for (arch, wave) in targets() {
+        for pattern in patterns(arch) {
+            let bits = noise() & !pattern.mask | pattern.value;
+            let Ok(inst) = decode_for(arch, wave, &bits.to_le_bytes()) else { continue };
+            let unused = unused_bits(arch, &inst);
+            // Inline 0 in each source of VOP3, a literal there, and any.
+            let zeros = 0x80 << 32 | 0x80 << 41 | 0x80 << 50;
+            for fill in [0, u128::MAX, zeros, 0xff << 32 | 0xff << 41 | 0xff << 50, noise(), noise()] {
+                let word = (bits & !unused | fill & unused).to_le_bytes();
+                let length = usize::from(inst.size);
+                assert_eq!(
+                    decode_for(arch, wave, &word[..length.min(16)]),
+                    Ok(inst),
+                    "{arch:?} {wave:?} {bits:x} with {fill:x} in {unused:x}"
+                );
+            }
+            checked += usize::from(unused != 0);
+        }
+    }
+    assert!(checked > 3_000, "only {checked} instructions have such bits");
 }
 
 #[test]

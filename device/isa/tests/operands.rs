@@ -209,6 +209,24 @@ fn operands_are_where_the_documentation_says() {
         ("0207026c", "V_FMAC_F16 Vop2 v1 - [v2 v3 v1 -]"),
         // v_mul_lo_u16 v1.l, v1.h, 3
         ("010805d701070100", "V_MUL_LO_U16 Vop3 v1 - [v1 #3 - -] op_sel=1"),
+        // As LLVM 23 and Mesa's ACO write what an operation does not have: v_lshlrev_b64 v[8:9], 1, v[8:9]
+        ("08003cd781100202", "V_LSHLREV_B64 Vop3 v8 - [#1 v8 - -]"),
+        // v_pk_add_f16 v1, v2, v3
+        ("01400fcc0207021a", "V_PK_ADD_F16 Vop3P v1 - [v2 v3 - -]"),
+        // v_cmp_eq_u32_e64 s3, 1, v2
+        ("03004ad481040202", "V_CMP_EQ_U32 Vop3 s3 - [#1 v2 - -]"),
+        // v_add_co_u32 v1, s4, v2, v3
+        ("010400d702070202", "V_ADD_CO_U32 Vop3Sd v1 s4 [v2 v3 - -]"),
+        // v_readlane_b32 s1, v2, s3
+        ("010060d702070002", "V_READLANE_B32 Vop3 s1 - [v2 s3 - -]"),
+        // v_rcp_f32_e64 v1, v2
+        ("0100aad502010102", "V_RCP_F32 Vop3 v1 - [v2 - - -]"),
+        // v_nop_e64
+        ("000080d580000102", "V_NOP Vop3 - - [- - - -]"),
+        // v_mul_lo_u32 v1, v2, v3 with a third source that would be a literal, and all of its modifiers
+        ("01242cd70207fe83", "V_MUL_LO_U32 Vop3 v1 - [v2 v3 - -]"),
+        // v_dual_mov_b32 v0, 0 :: v_dual_mov_b32 v1, 0 with second sources
+        ("80fe11ca80fe0100", "V_MOV_B32 Vopd v0 - [#0 - - -] :: V_MOV_B32 v1 [#0 - -]"),
         // v_fma_f16 v1, v2, v3, v4 op_sel:[0,1,0,1]
         ("015048d602071204", "V_FMA_F16 Vop3 v1 - [v2 v3 v4 -] op_sel=10"),
     ];

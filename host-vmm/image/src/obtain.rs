@@ -41,11 +41,23 @@ pub(super) fn obtain(
     choose: Choose<'_>,
     finish: &dyn Fn(&Path) -> Result<(), FetchError>,
 ) -> Result<(PathBuf, Manifest), FetchError> {
+    obtain_from(&TRIXIE, cache, artifact, (freshness, progress), choose, finish)
+}
+
+/// As [`obtain`], of any release.
+pub(super) fn obtain_from(
+    release: &'static Release,
+    cache: &Cache,
+    artifact: &str,
+    (freshness, progress): (Freshness, &Progress),
+    choose: Choose<'_>,
+    finish: &dyn Fn(&Path) -> Result<(), FetchError>,
+) -> Result<(PathBuf, Manifest), FetchError> {
     let build = |debs: &[PathBuf], root: &Path| {
         unpack(artifact, debs, root, progress)?;
         finish(root)
     };
-    let plan = Plan { artifact, release: &TRIXIE, recipe: &RECIPE.to_le_bytes(), choose, build: &build };
+    let plan = Plan { artifact, release, recipe: &RECIPE.to_le_bytes(), choose, build: &build };
     obtain_planned(cache, &plan, freshness, progress)
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::artifacts::Freshness;
 use super::cache::{Cache, io_error};
-use super::fetch::{Apt, FetchError};
-use super::obtain::obtain;
+use super::fetch::{Apt, FetchError, Release, TRIXIE};
+use super::obtain::{obtain, obtain_from};
 use super::progress::Progress;
 
 /// The package `mke2fs` is in, and the artifact of the cache.
@@ -22,11 +22,35 @@ pub const PASST: &str = "passt";
 const TMUX: &str = "tmux";
 /// The package of GDB with all architectures, and the artifact of the cache.
 const GDB: &str = "gdb-multiarch";
-/// What is fetched, beside what these need.
-const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "llvm-19"];
-/// The programs by name, and where in `usr/lib/llvm-19/bin` each is.
-const PROGRAMS: [(&str, &str); 4] =
-    [("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")];
+/// A release of LLVM.
+struct Llvm {
+    number: u32,
+    /// The artifact of the cache.
+    artifact: &'static str,
+    /// The release of Debian that has it.
+    debian: &'static str,
+    /// What is fetched, beside what these need.
+    packages: &'static [&'static str],
+    /// The programs by name, and where in its `bin` each is.
+    programs: &'static [(&'static str, &'static str)],
+}
+
+/// The one that code of the repository is compiled with.
+const LLVM: Llvm = Llvm {
+    number: 19,
+    artifact: "llvm",
+    debian: TRIXIE.codename,
+    packages: &["clang-19", "lld-19", "llvm-19"],
+    programs: &[("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")],
+};
+/// One that encodes in a newer way.
+const NEWER_LLVM: Llvm = Llvm {
+    number: 23,
+    artifact: "llvm-23",
+    debian: "sid",
+    packages: &["llvm-23"],
+    programs: &[("llvm-mc-23", "llvm-mc")],
+};
 
 /// Fetches LLVM 19, some 120 MB, or finds it in the cache: the directory of `clang-19`, `ld.lld-19` and `llvm-mc-19`.
 ///
@@ -34,8 +58,28 @@ const PROGRAMS: [(&str, &str); 4] =
 ///
 /// Packages that cannot be had, with what to do.
 pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
-    let choose = |apt: &Apt| Ok((apt.closure(&PACKAGES, None)?, BTreeMap::new()));
-    let (root, _) = obtain(cache, "llvm", freshness, progress, &choose, &finish)?;
+    obtain_llvm(&LLVM, cache, freshness, progress)
+}
+
+/// Fetches LLVM 23, some 120 MB of Debian sid, or finds it in the cache: the directory of `llvm-mc-23`.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn newer_llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
+    obtain_llvm(&NEWER_LLVM, cache, freshness, progress)
+}
+
+fn obtain_llvm(
+    llvm: &Llvm,
+    cache: &Cache,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<PathBuf, FetchError> {
+    let choose = |apt: &Apt| Ok((apt.closure(llvm.packages, None)?, BTreeMap::new()));
+    let release = Release::named(llvm.debian).unwrap_or(&TRIXIE);
+    let finish = |root: &Path| finish(llvm, root);
+    let (root, _) = obtain_from(release, cache, llvm.artifact, (freshness, progress), &choose, &finish)?;
     Ok(root.join("programs"))
 }
 
@@ -212,13 +256,13 @@ fn drop_manuals(root: &Path) {
 }
 
 /// Drops manuals and the like, and writes a script for each program.
-fn finish(root: &Path) -> Result<(), FetchError> {
+fn finish(llvm: &Llvm, root: &Path) -> Result<(), FetchError> {
     drop_manuals(root);
     let programs = root.join("programs");
     fs::create_dir(&programs).map_err(io_error("make", &programs))?;
-    for (name, program) in PROGRAMS {
+    for (name, program) in llvm.programs {
         let path = programs.join(name);
-        fs::write(&path, script(name, program)).map_err(io_error("write", &path))?;
+        fs::write(&path, script(llvm.number, name, program)).map_err(io_error("write", &path))?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&path, mode).map_err(io_error("make executable", &path))?;
     }
@@ -229,15 +273,17 @@ fn finish(root: &Path) -> Result<(), FetchError> {
 ///
 /// Under a loader a program cannot find itself: clang is told where its headers and its linker are, and to start itself,
 /// as it does for more than one step, by the script. The arguments of such a start (`-cc1`) are left as they are.
-fn script(name: &str, program: &str) -> String {
-    let clang = "case \"$1\" in -cc1*) ;; *)\n  set -- -no-canonical-prefixes -resource-dir \
-                 \"$root/usr/lib/llvm-19/lib/clang/19\" -B \"$root/programs\" \"$@\";;\nesac\n";
+fn script(number: u32, name: &str, program: &str) -> String {
+    let clang = format!(
+        "case \"$1\" in -cc1*) ;; *)\n  set -- -no-canonical-prefixes -resource-dir \
+         \"$root/usr/lib/llvm-{number}/lib/clang/{number}\" -B \"$root/programs\" \"$@\";;\nesac\n"
+    );
     format!(
         "#!/bin/sh\nroot=$(dirname -- \"$(dirname -- \"$(readlink -f -- \"$0\")\")\")\n{}\
          exec \"$root/usr/lib64/ld-linux-x86-64.so.2\" \\\n  \
-         --library-path \"$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/llvm-19/lib\" \\\n  \
-         --argv0 \"$root/programs/{name}\" \"$root/usr/lib/llvm-19/bin/{program}\" \"$@\"\n",
-        if program == "clang" { clang } else { "" }
+         --library-path \"$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/llvm-{number}/lib\" \\\n  \
+         --argv0 \"$root/programs/{name}\" \"$root/usr/lib/llvm-{number}/bin/{program}\" \"$@\"\n",
+        if program == "clang" { clang.as_str() } else { "" }
     )
 }
 
@@ -250,7 +296,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (loader, programs) = (root.path().join("usr/lib64"), root.path().join("programs"));
         fs::create_dir_all(&loader).unwrap();
-        finish(root.path()).unwrap();
+        finish(&LLVM, root.path()).unwrap();
         // A loader that says what it was asked for.
         let said = loader.join("ld-linux-x86-64.so.2");
         fs::write(&said, "#!/bin/sh\nfor argument; do echo \"$argument\"; done\n").unwrap();
@@ -274,5 +320,12 @@ mod tests {
             "{clang:?}"
         );
         assert_eq!(run("clang-19", "-cc1").len(), 6, "a start by itself is left alone");
+        let newer = tempfile::tempdir().unwrap();
+        finish(&NEWER_LLVM, newer.path()).unwrap();
+        let text = fs::read_to_string(newer.path().join("programs/llvm-mc-23")).unwrap();
+        assert!(
+            text.contains("/usr/lib/llvm-23/lib\"") && text.contains("/usr/lib/llvm-23/bin/llvm-mc\""),
+            "{text}"
+        );
     }
 }

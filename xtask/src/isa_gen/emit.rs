@@ -203,7 +203,7 @@ fn forms(out: &mut String, tables: &Tables) {
         line(out, format_args!("    {list}"));
     }
     out.push_str("];\n\n");
-    array(out, "Forms that fix the same bits.", "GROUPS", "Group", groups.into_iter());
+    array(out, "Forms that the same bits select.", "GROUPS", "Group", groups.into_iter());
     out.push_str(
         "\
 const fn form(value: u128, op: Op, format: Format, syntax: u16, operands: u16, flags: u32) -> Form {
@@ -222,7 +222,13 @@ const fn dual(value: u128, op: Op, op_y: Op, syntax: u16, operands: u16, flags: 
 ",
         );
     }
-    array(out, "Encodings, sorted by value within each group.", "FORMS", "Form", forms.into_iter());
+    array(
+        out,
+        "Encodings, sorted by what the mask leaves of the value within each group.",
+        "FORMS",
+        "Form",
+        forms.into_iter(),
+    );
     array(out, "Shapes of the image instructions, sorted by form.", "IMAGES", "Image", images.into_iter());
 }
 

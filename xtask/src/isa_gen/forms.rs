@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::operand::{Field, Kind, field, kind};
 use super::records::{Bit, Record, Records};
 use super::target::{Addition, CachePolicy, Target};
+use super::unused::{self, Draft};
 
 /// Bits of `TSFlags` (`SIInstrFormats.td`).
 mod ts {
@@ -121,7 +122,7 @@ impl<T: Ord + Clone> Interned<T> {
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) target: &'static Target,
-    /// Per decoder table: forms by the bits they fix.
+    /// Per decoder table: forms by the bits that select them.
     pub(crate) tables: Vec<BTreeMap<u128, Vec<Form>>>,
     pub(crate) kinds: Interned<Kind>,
     pub(crate) fields: Interned<Field>,
@@ -142,30 +143,22 @@ impl Tables {
             syntax: Interned::new(),
         };
         tables.fields.index(Vec::new());
+        let mut drafts = Vec::new();
         for (name, record) in records.instructions() {
-            tables.add(records, name, record).with_context(|| format!("instruction {name}"))?;
+            drafts.push(tables.draft(records, name, record).with_context(|| format!("instruction {name}"))?);
         }
         for addition in target.additions {
-            tables.add_like(addition).with_context(|| format!("instruction {}", addition.op))?;
+            let draft = draft_like(&drafts, addition);
+            drafts.push(draft.with_context(|| format!("instruction {}", addition.op))?);
         }
-        for forms in tables.tables.iter_mut().flat_map(BTreeMap::values_mut) {
-            forms.sort();
+        unused::settle(&mut drafts);
+        for draft in drafts {
+            tables.tables[draft.table.0].entry(draft.mask()).or_default().push(draft.form);
+        }
+        for (mask, forms) in tables.tables.iter_mut().flatten() {
+            forms.sort_by(|left, right| (left.value & mask, left).cmp(&(right.value & mask, right)));
         }
         Ok(tables)
-    }
-
-    /// Adds an operation that LLVM 19 does not describe, and that is encoded and written as another one.
-    fn add_like(&mut self, addition: &Addition) -> Result<()> {
-        let lists = self.tables.iter_mut().flat_map(BTreeMap::values_mut);
-        let found = lists.filter_map(|forms| {
-            let form = forms.iter().find(|form| form.op == addition.like)?.clone();
-            Some((forms, form))
-        });
-        let mut found: Vec<_> = found.collect();
-        ensure!(found.len() == 1, "{} is not encoded in one way", addition.like);
-        let (forms, form) = found.remove(0);
-        forms.push(Form { op: addition.op.to_owned(), value: addition.value, ..form });
-        Ok(())
     }
 
     pub(crate) fn form_count(&self) -> usize {
@@ -178,7 +171,7 @@ impl Tables {
         forms.flat_map(|form| [Some(form.op.as_str()), form.dual.as_deref()]).flatten().collect()
     }
 
-    fn add(&mut self, records: &Records<'_>, name: &str, record: &Record) -> Result<()> {
+    fn draft(&mut self, records: &Records<'_>, name: &str, record: &Record) -> Result<Draft> {
         let table = records
             .target
             .namespaces
@@ -229,6 +222,7 @@ impl Tables {
             .filter(|(_, flag)| flags.contains(flag))
             .fold(0, |set, (bit, _)| set | 1 << bit);
         let operands = self.operand_list(records, &operands, &bits, &syntax)?;
+        let unused = unused::candidates(records.target.file, format, &syntax.op, &bits);
         let form = Form {
             value,
             op: syntax.op,
@@ -239,8 +233,7 @@ impl Tables {
             flags,
             image: Image::of(records, record),
         };
-        self.tables[table].entry(mask).or_default().push(form);
-        Ok(())
+        Ok(Draft { table: (table, record.size()), fixed: mask, unused, form })
     }
 
     /// Index of the operand list: what has bits, is printed, or decides how modifiers are printed.
@@ -277,6 +270,16 @@ impl Tables {
         }
         Ok(self.operands.index(list))
     }
+}
+
+/// An operation that LLVM 19 does not describe, and that is encoded and written as another one.
+fn draft_like(drafts: &[Draft], addition: &Addition) -> Result<Draft> {
+    let mut found = drafts.iter().filter(|draft| draft.form.op == addition.like);
+    let (Some(like), None) = (found.next(), found.next()) else {
+        bail!("{} is not encoded in one way", addition.like);
+    };
+    let form = Form { op: addition.op.to_owned(), value: addition.value, ..like.form.clone() };
+    Ok(Draft { form, ..*like })
 }
 
 /// Assembler syntax of an instruction.

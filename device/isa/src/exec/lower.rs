@@ -24,7 +24,7 @@ use super::di::{Di, Handler, Role, Source};
 use super::exceptions;
 use super::properties::{Family, properties};
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
-use crate::decode::decode_for;
+use crate::decode::{decode_for, unreadable};
 use crate::disasm::Disassembly;
 use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
@@ -245,7 +245,7 @@ impl Lowering {
                     !properties(inst.op).ends
                 }
                 Err(error) => {
-                    self.begin(1);
+                    self.begin(unreadable(self.arch, rest));
                     let bytes = rest[..rest.len().min(8)].to_vec();
                     self.raise(FaultCause::IllegalInstruction { bytes, text: error.to_string() });
                     false

@@ -17,9 +17,9 @@ pub struct Pattern {
     pub op: Op,
     /// Encoding family.
     pub format: Format,
-    /// Bits that are fixed, the first byte in the low bits.
+    /// Bits that select it, the first byte in the low bits.
     pub mask: u128,
-    /// Their values.
+    /// Their values, and LLVM 19's of bits that no operand has.
     pub value: u128,
     /// Length without a trailing literal.
     pub bytes: u8,

@@ -1,9 +1,10 @@
 //! `belfry-isa-verify`: oracles of the instruction set. `cargo xtask isa verify` runs it and the OpenCL programs.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use belfry_isa::inst::Arch;
 use belfry_isa_verify::{decode, programs, semantics};
 use clap::{Parser, ValueEnum};
@@ -29,6 +30,9 @@ struct Cli {
     /// Random dwords for the decoder, cases of each form for the semantics, or programs.
     #[arg(long, requires = "only")]
     count: Option<usize>,
+    /// Instead of all this, write LLVM 23's vectors into this folder.
+    #[arg(long, conflicts_with_all = ["long", "only", "operation", "count"])]
+    write_vectors: Option<PathBuf>,
 }
 
 /// The oracles here.
@@ -57,6 +61,10 @@ fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let mut wrong = 0;
     let archs: Vec<Arch> = cli.arch.map_or_else(|| Arch::ALL.to_vec(), |arch| vec![arch]);
+    if let Some(folder) = &cli.write_vectors {
+        archs.into_iter().try_for_each(|arch| write_vectors(arch, folder))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for (oracle, run) in [
         (Oracle::Decode, check_decode as fn(&Cli, Arch) -> Result<usize>),
         (Oracle::Semantics, check_semantics),
@@ -75,6 +83,18 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Writes LLVM 23's vectors of an instruction set.
+fn write_vectors(arch: Arch, folder: &Path) -> Result<()> {
+    let path = folder.join(decode::newer::file(arch));
+    let text = decode::newer::vectors(arch)?;
+    println!(
+        "{}: {} instructions",
+        path.display(),
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    );
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
 /// The instruction set with LLVM's name of a processor.
 fn parse_arch(name: &str) -> Result<Arch, String> {
     Arch::ALL.into_iter().find(|arch| arch.name() == name).ok_or_else(|| format!("no processor {name}"))
@@ -83,18 +103,19 @@ fn parse_arch(name: &str) -> Result<Arch, String> {
 fn check_decode(cli: &Cli, arch: Arch) -> Result<usize> {
     let words = cli.count(1_000_000, 40_000_000);
     let mut report = decode::Report::new(arch);
-    for vectors in decode::fixtures(arch) {
+    for vectors in decode::fixtures(arch).into_iter().chain([decode::newer::fixture(arch)]) {
         decode::vectors(vectors, &mut report);
     }
     decode::random_words(words, cli.seed, &mut report)?;
     println!(
-        "a. decode, {}: LLVM's vectors, and {words} random dwords in waves of 32 and of 64 (seed {})",
+        "a. decode, {}: vectors of LLVM 19 and 23, and {words} random dwords in waves of 32 and of 64 (seed {})",
         arch.name(),
         cli.seed
     );
     println!(" text and length equal to llvm-mc's\n{}", report.text);
     println!(" encode(decode(x)) == x\n{}", report.encode);
     println!(" llvm-mc assembles the text to x\n{}", report.assemble);
+    println!(" llvm-mc 23 assembles the text to the same instruction\n{}", report.newer);
     println!(" where the bytes could not be compared, by reason");
     for (reason, count) in &report.exceptions {
         println!("  {count:>9}  {reason}");

@@ -29,34 +29,70 @@ pub struct Listed {
     pub bytes: Vec<u8>,
 }
 
-/// The program's name: `$LLVM_MC` or `llvm-mc-19`.
-pub fn program() -> String {
-    std::env::var("LLVM_MC").unwrap_or_else(|_| "llvm-mc-19".to_owned())
+/// A release of LLVM that is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// LLVM 19, whose tables are the decoder's.
+    OfTables,
+    /// LLVM 23, which fills fields that an operation does not have.
+    Newer,
 }
 
-/// Checks that `llvm-mc` is there and is LLVM 19.
-///
-/// # Errors
-///
-/// What to install, when it is not.
-pub fn check() -> Result<()> {
-    let program = program();
-    let output =
-        Command::new(&program).arg("--version").output().map_err(|error| missing(&program, &error))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("LLVM version 19."), "{program} is not LLVM 19: the tables are LLVM 19's\n{text}");
-    Ok(())
+impl Release {
+    /// Both.
+    pub const ALL: [Release; 2] = [Release::OfTables, Release::Newer];
+
+    /// Its number.
+    const fn number(self) -> u32 {
+        match self {
+            Release::OfTables => 19,
+            Release::Newer => 23,
+        }
+    }
+
+    /// The variable with the program's name.
+    const fn variable(self) -> &'static str {
+        match self {
+            Release::OfTables => "LLVM_MC",
+            Release::Newer => "LLVM_MC_23",
+        }
+    }
+
+    /// The program's name: `$LLVM_MC` or `llvm-mc-19`, `$LLVM_MC_23` or `llvm-mc-23`.
+    fn program(self) -> String {
+        std::env::var(self.variable()).unwrap_or_else(|_| format!("llvm-mc-{}", self.number()))
+    }
+
+    /// Checks that `llvm-mc` is there and is this release.
+    ///
+    /// # Errors
+    ///
+    /// What to install, when it is not.
+    pub fn check(self) -> Result<()> {
+        let (program, number) = (self.program(), self.number());
+        let output = Command::new(&program).arg("--version").output();
+        let output = output.map_err(|error| self.missing(&error))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(text.contains(&format!("LLVM version {number}.")), "{program} is not LLVM {number}\n{text}");
+        Ok(())
+    }
+
+    fn missing(self, error: &std::io::Error) -> anyhow::Error {
+        let (program, number, variable) = (self.program(), self.number(), self.variable());
+        anyhow!("{program} cannot be run ({error}): install `llvm-{number}`, or set {variable}")
+    }
 }
 
-fn missing(program: &str, error: &std::io::Error) -> anyhow::Error {
-    anyhow!("{program} cannot be run ({error}): install it with `apt-get install llvm-19`, or set LLVM_MC")
-}
-
-fn run(arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> {
-    let program = program();
-    let attributes = match wave {
+fn run(release: Release, arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> {
+    let program = release.program();
+    let size = match wave {
         WaveSize::Wave32 => "-mattr=+wavefrontsize32,-wavefrontsize64",
         WaveSize::Wave64 => "-mattr=-wavefrontsize32,+wavefrontsize64",
+    };
+    // Operands of 16 bits have the names of whole registers, as LLVM 19 has it.
+    let attributes = match release {
+        Release::OfTables => size.to_owned(),
+        Release::Newer => format!("{size},-real-true16"),
     };
     let mut child = Command::new(&program)
         .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
@@ -68,7 +104,7 @@ fn run(arch: Arch, wave: WaveSize, mode: &str, input: String) -> Result<Output> 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| missing(&program, &error))?;
+        .map_err(|error| release.missing(&error))?;
     let mut stdin = child.stdin.take().context("no standard input")?;
     // A crash of the program closes the pipe, which is no failure of ours.
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
@@ -105,12 +141,12 @@ pub fn disassemble(arch: Arch, wave: WaveSize, samples: &[Sample]) -> Result<Opt
             input.push_str("]\n");
         }
     }
-    let output = run(arch, wave, "--disassemble", input)?;
+    let output = run(Release::OfTables, arch, wave, "--disassemble", input)?;
     // 1 says that some bytes were no instruction.
     match output.status.code() {
         None => return Ok(None),
         Some(0 | 1) => {}
-        Some(_) => bail!("{} failed: {}", program(), output.status),
+        Some(_) => bail!("{} failed: {}", Release::OfTables.program(), output.status),
     }
     let (mut listings, mut current) = (Vec::new(), Vec::new());
     for line in String::from_utf8(output.stdout)?.lines() {
@@ -134,10 +170,14 @@ pub fn disassemble(arch: Arch, wave: WaveSize, samples: &[Sample]) -> Result<Opt
 /// # Errors
 ///
 /// When it cannot be run or its output makes no sense.
-pub fn assemble(arch: Arch, wave: WaveSize, texts: &[String]) -> Result<Vec<Result<Vec<u8>, String>>> {
+pub fn assemble(
+    release: Release,
+    (arch, wave): (Arch, WaveSize),
+    texts: &[String],
+) -> Result<Vec<Result<Vec<u8>, String>>> {
     let mut input = texts.join("\n");
     input.push('\n');
-    let output = run(arch, wave, "--assemble", input)?;
+    let output = run(release, arch, wave, "--assemble", input)?;
     let errors = String::from_utf8(output.stderr)?;
     let mut refused = BTreeSet::new();
     let mut reasons = vec![String::new(); texts.len()];

@@ -1,8 +1,8 @@
 //! How random code is drawn.
 
 use belfry_isa::decode::decode;
-use belfry_isa::encode::ignored_bits;
-use belfry_isa::inst::{Arch, Format, WaveSize};
+use belfry_isa::encode::encode;
+use belfry_isa::inst::{Arch, Format};
 use belfry_isa::tables::{Pattern, patterns};
 
 use crate::random::Random;
@@ -21,7 +21,7 @@ pub type Sample = [u8; SAMPLE];
 /// Those three take the encodings (SOP1, SOP2, …) in turn, so that each gets the same share however few of all words are
 /// its own; within an encoding they draw among its forms (operation, DPP or not, literal or not, …) evenly. Of four such
 /// instructions one has its SRC0 field set to ask for a literal where the field is free, and every second has the bits
-/// cleared that no operand takes.
+/// that no operand takes as LLVM 19 writes them.
 #[derive(Debug)]
 pub struct Samples {
     arch: Arch,
@@ -64,8 +64,9 @@ impl Iterator for Samples {
             bits = bits & !pattern.mask | pattern.value;
             if random.one_in(2)
                 && let Ok(inst) = decode(self.arch, &bits.to_le_bytes())
+                && let Ok(encoded) = encode(self.arch, &inst)
             {
-                bits &= !ignored_bits(self.arch, WaveSize::Wave32, &inst);
+                bits = with_bytes(bits, encoded.bytes());
             }
         }
         if Facts::of(self.arch).is_gfx9 {
@@ -73,6 +74,15 @@ impl Iterator for Samples {
         }
         Some(bits.to_le_bytes())
     }
+}
+
+/// `bits` that begin with these bytes, as far as there is room for them.
+fn with_bytes(bits: u128, begin: &[u8]) -> u128 {
+    let mut bytes = bits.to_le_bytes();
+    for (byte, new) in bytes.iter_mut().zip(begin) {
+        *byte = *new;
+    }
+    u128::from_le_bytes(bytes)
 }
 
 /// Sample `bits` without SDWA's numbers beyond the last part of a register, which crash `llvm-mc` or get a part's name from it.
