@@ -37,7 +37,7 @@ enum Sources {
 const KEPT: [u32; 4] = [0x4c, 0x4d, 0x60, 0x61];
 
 /// Names, and numbers in VOP3P-MAI of gfx942, or in VOP3P of the others.
-const OPERATIONS: [(Arch, &str, u32); 19] = [
+const OPERATIONS: [(Arch, &str, u32); 30] = [
     (Arch::Gfx942, "f16 16x16x16", 0x4d),
     (Arch::Gfx942, "f16 32x32x8", 0x4c),
     (Arch::Gfx942, "f16 16x16x4_4b", 0x49),
@@ -49,14 +49,25 @@ const OPERATIONS: [(Arch, &str, u32); 19] = [
     (Arch::Gfx942, "f32 32x32x2", 0x44),
     (Arch::Gfx942, "f64 16x16x4", 0x6e),
     (Arch::Gfx942, "i8 16x16x32", 0x57),
+    (Arch::Gfx942, "i8 32x32x16", 0x56),
+    (Arch::Gfx942, "smfmac i8 16x16x64", 0x6a),
     (Arch::Gfx942, "fp8 16x16x32", 0x73),
     (Arch::Gfx942, "fp8 32x32x16", 0x77),
     (Arch::Gfx942, "smfmac f16 16x16x32", 0x62),
     (Arch::Gfx1100, "wmma f16", 0x40),
     (Arch::Gfx1100, "wmma bf16", 0x41),
     (Arch::Gfx1100, "wmma f16, f16 sum", 0x42),
+    (Arch::Gfx1100, "wmma iu8", 0x44),
+    (Arch::Gfx1100, "wmma iu4", 0x45),
     (Arch::Gfx1201, "wmma f16, gfx12", 0x40),
     (Arch::Gfx1201, "wmma bf16, gfx12", 0x41),
+    (Arch::Gfx1201, "wmma iu8, gfx12", 0x44),
+    (Arch::Gfx1201, "wmma iu4, gfx12", 0x45),
+    (Arch::Gfx1201, "wmma iu4 x32, gfx12", 0x4a),
+    (Arch::Gfx1201, "swmmac bf16, gfx12", 0x51),
+    (Arch::Gfx1201, "swmmac iu8, gfx12", 0x54),
+    (Arch::Gfx1201, "swmmac iu4, gfx12", 0x55),
+    (Arch::Gfx1201, "swmmac iu4 x64, gfx12", 0x56),
 ];
 
 fn main() {
@@ -89,6 +100,7 @@ fn measure(backend: Backend, arch: Arch, number: u32, common: Sources) -> f64 {
     // The third source of sparse ones is an index, v16.
     let third = match (old, adds) {
         (true, _) if (0x62..=0x6c).contains(&number) => 0x110,
+        (false, _) if (0x50..=0x5a).contains(&number) => 0x110,
         (_, false) => 0x80,
         (true, true) => 0x100,
         (false, true) => 0x120,

@@ -274,6 +274,18 @@ pub(crate) trait Lanes: 'static {
     fn max_halves(a: Self::V, b: Self::V) -> Self::V;
     /// The smaller of each half of both.
     fn min_halves(a: Self::V, b: Self::V) -> Self::V;
+    /// The sum of the products of both halves of each word, as signed integers.
+    #[inline(always)]
+    fn dot_halves(a: Self::V, b: Self::V) -> Self::V {
+        let (a, b) = (Self::to_array(a), Self::to_array(b));
+        let mut words = [0; 16];
+        for i in 0..16 {
+            let low = i32::from(a[i] as i16) * i32::from(b[i] as i16);
+            let high = (a[i].cast_signed() >> 16) * (b[i].cast_signed() >> 16);
+            words[i] = low.wrapping_add(high).cast_unsigned();
+        }
+        Self::from_array(words)
+    }
     /// Byte `N` of each word four times.
     #[inline(always)]
     fn byte_everywhere<const N: u32>(a: Self::V) -> Self::V {

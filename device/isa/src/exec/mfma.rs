@@ -166,8 +166,15 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             pattern: 0,
         };
         let right = Block { base: d.src[1].value, lines: shape.n, block, pattern: control.blgp, ..left };
-        let kept_a = read_as::<L, RULE>(w, shape.a, &left, Matrix::Left(&mut bench.a));
-        let kept_b = read_as::<L, RULE>(w, shape.b, &right, Matrix::Right(&mut bench.b));
+        let (mut kept_a, mut kept_b, mut count) = (true, true, shape.k as usize);
+        if RULE == rule::INTEGERS {
+            convert::read_pairs::<L>(w, &left, &mut bench.a.value);
+            convert::read_pairs::<L>(w, &right, &mut bench.b.value);
+            count /= 2;
+        } else {
+            kept_a = read_as::<L, RULE>(w, shape.a, &left, Matrix::Left(&mut bench.a));
+            kept_b = read_as::<L, RULE>(w, shape.b, &right, Matrix::Right(&mut bench.b));
+        }
         let sixteens = shape.n as usize / 16;
         for rows in 0..shape.m as usize / 4 {
             let first = rows / across * 4 + block as usize * shape.m as usize / across;
@@ -184,7 +191,7 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 for (r, c) in c.iter_mut().enumerate() {
                     *c = sum_lanes::<L>(w, d, shape, first + r, sixteen);
                 }
-                let at = Quad { rows, columns, count: shape.k as usize };
+                let at = Quad { rows, columns, count };
                 let sums = sum::quad::<L, RULE>(&bench.a, &bench.b, at, c);
                 for r in 0..4 {
                     let result = &mut bench.results[(first + r) % REGISTERS][sixteen % 4];

@@ -63,6 +63,7 @@ pub(crate) mod succession;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod tile_integer;
 mod touches;
 mod trans;
 mod turns;

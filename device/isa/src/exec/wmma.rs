@@ -12,11 +12,12 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
-use super::di::{Di, Flow, Machine, flag};
+use super::di::{Di, Flow, flag};
 use super::float::{half, single};
 use super::op::per_backend;
 use super::tile::{self, Pairs};
-use crate::lanes::{BackendKind, Lanes, Portable};
+use super::tile_integer;
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
@@ -154,14 +155,6 @@ fn modified<L: Lanes>(d: &Di, value: L::V) -> L::V {
     if d.src[2].neg { L::xor(value, L::splat(single::SIGN)) } else { value }
 }
 
-#[inline(always)]
-fn write(w: &mut Wave, d: &Di, result: &[[u32; N]; N]) {
-    for (r, values) in (0u32..).zip(result) {
-        let (row, chunk) = place(w.halves, d.dst, r);
-        w.v.row_mut(row)[chunk] = Chunk(*values);
-    }
-}
-
 /// With `NARROW`, C and D have 16 bits: in the low halves of their registers, or the high ones with `op_sel[2]`.
 #[inline(always)]
 fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
@@ -284,31 +277,39 @@ per_backend! {
     half_result [const BRAIN: bool] [BRAIN] |w, _m, d, L| floats::<L, BRAIN, true>(w, d)
 }
 
-/// `v_wmma_i32_16x16x16_iu8` (`aux` 8) and `_iu4` (`aux` 4): A and B signed where their `neg` bit is set.
-pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    let bits = u32::from(d.aux);
-    let per_register = 32 / bits;
-    let element = |w: &Wave, n: usize, lane: usize, k: u32| {
-        let word = w.v.row(d.src[n].value + k / per_register * w.halves)[0].0[lane];
-        let shifted = word << (32 - bits - k % per_register * bits);
-        if d.src[n].neg {
-            i64::from(shifted.cast_signed() >> (32 - bits))
-        } else {
-            i64::from(shifted >> (32 - bits))
-        }
-    };
-    let mut result = [[0; N]; N];
-    for (r, row) in result.iter_mut().enumerate() {
-        let start = Portable::to_array(c_row::<Portable>(w, d, r as u32));
-        for (column, value) in row.iter_mut().enumerate() {
-            let sum: i64 = (0..16).map(|k| element(w, 0, r, k) * element(w, 1, column, k)).sum();
-            let total = sum + i64::from(start[column].cast_signed());
-            let clamped = total.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-            *value = if d.flags & flag::CLAMP != 0 { clamped } else { total } as u32;
-        }
+/// Pairs of elements of so many bits of A (`n` 0) or B, the rows or columns in their lanes.
+#[inline(always)]
+fn integer_pairs<L: Lanes, const BITS: u32>(w: &Wave, d: &Di, n: usize) -> [Chunk; N / 2] {
+    let mut pairs = [Chunk([0; N]); N / 2];
+    let per = 16 / BITS;
+    for at in 0..N as u32 / 2 {
+        let word = L::load(&w.v.row(d.src[n].value + at / per * w.halves)[0]);
+        L::store(&mut pairs[at as usize], tile_integer::halves::<L>(word, BITS, at % per, d.src[n].neg));
     }
-    write(w, d, &result);
+    pairs
+}
+
+#[inline(always)]
+fn integers<L: Lanes, const BITS: u32>(w: &mut Wave, d: &Di) -> Flow {
+    let a = integer_pairs::<L, BITS>(w, d, 0);
+    let b = integer_pairs::<L, BITS>(w, d, 1);
+    let mut sums = [Chunk([0; N]); N];
+    tile_integer::dense::<L, { N / 2 }>(&a, &b, &mut sums);
+    let clamp = d.flags & flag::CLAMP != 0;
+    for r in 0..N {
+        let sum = tile_integer::added::<L>(c_row::<L>(w, d, r as u32), L::load(&sums[r]), clamp);
+        L::store(&mut sums[r], sum);
+    }
+    for r in 0..N {
+        let (row, chunk) = place(w.halves, d.dst, r as u32);
+        w.v.row_mut(row)[chunk] = sums[r];
+    }
     Flow::NEXT
+}
+
+per_backend! {
+    /// `v_wmma_i32_16x16x16_iu8` and `_iu4`, by the bits of an element: A and B signed where their `neg` bit is set.
+    integer [const BITS: u32] [BITS] |w, _m, d, L| integers::<L, BITS>(w, d)
 }
 
 #[cfg(test)]
@@ -431,6 +432,8 @@ mod tests {
         check_modifiers(f32_result::<true>, 0);
         check_modifiers(half_result::<false>, 0);
         check_modifiers(half_result::<true>, 0);
+        check_modifiers(integer::<8>, 0);
+        check_modifiers(integer::<4>, 0);
         for op in [
             Op::V_WMMA_F32_16X16X16_F16,
             Op::V_WMMA_F32_16X16X16_BF16,
@@ -447,6 +450,8 @@ mod tests {
         check_overlaps(f32_result::<true>, 0);
         check_overlaps(half_result::<false>, 0);
         check_overlaps(half_result::<true>, 0);
+        check_overlaps(integer::<8>, 0);
+        check_overlaps(integer::<4>, 0);
     }
 
     #[test]

@@ -16,16 +16,18 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
+mod integer;
 mod shape;
 
+pub(crate) use integer::integer;
 pub(crate) use shape::{Shape, of};
 
-use super::di::{Di, Flow, Kind, Machine, flag};
+use super::di::{Di, Flow, Kind};
 use super::float::single;
 use super::op::per_backend;
 use super::tile::{self, Pairs};
 use super::wmma::{FEW, both, first_row, narrowed, sums};
-use crate::lanes::{BackendKind, Lanes, Portable};
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
 use shape::{Element, SHAPES, Sum, geometry};
 
@@ -357,34 +359,4 @@ fn sparse_rows<L: Lanes>(
 per_backend! {
     /// Handler of a matrix instruction of floats, `aux` its number.
     float [] [] |w, _m, d, L| floats::<L>(w, d)
-}
-
-#[inline(always)]
-fn integers<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
-    let a = elements::<L, MOST_KEPT>(w, d, shape, 0);
-    let b = elements::<L, MOST>(w, d, shape, 1);
-    let sparse = shape.sparse.then(|| columns(w, d, shape));
-    let kept = (shape.kept() as usize).min(MOST_KEPT);
-    let wide = |value: u32| i64::from(value.cast_signed());
-    let mut result = [Chunk([0; N]); N];
-    for r in 0..N {
-        let start = L::to_array(start::<L>(w, d, shape, w.halves, r as u32));
-        for j in 0..N {
-            let mut total = wide(start[j]);
-            for k in 0..kept {
-                let column = sparse.as_ref().map_or(k, |columns| usize::from(columns[r][k]) % MOST);
-                total += wide(a[k].0[r]) * wide(b[column].0[j]);
-            }
-            let clamped = total.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-            result[r].0[j] = if d.flags & flag::CLAMP != 0 { clamped } else { total } as u32;
-        }
-    }
-    write::<L>(w, d, shape, &result);
-    Flow::NEXT
-}
-
-/// Handler of a matrix instruction of integers, `aux` its number: A and B are signed where their `neg` bit is set.
-pub(crate) fn integer(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
-    integers::<Portable>(w, d)
 }

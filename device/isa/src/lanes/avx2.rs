@@ -255,6 +255,10 @@ impl Lanes for Avx2 {
         intrinsic!([_mm256_max_epu8(a[0], b[0]), _mm256_max_epu8(a[1], b[1])])
     }
     #[inline(always)]
+    fn dot_halves(a: V, b: V) -> V {
+        intrinsic!([_mm256_madd_epi16(a[0], b[0]), _mm256_madd_epi16(a[1], b[1])])
+    }
+    #[inline(always)]
     fn max_halves(a: V, b: V) -> V {
         intrinsic!([_mm256_max_epu16(a[0], b[0]), _mm256_max_epu16(a[1], b[1])])
     }

@@ -176,6 +176,10 @@ impl Lanes for Avx512 {
         each_selected_bytes::<Self>(a, b, select)
     }
     #[inline(always)]
+    fn dot_halves(a: V, b: V) -> V {
+        intrinsic!(_mm512_madd_epi16(a, b))
+    }
+    #[inline(always)]
     fn max_halves(a: V, b: V) -> V {
         intrinsic!(_mm512_max_epu16(a, b))
     }

@@ -154,8 +154,10 @@ impl Lowering {
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, sum)?;
         let imm = u32::from(o.mods.neg_hi & 7) | o.imm << 8;
-        let handler: Handler =
-            if shape.is_float() { wmma_spread::float(self.backend) } else { wmma_spread::integer };
+        let handler: Handler = match shape.is_float() {
+            true => wmma_spread::float(self.backend),
+            false => wmma_spread::integer(self.backend),
+        };
         self.emit(Di { dst, src, imm, aux: number, flags, ..Di::new(handler) });
         Ok(())
     }
@@ -205,8 +207,8 @@ impl Lowering {
             Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
             Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
             Op::V_WMMA_BF16_16X16X16_BF16 => (wmma::half_result::<true>(self.backend), 8, 0),
-            Op::V_WMMA_I32_16X16X16_IU8 => (wmma::integer, 4, 8),
-            Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer, 2, 4),
+            Op::V_WMMA_I32_16X16X16_IU8 => (wmma::integer::<8>(self.backend), 4, 8),
+            Op::V_WMMA_I32_16X16X16_IU4 => (wmma::integer::<4>(self.backend), 2, 4),
             _ => return Err(Unsupported),
         };
         let float = aux == 0;

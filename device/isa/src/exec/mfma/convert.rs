@@ -1,6 +1,7 @@
 //! Matrices as the vectors that products are made of.
 
 use super::super::float::single;
+use super::super::tile_integer::halves;
 use super::shape::{Element, source_lanes};
 use crate::lanes::Lanes;
 use crate::wave::{Chunk, Wave};
@@ -28,7 +29,7 @@ pub(super) const SIXTEEN: usize = 32;
 /// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; [`SIXTEEN`] behind, those of the
 /// next rows.
 pub(super) struct Left {
-    /// Singles, or integers.
+    /// Singles, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
     /// Of each element the exponent: [`BIAS`] less than in a single; 0 for zeros. Four rows are in the bytes of each word.
     pub(super) power: [[u32; 4]; VECTORS],
@@ -36,7 +37,7 @@ pub(super) struct Left {
 
 /// A block of B, as that of A: elements of sixteen columns in each vector.
 pub(super) struct Right {
-    /// Singles that are smaller by 2^-39 unless they have no powers, or integers.
+    /// Singles that are smaller by 2^-39 unless they have no powers, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
     /// As of A, in all bytes of each element's word.
     pub(super) power: [Chunk; VECTORS],
@@ -227,6 +228,26 @@ pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: M
         }
     }
     range.is_kept(element)
+}
+
+/// Reads a block of signed bytes: pairs of elements, as [`halves`] has them, in the place of single ones.
+#[inline(always)]
+pub(super) fn read_pairs<L: Lanes>(w: &Wave, at: &Block, into: &mut [Chunk; VECTORS]) {
+    let own = at.count * at.lines * at.blocks / 64;
+    let chunks = at.lines / 16;
+    for group in 0..at.count / own {
+        for chunk in 0..chunks {
+            let sixteen = source_lanes(at.pattern, chunks * (at.block + at.blocks * group) + chunk);
+            for register in 0..own / 4 {
+                let row = w.v.row(at.base + register * 2 + sixteen / 2);
+                let word = L::load(&row[(sixteen & 1) as usize]);
+                let first = chunk as usize * SIXTEEN + (group * own + register * 4) as usize / 2;
+                for j in 0..2 {
+                    L::store(&mut into[(first + j as usize) % VECTORS], halves::<L>(word, 8, j, true));
+                }
+            }
+        }
+    }
 }
 
 /// Puts both 16-bit elements of each word where the first one belongs, and behind it.

@@ -352,7 +352,8 @@ pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [
             let left = L::splat(left.0[row * 4 + r]);
             sums.value[r] = match RULE {
                 rule::CHAIN => L::fma(left, right, sums.value[r]),
-                _ => L::add(sums.value[r], L::mul(left, right)),
+                // Two products of each.
+                _ => L::add(sums.value[r], L::dot_halves(left, right)),
             };
         }
     }
