@@ -7,7 +7,12 @@
 //! Regions belong to an address space ([`SharedCode`]), which lowers each once. Every worker has a [`CodeCache`] in front
 //! of it: the regions it has used, and the epoch in which it compared each with memory. Only a worker that has not got
 //! a region, or finds its own out of date, takes a lock.
+//!
+//! What regions take is counted in bytes. Where that is more than an [address space or the process](budget) may have, those go that
+//! were looked for longest ago. A worker owns the region that it used last, and of others only knows where they were.
 
+mod budget;
+mod compiler;
 mod once;
 
 /// What `once` is made of; the model in `tests/models` has loom's.
@@ -15,10 +20,13 @@ mod sync {
     pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 }
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+pub(crate) use budget::Charge;
+use budget::{Budget, MOST_OF_A_SPACE, excess_of_all};
+use compiler::Asked;
 use once::Once;
 
 use crate::code_store::KeptCode;
@@ -33,7 +41,7 @@ use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, LARGE, MAX_ELEMENTS};
 
 /// Most code one region takes in.
 pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
-/// Regions kept before the cache starts over.
+/// Regions kept before the oldest ones go.
 const MAX_REGIONS: usize = 4096;
 const NO_INDEX: u32 = u32::MAX;
 
@@ -59,7 +67,7 @@ pub(crate) struct Region {
     pub(crate) kept: Option<Arc<KeptCode>>,
     /// How much it was used, until it is compiled.
     pub(crate) heat: AtomicU32,
-    /// Whether a thread of its own compiles it, or has.
+    /// Whether it waits for the thread that compiles, or has come out of there.
     pub(crate) compiles: AtomicBool,
     /// Its machine code; nothing if it is not to have any.
     pub(crate) compiled: OnceLock<Option<Compiled>>,
@@ -80,7 +88,14 @@ pub(crate) struct Region {
     /// What it was lowered for.
     pub(crate) arch: Arch,
     pub(crate) key: Key,
+    /// When a worker looked for it last, by [`LOOKS`].
+    pub(crate) looked_for: AtomicU64,
+    /// What it takes, if anybody counts.
+    pub(crate) charge: Option<Charge>,
 }
+
+/// Times that any worker has looked for a region.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 impl Region {
     /// Whether memory still holds the code, and no more of it than there was.
@@ -118,7 +133,8 @@ impl Region {
         }
     }
 
-    /// Compiles it: if that takes long, on a thread of its own, while workers go on with the interpreter.
+    /// Compiles it: if that takes long, on another thread, while workers go on with the interpreter. If too many wait there, it is to be used as
+    /// much again.
     #[cold]
     #[inline(never)]
     fn compile_soon(self: &Arc<Self>) {
@@ -129,11 +145,28 @@ impl Region {
         if self.compiles.swap(true, Ordering::Relaxed) {
             return;
         }
-        let region = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("belfry compiles".to_owned());
-        if thread.spawn(move || region.compile()).is_err() {
-            self.compile();
+        match compiler::ask(self) {
+            Asked::Waits => {}
+            Asked::Later => self.compiles.store(false, Ordering::Relaxed),
+            Asked::Alone => self.compile(),
         }
+    }
+
+    /// Bytes that it takes, without machine code.
+    fn bytes(&self) -> usize {
+        size_of::<Region>()
+            + size_of_val(&*self.bytes)
+            + size_of_val(&*self.code)
+            + size_of_val(&*self.roles)
+            + size_of_val(&*self.forms)
+            + size_of_val(&*self.offsets)
+            + size_of_val(&*self.faults)
+            + size_of_val(&*self.index)
+    }
+
+    /// Takes note that a worker has looked for it.
+    fn was_looked_for(&self) {
+        self.looked_for.store(LOOKS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Whether it writes registers that the halves of a wave share.
@@ -152,7 +185,11 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            Compiled::new(self)
+            let compiled = Compiled::new(self)?;
+            if let Some(charge) = &self.charge {
+                charge.add(compiled.bytes());
+            }
+            Some(compiled)
         });
     }
 
@@ -191,19 +228,75 @@ pub(crate) struct Key {
     pub(crate) allocated: u16,
 }
 
+/// The regions of an address space.
+type Regions = Once<(Key, Apertures), Region>;
+
+/// The regions of all address spaces of the process.
+static SPACES: Mutex<Vec<Weak<Regions>>> = Mutex::new(Vec::new());
+
+/// Forgets regions that nobody holds, those first that were looked for longest ago, until they made so many bytes and are so many.
+fn forget_oldest(spaces: &[Arc<Regions>], (bytes, count): (usize, usize)) {
+    let all: Vec<Arc<Region>> = spaces.iter().flat_map(|regions| regions.values()).collect();
+    // One is here, and one where it is kept.
+    let mut idle: Vec<&Arc<Region>> = all.iter().filter(|region| Arc::strong_count(region) <= 2).collect();
+    idle.sort_by_key(|region| region.looked_for.load(Ordering::Relaxed));
+    let (mut sum, mut chosen) = (0, HashSet::new());
+    for region in idle {
+        if sum >= bytes && chosen.len() >= count {
+            break;
+        }
+        sum += region.charge.as_ref().map_or(0, Charge::bytes);
+        chosen.insert(Arc::as_ptr(region));
+    }
+    for regions in spaces {
+        regions.forget(|region| chosen.contains(&Arc::as_ptr(region)));
+    }
+}
+
 /// Lowered code of one address space, for every worker that runs waves in it.
 #[derive(Debug)]
 pub struct SharedCode {
     arch: Arch,
     backend: Backend,
     kept: Option<Arc<KeptCode>>,
-    regions: Once<(Key, Apertures), Region>,
+    regions: Arc<Regions>,
+    budget: Arc<Budget>,
 }
 
 impl SharedCode {
     /// No code yet; it is of `arch`, executed by `backend`.
     pub fn new(arch: Arch, backend: Backend) -> Self {
-        SharedCode { arch, backend, kept: None, regions: Once::new(MAX_REGIONS) }
+        Self::within(arch, backend, MOST_OF_A_SPACE)
+    }
+
+    /// The same; so many bytes of code are kept at most.
+    fn within(arch: Arch, backend: Backend, most: usize) -> Self {
+        let regions = Arc::new(Once::new(MAX_REGIONS));
+        // In a child that was forked a thread may hold it that is not there: that child counts by address spaces alone.
+        for _ in 0..1000 {
+            if let Ok(mut spaces) = SPACES.try_lock() {
+                spaces.retain(|space| space.strong_count() > 0);
+                spaces.push(Arc::downgrade(&regions));
+                break;
+            }
+            std::thread::yield_now();
+        }
+        SharedCode { arch, backend, kept: None, regions, budget: Budget::new(most) }
+    }
+
+    /// Makes room where there is too much, unless somebody else does.
+    fn make_room(&self) {
+        let count = self.regions.len();
+        let count = if count >= MAX_REGIONS { count / 4 } else { 0 };
+        if self.budget.excess() == 0 && excess_of_all() == 0 && count == 0 {
+            return;
+        }
+        let Ok(spaces) = SPACES.try_lock() else { return };
+        forget_oldest(core::slice::from_ref(&self.regions), (self.budget.excess(), count));
+        if excess_of_all() > 0 {
+            let spaces: Vec<_> = spaces.iter().filter_map(Weak::upgrade).collect();
+            forget_oldest(&spaces, (excess_of_all(), 0));
+        }
     }
 
     /// The same; machine code is kept there, if anywhere, and looked for there before it is made.
@@ -237,8 +330,8 @@ pub struct CodeCache {
     code: Arc<SharedCode>,
     apertures: Apertures,
     context: u64,
-    /// Regions with the epoch this worker last compared them with memory in.
-    regions: HashMap<Key, (Arc<Region>, u64)>,
+    /// Regions with the epoch this worker last compared them with memory in; some are gone meanwhile.
+    regions: HashMap<Key, (Weak<Region>, u64)>,
     /// The region used last and the epoch it is valid for: what most waves of a dispatch want.
     last: Option<(Arc<Region>, u64)>,
     counts: RegionCounts,
@@ -337,18 +430,24 @@ impl CodeCache {
             // Another address space may have other code at the same addresses.
             self.distrust();
         }
-        if let Some((region, checked)) = self.regions.get_mut(&key) {
-            if *checked == epoch {
-                return Arc::clone(region);
-            }
-            if region.is_current(global) {
+        if let Some((region, checked)) = self.regions.get_mut(&key)
+            && let Some(region) = region.upgrade()
+        {
+            if *checked == epoch || region.is_current(global) {
                 *checked = epoch;
-                return Arc::clone(region);
+                region.was_looked_for();
+                // It may have been compiled.
+                if self.code.budget.excess() > 0 {
+                    self.code.make_room();
+                }
+                return region;
             }
         }
         if self.regions.len() >= MAX_REGIONS {
             self.regions.clear();
         }
+        // What this worker ran until now may go.
+        self.last = None;
         let (arch, backend) = (self.code.arch, self.code.backend);
         let (region, is_new) = self.code.regions.obtain(
             (key, apertures),
@@ -356,14 +455,17 @@ impl CodeCache {
             |global, region| region.is_current(global),
             |global| {
                 let region = crate::exec::lower::region(arch, backend, key, apertures, global);
-                Region { kept: self.code.kept.clone(), ..region }
+                let charge = Some(Charge::new(&self.code.budget, region.bytes()));
+                Region { kept: self.code.kept.clone(), charge, ..region }
             },
         );
+        region.was_looked_for();
         if backend.tier() == Tier::One {
             region.compile();
         }
+        self.code.make_room();
         *(if is_new { &mut self.counts.lowered } else { &mut self.counts.shared }) += 1;
-        self.regions.insert(key, (Arc::clone(&region), epoch));
+        self.regions.insert(key, (Arc::downgrade(&region), epoch));
         region
     }
 }

@@ -70,6 +70,19 @@ impl<K: Eq + Hash, V> Once<K, V> {
         slots.iter().filter_map(|slot| lock(slot).clone()).collect()
     }
 
+    /// Keys that there are.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.slots).len()
+    }
+
+    /// Forgets the values that are chosen, but for one that is being made anew; those who have one keep it.
+    pub(crate) fn forget(&self, is_chosen: impl Fn(&Arc<V>) -> bool) {
+        lock(&self.slots).retain(|_, slot| match slot.try_lock() {
+            Ok(latest) => !latest.as_ref().is_some_and(&is_chosen),
+            Err(_) => true,
+        });
+    }
+
     fn slot(&self, key: K) -> Arc<Slot<V>> {
         let mut slots = lock(&self.slots);
         if slots.len() >= self.most && !slots.contains_key(&key) {

@@ -14,10 +14,10 @@ const PC: u64 = 0x10_0000;
 const WORDS: usize = 2048;
 const S_ENDPGM: u32 = 0xbfb0_0000;
 
-/// Two pages of code.
+/// Pages of code, two of them unless there are to be more.
 #[repr(align(4096))]
-struct Code {
-    words: [AtomicU32; WORDS],
+struct Code<const N: usize = WORDS> {
+    words: [AtomicU32; N],
     translations: AtomicU64,
 }
 
@@ -38,10 +38,10 @@ impl Code {
 }
 
 // SAFETY: the words live as long as the address space, and are atomics.
-unsafe impl Mmu for Code {
+unsafe impl<const N: usize> Mmu for Code<N> {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
         self.translations.fetch_add(1, Ordering::SeqCst);
-        let len = WORDS as u64 * 4;
+        let len = N as u64 * 4;
         if va.wrapping_sub(PC) >= len {
             return Err(Fault::new(va, access, FaultKind::NotPresent));
         }
@@ -69,7 +69,17 @@ fn run(code: &Code, cache: &mut CodeCache, epoch: u64) -> u32 {
 
 /// A wave that a worker has run to its end, with so many instructions at most.
 fn wave((code, cache): (&Code, &mut CodeCache), code_epoch: u64, apertures: Apertures, budget: u64) -> Wave {
-    let mut wave = Wave::new(&WaveInit { pc: PC, ..WaveInit::default() });
+    wave_at((code, cache), (PC, code_epoch), apertures, budget)
+}
+
+/// The same of a wave that begins at an address.
+fn wave_at<const N: usize>(
+    (code, cache): (&Code<N>, &mut CodeCache),
+    (pc, code_epoch): (u64, u64),
+    apertures: Apertures,
+    budget: u64,
+) -> Wave {
+    let mut wave = Wave::new(&WaveInit { pc, sgprs: &[0, 0, pc as u32], ..WaveInit::default() });
     let mut env = Env {
         mmu: code,
         tlb: &mut Tlb::new(),
@@ -187,4 +197,128 @@ fn large_regions_are_compiled_beside_the_interpreter() {
         assert!(begun.elapsed().as_secs() < 60, "nobody has compiled it");
     }
     compiled();
+}
+
+/// Words of a block.
+const BLOCK: usize = 16;
+/// Blocks of a program that goes through them backwards.
+const BLOCKS: usize = 512;
+const LARGE_WORDS: usize = BLOCK * BLOCKS;
+
+/// A program of blocks, each of which goes to the one before it. Each could go on to the one behind it: so the region that begins with
+/// a block has all those behind it.
+fn backwards() -> Box<Code<LARGE_WORDS>> {
+    let code =
+        Code { words: [const { AtomicU32::new(S_ENDPGM) }; LARGE_WORDS], translations: AtomicU64::new(0) };
+    for block in code.words.chunks(BLOCK).take(BLOCKS - 1) {
+        // s_add_u32 s0, s0, 1; s_cbranch_scc1 to the next block; s_sub_u32 s2, s2, 64; s_setpc_b64 s[2:3].
+        for (word, value) in block.iter().zip([0x8000_8100, 0xbfa2_000e, 0x8082_c002, 0xbe80_4802]) {
+            word.store(value, Ordering::SeqCst);
+        }
+    }
+    // The first one ends; s_nop in front of it keeps its place.
+    code.words[3].store(S_ENDPGM, Ordering::SeqCst);
+    Box::new(code)
+}
+
+#[test]
+fn regions_of_any_number_take_bounded_memory() {
+    const MOST: usize = 8 << 20;
+    const WORKERS: usize = 3;
+    let memory = backwards();
+    let code = Arc::new(SharedCode::within(Arch::Gfx1100, Backend::detect().with_tier(Tier::Zero), MOST));
+    let first = PC + (BLOCKS as u64 - 2) * BLOCK as u64 * 4;
+    // The largest region, and what it takes: without a bound all of them took half as much each.
+    let mut alone = CodeCache::new(Arch::Gfx1100, Backend::detect().with_tier(Tier::Zero));
+    wave_at((&memory, &mut alone), (PC, 1), Apertures::default(), 100);
+    let largest = alone.code.budget.taken();
+    assert!(largest * BLOCKS / 2 > 8 * MOST, "there is something to bound: {largest}");
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                let mut cache = CodeCache::sharing(Arc::clone(&code));
+                for epoch in 1..3 {
+                    let wave = wave_at((&memory, &mut cache), (first, epoch), Apertures::default(), 1 << 20);
+                    assert_eq!(wave.sgpr(0), BLOCKS as u32 - 1, "each block was executed once");
+                    // Beside what is kept, each worker has one that it runs, and may be making another one.
+                    let taken = code.budget.taken();
+                    assert!(
+                        taken <= MOST + 2 * WORKERS * largest,
+                        "{taken} of {MOST}, {largest} the largest"
+                    );
+                }
+            });
+        }
+    });
+    // Somebody may have been making room for another test meanwhile.
+    assert!(code.budget.taken() <= MOST + WORKERS * largest, "{}", code.budget.taken());
+}
+
+#[test]
+fn what_is_used_stays_and_what_is_oldest_goes() {
+    let memory = backwards();
+    let backend = Backend::detect().with_tier(Tier::Zero);
+    let mut alone = CodeCache::new(Arch::Gfx1100, backend);
+    let block = |n: u64| PC + n * BLOCK as u64 * 4;
+    wave_at((&memory, &mut alone), (PC, 1), Apertures::default(), 100);
+    let largest = alone.code.budget.taken();
+    let code = Arc::new(SharedCode::within(Arch::Gfx1100, backend, largest * 4));
+    let mut cache = CodeCache::sharing(Arc::clone(&code));
+    let mut lowered = |n: u64| {
+        let mut global = Global { mmu: &*memory, tlb: &mut Tlb::new() };
+        let key = Key { pc: block(n), halves: 1, mode: 0, second_from: 0, allocated: 0 };
+        // Whatever was used last: each of these is part of those that begin before it.
+        cache.find(key, 1, Apertures::default(), &mut global);
+        cache.take_counts().lowered
+    };
+    assert_eq!(lowered(0), 1);
+    // Others come, and the first one is looked for in between.
+    for n in 1..20 {
+        assert_eq!((lowered(n), lowered(0)), (1, 0), "region {n}");
+    }
+    assert_eq!(lowered(19), 0, "the last one is there");
+    assert_eq!(lowered(1), 1, "one that nobody has looked for since is not");
+    assert!(code.budget.taken() <= largest * 4);
+}
+
+/// Threads of this process that compile.
+fn compilers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("there is a list of threads");
+    let names =
+        tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim_end() == compiler::NAME).count()
+}
+
+#[test]
+fn one_thread_compiles_all_that_is_hot() {
+    let backend = Backend::detect().with_tier(Tier::Auto);
+    if backend.tier() == Tier::Zero {
+        println!("nothing is compiled on this host: there is nothing to see");
+        return;
+    }
+    let memory = backwards();
+    let mut cache = CodeCache::new(Arch::Gfx1100, backend);
+    // More than wait at a time, each of them large.
+    let regions: Vec<Arc<Region>> = (0..64_u64)
+        .map(|n| {
+            let mut global = Global { mmu: &*memory, tlb: &mut Tlb::new() };
+            let key = Key { pc: PC + n * BLOCK as u64 * 4, halves: 1, mode: 0, second_from: 0, allocated: 0 };
+            cache.find(key, 1, Apertures::default(), &mut global)
+        })
+        .collect();
+    assert!(regions.iter().all(|region| region.code.len() >= LARGE));
+    let begun = std::time::Instant::now();
+    let mut most = 0;
+    let mut refused = false;
+    while regions.iter().any(|region| region.compiled.get().is_none()) {
+        for region in &regions {
+            region.was_used(u64::MAX);
+            refused |= region.compiled.get().is_none() && !region.compiles.load(Ordering::SeqCst);
+        }
+        most = most.max(compilers());
+        assert!(begun.elapsed().as_secs() < 120, "nobody has compiled them");
+        std::thread::yield_now();
+    }
+    assert!(most <= 1, "{most} threads at a time");
+    assert!(refused, "the queue has an end");
 }

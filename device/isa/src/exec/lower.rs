@@ -15,7 +15,7 @@ mod special;
 mod tests;
 mod vector;
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
 use super::FaultCause;
@@ -72,6 +72,8 @@ pub(crate) fn region(
         kept: None,
         heat: AtomicU32::new(0),
         compiles: AtomicBool::new(false),
+        looked_for: AtomicU64::new(0),
+        charge: None,
         compiled: OnceLock::new(),
         offsets: lowering.offsets.into_boxed_slice(),
         faults: lowering.faults.into_boxed_slice(),

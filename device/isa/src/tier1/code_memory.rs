@@ -65,6 +65,11 @@ impl CodeMemory {
         Some(memory)
     }
 
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.size
+    }
+
     /// Address of a byte of it.
     pub(super) fn at(&self, offset: usize) -> *const u8 {
         debug_assert!(offset < self.size);

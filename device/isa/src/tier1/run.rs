@@ -128,6 +128,11 @@ impl Compiled {
         })
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.entries) + self.memory.bytes() + self.counters.as_ref().map_or(0, Counters::bytes)
+    }
+
     /// Adds what the code has counted since the last call.
     pub(crate) fn take_times(&self, times: &mut CodeTimes, of: (&[Di], &[Role], &[Form])) {
         if let Some(counters) = &self.counters {

@@ -69,6 +69,11 @@ pub(crate) fn ticks() -> u64 {
 }
 
 impl Counters {
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Whole>() + size_of_val(&*self.elements)
+    }
+
     pub(super) fn new(elements: usize) -> Counters {
         Counters { whole: Box::default(), elements: (0..elements).map(|_| Element::default()).collect() }
     }
