@@ -101,15 +101,6 @@ impl Body<'_> {
         self.a.store(false, found(alike.slot), Gpr::Rcx);
     }
 
-    /// Where the elements of an access have just been found to follow each other: keeps that, or goes on for those that go by it.
-    fn follow(&mut self, (alike, known): (Option<Alike>, Label)) {
-        match alike {
-            Some(alike) if alike.first => self.keep_found(alike, true),
-            Some(_) => self.a.bind(known),
-            None => {}
-        }
-    }
-
     /// What the access at hand has in common with others, and a label for where it goes by that.
     fn alike(&mut self) -> (Option<Alike>, Label) {
         let alike = if self.masked { None } else { self.alike[self.at - self.first] };
@@ -197,11 +188,25 @@ impl Body<'_> {
         bytes * 32 * self.halves
     }
 
-    /// The host address in `Rdx` of elements that follow each other; leaves where the low half of their addresses wraps.
-    fn run(&mut self, d: &Di, bytes: u32, write: bool, cold: &Cold) {
+    /// The host address in `Rdx` of elements that have just been found to follow each other, as far as low halves of their addresses go;
+    /// others that lie alike come in here. Leaves where a low half wraps, which each looks at for itself: its lanes are in two places of
+    /// memory then. So what is kept for the others is that the elements follow each other as numbers of 64 bits.
+    fn run(
+        &mut self,
+        d: &Di,
+        (bytes, write): (u32, bool),
+        (alike, known): (Option<Alike>, Label),
+        cold: &Cold,
+    ) {
         let all = self.of_all(bytes);
+        if let Some(Alike { first: false, .. }) = alike {
+            self.a.bind(known);
+        }
         self.a.immediate(Integer::Cmp, false, Gpr::Rax, u32::MAX - all);
         self.a.jump_if(Condition::Above, cold.entry);
+        if let Some(alike @ Alike { first: true, .. }) = alike {
+            self.keep_found(alike, true);
+        }
         self.add_offset(d);
         self.translate(all, write, cold);
     }
@@ -251,8 +256,7 @@ impl Body<'_> {
         } else if !self.masked {
             let others = self.a.label();
             self.leave_unless_apart(&low, bytes(moves), others);
-            self.follow(alike);
-            self.run(d, bytes(moves), false, &cold);
+            self.run(d, (bytes(moves), false), alike, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
             if moves == Moves::Dwords(1) {
                 self.fetch_ahead(false);
@@ -315,8 +319,7 @@ impl Body<'_> {
                 self.translate(size, false, cold);
                 self.load_same_of(Gpr::Rdx, to, &lanes);
             } else {
-                self.follow(alike);
-                self.run(d, size, false, cold);
+                self.run(d, (size, false), alike, cold);
                 self.load_elements(Gpr::Rdx, moves, to);
             }
             self.a.jump(done);
@@ -422,8 +425,7 @@ impl Body<'_> {
         let fours = moves == Moves::Dwords(4) && !self.masked;
         if !self.masked {
             self.leave_unless_apart(&low, bytes(moves), if scatters || fours { others } else { cold.entry });
-            self.follow(alike);
-            self.run(d, bytes(moves), true, &cold);
+            self.run(d, (bytes(moves), true), alike, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             if scatters {
                 self.fetch_ahead(true);

@@ -9,6 +9,7 @@ mod masks;
 mod pressure;
 mod rounds;
 mod turns;
+mod wrapped;
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::WaveSize;

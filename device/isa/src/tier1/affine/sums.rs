@@ -61,12 +61,12 @@ impl Affine {
             }
             Op::V_LSHLREV_B64 => {
                 let step = self.pair(body, A, b)?;
-                let step = self.shift_pair(body, step, a)?;
+                let step = self.shift_pair(body, step, (a, 63))?;
                 return self.set_pair(body, d.dst, step);
             }
             Op::V_LSHL_ADD_U64 => {
                 let step = self.pair(body, A, a)?;
-                let step = self.shift_pair(body, step, b)?;
+                let step = self.shift_pair(body, step, (b, 7))?;
                 let step = step + self.pair(body, B, c)?;
                 body.a.integer(Integer::Add, true, A, B);
                 return self.set_pair(body, d.dst, step);
@@ -99,8 +99,9 @@ impl Affine {
         by_power(step, count)
     }
 
-    fn shift_pair(&self, body: &mut Body<'_>, step: u32, count: &Source) -> Known<u32> {
-        let count = constant(count)? & 63;
+    /// [`A`] shifted left by a constant, of which some bits count.
+    fn shift_pair(&self, body: &mut Body<'_>, step: u32, (count, bits): (&Source, u32)) -> Known<u32> {
+        let count = constant(count)? & bits;
         if count > 0 {
             body.a.shift_by(4, true, A, count as u8);
         }
