@@ -432,16 +432,15 @@ impl CodeCache {
         }
         if let Some((region, checked)) = self.regions.get_mut(&key)
             && let Some(region) = region.upgrade()
+            && (*checked == epoch || region.is_current(global))
         {
-            if *checked == epoch || region.is_current(global) {
-                *checked = epoch;
-                region.was_looked_for();
-                // It may have been compiled.
-                if self.code.budget.excess() > 0 {
-                    self.code.make_room();
-                }
-                return region;
+            *checked = epoch;
+            region.was_looked_for();
+            // It may have been compiled.
+            if self.code.budget.excess() > 0 {
+                self.code.make_room();
             }
+            return region;
         }
         if self.regions.len() >= MAX_REGIONS {
             self.regions.clear();

@@ -14,6 +14,7 @@ pub(crate) use avx512::Avx512;
 pub(crate) use portable::Portable;
 
 use crate::exec::MAX_LDS_SIZE;
+use crate::mem::{read_words, write_words};
 use crate::wave::Chunk;
 
 /// Bytes behind every LDS, whatever its size: some more than the largest, for wide accesses at the last address.
@@ -182,17 +183,17 @@ pub(crate) trait Lanes: 'static {
     fn store(chunk: &mut Chunk, value: Self::V);
     fn store_mask(chunk: &mut Chunk, value: Self::V, mask: u16);
     fn splat(value: u32) -> Self::V;
-    /// Sixteen words at any alignment.
+    /// Sixteen words at any alignment; those of eight aligned bytes are one access, and higher ones are read before lower ones.
     ///
     /// # Safety
     ///
     /// 64 bytes at `at` can be read; they may change meanwhile.
     #[inline(always)]
     unsafe fn load_from(at: *const u8) -> Self::V {
-        // SAFETY: the caller's promise; every bit pattern is a value.
-        Self::from_array(unsafe { at.cast::<[u32; 16]>().read_unaligned() })
+        // SAFETY: the caller's promise.
+        Self::from_array(unsafe { read_words(at) })
     }
-    /// Sixteen words at any alignment.
+    /// Sixteen words at any alignment; as [`Lanes::load_from`], but lower ones are written before higher ones.
     ///
     /// # Safety
     ///
@@ -200,7 +201,7 @@ pub(crate) trait Lanes: 'static {
     #[inline(always)]
     unsafe fn store_to(at: *mut u8, value: Self::V) {
         // SAFETY: the caller's promise.
-        unsafe { at.cast::<[u32; 16]>().write_unaligned(Self::to_array(value)) };
+        unsafe { write_words(at, &Self::to_array(value)) };
     }
     /// The words at sixteen byte addresses of LDS, wrapped to its largest size.
     #[inline(always)]

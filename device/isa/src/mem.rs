@@ -1,8 +1,8 @@
 //! Guest memory as a wave sees it: address translation, its cache, and access by raw pointer.
 //!
 //! Guest memory is shared with the guest's CPUs and with other workers, so nothing here ever makes a Rust reference to
-//! it: every access is one volatile or atomic access, or a block copy, through the host pointer a [`Mapping`] gives.
-//! A racing writer can tear a wide access, as on hardware; it cannot make it unsound.
+//! it: every access is one volatile or atomic access, or those of `words.rs`, through the host pointer a [`Mapping`] gives.
+//! A racing writer can tear what is wider than eight bytes or not aligned to them; it cannot make it unsound.
 
 #![expect(
     unsafe_code,
@@ -13,6 +13,7 @@ mod code;
 mod each;
 mod tlb;
 mod watch;
+mod words;
 
 pub(crate) use tlb::Known;
 pub(crate) use tlb::PAGE_SIZE;
@@ -20,10 +21,9 @@ pub use tlb::Tlb;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use tlb::{Entry as TlbEntry, Span};
 pub use watch::{Watch, WatchMode};
+pub(crate) use words::{read_words, write_words};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use crate::lanes::Lanes;
 
 /// What a memory access wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -251,26 +251,6 @@ impl Global<'_> {
         Ok(unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0)
     }
 
-    /// Stores `N` words that follow each other, one access for each; all of them or none.
-    #[inline(always)]
-    pub(crate) fn store_words<const N: usize>(&mut self, va: u64, words: [u32; N]) -> Result<(), Fault> {
-        if crosses(va, N as u64 * 4) || self.tlb.is_watched() {
-            if N > 1 {
-                self.reaches(va, N as u64 * 4)?;
-            }
-            for (word, n) in words.into_iter().zip(0..) {
-                self.store(va.wrapping_add(n * 4), word)?;
-            }
-            return Ok(());
-        }
-        let host = self.tlb.lookup(self.mmu, va, Access::Write)?.cast::<Unaligned<u32>>();
-        for (n, word) in words.into_iter().enumerate() {
-            // SAFETY: the TLB gave a pointer good to the end of a writable page, and none of the words crosses it.
-            unsafe { host.wrapping_add(n).write_volatile(Unaligned(word)) };
-        }
-        Ok(())
-    }
-
     /// Stores one value.
     #[inline(always)]
     pub(crate) fn store<T: Word>(&mut self, va: u64, value: T) -> Result<(), Fault> {
@@ -314,74 +294,6 @@ impl Global<'_> {
         self.tlb.lookup(self.mmu, va, Access::Write)?;
         self.tlb.lookup(self.mmu, va.wrapping_add(bytes - 1), Access::Write)?;
         Ok(())
-    }
-
-    /// Loads `N` consecutive words, `None` when they are not all in one page.
-    #[inline(always)]
-    pub(crate) fn load_block<const N: usize>(&mut self, va: u64) -> Result<Option<[u32; N]>, Fault> {
-        if crosses(va, N as u64 * 4) {
-            return Ok(None);
-        }
-        let host = match self.tlb.lookup_block(self.mmu, va, Access::Read) {
-            Ok(host) => host,
-            // One word after the other where each is watched.
-            Err(_) if self.tlb.watches_page(va) => return Ok(None),
-            Err(fault) => return Err(fault),
-        };
-        // SAFETY: the TLB gave a pointer good to the end of the page, and the block does not cross it. A racing
-        // writer makes the words old or new, and every bit pattern is a value.
-        Ok(Some(unsafe { host.cast::<[u32; N]>().read_unaligned() }))
-    }
-
-    /// Stores `N` consecutive words, `false` when they are not all in one page (and nothing was stored).
-    #[inline(always)]
-    pub(crate) fn store_block<const N: usize>(&mut self, va: u64, words: &[u32; N]) -> Result<bool, Fault> {
-        if crosses(va, N as u64 * 4) {
-            return Ok(false);
-        }
-        let host = match self.tlb.lookup_block(self.mmu, va, Access::Write) {
-            Ok(host) => host,
-            Err(_) if self.tlb.watches_page(va) => return Ok(false),
-            Err(fault) => return Err(fault),
-        };
-        // SAFETY: as in `load_block`, and the entry is for a writable page.
-        unsafe { host.cast::<[u32; N]>().write_unaligned(*words) };
-        Ok(true)
-    }
-
-    /// Loads 32 consecutive words, `None` when they are not all in one page or cannot be loaded.
-    #[inline(always)]
-    pub(crate) fn load_vectors<L: Lanes>(&mut self, va: u64) -> Option<[L::V; 2]> {
-        if crosses(va, 128) {
-            return None;
-        }
-        let host = self.tlb.lookup_block(self.mmu, va, Access::Read).ok()?;
-        // What the next wave loads with this instruction: the waves of a workgroup run one after the other, each with steps
-        // through memory that are too long for the processor to see them coming.
-        prefetch(host.wrapping_add(128));
-        // SAFETY: as in `load_block`: 128 bytes from `host` on are in the page.
-        Some(unsafe { [L::load_from(host), L::load_from(host.wrapping_add(64))] })
-    }
-
-    /// Whether [`Self::store_vectors`] would store there.
-    #[inline(always)]
-    pub(crate) fn stores_vectors(&mut self, va: u64) -> bool {
-        !crosses(va, 128) && self.tlb.lookup_block(self.mmu, va, Access::Write).is_ok()
-    }
-
-    /// Stores 32 consecutive words, `false` when they are not all in one page or cannot be stored (and nothing was).
-    #[inline(always)]
-    pub(crate) fn store_vectors<L: Lanes>(&mut self, va: u64, words: [L::V; 2]) -> bool {
-        if crosses(va, 128) {
-            return false;
-        }
-        let Ok(host) = self.tlb.lookup_block(self.mmu, va, Access::Write) else { return false };
-        // SAFETY: as in `load_vectors`, and the entry is for a writable page.
-        unsafe {
-            L::store_to(host, words[0]);
-            L::store_to(host.wrapping_add(64), words[1]);
-        }
-        true
     }
 
     /// Atomically replaces the word at `va` by `update(old)` and returns the old one.
@@ -445,22 +357,6 @@ impl Global<'_> {
         }
         Ok(host)
     }
-}
-
-/// Has the processor fetch 128 bytes that will be loaded soon; a hint only, wherever it points.
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 processor has the instruction, and it accesses nothing that can be seen.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(at.cast());
-            _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64).cast());
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _no_such_hint = at;
 }
 
 /// Whether `size` bytes at `va` reach into the next page.

@@ -3,6 +3,7 @@
 use super::di::{Di, Flow, Handler, Machine};
 use super::ds::clear;
 use super::ds::pattern::{lane64, set_lane64};
+use super::flat::lanes;
 use super::lane::for_each_active;
 use crate::mem::Word;
 use crate::registers::slot;
@@ -194,26 +195,32 @@ pub(crate) fn entry(operation: Operation) -> Option<ExchangeEntry> {
 /// `global_load_addtid_b32` and, with `STORE`, `global_store_addtid_b32`: SADDR in `src[2]`, four bytes for each lane.
 pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let base = d.src[2].scalar64(w).wrapping_add_signed(i64::from(d.imm.cast_signed()));
-    let mut exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
-    while exec != 0 {
-        let lane = exec.trailing_zeros();
-        exec &= exec - 1;
-        let va = base.wrapping_add(u64::from(lane) * u32::SIZE);
-        let (row, at) = (d.dst + lane / 32, lane & 31);
+    let exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
+    let at = |lane: u32| base.wrapping_add(u64::from(lane) * u32::SIZE);
+    let mut loaded = [0; 64];
+    // Stores are done from the lowest lane up, loads from the highest down, and all of them before any register changes.
+    let mut left = exec;
+    while left != 0 {
+        let lane = if STORE { left.trailing_zeros() } else { left.ilog2() };
+        left &= !(1 << lane);
         let done = if STORE {
-            m.global.store(va, w.v.lane(row, at))
+            m.global.store(at(lane), w.v.lane(d.dst + lane / 32, lane & 31))
         } else {
-            m.global.load(va).map(|value| w.v.set_lane(row, at, value))
+            m.global.load(at(lane)).map(|value| loaded[lane as usize & 63] = value)
         };
-        if let Err(fault) = done {
-            let fails = |later: &u32| {
-                let va = base.wrapping_add(u64::from(*later) * u32::SIZE);
-                m.failure(va, 4, fault.access).is_some()
-            };
-            let later = (lane + 1..64).filter(|later| exec >> later & 1 != 0).filter(fails);
-            let lanes = later.fold(1 << lane, |lanes, later| lanes | 1 << later);
-            w.did_lanes_below(lane);
-            return m.memory_fault(fault, lanes);
+        let Err(fault) = done else { continue };
+        let undone = if STORE { lane } else { 0 };
+        let mut failures = lanes(exec)
+            .filter(|lane| *lane >= undone)
+            .filter_map(|lane| Some((lane, m.failure(at(lane), 4, fault.access)?)));
+        let (first, first_fault) = failures.next().unwrap_or((lane, fault));
+        let mask = failures.fold(1 << first, |mask, (lane, _)| mask | 1 << lane);
+        w.did_lanes_below(undone);
+        return m.memory_fault(first_fault, mask);
+    }
+    if !STORE {
+        for lane in lanes(exec) {
+            w.v.set_lane(d.dst + lane / 32, lane & 31, loaded[lane as usize & 63]);
         }
     }
     Flow::NEXT

@@ -15,7 +15,7 @@ mod transposed;
 pub(crate) use address::Form;
 pub(super) use address::segment;
 pub(super) use block::{load_block, store_block};
-pub(super) use failure::active;
+pub(super) use failure::{active, lanes};
 pub(super) use transposed::transpose;
 
 use super::di::Handler;

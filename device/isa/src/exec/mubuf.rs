@@ -9,6 +9,7 @@ use super::buffer_format::BufferFormat;
 use super::di::{Di, Flow, Handler, Machine, flag};
 use super::ds::narrow::{Half, Narrow};
 use super::ds::pattern::{lane64, set_lane64};
+use super::flat::lanes;
 use super::properties::{Effect, Moves};
 use crate::mem::{Access, Fault, PAGE_SIZE};
 use crate::registers::slot;
@@ -29,7 +30,7 @@ fn each(
     (buffer, parts): (&Buffer, Parts),
     mut f: impl FnMut(&mut Wave, &mut Machine<'_>, u32) -> Done,
 ) -> Flow {
-    let mut exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
+    let mut exec = active(w);
     while exec != 0 {
         let lane = exec.trailing_zeros();
         exec &= exec - 1;
@@ -39,7 +40,7 @@ fn each(
             while exec != 0 {
                 let later = exec.trailing_zeros();
                 exec &= exec - 1;
-                lanes |= u64::from(fails(w, m, d, (buffer, parts), &fault, later)) << later;
+                lanes |= u64::from(failure(w, m, d, (buffer, parts), &fault, later).is_some()) << later;
             }
             return m.memory_fault(fault, lanes);
         }
@@ -47,21 +48,62 @@ fn each(
     Flow::NEXT
 }
 
-/// Whether a lane's access would fail as well.
+/// Why a lane's access would fail as well, if it would.
 #[cold]
-fn fails(
+fn failure(
     w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
     (buffer, (count, bytes)): (&Buffer, Parts),
     fault: &Fault,
     lane: u32,
-) -> bool {
+) -> Option<Fault> {
     let place = buffer.place(w, d, lane);
-    (0..count).any(|n| {
-        let va = buffer.address(place, u64::from(n * bytes), bytes.into());
-        va.is_some_and(|va| m.failure(va, bytes, fault.access).is_some())
+    (0..count).find_map(|n| {
+        let va = buffer.address(place, u64::from(n * bytes), bytes.into())?;
+        m.failure(va, bytes, fault.access)
     })
+}
+
+/// What each lane has loaded.
+type Loaded = [[u32; 4]; 64];
+
+/// Runs `f` for each active lane, the highest first, for what it loads; then `put` for each. A failure stops the wave before any register
+/// has changed: no lane is done, and the report names every lane whose access would fail.
+fn each_load(
+    w: &mut Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+    (buffer, parts): (&Buffer, Parts),
+    mut f: impl FnMut(&Wave, &mut Machine<'_>, u32) -> Result<[u32; 4], Fault>,
+    mut put: impl FnMut(&mut Wave, u32, [u32; 4]),
+) -> Flow {
+    let mut loaded: Loaded = [[0; 4]; 64];
+    let exec = active(w);
+    let mut left = exec;
+    while let Some(lane) = left.checked_ilog2() {
+        left &= !(1 << lane);
+        match f(w, m, lane) {
+            Ok(words) => loaded[lane as usize & 63] = words,
+            Err(fault) => {
+                w.did_lanes_below(0);
+                let mut failures = lanes(exec)
+                    .filter_map(|lane| Some((lane, failure(w, m, d, (buffer, parts), &fault, lane)?)));
+                let (first, first_fault) = failures.next().unwrap_or((lane, fault));
+                let mask = failures.fold(1 << first, |mask, (lane, _)| mask | 1 << lane);
+                return m.memory_fault(first_fault, mask);
+            }
+        }
+    }
+    for lane in lanes(exec) {
+        put(w, lane, loaded[lane as usize & 63]);
+    }
+    Flow::NEXT
+}
+
+/// Active lanes.
+fn active(w: &Wave) -> u64 {
+    if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() }
 }
 
 fn get(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
@@ -80,21 +122,47 @@ fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
     }
 }
 
+/// Dwords of a lane's element that are one access where they are side by side, by their numbers: one, or two.
+fn units(dwords: u32) -> impl DoubleEndedIterator<Item = (usize, bool)> {
+    (0..dwords as usize).step_by(2).map(move |n| (n, n + 1 < dwords as usize))
+}
+
+/// Whether two dwords are side by side.
+fn are_together(places: &[Option<u64>; 4], first: usize) -> Option<u64> {
+    let va = places[first]?;
+    (places[first + 1]? == va.wrapping_add(4)).then_some(va)
+}
+
+/// Where the dwords of a lane's element are that are inside.
+fn places(w: &Wave, d: &Di, buffer: &Buffer, lane: u32) -> [Option<u64>; 4] {
+    let place = buffer.place(w, d, lane);
+    let at = |n: u32| if n < d.dst2 { buffer.address(place, u64::from(n) * 4, 4) } else { None };
+    [at(0), at(1), at(2), at(3)]
+}
+
 fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
-    each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
-        let place = buffer.place(w, d, lane);
+    let of_lane = |w: &Wave, m: &mut Machine<'_>, lane: u32| {
+        let places = places(w, d, &buffer, lane);
         let mut words = [0; 4];
-        for (n, word) in (0_u64..).zip(&mut words).take(d.dst2 as usize) {
-            if let Some(va) = buffer.address(place, n * 4, 4) {
-                *word = m.global.load::<u32>(va)?;
+        for (first, two) in units(d.dst2).rev() {
+            if two && let Some(va) = are_together(&places, first) {
+                [words[first], words[first + 1]] = m.global.load_words(va)?;
+                continue;
+            }
+            for n in (first..first + 1 + usize::from(two)).rev() {
+                if let Some(va) = places[n] {
+                    words[n] = m.global.load(va)?;
+                }
             }
         }
+        Ok(words)
+    };
+    each_load(w, m, d, (&buffer, (d.dst2, 4)), of_lane, |w, lane, words| {
         for (n, word) in (0..d.dst2).zip(words) {
             set(w, d, n, lane, word);
         }
         set_status(w, d, d.dst2, lane);
-        Ok(())
     })
 }
 
@@ -116,13 +184,18 @@ fn together(m: &mut Machine<'_>, places: &[Option<u64>; 4]) -> Done {
 fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
-        let place = buffer.place(w, d, lane);
-        let at = |n: u32| if n < d.dst2 { buffer.address(place, u64::from(n) * 4, 4) } else { None };
-        let places = [at(0), at(1), at(2), at(3)];
+        let places = places(w, d, &buffer, lane);
         together(m, &places)?;
-        for (n, va) in (0..).zip(places) {
-            if let Some(va) = va {
-                m.global.store(va, get(w, d, n, lane))?;
+        for (first, two) in units(d.dst2) {
+            let word = |n: usize| get(w, d, n as u32, lane);
+            if two && let Some(va) = are_together(&places, first) {
+                m.global.store_words(va, [word(first), word(first + 1)])?;
+                continue;
+            }
+            for (n, va) in places.iter().enumerate().skip(first).take(1 + usize::from(two)) {
+                if let Some(va) = va {
+                    m.global.store(*va, word(n))?;
+                }
             }
         }
         Ok(())
@@ -147,12 +220,13 @@ fn narrow_value(
 
 fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (buffer, narrow) = (Buffer::of(w, d), Narrow::unpack(d.aux));
-    each(w, m, d, (&buffer, (1, narrow.bytes)), |w, m, lane| {
+    let of_lane = |w: &Wave, m: &mut Machine<'_>, lane: u32| {
         let value = narrow_value(w, m, d, &buffer, narrow.bytes, lane)?;
-        let new = narrow.merge(get(w, d, 0, lane), value);
-        set(w, d, 0, lane, new);
+        Ok([narrow.merge(get(w, d, 0, lane), value), 0, 0, 0])
+    };
+    each_load(w, m, d, (&buffer, (1, narrow.bytes)), of_lane, |w, lane, [value, ..]| {
+        set(w, d, 0, lane, value);
         set_status(w, d, 1, lane);
-        Ok(())
     })
 }
 
@@ -283,26 +357,23 @@ fn load_element(
 ) -> Result<[u32; 4], Fault> {
     let Some(format) = format else { return Ok([0; 4]) };
     let Some(va) = buffer.address(buffer.place(w, d, lane), 0, format.bytes()) else { return Ok([0; 4]) };
-    let mut element = 0;
-    for n in 0..format.bytes() {
-        element |= u128::from(m.global.load::<u8>(va.wrapping_add(n))?) << (n * 8);
-    }
-    Ok(format.unpack(element))
+    Ok(format.unpack(m.global.load_bits(va, format.bytes())?))
 }
 
 fn load_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let buffer = Buffer::of(w, d);
     let (format, select) = format_of(d, &buffer);
-    each(w, m, d, (&buffer, (1, format_bytes(format))), |w, m, lane| {
+    let of_lane = |w: &Wave, m: &mut Machine<'_>, lane: u32| {
         let memory = load_element(w, m, d, &buffer, format, lane)?;
-        let components = select.map(|select| match select {
+        Ok(select.map(|select| match select {
             1 => format.map_or(0, BufferFormat::one),
             4..=7 => memory[select as usize & 3],
             _ => 0,
-        });
+        }))
+    };
+    each_load(w, m, d, (&buffer, (1, format_bytes(format))), of_lane, |w, lane, components| {
         let registers = put_components(w, d, lane, format, &components);
         set_status(w, d, registers, lane);
-        Ok(())
     })
 }
 
@@ -354,12 +425,7 @@ fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
                 memory[select as usize & 3] = component(w, d, format, n, lane);
             }
         }
-        let element = format.pack(memory);
-        m.global.reaches(va, format.bytes())?;
-        for n in 0..format.bytes() {
-            m.global.store(va.wrapping_add(n), (element >> (n * 8)) as u8)?;
-        }
-        Ok(())
+        m.global.store_bits(va, format.bytes(), format.pack(memory))
     })
 }
 

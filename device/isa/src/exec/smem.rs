@@ -32,22 +32,9 @@ fn scratch_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Fl
 }
 
 fn fetch<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di, va: u64) -> Flow {
-    match m.global.load_block::<N>(va) {
-        Ok(Some(words)) => {
-            for (n, word) in words.into_iter().enumerate() {
-                w.s[(d.dst as usize + n) & 255] = word;
-            }
-            Flow::NEXT
-        }
-        Ok(None) => {
-            // Across a page boundary: all or nothing.
-            let mut words = [0; N];
-            for (n, word) in words.iter_mut().enumerate() {
-                match m.global.load::<u32>(va.wrapping_add(n as u64 * 4)) {
-                    Ok(value) => *word = value,
-                    Err(fault) => return m.memory_fault(fault, 0),
-                }
-            }
+    // All or nothing.
+    match m.global.load_words::<N>(va) {
+        Ok(words) => {
             for (n, word) in words.into_iter().enumerate() {
                 w.s[(d.dst as usize + n) & 255] = word;
             }
@@ -65,13 +52,27 @@ fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
         return fetch::<N>(w, m, d, base.wrapping_add(offset));
     }
     let mut words = [0; N];
-    for (n, word) in words.iter_mut().enumerate() {
-        let at = offset + n as u64 * 4;
-        if at + 4 <= size {
-            match m.global.load::<u32>(base.wrapping_add(at)) {
-                Ok(value) => *word = value,
-                Err(fault) => return m.memory_fault(fault, 0),
-            }
+    let inside = usize::try_from(size.saturating_sub(offset) / 4).unwrap_or(N).min(N);
+    let va = base.wrapping_add(offset);
+    // Of two pages that are missing the first one is told of.
+    if inside > 0
+        && let Err(fault) = m.global.load::<u32>(va)
+    {
+        return m.memory_fault(fault, 0);
+    }
+    let mut n = inside;
+    while n > 0 {
+        // Pairs from the first dword on, as where all are inside.
+        let two = n % 2 == 0;
+        n -= if two { 2 } else { 1 };
+        let at = va.wrapping_add(n as u64 * 4);
+        let loaded = if two {
+            m.global.load_words(at).map(|pair: [u32; 2]| words[n..n + 2].copy_from_slice(&pair))
+        } else {
+            m.global.load(at).map(|word| words[n] = word)
+        };
+        if let Err(fault) = loaded {
+            return m.memory_fault(fault, 0);
         }
     }
     for (n, word) in words.into_iter().enumerate() {

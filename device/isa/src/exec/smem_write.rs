@@ -38,24 +38,17 @@ fn buffer_store<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Fl
 /// Stores the first `count` of `N` dwords.
 fn put<const N: usize>(w: &Wave, m: &mut Machine<'_>, d: &Di, (va, count): (u64, usize)) -> Flow {
     let words: [u32; N] = core::array::from_fn(|n| data(w, d, n));
-    if count == N {
-        match m.global.store_block::<N>(va, &words) {
-            Ok(true) => return Flow::NEXT,
-            Ok(false) => {}
-            Err(fault) => return m.memory_fault(fault, 0),
-        }
+    let stored = match count {
+        0 => Ok(()),
+        _ if count == N => m.global.store_words(va, words),
+        1 => m.global.store_words(va, [words[0]]),
+        2 => m.global.store_words(va, [words[0], words[1 % N]]),
+        _ => m.global.store_words(va, [words[0], words[1 % N], words[2 % N]]),
+    };
+    match stored {
+        Ok(()) => Flow::NEXT,
+        Err(fault) => m.memory_fault(fault, 0),
     }
-    if count > 0
-        && let Err(fault) = m.global.reaches(va, count as u64 * 4)
-    {
-        return m.memory_fault(fault, 0);
-    }
-    for (n, word) in words.into_iter().enumerate().take(count) {
-        if let Err(fault) = m.global.store::<u32>(va.wrapping_add(n as u64 * 4), word) {
-            return m.memory_fault(fault, 0);
-        }
-    }
-    Flow::NEXT
 }
 
 /// Where an atomic of `bytes` bytes is, `None` if its buffer ends before.

@@ -6,6 +6,7 @@
 )]
 
 use core::arch::x86_64::*;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 use super::{BackendKind, Lanes, each_selected_bytes};
 use crate::wave::Chunk;
@@ -139,6 +140,22 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn splat(value: u32) -> V {
         [intrinsic!(_mm256_set1_epi32(value.cast_signed())); 2]
+    }
+    #[inline(always)]
+    unsafe fn load_from(at: *const u8) -> V {
+        // SAFETY: the caller's promise about memory, a `Backend`'s about instructions.
+        let high = unsafe { _mm256_loadu_si256(at.wrapping_add(32).cast()) };
+        compiler_fence(Ordering::Acquire);
+        // SAFETY: as above.
+        [unsafe { _mm256_loadu_si256(at.cast()) }, high]
+    }
+    #[inline(always)]
+    unsafe fn store_to(at: *mut u8, value: V) {
+        // SAFETY: as in `load_from`.
+        unsafe { _mm256_storeu_si256(at.cast(), value[0]) };
+        compiler_fence(Ordering::Release);
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_si256(at.wrapping_add(32).cast(), value[1]) };
     }
     #[inline(always)]
     fn add(a: V, b: V) -> V {

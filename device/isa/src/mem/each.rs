@@ -1,46 +1,85 @@
 //! Elements of lanes one after the other, of which many are in one page.
 
 use super::tlb::PAGE_SIZE;
+use super::words::read_words;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
 
-impl Global<'_> {
-    /// Loads `N` words for each lane of `mask` and hands them over; the fault, and the lane that has it. Lanes below it are done.
+/// A page that was looked up, and what takes an address in it to the host's.
+struct Page {
+    number: u64,
+    delta: u64,
+}
+
+impl Page {
+    const NONE: Page = Page { number: u64::MAX, delta: 0 };
+
+    /// Host address of `va`.
     #[inline(always)]
-    pub(crate) fn load_each<T: Word, const N: usize>(
+    fn host(&mut self, global: &mut Global<'_>, va: u64) -> Result<*const u8, Fault> {
+        if va / PAGE_SIZE != self.number {
+            let host = global.tlb.lookup(global.mmu, va, Access::Read)?;
+            *self = Page { number: va / PAGE_SIZE, delta: (host as u64).wrapping_sub(va) };
+        }
+        Ok(core::ptr::with_exposed_provenance(va.wrapping_add(self.delta) as usize))
+    }
+}
+
+/// Lanes of a mask, the highest first.
+#[inline(always)]
+fn lanes(mut mask: u16) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let lane = mask.checked_ilog2()? as usize & 15;
+        mask &= !(1 << lane);
+        Some(lane)
+    })
+}
+
+impl Global<'_> {
+    /// Loads `N` words for each lane of `mask`, the highest lane first, and hands them over; the fault, and the lane that has it. Lanes
+    /// above it are done.
+    #[inline(always)]
+    pub(crate) fn load_each_words<const N: usize>(
         &mut self,
         addresses: &[u64; 16],
         mask: u16,
-        mut give: impl FnMut(usize, [T; N]),
+        mut give: impl FnMut(usize, [u32; N]),
     ) -> Result<(), (Fault, usize)> {
-        let bytes = T::SIZE * N as u64;
         // Each access of a watched page has to be seen.
         let watched = self.tlb.is_watched();
-        // A page that was looked up, and what takes an address in it to the host's.
-        let mut known = (u64::MAX, 0);
-        let mut left = mask;
-        while left != 0 {
-            let lane = left.trailing_zeros() as usize & 15;
-            left &= left - 1;
+        let mut page = Page::NONE;
+        for lane in lanes(mask) {
             let va = addresses[lane];
-            let mut words = [T::default(); N];
-            if watched || crosses(va, bytes) {
-                for (word, n) in words.iter_mut().zip(0..) {
-                    *word = self.load(va.wrapping_add(n * T::SIZE)).map_err(|fault| (fault, lane))?;
-                }
-                give(lane, words);
-                continue;
-            }
-            if va / PAGE_SIZE != known.0 {
-                let host = self.tlb.lookup(self.mmu, va, Access::Read).map_err(|fault| (fault, lane))?;
-                known = (va / PAGE_SIZE, (host as u64).wrapping_sub(va));
-            }
-            let host: *const Unaligned<T> =
-                core::ptr::with_exposed_provenance(va.wrapping_add(known.1) as usize);
-            for (n, word) in words.iter_mut().enumerate() {
+            let words = if watched || crosses(va, N as u64 * 4) {
+                self.load_apart(va)
+            } else {
                 // SAFETY: the TLB gave a pointer into this page, good to its end, and none of the words crosses it.
-                *word = unsafe { host.wrapping_add(n).read_volatile() }.0;
-            }
-            give(lane, words);
+                page.host(self, va).map(|host| unsafe { read_words(host) })
+            };
+            give(lane, words.map_err(|fault| (fault, lane))?);
+        }
+        Ok(())
+    }
+
+    /// The same of a value of at most 32 bits.
+    #[inline(always)]
+    pub(crate) fn load_each<T: Word>(
+        &mut self,
+        addresses: &[u64; 16],
+        mask: u16,
+        mut give: impl FnMut(usize, T),
+    ) -> Result<(), (Fault, usize)> {
+        let watched = self.tlb.is_watched();
+        let mut page = Page::NONE;
+        for lane in lanes(mask) {
+            let va = addresses[lane];
+            let value = if watched || crosses(va, T::SIZE) {
+                self.load(va)
+            } else {
+                let host = page.host(self, va);
+                // SAFETY: as in `load_each_words`.
+                host.map(|host| unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0)
+            };
+            give(lane, value.map_err(|fault| (fault, lane))?);
         }
         Ok(())
     }

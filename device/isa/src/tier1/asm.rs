@@ -349,6 +349,12 @@ impl Assembler {
         self.byte(0xc0 | (reg.0 & 7) << 3 | rm.0 & 7);
     }
 
+    /// A mask instruction with a constant.
+    pub(super) fn mask_by(&mut self, op: Vex, reg: Mask, rm: Mask, constant: u8) {
+        self.mask(op, reg, Mask(0), rm);
+        self.byte(constant);
+    }
+
     /// A mask instruction with memory.
     pub(super) fn mask_at(&mut self, op: Vex, reg: Mask, at: At) {
         let base = if at.0 as u8 >= 8 { 0 } else { 0x20 };

@@ -3,6 +3,10 @@
 use super::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, ODD, SCRATCH, scalar};
 use super::encoding::*;
+use super::picks::{
+    DOWN, LAST_PICK_OF_FOUR, LOW_DOWN, MIX, MIX_OF_THREE, MIX_PAIRS, PICK, PICK_DOWN, PICK_OF_FOUR,
+    PICK_OF_THREE,
+};
 use super::rows::Pair;
 use crate::exec::di::{Di, Kind};
 use crate::exec::ds::narrow::{Half, Narrow};
@@ -30,48 +34,6 @@ pub(super) fn apart(bytes: u32) -> &'static [u32; 16] {
     }
 }
 
-/// Of eight elements of four dwords in two registers, the first and the second dwords, or the third and the fourth ones.
-static PICK_OF_FOUR: [[u32; 16]; 2] = [two_of_four(0), two_of_four(2)];
-/// The first and the second dwords, where the second register begins two dwords before its elements do.
-static LAST_PICK_OF_FOUR: [u32; 16] = behind_two(two_of_four(0));
-/// Of sixteen pairs in two registers, the first dwords, or the second ones.
-static PICK: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
-/// Dwords of two registers in turn: of the first eight lanes, or the others.
-static MIX: [[u32; 16]; 2] = [in_turn(0, 1), in_turn(8, 1)];
-/// Pairs of dwords of two registers in turn.
-static MIX_PAIRS: [[u32; 16]; 2] = [in_turn(0, 2), in_turn(8, 2)];
-
-const fn two_of_four(first: u32) -> [u32; 16] {
-    let mut pick = [0; 16];
-    let mut lane = 0;
-    while lane < 16 {
-        pick[lane] = first + (lane as u32 & 7) * 4 + lane as u32 / 8;
-        lane += 1;
-    }
-    pick
-}
-
-const fn behind_two(mut pick: [u32; 16]) -> [u32; 16] {
-    let mut lane = 0;
-    while lane < 16 {
-        pick[lane] += if pick[lane] < 16 { 0 } else { 2 };
-        lane += 1;
-    }
-    pick
-}
-
-/// Groups of `size` dwords in turn of two registers, from a lane on.
-const fn in_turn(from: u32, size: u32) -> [u32; 16] {
-    let mut pick = [0; 16];
-    let mut lane = 0;
-    while lane < 16 {
-        let (group, within) = (lane as u32 / size, lane as u32 % size);
-        pick[lane] = from + group / 2 * size + within + (group & 1) * 16;
-        lane += 1;
-    }
-    pick
-}
-
 /// Bytes of an element.
 pub(super) fn bytes(moves: Moves) -> u32 {
     match moves {
@@ -90,6 +52,13 @@ impl Body<'_> {
     /// The sixteens of lanes, by the half they are in.
     pub(super) fn sixteens(&self) -> impl Iterator<Item = (u32, u8)> + use<> {
         (0..self.halves * 2).map(|n| (n / 2, (n & 1) as u8))
+    }
+
+    /// The same, the last one first.
+    pub(super) fn sixteens_down(&self) -> Vec<(u32, u8)> {
+        let mut all: Vec<_> = self.sixteens().collect();
+        all.reverse();
+        all
     }
 
     /// The base of GLOBAL with SADDR, in `Rdx`.
@@ -141,12 +110,9 @@ impl Body<'_> {
         self.load_run(base, moves, to, &lanes);
     }
 
-    /// The same for some sixteens of lanes, the first of which has its element at `base`.
+    /// The same for some sixteens of lanes, the first of which has its element at `base`; the last one is loaded first.
     pub(super) fn load_run(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: &[(u32, u8)]) {
-        if moves == Moves::Dwords(3) {
-            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*apart(12)));
-        }
-        for (first, &(half, chunk)) in (0..).zip(lanes) {
+        for (first, &(half, chunk)) in (0..).zip(lanes).collect::<Vec<_>>().into_iter().rev() {
             let to = self.of_half(to, half);
             match moves {
                 Moves::Part(part) => {
@@ -160,43 +126,47 @@ impl Body<'_> {
                     self.a.evex(op, Zmm(1), Zmm(0), at);
                     self.part(part, to[0].chunk(chunk), Zmm(1), K0);
                 }
-                _ if to.len() == 3 => {
-                    for (n, to) in to.iter().enumerate() {
-                        self.a.address(Gpr::Rcx, At(base, first * 192 + n as i32 * 4));
-                        let mask = self.lanes_of(half, chunk);
-                        self.gather(to.chunk(chunk), Gpr::Rcx, Zmm(1), mask);
-                    }
-                }
                 _ => self.load_sixteen(base, first, chunk, &to),
             }
         }
     }
 
-    /// Sixteen elements of one, two or four dwords.
+    /// Sixteen elements of dwords. Each row of memory is loaded once, the last one first: to the registers that are loaded, which nothing
+    /// else needs any more.
     pub(super) fn load_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, to: &[Pair]) {
-        let at = |n: usize| Operand::Memory(At(base, (sixteen * to.len() as i32 + n as i32) * 64));
-        match *to {
-            [to] => self.a.evex(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), at(0)),
-            [even, odd] => {
-                self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(0));
-                for (to, pick) in [(even, &PICK[0]), (odd, &PICK[1])] {
-                    self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*pick));
-                    self.a.evex(VPERMI2D, Zmm(1), Zmm(0), at(1));
-                    self.a.evex(VMOVDQA32, to.chunk(chunk), Zmm(0), Zmm(1));
+        let registers: Vec<Zmm> = to.iter().map(|to| to.chunk(chunk)).collect();
+        for (n, &row) in registers.iter().enumerate().rev() {
+            let at = At(base, (sixteen * to.len() as i32 + n as i32) * 64);
+            self.a.evex(VMOVUPS_LOAD, row, Zmm(0), Operand::Memory(at));
+        }
+        match *registers {
+            [_] => {}
+            [a, b] => {
+                self.mix(Zmm(0), &PICK[0], a, b);
+                self.mix(Zmm(1), &PICK[1], a, b);
+                self.put(a, Zmm(0), K0);
+                self.put(b, Zmm(1), K0);
+            }
+            [a, b, c] => {
+                for (n, result) in [(0, Zmm(1)), (1, Zmm(2)), (2, a)] {
+                    self.mix(Zmm(0), &PICK_OF_THREE[n][0], a, b);
+                    self.mix(result, &PICK_OF_THREE[n][1], Zmm(0), c);
                 }
+                self.put(c, a, K0);
+                self.put(a, Zmm(1), K0);
+                self.put(b, Zmm(2), K0);
             }
             [a, b, c, e] => {
-                for (low, high, pick) in [(a, b, &PICK_OF_FOUR[0]), (c, e, &PICK_OF_FOUR[1])] {
-                    for (n, half) in [(0, Zmm(1)), (2, Zmm(2))] {
-                        self.a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at(n));
-                        self.a.evex(VMOVUPS_LOAD, half, Zmm(0), Operand::Words(*pick));
-                        self.a.evex(VPERMI2D, half, Zmm(0), at(n + 1));
-                    }
-                    self.a.evex(VSHUFI64X2.by(0x44), low.chunk(chunk), Zmm(1), Zmm(2));
-                    self.a.evex(VSHUFI64X2.by(0xee), high.chunk(chunk), Zmm(1), Zmm(2));
-                }
+                self.mix(Zmm(1), &PICK_OF_FOUR[0], a, b);
+                self.mix(Zmm(2), &PICK_OF_FOUR[0], c, e);
+                self.mix(Zmm(0), &PICK_OF_FOUR[1], a, b);
+                self.mix(a, &PICK_OF_FOUR[1], c, e);
+                self.a.evex(VSHUFI64X2.by(0x44), c, Zmm(0), a);
+                self.a.evex(VSHUFI64X2.by(0xee), e, Zmm(0), a);
+                self.a.evex(VSHUFI64X2.by(0x44), a, Zmm(1), Zmm(2));
+                self.a.evex(VSHUFI64X2.by(0xee), b, Zmm(1), Zmm(2));
             }
-            _ => unreachable!("elements have one, two or four dwords"),
+            _ => unreachable!("elements have one to four dwords"),
         }
     }
 
@@ -246,6 +216,55 @@ impl Body<'_> {
         }
     }
 
+    /// Sixteen elements of global memory whose distances from `base` are in temporary 1, the others of which are used: two dwords are one
+    /// access, and the last ones of elements are loaded first, as are the highest lanes where elements are more than a dword.
+    pub(super) fn gather_down(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: (u32, u8)) {
+        if to.len() % 2 == 1 {
+            let last = to.len() - 1;
+            self.gather_sixteen((base, last as u32 * 4, Zmm(1)), moves, &to[last..], lanes);
+        }
+        for (n, pair) in to.as_chunks::<2>().0.iter().enumerate().rev() {
+            self.gather_pairs((base, n as i32 * 8), pair.map(|to| to.chunk(lanes.1)), lanes);
+        }
+    }
+
+    /// Pairs of dwords of sixteen lanes, as [`Body::gather_down`]. A processor takes the elements of a gather in their order, as far as it takes
+    /// one after the other; so that is the opposite of the lanes'.
+    fn gather_pairs(&mut self, (base, offset): (Gpr, i32), to: [Zmm; 2], (half, chunk): (u32, u8)) {
+        let [low, _] = SCRATCH;
+        let exec = self.exec(half, chunk);
+        if exec != K0 {
+            // A gather clears its mask.
+            self.a.evex(VPXORD, Zmm(2), Zmm(2), Zmm(2));
+            self.a.masked(VPBROADCASTD, Zmm(2), Zmm(0), Operand::Constant(u32::MAX), exec);
+            self.reverse(Zmm(3), &DOWN, Zmm(2));
+            self.a.compare(VPTESTMD, ODD, Zmm(3), Zmm(3), K0);
+            self.a.mask_by(KSHIFTRW, low, ODD, 8);
+        }
+        let mut from = base;
+        if offset > 0 {
+            from = Gpr::Rcx;
+            self.a.address(from, At(base, offset));
+        }
+        for (result, order, mask) in [(Zmm(3), &DOWN, ODD), (Zmm(0), &LOW_DOWN, low)] {
+            if exec == K0 {
+                self.a.mask(KXNORW, mask, mask, mask);
+            }
+            self.reverse(Zmm(2), order, Zmm(1));
+            self.a.masked(VPGATHERDQ, result, Zmm(0), Operand::Indexed(from, Zmm(2)), mask);
+        }
+        for (to, pick) in to.into_iter().zip(&PICK_DOWN) {
+            self.a.masked(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(*pick), exec);
+            self.a.masked(VPERMI2D, to, Zmm(0), Zmm(3), exec);
+        }
+    }
+
+    /// Lanes of a register in another order.
+    fn reverse(&mut self, to: Zmm, order: &'static [u32; 16], from: Zmm) {
+        self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(*order));
+        self.a.evex(VPERMD, to, to, from);
+    }
+
     /// What was loaded, extended to a dword, to where it belongs.
     fn part(&mut self, part: Narrow, to: Zmm, value: Zmm, mask: Mask) {
         // Bits of the destination or of the value, and bits of the destination that stay.
@@ -267,25 +286,40 @@ impl Body<'_> {
 
     /// The same element of `base` to all lanes of some sixteens.
     pub(super) fn load_same_of(&mut self, base: Gpr, to: &[Pair], lanes: &[(u32, u8)]) {
-        for &(half, chunk) in lanes {
-            let to = self.of_half(to, half);
-            self.load_same(base, &to, chunk);
-        }
+        let halves = self.halves as usize;
+        let of_lanes =
+            |rows: &[Pair]| lanes.iter().map(|&(half, chunk)| rows[half as usize].chunk(chunk)).collect();
+        let to: Vec<Vec<Zmm>> = to.chunks(halves).map(of_lanes).collect();
+        self.load_everywhere_of(base, &to);
     }
 
     /// The same element of `base` to sixteen lanes.
     pub(super) fn load_same(&mut self, base: Gpr, to: &[Pair], chunk: u8) {
-        for (n, to) in to.iter().enumerate() {
-            let at = Operand::Splat(At(base, n as i32 * 4));
-            self.a.evex(VPBROADCASTD, to.chunk(chunk), Zmm(0), at);
+        let to: Vec<Vec<Zmm>> = to.iter().map(|to| vec![to.chunk(chunk)]).collect();
+        self.load_everywhere_of(base, &to);
+    }
+
+    /// Dwords that follow each other, each to some registers; two are one access, and the last ones are loaded first.
+    fn load_everywhere_of(&mut self, base: Gpr, to: &[Vec<Zmm>]) {
+        if to.len() % 2 == 1 {
+            let last = to.len() - 1;
+            for &to in &to[last] {
+                self.a.evex(VPBROADCASTD, to, Zmm(0), Operand::Splat(At(base, last as i32 * 4)));
+            }
+        }
+        for (n, pair) in to.as_chunks::<2>().0.iter().enumerate().rev() {
+            self.a.evex(VPBROADCASTQ, Zmm(0), Zmm(0), Operand::Splat(At(base, n as i32 * 8)));
+            // Each dword twice: the first one of two, or the second one.
+            for (to, order) in pair.iter().zip([0xa0, 0xf5]) {
+                for &to in to {
+                    self.a.evex(VPSHUFD.by(order), to, Zmm(0), Zmm(0));
+                }
+            }
         }
     }
 
     /// Rows to elements of all lanes that follow each other from `base` on.
     pub(super) fn store_elements(&mut self, base: Gpr, moves: Moves, from: &[Pair]) {
-        if moves == Moves::Dwords(3) {
-            self.a.evex(VMOVUPS_LOAD, Zmm(1), Zmm(0), Operand::Words(*apart(12)));
-        }
         for (half, chunk) in self.sixteens() {
             let first = half as i32 * 2 + i32::from(chunk);
             let from = self.of_half(from, half);
@@ -300,19 +334,12 @@ impl Body<'_> {
                     let at = Operand::Memory(At(base, first * 16 * part.bytes as i32));
                     self.a.evex(op, value, Zmm(0), at);
                 }
-                _ if from.len() == 3 => {
-                    for (n, from) in from.iter().enumerate() {
-                        self.a.address(Gpr::Rcx, At(base, first * 192 + n as i32 * 4));
-                        let mask = self.lanes_of(half, chunk);
-                        self.scatter(Gpr::Rcx, Zmm(1), from.chunk(chunk), mask);
-                    }
-                }
                 _ => self.store_sixteen(base, first, chunk, &from),
             }
         }
     }
 
-    /// Sixteen elements of one, two or four dwords.
+    /// Sixteen elements of dwords, the first row of memory first.
     fn store_sixteen(&mut self, base: Gpr, sixteen: i32, chunk: u8, from: &[Pair]) {
         let at = |n: usize| Operand::Memory(At(base, (sixteen * from.len() as i32 + n as i32) * 64));
         match *from {
@@ -321,6 +348,13 @@ impl Body<'_> {
                 for (n, pick) in MIX.iter().enumerate() {
                     self.mix(Zmm(0), pick, even.chunk(chunk), odd.chunk(chunk));
                     self.a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), at(n));
+                }
+            }
+            [a, b, c] => {
+                for (n, [first, second]) in MIX_OF_THREE.iter().enumerate() {
+                    self.mix(Zmm(0), first, a.chunk(chunk), b.chunk(chunk));
+                    self.mix(Zmm(1), second, Zmm(0), c.chunk(chunk));
+                    self.a.evex(VMOVUPS_STORE, Zmm(1), Zmm(0), at(n));
                 }
             }
             [a, b, c, e] => {
@@ -333,7 +367,7 @@ impl Body<'_> {
                     }
                 }
             }
-            _ => unreachable!("elements have one, two or four dwords"),
+            _ => unreachable!("elements have one to four dwords"),
         }
     }
 

@@ -121,6 +121,8 @@ pub(super) const VMOVQ: Evex = VMOVD.wide();
 /// Lanes of the last operand by the numbers in the second one.
 pub(super) const VPERMD: Evex = evex(2, 1, 0x36);
 pub(super) const VPERMI2D: Evex = evex(2, 1, 0x76);
+/// Dwords within each four.
+pub(super) const VPSHUFD: Evex = evex(1, 1, 0x70);
 pub(super) const VSHUFI64X2: Evex = evex(3, 1, 0x43).wide();
 
 /// A quarter of a register, to memory.
@@ -131,6 +133,8 @@ pub(super) const VPBROADCASTD_FROM: Evex = evex(2, 1, 0x7c);
 /// The lanes of a mask side by side; the destination is in `ModRM.rm`.
 pub(super) const VPCOMPRESSD: Evex = evex(2, 1, 0x8b);
 pub(super) const VPGATHERDD: Evex = evex(2, 1, 0x90);
+/// Of eight elements.
+pub(super) const VPGATHERDQ: Evex = VPGATHERDD.wide();
 pub(super) const VPSCATTERDD: Evex = evex(2, 1, 0xa0);
 pub(super) const VPMOVSXBD: Evex = evex(2, 1, 0x21).of_bytes(16);
 pub(super) const VPMOVSXWD: Evex = evex(2, 1, 0x23).of_bytes(32);
@@ -210,5 +214,7 @@ pub(super) const KMOVQ_STORE: Vex = vex(0, true, false, 0x91);
 pub(super) const KMOVW_FROM: Vex = vex(0, false, false, 0x92);
 /// `kmovw` to a general register, whose number stands for the first mask's.
 pub(super) const KMOVW_TO: Vex = vex(0, false, false, 0x93);
+/// `kshiftrw`, by a constant.
+pub(super) const KSHIFTRW: Vex = Vex { map: 3, ..vex(1, true, false, 0x30) };
 /// All lanes, of three times the same mask.
 pub(super) const KXNORW: Vex = vex(0, false, true, 0x46);

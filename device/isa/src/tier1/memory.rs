@@ -279,10 +279,13 @@ impl Body<'_> {
         if !self.masked {
             self.load_sixteens(moves, (&low, &to), done);
         }
-        for lanes in self.sixteens() {
+        for (n, lanes) in self.sixteens_down().into_iter().enumerate() {
+            if n > 0 {
+                self.a.everywhere(Zmm(0), Gpr::Rax);
+            }
             self.a.evex(VPSUBD, Zmm(1), low[lanes.0 as usize].chunk(lanes.1), Zmm(0));
             let to = self.of_half(&to, lanes.0);
-            self.gather_sixteen((Gpr::Rdx, 0, Zmm(1)), moves, &to, lanes);
+            self.gather_down(Gpr::Rdx, moves, &to, lanes);
         }
         self.a.bind(done);
         self.come_back(cold);
@@ -338,7 +341,7 @@ impl Body<'_> {
                 self.add_offset(d);
                 self.translate(all, false, cold);
             }
-            for (base, lanes) in [Gpr::R8, Gpr::Rdx].into_iter().zip(lanes.chunks(2)) {
+            for (base, lanes) in [Gpr::R8, Gpr::Rdx].into_iter().zip(lanes.chunks(2)).rev() {
                 if same {
                     self.load_same_of(base, to, lanes);
                 } else {
@@ -373,7 +376,7 @@ impl Body<'_> {
                 self.unlike(VPCMPUD.by(DIFFERENT), address, Zmm(1), lanes);
             }
             self.leave_if_unlike(any);
-            for lanes in self.sixteens() {
+            for lanes in self.sixteens_down() {
                 let base = Gpr::R8;
                 self.a.first_lane(base, low[lanes.0 as usize].chunk(lanes.1));
                 self.a.integer(Integer::Sub, false, base, Gpr::Rax);

@@ -56,6 +56,8 @@ mod none;
 #[cfg(target_arch = "x86_64")]
 mod permute;
 #[cfg(target_arch = "x86_64")]
+mod picks;
+#[cfg(target_arch = "x86_64")]
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod run;

@@ -48,12 +48,13 @@ impl Body<'_> {
         self.come_back(cold);
     }
 
-    /// So many dwords from the address in `Rdx`, and as much behind it, to scalar registers from `dst` on.
+    /// So many dwords from the address in `Rdx`, and as much behind it, to scalar registers from `dst` on; two are one access, and the last ones
+    /// are loaded first.
     fn copy_scalars(&mut self, dwords: u32, d: &Di, from: i32) {
         let a = &mut self.a;
         let At(base, to) = scalar(d.dst);
         if dwords >= 8 && self.kind == BackendKind::Avx2 {
-            for n in 0..dwords as i32 / 8 {
+            for n in (0..dwords as i32 / 8).rev() {
                 a.vex(VMOVUPS_LOAD, Zmm(n as u8), Zmm(0), Operand::Memory(At(Gpr::Rdx, from + n * 32)));
             }
             for n in 0..dwords as i32 / 8 {
@@ -63,12 +64,10 @@ impl Body<'_> {
             a.evex(VMOVUPS_LOAD, Zmm(0), Zmm(0), Operand::Memory(At(Gpr::Rdx, from)));
             a.evex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(At(base, to)));
         } else {
-            let mut at = 0;
-            while at < dwords as i32 * 4 {
-                let wide = dwords as i32 * 4 - at >= 8;
+            for n in (0..dwords as i32).step_by(2).rev() {
+                let (wide, at) = (dwords as i32 - n > 1, n * 4);
                 a.load(Integer::Mov, wide, Gpr::Rax, At(Gpr::Rdx, from + at));
                 a.store(wide, At(base, to + at), Gpr::Rax);
-                at += if wide { 8 } else { 4 };
             }
         }
     }

@@ -361,3 +361,42 @@ fn products_of_a_tile_are_one_run_with_their_loads_of_lds() {
     }
     assert!(longest > 200 && most == 64, "{longest} elements, {most} loads");
 }
+
+#[test]
+fn pairs_of_dwords_of_global_memory_are_one_access() {
+    // global_load_b64, b96 and b128 v[8:..], v[0:1], off; global_load_b64 and b128 v[8:..], v0, s[4:5].
+    let loads: [([u32; 2], usize); 5] = [
+        ([0xdc56_0000, 0x087c_0000], 2),
+        ([0xdc5a_0000, 0x087c_0000], 3),
+        ([0xdc5e_0000, 0x087c_0000], 4),
+        ([0xdc56_0000, 0x0804_0000], 2),
+        ([0xdc5e_0000, 0x0804_0000], 4),
+    ];
+    // The wave, its rows and the caller's stack; the machine and its elements; constants behind the code.
+    let own = [Register::RBX, Register::RBP, Register::RSP, Register::R12, Register::R13, Register::RIP];
+    for kind in KINDS {
+        for (size, halves) in [(WaveSize::Wave32, 1), (WaveSize::Wave64, 2)] {
+            for (words, dwords) in loads {
+                let bytes: Vec<u8> = [&words[..], &[0xbfb0_0000]]
+                    .concat()
+                    .iter()
+                    .flat_map(|word| word.to_le_bytes())
+                    .collect();
+                let (code, forms) = lower::for_test(Arch::Gfx1100, size, &bytes);
+                let all = decoded(&instructions(kind, &code, &forms, halves));
+                let loads = all.iter().filter(|instruction| {
+                    let memory =
+                        (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
+                    memory && !own.contains(&instruction.memory_base())
+                });
+                let loads: Vec<Mnemonic> = loads.map(Instruction::mnemonic).collect();
+                assert!(loads.contains(&Mnemonic::Vmovups), "{kind:?} {halves} {words:x?}: {loads:?}");
+                // Those of one dword, or of one in each lane.
+                let of_a_dword =
+                    [Mnemonic::Vpgatherdd, Mnemonic::Vpbroadcastd, Mnemonic::Vpinsrd, Mnemonic::Vmovd];
+                let single = loads.iter().any(|mnemonic| of_a_dword.contains(mnemonic));
+                assert!(!single || dwords == 3, "{kind:?} {halves} {words:x?}: {loads:?}");
+            }
+        }
+    }
+}

@@ -267,6 +267,13 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
     let FaultCause::Memory { fault: memory, lanes } = fault.kind else { panic!("{fault}: {name}") };
     assert_eq!((memory.kind, lanes), (FaultKind::NotPresent, missing), "{name}");
     assert_eq!((wave.pc(), wave.exec(), wave.instructions), (start.pc(), start.exec(), 0), "{name}");
+    if let Effect::Load(register) = case.effect {
+        // A load has done all lanes or none.
+        for lane in 0..layout.lanes {
+            let [now, before] = [&wave, &start].map(|wave| registers(wave, register, lane, 16));
+            assert_eq!(now, before, "lane {lane}: {name}");
+        }
+    }
 
     let expected = |lane: u32, second: bool| {
         let old = pattern(lane, second)[..case.bytes].to_vec();
@@ -279,7 +286,7 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
             }
         }
     };
-    // Lanes before the fault are done, those from it on have written nothing.
+    // Of stores and atomics the lanes before the fault are done, those from it on have written nothing.
     for lane in 0..layout.lanes {
         let done = lane < first && !matches!(case.effect, Effect::Load(_) | Effect::LoadToLds);
         let now = if done { expected(lane, false) } else { pattern(lane, false)[..case.bytes].to_vec() };
@@ -293,23 +300,17 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
     assert_eq!(layout.bench.run(&mut wave), Stop::EndProgram, "{name}");
     assert_eq!((wave.exec(), wave.instructions), (start.exec(), 2), "{name}");
     for lane in 0..layout.lanes {
-        // Sixteen lanes' loads are done together.
-        let done = match case.effect {
-            Effect::Load(_) if case.bytes >= 4 && (lane / 16 == first / 16) && lane < first => None,
-            _ => Some(lane < first),
-        };
-        match (case.effect, done) {
-            (Effect::Load(register), Some(done)) => {
+        match case.effect {
+            Effect::Load(register) => {
                 let loaded = registers(&wave, register, lane, case.bytes);
-                assert_eq!(loaded, expected(lane, !done), "lane {lane}: {name}");
+                assert_eq!(loaded, expected(lane, true), "lane {lane}: {name}");
             }
-            (Effect::LoadToLds, Some(done)) => {
+            Effect::LoadToLds => {
                 let at = 512 + lane as usize * 4;
                 let loaded = &layout.bench.gpu.lds.bytes()[at..at + 4];
-                assert_eq!(loaded, expected(lane, !done), "lane {lane}: {name}");
+                assert_eq!(loaded, expected(lane, lane >= first), "lane {lane}: {name}");
             }
-            (Effect::Load(_) | Effect::LoadToLds, None) => {}
-            (Effect::Store(_) | Effect::Add(_), _) => {
+            Effect::Store(_) | Effect::Add(_) => {
                 let twice = pattern(lane, true)[..case.bytes].to_vec();
                 let now = if lane < first { twice } else { expected(lane, true) };
                 assert_eq!(layout.read(lane), now, "lane {lane}: {name}");

@@ -15,8 +15,7 @@ pub(super) enum Failure {
 
 /// Stops the wave for a failure at one of `lanes`, an access of `bytes` by each lane.
 ///
-/// The report names every lane from the first of `lanes` on whose access fails. Of the lanes before, those below `undone`
-/// are done.
+/// The report names every lane from `undone` on whose access fails. Those below are done.
 #[cold]
 #[inline(never)]
 pub(super) fn fail(
@@ -29,7 +28,7 @@ pub(super) fn fail(
     w.did_lanes_below(undone);
     let mut failing = 0;
     let mut first = None;
-    for lane in active(w).filter(|lane| *lane >= lanes.trailing_zeros()) {
+    for lane in active(w).filter(|lane| *lane >= undone) {
         let Some(cause) = probe(w, m, segment(w, m, d, lane), lane, bytes, &failure) else { continue };
         // One report is of one kind of memory.
         if core::mem::discriminant(&cause) == core::mem::discriminant(&failure) {
@@ -90,12 +89,22 @@ pub(in crate::exec) fn active(w: &Wave) -> impl Iterator<Item = u32> + use<> {
 
 /// Lanes in a mask, lowest first.
 #[inline(always)]
-pub(super) fn lanes(mut mask: u64) -> impl Iterator<Item = u32> {
+pub(in crate::exec) fn lanes(mut mask: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         (mask != 0).then(|| {
             let lane = mask.trailing_zeros();
             mask &= mask - 1;
             lane
         })
+    })
+}
+
+/// Lanes in a mask, highest first.
+#[inline(always)]
+pub(super) fn lanes_down(mut mask: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let lane = mask.checked_ilog2()?;
+        mask &= !(1 << lane);
+        Some(lane)
     })
 }

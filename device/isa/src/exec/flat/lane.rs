@@ -40,6 +40,45 @@ pub(super) fn load_lane<T: Word>(
     }
 }
 
+/// Loads `N` dwords for a lane, the highest first.
+#[inline(always)]
+pub(super) fn load_words<const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+) -> Result<[u32; N], Failure> {
+    if let Segment::Global(va) = at {
+        return m.global.load_words(va).map_err(Failure::Memory);
+    }
+    let mut words = [0; N];
+    for n in (0..N).rev() {
+        words[n] = load_lane(w, m, advance(at, n), lane)?;
+    }
+    Ok(words)
+}
+
+/// Stores `N` dwords for a lane, all of them or none.
+#[inline(always)]
+pub(super) fn store_words<const N: usize>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    at: Segment,
+    lane: u32,
+    words: [u32; N],
+) -> Result<(), Failure> {
+    if let Segment::Global(va) = at {
+        return m.global.store_words(va, words).map_err(Failure::Memory);
+    }
+    if N > 1 {
+        reach(w, m, at, lane, N as u32 * 4)?;
+    }
+    for (n, word) in words.into_iter().enumerate() {
+        store_lane(w, m, advance(at, n), lane, word)?;
+    }
+    Ok(())
+}
+
 /// Stores one value of at most 32 bits for a lane.
 #[inline(always)]
 pub(super) fn store_lane<T: Word>(

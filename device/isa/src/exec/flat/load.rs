@@ -6,9 +6,9 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
-use super::address::{Block, advance, block, block32, global_addresses, segment};
-use super::failure::{Failure, fail, lanes};
-use super::lane::load_lane;
+use super::address::{Block, block, block32, global_addresses, segment};
+use super::failure::{Failure, fail, lanes, lanes_down};
+use super::lane::{load_lane, load_words};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::Narrow;
 use crate::exec::op::{exec_half, per_backend, split};
@@ -16,27 +16,35 @@ use crate::lanes::Lanes;
 use crate::mem::{Fault, Word};
 use crate::wave::Wave;
 
+/// Sixteens of lanes of a wave.
+const SIXTEENS: usize = 4;
+
+/// Everything is loaded before any register changes, from the highest lanes down: no lane of a load that faults is done.
 #[inline(always)]
 pub(super) fn load<L: Lanes, const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    for half in 0..w.halves {
-        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
-            if mask == 0 {
+    let mut loaded = [[L::splat(0); N]; SIXTEENS];
+    for half in (0..w.halves).rev() {
+        let masks = split(exec_half(w, half));
+        for chunk in [1, 0] {
+            if masks[chunk] == 0 {
                 continue;
             }
-            match load_chunk::<L, N>(w, m, d, half, chunk, mask) {
-                Ok(rows) => {
-                    for n in 0..N {
-                        let row = rows[n];
-                        let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
-                        if mask == u16::MAX {
-                            L::store(target, row);
-                        } else {
-                            L::store_mask(target, row, mask);
-                        }
-                    }
+            match load_chunk::<L, N>(w, m, d, half, chunk, masks[chunk]) {
+                Ok(rows) => loaded[half as usize * 2 + chunk] = rows,
+                Err(failure) => return fail(w, m, d, (N as u32 * 4, 0), failure),
+            }
+        }
+    }
+    for half in 0..w.halves {
+        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+            let rows = &loaded[half as usize * 2 + chunk];
+            for n in 0..N {
+                let target = &mut w.v.row_mut(d.dst + n as u32 * w.halves + half)[chunk];
+                if mask == u16::MAX {
+                    L::store(target, rows[n]);
+                } else if mask != 0 {
+                    L::store_mask(target, rows[n], mask);
                 }
-                // What its other lanes loaded is in no register yet.
-                Err(failure) => return fail(w, m, d, (N as u32 * 4, half * 32 + chunk as u32 * 16), failure),
             }
         }
     }
@@ -74,8 +82,8 @@ pub(super) fn load_chunk<L: Lanes, const N: usize>(
                 let mut whole = true;
                 for n in 0..N {
                     let at = va.wrapping_add(n as u64 * 4 * u64::from(w.halves * 32));
-                    match m.global.load_block::<16>(at).map_err(chunk_fault)? {
-                        Some(words) => rows[n] = L::from_array(words),
+                    match m.global.load_rows::<L, 1>(at).map_err(chunk_fault)? {
+                        Some([row]) => rows[n] = row,
                         None => whole = false,
                     }
                 }
@@ -111,14 +119,14 @@ pub(super) fn load_lanes<const N: usize>(
                 values[n][at] = words[n];
             }
         };
-        let loaded = m.global.load_each(&addresses, mask, give);
+        let loaded = m.global.load_each_words(&addresses, mask, give);
         return loaded.map_err(|(fault, at)| (Failure::Memory(fault), 1 << (first_lane + at as u32)));
     }
-    for i in lanes(mask.into()) {
+    for i in lanes_down(mask.into()) {
         let (lane, at) = (first_lane + i, i as usize & 15);
-        let segment = segment(w, m, d, lane);
-        for (n, row) in values.iter_mut().enumerate() {
-            row[at] = load_lane(w, m, advance(segment, n), lane).map_err(|failure| (failure, 1 << lane))?;
+        let words = load_words::<N>(w, m, segment(w, m, d, lane), lane);
+        for (row, word) in values.iter_mut().zip(words.map_err(|failure| (failure, 1 << lane))?) {
+            row[at] = word;
         }
     }
     Ok(())
@@ -133,22 +141,23 @@ pub(super) fn load_run<L: Lanes, const N: usize>(
 ) -> Result<bool, Fault> {
     match N {
         1 => {
-            let Some(words) = m.global.load_block::<16>(va)? else { return Ok(false) };
-            rows[0] = L::from_array(words);
+            let Some([row]) = m.global.load_rows::<L, 1>(va)? else { return Ok(false) };
+            rows[0] = row;
         }
         2 => {
-            let Some(words) = m.global.load_block::<32>(va)? else { return Ok(false) };
-            let pair = L::deinterleave2(&words);
+            let Some(loaded) = m.global.load_rows::<L, 2>(va)? else { return Ok(false) };
+            let pair = L::deinterleave2(&words::<L, 2, 32>(loaded));
             rows[0] = pair[0];
             rows[1] = pair[1];
         }
         4 => {
-            let Some(words) = m.global.load_block::<64>(va)? else { return Ok(false) };
-            let quad = L::deinterleave4(&words);
+            let Some(loaded) = m.global.load_rows::<L, 4>(va)? else { return Ok(false) };
+            let quad = L::deinterleave4(&words::<L, 4, 64>(loaded));
             rows[..4].copy_from_slice(&quad);
         }
         3 => {
-            let Some(words) = m.global.load_block::<48>(va)? else { return Ok(false) };
+            let Some(loaded) = m.global.load_rows::<L, 3>(va)? else { return Ok(false) };
+            let words = words::<L, 3, 48>(loaded);
             for n in 0..N {
                 let mut row = [0; 16];
                 for i in 0..16 {
@@ -160,6 +169,16 @@ pub(super) fn load_run<L: Lanes, const N: usize>(
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// The words of rows, one row behind the other.
+#[inline(always)]
+fn words<L: Lanes, const ROWS: usize, const WORDS: usize>(rows: [L::V; ROWS]) -> [u32; WORDS] {
+    let mut words = [0; WORDS];
+    for n in 0..ROWS {
+        words[n * 16..n * 16 + 16].copy_from_slice(&L::to_array(rows[n]));
+    }
+    words
 }
 
 per_backend! {
@@ -182,13 +201,12 @@ fn load_half<L: Lanes>(w: &Wave, m: &mut Machine<'_>, d: &Di, half: u32) -> Opti
 /// A dword for each lane, all active, that lie together in each half; everything else takes the general way.
 #[inline(always)]
 pub(super) fn load_dword<L: Lanes>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    if exec_half(w, 0) == u32::MAX
-        && (w.halves == 1 || exec_half(w, 1) == u32::MAX)
-        && let Some(low) = load_half::<L>(w, m, d, 0)
-    {
+    if exec_half(w, 0) == u32::MAX && (w.halves == 1 || exec_half(w, 1) == u32::MAX) {
         // Both are loaded before any register changes: the address may be in the one that is loaded.
         let high = if w.halves == 1 { None } else { load_half::<L>(w, m, d, 1) };
-        if w.halves == 1 || high.is_some() {
+        if (w.halves == 1 || high.is_some())
+            && let Some(low) = load_half::<L>(w, m, d, 0)
+        {
             let row = w.v.row_mut(d.dst);
             L::store(&mut row[0], low[0]);
             L::store(&mut row[1], low[1]);
@@ -210,57 +228,56 @@ per_backend! {
 
 pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
-    let loaded = if narrow.bytes == 1 {
-        load_parts::<u8>(w, m, d, narrow)
-    } else {
-        load_parts::<u16>(w, m, d, narrow)
-    };
+    let loaded = if narrow.bytes == 1 { load_parts::<u8>(w, m, d) } else { load_parts::<u16>(w, m, d) };
     match loaded {
-        Ok(()) => Flow::NEXT,
-        Err((failure, lane)) => fail(w, m, d, (narrow.bytes, lane), (failure, 1 << lane)),
+        Ok(loaded) => {
+            for half in 0..w.halves {
+                for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+                    let row = &mut w.v.row_mut(d.dst + half)[chunk].0;
+                    for at in lanes(mask.into()) {
+                        let word = &mut row[at as usize & 15];
+                        *word = narrow.merge(*word, loaded[half as usize * 2 + chunk][at as usize & 15]);
+                    }
+                }
+            }
+            Flow::NEXT
+        }
+        Err((failure, lane)) => fail(w, m, d, (narrow.bytes, 0), (failure, 1 << lane)),
     }
 }
 
-/// Loads parts of registers; the lane that fails. Lanes below it have theirs.
+/// Loads parts of registers, as [`load`]; the lane that fails.
 #[inline(always)]
 fn load_parts<T: Word + Into<u16>>(
-    w: &mut Wave,
+    w: &Wave,
     m: &mut Machine<'_>,
     d: &Di,
-    narrow: Narrow,
-) -> Result<(), (Failure, u32)> {
-    for half in 0..w.halves {
-        // What sixteen lanes loaded: for matrix instructions the next ones load the same.
-        let mut before = ([0; 16], [0; 16], 0);
-        for (chunk, mask) in split(exec_half(w, half)).into_iter().enumerate() {
+) -> Result<[[u16; 16]; SIXTEENS], (Failure, u32)> {
+    let mut loaded = [[0; 16]; SIXTEENS];
+    for half in (0..w.halves).rev() {
+        // Addresses of what sixteen lanes loaded: for matrix instructions the others load the same.
+        let mut before = ([0; 16], 0);
+        let masks = split(exec_half(w, half));
+        for chunk in [1, 0] {
+            let (mask, at) = (masks[chunk], half as usize * 2 + chunk);
             let first_lane = half * 32 + chunk as u32 * 16;
             if let Some(addresses) = global_addresses(w, m, d, first_lane) {
-                let row = &mut w.v.row_mut(d.dst + half)[chunk].0;
-                if mask == u16::MAX && before.2 == mask && addresses == before.0 && !m.global.tlb.is_watched()
-                {
-                    for (word, value) in row.iter_mut().zip(before.1) {
-                        *word = narrow.merge(*word, value);
-                    }
+                if mask == u16::MAX && before == (addresses, mask) && !m.global.tlb.is_watched() {
+                    loaded[at] = loaded[at + 1];
                     continue;
                 }
-                let values = &mut before.1;
-                let give = |at: usize, [value]: [T; 1]| {
-                    values[at] = value.into();
-                    row[at] = narrow.merge(row[at], values[at]);
-                };
-                let loaded = m.global.load_each(&addresses, mask, give);
-                loaded.map_err(|(fault, at)| (Failure::Memory(fault), first_lane + at as u32))?;
-                (before.0, before.2) = (addresses, mask);
+                let values = &mut loaded[at];
+                let done = m.global.load_each(&addresses, mask, |lane, value: T| values[lane] = value.into());
+                done.map_err(|(fault, lane)| (Failure::Memory(fault), first_lane + lane as u32))?;
+                before = (addresses, mask);
                 continue;
             }
-            for i in lanes(mask.into()) {
-                let (lane, at) = (first_lane + i, i as usize & 15);
+            for i in lanes_down(mask.into()) {
+                let lane = first_lane + i;
                 let value: Result<T, Failure> = load_lane(w, m, segment(w, m, d, lane), lane);
-                let value = value.map_err(|failure| (failure, lane))?;
-                let word = &mut w.v.row_mut(d.dst + half)[chunk].0[at];
-                *word = narrow.merge(*word, value.into());
+                loaded[at][i as usize & 15] = value.map_err(|failure| (failure, lane))?.into();
             }
         }
     }
-    Ok(())
+    Ok(loaded)
 }

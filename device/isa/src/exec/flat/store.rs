@@ -2,9 +2,9 @@
 
 #![expect(unsafe_code, reason = "calls a handler of the same backend as the one it is called from")]
 
-use super::address::{Block, advance, block, block32, global_addresses, segment};
+use super::address::{Block, block, block32, global_addresses, segment};
 use super::failure::{Failure, fail, lanes};
-use super::lane::{reach, store_lane};
+use super::lane::{store_lane, store_words};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::ds::narrow::{Half, Narrow};
 use crate::exec::op::{exec_half, per_backend, split};
@@ -43,16 +43,19 @@ pub(super) fn store_chunk<L: Lanes, const N: usize>(
         match block::<L, N>(w, m, d, half, chunk) {
             Block::Contiguous(va) => {
                 let stored = match N {
-                    1 => m.global.store_block(va, &row(0).0),
-                    2 => m.global.store_block(va, &L::interleave2([L::load(row(0)), L::load(row(1))])),
-                    4 => m.global.store_block(
+                    1 => m.global.store_rows::<L, 16>(va, &row(0).0),
+                    2 => {
+                        let words = L::interleave2([L::load(row(0)), L::load(row(1))]);
+                        m.global.store_rows::<L, 32>(va, &words)
+                    }
+                    4 => m.global.store_rows::<L, 64>(
                         va,
                         &L::interleave4([L::load(row(0)), L::load(row(1)), L::load(row(2)), L::load(row(3))]),
                     ),
                     3 => {
                         let rows = [row(0), row(1), row(2)];
                         let words: [u32; 48] = core::array::from_fn(|i| rows[i % 3].0[i / 3]);
-                        m.global.store_block(va, &words)
+                        m.global.store_rows::<L, 48>(va, &words)
                     }
                     _ => Ok(false),
                 };
@@ -66,7 +69,7 @@ pub(super) fn store_chunk<L: Lanes, const N: usize>(
                 m.global.reaches(va, (N as u64 - 1) * stride + 64).map_err(chunk_fault)?;
                 for n in 0..N {
                     let at = va.wrapping_add(n as u64 * stride);
-                    m.global.store_block(at, &row(n).0).map_err(chunk_fault)?;
+                    m.global.store_rows::<L, 16>(at, &row(n).0).map_err(chunk_fault)?;
                 }
                 return Ok(());
             }
@@ -95,13 +98,8 @@ pub(super) fn store_lanes<const N: usize>(
             stored.map_err(|fault| (Failure::Memory(fault), 1 << lane))?;
             continue;
         }
-        let at = segment(w, m, d, lane);
-        if N > 1 {
-            reach(w, m, at, lane, N as u32 * 4).map_err(|failure| (failure, 1 << lane))?;
-        }
-        for (n, word) in words.into_iter().enumerate() {
-            store_lane(w, m, advance(at, n), lane, word).map_err(|failure| (failure, 1 << lane))?;
-        }
+        let stored = store_words(w, m, segment(w, m, d, lane), lane, words);
+        stored.map_err(|failure| (failure, 1 << lane))?;
     }
     Ok(())
 }

@@ -99,10 +99,10 @@ impl Body<'_> {
             return self.a.vex(VMOVUPS_LOAD, Zmm(0), Zmm(0), at);
         }
         // A gather is slower than that on many processors.
-        for (to, first) in [(Zmm(0), 0), (Zmm(1), 4)] {
-            let from = self.place(places, eight, first);
-            self.a.vex(VMOVD_FROM, to, Zmm(0), from);
-            for lane in 1..4 {
+        for (to, first) in [(Zmm(1), 4), (Zmm(0), 0)] {
+            let from = self.place(places, eight, first + 3);
+            self.a.vex(VPBROADCASTD_VEX, to, Zmm(0), from);
+            for lane in (0..3).rev() {
                 let from = self.place(places, eight, first + lane);
                 self.a.vex(VPINSRD.by(lane as u8), to, to, from);
             }
@@ -131,31 +131,40 @@ impl Body<'_> {
     /// Pairs to the first two registers.
     fn load_twos(&mut self, places: Places, eight: i32) {
         // Lanes 0, 1, 4, 5, and the others.
-        for (n, to) in [(0, Zmm(2)), (1, Zmm(3))] {
-            for (lane, at) in [(2 * n, to), (2 * n + 4, Zmm(4))] {
+        let [low, high] = [Zmm(2), Zmm(3)];
+        if let Places::Run(..) = places {
+            for (to, lane) in [(high, 6), (low, 4)] {
                 let from = self.place(places, eight, lane);
-                if let Places::Run(..) = places {
-                    self.a.vex(VMOVUPS_SHORT_LOAD, at, Zmm(0), from);
-                } else {
-                    self.a.vex(VMOVQ_LOAD, at, Zmm(0), from);
-                    let from = self.place(places, eight, lane + 1);
-                    self.a.vex(VMOVHPS_LOAD, at, at, from);
-                }
+                self.a.vex(VBROADCASTF128, to, Zmm(0), from);
             }
-            self.a.vex(VINSERTF128.by(1), to, to, Zmm(4));
+            for (to, lane) in [(high, 2), (low, 0)] {
+                let from = self.place(places, eight, lane);
+                self.a.vex(VINSERTF128.by(0), to, to, from);
+            }
+        } else {
+            for (to, lane) in [(Zmm(5), 6), (Zmm(4), 4), (high, 2), (low, 0)] {
+                let from = self.place(places, eight, lane + 1);
+                self.a.vex(VMOVDDUP_LOAD, to, Zmm(0), from);
+                let from = self.place(places, eight, lane);
+                self.a.vex(VMOVLPS_LOAD, to, to, from);
+            }
+            self.a.vex(VINSERTF128.by(1), low, low, Zmm(4));
+            self.a.vex(VINSERTF128.by(1), high, high, Zmm(5));
         }
-        self.a.vex(VSHUFPS.by(0x88), Zmm(0), Zmm(2), Zmm(3));
-        self.a.vex(VSHUFPS.by(0xdd), Zmm(1), Zmm(2), Zmm(3));
+        self.a.vex(VSHUFPS.by(0x88), Zmm(0), low, high);
+        self.a.vex(VSHUFPS.by(0xdd), Zmm(1), low, high);
     }
 
     /// Elements of 16 bytes, or of twelve with whatever follows, to the first four registers.
     fn load_fours(&mut self, places: Places, eight: i32) {
-        for lane in 0..4 {
-            let to = Zmm(4 + lane as u8);
+        for lane in (0..8).rev() {
+            let to = Zmm(4 + (lane as u8 & 3));
             let from = self.place(places, eight, lane);
-            self.a.vex(VMOVUPS_SHORT_LOAD, to, Zmm(0), from);
-            let from = self.place(places, eight, lane + 4);
-            self.a.vex(VINSERTF128.by(1), to, to, from);
+            if lane < 4 {
+                self.a.vex(VINSERTF128.by(0), to, to, from);
+            } else {
+                self.a.vex(VBROADCASTF128, to, Zmm(0), from);
+            }
         }
         self.transpose([4, 5, 6, 7].map(Zmm));
     }
@@ -267,12 +276,25 @@ impl Body<'_> {
         dst: u32,
         eights: core::ops::Range<i32>,
     ) {
-        for n in 0..dwords {
+        let mut n = dwords;
+        while n > 0 {
+            // Two are one access, and the last ones are loaded first.
+            let two = n.is_multiple_of(2);
+            n -= if two { 2 } else { 1 };
             let from = Operand::Splat(At(base, n as i32 * 4));
-            self.a.vex(VPBROADCASTD_VEX, Zmm(0), Zmm(0), from);
-            for eight in eights.clone() {
-                let to = Self::eight(dst + n * self.halves, eight);
-                self.a.vex(VMOVUPS_STORE, Zmm(0), Zmm(0), Operand::Memory(to));
+            let results = [Zmm(0), Zmm(1)];
+            if two {
+                self.a.vex(VPBROADCASTQ_VEX, Zmm(2), Zmm(0), from);
+                self.a.vex(VPSHUFD.by(0xa0), Zmm(0), Zmm(0), Zmm(2));
+                self.a.vex(VPSHUFD.by(0xf5), Zmm(1), Zmm(0), Zmm(2));
+            } else {
+                self.a.vex(VPBROADCASTD_VEX, Zmm(0), Zmm(0), from);
+            }
+            for (register, result) in (n..n + 1 + u32::from(two)).zip(results) {
+                for eight in eights.clone() {
+                    let to = Self::eight(dst + register * self.halves, eight);
+                    self.a.vex(VMOVUPS_STORE, result, Zmm(0), Operand::Memory(to));
+                }
             }
         }
     }

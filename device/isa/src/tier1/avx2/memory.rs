@@ -142,7 +142,7 @@ impl Body<'_> {
         let all = self.in_a_row(d, (low, size), others, &cold);
         // Of three dwords four are read.
         self.translate(all + if size == 12 { 4 } else { 0 }, false, &cold);
-        for eight in self.eights() {
+        for eight in self.eights().rev() {
             self.load_eight(moves, Places::Run(Gpr::Rdx, 0, size as i32), d.dst, eight);
         }
         self.a.jump(done);
@@ -162,7 +162,7 @@ impl Body<'_> {
         // Of three dwords four are read, of parts whole ones.
         let read = if size == 12 { 16 } else { size.max(4) };
         self.in_one_span(d, low, (read, false), &cold);
-        for eight in self.eights() {
+        for eight in self.eights().rev() {
             self.load_eight(moves, Places::Span(low), d.dst, eight);
         }
         self.a.bind(done);
@@ -198,12 +198,12 @@ impl Body<'_> {
                 self.add_offset(d);
                 self.translate(all + if size == 12 && !same { 4 } else { 0 }, false, cold);
             }
-            for (base, half) in [(Gpr::R8, 0), (Gpr::Rdx, 1)] {
+            for (base, half) in [(Gpr::Rdx, 1), (Gpr::R8, 0)] {
                 let eights = half * 4..half * 4 + 4;
                 if same {
                     self.load_everywhere(base, dwords, d.dst, eights);
                 } else {
-                    for eight in eights {
+                    for eight in eights.rev() {
                         let places = Places::Run(base, half * 4, size as i32);
                         self.load_eight(moves, places, d.dst, eight);
                     }

@@ -20,6 +20,8 @@ pub(super) const VUNPCKHPS: Evex = evex(1, 0, 0x15);
 pub(super) const VUNPCKLPD: Evex = evex(1, 1, 0x14);
 pub(super) const VUNPCKHPD: Evex = evex(1, 1, 0x15);
 pub(super) const VINSERTF128: Evex = evex(3, 1, 0x18);
+/// To both halves of a register.
+pub(super) const VBROADCASTF128: Evex = evex(2, 1, 0x1a);
 /// The destination is in `ModRM.rm`.
 pub(super) const VEXTRACTF128: Evex = evex(3, 1, 0x19);
 /// Of 128 bits.
@@ -37,8 +39,9 @@ impl Evex {
 pub(super) const VPBLENDW: Evex = evex(3, 1, 0x0e);
 pub(super) const VPTEST: Evex = evex(2, 1, 0x17);
 /// Eight bytes: the lower or the upper ones of a register of 128 bits.
-pub(super) const VMOVQ_LOAD: Evex = Evex { short: true, ..evex(1, 2, 0x7e) };
-pub(super) const VMOVHPS_LOAD: Evex = Evex { short: true, ..evex(1, 0, 0x16) };
+/// To both halves of a register of 128 bits.
+pub(super) const VMOVDDUP_LOAD: Evex = Evex { short: true, ..evex(1, 3, 0x12) };
+pub(super) const VMOVLPS_LOAD: Evex = Evex { short: true, ..evex(1, 0, 0x12) };
 pub(super) const VMOVLPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x13) };
 pub(super) const VMOVHPS_STORE: Evex = Evex { short: true, ..evex(1, 0, 0x17) };
 /// One dword of a register of 128 bits to memory.

@@ -11,7 +11,7 @@ pub(super) const INTEGERS: [Mnemonic; 58] = [
 ];
 
 /// Vectors with AVX-512.
-pub(super) const AVX512: [Mnemonic; 94] = [
+pub(super) const AVX512: [Mnemonic; 97] = [
     Kandw,
     Kmovd,
     Kmovq,
@@ -21,6 +21,7 @@ pub(super) const AVX512: [Mnemonic; 94] = [
     Vextracti32x4,
     Kmovw,
     Kortestw,
+    Kshiftrw,
     Korw,
     Kunpckdq,
     Kunpckwd,
@@ -65,6 +66,7 @@ pub(super) const AVX512: [Mnemonic; 94] = [
     Vpermd,
     Vpermi2d,
     Vpgatherdd,
+    Vpgatherdq,
     Vpmaxsd,
     Vpmaxsw,
     Vpmaxud,
@@ -85,6 +87,7 @@ pub(super) const AVX512: [Mnemonic; 94] = [
     Vpord,
     Vprord,
     Vpscatterdd,
+    Vpshufd,
     Vpslld,
     Vpsllq,
     Vpsllvd,
@@ -109,12 +112,13 @@ pub(super) const AVX512: [Mnemonic; 94] = [
 ];
 
 /// Vectors with AVX2.
-pub(super) const AVX2: [Mnemonic; 68] = [
+pub(super) const AVX2: [Mnemonic; 71] = [
     Vaddpd,
     Vaddps,
     Vaddsd,
     Vaddss,
     Vblendvps,
+    Vbroadcastf128,
     Vcmpps,
     Vcvtdq2ps,
     Vcvttps2dq,
@@ -128,6 +132,7 @@ pub(super) const AVX2: [Mnemonic; 68] = [
     Vmaxps,
     Vminps,
     Vmovd,
+    Vmovddup,
     Vmovdqa,
     Vmovhps,
     Vmovlps,
@@ -161,6 +166,7 @@ pub(super) const AVX2: [Mnemonic; 68] = [
     Vpmulld,
     Vpmuludq,
     Vpor,
+    Vpshufd,
     Vpslld,
     Vpsllq,
     Vpsllvd,
