@@ -269,6 +269,15 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Whether a folder is this user's, and no other user may write to it: what is executed may be kept there.
+///
+/// # Errors
+///
+/// It cannot be looked at, is another user's, or may be written to by others.
+pub fn check(path: &Path) -> Result<(), FolderError> {
+    is_trusted(&fs::metadata(path).map_err(io_error("looking at", path))?, path)
+}
+
 /// Whether nobody but this user writes to it.
 fn is_trusted(metadata: &Metadata, path: &Path) -> Result<(), FolderError> {
     if metadata.uid() != user() {

@@ -13,8 +13,9 @@ mod report;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +48,12 @@ pub enum ExecError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The directory of the preparation is not this user's alone.
+    #[error(
+        "{0}: what is in it becomes part of programs; `chmod go-w` and `chown` it once its content is known to be yours, or set \
+         BELFRY_CACHE to a folder of your own"
+    )]
+    Folder(#[from] belfry_code_folder::FolderError),
     /// The device that the files describe.
     #[error("cannot make the GPU whose files are to be prepared: {0}")]
     Gpu(#[from] belfry_kfd_hosted::Error),
@@ -429,27 +436,33 @@ pub fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
 /// Where the library and the files are kept: the cache, or the temporary directory where there is none.
 fn directory() -> Result<PathBuf, ExecError> {
     let cached = Cache::open().ok().map(|cache| cache.root().join("exec"));
+    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o755).create(path);
     if let Some(path) = cached
-        && std::fs::create_dir_all(&path).is_ok()
+        && make(&path).is_ok()
         && rustix::fs::access(&path, rustix::fs::Access::WRITE_OK).is_ok()
     {
+        belfry_code_folder::check(&path)?;
         return Ok(path);
     }
     let own = format!("belfry-exec-{}", rustix::process::geteuid().as_raw());
     let path = std::env::temp_dir().join(own);
-    std::fs::create_dir_all(&path).map_err(ExecError::io("create", &path))?;
-    let stat = rustix::fs::stat(&path).map_err(|error| ExecError::io("stat", &path)(error.into()))?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
-        let source =
-            io::Error::other("belongs to somebody else; set BELFRY_CACHE to a directory of your own");
-        return Err(ExecError::Io { action: "use", path, source });
-    }
+    make(&path).map_err(ExecError::io("create", &path))?;
+    belfry_code_folder::check(&path)?;
     Ok(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_that_others_may_write_to_is_refused_with_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let error = ExecError::from(belfry_code_folder::check(folder.path()).unwrap_err()).to_string();
+        assert!(error.contains("may be written to by others: its mode is 777"), "{error}");
+        assert!(error.contains("BELFRY_CACHE"), "{error}");
+    }
 
     #[test]
     fn programs_of_another_root_come_before_those_of_homes() {

@@ -102,7 +102,7 @@ unsafe fn variable(environment: *const *const u8, name: &'static core::ffi::CStr
     None
 }
 
-/// The path of the record: where `belfry_image::Cache` has the cache, in the directory of `exec`.
+/// The path of the record: where `belfry_image::Cache` has the cache, in the directory of `exec`, which has to be the user's own.
 unsafe fn record_path(
     path: &mut Text,
     environment: *const *const u8,
@@ -124,7 +124,11 @@ unsafe fn record_path(
             }
             path.add(c"/belfry".as_ptr().cast(), 7)?;
         }
-        path.add(c"/exec/".as_ptr().cast(), 6)?;
+        path.add(c"/exec".as_ptr().cast(), 5)?;
+        if !kernel::is_own(path.to) {
+            return None;
+        }
+        path.add(c"/".as_ptr().cast(), 1)?;
         path.add(record::NAME.as_ptr(), record::NAME.len())?;
         let mut hash = record::FNV_START;
         let mut at = 0;

@@ -13,6 +13,7 @@ const RT_SIGPROCMASK: usize = 14;
 const ACCESS: usize = 21;
 const EXECVE: usize = 59;
 const SYSINFO: usize = 99;
+const GETEUID: usize = 107;
 const SCHED_GETAFFINITY: usize = 204;
 
 /// No such file.
@@ -106,6 +107,25 @@ pub(crate) unsafe fn identity(path: *const u8) -> Option<crate::record::Identity
             return None;
         }
         Some([*words, *words.add(1), *words.add(6), *words.add(11), *words.add(12)])
+    }
+}
+
+/// Whether a folder is this user's, and no other user may write to it: the library that programs are started with is there.
+///
+/// # Safety
+///
+/// `path` ends with a zero byte.
+pub(crate) unsafe fn is_own(path: *const u8) -> bool {
+    const OTHERS_WRITE: u64 = 0o022;
+    let mut stat = MaybeUninit::<[u64; 18]>::uninit();
+    let words: *const u64 = stat.as_ptr().cast();
+    // SAFETY: as above. The fourth word is the mode and, in its upper half, the user.
+    unsafe {
+        if call(STAT, path as usize, stat.as_mut_ptr() as usize, 0, 0) < 0 {
+            return false;
+        }
+        let mode_and_user = *words.add(3);
+        mode_and_user >> 32 == call(GETEUID, 0, 0, 0, 0) as u64 && mode_and_user & OTHERS_WRITE == 0
     }
 }
 
