@@ -9,6 +9,8 @@ pub mod absent;
 mod again;
 mod library;
 mod namespace;
+mod parameters;
+mod pci;
 mod report;
 mod tree;
 

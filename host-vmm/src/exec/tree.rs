@@ -15,7 +15,7 @@ use belfry_kfd_hosted::prepared::{
 };
 use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 
-use super::{ExecError, library};
+use super::{ExecError, library, parameters, pci};
 
 /// Where the kernel keeps the topology; `/sys/class/kfd/kfd` is a link to it.
 const KFD: &str = "sys/devices/virtual/kfd/kfd";
@@ -63,7 +63,8 @@ pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String
     .map(str::to_owned)
     .into();
     paths.push(format!("/sys/devices/pci0000:{bus:02x}"));
-    paths.push(format!("/sys/bus/pci/devices/{}", address(bus)));
+    // Whole lists, so that the GPU is seen in them.
+    paths.extend(pci::LISTS.map(|list| format!("/{list}")));
     let minors = (0..render_nodes).flat_map(|number| [number, render_minor + number]);
     for number in std::iter::once(KFD_NUMBER.to_owned()).chain(minors.map(|minor| format!("226:{minor}"))) {
         paths.push(format!("/sys/dev/char/{number}"));
@@ -87,6 +88,7 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     text.hash(&mut hash);
     // The topology says how many processors there are.
     belfry_device::processors().hash(&mut hash);
+    pci::hash(&mut hash);
     let path = directory.join(format!("tree-{:016x}", hash.finish()));
     if path.join(SETTINGS_FILE).exists() {
         return Ok(path);
@@ -172,6 +174,11 @@ impl Tree<'_> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(ExecError::io("create", parent))?;
         }
+        // From one place of sysfs to another, the way is within it.
+        let (from, to) = match (from.strip_prefix("sys/"), to.strip_prefix("sys/")) {
+            (Some(from), Some(to)) => (from, to),
+            _ => (from, to),
+        };
         let up = "../".repeat(from.matches('/').count());
         symlink(format!("{up}{to}"), &path).map_err(ExecError::io("link", &path))
     }
@@ -222,7 +229,13 @@ impl Tree<'_> {
         self.link("sys/class/kfd/kfd", KFD)?;
         self.link(&format!("sys/dev/char/{KFD_NUMBER}"), KFD)?;
         self.file("sys/module/amdgpu/initstate", "live\n")?;
-        self.file("sys/module/amdgpu/refcnt", "1\n")
+        self.file("sys/module/amdgpu/refcnt", "1\n")?;
+        for (name, content, mode) in parameters::all() {
+            let place = format!("sys/module/amdgpu/parameters/{name}");
+            self.file(&place, content)?;
+            self.set_mode(&place, mode)?;
+        }
+        Ok(())
     }
 
     fn bus(&self) -> u8 {
@@ -240,6 +253,7 @@ impl Tree<'_> {
         let (vendor, id, class, revision) =
             (word(0), word(2), u32::from(word(10)) << 8 | u32::from(config[9]), config[8]);
         let (sub_vendor, sub_device) = (word(0x2c), word(0x2e));
+        let near = pci::near();
         for (name, content) in [
             ("vendor", format!("{vendor:#06x}\n")),
             ("device", format!("{id:#06x}\n")),
@@ -247,11 +261,21 @@ impl Tree<'_> {
             ("revision", format!("{revision:#04x}\n")),
             ("subsystem_vendor", format!("{sub_vendor:#06x}\n")),
             ("subsystem_device", format!("{sub_device:#06x}\n")),
-            ("numa_node", "-1\n".into()),
+            ("numa_node", near.node),
             ("enable", "1\n".into()),
             ("power_state", "D0\n".into()),
             ("resource", self.resources()),
-            ("local_cpulist", fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or("0\n".into())),
+            ("local_cpus", near.mask),
+            ("local_cpulist", near.list),
+            (
+                "modalias",
+                format!(
+                    "pci:v{vendor:08X}d{id:08X}sv{sub_vendor:08X}sd{sub_device:08X}bc{:02X}sc{:02X}i{:02X}\n",
+                    class >> 16,
+                    class >> 8 & 0xff,
+                    class & 0xff
+                ),
+            ),
             (
                 "uevent",
                 format!(
@@ -272,7 +296,37 @@ impl Tree<'_> {
         self.link(&format!("sys/bus/pci/drivers/amdgpu/{address}"), &device)?;
         self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
         self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
-        self.link(&format!("sys/bus/pci/devices/{address}"), &device)
+        self.link(&format!("sys/bus/pci/devices/{address}"), &device)?;
+        self.pci_lists()
+    }
+
+    /// The GPU's bus, and the machine's devices and buses beside the GPU's.
+    fn pci_lists(&self) -> Result<(), ExecError> {
+        let name = format!("0000:{:02x}", self.bus());
+        let bus = format!("sys/devices/pci{name}/pci_bus/{name}");
+        let near = pci::near();
+        self.file(&format!("{bus}/uevent"), "")?;
+        self.file(&format!("{bus}/cpuaffinity"), near.mask)?;
+        self.file(&format!("{bus}/cpulistaffinity"), near.list)?;
+        self.link(&format!("{bus}/subsystem"), "sys/class/pci_bus")?;
+        self.link(&format!("sys/class/pci_bus/{name}"), &bus)?;
+        for pci::Link { place, target } in pci::machine() {
+            let place = self.root.join(place);
+            let target = match pci::root_of(&target) {
+                // The link is as on the machine, by way of one that leads there.
+                Some(root) => {
+                    let at = self.root.join("sys/devices").join(root);
+                    if !at.is_symlink() {
+                        symlink(Path::new("/sys/devices").join(root), &at)
+                            .map_err(ExecError::io("link", &at))?;
+                    }
+                    target
+                }
+                None => pci::whole(&target),
+            };
+            symlink(target, &place).map_err(ExecError::io("link", &place))?;
+        }
+        Ok(())
     }
 
     /// The driver's own files of the PCI device. What changes is made when a program opens it, and empty here.

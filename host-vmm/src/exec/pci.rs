@@ -1,0 +1,126 @@
+//! The machine's PCI devices and buses, among which a program finds the GPU when it lists them.
+//!
+//! The prepared directory has links for all of them, as the kernel has. Those of the machine lead to its own files.
+
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// Directories of links, without a slash in front.
+pub(super) const LISTS: [&str; 2] = ["sys/bus/pci/devices", "sys/class/pci_bus"];
+
+/// Where the NUMA node is described that the GPU is at, if the machine tells of nodes.
+const NODE: &str = "/sys/devices/system/node/node0";
+
+/// A link of the machine's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Link {
+    /// Where it is, without a slash in front.
+    pub(super) place: PathBuf,
+    /// What it says.
+    pub(super) target: PathBuf,
+}
+
+/// The links in a directory of the machine's, in order; none where there is no such directory.
+fn links(list: &str) -> Vec<Link> {
+    let entries = fs::read_dir(Path::new("/").join(list)).into_iter().flatten().flatten();
+    let mut links: Vec<Link> = entries
+        .filter_map(|entry| {
+            let target = fs::read_link(entry.path()).ok()?;
+            Some(Link { place: Path::new(list).join(entry.file_name()), target })
+        })
+        .collect();
+    links.sort_by(|one, other| one.place.cmp(&other.place));
+    links
+}
+
+/// All of the machine's.
+pub(super) fn machine() -> Vec<Link> {
+    LISTS.iter().flat_map(|list| links(list)).collect()
+}
+
+/// Adds to a hash what of the machine the prepared directory tells.
+pub(super) fn hash(hasher: &mut impl Hasher) {
+    machine().hash(hasher);
+    near().hash(hasher);
+}
+
+/// The root bus that a link of sysfs leads to, which says `../../devices/pci0000:00/...`. Other roots have files of ours as well.
+pub(super) fn root_of(target: &Path) -> Option<&str> {
+    let mut parts = target.components().skip_while(|part| part.as_os_str() == "..");
+    let is_devices = parts.next().is_some_and(|part| part.as_os_str() == "devices");
+    parts.next().filter(|_| is_devices)?.as_os_str().to_str().filter(|root| root.starts_with("pci"))
+}
+
+/// The path that a link of sysfs leads to.
+pub(super) fn whole(target: &Path) -> PathBuf {
+    Path::new("/sys")
+        .join(target.components().skip_while(|part| part.as_os_str() == "..").collect::<PathBuf>())
+}
+
+/// What the kernel says of the processors that are near the GPU.
+#[derive(Debug, Hash)]
+pub(super) struct Near {
+    /// `numa_node`: -1 where the machine tells of no nodes.
+    pub(super) node: String,
+    /// `local_cpus`, a mask.
+    pub(super) mask: String,
+    /// `local_cpulist`.
+    pub(super) list: String,
+}
+
+/// The GPU is at the first node, as the topology of KFD has it.
+pub(super) fn near() -> Near {
+    let node = |name: &str| fs::read_to_string(format!("{NODE}/{name}"));
+    let processors = || {
+        let count = belfry_device::processors();
+        let online = fs::read_to_string("/sys/devices/system/cpu/online");
+        (mask(count), online.unwrap_or_else(|_| format!("0-{}\n", count.saturating_sub(1))))
+    };
+    match (node("cpumap"), node("cpulist")) {
+        (Ok(mask), Ok(list)) => Near { node: "0\n".into(), mask, list },
+        _ => {
+            let (mask, list) = processors();
+            Near { node: "-1\n".into(), mask, list }
+        }
+    }
+}
+
+/// A mask of the first processors, as the kernel prints it: words of 32 bits, the last ones first.
+fn mask(count: usize) -> String {
+    let words = (0..count.div_ceil(32).max(1)).rev().map(|word| {
+        let bits = count.saturating_sub(word * 32).min(32);
+        let full = u32::try_from((1u64 << bits) - 1).unwrap_or(u32::MAX);
+        format!("{full:08x}")
+    });
+    let text: Vec<String> = words.collect();
+    let text = text.join(",");
+    // Of the first word there are no zeros in front.
+    format!("{}\n", text.trim_start_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_printed_as_the_kernel_prints_them() {
+        for (count, text) in [(1, "1\n"), (2, "3\n"), (32, "ffffffff\n"), (40, "ff,ffffffff\n")] {
+            assert_eq!(mask(count), text, "{count}");
+        }
+    }
+
+    #[test]
+    fn roots_of_devices_are_found_in_links() {
+        for (target, root) in [
+            ("../../../devices/pci0000:00/0000:00:01.0", Some("pci0000:00")),
+            ("../../devices/pci0000:00/pci_bus/0000:00", Some("pci0000:00")),
+            ("../../../devices", None),
+            ("../../other/pci0000:00", None),
+            ("../../../devices/platform/host/pci0000:00/0000:00:01.0", None),
+        ] {
+            assert_eq!(root_of(Path::new(target)), root, "{target}");
+        }
+        assert_eq!(whole(Path::new("../../../devices/platform/x")), Path::new("/sys/devices/platform/x"));
+    }
+}
