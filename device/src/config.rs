@@ -1,7 +1,10 @@
 //! What a host chooses about the device.
 
-use std::sync::{Arc, OnceLock};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
+
+use once_cell::race::OnceNonZeroUsize;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_isa::code_store::KeptCode;
@@ -91,8 +94,9 @@ pub struct GpuConfig {
 /// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
 #[must_use]
 pub fn processors() -> usize {
-    static PROCESSORS: OnceLock<usize> = OnceLock::new();
-    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    // Threads that ask at once all find it, and none waits for another: a process that is forked meanwhile has one thread alone.
+    static PROCESSORS: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    PROCESSORS.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)).get()
 }
 
 impl Default for GpuConfig {

@@ -25,6 +25,7 @@ use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 use crate::debug::{Notices, telling};
 use crate::dmabuf::Handles;
 use crate::gpu::HostedGpu;
+use crate::mapping;
 use crate::os::{HostedOs, Mappable, calling, file_id};
 use crate::sync::lock;
 pub use node::Node;
@@ -89,14 +90,6 @@ impl std::fmt::Debug for HostedProcess {
 
 fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
-}
-
-fn check_mmap(address: *mut c_void) -> Result<()> {
-    if address == libc::MAP_FAILED {
-        Err(Errno::from_raw(io::Error::last_os_error().raw_os_error().unwrap_or(0)))
-    } else {
-        Ok(())
-    }
 }
 
 impl HostedProcess {
@@ -274,11 +267,8 @@ impl HostedProcess {
         let base = match addr {
             Some(addr) => addr,
             None => {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
                 // SAFETY: a new mapping at a place the kernel chooses.
-                let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-                check_mmap(place)?;
-                place as usize
+                unsafe { mapping::zeroed(None, size, libc::PROT_NONE) }.map_err(|error| errno(&error))?
             }
         };
         let system = self.hosted.arena().memory();
@@ -370,10 +360,7 @@ impl HostedProcess {
                 return Ok(());
             }
             // SAFETY: the caller's contract.
-            match unsafe { libc::munmap(addr.cast(), len) } {
-                0 => Ok(()),
-                _ => check_mmap(libc::MAP_FAILED),
-            }
+            unsafe { mapping::unmap(addr as usize, len) }.map_err(|error| errno(&error))
         })?;
         if let Some(quarantine) = self.quarantine.as_ref().filter(|_| emptied) {
             lock(quarantine).keep(addr as usize, len);
@@ -474,7 +461,7 @@ impl Drop for HostedProcess {
         self.files.iter().for_each(|file| self.kfd.drm_close(&file.client));
         for (address, map) in std::mem::take(&mut *lock(&self.maps)) {
             // SAFETY: the map is the process's own, and the process is gone.
-            unsafe { libc::munmap(address as *mut c_void, map.len) };
+            let _ = unsafe { mapping::unmap(address, map.len) };
         }
     }
 }

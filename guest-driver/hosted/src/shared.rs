@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use vm_memory::MmapRegion;
 
 use crate::error::Error;
+use crate::mapping;
 
 /// Shared memory without a name or a descriptor, mapped whole.
 ///
@@ -37,21 +38,14 @@ impl Shared {
     pub(crate) fn part(file: &File, file_offset: u64, size: usize) -> Result<Self, Error> {
         // SAFETY: a new mapping at a place the kernel chooses.
         let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                file_offset as libc::off_t,
-            )
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            mapping::shared(None, size, prot, (file.as_raw_fd(), file_offset))
         };
-        let base = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED);
-        let base = base.ok_or_else(|| Error::last_os("mmap"))?;
-        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-            // SAFETY: the mapping is the value's own; neither advice changes what it holds.
-            unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
-        }
+        let failed = |source| Error::System { what: "mmap", source };
+        let base = base.map_err(failed)?;
+        mapping::keep_private(base, size);
+        let base =
+            NonNull::new(base as *mut u8).ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         Ok(Self { base, size, file_offset })
     }
 
@@ -92,29 +86,14 @@ impl Shared {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.size as u64) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let fixed = if at.is_some() { libc::MREMAP_FIXED } else { 0 };
-        // SAFETY: an old length of 0 leaves the source, which is a shared mapping and in range, as it is (mremap(2)); the
-        // target is the caller's to replace or the kernel's to choose.
-        let copy = unsafe {
-            libc::mremap(
-                self.base.as_ptr().add(offset as usize).cast(),
-                0,
-                len,
-                libc::MREMAP_MAYMOVE | fixed,
-                at.unwrap_or(0) as *mut libc::c_void,
-            )
-        };
-        if copy == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let from = self.base.as_ptr() as usize + offset as usize;
+        // SAFETY: the source is a shared mapping and in range; the target is the caller's to replace.
+        let copy = unsafe { mapping::again(from, len, at) }?;
         if prot != libc::PROT_READ | libc::PROT_WRITE {
             // SAFETY: the mapping was made just now.
-            let result = unsafe { libc::mprotect(copy, len, prot) };
-            if result != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            unsafe { mapping::protect(copy, len, prot) }?;
         }
-        Ok(copy.cast())
+        Ok(copy as *mut u8)
     }
 
     /// Gives a range's pages back; it reads as zeros afterwards.
@@ -122,7 +101,7 @@ impl Shared {
         // SAFETY: callers name ranges inside the mapping.
         let at = unsafe { self.base.as_ptr().add(offset) };
         // SAFETY: inside the mapping; a caller that frees memory or has it filled uses it no more.
-        if unsafe { libc::madvise(at.cast(), len, libc::MADV_REMOVE) } != 0 {
+        if !unsafe { mapping::punch(at as usize, len) } {
             // SAFETY: as above.
             unsafe { at.write_bytes(0, len) };
         }
@@ -132,7 +111,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: the mapping is the value's own.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+        let _ = unsafe { mapping::unmap(self.base.as_ptr() as usize, self.size) };
     }
 }
 

@@ -1,16 +1,107 @@
-//! Memory of programs, by address.
-#![expect(
-    unsafe_code,
-    reason = "reads and writes its own memory by address, through the kernel, which checks it"
-)]
+//! Memory of programs, by address: a bad pointer is an error and no crash.
+//!
+//! | who copies | when | what a bad pointer does |
+//! | --- | --- | --- |
+//! | the kernel (`process_vm_readv`) | always possible | the call fails |
+//! | this thread, by one instruction | where a handler of faults stands ready ([`catch_faults`]) | the handler has the copy end behind that instruction ([`behind_fault`]) |
+//!
+//! The second way costs no system call. Both are safe whatever other threads unmap meanwhile, as nobody looks at the pointer
+//! before: the copy itself finds out.
+#![expect(unsafe_code, reason = "reads and writes its own memory by address, in ways that survive a bad one")]
+
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use belfry_kfd_core::{Errno, Result};
 
 /// End of user addresses.
 pub(crate) const USER_END: u64 = 1 << 47;
 
-/// Copies between the driver and user memory with the kernel's help, so that a bad pointer is an error and no crash.
+/// Says whether a fault of the calling thread now would come to the handler; null without one.
+static CATCHES: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has arguments of calls copied without system calls, as a handler of SIGSEGV and SIGBUS asks [`behind_fault`] first.
+/// `catches` says whether a fault of the calling thread would reach it: a blocked one ends the process.
+pub fn catch_faults(catches: fn() -> bool) {
+    CATCHES.store(catches as *mut (), Ordering::Release);
+}
+
+fn catches_faults() -> bool {
+    let catches = CATCHES.load(Ordering::Acquire);
+    // SAFETY: what is stored is a function of this type.
+    !catches.is_null() && unsafe { std::mem::transmute::<*mut (), fn() -> bool>(catches)() }
+}
+
+// `rep movsb` is the only instruction that may fault. Interrupted by a fault, it has its counts in its registers, so that
+// execution may go on behind it: then `rcx` is what was not copied.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.belfry_user_copy,\"ax\",@progbits",
+    ".hidden belfry_user_copy",
+    ".hidden belfry_user_copy_faults",
+    ".hidden belfry_user_copy_behind",
+    ".globl belfry_user_copy",
+    ".globl belfry_user_copy_faults",
+    ".globl belfry_user_copy_behind",
+    ".type belfry_user_copy,@function",
+    "belfry_user_copy:",
+    "mov rcx, rdx",
+    "belfry_user_copy_faults:",
+    "rep movsb",
+    "belfry_user_copy_behind:",
+    "mov rax, rcx",
+    "ret",
+    ".size belfry_user_copy, . - belfry_user_copy",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    /// Copies, and returns how many bytes at the end were not.
+    fn belfry_user_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
+    static belfry_user_copy_faults: u8;
+    static belfry_user_copy_behind: u8;
+}
+
+/// Where a thread goes on that has a fault at an instruction: behind it, if that is the one which copies; nowhere otherwise.
+///
+/// The instruction's address is what the kernel gives a handler of signals. May be called from one.
+#[must_use]
+pub fn behind_fault(instruction: usize) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    if instruction == &raw const belfry_user_copy_faults as usize {
+        return Some(&raw const belfry_user_copy_behind as usize);
+    }
+    let _ = instruction;
+    None
+}
+
+/// Copies on this thread.
+#[cfg(target_arch = "x86_64")]
+fn copy_here(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
+    let end = user.checked_add(len as u64).filter(|&end| end <= USER_END);
+    if end.is_none() {
+        return Err(Errno::EFAULT);
+    }
+    let user = std::ptr::with_exposed_provenance_mut::<u8>(user as usize);
+    let (to, from) = if write { (user, local) } else { (local, user) };
+    // SAFETY: the local side is a live buffer of the caller's; the other one may be anything, as a fault ends the copy.
+    match unsafe { belfry_user_copy(to, from, len) } {
+        0 => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+/// Copies between the driver and user memory.
 pub(crate) fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    if catches_faults() {
+        return copy_here(local, len, user, write);
+    }
+    copy_by_kernel(local, len, user, write)
+}
+
+/// The same with the kernel's help.
+fn copy_by_kernel(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
     let mut done = 0;
     while done < len {
         // SAFETY: `done` is inside the local buffer.
@@ -31,4 +122,62 @@ pub(crate) fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> R
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::mapping;
+
+    /// What `belfry exec` has for its handler, and nothing of its other work.
+    extern "C" fn skip(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the kernel gives a handler with SA_SIGINFO its context.
+        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        let at = &mut registers[libc::REG_RIP as usize];
+        match behind_fault(*at as usize) {
+            Some(behind) => *at = behind as i64,
+            // SAFETY: ends the process, as a fault of anything else has to.
+            None => unsafe { libc::abort() },
+        }
+    }
+
+    #[test]
+    fn bad_pointers_are_errors_by_either_way() {
+        // SAFETY: all zeros are a value of the structure; the handler touches nothing but the faulting thread's registers.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = skip as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            for signal in [libc::SIGSEGV, libc::SIGBUS] {
+                assert_eq!(libc::sigaction(signal, &raw const action, std::ptr::null_mut()), 0);
+            }
+        }
+        // A page that may be written, one that may be read, and one that is not there.
+        // SAFETY: a new mapping at a place the kernel chooses, changed inside itself.
+        let base = unsafe {
+            let base = mapping::zeroed(None, 3 * 4096, libc::PROT_READ | libc::PROT_WRITE).unwrap();
+            mapping::protect(base + 4096, 4096, libc::PROT_READ).unwrap();
+            mapping::protect(base + 2 * 4096, 4096, libc::PROT_NONE).unwrap();
+            base as u64
+        };
+        type Copy = fn(*mut u8, usize, u64, bool) -> Result<()>;
+        for copy in [copy_here as Copy, copy_by_kernel] {
+            let mut local = [7u8; 64];
+            let mut try_it = |user: u64, write: bool| copy(local.as_mut_ptr(), 64, user, write);
+            assert_eq!(try_it(base, true), Ok(()));
+            assert_eq!(try_it(base + 4096, false), Ok(()));
+            assert_eq!(try_it(base + 4096, true), Err(Errno::EFAULT));
+            for (at, write) in
+                [(base + 2 * 4096 - 32, false), (base + 4096 - 32, true), (base + 2 * 4096, false)]
+            {
+                assert_eq!(try_it(at, write), Err(Errno::EFAULT), "{at:#x}");
+            }
+            for at in [0, 8, USER_END - 8, USER_END, 1 << 63, u64::MAX - 8] {
+                assert_eq!(try_it(at, false), Err(Errno::EFAULT), "{at:#x}");
+            }
+            assert_eq!(try_it(base, false), Ok(()));
+            assert_eq!(local, [7; 64]);
+        }
+        assert_eq!(behind_fault(copy_here as *const () as usize), None);
+    }
 }

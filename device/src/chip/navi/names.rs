@@ -3,32 +3,32 @@
 //! discovery table declares.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 /// The names of a chip's registers.
 #[derive(Debug)]
 pub(in crate::chip) struct Names {
     text: &'static str,
-    table: OnceLock<HashMap<u32, &'static str>>,
+    /// No thread waits for another one that makes it, as a forked child may not have that.
+    table: OnceBox<HashMap<u32, &'static str>>,
 }
 
 impl Names {
     /// Names from the text of a `names.txt`.
     pub(in crate::chip) const fn new(text: &'static str) -> Self {
-        Self { text, table: OnceLock::new() }
+        Self { text, table: OnceBox::new() }
     }
 
     fn table(&self) -> &HashMap<u32, &'static str> {
         self.table.get_or_init(|| {
             let mut index = 0u32;
-            self.text
-                .lines()
-                .filter_map(|line| {
-                    let (distance, name) = line.split_once(' ')?;
-                    index += u32::from_str_radix(distance, 16).ok()?;
-                    Some((index, name))
-                })
-                .collect()
+            let names = self.text.lines().filter_map(|line| {
+                let (distance, name) = line.split_once(' ')?;
+                index += u32::from_str_radix(distance, 16).ok()?;
+                Some((index, name))
+            });
+            Box::new(names.collect())
         })
     }
 

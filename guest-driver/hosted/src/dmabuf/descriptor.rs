@@ -1,7 +1,6 @@
 //! Descriptors of shared memory, in whichever process they are.
 #![expect(unsafe_code, reason = "system calls about descriptors, and maps")]
 
-use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
@@ -11,6 +10,7 @@ use belfry_kfd_core::{Errno, Result};
 
 use super::errno;
 use super::record::{HEAD, Record, parts_len};
+use crate::mapping;
 use crate::shared::SEALS;
 
 /// Name of a GPU's file of memory, for `memfd_create`.
@@ -191,38 +191,27 @@ pub(super) unsafe fn map(
     let base = match addr {
         Some(addr) => addr,
         None => {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             // SAFETY: a new mapping at a place the kernel chooses.
-            let place = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-            checked(place)?;
-            place as usize
+            unsafe { mapping::zeroed(None, size, libc::PROT_NONE) }.map_err(|error| errno(&error))?
         }
     };
     let mut start = 0;
     for &(at, len) in &record.parts {
         let (from, to) = (start.max(offset), (start + len).min(end));
         if from < to {
-            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-            let place = (base + (from - offset) as usize) as *mut c_void;
-            let in_file = (at + (from - start)) as libc::off_t;
+            let place = base + (from - offset) as usize;
+            let part = (fd, at + (from - start));
             // SAFETY: inside the range that is reserved, by the caller or above.
-            let mapped = unsafe { libc::mmap(place, (to - from) as usize, prot, flags, fd, in_file) };
-            if let Err(errno) = checked(mapped) {
+            let mapped = unsafe { mapping::shared(Some(place), (to - from) as usize, prot, part) };
+            if let Err(error) = mapped {
                 if addr.is_none() {
                     // SAFETY: the reservation above, and what was mapped into it.
-                    unsafe { libc::munmap(base as *mut c_void, size) };
+                    let _ = unsafe { mapping::unmap(base, size) };
                 }
-                return Err(errno);
+                return Err(errno(&error));
             }
         }
         start += len;
     }
     Ok(base as *mut u8)
-}
-
-fn checked(mapped: *mut c_void) -> Result<()> {
-    if mapped == libc::MAP_FAILED {
-        return Err(errno(&io::Error::last_os_error()));
-    }
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Shared memory as this process has it: its file, and its pages where the device reaches them.
 #![expect(unsafe_code, reason = "keeps a map")]
 
-use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use super::metadata::Attached;
 use super::record::Record;
 use super::{errno, ofd};
 use crate::keeper::{Keeper, Kept};
+use crate::mapping;
 use crate::pins::{Added, Pins};
 
 /// The file of shared memory, from which it is mapped and given on. It does not hold the memory.
@@ -70,7 +70,7 @@ struct Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is the value's own, and the device reaches it no more.
-        unsafe { libc::munmap(self.base as *mut c_void, self.len) };
+        let _ = unsafe { mapping::unmap(self.base, self.len) };
     }
 }
 
@@ -92,10 +92,7 @@ impl Foreign {
         // SAFETY: no address is asked for.
         let base = unsafe { descriptor.map(None, len, libc::PROT_READ | libc::PROT_WRITE, 0) }? as usize;
         let mapping = Mapping { base, len };
-        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-            // SAFETY: the mapping is this function's own; neither advice changes what it holds.
-            unsafe { libc::madvise(base as *mut c_void, len, advice) };
-        }
+        mapping::keep_private(base, len);
         let added = pins.add(base as u64..(base + len) as u64)?;
         let attached = Attached::of_record(file.file.clone(), file.at);
         Ok(Self { file, attached, _added: added, mapping })

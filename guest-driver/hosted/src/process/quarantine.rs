@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "maps and unmaps addresses")]
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
+
+use crate::mapping;
 
 /// Ranges that are kept.
 const MAX_RANGES: usize = 256;
@@ -26,7 +27,7 @@ impl Quarantine {
             let Some((address, len)) = self.ranges.pop_front() else { break };
             self.bytes -= len;
             // SAFETY: only this value has the range, as whoever maps something there has it forgotten first.
-            unsafe { libc::munmap(address as *mut c_void, len) };
+            let _ = unsafe { mapping::unmap(address, len) };
         }
     }
 
@@ -50,20 +51,18 @@ impl Quarantine {
 ///
 /// Nothing may use the range afterwards.
 pub(super) unsafe fn empty(address: usize, len: usize) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     if len > MAX_BYTES / 4 {
         return false;
     }
     // SAFETY: the caller gives the range up.
-    let place = unsafe { libc::mmap(address as *mut c_void, len, libc::PROT_NONE, flags, -1, 0) };
-    place != libc::MAP_FAILED
+    unsafe { mapping::zeroed(Some(address), len, libc::PROT_NONE) }.is_ok()
 }
 
 impl Drop for Quarantine {
     fn drop(&mut self) {
         for (address, len) in self.ranges.drain(..) {
             // SAFETY: as in `keep`.
-            unsafe { libc::munmap(address as *mut c_void, len) };
+            let _ = unsafe { mapping::unmap(address, len) };
         }
     }
 }
@@ -73,11 +72,8 @@ mod tests {
     use super::*;
 
     fn map(len: usize) -> usize {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at a place the kernel chooses.
-        let place = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0) };
-        assert_ne!(place, libc::MAP_FAILED);
-        place as usize
+        unsafe { mapping::zeroed(None, len, libc::PROT_READ) }.unwrap()
     }
 
     #[test]
@@ -95,7 +91,7 @@ mod tests {
         quarantine.forget(last, 4096);
         assert_eq!(quarantine.bytes, (MAX_RANGES - 1) * 4096);
         // SAFETY: as above.
-        unsafe { libc::munmap(last as *mut c_void, 4096) };
+        unsafe { mapping::unmap(last, 4096) }.unwrap();
     }
 
     #[test]
@@ -113,7 +109,7 @@ mod tests {
         assert_eq!(quarantine.bytes, 2 * 4096);
         for page in [1, 3] {
             // SAFETY: as above.
-            unsafe { libc::munmap((place + page * 4096) as *mut c_void, 4096) };
+            unsafe { mapping::unmap(place + page * 4096, 4096) }.unwrap();
         }
     }
 }
