@@ -190,3 +190,23 @@ fn programs_are_found_and_missed_as_by_the_first_start() {
     }
     assert_eq!(cache.records().len(), 1);
 }
+
+/// The folder's content becomes part of programs: neither kind of start goes by what others may have put there.
+#[test]
+fn folder_that_others_may_write_to_is_refused_by_either_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let cache = Cache::new();
+    let arguments = ["exec", "--", "true"];
+    succeed(&mut cache.command(&arguments));
+    cache.record();
+    let folder = cache.0.path().join("exec");
+    for mode in [0o777, 0o775] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let output = cache.command(&arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains("may be written to by others") && said.contains("BELFRY_CACHE"), "{said}");
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    succeed(&mut cache.command(&arguments));
+}

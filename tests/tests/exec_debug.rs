@@ -98,6 +98,14 @@ fn killed_program_is_known_no_more() {
     case("killed_program");
 }
 
+/// The answer to the debugger comes before the end that it allows. That is a race, so there are several rounds.
+#[test]
+fn program_that_ends_does_not_take_the_answer_with_it() {
+    for _ in 0..8 {
+        case("program_that_ends");
+    }
+}
+
 #[test]
 fn option_is_named_where_it_is_missing() {
     let output = Programs::get().run(&[], "not_debuggable");

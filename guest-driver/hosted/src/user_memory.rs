@@ -100,7 +100,7 @@ pub(crate) fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> R
     copy_by_kernel(local, len, user, write)
 }
 
-/// The same with the kernel's help.
+/// Copies with the kernel's help.
 fn copy_by_kernel(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
     let mut done = 0;
     while done < len {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::mapping;
 
-    /// What `belfry exec` has for its handler, and nothing of its other work.
+    /// A handler as that of `belfry exec`, without its other work.
     extern "C" fn skip(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler with SA_SIGINFO its context.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };

@@ -163,6 +163,9 @@ pub(crate) unsafe fn exchange(signal: c_int, new: *const sigaction, old: *mut si
 }
 
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    if FAULTS.contains(&signal) && go_on_behind(context) {
+        return;
+    }
     if (is_device_thread() || is_inside()) && bridge(signal, info) {
         return;
     }
@@ -173,6 +176,18 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
         return;
     }
     pass_on(signal, info, context);
+}
+
+/// Has a copy of the driver's end that has met a bad pointer of the program's; whether it was one.
+fn go_on_behind(context: *mut c_void) -> bool {
+    // SAFETY: the kernel gives handlers with SA_SIGINFO the registers of the thread, which it goes on with.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = &mut registers[libc::REG_RIP as usize];
+    let behind = belfry_kfd_hosted::behind_fault(*at as usize);
+    if let Some(behind) = behind {
+        *at = behind as i64;
+    }
+    behind.is_some()
 }
 
 /// Puts a page where a device thread has found none; whether that helps.

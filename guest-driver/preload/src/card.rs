@@ -7,8 +7,9 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use once_cell::race::OnceBox;
 
 use belfry_device::Activity;
 use belfry_kfd_hosted::card::{Figures, Source, busy_percent};
@@ -98,8 +99,10 @@ fn name() -> u64 {
 
 /// The slots, and whether this process may have one; `None` where there are none.
 fn slots() -> Option<&'static (&'static [Slot], bool)> {
-    static MAPPED: OnceLock<Option<(&'static [Slot], bool)>> = OnceLock::new();
-    MAPPED.get_or_init(|| settings().and_then(|settings| map(&settings.tree))).as_ref()
+    // As in `settings`; whoever is second leaves a map that nobody uses.
+    static MAPPED: OnceBox<Option<(&'static [Slot], bool)>> = OnceBox::new();
+    let map = || inside(|| Box::new(settings().and_then(|settings| map(&settings.tree))));
+    MAPPED.get_or_init(map).as_ref()
 }
 
 fn map(tree: &[u8]) -> Option<(&'static [Slot], bool)> {

@@ -85,7 +85,8 @@ fn working(room: &mut [u8; PATH_MAX]) -> Option<usize> {
     usize::try_from(len).ok()?.checked_sub(1)
 }
 
-fn opened(fd: i32, room: &mut [u8; PATH_MAX]) -> Option<usize> {
+/// Writes the path of anything that a descriptor is of to a buffer, as the kernel shows it; its length.
+pub(crate) fn opened(fd: i32, room: &mut [u8; PATH_MAX]) -> Option<usize> {
     use std::io::Write as _;
     let mut link = [0u8; 40];
     write!(&mut link[..39], "/proc/self/fd/{fd}").ok()?;

@@ -15,8 +15,8 @@ use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
 use crate::{
-    bridge, card, companion, debug, doorbells, ending, file_limit, notice, onlookers, record, summary, trace,
-    unmapped,
+    bridge, card, companion, debug, doorbells, ending, file_limit, fork, notice, onlookers, record, summary,
+    trace, unmapped,
 };
 
 /// Threads for the driver's work that are there from the beginning.
@@ -35,8 +35,8 @@ pub(crate) struct Gpu {
 
 /// The GPU, never freed: its threads may run until the process has ended.
 static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
-/// A thread is starting it.
-static STARTING: AtomicBool = AtomicBool::new(false);
+/// The process of which a thread is starting it; 0 while none is.
+static STARTING: AtomicI32 = AtomicI32::new(0);
 /// The process that has opened a node: a child that was forked afterwards has opened none, whatever it has inherited.
 static OPENER: AtomicI32 = AtomicI32::new(0);
 
@@ -75,17 +75,39 @@ pub(crate) fn get() -> Result<&'static Gpu, i32> {
 
 /// Makes the GPU, or waits for the thread that is making it.
 pub(crate) fn start() -> Result<&'static Gpu, i32> {
-    while STARTING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        // SAFETY: gives up the processor and nothing else.
-        unsafe { libc::sched_yield() };
-    }
-    let result = match running() {
+    let _starts = Starts::begin();
+    match running() {
         Some(gpu) => Ok(gpu),
         None if settings().is_some_and(|settings| settings.debuggable) => make_in_companion(),
         None => inside(make),
-    };
-    STARTING.store(false, Ordering::Release);
-    result
+    }
+}
+
+/// This thread starts the GPU.
+struct Starts;
+
+impl Starts {
+    /// Waits for a thread of this process that does: what a thread of the process has begun that this one was forked from
+    /// nobody ends.
+    fn begin() -> Self {
+        fork::is_to_forget();
+        let me = raw::getpid();
+        loop {
+            let before = STARTING.load(Ordering::Relaxed);
+            let free = before != me;
+            if free && STARTING.compare_exchange(before, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Self;
+            }
+            // SAFETY: gives up the processor and nothing else.
+            unsafe { libc::sched_yield() };
+        }
+    }
+}
+
+impl Drop for Starts {
+    fn drop(&mut self) {
+        STARTING.store(0, Ordering::Release);
+    }
 }
 
 /// The same where a debugger may stop this process.
@@ -142,6 +164,8 @@ fn make() -> Result<&'static Gpu, i32> {
     } else {
         bridge::install();
     }
+    // From here on, the handler is there. Faults are not blocked where calls of the driver are made with signals blocked.
+    belfry_kfd_hosted::catch_faults(crate::inside::is_inside);
     notifier.start(gpu);
     if let Some(bell) = bell {
         bell.start(gpu);
@@ -152,44 +176,20 @@ fn make() -> Result<&'static Gpu, i32> {
     Ok(gpu)
 }
 
-/// Has the C library say when the process forks and ends.
+/// Has the C library say when the process ends.
 fn register() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the functions stay as long as the process, as this library is never unloaded.
-    unsafe {
-        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child));
-        libc::atexit(at_exit);
-    }
+    // SAFETY: the function stays as long as the process, as this library is never unloaded.
+    unsafe { libc::atexit(at_exit) };
 }
 
-extern "C" fn before_fork() {
-    crate::ALLOCATOR.hold();
-}
-
-extern "C" fn after_fork_in_parent() {
-    crate::ALLOCATOR.release();
-}
-
-extern "C" fn after_fork_in_child() {
-    crate::ALLOCATOR.release();
-    forget();
-}
-
-/// In a forked child the threads are not there, and neither is the memory: it starts anew.
+/// In a forked child there is none.
 pub(crate) fn forget() {
-    crate::ALLOCATOR.forget();
-    companion::forget();
-    debug::forget();
     GPU.store(std::ptr::null_mut(), Ordering::Release);
-    STARTING.store(false, Ordering::Release);
-    onlookers::forget();
-    doorbells::forget();
-    ending::forget();
-    unmapped::forget();
-    card::forget();
+    STARTING.store(0, Ordering::Release);
 }
 
 extern "C" fn at_exit() {

@@ -48,6 +48,7 @@ mod debug;
 mod doorbells;
 mod ending;
 mod file_limit;
+mod fork;
 mod gpu;
 mod inside;
 mod live;

@@ -7,14 +7,17 @@
 use std::ffi::{CStr, CString, c_int};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use belfry_kfd_hosted::card::{FILES, File, Source};
 use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, card_path};
 
 use crate::card;
+use crate::cwd;
 use crate::inside::{inside, is_inside};
 use crate::node::{Identity, raw_close};
+use crate::path::{PATH_MAX, shown};
 use crate::real::raw;
 use crate::settings::settings;
 
@@ -25,8 +28,9 @@ struct Live {
 }
 
 fn live() -> Option<&'static Live> {
-    static LIVE: OnceLock<Option<Live>> = OnceLock::new();
-    LIVE.get_or_init(read).as_ref()
+    // As in `settings`.
+    static LIVE: OnceBox<Option<Live>> = OnceBox::new();
+    LIVE.get_or_init(|| Box::new(read())).as_ref()
 }
 
 fn read() -> Option<Live> {
@@ -72,17 +76,28 @@ pub(crate) fn fill(path: &CStr, fd: c_int) -> Result<(), c_int> {
         };
         let known = &live.prepared.card;
         let figures = card::figures(file.source, known.vram, known.gtt);
-        replace(fd, &file.show(known, &figures))
+        replace(fd, &name(fd), &file.show(known, &figures))
     })
 }
 
+/// The name of the memory for a descriptor's content, by which others know what it is of ([`LIVE`](crate::path::LIVE)).
+fn name(fd: c_int) -> CString {
+    // As long as the kernel takes (`MFD_NAME_MAX_LEN`).
+    const MOST: usize = 249;
+    let mut room = [0; PATH_MAX];
+    let path = settings().zip(cwd::opened(fd, &mut room)).and_then(|(settings, len)| {
+        let path = shown(settings, room.get(..len)?)?;
+        CString::new([b"belfry:", path].concat()).ok()
+    });
+    path.filter(|name| name.count_bytes() <= MOST).unwrap_or_else(|| c"belfry:".into())
+}
+
 /// Makes a descriptor one of memory with this content.
-fn replace(fd: c_int, content: &[u8]) -> Result<(), c_int> {
+fn replace(fd: c_int, name: &CStr, content: &[u8]) -> Result<(), c_int> {
     let check = |result: isize| if result < 0 { Err(-result as c_int) } else { Ok(result as c_int) };
     // SAFETY: the name is a C string.
     let memory = check(unsafe {
-        let name = c"card".as_ptr() as usize;
-        raw::call(libc::SYS_memfd_create, [name, libc::MFD_CLOEXEC as usize, 0, 0, 0, 0])
+        raw::call(libc::SYS_memfd_create, [name.as_ptr() as usize, libc::MFD_CLOEXEC as usize, 0, 0, 0, 0])
     })?;
     raw::write(memory, content);
     // SAFETY: numbers alone; both descriptors are this call's, one of them soon the program's.

@@ -160,14 +160,13 @@ pub(crate) fn is_stand_in(identity: Identity) -> bool {
     settings().is_some_and(|settings| Which::of(settings, identity.device, identity.inode).is_some())
 }
 
-/// Makes what `readdir` has said of a stand-in that of its node.
-pub(crate) fn disguise_entry(entry: &mut libc::dirent64) {
-    let Some(settings) = outside() else { return };
+/// Returns the kind of file that a directory's entry is, if it is a stand-in.
+pub(crate) fn kind_of_entry(inode: u64, name: &[u8]) -> Option<u8> {
     // The file system is not told: a name that is a node's, and its number, are enough.
-    let name = |text: &[u8]| entry.d_name.iter().zip(text).all(|(&one, &other)| one as u8 == other);
-    let is_one = |nodes: &DrmNodes| [nodes.render.inode, nodes.card.inode].contains(&entry.d_ino);
-    let known = settings.kfd.inode == entry.d_ino || settings.drm.iter().any(is_one);
-    if known && (name(b"kfd\0") || name(b"renderD") || name(b"card")) {
-        entry.d_type = libc::DT_CHR;
+    if name != b"kfd" && !name.starts_with(b"renderD") && !name.starts_with(b"card") {
+        return None;
     }
+    let settings = outside()?;
+    let is_one = |nodes: &DrmNodes| [nodes.render.inode, nodes.card.inode].contains(&inode);
+    (settings.kfd.inode == inode || settings.drm.iter().any(is_one)).then_some(libc::DT_CHR)
 }

@@ -56,10 +56,15 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
+/// Takes the driver's log, of which nothing is said yet. Called before there is a second thread: others that come to do so
+/// would wait for the first one, and a forked child for ever.
+pub(crate) fn take_log() {
+    // Fails when there is a logger already, which is this one.
+    let _ = log::set_logger(&Log);
+}
+
 /// Has errors and warnings of driver and device said, or what [`LOG_VARIABLE`] asks for: a level's name.
 pub(crate) fn start_log() {
     let level = std::env::var(LOG_VARIABLE).ok().and_then(|level| level.parse().ok());
     log::set_max_level(level.unwrap_or(log::LevelFilter::Warn));
-    // Fails when there is a logger already, which is this one.
-    let _ = log::set_logger(&Log);
 }

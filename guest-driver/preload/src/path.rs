@@ -237,6 +237,17 @@ pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
     }
 }
 
+/// How the kernel shows memory that has taken the place of a file whose content changes: around the file's path.
+pub(crate) const LIVE: (&[u8], &[u8]) = (b"/memfd:belfry:", b" (deleted)");
+
+/// A path that the kernel has given, as a program is to see it; `None` where it sees it as it is.
+pub(crate) fn shown<'p>(settings: &Settings, path: &'p [u8]) -> Option<&'p [u8]> {
+    match hidden(settings, path) {
+        0 => path.strip_prefix(LIVE.0)?.strip_suffix(LIVE.1).filter(|path| path.starts_with(b"/")),
+        skip => path.get(skip..),
+    }
+}
+
 /// Takes the prepared directory away from the start of a C string, in place.
 ///
 /// # Safety

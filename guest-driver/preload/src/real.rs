@@ -28,6 +28,35 @@ impl Next {
     }
 }
 
+impl Next {
+    /// Tells whether the function begins with a jump to somewhere else: a program has put something of its own in its place, as UCX
+    /// (`bistro`) and Open MPI (`patcher`) do with functions that change memory.
+    pub(crate) fn is_patched(&self) -> bool {
+        let code = self.address().cast::<[u8; 16]>();
+        if code.is_null() {
+            return false;
+        }
+        // SAFETY: functions of the C library are longer, or are followed by others of it; their code is readable.
+        let code = unsafe { code.read_unaligned() };
+        jumps(&code)
+    }
+}
+
+/// Tells whether code begins with a jump, a call, a breakpoint, or an address to jump to.
+fn jumps(code: &[u8]) -> bool {
+    // `endbr64`
+    let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    matches!(
+        code,
+        // `jmp` and `call` by a distance; `push` of an address, for `ret`; `int3`
+        [0xe8 | 0xe9 | 0xeb | 0x68 | 0xcc, ..]
+        // `jmp` to what a register or memory says
+        | [0xff, 0x20..=0x2f | 0xe0..=0xef, ..] | [0x41, 0xff, 0xe0..=0xe7, ..]
+        // `movabs`
+        | [0x48 | 0x49, 0xb8..=0xbf, ..]
+    )
+}
+
 /// Calls the function of the given name and type behind this library; fails with `ENOSYS` where there is none.
 macro_rules! next {
     ($name:ident ( $($argument:expr),* $(,)? ) : fn( $($type:ty),* ) -> $result:ty, else $missing:expr) => {{
@@ -39,7 +68,15 @@ macro_rules! next {
                 };
             $crate::real::Next::new(NAME)
         };
-        let address = NEXT.address();
+        $crate::real::through!(NEXT, ($($argument),*): fn($($type),*) -> $result, else $missing)
+    }};
+}
+pub(crate) use next;
+
+/// Calls the function of a [`Next`] that has a name.
+macro_rules! through {
+    ($next:expr, ( $($argument:expr),* ) : fn( $($type:ty),* ) -> $result:ty, else $missing:expr) => {{
+        let address = $next.address();
         if address.is_null() {
             $crate::real::set_errno(libc::ENOSYS);
             $missing
@@ -53,7 +90,7 @@ macro_rules! next {
         }
     }};
 }
-pub(crate) use next;
+pub(crate) use through;
 
 /// Sets the calling thread's `errno`.
 pub(crate) fn set_errno(errno: i32) {
@@ -65,6 +102,15 @@ pub(crate) fn set_errno(errno: i32) {
 pub(crate) fn errno() -> i32 {
     // SAFETY: the location is the thread's own.
     unsafe { *libc::__errno_location() }
+}
+
+/// Turns an answer of the kernel into that of a function of the C library: a failure is -1, and `errno`.
+pub(crate) fn answer(result: isize) -> isize {
+    if (-4095..0).contains(&result) {
+        set_errno(-result as i32);
+        return -1;
+    }
+    result
 }
 
 /// System calls that go to the kernel whatever is hooked, and leave `errno` alone unless they say otherwise.
@@ -203,5 +249,43 @@ pub(crate) mod raw {
     pub(crate) fn getpid() -> i32 {
         // SAFETY: takes nothing and cannot fail.
         unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_begin_with_a_jump_are_told_from_those_of_a_c_library() {
+        let jumping: [&[u8]; 8] = [
+            &[0xe9, 1, 2, 3, 4],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 1, 2, 3, 4],
+            &[0xff, 0x25, 0, 0, 0, 0],
+            &[0x49, 0xbb, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0xff, 0xe3],
+            &[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xff, 0xe0],
+            &[0x68, 1, 2, 3, 4, 0xc3],
+            &[0xcc],
+            &[0xff, 0xe0],
+        ];
+        assert!(jumping.iter().all(|code| jumps(code)));
+        // `munmap` and `mmap` of glibc 2.36 and 2.41, `munmap` of musl 1.2.5.
+        let plain: [&[u8]; 4] = [
+            &[0xb8, 0x0b, 0, 0, 0, 0x0f, 0x05],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0xf7, 0xc1, 0xff, 0x0f],
+            &[0x41, 0xf7, 0xc1, 0xff, 0x0f, 0, 0],
+            &[0x55, 0x48, 0x89, 0xfd],
+        ];
+        assert!(!plain.iter().any(|code| jumps(code)));
+        for name in [c"mmap", c"munmap", c"mremap", c"mprotect", c"pkey_mprotect"] {
+            assert!(!Next::new(name).is_patched(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn answers_of_the_kernel_become_those_of_functions() {
+        assert_eq!(answer(5), 5);
+        assert_eq!(answer(-4096), -4096);
+        assert_eq!((answer(-2), errno()), (-1, libc::ENOENT));
     }
 }

@@ -4,21 +4,23 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use belfry_device::record::Recording;
 use belfry_kfd_hosted::prepared::RECORD_ENDING;
 
 use crate::{companion, new_file, notice, trace};
 
-/// Name of this process's record; empty without one.
-static NAME: Mutex<String> = Mutex::new(String::new());
+/// Name of this process's record; null without one, and never freed. A lock would be in the way of children that are forked.
+static NAME: AtomicPtr<String> = AtomicPtr::new(null_mut());
 
 /// Begins the record; none, which is said, where there can be no file.
 pub(crate) fn start(directory: &Path) -> Option<Recording> {
     match file(directory) {
         Ok(path) => {
-            *lock() = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            NAME.store(Box::into_raw(Box::new(name)), Ordering::Release);
             Some(Recording::new(Appended(path)))
         }
         Err(error) => {
@@ -30,12 +32,10 @@ pub(crate) fn start(directory: &Path) -> Option<Recording> {
 }
 
 /// Name of this process's record in the directory.
+#[expect(unsafe_code, reason = "reads what was leaked")]
 pub(crate) fn name() -> String {
-    lock().clone()
-}
-
-fn lock() -> std::sync::MutexGuard<'static, String> {
-    NAME.lock().unwrap_or_else(PoisonError::into_inner)
+    // SAFETY: null, or a box that `start` has leaked.
+    unsafe { NAME.load(Ordering::Acquire).as_ref() }.cloned().unwrap_or_default()
 }
 
 /// Makes a file: `PROGRAM-PID.record`, or with a number behind the PID for what has become another program.

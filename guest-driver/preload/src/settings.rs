@@ -8,8 +8,9 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use once_cell::race::OnceBox;
 
 use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
@@ -144,6 +145,8 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             at = at.add(1);
         }
     }
+    crate::notice::take_log();
+    crate::fork::register();
 }
 
 #[used]
@@ -152,8 +155,9 @@ static NOTE_ENVIRONMENT: extern "C" fn(c_int, *const *const c_char, *const *cons
 
 /// The settings; `None` in a process that was not started by `belfry exec`.
 pub(crate) fn settings() -> Option<&'static Settings> {
-    static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
-    SETTINGS.get_or_init(|| inside(read)).as_ref()
+    // Threads that ask at once all read, and none waits for another: a child that is forked meanwhile has one thread alone.
+    static SETTINGS: OnceBox<Option<Settings>> = OnceBox::new();
+    SETTINGS.get_or_init(|| inside(|| Box::new(read()))).as_ref()
 }
 
 fn read() -> Option<Settings> {

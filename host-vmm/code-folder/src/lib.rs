@@ -269,7 +269,7 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a folder is this user's, and no other user may write to it: what is executed may be kept there.
+/// Checks that a folder is this user's, and that no other user may write to it: what is executed may be kept there.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ const NODE: &str = "/sys/devices/system/node/node0";
 pub(super) struct Link {
     /// Where it is, without a slash in front.
     pub(super) place: PathBuf,
-    /// What it says.
+    /// The path in it.
     pub(super) target: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn whole(target: &Path) -> PathBuf {
         .join(target.components().skip_while(|part| part.as_os_str() == "..").collect::<PathBuf>())
 }
 
-/// What the kernel says of the processors that are near the GPU.
+/// The processors that are near the GPU, as the kernel tells of them.
 #[derive(Debug, Hash)]
 pub(super) struct Near {
     /// `numa_node`: -1 where the machine tells of no nodes.

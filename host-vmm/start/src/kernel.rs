@@ -110,7 +110,7 @@ pub(crate) unsafe fn identity(path: *const u8) -> Option<crate::record::Identity
     }
 }
 
-/// Whether a folder is this user's, and no other user may write to it: the library that programs are started with is there.
+/// Tells whether a folder is this user's, and no other user may write to it: the library that programs are started with is there.
 ///
 /// # Safety
 ///

@@ -37,7 +37,9 @@ static void fail(void)
 	_exit(1);
 }
 
-/* Starts the program; `first` runs in it before it is the program. */
+static void wait_for_debugger(void) { raise(SIGSTOP); }
+
+/* Starts the program; `first` runs in it before it is the program, or instead of it. */
 static void spawn(void (*first)(void))
 {
 	int in[2], out[2];
@@ -51,7 +53,8 @@ static void spawn(void (*first)(void))
 		dup2(out[1], 1);
 		if (first)
 			first();
-		execl(program, program, "spinning", NULL);
+		if (!first || first == wait_for_debugger)
+			execl(program, program, "spinning", NULL);
 		_exit(127);
 	}
 	close(in[0]);
@@ -230,7 +233,26 @@ static void running_program(void)
 	finish();
 }
 
-static void wait_for_debugger(void) { raise(SIGSTOP); }
+/* Takes a notice; whether it was that the runtime waits, which goes on now. */
+static bool answer_runtime(void)
+{
+	struct kfd_runtime_info info = { 0 };
+	struct kfd_ioctl_dbg_trap_args args = { 0 }, more = { 0 }, sent = { 0 };
+	char byte;
+	EXPECT(read(notices[0], &byte, 1) == 1);
+	args.query_debug_event.exception_mask = MASK(EC_PROCESS_RUNTIME) | MASK(EC_QUEUE_NEW);
+	int result = trap(child, KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT, &args);
+	EXPECT(!result || result == -EAGAIN);
+	if (result || !(args.query_debug_event.exception_mask & MASK(EC_PROCESS_RUNTIME)))
+		return false;
+	more.query_exception_info.info_ptr = (uintptr_t)&info;
+	more.query_exception_info.info_size = sizeof info;
+	more.query_exception_info.exception_code = EC_PROCESS_RUNTIME;
+	EXPECT(trap(child, KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO, &more) == -ENODATA);
+	sent.send_runtime_event.exception_mask = MASK(EC_PROCESS_RUNTIME);
+	EXPECT(!trap(child, KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT, &sent));
+	return true;
+}
 
 /* Lets the program go on while its GPU is asked for, until it says that it has launched. */
 static void follow(void)
@@ -240,27 +262,9 @@ static void follow(void)
 		struct pollfd files[2] = { { notices[0], POLLIN, 0 }, { from_child, POLLIN, 0 } };
 		int status;
 		pid_t thread;
-		char byte;
 		poll(files, 2, 10);
-		if (files[0].revents) {
-			struct kfd_ioctl_dbg_trap_args args = { 0 };
-			EXPECT(read(notices[0], &byte, 1) == 1);
-			args.query_debug_event.exception_mask = MASK(EC_PROCESS_RUNTIME) | MASK(EC_QUEUE_NEW);
-			int result = trap(child, KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT, &args);
-			EXPECT(!result || result == -EAGAIN);
-			if (!result && args.query_debug_event.exception_mask & MASK(EC_PROCESS_RUNTIME)) {
-				struct kfd_runtime_info info = { 0 };
-				struct kfd_ioctl_dbg_trap_args more = { 0 };
-				more.query_exception_info.info_ptr = (uintptr_t)&info;
-				more.query_exception_info.info_size = sizeof info;
-				more.query_exception_info.exception_code = EC_PROCESS_RUNTIME;
-				EXPECT(trap(child, KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO, &more) == -ENODATA);
-				struct kfd_ioctl_dbg_trap_args sent = { 0 };
-				sent.send_runtime_event.exception_mask = MASK(EC_PROCESS_RUNTIME);
-				EXPECT(!trap(child, KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT, &sent));
-				runtime = true;
-			}
-		}
+		if (files[0].revents)
+			runtime |= answer_runtime();
 		while ((thread = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
 			if (!WIFSTOPPED(status)) {
 				EXPECT(thread != child);
@@ -383,6 +387,47 @@ static void killed_debugger(void)
 	finish();
 }
 
+/* A runtime that says when it ends, as its debugger hears. */
+static void runtime(void)
+{
+	struct kfd_ioctl_runtime_enable_args args = { .r_debug = 4096, .mode_mask = KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK };
+	char byte;
+	int fd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, AMDKFD_IOC_RUNTIME_ENABLE, &args) || write(1, "up\n", 3) != 3 || read(0, &byte, 1) != 1)
+		_exit(2);
+	args.mode_mask = 0;
+	_exit(ioctl(fd, AMDKFD_IOC_RUNTIME_ENABLE, &args) ? 3 : 0);
+}
+
+/* It waits for the debugger, whose answer lets it end. */
+static void program_that_ends(void)
+{
+	struct kfd_runtime_info info;
+	bool answered = false;
+	int status = 0;
+	/* The child opens the driver itself. */
+	spawn(runtime);
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	wait_launched();
+	threads(seize);
+	EXPECT(!enable(child, &info));
+	EXPECT(info.runtime_state == DEBUG_RUNTIME_STATE_ENABLED);
+	EXPECT(write(to_child, "", 1) == 1);
+	for (pid_t thread = 0; thread != child || WIFSTOPPED(status);) {
+		struct pollfd file = { notices[0], POLLIN, 0 };
+		poll(&file, 1, 10);
+		if (file.revents)
+			answered |= answer_runtime();
+		while ((thread = waitpid(-1, &status, WNOHANG | __WALL)) > 0 && WIFSTOPPED(status)) {
+			int event = status >> 16, signal = WSTOPSIG(status);
+			ptrace(PTRACE_CONT, thread, 0, event || signal == SIGTRAP ? 0 : signal);
+		}
+	}
+	EXPECT(answered);
+	if (status)
+		FAIL("the program's status is %#x", status);
+}
+
 static void killed_program(void)
 {
 	int status;
@@ -418,6 +463,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(not_debuggable),
 	CASE(killed_debugger),
 	CASE(killed_program),
+	CASE(program_that_ends),
 };
 
 int main(int argc, char **argv)
@@ -426,7 +472,7 @@ int main(int argc, char **argv)
 		if (!strcmp(cases[i].name, argv[1])) {
 			program = argv[2];
 			/* Children that open it themselves are processes of their own. */
-			if (strcmp(argv[1], "killed_debugger"))
+			if (strcmp(argv[1], "killed_debugger") && strcmp(argv[1], "program_that_ends"))
 				kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
 			EXPECT(!pipe2(notices, O_CLOEXEC));
 			cases[i].run();

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use belfry_abi::kfd::debug::{DbgTrapArgs, DbgTrapOp};
 use belfry_abi::kfd::ioctl::DBG_TRAP;
@@ -41,23 +41,41 @@ struct Links {
     turns: u64,
 }
 
-static LINKS: Mutex<Links, rank::DebugLinks> = Mutex::new(Links { by_pid: BTreeMap::new(), turns: 0 });
+type LinksLock = Mutex<Links, rank::DebugLinks>;
+
+/// The links; null until there are some.
+static LINKS: AtomicPtr<LinksLock> = AtomicPtr::new(std::ptr::null_mut());
+
+#[expect(unsafe_code, reason = "reads what was leaked")]
+fn lock() -> Option<&'static LinksLock> {
+    // SAFETY: null, or a box that `links` has leaked.
+    unsafe { LINKS.load(Ordering::Acquire).as_ref() }
+}
 
 fn links() -> MutexGuard<'static, Links, rank::DebugLinks> {
-    LINKS.lock().unwrap_or_else(PoisonError::into_inner)
+    let lock = lock().unwrap_or_else(|| {
+        let made: &'static LinksLock = Box::leak(Box::default());
+        let at = std::ptr::from_ref(made).cast_mut();
+        let first = LINKS.compare_exchange(std::ptr::null_mut(), at, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() { made } else { lock().unwrap_or(made) }
+    });
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// In a forked child: what its parent debugs is not its own. A call that was under way in the parent is none here.
 pub(crate) fn forget() {
-    if let Ok(mut links) = LINKS.try_lock() {
-        // A stand-in is of a driver that is not here: it is left as it is.
-        for (_, link) in std::mem::take(&mut links.by_pid) {
-            match link {
-                Link::Joined(socket) => drop(socket),
-                Link::Waits { stand_in, notices, .. } => {
-                    std::mem::forget(stand_in);
-                    drop(notices);
-                }
+    let Some(lock) = lock() else { return };
+    let Ok(mut links) = lock.try_lock() else {
+        // The thread that has it is not here, and would never let it go.
+        return LINKS.store(std::ptr::null_mut(), Ordering::Release);
+    };
+    // A stand-in is of a driver that is not here: it is left as it is.
+    for (_, link) in std::mem::take(&mut links.by_pid) {
+        match link {
+            Link::Joined(socket) => drop(socket),
+            Link::Waits { stand_in, notices, .. } => {
+                std::mem::forget(stand_in);
+                drop(notices);
             }
         }
     }

@@ -21,11 +21,18 @@ use std::os::unix::net::SocketAddr;
 
 use crate::card;
 
-pub(crate) use client::forget;
 #[cfg(not(test))]
 pub(crate) use client::trap;
 pub(crate) use process::read as read_memory;
+#[cfg(not(test))]
+pub(crate) use server::let_answer;
 pub(crate) use server::serve;
+
+/// In a forked child, which debugs nobody and is debugged by nobody.
+pub(crate) fn forget() {
+    client::forget();
+    server::forget();
+}
 
 /// The first number by which a hosted driver's own processes debug each other.
 const HOSTED: u32 = 1 << 30;

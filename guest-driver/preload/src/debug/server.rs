@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::{of_debugger, of_program, process};
 use crate::companion;
 use crate::gpu::Gpu;
 use crate::notice;
+use crate::real::raw;
 
 /// Debuggers that may be connected at a time; one is attached.
 const PEERS: usize = 8;
@@ -28,6 +29,48 @@ const PEERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads for the driver's work that are there before a debugger is.
 const WORKERS: usize = 4;
+
+/// 1 while a call of a debugger is made that it has no answer to yet.
+static ANSWERING: AtomicU32 = AtomicU32::new(0);
+
+/// A call of a debugger, until that has its answer.
+struct Answering;
+
+impl Answering {
+    fn begin() -> Self {
+        ANSWERING.store(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        ANSWERING.store(0, Ordering::SeqCst);
+        raw::futex(&ANSWERING, libc::FUTEX_WAKE, u32::MAX >> 1, None);
+    }
+}
+
+/// Waits until a debugger has its answer whose call this thread of the program may go on by: the program may be about to end,
+/// and the companion with it.
+#[cfg(not(test))]
+pub(crate) fn let_answer() {
+    if ANSWERING.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    let until = std::time::Instant::now() + PATIENCE;
+    while ANSWERING.load(Ordering::SeqCst) != 0 {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        raw::futex(&ANSWERING, libc::FUTEX_WAIT, 1, Some(left));
+    }
+}
+
+/// In a forked child, which no debugger has called.
+pub(crate) fn forget() {
+    ANSWERING.store(0, Ordering::SeqCst);
+}
 
 /// Notices that are to be written.
 #[derive(Default)]
@@ -199,6 +242,7 @@ impl Server {
         let peer = &mut self.peers[index];
         let Ok(mut message) = wire::receive(&peer.socket) else { return false };
         let file = message.file.take().map(File::from);
+        let _answering = Answering::begin();
         message.result = match peer.make(self.gpu, &mut message, file) {
             Ok(value) => value,
             Err(errno) => -errno,

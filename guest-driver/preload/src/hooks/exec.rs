@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use crate::inside::{inside, is_inside};
 use crate::program_file::examine;
@@ -30,44 +31,43 @@ struct Own {
 
 /// What this process was started with.
 fn own() -> Option<&'static Own> {
-    static OWN: OnceLock<Option<Own>> = OnceLock::new();
-    OWN.get_or_init(|| {
-        inside(|| {
-            let settings = settings()?;
-            let library = library()?;
-            let line = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
-            let mut variables = vec![line(PRELOAD, &library), line(TREE_VARIABLE, &settings.tree)];
-            if let Some(summary) = &settings.summary {
-                variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
-            }
-            if let Some(trace) = &settings.trace {
-                variables.push(line(TRACE_VARIABLE, &trace.value()));
-            }
-            if let Some(record) = &settings.record {
-                variables.push(line(RECORD_VARIABLE, record.as_os_str().as_bytes()));
-            }
-            if let Some(sanitize) = &settings.sanitize {
-                variables.push(line(SANITIZE_VARIABLE, sanitize));
-            }
-            if let Some(profile) = &settings.profile {
-                variables.push(line(PROFILE_VARIABLE, profile));
-            }
-            if let Some(faults) = &settings.faults {
-                variables.push(line(FAULTS_VARIABLE, faults));
-            }
-            if let Some(inspect) = &settings.inspect {
-                variables.push(line(INSPECT_VARIABLE, inspect));
-            }
-            if settings.debuggable {
-                variables.push(line(DEBUGGABLE_VARIABLE, b"1"));
-            }
-            if !settings.card_name.is_empty() {
-                variables.push(line(CARD_VARIABLE, &settings.card_name));
-            }
-            Some(Own { library, variables })
-        })
-    })
-    .as_ref()
+    // As in `settings`.
+    static OWN: OnceBox<Option<Own>> = OnceBox::new();
+    let find = || {
+        let settings = settings()?;
+        let library = library()?;
+        let line = |name: &str, value: &[u8]| [name.as_bytes(), b"=", value, b"\0"].concat();
+        let mut variables = vec![line(PRELOAD, &library), line(TREE_VARIABLE, &settings.tree)];
+        if let Some(summary) = &settings.summary {
+            variables.push(line(SUMMARY_VARIABLE, summary.as_os_str().as_bytes()));
+        }
+        if let Some(trace) = &settings.trace {
+            variables.push(line(TRACE_VARIABLE, &trace.value()));
+        }
+        if let Some(record) = &settings.record {
+            variables.push(line(RECORD_VARIABLE, record.as_os_str().as_bytes()));
+        }
+        if let Some(sanitize) = &settings.sanitize {
+            variables.push(line(SANITIZE_VARIABLE, sanitize));
+        }
+        if let Some(profile) = &settings.profile {
+            variables.push(line(PROFILE_VARIABLE, profile));
+        }
+        if let Some(faults) = &settings.faults {
+            variables.push(line(FAULTS_VARIABLE, faults));
+        }
+        if let Some(inspect) = &settings.inspect {
+            variables.push(line(INSPECT_VARIABLE, inspect));
+        }
+        if settings.debuggable {
+            variables.push(line(DEBUGGABLE_VARIABLE, b"1"));
+        }
+        if !settings.card_name.is_empty() {
+            variables.push(line(CARD_VARIABLE, &settings.card_name));
+        }
+        Some(Own { library, variables })
+    };
+    OWN.get_or_init(|| inside(|| Box::new(find()))).as_ref()
 }
 
 /// The path this library was loaded from.
@@ -191,24 +191,36 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
 /// Lists of C strings.
 type Strings = *const *const c_char;
 
+/// Becomes another program: `exec` is given the environment to hand on.
+///
+/// # Safety
+///
+/// `envp` is null or a list of C strings that ends with null.
+#[inline(never)]
+pub(super) unsafe fn exec_by(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
+    let mut environment = Environment::new();
+    // SAFETY: the caller's contract.
+    let envp = unsafe { environment.with_ours(envp) };
+    if !is_inside() {
+        summary::write(summary::End::Exited);
+        card::leave();
+    }
+    exec(envp)
+}
+
 macro_rules! execs {
     ($(fn $name:ident($($before:ident: $type:ty,)* [$path:ident], argv $(, $after:ident)?), searched $searched:literal;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             $($before: $type,)* $path: *const c_char, argv: Strings, envp: Strings $(, $after: c_int)?
         ) -> c_int {
-            let mut environment = Environment::new();
             examine($path, $searched);
-            // SAFETY: the program gives lists of C strings.
-            let envp = unsafe { environment.with_ours(envp) };
-            if !is_inside() {
-                summary::write(summary::End::Exited);
-                card::leave();
-            }
-            next!(
+            let exec = |envp: Strings| next!(
                 $name($($before,)* $path, argv, envp $(, $after)?):
                 fn($($type,)* *const c_char, Strings, Strings $(, execs!(@int $after))?) -> c_int, else -1
-            )
+            );
+            // SAFETY: the program gives lists of C strings.
+            unsafe { exec_by(envp, exec) }
         }
     )*};
     (@int $any:ident) => { c_int };
@@ -222,14 +234,9 @@ execs! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
-    let mut environment = Environment::new();
+    let exec = |envp: Strings| next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1);
     // SAFETY: the program gives lists of C strings.
-    let envp = unsafe { environment.with_ours(envp) };
-    if !is_inside() {
-        summary::write(summary::End::Exited);
-        card::leave();
-    }
-    next!(fexecve(fd, argv, envp): fn(c_int, Strings, Strings) -> c_int, else -1)
+    unsafe { exec_by(envp, exec) }
 }
 
 unsafe extern "C" {

@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::hooks::with_path;
 use crate::path::{Buffer, Resolved};
 use crate::real::{next, set_errno};
 use crate::{gpu, live, node, shared};
@@ -52,30 +51,44 @@ fn finish(found: &Resolved, fd: c_int) -> c_int {
     fd
 }
 
+/// Opens a file: `open` is given the path and the flags to use.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+#[inline(never)]
+pub(super) unsafe fn open_by(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    open: impl FnOnce(*const c_char, c_int) -> c_int,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve_for(at, path, flags & WRITES != 0) };
+    match flags_for(&found, flags) {
+        Ok(flags) => finish(&found, open(found.path, flags)),
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
 macro_rules! opens {
     ($(fn $name:ident($(in $directory:ident)? $(with $mode:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             $($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: c_uint)?
         ) -> c_int {
-            let mut buffer = Buffer::new();
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve_for(at, path, flags & WRITES != 0) };
-            let flags = match flags_for(&found, flags) {
-                Ok(flags) => flags,
-                Err(errno) => {
-                    set_errno(errno);
-                    return -1;
-                }
-            };
-            let path = found.path;
-            let fd = next!(
+            let open = |path: *const c_char, flags: c_int| next!(
                 $name($($directory,)? path, flags $(, $mode)?):
                 fn($(opens!(@int $directory),)? *const c_char, c_int $(, opens!(@mode $mode))?) -> c_int, else -1
             );
-            finish(&found, fd)
+            // SAFETY: the program gives a C string or null.
+            unsafe { open_by(at, path, flags, open) }
         }
     )*};
     (@int $any:ident) => { c_int };
@@ -167,110 +180,70 @@ macro_rules! creates {
 
 creates! { creat creat64 }
 
+/// Cuts a file: `truncate` is given the path to use.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+#[inline(never)]
+pub(super) unsafe fn truncate_by(
+    path: *const c_char,
+    truncate: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve_for(libc::AT_FDCWD, path, true) };
+    if found.ours {
+        set_errno(if found.is_node { libc::EINVAL } else { libc::EACCES });
+        return -1;
+    }
+    truncate(found.path)
+}
+
 macro_rules! truncates {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, len: libc::off_t) -> c_int {
-            let mut buffer = Buffer::new();
+            let cut = |path: *const c_char| {
+                next!($name(path, len): fn(*const c_char, libc::off_t) -> c_int, else -1)
+            };
             // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve_for(libc::AT_FDCWD, path, true) };
-            if found.ours {
-                set_errno(if found.is_node { libc::EINVAL } else { libc::EACCES });
-                return -1;
-            }
-            next!($name(found.path, len): fn(*const c_char, libc::off_t) -> c_int, else -1)
+            unsafe { truncate_by(path, cut) }
         }
     )*};
 }
 
 truncates! { truncate truncate64 }
 
+/// Moves in a file, unless it is memory that processes share.
+pub(super) fn seek_by(
+    fd: c_int,
+    offset: libc::off_t,
+    whence: c_int,
+    seek: impl FnOnce() -> libc::off_t,
+) -> libc::off_t {
+    match shared::find(fd).map(|memory| shared::seek(memory.size(), offset, whence)) {
+        Some(Ok(place)) => place,
+        Some(Err(errno)) => {
+            set_errno(errno);
+            -1
+        }
+        None => seek(),
+    }
+}
+
 macro_rules! seeks {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(fd: c_int, offset: libc::off_t, whence: c_int) -> libc::off_t {
-            match shared::find(fd).map(|memory| shared::seek(memory.size(), offset, whence)) {
-                Some(Ok(place)) => place,
-                Some(Err(errno)) => {
-                    set_errno(errno);
-                    -1
-                }
-                None => next!($name(fd, offset, whence): fn(c_int, libc::off_t, c_int) -> libc::off_t, else -1),
-            }
+            seek_by(fd, offset, whence, || {
+                next!($name(fd, offset, whence): fn(c_int, libc::off_t, c_int) -> libc::off_t, else -1)
+            })
         }
     )*};
 }
 
 seeks! { lseek lseek64 }
-
-macro_rules! reads_directory {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(directory: *mut c_void) -> *mut libc::dirent64 {
-            let entry = next!($name(directory): fn(*mut c_void) -> *mut libc::dirent64, else std::ptr::null_mut());
-            // SAFETY: an entry is the program's until it reads the next one; both kinds are laid out alike here.
-            if let Some(entry) = unsafe { entry.as_mut() } {
-                node::disguise_entry(entry);
-            }
-            entry
-        }
-    )*};
-}
-
-reads_directory! { readdir readdir64 }
-
-type Entries = *mut *mut *mut libc::dirent64;
-
-macro_rules! scans {
-    ($(fn $name:ident($($directory:ident)?);)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
-            $($directory: c_int,)? path: *const c_char, list: Entries, filter: Filter, compare: Compare
-        ) -> c_int {
-            let mut buffer = Buffer::new();
-            let at = libc::AT_FDCWD;
-            $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
-            let count = next!(
-                $name($($directory,)? found.path, list, filter, compare):
-                fn($(scans!(@type $directory),)? *const c_char, Entries, Filter, Compare) -> c_int, else -1
-            );
-            if found.is_node {
-                for index in 0..usize::try_from(count).unwrap_or(0) {
-                    // SAFETY: the call has made a list of that many entries.
-                    node::disguise_entry(unsafe { &mut **(*list).add(index) });
-                }
-            }
-            count
-        }
-    )*};
-    (@type $any:ident) => { c_int };
-}
-
-scans! {
-    fn scandir();
-    fn scandir64();
-    fn scandirat(directory);
-    fn scandirat64(directory);
-}
-
-type Filter = Option<unsafe extern "C" fn(*const c_void) -> c_int>;
-type Compare = Option<unsafe extern "C" fn(*const c_void, *const c_void) -> c_int>;
-
-with_path! {
-    fn opendir([path]) -> *mut c_void, else std::ptr::null_mut();
-    fn statfs([path], buf: *mut c_void) -> c_int, else -1;
-    fn statfs64([path], buf: *mut c_void) -> c_int, else -1;
-    fn statvfs([path], buf: *mut c_void) -> c_int, else -1;
-    fn statvfs64([path], buf: *mut c_void) -> c_int, else -1;
-    fn inotify_add_watch(fd: c_int, [path], mask: u32) -> c_int, else -1;
-    fn getxattr([path], name: *const c_char, value: *mut c_void, size: usize) -> isize, else -1;
-    fn lgetxattr([path], name: *const c_char, value: *mut c_void, size: usize) -> isize, else -1;
-    fn listxattr([path], list: *mut c_char, size: usize) -> isize, else -1;
-    fn llistxattr([path], list: *mut c_char, size: usize) -> isize, else -1;
-    fn pathconf([path], name: c_int) -> std::ffi::c_long, else -1;
-}
 
 /// Answers for a node what a device file that all may use would; says whether it did.
 fn allowed(found: &Resolved, mode: c_int) -> bool {
@@ -281,25 +254,39 @@ fn allowed(found: &Resolved, mode: c_int) -> bool {
         && node::Identity::of_path(unsafe { CStr::from_ptr(found.path) }).is_some_and(node::is_stand_in)
 }
 
+/// Asks for the right to a file: `access` is given the path to use.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+#[inline(never)]
+pub(super) unsafe fn access_by(
+    at: c_int,
+    path: *const c_char,
+    mode: c_int,
+    access: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve(at, path) };
+    if allowed(&found, mode) { 0 } else { access(found.path) }
+}
+
 macro_rules! access {
     ($(fn $name:ident($(in $directory:ident,)? path, mode $(, $flags:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             $($directory: c_int,)? path: *const c_char, mode: c_int $(, $flags: c_int)?
         ) -> c_int {
-            let mut buffer = Buffer::new();
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
-            if allowed(&found, mode) {
-                return 0;
-            }
-            next!(
-                $name($($directory,)? found.path, mode $(, $flags)?):
+            let access = |path: *const c_char| next!(
+                $name($($directory,)? path, mode $(, $flags)?):
                 fn($(access!(@type $directory),)? *const c_char, c_int $(, access!(@type $flags))?) -> c_int,
                 else -1
-            )
+            );
+            // SAFETY: the program gives a C string or null.
+            unsafe { access_by(at, path, mode, access) }
         }
     )*};
     (@type $any:ident) => { c_int };

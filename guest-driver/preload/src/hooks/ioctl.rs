@@ -6,7 +6,9 @@ use belfry_abi::kfd::drm::{
     DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, DRM_IOCTL_SYNCOBJ_WAIT, GEM_CREATE, GEM_USERPTR,
     GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES,
 };
-use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
+use belfry_abi::kfd::ioctl::{
+    DBG_TRAP, GET_CLOCK_COUNTERS, GET_VERSION, RESET_EVENT, SET_EVENT, UPDATE_QUEUE, WAIT_EVENTS, ioc_nr,
+};
 
 use crate::inside::{inside, is_inside};
 use crate::real::{next, set_errno};
@@ -47,9 +49,13 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
         {
             return result;
         }
-        // What changes how much memory is used.
-        let publishes =
-            which == node::Which::Kfd || [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is);
+        // What may change how much memory is used: of KFD's calls all but some that programs make all the time.
+        let publishes = match which {
+            node::Which::Kfd => {
+                ![GET_VERSION, GET_CLOCK_COUNTERS, SET_EVENT, RESET_EVENT, UPDATE_QUEUE].iter().any(is)
+            }
+            _ => [GEM_CREATE, GEM_USERPTR, DRM_IOCTL_GEM_CLOSE].iter().any(is),
+        };
         let waits = match which {
             node::Which::Kfd => is(&WAIT_EVENTS),
             _ => {
@@ -58,6 +64,7 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
             }
         };
         let result = if waits { companion::wait_for(call) } else { inside(call) };
+        debug::let_answer();
         if publishes && !waits {
             card::publish();
         }
@@ -65,14 +72,29 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
     }))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+/// A call of the driver, or of another one by `call`.
+pub(super) fn ioctl_by(
+    fd: c_int,
+    request: c_ulong,
+    argument: *mut c_void,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     match answer(fd, request, argument).or_else(|| answer_sync(fd, request, argument)) {
         Some(Ok(value)) => value,
         Some(Err(errno)) => {
             set_errno(errno);
             -1
         }
-        None => next!(ioctl(fd, request, argument): fn(c_int, c_ulong, *mut c_void) -> c_int, else -1),
+        None => call(),
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    ioctl_by(
+        fd,
+        request,
+        argument,
+        || next!(ioctl(fd, request, argument): fn(c_int, c_ulong, *mut c_void) -> c_int, else -1),
+    )
 }

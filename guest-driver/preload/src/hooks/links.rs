@@ -3,9 +3,37 @@
 use std::ffi::{c_char, c_int};
 
 use crate::inside::is_inside;
-use crate::path::{Buffer, PATH_MAX, hidden, reveal};
+use crate::path::{Buffer, PATH_MAX, reveal, shown};
 use crate::real::{next, set_errno};
 use crate::settings::settings;
+
+/// Reads a link: `read` is given the path to use, room for what it says, and how much that is.
+///
+/// # Safety
+///
+/// `path` is null or a C string, and `buf` has room for `len` bytes.
+#[inline(never)]
+pub(super) unsafe fn read_link_by(
+    at: c_int,
+    path: *const c_char,
+    (buf, len): (*mut c_char, usize),
+    read: impl Fn(*const c_char, *mut c_char, usize) -> isize,
+) -> isize {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve(at, path) };
+    let as_it_is = || read(found.path, buf, len);
+    let Some(settings) = settings().filter(|_| !is_inside() && len > 0) else { return as_it_is() };
+    // The program's buffer gets what it is shown and no more: what is behind that may be zeros that it counts on.
+    let mut whole = [0u8; PATH_MAX];
+    let count = read(found.path, whole.as_mut_ptr().cast(), PATH_MAX);
+    let Ok(count) = usize::try_from(count) else { return count };
+    let Some(shown) = whole.get(..count).and_then(|whole| shown(settings, whole)) else { return as_it_is() };
+    let fits = shown.len().min(len);
+    // SAFETY: the caller's contract.
+    unsafe { std::ptr::copy_nonoverlapping(shown.as_ptr(), buf.cast(), fits) };
+    fits as isize
+}
 
 macro_rules! reads_link {
     ($(fn $name:ident($(in $directory:ident,)? path, buf, len $(, $room:ident)?);)*) => {$(
@@ -13,38 +41,15 @@ macro_rules! reads_link {
         unsafe extern "C" fn $name(
             $($directory: c_int,)? path: *const c_char, buf: *mut c_char, len: usize $(, $room: usize)?
         ) -> isize {
-            let mut buffer = Buffer::new();
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
-            let read = |to: *mut c_char, len: usize| next!(
-                $name($($directory,)? found.path, to, len $(, $room.max(len))?):
+            let read = |path: *const c_char, to: *mut c_char, len: usize| next!(
+                $name($($directory,)? path, to, len $(, $room.max(len))?):
                 fn($(reads_link!(@int $directory),)? *const c_char, *mut c_char, usize $(, reads_link!(@size $room))?) -> isize,
                 else -1
             );
-            let count = read(buf, len);
-            if count <= 0 || is_inside() {
-                return count;
-            }
-            // SAFETY: the call has filled that many bytes.
-            let first = unsafe { *buf };
-            if first != b'/' as c_char {
-                return count;
-            }
-            // What was read may be cut short: the whole is needed to take its beginning away.
-            let mut whole = [0u8; PATH_MAX];
-            let all = read(whole.as_mut_ptr().cast(), PATH_MAX);
-            let whole = whole.get(..all.max(0) as usize).unwrap_or_default();
-            let skip = settings().map_or(0, |settings| hidden(settings, whole));
-            if skip == 0 {
-                return count;
-            }
-            let shown = &whole[skip..];
-            let fits = shown.len().min(len);
-            // SAFETY: the program's buffer has room for `len` bytes.
-            unsafe { std::ptr::copy_nonoverlapping(shown.as_ptr(), buf.cast(), fits) };
-            fits as isize
+            // SAFETY: the program gives a C string or null, and a buffer.
+            unsafe { read_link_by(at, path, (buf, len), read) }
         }
     )*};
     (@int $any:ident) => { c_int };
@@ -81,21 +86,23 @@ gives_path! {
     fn canonicalize_file_name(path);
 }
 
-/// The working directory for a buffer of the program's: what it shows may fit where the whole would not.
+/// The working directory for a buffer of the program's: what it shows may fit where the whole would not. `read` writes the
+/// whole to a buffer, whose address it gives, or null.
 ///
 /// # Safety
 ///
 /// `buf` has room for `len` bytes.
-unsafe fn copy_cwd(buf: *mut c_char, len: usize) -> *mut c_char {
+#[inline(never)]
+pub(super) unsafe fn cwd_by(
+    buf: *mut c_char,
+    len: usize,
+    read: impl Fn(*mut c_char, usize) -> *mut c_char,
+) -> *mut c_char {
     let mut whole = [0; PATH_MAX];
-    let all = next!(
-        getcwd(whole.as_mut_ptr(), PATH_MAX): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut()
-    );
+    let all = read(whole.as_mut_ptr(), PATH_MAX);
     if all.is_null() && len > PATH_MAX {
-        let result =
-            next!(getcwd(buf, len): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut());
-        // SAFETY: the C library gives null or the program's buffer.
-        return unsafe { reveal(result) };
+        // SAFETY: null, or the program's buffer.
+        return unsafe { reveal(read(buf, len)) };
     }
     // SAFETY: the buffer is this function's own.
     if all.is_null() || unsafe { reveal(all) }.is_null() {
@@ -109,6 +116,17 @@ unsafe fn copy_cwd(buf: *mut c_char, len: usize) -> *mut c_char {
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr(), buf, shown) };
     buf
+}
+
+/// Reads the working directory by the C library; as [`cwd_by`].
+///
+/// # Safety
+///
+/// As there.
+unsafe fn copy_cwd(buf: *mut c_char, len: usize) -> *mut c_char {
+    let read = |to: *mut c_char, room: usize| next!(getcwd(to, room): fn(*mut c_char, usize) -> *mut c_char, else std::ptr::null_mut());
+    // SAFETY: the caller's contract.
+    unsafe { cwd_by(buf, len, read) }
 }
 
 #[unsafe(no_mangle)]
@@ -152,14 +170,26 @@ unsafe extern "C" fn get_current_dir_name() -> *mut c_char {
     unsafe { reveal(result) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+/// Changes the working directory: `change` is given the path to use.
+///
+/// # Safety
+///
+/// `path` is null or a C string.
+#[inline(never)]
+pub(super) unsafe fn chdir_by(path: *const c_char, change: impl FnOnce(*const c_char) -> c_int) -> c_int {
     let mut buffer = Buffer::new();
-    // SAFETY: the program gives a C string or null.
+    // SAFETY: the caller's contract.
     let found = unsafe { buffer.resolve(libc::AT_FDCWD, path) };
-    let result = next!(chdir(found.path): fn(*const c_char) -> c_int, else -1);
+    let result = change(found.path);
     crate::cwd::changed();
     result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+    let change = |path: *const c_char| next!(chdir(path): fn(*const c_char) -> c_int, else -1);
+    // SAFETY: the program gives a C string or null.
+    unsafe { chdir_by(path, change) }
 }
 
 #[unsafe(no_mangle)]

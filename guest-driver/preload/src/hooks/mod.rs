@@ -5,6 +5,7 @@
 //! calling convention allows.
 #![expect(unsafe_code, reason = "takes the place of C functions")]
 
+mod directory;
 mod exec;
 mod files;
 mod find;

@@ -46,19 +46,22 @@ unsafe extern "C" fn pthread_create(
     result
 }
 
-/// Descriptors of this library are not open, as far as the program is concerned.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn close(fd: c_int) -> c_int {
+/// Closes a descriptor. Those of this library are not open, as far as the program is concerned.
+pub(super) fn close_by(fd: c_int, close: impl FnOnce() -> c_int) -> c_int {
     if userfault::is_ours(fd) && !is_inside() {
         set_errno(libc::EBADF);
         return -1;
     }
-    next!(close(fd): fn(c_int) -> c_int, else -1)
+    close()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    close_by(fd, || next!(close(fd): fn(c_int) -> c_int, else -1))
 }
 
 /// Closes what lies between the descriptors of this library.
-fn close_around(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let close = |first: c_uint, last: c_uint| next!(close_range(first, last, flags): fn(c_uint, c_uint, c_int) -> c_int, else -1);
+pub(super) fn close_around(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
     let mut from = first;
     let mut ours = [0; 2];
     let mut count = 0;
@@ -83,12 +86,20 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    close_around(first, last, flags)
+    close_around(
+        first,
+        last,
+        |first, last| next!(close_range(first, last, flags): fn(c_uint, c_uint, c_int) -> c_int, else -1),
+    )
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn closefrom(first: c_int) {
-    close_around(first.max(0) as c_uint, c_uint::MAX, 0);
+    close_around(
+        first.max(0) as c_uint,
+        c_uint::MAX,
+        |first, last| next!(close_range(first, last, 0): fn(c_uint, c_uint, c_int) -> c_int, else -1),
+    );
 }
 
 #[unsafe(no_mangle)]

@@ -6,28 +6,77 @@ use crate::node::{disguise, disguise_x};
 use crate::path::Buffer;
 use crate::real::next;
 
+/// Says what a file is: `stat` is given the path to use, and fills `buf`.
+///
+/// # Safety
+///
+/// `path` is null or a C string; where `stat` succeeds, it has filled `buf`.
+#[inline(never)]
+pub(super) unsafe fn stat_by(
+    at: c_int,
+    path: *const c_char,
+    buf: *mut libc::stat,
+    stat: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve(at, path) };
+    // Whatever led to it: a descriptor with an empty path, or a link of /proc.
+    // SAFETY: the caller's contract.
+    unsafe { disguised(stat(found.path), buf) }
+}
+
+/// Disguises what is said of a file.
+///
+/// # Safety
+///
+/// Where the result is 0, `buf` is filled.
+pub(super) unsafe fn disguised(result: c_int, buf: *mut libc::stat) -> c_int {
+    if result == 0 {
+        // SAFETY: the caller's contract.
+        disguise(unsafe { &mut *buf });
+    }
+    result
+}
+
+/// Says what a file is by `statx`; as [`stat_by`].
+///
+/// # Safety
+///
+/// As there.
+#[inline(never)]
+pub(super) unsafe fn statx_by(
+    at: c_int,
+    path: *const c_char,
+    buf: *mut libc::statx,
+    statx: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    let mut buffer = Buffer::new();
+    // SAFETY: the caller's contract.
+    let found = unsafe { buffer.resolve(at, path) };
+    let result = statx(found.path);
+    if result == 0 {
+        // SAFETY: the caller's contract.
+        disguise_x(unsafe { &mut *buf });
+    }
+    result
+}
+
 macro_rules! stats {
     ($(fn $name:ident($(version $version:ident,)? $(in $directory:ident,)? path, buf $(, $flags:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             $($version: c_int,)? $($directory: c_int,)? path: *const c_char, buf: *mut libc::stat $(, $flags: c_int)?
         ) -> c_int {
-            let mut buffer = Buffer::new();
             let at = libc::AT_FDCWD;
             $(let _ = at; let at = $directory;)?
-            // SAFETY: the program gives a C string or null.
-            let found = unsafe { buffer.resolve(at, path) };
-            let result = next!(
-                $name($($version,)? $($directory,)? found.path, buf $(, $flags)?):
+            let stat = |path: *const c_char| next!(
+                $name($($version,)? $($directory,)? path, buf $(, $flags)?):
                 fn($(stats!(@int $version),)? $(stats!(@int $directory),)? *const c_char, *mut libc::stat $(, stats!(@int $flags))?) -> c_int,
                 else -1
             );
-            // Whatever led to it: a descriptor with an empty path, or a link of /proc.
-            if result == 0 {
-                // SAFETY: the call has filled it.
-                disguise(unsafe { &mut *buf });
-            }
-            result
+            // SAFETY: the program gives a C string or null.
+            unsafe { stat_by(at, path, buf, stat) }
         }
     )*};
     (@int $any:ident) => { c_int };
@@ -56,11 +105,8 @@ macro_rules! descriptor_stats {
                 $name($($version,)? fd, buf): fn($(descriptor_stats!(@int $version),)? c_int, *mut libc::stat) -> c_int,
                 else -1
             );
-            if result == 0 {
-                // SAFETY: the call has filled it.
-                disguise(unsafe { &mut *buf });
-            }
-            result
+            // SAFETY: a call that has succeeded has filled it.
+            unsafe { disguised(result, buf) }
         }
     )*};
     (@int $any:ident) => { c_int };
@@ -81,16 +127,12 @@ unsafe extern "C" fn statx(
     mask: c_uint,
     buf: *mut libc::statx,
 ) -> c_int {
-    let mut buffer = Buffer::new();
+    let ask = |path: *const c_char| {
+        next!(
+            statx(directory, path, flags, mask, buf):
+            fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, else -1
+        )
+    };
     // SAFETY: the program gives a C string or null.
-    let found = unsafe { buffer.resolve(directory, path) };
-    let result = next!(
-        statx(directory, found.path, flags, mask, buf):
-        fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, else -1
-    );
-    if result == 0 {
-        // SAFETY: the call has filled it.
-        disguise_x(unsafe { &mut *buf });
-    }
-    result
+    unsafe { statx_by(directory, path, buf, ask) }
 }

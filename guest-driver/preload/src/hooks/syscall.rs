@@ -1,84 +1,218 @@
-//! `syscall`: with a number that has to do with the GPU, it is what the function of that name is.
+//! `syscall`: with a number that has to do with the GPU, it does what the function of that name does.
+//!
+//! All of them end in a system call of this library's own: what a program has put in place of the C library's functions calls
+//! `syscall` to do what they did, and would be called again.
+//!
+//! Paths need room on the stack, of which callers with other numbers may have little: functions that have some are not inlined.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::ptr::null_mut;
 
+use crate::hooks::memory::{self, Way};
+use crate::hooks::{directory, exec, files, ioctl, links, process, stat};
 use crate::inside::is_inside;
-use crate::real::{next, set_errno};
-use crate::{gpu, summary};
+use crate::program_file::examine;
+use crate::real::{answer, next, raw, set_errno};
+use crate::{fork, summary};
 
-type Strings = *const *const c_char;
+/// The arguments of a system call.
+type Arguments = [usize; 6];
 
-unsafe extern "C" {
-    fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int;
-    fn execveat(directory: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int;
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+/// The system call as it is, as `syscall` gives its result.
+///
+/// # Safety
+///
+/// The arguments are the program's.
+unsafe fn kernel(number: c_long, arguments: Arguments) -> c_long {
+    // SAFETY: the caller's contract.
+    answer(unsafe { raw::call(number, arguments) }) as c_long
 }
 
-/// The call by the function that is hooked, if there is one.
+/// Makes a system call whose result is an `int`.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn small(number: c_long, arguments: Arguments) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { kernel(number, arguments) as c_int }
+}
+
+/// A call with a path, or about a file.
 ///
 /// # Safety
 ///
 /// The arguments are those of the system call.
-unsafe fn by_function(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
+#[inline(never)]
+unsafe fn about_files(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c_long> {
     let fd = a as c_int;
-    let flag_e = e as c_int;
-    // SAFETY: the arguments of a system call are those of its function, here in the same order.
+    let here = libc::AT_FDCWD;
+    // The path is the first argument, or the second one behind a descriptor.
+    let (first, second) = (a as *const c_char, b as *const c_char);
+    // SAFETY: the arguments are the caller's, with a path in place of the program's.
+    let with_first = |path: *const c_char| unsafe { small(number, [path as usize, b, c, d, e, f]) };
+    // SAFETY: as above.
+    let with_second = |path: *const c_char| unsafe { small(number, [a, path as usize, c, d, e, f]) };
+    // SAFETY: as above.
+    let as_it_is = || unsafe { small(number, [a, b, c, d, e, f]) };
+    // SAFETY: paths are C strings or null, and structures what each call takes.
     let result = unsafe {
         match number {
-            libc::SYS_open => libc::open(a as *const _, b as c_int, c as c_uint),
-            libc::SYS_creat => libc::creat(a as *const _, b as libc::mode_t),
-            libc::SYS_openat => libc::openat(fd, b as *const _, c as c_int, d as c_uint),
+            libc::SYS_open => files::open_by(here, first, b as c_int, |path, flags| {
+                small(number, [path as usize, flags as usize, c, 0, 0, 0])
+            }),
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                files::open_by(here, first, flags, |path, flags| {
+                    small(libc::SYS_open, [path as usize, flags as usize, b, 0, 0, 0])
+                })
+            }
+            libc::SYS_openat => files::open_by(fd, second, c as c_int, |path, flags| {
+                small(number, [a, path as usize, flags as usize, d, 0, 0])
+            }),
             libc::SYS_openat2 => {
                 // What `resolve` asks for is about links and mounts, of which the way to ours has none.
                 let how =
                     (c as *const libc::open_how).as_ref().filter(|_| d >= size_of::<libc::open_how>())?;
                 let mut buffer = crate::path::Buffer::new();
-                if !buffer.resolve(fd, b as *const _).ours {
+                if !buffer.resolve(fd, second).ours {
                     return None;
                 }
-                libc::openat(fd, b as *const _, how.flags as c_int, how.mode as c_uint)
+                files::open_by(fd, second, how.flags as c_int, |path, flags| {
+                    let mode = how.mode as usize;
+                    small(libc::SYS_openat, [a, path as usize, flags as usize, mode, 0, 0])
+                })
             }
-            libc::SYS_close => libc::close(fd),
-            libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int),
-            libc::SYS_dup2 => libc::dup2(fd, b as c_int),
-            libc::SYS_dup3 => libc::dup3(fd, b as c_int, c as c_int),
-            libc::SYS_ioctl => libc::ioctl(fd, b as c_ulong, c as *mut c_void),
-            libc::SYS_stat => libc::stat(a as *const _, b as *mut _),
-            libc::SYS_lstat => libc::lstat(a as *const _, b as *mut _),
-            libc::SYS_fstat => libc::fstat(fd, b as *mut _),
-            libc::SYS_newfstatat => libc::fstatat(fd, b as *const _, c as *mut _, d as c_int),
-            libc::SYS_statx => libc::statx(fd, b as *const _, c as c_int, d as c_uint, e as *mut _),
-            libc::SYS_access => libc::access(a as *const _, b as c_int),
-            libc::SYS_faccessat => libc::faccessat(fd, b as *const _, c as c_int, 0),
-            libc::SYS_faccessat2 => libc::faccessat(fd, b as *const _, c as c_int, d as c_int),
-            libc::SYS_readlink => return Some(libc::readlink(a as *const _, b as *mut _, c) as c_long),
-            libc::SYS_readlinkat => {
-                return Some(libc::readlinkat(fd, b as *const _, c as *mut _, d) as c_long);
+            libc::SYS_ioctl => ioctl::ioctl_by(fd, b as c_ulong, c as *mut c_void, as_it_is),
+            libc::SYS_stat | libc::SYS_lstat => stat::stat_by(here, first, b as *mut _, with_first),
+            libc::SYS_fstat => stat::disguised(as_it_is(), b as *mut _),
+            libc::SYS_newfstatat => stat::stat_by(fd, second, c as *mut _, with_second),
+            libc::SYS_statx => stat::statx_by(fd, second, e as *mut _, with_second),
+            libc::SYS_statfs => directory::statfs_by(first, b as *mut _, with_first),
+            libc::SYS_fstatfs => directory::fstatfs_by(fd, b as *mut _, as_it_is),
+            libc::SYS_access => files::access_by(here, first, b as c_int, with_first),
+            libc::SYS_faccessat | libc::SYS_faccessat2 => {
+                files::access_by(fd, second, c as c_int, with_second)
             }
-            libc::SYS_getcwd => {
-                // The system call gives a length.
-                let result = libc::getcwd(a as *mut c_char, b);
-                return Some(if result.is_null() { -1 } else { libc::strlen(result) as c_long + 1 });
+            libc::SYS_chdir => links::chdir_by(first, with_first),
+            libc::SYS_fchdir => {
+                let result = as_it_is();
+                crate::cwd::changed();
+                result
             }
-            libc::SYS_chdir => libc::chdir(a as *const _),
-            libc::SYS_fchdir => libc::fchdir(fd),
-            libc::SYS_truncate => libc::truncate(a as *const _, b as libc::off_t),
-            libc::SYS_mmap => {
-                let (prot, flags) = (c as c_int, d as c_int);
-                return Some(libc::mmap(a as *mut c_void, b, prot, flags, flag_e, f as libc::off_t) as c_long);
+            libc::SYS_truncate => files::truncate_by(first, with_first),
+            libc::SYS_inotify_add_watch => directory::path_by(here, second, with_second),
+            libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_listxattr | libc::SYS_llistxattr => {
+                directory::path_by(here, first, with_first)
             }
-            libc::SYS_lseek => return Some(libc::lseek(fd, b as libc::off_t, c as c_int)),
-            libc::SYS_munmap => libc::munmap(a as *mut c_void, b),
-            libc::SYS_mprotect => libc::mprotect(a as *mut c_void, b, c as c_int),
-            libc::SYS_mremap => {
-                return Some(libc::mremap(a as *mut c_void, b, c, d as c_int, e as *mut c_void) as c_long);
-            }
-            libc::SYS_execve => execve(a as *const _, b as Strings, c as Strings),
-            libc::SYS_execveat => execveat(fd, b as *const _, c as Strings, d as Strings, flag_e),
             _ => return None,
         }
     };
     Some(result.into())
+}
+
+/// A call whose result is a length, a place or an address.
+///
+/// # Safety
+///
+/// The arguments are those of the system call.
+#[inline(never)]
+unsafe fn of_length(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c_long> {
+    let fd = a as c_int;
+    let at = a as *mut c_void;
+    // SAFETY: paths are C strings or null, buffers as long as they say, and ranges the program's.
+    Some(unsafe {
+        match number {
+            libc::SYS_readlink => {
+                let read = |path: *const c_char, to: *mut c_char, len: usize| {
+                    kernel(number, [path as usize, to as usize, len, 0, 0, 0]) as isize
+                };
+                links::read_link_by(libc::AT_FDCWD, a as *const _, (b as *mut _, c), read) as c_long
+            }
+            libc::SYS_readlinkat => {
+                let read = |path: *const c_char, to: *mut c_char, len: usize| {
+                    kernel(number, [a, path as usize, to as usize, len, 0, 0]) as isize
+                };
+                links::read_link_by(fd, b as *const _, (c as *mut _, d), read) as c_long
+            }
+            libc::SYS_getcwd => {
+                let read = |to: *mut c_char, len: usize| {
+                    if kernel(number, [to as usize, len, 0, 0, 0, 0]) < 0 { null_mut() } else { to }
+                };
+                let result = links::cwd_by(a as *mut c_char, b, read);
+                // The system call gives a length.
+                if result.is_null() { -1 } else { libc::strlen(result) as c_long + 1 }
+            }
+            libc::SYS_getdents64 => {
+                directory::entries_by(b as *mut u8, || kernel(number, [a, b, c, 0, 0, 0]))
+            }
+            libc::SYS_lseek => {
+                let seek = || kernel(number, [a, b, c, 0, 0, 0]);
+                files::seek_by(fd, b as libc::off_t, c as c_int, seek)
+            }
+            libc::SYS_mmap => {
+                let (access, file) = ((c as c_int, d as c_int), (e as c_int, f as libc::off_t));
+                memory::map(Way::System, (at, b), access, file) as c_long
+            }
+            libc::SYS_mremap => {
+                memory::remap(Way::System, (at, b), c, d as c_int, e as *mut c_void) as c_long
+            }
+            _ => return None,
+        }
+    })
+}
+
+/// A call about memory, descriptors or programs.
+///
+/// # Safety
+///
+/// The arguments are those of the system call.
+#[inline(never)]
+unsafe fn about_the_process(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c_long> {
+    let fd = a as c_int;
+    let at = a as *mut c_void;
+    // SAFETY: the arguments are the caller's.
+    let as_it_is = || unsafe { small(number, [a, b, c, d, e, f]) };
+    // SAFETY: ranges are the program's, and lists end with null.
+    let result = unsafe {
+        match number {
+            libc::SYS_munmap => memory::unmap(Way::System, at, b),
+            libc::SYS_mprotect => memory::protect(Way::System, (at, b), c as c_int, None),
+            libc::SYS_pkey_mprotect => memory::protect(Way::System, (at, b), c as c_int, Some(d as c_int)),
+            libc::SYS_close => process::close_by(fd, as_it_is),
+            libc::SYS_close_range => process::close_around(a as c_uint, b as c_uint, |first, last| {
+                small(number, [first as usize, last as usize, c, 0, 0, 0])
+            }),
+            libc::SYS_dup2 | libc::SYS_dup3 => {
+                crate::userfault::make_way(b as c_int);
+                as_it_is()
+            }
+            libc::SYS_execve => {
+                examine(a as *const _, false);
+                exec::exec_by(c as *const _, |envp| small(number, [a, b, envp as usize, 0, 0, 0]))
+            }
+            libc::SYS_execveat => {
+                examine(b as *const _, false);
+                exec::exec_by(d as *const _, |envp| small(number, [a, b, c, envp as usize, e, 0]))
+            }
+            _ => return None,
+        }
+    };
+    Some(result.into())
+}
+
+/// The call as the function does it that is hooked, if there is one.
+///
+/// # Safety
+///
+/// The arguments are those of the system call.
+unsafe fn by_function(number: c_long, arguments: Arguments) -> Option<c_long> {
+    // SAFETY: the caller's contract.
+    unsafe {
+        about_files(number, arguments)
+            .or_else(|| of_length(number, arguments))
+            .or_else(|| about_the_process(number, arguments))
+    }
 }
 
 /// Whether a call makes a process with memory of its own.
@@ -112,25 +246,19 @@ unsafe extern "C" fn syscall(
             return result;
         }
     }
-    let result = next!(
-        syscall(number, a, b, c, d, e, f):
-        fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, else -1
-    );
-    if result == 0 && forks(number, a, a as *const u64) {
-        gpu::forget();
-    }
-    result
+    // SAFETY: as above.
+    let call = || unsafe { kernel(number, [a, b, c, d, e, f]) };
+    if forks(number, a, a as *const u64) { fork::quietly(call, |&pid| pid == 0) } else { call() }
 }
 
-/// The C library's functions behind `fork` that run no fork handlers.
+/// The C library's function behind `fork` that runs no fork handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> libc::pid_t {
-    let pid = next!(_Fork(): fn() -> libc::pid_t, else {
-        set_errno(libc::ENOSYS);
-        -1
-    });
-    if pid == 0 {
-        gpu::forget();
-    }
-    pid
+    let call = || {
+        next!(_Fork(): fn() -> libc::pid_t, else {
+            set_errno(libc::ENOSYS);
+            -1
+        })
+    };
+    fork::quietly(call, |&pid| pid == 0)
 }
