@@ -83,6 +83,13 @@ fn newest_glibc_shows_and_opens_the_gpu() {
     tree_shows_and_opens_the_gpu("sid");
 }
 
+/// UCX writes jumps over the C library's functions of memory when it is loaded.
+#[test]
+fn ucx_runs_with_its_functions_in_place_of_the_c_librarys() {
+    let said = stdout(&exec(&[], &tree("rocm-sid"), &["ucx_info", "-v"]).output().unwrap());
+    assert!(said.contains("Library version"), "{said}");
+}
+
 #[test]
 fn summary_has_a_line_for_each_process_that_used_the_gpu() {
     let python = format!(
