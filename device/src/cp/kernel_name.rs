@@ -4,6 +4,7 @@
 //! the ELF header and has the dynamic symbols, so that the name can be found in the process's memory, whatever runtime has loaded
 //! it (LLVM's AMDGPUUsage, "Code Object"; System V ABI, chapters 4 and 5). Only traces, and people who look at the device, ask for names.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -18,7 +19,26 @@ use crate::shader::ShaderEngine;
 use crate::vm::AddressSpace;
 
 /// Fills bytes from an address of the process; whether they are mapped.
-type Memory<'a> = dyn Fn(u64, &mut [u8]) -> bool + 'a;
+type Read<'a> = dyn Fn(u64, &mut [u8]) -> bool + 'a;
+
+/// The process's memory for one search, which ends as if nothing more were mapped when it has read often enough: a program may
+/// have something like a code object in every page.
+struct Memory<'a> {
+    read: &'a Read<'a>,
+    left: Cell<u32>,
+}
+
+impl<'a> Memory<'a> {
+    fn new(read: &'a Read<'a>) -> Self {
+        Self { read, left: Cell::new(MAX_READS) }
+    }
+
+    fn fill(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let Some(left) = self.left.get().checked_sub(1) else { return false };
+        self.left.set(left);
+        (self.read)(address, bytes)
+    }
+}
 
 /// Pages in front of a descriptor that are searched for the header of its code object.
 const MAX_PAGES: u64 = 4096;
@@ -27,10 +47,14 @@ const PAGE: u64 = 4096;
 const MAX_HEADERS: u16 = 32;
 /// Entries of a dynamic section that are looked at.
 const MAX_DYNAMIC: u64 = 64;
-/// Symbols that are looked at.
+/// Symbols that are looked at in a code object.
 const MAX_SYMBOLS: u64 = 1 << 16;
+/// Accesses to memory in one search: some of them for each symbol of the largest code object.
+const MAX_READS: u32 = 1 << 18;
 /// The longest name, and the zero byte behind it.
 const MAX_NAME: usize = 1024;
+/// Bytes of a name that are read at once.
+const PIECE: usize = 64;
 /// Kernels that a queue remembers.
 const MAX_KNOWN: usize = 4096;
 
@@ -81,9 +105,38 @@ impl fmt::Display for NameOf<'_> {
     }
 }
 
+/// What is known of a descriptor.
+#[derive(Debug)]
+enum Known {
+    Named(Found),
+    /// It had no name when it was looked for. A code object may come there later, so that it is looked for again after `wait`
+    /// dispatches, of which `left` are still to come, and after twice as many the next time.
+    Unnamed {
+        left: u32,
+        wait: u32,
+    },
+}
+
+impl Known {
+    fn search(read: &Read<'_>, descriptor: u64, wait: u32) -> Self {
+        found(&Memory::new(read), descriptor).map_or(Self::Unnamed { left: wait, wait }, Self::Named)
+    }
+
+    /// What is known at a further dispatch.
+    fn again(&mut self, read: &Read<'_>, descriptor: u64) {
+        match self {
+            // Another code object may be where this one was.
+            Self::Named(found) if bytes(&Memory::new(read), found.symbol) == Some(found.bytes) => {}
+            Self::Named(_) => *self = Self::search(read, descriptor, 1),
+            Self::Unnamed { left: 0, wait } => *self = Self::search(read, descriptor, wait.saturating_mul(2)),
+            Self::Unnamed { left, .. } => *left -= 1,
+        }
+    }
+}
+
 /// The names of kernels that one queue has dispatched.
 #[derive(Debug, Default)]
-pub(crate) struct KernelNames(BTreeMap<u64, Option<Found>>);
+pub(crate) struct KernelNames(BTreeMap<u64, Known>);
 
 impl KernelNames {
     /// The name of the kernel with a descriptor at this address; empty where there is none.
@@ -91,29 +144,29 @@ impl KernelNames {
         self.get_in(&|address, bytes| space.read_bytes(address, bytes).is_ok(), descriptor)
     }
 
-    fn get_in(&mut self, memory: &Memory<'_>, descriptor: u64) -> &str {
+    fn get_in(&mut self, read: &Read<'_>, descriptor: u64) -> &str {
         if self.0.len() >= MAX_KNOWN {
             self.0.clear();
         }
-        let found = match self.0.entry(descriptor) {
-            Entry::Occupied(mut known) => {
-                // Another code object may be where this one was.
-                if known.get().as_ref().is_some_and(|found| bytes(memory, found.symbol) != Some(found.bytes))
-                {
-                    known.insert(found(memory, descriptor));
-                }
-                known.into_mut()
+        let known = match self.0.entry(descriptor) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                known.again(read, descriptor);
+                known
             }
-            Entry::Vacant(place) => place.insert(found(memory, descriptor)),
+            Entry::Vacant(place) => place.insert(Known::search(read, descriptor, 1)),
         };
-        found.as_ref().map_or("", |found| &found.name)
+        match known {
+            Known::Named(found) => &found.name,
+            Known::Unnamed { .. } => "",
+        }
     }
 }
 
 /// Bytes of memory; nothing where they are not mapped.
 fn bytes<const N: usize>(memory: &Memory<'_>, address: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    memory(address, &mut bytes).then_some(bytes)
+    memory.fill(address, &mut bytes).then_some(bytes)
 }
 
 fn half(memory: &Memory<'_>, address: u64) -> Option<u16> {
@@ -220,7 +273,8 @@ pub(crate) fn kernels_beside(
     descriptor: u64,
     most: usize,
 ) -> Option<(u64, Vec<(u64, String)>)> {
-    let memory = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    let read = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    let memory = Memory::new(&read);
     let (base, _) = find(&memory, descriptor)?;
     let symbols = Symbols::of(&memory, base)?;
     let (mut from, mut kernels) = (0, Vec::new());
@@ -241,19 +295,23 @@ pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
 /// The address of the descriptor of a kernel whose first instruction is at an address, and its name; the instruction may be the one
 /// that waves begin with whose arguments are in registers.
 fn descriptor_of(space: &AddressSpace, entry: u64) -> Option<(u64, String)> {
-    let memory = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    let read = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
+    described(&Memory::new(&read), entry)
+}
+
+fn described(memory: &Memory<'_>, entry: u64) -> Option<(u64, String)> {
     let mut base = entry & !(PAGE - 1);
     for _ in 0..MAX_PAGES {
-        let magic: [u8; 6] = bytes(&memory, base)?;
-        if magic == *b"\x7fELF\x02\x01" && half(&memory, base + 18)? == MACHINE {
-            let symbols = Symbols::of(&memory, base)?;
+        let magic: [u8; 6] = bytes(memory, base)?;
+        if magic == *b"\x7fELF\x02\x01" && half(memory, base + 18)? == MACHINE {
+            let symbols = Symbols::of(memory, base)?;
             let mut from = 0;
-            while let Some((index, address, found)) = symbols.next(&memory, from, None) {
+            while let Some((index, address, found)) = symbols.next(memory, from, None) {
                 // `kernel_code_entry_byte_offset`.
-                let offset = long(&memory, address.checked_add(16)?)?;
+                let offset = long(memory, address.checked_add(16)?)?;
                 let first = address.wrapping_add(offset);
                 let preloads = || {
-                    let preload: Option<[u8; 2]> = bytes(&memory, address.wrapping_add(58));
+                    let preload: Option<[u8; 2]> = bytes(memory, address.wrapping_add(58));
                     preload.is_some_and(|preload| {
                         KernargPreload::from_bits(u16::from_le_bytes(preload)).length() != 0
                     })
@@ -295,97 +353,24 @@ pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry
 fn text(memory: &Memory<'_>, from: u64) -> Option<String> {
     let mut text = Vec::new();
     while text.len() < MAX_NAME {
-        match bytes(memory, from.checked_add(text.len() as u64)?)? {
-            [0] => return String::from_utf8(text).ok(),
-            [byte] => text.push(byte),
+        let address = from.checked_add(text.len() as u64)?;
+        // Not beyond the page: the next one may not be mapped.
+        let mut piece = [0; PIECE];
+        let piece =
+            &mut piece[..usize::try_from(PAGE - address % PAGE).map_or(PIECE, |rest| rest.min(PIECE))];
+        if !memory.fill(address, piece) {
+            return None;
+        }
+        match piece.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                text.extend_from_slice(&piece[..end]);
+                return String::from_utf8(text).ok().filter(|text| text.len() < MAX_NAME);
+            }
+            None => text.extend_from_slice(piece),
         }
     }
     None
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const BASE: u64 = 0x7f00_0000_0000;
-    /// Where the image has its parts.
-    const DYNAMIC: usize = 0x200;
-    const HASH: usize = 0x300;
-    const SYMBOLS: usize = 0x400;
-    const STRINGS: usize = 0x500;
-    const DESCRIPTOR: usize = 0x1840;
-
-    fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
-        image[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// A code object in memory, with a symbol that is no descriptor's and one that is.
-    fn image(name: &str) -> Vec<u8> {
-        let mut image = vec![0; 0x2000];
-        put(&mut image, 0, b"\x7fELF\x02\x01");
-        put(&mut image, 18, &MACHINE.to_le_bytes());
-        put(&mut image, 32, &0x40u64.to_le_bytes());
-        put(&mut image, 54, &[56, 0, 2, 0]);
-        put(&mut image, 0x40 + 56, &PT_DYNAMIC.to_le_bytes());
-        put(&mut image, 0x40 + 56 + 16, &(DYNAMIC as u64).to_le_bytes());
-        for (index, (tag, value)) in
-            [(DT_HASH, HASH), (DT_STRTAB, STRINGS), (DT_SYMTAB, SYMBOLS)].into_iter().enumerate()
-        {
-            put(&mut image, DYNAMIC + index * 16, &tag.to_le_bytes());
-            put(&mut image, DYNAMIC + index * 16 + 8, &(value as u64).to_le_bytes());
-        }
-        put(&mut image, HASH, &[1, 0, 0, 0, 3, 0, 0, 0]);
-        put(&mut image, SYMBOLS + 24, &[1]);
-        put(&mut image, SYMBOLS + 24 + 8, &(DESCRIPTOR as u64).to_le_bytes());
-        put(&mut image, SYMBOLS + 48, &[8]);
-        put(&mut image, SYMBOLS + 48 + 8, &(DESCRIPTOR as u64).to_le_bytes());
-        put(&mut image, STRINGS + 1, b"object");
-        put(&mut image, STRINGS + 8, name.as_bytes());
-        image
-    }
-
-    fn name(names: &mut KernelNames, image: &[u8], descriptor: u64) -> String {
-        let memory = |address: u64, bytes: &mut [u8]| {
-            let from = address.checked_sub(BASE).and_then(|from| usize::try_from(from).ok());
-            let part = from.and_then(|from| image.get(from..)?.get(..bytes.len()));
-            part.inspect(|part| bytes.copy_from_slice(part)).is_some()
-        };
-        names.get_in(&memory, descriptor).to_owned()
-    }
-
-    #[test]
-    fn name_is_that_of_the_descriptors_symbol_as_long_as_it_is_there() {
-        let mut names = KernelNames::default();
-        let descriptor = BASE + DESCRIPTOR as u64;
-        let first = image("vecadd.kd");
-        assert_eq!(name(&mut names, &first, descriptor), "vecadd");
-        assert_eq!(name(&mut names, &first, descriptor), "vecadd");
-        assert_eq!(name(&mut names, &first, descriptor + 64), "");
-        assert_eq!(name(&mut names, &first, BASE - 64), "", "not mapped");
-        // Another code object takes the place.
-        let mut second = image("scale.kd");
-        put(&mut second, SYMBOLS + 48 + 16, &[64]);
-        assert_eq!(name(&mut names, &second, descriptor), "scale");
-        // Without the hash table there are as many as fit in front of the strings.
-        let mut third = image("third.kd");
-        put(&mut third, DYNAMIC, &0x7777u64.to_le_bytes());
-        assert_eq!(name(&mut names, &third, descriptor), "third");
-        let unnamed = image("no-descriptor");
-        assert_eq!(name(&mut KernelNames::default(), &unnamed, descriptor), "");
-    }
-
-    proptest! {
-        /// What a program has there instead of a code object is no name, and takes a bounded time.
-        #[test]
-        fn any_image_is_looked_at(changes in proptest::collection::vec((0usize..0x600, any::<u8>()), 1..40)) {
-            let mut image = image("vecadd.kd");
-            for (at, byte) in changes {
-                image[at] = byte;
-            }
-            let _ = name(&mut KernelNames::default(), &image, BASE + DESCRIPTOR as u64);
-            let _ = name(&mut KernelNames::default(), &image, u64::MAX);
-        }
-    }
-}
+mod tests;
