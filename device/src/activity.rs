@@ -1,49 +1,181 @@
-//! Whether waves are executed at this moment.
+//! Whether waves are executed at this moment, and for how long they were.
+#![expect(unsafe_code, reason = "asks for the time that all processes of a machine have in common")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the threads that execute waves.
+/// Nanoseconds of a tick of the [performance counters](Activity::busy_ticks).
+const TICK_NS: u64 = 10;
+/// Bits of [`Busy::state`] that count threads.
+const COUNT: u64 = 0xffff;
+/// Nanoseconds of a unit of the time in the bits above.
+const UNIT_NS: u64 = 16;
+/// Threads that hand over to each other without a pause are counted after so many units: a process may end at any time.
+const FOLD: u64 = 10_000_000 / UNIT_NS;
+
+/// What one device has executed. All zeros are a device that has executed nothing.
 ///
-/// The count may be in memory that others see: what a host does with several devices as one card is its own matter.
-#[derive(Clone, Debug)]
-pub struct Activity(Place);
-
-#[derive(Clone, Debug)]
-enum Place {
-    Own(Arc<AtomicU32>),
-    Shared(&'static AtomicU32),
+/// It may be in memory that other processes see: they look at it while it changes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Busy {
+    /// Threads that execute waves in bits 15:0; above, since when there is any, in units of the machine's monotonic clock.
+    state: AtomicU64,
+    /// Nanoseconds during which any thread did, but for those since then.
+    total_ns: AtomicU64,
 }
 
-impl Default for Activity {
-    fn default() -> Self {
-        Self(Place::Own(Arc::default()))
-    }
-}
-
-impl Activity {
-    /// Counts in this word, which belongs to one device alone.
-    #[must_use]
-    pub fn shared(word: &'static AtomicU32) -> Self {
-        Self(Place::Shared(word))
+impl Busy {
+    /// A device begins here of which no thread executes anything; what an earlier one has executed stays counted.
+    pub fn begin_anew(&self) {
+        self.state.store(0, Ordering::Release);
     }
 
-    fn word(&self) -> &AtomicU32 {
-        match &self.0 {
-            Place::Own(word) => word,
-            Place::Shared(word) => word,
-        }
+    /// The same, and nothing is counted any more.
+    pub fn clear(&self) {
+        self.begin_anew();
+        self.total_ns.store(0, Ordering::Release);
     }
 
     /// Whether a thread executes waves.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.word().load(Ordering::Relaxed) != 0
+        self.state.load(Ordering::Relaxed) & COUNT != 0
+    }
+
+    /// Nanoseconds during which waves were executed, those of a device that is gone without its last ones (`counts_now` is false).
+    #[must_use]
+    pub fn total_ns(&self, counts_now: bool) -> u64 {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let total = self.total_ns.load(Ordering::Acquire);
+            if self.state.load(Ordering::Acquire) == state {
+                let since = if counts_now && state & COUNT != 0 { units_since(state) * UNIT_NS } else { 0 };
+                return total.saturating_add(since);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn enter(&self) {
+        let next = |state: u64| Some(if state & COUNT == 0 { units() << 16 | 1 } else { state + 1 });
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+    }
+
+    fn leave(&self) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let since = units_since(state);
+            let (next, passed) = match state & COUNT {
+                // Somebody has begun anew meanwhile.
+                0 => return,
+                1 => (0, since),
+                count if since >= FOLD => (units() << 16 | (count - 1), since),
+                _ => (state - 1, 0),
+            };
+            match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    if passed > 0 {
+                        self.total_ns.fetch_add(passed * UNIT_NS, Ordering::Release);
+                    }
+                    return;
+                }
+                Err(now) => state = now,
+            }
+        }
+    }
+}
+
+/// The machine's monotonic clock in units; its upper 16 bits are lost in [`Busy::state`].
+fn units() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is the call's to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64) / UNIT_NS
+}
+
+/// Units from the time in a state until now.
+fn units_since(state: u64) -> u64 {
+    const TIME: u64 = u64::MAX >> 16;
+    let passed = (units() & TIME).wrapping_sub(state >> 16) & TIME;
+    // Another processor's clock may be a little ahead.
+    if passed > TIME / 2 { 0 } else { passed }
+}
+
+/// What a host shows as one card of several devices.
+pub trait WholeCard: Send + Sync {
+    /// Whether another device of it executes waves.
+    fn others_are_busy(&self) -> bool;
+
+    /// Nanoseconds during which the other devices have executed waves, together.
+    fn others_ns(&self) -> u64;
+
+    /// Bytes of VRAM and of system memory that the drivers of the other devices have given away, together.
+    fn others_memory(&self) -> (u64, u64);
+}
+
+/// Counts the threads that execute waves, and how long there are any.
+#[derive(Clone)]
+pub struct Activity {
+    own: Place,
+    card: Option<Arc<dyn WholeCard>>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Own(Arc<Busy>),
+    Shared(&'static Busy),
+}
+
+impl std::fmt::Debug for Activity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Activity").field("busy", self.busy()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self { own: Place::Own(Arc::default()), card: None }
+    }
+}
+
+impl Activity {
+    /// Counts here, in what belongs to one device alone; its registers say what the whole card does.
+    #[must_use]
+    pub fn shared(busy: &'static Busy, card: Option<Arc<dyn WholeCard>>) -> Self {
+        Self { own: Place::Shared(busy), card }
+    }
+
+    fn busy(&self) -> &Busy {
+        match &self.own {
+            Place::Own(busy) => busy,
+            Place::Shared(busy) => busy,
+        }
+    }
+
+    /// Whether a thread of the card executes waves.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.busy().is_busy() || self.card.as_ref().is_some_and(|card| card.others_are_busy())
+    }
+
+    /// Ticks of 10 ns, as the golden counter has them, during which the card has executed waves. Those of several devices that did at
+    /// the same time count for each.
+    #[must_use]
+    pub fn busy_ticks(&self) -> u64 {
+        let others = self.card.as_ref().map_or(0, |card| card.others_ns());
+        self.busy().total_ns(true).saturating_add(others) / TICK_NS
+    }
+
+    /// Bytes of VRAM and of system memory that the drivers of the card's other devices have given away.
+    #[must_use]
+    pub fn others_memory(&self) -> (u64, u64) {
+        self.card.as_ref().map_or((0, 0), |card| card.others_memory())
     }
 
     /// A thread begins to execute waves, until what this gives is dropped.
     pub(crate) fn begin(&self) -> Executing<'_> {
-        self.word().fetch_add(1, Ordering::Relaxed);
+        self.busy().enter();
         Executing(self)
     }
 }
@@ -53,18 +185,20 @@ pub(crate) struct Executing<'a>(&'a Activity);
 
 impl Drop for Executing<'_> {
     fn drop(&mut self) {
-        self.0.word().fetch_sub(1, Ordering::Relaxed);
+        self.0.busy().leave();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
     fn busy_is_from_the_first_thread_to_the_last() {
-        static WORD: AtomicU32 = AtomicU32::new(0);
-        for activity in [Activity::default(), Activity::shared(&WORD)] {
+        static BUSY: Busy = Busy { state: AtomicU64::new(0), total_ns: AtomicU64::new(0) };
+        for activity in [Activity::default(), Activity::shared(&BUSY, None)] {
             assert!(!activity.is_busy());
             let first = activity.begin();
             let second = activity.begin();
@@ -73,5 +207,63 @@ mod tests {
             drop(second);
             assert!(!activity.is_busy());
         }
+    }
+
+    #[test]
+    fn time_of_threads_that_overlap_counts_once_and_idle_time_not() {
+        let activity = Activity::default();
+        let start = Instant::now();
+        let first = activity.begin();
+        std::thread::sleep(Duration::from_millis(15));
+        let second = activity.begin();
+        drop(first);
+        // Folded, as more than 10 ms have passed: it is counted although a thread goes on.
+        assert!(activity.busy().total_ns(false) >= 10_000_000);
+        let meanwhile = activity.busy_ticks();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(activity.busy_ticks() > meanwhile);
+        drop(second);
+        let elapsed = start.elapsed().as_nanos() as u64;
+        let counted = activity.busy_ticks() * TICK_NS;
+        assert!((15_000_000..=elapsed).contains(&counted), "{counted} of {elapsed}");
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(activity.busy_ticks() * TICK_NS, counted);
+    }
+
+    #[test]
+    fn device_that_begins_anew_keeps_what_was_counted_and_is_idle() {
+        let busy = Busy::default();
+        busy.enter();
+        std::thread::sleep(Duration::from_millis(1));
+        busy.leave();
+        busy.enter();
+        let counted = busy.total_ns(false);
+        assert!(counted >= 1_000_000);
+        busy.begin_anew();
+        assert!(!busy.is_busy());
+        assert_eq!(busy.total_ns(true), counted);
+        // A thread of the device before.
+        busy.leave();
+        assert!(!busy.is_busy());
+    }
+
+    #[test]
+    fn card_is_busy_while_another_of_its_devices_is() {
+        struct Others;
+        impl WholeCard for Others {
+            fn others_are_busy(&self) -> bool {
+                true
+            }
+            fn others_ns(&self) -> u64 {
+                1230
+            }
+            fn others_memory(&self) -> (u64, u64) {
+                (1, 2)
+            }
+        }
+        static BUSY: Busy = Busy { state: AtomicU64::new(0), total_ns: AtomicU64::new(0) };
+        let activity = Activity::shared(&BUSY, Some(Arc::new(Others)));
+        assert!(activity.is_busy() && !BUSY.is_busy());
+        assert_eq!((activity.busy_ticks(), activity.others_memory()), (123, (1, 2)));
     }
 }

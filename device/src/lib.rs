@@ -24,7 +24,8 @@ pub mod interrupt;
 pub mod io;
 pub mod lock;
 pub mod memory;
-pub mod pci;
+pub mod own_bars;
+mod pci;
 mod pm4;
 pub mod profile;
 pub mod queue;
@@ -45,7 +46,7 @@ pub mod time;
 pub mod trace;
 pub mod vm;
 
-pub use activity::Activity;
+pub use activity::{Activity, Busy, WholeCard};
 pub use belfry_isa::code_store::{KeptCode, KeptCounts};
 pub use belfry_isa::exec::CodeTimes;
 pub use belfry_isa::lanes::Tier;

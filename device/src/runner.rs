@@ -11,6 +11,7 @@ use crate::faults::Faults;
 use crate::firmware::{FirmwareScheduler, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::own_bars::OwnBars;
 use crate::pci::SharedControl;
 use crate::spent::{self, Part};
 use crate::stats::{Counters, count};
@@ -67,6 +68,8 @@ pub(crate) struct RunnerPorts {
     pub(crate) faults: Faults,
     /// Whether doorbells may be written without the device being told.
     pub(crate) polls: bool,
+    /// Whether waves and engines may write some.
+    pub(crate) own: Arc<OwnBars>,
 }
 
 impl RunnerPorts {
@@ -188,7 +191,8 @@ impl Runner {
         for _ in 0..LOOKS {
             match state.firmware.serve(doorbell) {
                 Some(Served::Again) => {}
-                served => return served == Some(Served::Idle),
+                // Its waves may have rung others' doorbells meanwhile, at which the device's thread looks.
+                served => return served == Some(Served::Idle) && !self.ports.own.may_ring(),
             }
         }
         false
@@ -303,7 +307,8 @@ impl State {
         }
         let turn = self.firmware.pass();
         let interval = self.look.next(ports.watch.activity());
-        if ports.polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
+        let polls = ports.polls || ports.own.may_ring();
+        if polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
     }
 
     /// Serves or holds, as the command register says, unless the host wants something else.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* The BARs as the core sees them. An absent device reads as all ones and swallows writes. */
 #include <linux/io.h>
+#include <linux/pci.h>
 
 #include "shim.h"
 
@@ -34,6 +35,11 @@ void os_reg_write(struct os_device *dev, u32 offset, u32 value)
 u64 os_doorbell_size(struct os_device *dev)
 {
 	return dev->doorbell_size;
+}
+
+u64 os_own_address(struct os_device *dev, bool doorbells, u64 offset)
+{
+	return pci_bus_address(dev->pdev, doorbells ? BAR_DOORBELLS : BAR_REGISTERS) + offset;
 }
 
 void os_doorbell_write(struct os_device *dev, u64 offset, u64 value)

@@ -4,14 +4,63 @@
 
 registers! {
     ip GC;
+    /// What the first SDMA engine does: of an idle one, bits that say so.
+    SDMA0_STATUS_REG @ 0:0x25 Ro = 0x46dee557 {}
+    /// The same of the second one.
+    SDMA1_STATUS_REG @ 0:0x625 Ro = 0x46dee557 {}
+    /// Busy bits of the blocks around the graphics pipeline.
+    GRBM_STATUS2 @ 0:0xda2 Ro = 0x0 {
+        pub sdma_busy, set_sdma_busy: 21;
+        pub cpf_busy, set_cpf_busy: 28;
+        pub cpc_busy, set_cpc_busy: 29;
+    }
     /// Busy bits of the graphics blocks.
-    GRBM_STATUS @ 0:0xda4 Ro = 0x0 { pub gui_active, set_gui_active: 31; }
-    /// Busy bits of the command processor; 0 is idle.
+    GRBM_STATUS @ 0:0xda4 Ro = 0x0 {
+        pub spi_busy, set_spi_busy: 22;
+        pub cp_busy, set_cp_busy: 29;
+        pub gui_active, set_gui_active: 31;
+    }
+    /// Busy bits of the first shader engine.
+    GRBM_STATUS_SE0 @ 0:0xda5 Ro = 0x0 { pub spi_busy, set_spi_busy: 27; }
+    /// The same of the second one.
+    GRBM_STATUS_SE1 @ 0:0xda6 Ro = 0x0 {}
+    /// The same of the third one.
+    GRBM_STATUS_SE2 @ 0:0xdae Ro = 0x0 {}
+    /// The same of the fourth one.
+    GRBM_STATUS_SE3 @ 0:0xdaf Ro = 0x0 {}
+    /// Busy bits of the compute half of the command processor.
+    CP_CPC_STATUS @ 0:0xe24 Ro = 0x0 {
+        pub mec1_busy, set_mec1_busy: 0;
+        pub cpc_busy, set_cpc_busy: 31;
+    }
+    /// What of it is busy: pipe n of the first micro engine is bit 10 + n.
+    CP_CPC_BUSY_STAT @ 0:0xe25 Ro = 0x0 { pub mec1_pipes_busy, set_mec1_pipes_busy: 13, 10; }
+    /// What it waits for.
+    CP_CPC_STALLED_STAT1 @ 0:0xe26 Ro = 0x0 {}
+    /// Busy bits of the command processor's fetcher.
+    CP_CPF_STATUS @ 0:0xe27 Ro = 0x0 {
+        pub hqd_busy, set_hqd_busy: 15;
+        pub cpf_cmp_busy, set_cpf_cmp_busy: 27;
+        pub cpf_busy, set_cpf_busy: 31;
+    }
+    /// What of it is busy.
+    CP_CPF_BUSY_STAT @ 0:0xe28 Ro = 0x0 { pub hqd_pq_busy, set_hqd_pq_busy: 30; }
+    /// What it waits for.
+    CP_CPF_STALLED_STAT1 @ 0:0xe29 Ro = 0x0 {}
+    /// What the command processor waits for.
+    CP_STALLED_STAT3 @ 0:0xf3c Ro = 0x0 {}
+    /// The same.
+    CP_STALLED_STAT1 @ 0:0xf3d Ro = 0x0 {}
+    /// The same.
+    CP_STALLED_STAT2 @ 0:0xf3e Ro = 0x0 {}
+    /// Busy bits of the graphics half of the command processor, which has no work here; 0 is idle.
     CP_STAT @ 0:0xf40 Ro = 0x0 {}
     /// Shader arrays fused off.
     CC_GC_SA_UNIT_DISABLE @ 0:0xfe9 Ro = 0x0 { pub sa_disable, set_sa_disable: 23, 8; }
     /// WGPs fused off in the shader array GRBM_GFX_INDEX selects.
     CC_GC_SHADER_ARRAY_CONFIG @ 0:0x100f Ro = 0x0 { pub inactive_wgps, set_inactive_wgps: 31, 16; }
+    /// Switches of the depth block, of which there is none.
+    DB_DEBUG2 @ 0:0x13ad Rw = 0x0 {}
     /// Render back ends fused off.
     CC_RB_BACKEND_DISABLE @ 0:0x13dd Ro = 0x0 {}
     /// Memory tiling configuration.
@@ -214,6 +263,12 @@ registers! {
     }
     /// Version of the firmware of the selected pipe: version 11:0, API 23:12.
     CP_MES_GP3_LO @ 1:0x2849 Ro = 0x0 {}
+    /// Counts what `GRBM_PERFCOUNTER0_SELECT` says, low.
+    GRBM_PERFCOUNTER0_LO @ 1:0x3040 Ro = 0x0 {}
+    /// The same, high.
+    GRBM_PERFCOUNTER0_HI @ 1:0x3041 Ro = 0x0 {}
+    /// What the counter counts: `GRBM_PERF_SEL_*` of `soc21_enum.h`, of which 2 is `GUI_ACTIVE`.
+    GRBM_PERFCOUNTER0_SELECT @ 1:0x3840 Rw = 0x0 { pub perf_sel, set_perf_sel: 5, 0; }
     /// Run bit of the RLC.
     RLC_CNTL @ 1:0x4c00 Rw = 0x1 { pub rlc_enable_f32, set_rlc_enable_f32: 0; }
     /// Bit 31: the RLC has loaded every firmware.

@@ -24,6 +24,17 @@ pub mod gc {
     }
 }
 
+/// SDMA engines.
+///
+/// Offsets: `sdma_4_4_2_offset.h`; fields: the `_sh_mask.h` beside it.
+pub mod sdma {
+    registers! {
+        ip SDMA0;
+        /// What the engine does: of an idle one, bits that say so.
+        SDMA_STATUS_REG @ 0x80:0x25 Ro = 0x46dee557 {}
+    }
+}
+
 /// Memory hub of everything outside the graphics core: what it tells of faults.
 ///
 /// Offsets: `mmhub_1_8_0_offset.h`; fields as in the GC hub.

@@ -81,6 +81,9 @@ pub const GFX11: Layout = Layout(&[]);
 /// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_12_0_0_offset.h`, `mmhub_4_1_0_offset.h`,
 /// `osssys_7_0_0_offset.h`, `nbif_6_3_1_offset.h`. `GCVM_L2_PROTECTION_FAULT_STATUS` is `GCVM_L2_PROTECTION_FAULT_STATUS_LO32` there.
 pub const GFX12: Layout = Layout(&[
+    // SDMA0_STATUS_REG, SDMA1_STATUS_REG.
+    moved(Ip::GC, (0, 0x25), 1, 0x24),
+    moved(Ip::GC, (0, 0x625), 1, 0x624),
     // GCVM_L2_PROTECTION_FAULT_CNTL, _STATUS, _ADDR_LO32 and _ADDR_HI32.
     moved(Ip::GC, (0, 0x15c4), 1, 0x15cc),
     moved(Ip::GC, (0, 0x15c8), 1, 0x15d0),
@@ -116,9 +119,18 @@ pub const GFX9: Layout = Layout(&[
     own(Ip::UMC, 0),
     own(Ip::NBIF, 0),
     own(Ip::NBIF, 2),
-    // GRBM_STATUS, CP_STAT, and fuses of shader arrays, which gfx9 has in one register.
-    moved(Ip::GC, (0, 0xda4), 1, 0x4),
-    moved(Ip::GC, (0, 0xf40), 1, 0x1a0),
+    own(Ip::SDMA0, 0),
+    // SDMA engines are blocks of their own.
+    absent(Ip::GC, (0, 0x25)),
+    absent(Ip::GC, (0, 0x625)),
+    // GRBM_STATUS2 to GRBM_STATUS_SE3.
+    moved(Ip::GC, (0, 0xda2), 0xe, 0x2),
+    // CP_CPC_STATUS to CP_CPF_STALLED_STAT1, CP_STALLED_STAT3 to CP_STAT.
+    moved(Ip::GC, (0, 0xe24), 6, 0x84),
+    moved(Ip::GC, (0, 0xf3c), 5, 0x19c),
+    // DB_DEBUG2.
+    moved(Ip::GC, (0, 0x13ad), 1, 0x60d),
+    // Fuses of shader arrays, which gfx9 has in one register.
     absent(Ip::GC, (0, 0xfe9)),
     moved(Ip::GC, (0, 0x100f), 1, 0x26f),
     // CC_RB_BACKEND_DISABLE, GB_ADDR_CONFIG.
@@ -185,6 +197,12 @@ mod tests {
         assert_eq!(gc(gc::GCVM_INVALIDATE_ENG0_ACK::AT.plus(17)), at(0, 0x8a6));
         assert_eq!(gc(gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32::AT.plus(30)), at(0, 0x92a));
         assert_eq!(gc(gfx9::gc::CP_HYP_XCP_CTL::AT), at(1, 0x5828));
+        assert_eq!(gc(gc::GRBM_STATUS2::AT), at(0, 0x2));
+        assert_eq!(gc(gc::GRBM_STATUS_SE3::AT), at(0, 0xf));
+        assert_eq!(gc(gc::CP_CPF_STALLED_STAT1::AT), at(0, 0x89));
+        assert_eq!(gc(gc::CP_STAT::AT), at(0, 0x1a0));
+        assert_eq!(gc(gc::GRBM_PERFCOUNTER0_LO::AT), at(1, 0x3040));
+        assert_eq!(GFX9.place(Ip::SDMA0, gfx9::sdma::SDMA_STATUS_REG::AT), at(0, 0x25));
         assert_eq!(GFX9.place(Ip::ATHUB, gfx9::athub::ATC_VMID0_PASID_MAPPING::AT), at(0, 0x3f));
         assert!(!GFX9.has(Ip::GC, gc::CP_MES_CNTL::AT) && GFX11.has(Ip::GC, gc::CP_MES_CNTL::AT));
         assert!(!GFX11.has(Ip::GC, gfx9::gc::CP_MEC_CNTL::AT) && GFX9.has(Ip::GC, gfx9::gc::CP_MEC_CNTL::AT));

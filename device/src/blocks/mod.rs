@@ -21,6 +21,7 @@ mod mmhub;
 mod mp;
 mod nbif;
 mod osssys;
+mod sdma;
 mod smuio;
 mod umc;
 
@@ -30,5 +31,6 @@ pub(crate) use mmhub::Mmhub;
 pub(crate) use mp::Mp0;
 pub(crate) use nbif::Nbif;
 pub(crate) use osssys::Osssys;
+pub(crate) use sdma::Sdma;
 pub(crate) use smuio::Smuio;
 pub(crate) use umc::Umc;

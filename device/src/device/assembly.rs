@@ -3,12 +3,13 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
-use belfry_abi::regs::Ip;
+use belfry_abi::regs::gc::SDMA0_STATUS_REG;
+use belfry_abi::regs::{Ip, Register as _};
 use belfry_isa::lanes::Backend;
 
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
-use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Smuio, Umc};
+use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Sdma, Smuio, Umc};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -19,6 +20,7 @@ use crate::firmware::{self, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::Mutex;
 use crate::memory::Memory;
+use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::{HqdBanks, Partitions};
 use crate::record::Recording;
@@ -123,6 +125,12 @@ impl Gpu {
             Arc::clone(&control),
         ));
 
+        // A device that repeats itself exactly does one thing after the other.
+        let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
+        let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
+        let own = OwnBars::new(Arc::clone(&doorbells), generation.register_bar.hdp_remap, Arc::clone(&wake));
+        let own = Arc::new(own);
+        memory.set_own(Arc::clone(&own) as _);
         let windows = Arc::new(Windows::new(&*chip, generation.register_bar));
         let mut blocks: Vec<Box<dyn Block>> = vec![
             Box::new(Athub::new(Arc::clone(&contexts))),
@@ -145,14 +153,20 @@ impl Gpu {
                 doorbells: Arc::clone(&doorbells),
                 wake: Arc::clone(&wake),
                 activity: config.activity.clone(),
+                counts_time: session.is_none(),
+                movers: Arc::clone(&movers),
             };
             let core = GcCore {
                 xcc,
                 topology: chip.topology(),
+                has_sdma: chip.dword(Ip::GC, 0, SDMA0_STATUS_REG::AT).is_some(),
                 mes_version: generation.firmware.mes_version(),
                 resets: generation.resets,
             };
             blocks.push(Box::new(Gc::new(ports, core)));
+        }
+        for engine in chip.ips().iter().filter(|block| block.ip == Ip::SDMA0) {
+            blocks.push(Box::new(Sdma::new(engine.instance, Arc::clone(&movers))));
         }
         for hub in chip.ips().iter().filter(|block| block.ip == Ip::MMHUB) {
             blocks.push(Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer, hub.instance)));
@@ -176,9 +190,6 @@ impl Gpu {
             counters: Arc::clone(&counters),
             tracer: tracer.clone(),
         };
-        // A device that repeats itself exactly does one thing after the other.
-        let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
-        let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
         let waker = Arc::clone(&wake);
         let env = CpEnv {
             clock: clock.clone(),
@@ -218,6 +229,7 @@ impl Gpu {
                 stops,
                 faults: faults.clone(),
                 polls: config.poll_doorbells,
+                own: Arc::clone(&own),
             },
         );
         Ok(Self {
@@ -241,6 +253,7 @@ impl Gpu {
             wake,
             tracer,
             faults,
+            own,
             session,
         })
     }

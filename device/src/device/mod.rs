@@ -27,6 +27,7 @@ use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::lock::{Mutex, rank};
 use crate::memory::{FlushPage, Location, Memory, SystemMemory};
+use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
 use crate::record::Call;
@@ -100,6 +101,8 @@ pub struct Gpu {
     pub(crate) clock: Clock,
     tracer: Tracer,
     faults: Faults,
+    /// Its BARs as it reaches them itself.
+    own: Arc<OwnBars>,
     /// One operation after the other, while it is recorded or replayed.
     session: Option<Session>,
 }
@@ -180,6 +183,9 @@ impl Gpu {
 
     fn answer_config_write(&self, offset: usize, data: &[u8]) {
         let written = self.pci.write(offset, data);
+        if written.bars {
+            self.own.follow(&self.pci);
+        }
         if written.reset {
             self.reset_now(ResetKind::Flr);
         } else if written.control {
@@ -191,6 +197,11 @@ impl Gpu {
                 None => {}
             }
         }
+    }
+
+    /// Says where on the bus the device finds its own doorbells, on a host that has no bus: page tables name them by that address.
+    pub fn place_doorbells(&self, address: u64) {
+        self.own.place_doorbells(address);
     }
 
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
@@ -226,6 +237,7 @@ impl Gpu {
         self.tracer.of_engine(Engine::Device, TraceEvent::Reset);
         count(&self.counters.resets);
         self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
+        self.own.follow(&self.pci);
         self.interrupts.control_changed();
         self.runner.reset(|| {
             self.interrupts.reset();

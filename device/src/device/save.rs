@@ -339,6 +339,7 @@ impl Gpu {
         self.registers.restore(&saved.registers)?;
         self.doorbells.restore(&saved.doorbells)?;
         self.pci.restore(&saved.function)?;
+        self.own.follow(&self.pci);
         self.interrupts.restore(&saved.interrupts)?;
         let mut restoring = Restoring::default();
         let restore = |firmware: &mut dyn FirmwareScheduler| {

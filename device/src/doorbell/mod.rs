@@ -145,6 +145,11 @@ impl Doorbells {
         }
     }
 
+    /// Where the region is on the host.
+    pub(crate) fn host(&self) -> *mut u8 {
+        self.region.as_ptr()
+    }
+
     /// The value at a doorbell's number, which is in range.
     fn value(&self, at: u64) -> &AtomicU64 {
         let at = (at % COUNT) as usize;
@@ -290,6 +295,11 @@ impl Doorbells {
         }
     }
 
+    /// Whether the queue that listens to a doorbell has work.
+    pub(crate) fn has_work(&self, doorbell: DoorbellIndex) -> bool {
+        number(doorbell.offset()).is_some_and(|at| self.busy.get(at))
+    }
+
     /// Whether a queue that listens on the page at a byte offset has work.
     pub(crate) fn is_busy(&self, page: u64) -> bool {
         self.busy.of_page(page).next().is_some()
@@ -303,6 +313,12 @@ impl Doorbells {
     /// Whether a doorbell was rung since it was last taken note of.
     pub(crate) fn is_rung(&self, doorbell: DoorbellIndex) -> bool {
         number(doorbell.offset()).is_some_and(|at| self.is_rung_at(at))
+    }
+
+    /// Whether any doorbell with an owner was.
+    pub(crate) fn any_rung(&self) -> bool {
+        let mut pages = (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize);
+        pages.any(|page| self.owned.of_page(page).any(|at| self.is_rung_at(at)))
     }
 
     fn is_rung_at(&self, at: u64) -> bool {

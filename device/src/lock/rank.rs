@@ -80,6 +80,7 @@ ranks! {
     PinsTable = "Pins.table",
     NotifierRanges = "Notifier.ranges",
     TrapMaps = "Trap.maps",
+    CardLoad = "load of the card",
     // Accesses of a hosted driver to its device.
     HostedAccess = "HostedOs.access",
     // One thing after the other, while the device is recorded.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::Memory;
 use crate::record::Run;
 
 /// Pages that are kept apart.
@@ -39,6 +40,39 @@ pub(super) struct Programs(OnceLock<Arc<dyn FlushPage>>);
 impl fmt::Debug for Programs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Programs").field(&self.0.get().is_some()).finish()
+    }
+}
+
+impl Memory {
+    /// Says where programs flush, if that is memory.
+    pub(crate) fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
+        self.flush_page.set(page);
+    }
+
+    /// What others have written to VRAM by now is flushed.
+    pub(crate) fn host_flushed(&self) {
+        if let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) {
+            mirror.host_flushed(&self.resident_vram(), |page| self.find(page));
+        }
+    }
+
+    /// Looks whether a program has flushed.
+    pub(crate) fn look_for_flush(&self) {
+        if self.flush_page.have_flushed() | self.own.have_flushed() {
+            self.host_flushed();
+        }
+    }
+
+    /// Whether the device has looked at what others have written to VRAM and may still flush in time.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) else { return false };
+        self.look_for_flush();
+        mirror.is_flush_due()
+    }
+
+    /// What the device has looked at that others had written to VRAM and not flushed in time, which is told of once.
+    pub(crate) fn unflushed(&self) -> Option<Unflushed> {
+        self.mirror.as_ref().filter(|mirror| mirror.has_host_path())?.unflushed()
     }
 }
 

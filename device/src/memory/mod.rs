@@ -14,6 +14,7 @@ mod host_path;
 mod mirror;
 #[cfg(test)]
 mod mirror_tests;
+mod own;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
@@ -48,6 +49,8 @@ pub(crate) use access::Block;
 pub use host_path::FlushPage;
 pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
+use own::Own;
+pub(crate) use own::{OwnPages, OwnPlace};
 use quiescence::Inside;
 pub(crate) use quiescence::Quiescence;
 pub(crate) use save::SavedVram;
@@ -123,6 +126,8 @@ pub struct Memory {
     mirror: Option<Mirror>,
     /// Where programs flush the host data path, beside the register.
     flush_page: host_path::Programs,
+    /// The device's own pages, in front of what the host has installed.
+    own: Own,
 }
 
 /// A span of work during which host pointers into guest RAM stay valid.
@@ -145,6 +150,7 @@ impl Memory {
             counters: Mutex::default(),
             mirror: None,
             flush_page: host_path::Programs::default(),
+            own: Own::default(),
         }
     }
 
@@ -160,35 +166,9 @@ impl Memory {
         self
     }
 
-    /// Says where programs flush, if that is memory.
-    pub(crate) fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
-        self.flush_page.set(page);
-    }
-
-    /// What others have written to VRAM by now is flushed.
-    pub(crate) fn host_flushed(&self) {
-        if let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) {
-            mirror.host_flushed(&self.resident_vram(), |page| self.find(page));
-        }
-    }
-
-    /// Looks whether a program has flushed.
-    pub(crate) fn look_for_flush(&self) {
-        if self.flush_page.have_flushed() {
-            self.host_flushed();
-        }
-    }
-
-    /// Whether the device has looked at what others have written to VRAM and may still flush in time.
-    pub(crate) fn is_flush_due(&self) -> bool {
-        let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) else { return false };
-        self.look_for_flush();
-        mirror.is_flush_due()
-    }
-
-    /// What the device has looked at that others had written to VRAM and not flushed in time, which is told of once.
-    pub(crate) fn unflushed(&self) -> Option<Unflushed> {
-        self.mirror.as_ref().filter(|mirror| mirror.has_host_path())?.unflushed()
+    /// Says which pages on the bus are the device's own.
+    pub(crate) fn set_own(&self, pages: Arc<dyn OwnPages>) {
+        self.own.set(pages);
     }
 
     /// Pages of VRAM that may hold something: one byte for each, of which the lowest bit says so.
@@ -296,10 +276,13 @@ impl Memory {
         }
         let before = match location {
             Location::Vram(offset) => offset,
-            Location::System(address) => {
-                let map = self.active.memory();
-                map.to_region_addr(GuestAddress(address))?.1.raw_value()
-            }
+            Location::System(address) => match self.own.find(address) {
+                Some(OwnPlace { before, .. }) => before,
+                None => {
+                    let map = self.active.memory();
+                    map.to_region_addr(GuestAddress(address))?.1.raw_value()
+                }
+            },
         };
         self.find(location).map(|block| (before, block.host(), block.len()))
     }
@@ -374,6 +357,11 @@ impl Memory {
                 Some(unsafe { Block::new(host, left) })
             }
             Location::System(address) => {
+                if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
+                    // SAFETY: of the device's own pages, which are mapped for so many bytes as long as `self` has them, and which
+                    // nobody makes references to.
+                    return Some(unsafe { Block::new(host, after) });
+                }
                 let map = self.active.memory();
                 let (region, offset) = map.to_region_addr(GuestAddress(address))?;
                 let left = region.len().checked_sub(offset.raw_value()).filter(|&left| left > 0)?;

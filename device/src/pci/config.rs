@@ -4,7 +4,7 @@
 //! function has is in `belfry_pci`.
 
 use belfry_abi::pci;
-use belfry_pci::{BarLayout, COMMAND, InterruptControl};
+use belfry_pci::{BARS, BarLayout, COMMAND, InterruptControl};
 
 use crate::chip::Chip;
 use crate::config::GpuConfig;
@@ -18,6 +18,11 @@ const EXT_VENDOR: usize = 0x100;
 
 const PCI_EXP_DEVCTL: usize = CAP_PCIE + 0x08;
 const DEVCTL_FLR: u16 = 1 << 15;
+/// Memory Space Enable (PCI Local Bus 3.0 section 6.2.2).
+const COMMAND_MEMORY: u64 = 1 << 1;
+/// The type of a BAR, and that of one of 64 bits (section 6.2.5.1).
+const BAR_TYPE: u64 = 0b111;
+const BAR_64: u64 = 0b100;
 
 /// What a write to the configuration space means for the rest of the device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,6 +31,8 @@ pub(crate) struct Effect {
     pub(crate) reset: bool,
     /// Bus mastering or the state of the interrupts may have changed.
     pub(crate) control: bool,
+    /// Where BARs are may have changed.
+    pub(crate) bars: bool,
 }
 
 /// The configuration space.
@@ -103,9 +110,24 @@ impl ConfigSpace {
         for (i, &byte) in data.iter().enumerate() {
             let Some(at) = offset.checked_add(i) else { break };
             effect.reset |= at == PCI_EXP_DEVCTL + 1 && u16::from(byte) & DEVCTL_FLR >> 8 != 0;
+            effect.bars |= matches!(at, COMMAND | COMMAND_HIGH) || (BARS..BARS + 24).contains(&at);
             effect.control |= matches!(at, COMMAND | COMMAND_HIGH) || (CAP_MSI..CAP_MSIX + 4).contains(&at);
         }
         effect
+    }
+
+    /// Where a BAR is on the bus: `None` while the function answers no accesses to memory, and for 0, where none was put.
+    pub(crate) fn bar_at(&self, number: u8) -> Option<u64> {
+        let bytes = self.0.bytes();
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            u64::from(bytes.map_or(0, u32::from_le_bytes))
+        };
+        let at = BARS + usize::from(number) * 4;
+        let low = word(at);
+        let high = if low & BAR_TYPE == BAR_64 { word(at + 4) } else { 0 };
+        let address = low & !0xf | high << 32;
+        (word(COMMAND) & COMMAND_MEMORY != 0 && address != 0).then_some(address)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

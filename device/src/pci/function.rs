@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_abi::pci;
+
 use super::config::ConfigSpace;
 use crate::lock::{Mutex, MutexGuard, rank};
 
@@ -79,6 +81,8 @@ pub(crate) struct Written {
     pub(crate) control: bool,
     /// What bus mastering has become, if it has changed.
     pub(crate) bus_master: Option<bool>,
+    /// Where BARs are may have changed.
+    pub(crate) bars: bool,
 }
 
 /// The function's configuration space.
@@ -114,11 +118,22 @@ impl Function {
         let effect = space.write(offset, data);
         // What a reset undoes is never said.
         if effect.reset || !effect.control {
-            return Written { reset: effect.reset, ..Written::default() };
+            return Written { reset: effect.reset, bars: effect.bars, ..Written::default() };
         }
         let before = self.publish(&space);
         let now = space.bus_master();
-        Written { reset: false, control: true, bus_master: (before.bus_master() != now).then_some(now) }
+        let bus_master = (before.bus_master() != now).then_some(now);
+        Written { reset: false, control: true, bus_master, bars: effect.bars }
+    }
+
+    /// Where the doorbells are on the bus.
+    pub(crate) fn doorbells_at(&self) -> Option<u64> {
+        self.lock().bar_at(pci::BAR_DOORBELLS)
+    }
+
+    /// Where the registers are on the bus.
+    pub(crate) fn registers_at(&self) -> Option<u64> {
+        self.lock().bar_at(pci::BAR_REGISTERS)
     }
 
     /// Puts the space of a function that was just powered on in the place of this one.
@@ -144,15 +159,38 @@ mod tests {
         let control = Arc::new(SharedControl::default());
         let function = Function::new(space(), Arc::clone(&control));
         assert_eq!(control.get(), Control::default());
-        assert_eq!(function.write(4, &[6]), Written { reset: false, control: true, bus_master: Some(true) });
+        assert_eq!(
+            function.write(4, &[6]),
+            Written { reset: false, control: true, bus_master: Some(true), bars: true }
+        );
         assert!(control.bus_master());
-        assert_eq!(function.write(5, &[4]), Written { reset: false, control: true, bus_master: None });
+        assert_eq!(
+            function.write(5, &[4]),
+            Written { reset: false, control: true, bus_master: None, bars: true }
+        );
         assert!(control.bus_master() && control.get().pin_disabled());
-        assert_eq!(function.write(4, &[2]), Written { reset: false, control: true, bus_master: Some(false) });
+        assert_eq!(
+            function.write(4, &[2]),
+            Written { reset: false, control: true, bus_master: Some(false), bars: true }
+        );
         assert!(!control.bus_master());
         function.write(4, &[6]);
         function.reset(space());
         assert_eq!(control.get(), Control::default());
+    }
+
+    #[test]
+    fn bars_are_where_they_were_put_while_the_function_answers_there() {
+        let function = Function::new(space(), Arc::default());
+        let put = |at: usize, value: u32| function.write(at, &value.to_le_bytes()).bars;
+        assert!(put(0x18, 0xe000_000c) && put(0x1c, 0x12) && put(0x24, 0xfe80_0000));
+        assert_eq!((function.doorbells_at(), function.registers_at()), (None, None), "no access to memory");
+        function.write(4, &[6]);
+        assert_eq!(function.doorbells_at(), Some(0x12_e000_0000));
+        assert_eq!(function.registers_at(), Some(0xfe80_0000));
+        assert!(!put(0x3c, 5), "the interrupt line is no BAR");
+        function.reset(space());
+        assert_eq!((function.doorbells_at(), function.registers_at()), (None, None));
     }
 
     #[test]

@@ -45,6 +45,16 @@ const BYTES_PER_SERVICE: u64 = 2 << 20;
 /// The fewest bytes that are left to the engine's thread: moving less takes no longer than waking it.
 const LEAST_FOR_ENGINE: u64 = 256 << 10;
 
+/// `SDMA0_STATUS_REG` of an engine that has nothing to do.
+const IDLE_STATUS: u32 = 0x46de_e557;
+/// What of it is 0 while the engine moves bytes: IDLE, RB_EMPTY, EX_IDLE, MC_WR_IDLE and MC_RD_IDLE (linux `gc_11_0_0_sh_mask.h`).
+const MOVING: u32 = 1 | 1 << 2 | 1 << 10 | 1 << 13 | 1 << 19;
+
+/// `SDMA0_STATUS_REG` of an engine that moves bytes, or does not.
+pub(crate) fn status(moves: bool) -> u32 {
+    if moves { IDLE_STATUS & !MOVING } else { IDLE_STATUS }
+}
+
 /// Registers that an SDMA queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct SdmaConfig {

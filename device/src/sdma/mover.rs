@@ -89,6 +89,8 @@ struct Engine {
     wake: Wake,
     /// Its thread ends: it takes no more jobs.
     ends: AtomicBool,
+    /// Its thread moves bytes.
+    moves: AtomicBool,
 }
 
 impl fmt::Debug for Engine {
@@ -129,6 +131,18 @@ impl Movers {
                 log::error!(target: "gpu::sdma", "the thread of an SDMA engine panicked");
             }
         }
+    }
+
+    /// Whether an engine has bytes to move.
+    pub(crate) fn moves(&self, engine: usize) -> bool {
+        self.engines
+            .get(engine)
+            .is_some_and(|engine| engine.moves.load(Ordering::Relaxed) || !engine.jobs().is_empty())
+    }
+
+    /// Whether any engine has.
+    pub(crate) fn any_moves(&self) -> bool {
+        (0..self.engines.len()).any(|engine| self.moves(engine))
     }
 
     /// Lets the engines stand still, between two turns. One caller at a time.
@@ -192,10 +206,12 @@ impl Engine {
                 continue;
             };
             let running = turns.begin();
+            self.moves.store(true, Ordering::Relaxed);
             let _moving = spent::enter(Part::Transfers);
             if job.turn() {
                 self.jobs().push_back(job);
             }
+            self.moves.store(false, Ordering::Relaxed);
             drop(running);
         }
         for job in self.jobs().drain(..) {

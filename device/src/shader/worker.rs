@@ -121,6 +121,8 @@ impl Worker {
             self.take(&shared, &dispatch, work).announce(&dispatch);
             self.shared.end_task(dispatch.queue());
             if self.asleep > 16 {
+                // Its waves are on the card, and wait there.
+                let _executing = self.shared.activity.begin();
                 std::thread::yield_now();
             }
             if self.asleep > 16 && dispatch.launch().hangs {

@@ -10,6 +10,7 @@ use belfry_abi::regs::gfx9::athub;
 use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
 
 use crate::asic::PasidTable;
+use crate::card::Load;
 use crate::discovery::{Config, discover};
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
@@ -66,6 +67,8 @@ pub(crate) struct Device<O: Os> {
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
+    /// How busy the card was found.
+    pub(crate) load: Mutex<O, Load>,
     /// Where those sleep who wait for work of the render node.
     pub(crate) fences: O::WaitQueue,
     /// The driver's own events.
@@ -124,6 +127,7 @@ impl<O: Os> Device<O> {
             uncorrectable: AtomicU64::new(0),
             corrected: AtomicU64::new(0),
             gtt_used: AtomicU64::new(0),
+            load: Mutex::new(hw.os(), LockRank::RateLimit, Load::new())?,
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
             trace: DriverTrace::new(hw.os())?,

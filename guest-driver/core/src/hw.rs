@@ -107,6 +107,11 @@ impl<O: Os> Hw<O> {
         self.instance(0).write_at(index, value);
     }
 
+    /// Reads the register at a dword of the registers' BAR; all ones when the device is gone.
+    pub(crate) fn read_dword(&self, dword: u32) -> u32 {
+        if self.reaches() { self.os.reg_read(dword * 4) } else { u32::MAX }
+    }
+
     /// The registers of blocks that the device may have several of, of those with this number.
     pub(crate) fn instance(&self, number: usize) -> Instance<'_, O> {
         Instance { hw: self, number }

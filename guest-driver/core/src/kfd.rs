@@ -323,6 +323,11 @@ impl<O: Os> Kfd<O> {
         self.device.card()
     }
 
+    /// Bytes of VRAM and of system memory that this device has given away; [`figures`](Self::figures) has those of a whole card.
+    pub fn own_memory(&self) -> (u64, u64) {
+        self.device.own_memory()
+    }
+
     /// Measures what a file of the card with this source needs, and leaves the other figures 0.
     pub fn figures(&self, source: Source) -> Figures {
         self.device.figures(source)

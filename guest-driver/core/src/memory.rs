@@ -24,8 +24,8 @@ use crate::memory::object::{Memory, Object};
 pub(crate) use crate::memory::user::UserArgs;
 use crate::node::{Node, Nodes};
 use crate::os::{
-    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, PAGE_SIZE, Room, SystemPages, UserPin,
-    check_user_range,
+    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, OwnPlace, PAGE_SIZE, Room, SystemPages,
+    UserPin, check_user_range,
 };
 use crate::process::{Phase, Process, State};
 use crate::queue::Queue;
@@ -114,10 +114,10 @@ pub(crate) enum BoKind<O: Os> {
     User(Arc<UserMemory<O>>),
     /// Memory of a DMA-buf.
     Imported(Arc<Imported<O>>),
-    /// The process's doorbells; kept for the handle, the GPU itself rings none.
-    Doorbell,
-    /// The flush page; kept for the handle, the GPU itself does not reach it.
-    MmioRemap,
+    /// The process's doorbells, at this address on the bus.
+    Doorbell(u64),
+    /// The flush page, at this address on the bus.
+    MmioRemap(u64),
 }
 
 /// A buffer object.
@@ -154,7 +154,7 @@ impl<O: Os> Bo<O> {
             readable: true,
             writable: self.flags.contains(AllocFlags::WRITABLE),
             executable: self.flags.contains(AllocFlags::EXECUTABLE),
-            system: matches!(self.kind, BoKind::System(_) | BoKind::User(_)),
+            system: !matches!(self.kind, BoKind::Vram(_) | BoKind::Imported(_)),
             uncached: self.flags.intersects(coherent),
         }
     }
@@ -171,9 +171,7 @@ impl<O: Os> Bo<O> {
 
     /// Clears the page tables of a mapped buffer object; the caller flushes.
     pub(crate) fn unmap_from(&self, tables: &mut SpaceState<O>) {
-        if !matches!(self.kind, BoKind::Doorbell | BoKind::MmioRemap) {
-            tables.vm.unmap(self.va, self.size);
-        }
+        tables.vm.unmap(self.va, self.size);
     }
 
     /// What keeps the memory in place while a queue uses it.
@@ -282,17 +280,24 @@ impl<O: Os> Process<O> {
             if args.size != KFD_DOORBELL_PROCESS_SLICE {
                 return Err(Errno::EINVAL);
             }
-            (BoKind::Doorbell, Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)))
+            let at = OwnPlace::Doorbells(self.doorbell_offset(node));
+            (
+                BoKind::Doorbell(device.hw.os().own_bus_address(at)),
+                Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)),
+            )
         } else if flags.contains(AllocFlags::MMIO_REMAP) {
             if args.size != PAGE_SIZE {
                 return Err(Errno::EINVAL);
             }
-            (BoKind::MmioRemap, Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)))
+            let at = OwnPlace::Flushes(device.hw.asic().hdp_remap);
+            (
+                BoKind::MmioRemap(device.hw.os().own_bus_address(at)),
+                Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)),
+            )
         } else {
             return Err(Errno::EINVAL);
         };
 
-        let reached = !matches!(kind, BoKind::Doorbell | BoKind::MmioRemap);
         let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
         let mut state = self.state.lock();
         let result = state.insert_bo(device, &mut bo);
@@ -308,9 +313,7 @@ impl<O: Os> Process<O> {
             news.bo.store(id, Ordering::Release);
         }
         drop(state);
-        if reached {
-            device.hw.os().memory_allocated(args.va_addr, args.size);
-        }
+        device.hw.os().memory_allocated(args.va_addr, args.size);
         args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
         args.mmap_offset = offset.unwrap_or(gem_offset);
         Ok(())

@@ -15,6 +15,7 @@
 //! - **DMA-buf**: the operating system's handle of memory that processes share; its descriptors can be sent to others.
 
 mod debug;
+mod function;
 mod lock;
 mod log;
 mod memory;
@@ -28,6 +29,7 @@ mod work;
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
+pub use function::{DeviceInfo, MAX_PARTITIONS, OwnPlace};
 pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use log::LogLevel;
 pub use memory::{Backing, BoPage, DmaBuf, Gem, Metadata, SharedMetadata, SystemPages};
@@ -63,42 +65,6 @@ pub enum Clock {
     MonotonicRaw,
     /// Monotonic time that includes suspend (`CLOCK_BOOTTIME`).
     Boot,
-}
-
-/// What the bus knows about the PCI function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// PCI vendor id.
-    pub vendor_id: u16,
-    /// PCI device id.
-    pub device_id: u16,
-    /// PCI revision id.
-    pub revision_id: u8,
-    /// PCI subsystem vendor id.
-    pub subsystem_vendor_id: u16,
-    /// PCI subsystem id.
-    pub subsystem_id: u16,
-    /// PCI domain.
-    pub domain: u32,
-    /// Bus number << 8 | device << 3 | function.
-    pub location_id: u32,
-    /// Minor number of the DRM render node, 0 while it is not registered.
-    pub render_minor: u32,
-    /// Minor numbers of the render nodes of partitions after the first, 0 for those that there are not.
-    pub partition_minors: [u32; MAX_PARTITIONS - 1],
-}
-
-/// Partitions that a GPU can have, each with a render node (`MAX_XCP`).
-pub const MAX_PARTITIONS: usize = 8;
-
-impl DeviceInfo {
-    /// The minor number of a partition's render node.
-    pub(crate) fn minor_of(&self, partition: u32) -> u32 {
-        match partition.checked_sub(1) {
-            None => self.render_minor,
-            Some(at) => self.partition_minors.get(at as usize).copied().unwrap_or(0),
-        }
-    }
 }
 
 /// What the operating system knows about its processors and memory, for the CPU node of the topology.
@@ -220,6 +186,15 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// Whether there is something of this kind left for a process; a system that has things fail on purpose says no at times.
     fn has_room(&self, _what: Room, _pasid: u16) -> bool {
         true
+    }
+
+    /// Where the device itself finds bytes of its own BARs, as entries of page tables for system memory name them.
+    fn own_bus_address(&self, place: OwnPlace) -> u64;
+
+    /// Bytes of VRAM and of system memory that other devices use which are one card with this one, as a system has it that gives each
+    /// of its programs a device of its own.
+    fn used_by_others(&self) -> (u64, u64) {
+        (0, 0)
     }
 
     /// A process has so many bytes at a GPU virtual address from now on: what it asked for, not the pages that it takes. A system that

@@ -234,7 +234,7 @@ impl<O: Os> State<O> {
         let id = *self.mapped.get(&(node.number, page)).ok_or(Errno::EINVAL)?;
         let bo = self.bos.get(&id).ok_or(Errno::EINVAL)?;
         let exact = size < PAGE_SIZE || bo.size == size & !(PAGE_SIZE - 1);
-        let memory = !matches!(bo.kind, BoKind::Doorbell | BoKind::MmioRemap);
+        let memory = !matches!(bo.kind, BoKind::Doorbell(_) | BoKind::MmioRemap(_));
         if exact && memory { Ok(id) } else { Err(Errno::EINVAL) }
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use belfry_abi::regs::layout::Layout;
-use belfry_abi::regs::{Description, Ip, Register, gc, gfx9, mmhub, nbio, osssys, smuio};
+use belfry_abi::regs::{Description, Ip, Offset, Register, gc, gfx9, mmhub, nbio, osssys, smuio};
 
 use crate::errno::{Errno, Result};
 
@@ -32,11 +32,12 @@ pub(crate) struct RegisterMap {
     smuio: Vec<Bases>,
     athub: Vec<Bases>,
     umc: Vec<Bases>,
+    sdma: Vec<Bases>,
 }
 
 impl RegisterMap {
     /// The blocks the map has, and the registers of each that the driver knows.
-    pub(crate) const BLOCKS: [(Ip, Tables); 7] = [
+    pub(crate) const BLOCKS: [(Ip, Tables); 8] = [
         (gc::IP, &[gc::ALL, gfx9::gc::ALL]),
         (mmhub::IP, &[mmhub::ALL, gfx9::mmhub::ALL]),
         (osssys::IP, &[osssys::ALL, gfx9::osssys::ALL]),
@@ -44,6 +45,7 @@ impl RegisterMap {
         (smuio::IP, &[smuio::ALL]),
         (gfx9::athub::IP, &[gfx9::athub::ALL]),
         (gfx9::umc::IP, &[gfx9::umc::ALL]),
+        (gfx9::sdma::IP, &[gfx9::sdma::ALL]),
     ];
 
     /// A map of blocks that have no bases yet, with registers in a BAR of `bytes`.
@@ -60,6 +62,7 @@ impl RegisterMap {
             smuio: none(),
             athub: none(),
             umc: none(),
+            sdma: none(),
         }
     }
 
@@ -100,6 +103,7 @@ impl RegisterMap {
             Ip::SMUIO => &mut self.smuio,
             Ip::ATHUB => &mut self.athub,
             Ip::UMC => &mut self.umc,
+            Ip::SDMA0 => &mut self.sdma,
             _ => return None,
         })
     }
@@ -113,6 +117,7 @@ impl RegisterMap {
             Ip::SMUIO => &self.smuio,
             Ip::ATHUB => &self.athub,
             Ip::UMC => &self.umc,
+            Ip::SDMA0 => &self.sdma,
             _ => &[],
         }
     }
@@ -134,8 +139,19 @@ impl RegisterMap {
 
     /// Dword index in BAR5 of a register in an instance of its block.
     pub(crate) fn dword_in<R: Register>(&self, instance: usize) -> u32 {
-        let at = self.layout.place(R::IP, R::AT);
-        let bases = self.instances(R::IP).get(instance).unwrap_or(&[0; SEGMENTS]);
+        self.place((R::IP, R::AT), instance)
+    }
+
+    /// Dword index in BAR5 of a register in the first instance of its block, by its [place on Navi 31](Register::AT); `None` where the
+    /// device does not have it.
+    pub(crate) fn dword_of(&self, (ip, at): (Ip, Offset)) -> Option<u32> {
+        let there = self.layout.has(ip, at) && !self.instances(ip).is_empty();
+        there.then(|| self.place((ip, at), 0))
+    }
+
+    fn place(&self, (ip, at): (Ip, Offset), instance: usize) -> u32 {
+        let at = self.layout.place(ip, at);
+        let bases = self.instances(ip).get(instance).unwrap_or(&[0; SEGMENTS]);
         bases[usize::from(at.segment) % SEGMENTS] + at.dword
     }
 }

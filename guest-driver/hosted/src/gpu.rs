@@ -11,7 +11,7 @@ use belfry_device::faults::Rule;
 use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
-use belfry_kfd_core::os::{MAX_PARTITIONS, ProcessKey};
+use belfry_kfd_core::os::{MAX_PARTITIONS, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd};
 
 use crate::arena::Arena;
@@ -20,8 +20,9 @@ use crate::error::Error;
 use crate::exploring::Exploring;
 use crate::flush_page::Flushes;
 use crate::function;
+use crate::gems::Gems;
 use crate::line::{Handler, Line};
-use crate::os::{Gems, HostedOs};
+use crate::os::HostedOs;
 use crate::pins::{PinObserver, Pins};
 use crate::process::HostedProcess;
 use crate::shared::{Shared, memory_file};
@@ -180,7 +181,8 @@ impl HostedGpu {
         });
         let arena = Arena::new(Shared::part(&memory, vram_size, system_memory)?);
         let system = arena.memory().address();
-        let driver = (system, system + system_memory as u64);
+        let flushes = bars.flushes.0.address();
+        let driver = vec![(system, system + system_memory as u64), (flushes, flushes + PAGE_SIZE)];
         let pins = Pins::new(reach, driver, observer).map_err(Error::Probe)?;
         let exports = Exports::new(&memory, &bars, &arena, &pins)
             .map_err(|source| Error::System { what: "a thread for shared memory", source })?;
@@ -197,6 +199,7 @@ impl HostedGpu {
                 interrupts: line.clone(),
             },
         )?;
+        gpu.place_doorbells(bars.doorbells.address());
         gpu.set_flush_page(Arc::<Flushes>::clone(&bars.flushes));
         pins.attach(&gpu);
         let thread = if let Some(exploring) = &exploring {

@@ -17,6 +17,7 @@ mod error;
 mod exploring;
 mod flush_page;
 mod function;
+mod gems;
 mod gpu;
 mod keeper;
 mod line;

@@ -1,39 +1,37 @@
 //! The driver's operating system, hosted: a device in the same process, and this process as all of its users.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_device::faults::Exhausted;
-use belfry_device::lock::{Mutex, RwLock, rank};
+use belfry_device::lock::{RwLock, rank};
 use belfry_device::sanitize::Sanitizer;
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
-    PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem as _, Invalidate, LockRank, LogLevel, Os,
+    OwnPlace, PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
 use crate::debug::{HostedEventFile, HostedTarget};
-use crate::dmabuf::{Exports, HostedDmaBuf, SharedFile};
+use crate::dmabuf::{Exports, HostedDmaBuf};
 use crate::exploring::Exploring;
 use crate::function;
+use crate::gems::{Gems, HostedGem, Mappable};
 use crate::gpu::{Bars, Place};
 use crate::mapped::area;
 use crate::pins::{Mirror, Pin, Pins};
 use crate::process::RenderFiles;
 use crate::smi::Smi;
-use crate::sync::{Lock, Pool, WaitQueue, WorkItem, lock};
+use crate::sync::{Lock, Pool, WaitQueue, WorkItem};
 use crate::time::DriverTime;
 use crate::trace;
 use crate::user_memory::{USER_END, copy_user};
 
-/// First offset of a buffer object on the render node.
-const FIRST_OFFSET: u64 = 1 << 32;
 /// Bytes of a contiguous piece of VRAM that are marked as not written; what is behind them is not checked.
 const MAX_MARKED: u64 = 64 << 20;
 
@@ -53,66 +51,6 @@ pub(crate) fn calling<R>(files: RenderFiles, id: u64, call: impl FnOnce() -> R) 
 /// Identity of the file of a partition's render node that a process has.
 pub(crate) fn file_id(process: u64, partition: u32) -> u64 {
     process | u64::from(partition) << 48
-}
-
-/// What can be mapped through the render node.
-#[derive(Clone)]
-pub(crate) enum Mappable {
-    /// A buffer object's pages.
-    Backing(Arc<dyn Backing>),
-    /// Shared memory, from its file.
-    File(Arc<SharedFile>),
-}
-
-impl Mappable {
-    fn size(&self) -> u64 {
-        match self {
-            Self::Backing(backing) => backing.size(),
-            Self::File(file) => file.size(),
-        }
-    }
-}
-
-/// The render node file a buffer object belongs to, and its memory.
-type Owned = (u64, Mappable);
-
-/// Buffer objects that can be mapped: offset to owner's render node and memory.
-#[derive(Default)]
-pub(crate) struct Gems {
-    by_offset: Mutex<BTreeMap<u64, Owned>, rank::Gems>,
-    next: AtomicU64,
-}
-
-impl Gems {
-    /// The memory that render node file `file` may map at `offset` for `len` bytes, and where in it the offset is.
-    pub(crate) fn find(&self, file: u64, offset: u64, len: u64) -> Result<(Mappable, u64)> {
-        let table = lock(&self.by_offset);
-        let (start, (owner, memory)) = table.range(..=offset).next_back().ok_or(Errno::EINVAL)?;
-        let inside = offset - start;
-        if inside.checked_add(len).is_none_or(|end| end > memory.size()) {
-            return Err(Errno::EINVAL);
-        }
-        if *owner != file {
-            return Err(Errno::EACCES);
-        }
-        Ok((memory.clone(), inside))
-    }
-
-    /// The memory of the buffer object that begins at `offset`.
-    fn backing(&self, offset: u64) -> Option<Arc<dyn Backing>> {
-        match lock(&self.by_offset).get(&offset) {
-            Some((_, Mappable::Backing(backing))) => Some(backing.clone()),
-            _ => None,
-        }
-    }
-
-    /// Gives memory an offset at which render node file `file` may map it.
-    pub(crate) fn insert(self: &Arc<Self>, file: u64, memory: Mappable) -> HostedGem {
-        let step = memory.size() + PAGE_SIZE;
-        let offset = FIRST_OFFSET + self.next.fetch_add(step, Ordering::Relaxed);
-        lock(&self.by_offset).insert(offset, (file, memory));
-        HostedGem { gems: self.clone(), offset }
-    }
 }
 
 /// Memory and device of one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
@@ -147,31 +85,6 @@ pub struct HostedDrmFile {
 impl DrmFile for HostedDrmFile {
     fn id(&self) -> u64 {
         self.id
-    }
-}
-
-/// A buffer object of the render node.
-pub struct HostedGem {
-    gems: Arc<Gems>,
-    offset: u64,
-}
-
-impl std::fmt::Debug for HostedGem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostedGem").field("offset", &self.offset).finish_non_exhaustive()
-    }
-}
-
-impl Gem for HostedGem {
-    fn mmap_offset(&self) -> u64 {
-        self.offset
-    }
-}
-
-impl Drop for HostedGem {
-    fn drop(&mut self) {
-        let removed = lock(&self.gems.by_offset).remove(&self.offset);
-        drop(removed);
     }
 }
 
@@ -251,6 +164,17 @@ impl Os for HostedOs {
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
         self.point();
+    }
+
+    fn own_bus_address(&self, place: OwnPlace) -> u64 {
+        match place {
+            OwnPlace::Doorbells(offset) => self.bars.doorbells.address() + offset,
+            OwnPlace::Flushes(_) => self.bars.flushes.0.address(),
+        }
+    }
+
+    fn used_by_others(&self) -> (u64, u64) {
+        self.gpu.config().activity.others_memory()
     }
 
     fn has_room(&self, what: Room, pasid: u16) -> bool {
@@ -415,7 +339,7 @@ impl Os for HostedOs {
     }
 
     fn dmabuf_export(&self, gem: &HostedGem) -> Result<HostedDmaBuf> {
-        self.gems.backing(gem.offset).map(HostedDmaBuf::own).ok_or(Errno::EINVAL)
+        self.gems.backing(gem.mmap_offset()).map(HostedDmaBuf::own).ok_or(Errno::EINVAL)
     }
 
     fn dmabuf_fd(&self, dmabuf: &HostedDmaBuf, flags: u32) -> Result<i32> {

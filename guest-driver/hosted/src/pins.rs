@@ -111,8 +111,8 @@ pub(crate) struct Pins {
     gpu: OnceLock<Weak<Gpu>>,
     reach: Reach,
     observer: Option<Arc<dyn PinObserver>>,
-    /// The driver's own memory, which is always in the map.
-    driver: (u64, u64),
+    /// The driver's own memory, and pages of the device's: always in the map.
+    driver: Vec<(u64, u64)>,
 }
 
 /// The user addresses: all but the first and the last page.
@@ -138,14 +138,14 @@ fn build(ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<GuestMemoryMmap
 impl Pins {
     pub(crate) fn new(
         reach: Reach,
-        driver: (u64, u64),
+        driver: Vec<(u64, u64)>,
         observer: Option<Arc<dyn PinObserver>>,
     ) -> Result<Arc<Self>> {
         let first = match reach {
-            Reach::Pinned => driver,
-            Reach::Process => USER,
+            Reach::Pinned => driver.clone(),
+            Reach::Process => vec![USER],
         };
-        let system = GuestMemoryAtomic::new(build([first])?);
+        let system = GuestMemoryAtomic::new(build(first)?);
         Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), reach, observer, driver }))
     }
 
@@ -165,7 +165,7 @@ impl Pins {
             // The driver has taken what goes out of the GPU's page tables, and waited for that.
             return Ok(());
         }
-        let map = build(std::iter::once(self.driver).chain(table.counts.union()))?;
+        let map = build(self.driver.iter().copied().chain(table.counts.union()))?;
         self.system.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(map);
         if let Some(gpu) = self.gpu.get().and_then(Weak::upgrade) {
             gpu.memory_changed();

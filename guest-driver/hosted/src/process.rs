@@ -24,9 +24,10 @@ use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
 use crate::debug::{Notices, telling};
 use crate::dmabuf::Handles;
+use crate::gems::Mappable;
 use crate::gpu::HostedGpu;
 use crate::mapping;
-use crate::os::{HostedOs, Mappable, calling, file_id};
+use crate::os::{HostedOs, calling, file_id};
 use crate::sync::lock;
 pub use node::Node;
 pub(crate) use node::RenderFiles;

@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 mod common;
+#[path = "common/copies.rs"]
+mod copies;
 #[path = "common/packets.rs"]
 mod packets;
 
@@ -13,11 +15,14 @@ use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::kfd::event::KFD_IOC_WAIT_RESULT_COMPLETE;
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
-use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, UpdateQueueArgs};
+use belfry_abi::kfd::queue::{
+    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_SDMA, UpdateQueueArgs,
+};
 use belfry_abi::pm4::{ComputeRegister, Opcode};
+use belfry_abi::sdma::Op;
 use belfry_device::GuestError;
 use belfry_kfd_hosted::{Errno, Node};
-use common::{Buffer, Client, PAGE, RW, gpu, gpus};
+use common::{Buffer, Client, PAGE, RW, gpu, gpus, reserve};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use packets::{halves, packet, set, write};
 use zerocopy::FromBytes;
@@ -49,8 +54,11 @@ fn release(slot: u64, event: u32) -> Vec<u32> {
 
 impl<'a> Queue<'a> {
     fn new(client: &'a Client) -> Self {
-        let mut args = client.queue_args().unwrap();
-        args.queue_type = KFD_IOC_QUEUE_TYPE_COMPUTE;
+        let args = client.queue_args().unwrap();
+        Self::of(client, CreateQueueArgs { queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE, ..args })
+    }
+
+    fn of(client: &'a Client, mut args: CreateQueueArgs) -> Self {
         client.ioctl(nr::CREATE_QUEUE, &mut args).unwrap();
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: no address is asked for.
@@ -61,19 +69,39 @@ impl<'a> Queue<'a> {
     }
 
     fn submit(&mut self, packets: &[Vec<u32>]) {
+        self.put(packets);
+        // SAFETY: the doorbell is mapped while the process lives.
+        unsafe { AtomicU64::from_ptr(self.doorbell as *mut u64) }.store(self.written, Ordering::Release);
+        self.client.process.doorbell_written(self.doorbell as *mut u64);
+    }
+
+    /// The same for a copy engine, whose pointers count bytes.
+    fn submit_bytes(&mut self, packets: &[Vec<u32>]) {
+        self.fill(packets);
+        let bytes = self.written * 4;
+        // SAFETY: as above, the write pointer and the doorbell.
+        unsafe {
+            AtomicU64::from_ptr(self.args.write_pointer_address as *mut u64).store(bytes, Ordering::Release);
+            AtomicU64::from_ptr(self.doorbell as *mut u64).store(bytes, Ordering::Release);
+        }
+        self.client.process.doorbell_written(self.doorbell as *mut u64);
+    }
+
+    /// Packets that nobody is told of yet.
+    fn put(&mut self, packets: &[Vec<u32>]) {
+        self.fill(packets);
+        // SAFETY: as above, the write pointer.
+        unsafe { AtomicU64::from_ptr(self.args.write_pointer_address as *mut u64) }
+            .store(self.written, Ordering::Release);
+    }
+
+    fn fill(&mut self, packets: &[Vec<u32>]) {
         for dword in packets.concat() {
             let at = self.args.ring_base_address + self.written % RING * 4;
             // SAFETY: the ring is mapped while the process lives.
             unsafe { AtomicU32::from_ptr(at as *mut u32) }.store(dword, Ordering::Relaxed);
             self.written += 1;
         }
-        // SAFETY: as above, the write pointer and the doorbell.
-        unsafe {
-            AtomicU64::from_ptr(self.args.write_pointer_address as *mut u64)
-                .store(self.written, Ordering::Release);
-            AtomicU64::from_ptr(self.doorbell as *mut u64).store(self.written, Ordering::Release);
-        }
-        self.client.process.doorbell_written(self.doorbell as *mut u64);
     }
 
     fn read_pointer(&self) -> u64 {
@@ -178,6 +206,72 @@ fn pm4_queue_dispatches_a_kernel_and_its_fence_wakes_who_waits() {
         eventually("the read pointer moves", || queue.read_pointer() == queue.written % RING);
         assert_eq!(gpu.device().stats().errors, Default::default());
         client.destroy_queue(queue.args.queue_id).unwrap();
+    }
+}
+
+/// A page of the device's own, mapped for the GPU alone.
+fn own(client: &Client, size: u64, kind: AllocFlags) -> u64 {
+    let flags = kind | AllocFlags::WRITABLE | AllocFlags::COHERENT;
+    let args = client.alloc_at(reserve(size), size, flags).unwrap();
+    client.map(args.handle).unwrap();
+    args.va_addr
+}
+
+#[test]
+fn stores_of_the_gpu_to_a_doorbell_ring_it_every_time_and_those_to_the_page_of_flushes_are_taken() {
+    for gpu in gpus() {
+        let client = Client::open(&gpu);
+        let (data, args) = (data(&client), data(&client));
+        let (doorbells, flushes) =
+            (own(&client, 8192, AllocFlags::DOORBELL), own(&client, PAGE, AllocFlags::MMIO_REMAP));
+        let (mut rung, mut ringer) = (Queue::new(&client), Queue::new(&client));
+        let bell = doorbells + (rung.args.doorbell_offset & 0x1fff);
+        let mut engine = Queue::of(&client, copies::args(&client, KFD_IOC_QUEUE_TYPE_SDMA));
+        let poke = program(&client, "poke.kd", args.va);
+        let initiator = if client.property("gfx_target_version") == GFX942 { 0x21 } else { 0x8021 };
+        args.quad(0).store(bell, Ordering::Relaxed);
+        for round in 1..=24 {
+            // The device has nothing to do for longer than it looks out.
+            if round % 8 == 1 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            rung.put(&[write(data.va, round)]);
+            let [low, high] = halves(rung.written);
+            match round % 3 {
+                // The packet processor, which flushes as well.
+                0 => {
+                    let body = [&[5 << 8 | 1 << 20][..], &halves(bell), &[low, high]].concat();
+                    ringer.submit(&[packet(Opcode::WRITE_DATA, &body), write(flushes, 1)]);
+                }
+                // A copy engine.
+                1 => {
+                    let write = |at: u64, words: &[u32]| {
+                        let count = words.len() as u32 - 1;
+                        copies::packet(Op::WRITE, &[&halves(at)[..], &[count], words].concat())
+                    };
+                    engine.submit_bytes(&[write(bell, &[low, high]), write(flushes, &[1])]);
+                }
+                // A wave, by the lower half: queues of processes have their write pointer in memory.
+                _ => ringer.submit(&[poke.clone(), packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator])]),
+            }
+            eventually(&format!("the queue is rung in round {round}"), || {
+                let stats = gpu.device().stats();
+                assert_eq!(stats.errors, Default::default(), "round {round}: {:?}", stats.reasons);
+                data.word(0).load(Ordering::Acquire) == round
+            });
+        }
+        args.quad(0).store(flushes, Ordering::Relaxed);
+        ringer.submit(&[
+            poke,
+            packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator]),
+            packet(Opcode::EVENT_WRITE, &[7 | 4 << 8]),
+        ]);
+        ringer.submit(&[write(data.va + 8, 1)]);
+        eventually("the wave has flushed", || data.word(8).load(Ordering::Acquire) == 1);
+        assert_eq!(gpu.device().stats().errors, Default::default());
+        for queue in [&rung, &ringer, &engine] {
+            client.destroy_queue(queue.args.queue_id).unwrap();
+        }
     }
 }
 

@@ -114,6 +114,7 @@ unsafe extern "C" {
     pub(crate) fn os_reg_read(dev: *mut OsDevice, offset: u32) -> u32;
     pub(crate) fn os_reg_write(dev: *mut OsDevice, offset: u32, value: u32);
     pub(crate) fn os_doorbell_size(dev: *mut OsDevice) -> u64;
+    pub(crate) fn os_own_address(dev: *mut OsDevice, doorbells: bool, offset: u64) -> u64;
     pub(crate) fn os_doorbell_write(dev: *mut OsDevice, offset: u64, value: u64);
     pub(crate) fn os_vram_size(dev: *mut OsDevice) -> u64;
     pub(crate) fn os_vram_read(dev: *mut OsDevice, offset: u64, data: *mut u8, len: usize);

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
     Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os,
-    ProcessKey, SmiClient, Task, UserArea, Work,
+    OwnPlace, ProcessKey, SmiClient, Task, UserArea, Work,
 };
 
 use crate::debug::{DebugFile, DebugTarget};
@@ -103,6 +103,15 @@ impl Os for LinuxOs {
     fn reg_write(&self, offset: u32, value: u32) {
         // SAFETY: the device is valid and the shim checks the offset.
         unsafe { ffi::os_reg_write(self.dev, offset, value) }
+    }
+
+    fn own_bus_address(&self, place: OwnPlace) -> u64 {
+        let (doorbells, offset) = match place {
+            OwnPlace::Doorbells(offset) => (true, offset),
+            OwnPlace::Flushes(offset) => (false, offset),
+        };
+        // SAFETY: the device is valid.
+        unsafe { ffi::os_own_address(self.dev, doorbells, offset) }
     }
 
     fn doorbell_size(&self) -> u64 {

@@ -7,12 +7,14 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
-use belfry_device::Activity;
-use belfry_kfd_hosted::card::{Figures, Source, busy_percent};
+use belfry_device::lock::{Mutex, rank};
+use belfry_device::{Activity, Busy, WholeCard};
+use belfry_kfd_hosted::card::{Figures, Load, Source, measure};
 use belfry_kfd_hosted::prepared::{SHARED_FILE, SHARED_SIZE};
 
 use crate::inside::inside;
@@ -31,8 +33,8 @@ const SLOTS: usize = SHARED_SIZE / SLOT_SIZE;
 struct Slot {
     /// [`Owner`].
     owner: AtomicU64,
-    /// Threads of its device that execute waves.
-    executing: AtomicU32,
+    /// What its device has executed. That of processes that have ended stays: the card's energy is all of them.
+    busy: Busy,
     /// It has ended, or become another program.
     left: AtomicU32,
     vram_used: AtomicU64,
@@ -137,13 +139,61 @@ fn own() -> Option<&'static Slot> {
 /// Where there is no slot to be had, the figures of this process are its own alone.
 pub(crate) fn join() -> Activity {
     let slot = claim().unwrap_or_else(|| Box::leak(Box::default()));
-    slot.executing.store(0, Ordering::Relaxed);
+    if slot.name.load(Ordering::Relaxed) == name() {
+        slot.busy.begin_anew();
+    } else {
+        slot.busy.clear();
+    }
     slot.vram_used.store(0, Ordering::Relaxed);
     slot.gtt_used.store(0, Ordering::Relaxed);
     slot.name.store(name(), Ordering::Relaxed);
     slot.left.store(0, Ordering::Relaxed);
     OWN.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
-    Activity::shared(&slot.executing)
+    Activity::shared(&slot.busy, Some(Arc::new(Others)))
+}
+
+/// The card's other devices.
+struct Others;
+
+impl WholeCard for Others {
+    fn others_are_busy(&self) -> bool {
+        others().any(|slot| slot.busy.is_busy() && slot.is_seen())
+    }
+
+    fn others_ns(&self) -> u64 {
+        others().fold(0, |sum, slot| sum.saturating_add(slot.busy_ns()))
+    }
+
+    fn others_memory(&self) -> (u64, u64) {
+        others().filter(|slot| slot.is_seen()).fold((0, 0), |(vram, gtt), slot| slot.plus_memory(vram, gtt))
+    }
+}
+
+/// The slots of this card's other processes, those that have ended among them.
+fn others() -> impl Iterator<Item = &'static Slot> {
+    let (name, own) = (name(), own().map_or(std::ptr::null(), std::ptr::from_ref));
+    let all = slots().map_or(&[][..], |(slots, _)| slots);
+    all.iter().filter(move |slot| {
+        let is_one = slot.owner.load(Ordering::Acquire) != 0 && slot.name.load(Ordering::Relaxed) == name;
+        is_one && !std::ptr::eq(*slot, own)
+    })
+}
+
+impl Slot {
+    /// Whether its process is there, and in this process's namespace.
+    fn is_seen(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0 && Owner(self.owner.load(Ordering::Acquire)).lives()
+    }
+
+    /// How long its devices have executed waves. A process that was killed is busy for ever, as far as its slot says.
+    fn busy_ns(&self) -> u64 {
+        self.busy.total_ns(self.busy.is_busy() && self.is_seen())
+    }
+
+    fn plus_memory(&self, vram: u64, gtt: u64) -> (u64, u64) {
+        let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        (vram.saturating_add(of(&self.vram_used)), gtt.saturating_add(of(&self.gtt_used)))
+    }
 }
 
 fn claim() -> Option<&'static Slot> {
@@ -168,9 +218,9 @@ pub(crate) fn forget() {
 /// Tells the others how much memory this process has now.
 pub(crate) fn publish() {
     let (Some(gpu), Some(slot)) = (gpu::own(), own()) else { return };
-    let figures = inside(|| gpu.process.figures(Source::Memory));
-    slot.vram_used.store(figures.vram_used, Ordering::Relaxed);
-    slot.gtt_used.store(figures.gtt_used, Ordering::Relaxed);
+    let (vram, gtt) = inside(|| gpu.process.own_memory());
+    slot.vram_used.store(vram, Ordering::Relaxed);
+    slot.gtt_used.store(gtt, Ordering::Relaxed);
     slot.left.store(0, Ordering::Relaxed);
 }
 
@@ -181,41 +231,39 @@ pub(crate) fn leave() {
     }
 }
 
-/// The figures of the card: the sums over the processes, and whether any of them executes waves.
+/// How busy this process has found the card.
+static LOAD: Mutex<Load, rank::CardLoad> = Mutex::new(Load::new());
+/// The longest time for which the card was found to have been busy: what is read while a process changes its slot may be a little less.
+static MOST_BUSY_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The figures of the card: the sums over the processes.
 pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
     if source == Source::Card {
         return Figures::default();
     }
     publish();
-    let name = name();
-    let own = own().map_or(std::ptr::null(), std::ptr::from_ref);
-    let shared = slots().map_or(&[][..], |(slots, _)| slots);
-    let others = shared.iter().filter(|slot| !std::ptr::eq(*slot, own)).filter(|slot| {
-        let owner = slot.owner.load(Ordering::Acquire);
-        let seen = slot.left.load(Ordering::Relaxed) == 0 && slot.name.load(Ordering::Relaxed) == name;
-        owner != 0 && seen && Owner(owner).lives()
-    });
-    // SAFETY: as in `own`.
-    let used: Vec<&Slot> = others.chain(unsafe { own.as_ref() }).collect();
-    let sum = |word: fn(&Slot) -> &AtomicU64| {
-        used.iter().fold(0u64, |sum, slot| sum.saturating_add(word(slot).load(Ordering::Relaxed)))
-    };
+    let own = own();
+    let used = Others.others_memory();
+    let used = own.map_or(used, |slot| slot.plus_memory(used.0, used.1));
     // Errors are those of this process's own device.
     let errors =
         gpu::own().map_or_else(Figures::default, |gpu| inside(|| gpu.process.figures(Source::Memory)));
     let mut figures = Figures {
-        vram_used: sum(|slot| &slot.vram_used).min(vram),
-        gtt_used: sum(|slot| &slot.gtt_used).min(gtt),
+        vram_used: used.0.min(vram),
+        gtt_used: used.1.min(gtt),
         boot_ns: raw::boot_ns(),
-        busy_percent: 0,
         uncorrectable: errors.uncorrectable,
         corrected: errors.corrected,
+        ..Figures::default()
     };
     if source == Source::Activity {
-        figures.busy_percent = busy_percent(
-            || used.iter().any(|slot| slot.executing.load(Ordering::Relaxed) != 0),
-            raw::sleep_us,
-        );
+        let look = || {
+            let busy_ns = own.map_or(0, |slot| slot.busy.total_ns(true)).saturating_add(Others.others_ns());
+            figures.busy_ns = MOST_BUSY_NS.fetch_max(busy_ns, Ordering::Relaxed).max(busy_ns);
+            // Another thread may have it, also one that this process, which was forked, does not have.
+            LOAD.try_lock().ok()?.look(raw::boot_ns(), busy_ns)
+        };
+        figures.busy_percent = measure(look, raw::sleep_us);
     }
     figures
 }

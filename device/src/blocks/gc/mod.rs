@@ -1,14 +1,14 @@
 //! Graphics core: banked queue and memory registers, fuses, the scheduler's version, and the GC hub.
 
 mod hub;
+mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use belfry_abi::regs::gc::{
     self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
-    GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, GRBM_STATUS, RLC_SAFE_MODE, SH_MEM_BASES,
-    SH_MEM_CONFIG,
+    GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, RLC_SAFE_MODE, SH_MEM_BASES, SH_MEM_CONFIG,
 };
 use belfry_abi::regs::gfx9::{self, gc::CP_HYP_XCP_CTL};
 use belfry_abi::regs::layout::OWN;
@@ -19,6 +19,7 @@ use crate::chip::Topology;
 use crate::doorbell::{Doorbells, Owner};
 use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, Partitions, seed_doorbell};
 use crate::regs::{Block, Run, Storage};
+use crate::sdma::Movers;
 use crate::threads::Wake;
 use crate::vm::Contexts;
 use hub::Hub;
@@ -32,6 +33,9 @@ pub(crate) struct GcPorts {
     /// Woken when a queue was started or asked to stop.
     pub(crate) wake: Arc<Wake>,
     pub(crate) activity: Activity,
+    /// Whether registers count for how long waves are executed: the host's time is no part of a record.
+    pub(crate) counts_time: bool,
+    pub(crate) movers: Arc<Movers>,
 }
 
 /// Which graphics core it is, and of which kind.
@@ -40,6 +44,8 @@ pub(crate) struct GcCore {
     /// Its number.
     pub(crate) xcc: u8,
     pub(crate) topology: Topology,
+    /// Its registers include those of SDMA engines.
+    pub(crate) has_sdma: bool,
     /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
     pub(crate) mes_version: u32,
     /// Values after reset that differ.
@@ -126,18 +132,16 @@ impl Block for Gc {
             _ if at.element(HQD_FIRST, HQD_REGISTERS).is_some() => {
                 self.ports.hqds.hqd_of(self.core.xcc, hqd, |hqd| hqd.read(at))
             }
-            GRBM_STATUS::AT => {
-                let mut status = GRBM_STATUS::default();
-                status.set_gui_active(self.ports.activity.is_busy());
-                status.bits()
-            }
             SH_MEM_BASES::AT => self.ports.contexts.shader_memory(vmid).bases,
             SH_MEM_CONFIG::AT => self.ports.contexts.shader_memory(vmid).config,
             CC_GC_SHADER_ARRAY_CONFIG::AT => self.shader_array_config().bits(),
             CP_MES_GP3_LO::AT if hqd.me == HqdId::MES.me && hqd.pipe < 2 => self.core.mes_version,
             CP_HYP_XCP_CTL::AT => self.ports.partitions.place(self.core.xcc).bits(),
             _ if at.segment >= OWN => self.storage_gfx9.read(at),
-            _ => self.hub.read(at).unwrap_or_else(|| self.storage.read(at)),
+            _ => {
+                let own = self.hub.read(at).or_else(|| self.status(at));
+                own.unwrap_or_else(|| self.storage.read(at))
+            }
         }
     }
 

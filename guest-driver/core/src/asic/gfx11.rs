@@ -17,6 +17,7 @@ pub(super) use pte::allowed;
 
 use super::{
     Apertures, Asic, DoorbellLayout, Firmware, Fuses, MesFirmware, PasidTable, Product, SaveArea, SdmaLayout,
+    readable,
 };
 use crate::discovery::Config;
 use crate::os::PAGE_SIZE;
@@ -66,6 +67,7 @@ pub(super) const GFX1100: Asic = Asic {
     sh_mem_config: SH_MEM_CONFIG,
     // "GFXv10 and later GPUs do not support shader preemption during page faults" (`kfd_process_xnack_mode`).
     retry: None,
+    readable: &readable::NAVI,
     simds_per_cu: 2,
     cp_queues: 8,
     save_area,
@@ -79,6 +81,8 @@ pub(super) const GFX1100: Asic = Asic {
     // As a 7900 XTX reports them.
     product: Product {
         family: AMDGPU_FAMILY_GC_11_0_0,
+        // `soc21_common_early_init`.
+        external_rev: 0x1,
         fw_version: 2140,
         sdma_fw_version: 20,
         max_engine_clock: 2482,

@@ -22,6 +22,8 @@ pub(super) static GFX1201: Asic = Asic {
     // As a Radeon RX 9070 XT reports them.
     product: Product {
         family: AMDGPU_FAMILY_GC_12_0_0,
+        // `soc24_common_early_init`.
+        external_rev: 0x50,
         fw_version: 3010,
         sdma_fw_version: 20,
         max_engine_clock: 2350,

@@ -15,7 +15,9 @@ use belfry_abi::pci::{doorbell_layout1, mi300x};
 use belfry_abi::regs::layout;
 
 use super::gfx11::GFX1100;
-use super::{Asic, DoorbellLayout, Firmware, Fuses, PasidTable, Product, Retry, SaveArea, SdmaLayout};
+use super::{
+    Asic, DoorbellLayout, Firmware, Fuses, PasidTable, Product, Retry, SaveArea, SdmaLayout, readable,
+};
 use crate::discovery::Config;
 use crate::os::PAGE_SIZE;
 
@@ -67,6 +69,7 @@ pub(super) static GFX942: Asic = Asic {
     },
     sh_mem_config: SH_MEM_CONFIG,
     retry: Some(Retry { disable: RETRY_DISABLE, refused: PTE_VALID | PTE_SYSTEM | PTE_PRT }),
+    readable: &readable::GFX9,
     simds_per_cu: 4,
     cp_queues: 24,
     save_area,
@@ -81,6 +84,8 @@ pub(super) static GFX942: Asic = Asic {
     // As an Instinct MI300X reports them.
     product: Product {
         family: AMDGPU_FAMILY_AI,
+        // `soc15_common_early_init`.
+        external_rev: 0x46,
         // The first with which ROCr has two scratch memories and takes them back (`GFX94X_MIN_CP_FW_VERSION_REQUIRED`), as the
         // device does, and RCCL 2.27 runs without HSA_NO_SCRATCH_RECLAIM.
         fw_version: 177,

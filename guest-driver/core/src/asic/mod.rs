@@ -6,6 +6,7 @@
 mod gfx11;
 mod gfx12;
 mod gfx9;
+mod readable;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,6 +24,7 @@ use crate::mes::{Frame, HardwareResources, SchedulerRing};
 use crate::mqd::Image;
 use crate::scheduler::{QueueRequest, ShaderDebugger};
 use crate::sdma::SdmaPlace;
+use readable::Readable;
 
 /// IP version of a graphics core: major, minor, revision.
 pub(crate) type GcVersion = (u8, u8, u8);
@@ -75,6 +77,8 @@ pub(crate) struct Asic {
     pub(crate) sh_mem_config: u32,
     /// How faults are retried (XNACK), on chips whose waves wait for pages.
     pub(crate) retry: Option<Retry>,
+    /// Registers that user space may read, by their places on Navi 31: of the first instance of their blocks.
+    pub(crate) readable: &'static [Readable],
     /// SIMDs of a compute unit.
     pub(crate) simds_per_cu: u32,
     /// Compute queues of the hardware that user space is told of (`num_cp_queues`).
@@ -388,6 +392,8 @@ pub(crate) struct Cache {
 pub(crate) struct Product {
     /// Family of chips (`AMDGPU_FAMILY_*`).
     pub(crate) family: u32,
+    /// What tells it from others of its family (`external_rev_id`): its place among them and its revision, which is 0.
+    pub(crate) external_rev: u32,
     /// Versions of the compute firmware and of the SDMA firmware.
     pub(crate) fw_version: u32,
     pub(crate) sdma_fw_version: u32,

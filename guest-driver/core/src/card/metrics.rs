@@ -9,6 +9,9 @@ pub(super) const SIZE: usize = 120;
 /// Its version, format and content.
 const VERSION: [u8; 2] = [1, 3];
 
+/// Units of `energy_accumulator` in a joule (15.259 uJ: ROCm's `rsmi_dev_energy_count_get`, `amdsmi_get_energy_count`).
+const ENERGY_UNITS: u128 = 1 << 16;
+
 /// The structure; what the card has no figure for is all ones, as Linux leaves it.
 pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
     let mut bytes = [0xffu8; SIZE];
@@ -42,6 +45,9 @@ pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
     ] {
         put(at, &half(value));
     }
+    // energy_accumulator, in units of 2^-16 J.
+    let energy = u128::from(model::energy(figures)) * ENERGY_UNITS / 1_000_000;
+    put(24, &u64::try_from(energy).unwrap_or(u64::MAX - 1).to_le_bytes());
     // system_clock_counter, and firmware_timestamp in units of 10 ns.
     put(32, &figures.boot_ns.to_le_bytes());
     put(96, &(figures.boot_ns / 10).to_le_bytes());

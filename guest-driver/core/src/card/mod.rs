@@ -6,6 +6,7 @@
 //! operating system's side needs no device to show a file if it has both.
 
 mod files;
+mod load;
 mod metrics;
 mod model;
 
@@ -20,11 +21,12 @@ use crate::os::{Clock, Os};
 use crate::xcp_tree;
 
 pub use files::FILES;
+pub use load::{Load, measure};
 
-/// Looks at whether the card is busy, one after the other, that make one figure.
-const LOOKS: u32 = 20;
-/// Microseconds between two of them, so that one figure takes 8 ms.
-const BETWEEN_LOOKS_US: u64 = 400;
+/// `GRBM_PERF_SEL_GUI_ACTIVE` (linux `soc21_enum.h`): ticks in which waves are executed.
+const GUI_ACTIVE: u32 = 2;
+/// Nanoseconds of a tick.
+const TICK_NS: u64 = 10;
 
 /// What does not change while the driver is bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +58,10 @@ pub struct Figures {
     pub vram_used: u64,
     /// Bytes of system memory in use by buffer objects.
     pub gtt_used: u64,
-    /// Of the looks at the card that [`busy_percent`] has taken, how many of a hundred found it executing waves.
+    /// How many of a hundred parts of the time the card has executed waves lately.
     pub busy_percent: u8,
+    /// Nanoseconds during which it did, since it was made.
+    pub busy_ns: u64,
     /// Time since boot in nanoseconds.
     pub boot_ns: u64,
     /// Errors of memory that could not be corrected since the driver was bound.
@@ -73,7 +77,7 @@ pub enum Source {
     Card,
     /// The use of memory, too.
     Memory,
-    /// How busy the card is, too: reading it takes some milliseconds.
+    /// How busy the card is, too.
     Activity,
 }
 
@@ -182,20 +186,6 @@ pub fn file(path: &str) -> Result<&'static File> {
     FILES.iter().find(|file| file.path == path).ok_or(Errno::ENOENT)
 }
 
-/// How many of a hundred looks find the card executing waves, in looks that are spread over some milliseconds.
-///
-/// `is_busy` takes one look, `wait` waits for the given microseconds.
-pub fn busy_percent(mut is_busy: impl FnMut() -> bool, mut wait: impl FnMut(u64)) -> u8 {
-    let mut busy = 0;
-    for look in 0..LOOKS {
-        if look > 0 {
-            wait(BETWEEN_LOOKS_US);
-        }
-        busy += u32::from(is_busy());
-    }
-    (busy * 100 / LOOKS) as u8
-}
-
 impl<O: Os> Device<O> {
     pub(crate) fn card(&self) -> Card {
         let product = &self.hw.asic().product;
@@ -212,22 +202,55 @@ impl<O: Os> Device<O> {
         }
     }
 
+    /// Bytes of VRAM and of system memory that this device has given away.
+    pub(crate) fn own_memory(&self) -> (u64, u64) {
+        (self.vram.size() - self.vram.free_bytes(), self.gtt_used.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of VRAM and of system memory that are in use: where this device is a part of a card, those of the card.
+    pub(crate) fn memory_used(&self) -> (u64, u64) {
+        let own = self.own_memory();
+        let (vram, gtt) = self.hw.os().used_by_others();
+        (own.0.saturating_add(vram).min(self.vram.size()), own.1.saturating_add(gtt).min(self.gtt_limit))
+    }
+
+    /// Nanoseconds during which the card has executed waves, by its performance counter.
+    fn busy_ns(&self) -> u64 {
+        if self.hw.read::<gc::GRBM_PERFCOUNTER0_SELECT>().perf_sel() != GUI_ACTIVE {
+            let mut select = gc::GRBM_PERFCOUNTER0_SELECT(0);
+            select.set_perf_sel(GUI_ACTIVE);
+            self.hw.write(select);
+        }
+        let high = || self.hw.read::<gc::GRBM_PERFCOUNTER0_HI>().0;
+        let mut before = high();
+        loop {
+            let low = self.hw.read::<gc::GRBM_PERFCOUNTER0_LO>().0;
+            let after = high();
+            // The low half wraps every 43 seconds.
+            if after == before || !self.hw.alive() {
+                return (u64::from(after) << 32 | u64::from(low)).saturating_mul(TICK_NS);
+            }
+            before = after;
+        }
+    }
+
     /// Measures what a file of this source needs, and nothing else.
     pub(crate) fn figures(&self, source: Source) -> Figures {
         let mut figures = Figures::default();
         if source != Source::Card {
-            figures.vram_used = self.vram.size() - self.vram.free_bytes();
-            figures.gtt_used = self.gtt_used.load(Ordering::Relaxed);
+            (figures.vram_used, figures.gtt_used) = self.memory_used();
             figures.boot_ns = self.hw.os().clock_ns(Clock::Boot);
             figures.uncorrectable = self.uncorrectable.load(Ordering::Relaxed);
             figures.corrected = self.corrected_errors();
         }
         if source == Source::Activity {
-            figures.busy_percent = busy_percent(
+            let os = self.hw.os();
+            let look = || {
                 // A device that is gone reads as all ones, which is not busy.
-                || self.hw.alive() && self.hw.read::<gc::GRBM_STATUS>().gui_active(),
-                |us| self.hw.os().sleep_us(us),
-            );
+                figures.busy_ns = if self.hw.alive() { self.busy_ns() } else { 0 };
+                self.load.lock().look(os.clock_ns(Clock::MonotonicRaw), figures.busy_ns)
+            };
+            figures.busy_percent = measure(look, |us| os.sleep_us(us));
         }
         figures
     }

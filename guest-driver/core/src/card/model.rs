@@ -73,6 +73,15 @@ pub(super) fn power(figures: &Figures) -> u32 {
     between(IDLE_POWER, POWER_LIMIT, figures)
 }
 
+/// Energy in microjoules since the machine was started: what the power comes to, over the time that the card was busy and over all other
+/// time.
+pub(super) fn energy(figures: &Figures) -> u64 {
+    // Watts times nanoseconds.
+    let nanojoules = u128::from(figures.boot_ns) * u128::from(IDLE_POWER)
+        + u128::from(figures.busy_ns) * u128::from(POWER_LIMIT - IDLE_POWER);
+    u64::try_from(nanojoules / 1000).unwrap_or(u64::MAX)
+}
+
 /// Voltage of the engine in millivolts.
 pub(super) fn voltage(figures: &Figures) -> u32 {
     between(VOLTAGE.0, VOLTAGE.1, figures)

@@ -8,7 +8,7 @@ use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::gc;
 
 use super::*;
-use crate::testing::Bench;
+use crate::testing::{Bench, lock};
 
 const CARD: Card = Card {
     vram: 1 << 30,
@@ -58,7 +58,7 @@ fn what_a_file_shows_depends_on_no_more_than_it_says() {
         corrected: 5,
         ..idle
     };
-    let all = Figures { busy_percent: 50, ..memory };
+    let all = Figures { busy_percent: 50, busy_ns: 1_000_000_000, ..memory };
     for file in FILES {
         let shown: Vec<_> = [idle, memory, all].iter().map(|figures| file.show(&CARD, figures)).collect();
         match file.source {
@@ -93,6 +93,8 @@ fn metrics_are_of_version_1_3_and_say_what_the_other_files_say() {
     assert_eq!(text("hwmon/freq1_input", 40), format!("{}000000\n", half(54)));
     // No figure of memory controllers and video engines.
     assert_eq!((half(18), half(20)), (0xffff, 0xffff));
+    // 5 s at rest.
+    assert_eq!(&bytes[24..32], (80u64 << 16).to_le_bytes());
     assert_eq!(&bytes[32..40], 5_000_000_000u64.to_le_bytes());
     assert_eq!(&bytes[96..104], 500_000_000u64.to_le_bytes());
 }
@@ -159,22 +161,39 @@ fn client_is_found_by_its_file_and_holds_what_it_has_allocated() {
 }
 
 #[test]
-fn busy_is_how_often_the_register_says_so() {
+fn busy_is_what_the_counter_says_of_the_time_and_reading_often_is_one_look() {
     let bench = Bench::new();
+    let hw = &bench.device.hw;
+    *lock(&hw.os().manual_clock) = true;
+    let set = |ticks: u64| {
+        hw.write(gc::GRBM_PERFCOUNTER0_LO(ticks as u32));
+        hw.write(gc::GRBM_PERFCOUNTER0_HI((ticks >> 32) as u32));
+    };
     assert_eq!(number(&bench, "gpu_busy_percent"), 0);
-    let mut status = gc::GRBM_STATUS(0);
-    status.set_gui_active(true);
-    bench.device.hw.write(status);
-    assert_eq!(number(&bench, "gpu_busy_percent"), 100);
-    let mut looks = 0;
-    let quarter = busy_percent(
-        || {
-            looks += 1;
-            looks % 4 == 0
-        },
-        |_| {},
-    );
-    assert_eq!(quarter, 25);
+    assert_eq!(hw.read::<gc::GRBM_PERFCOUNTER0_SELECT>().perf_sel(), 2, "waves that are executed");
+    // A second later, of which half was busy, across the low half.
+    set(u64::from(u32::MAX) - 10);
+    hw.os().advance_clock(1_000_000_000);
+    number(&bench, "gpu_busy_percent");
+    set(u64::from(u32::MAX) - 10 + 50_000_000);
+    hw.os().advance_clock(1_000_000_000);
+    assert_eq!(number(&bench, "gpu_busy_percent"), 50);
+    set(u64::from(u32::MAX) + 60_000_000);
+    assert_eq!(number(&bench, "gpu_busy_percent"), 50, "no time has passed");
+    let before = number(&bench, "hwmon/power1_average");
+    assert_eq!(before, 177_000_000);
+    // The energy is that of the time and of the load, and is never less than it was.
+    let energy = || {
+        let bytes = bench.device.card_read("gpu_metrics").unwrap();
+        u64::from_le_bytes(bytes[24..32].try_into().unwrap())
+    };
+    let first = energy();
+    set(u64::from(u32::MAX) + 160_000_000);
+    hw.os().advance_clock(2_000_000_000);
+    let second = energy();
+    // A second of load, and a second without: 339 J and 16 J more than nothing.
+    let joules = (second - first) as f64 / 65536.0;
+    assert!((354.0..356.0).contains(&joules), "{joules}");
 }
 
 #[test]

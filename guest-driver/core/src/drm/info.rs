@@ -6,8 +6,6 @@ use belfry_abi::kfd::drm::{
     AMDGPU_INFO_FW_VPE, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice, DrmAmdgpuInfoFirmware,
     DrmAmdgpuInfoGds, DrmAmdgpuInfoHwIp, DrmAmdgpuMemoryInfo,
 };
-use belfry_abi::regs::gc;
-use core::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
 use super::context::rings;
@@ -50,7 +48,7 @@ impl<O: Os> Device<O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a query, engine, firmware, sensor or register that is not known, `EFAULT`.
+    /// `EINVAL` for a query, engine, firmware or sensor that is not known; `EFAULT`, also for a register that may not be read.
     pub(crate) fn amdgpu_info(&self, request: &DrmAmdgpuInfo) -> Result<()> {
         let os = self.hw.os();
         if request.return_size == 0 || request.return_pointer == 0 {
@@ -60,20 +58,11 @@ impl<O: Os> Device<O> {
             let len = bytes.len().min(request.return_size as usize);
             os.copy_to_user(request.return_pointer, &bytes[..len])
         };
-        let vram_used = self.vram.size() - self.vram.free_bytes();
-        let gtt_used = self.gtt_used.load(Ordering::Relaxed);
+        let (vram_used, gtt_used) = self.memory_used();
         match request.query {
             nr::AMDGPU_INFO_ACCEL_WORKING => answer(u32::from(!self.wedged()).as_bytes()),
             nr::AMDGPU_INFO_DEV_INFO => self.device_info(|info| answer(info.as_bytes())),
-            nr::AMDGPU_INFO_READ_MMR_REG => {
-                // One register is all that user space needs: the tiling configuration.
-                if request.args[0] != self.hw.registers().dword::<gc::GB_ADDR_CONFIG>()
-                    || request.args[1] != 1
-                {
-                    return Err(Errno::EINVAL);
-                }
-                answer(self.config.gb_addr_config.as_bytes())
-            }
+            nr::AMDGPU_INFO_READ_MMR_REG => self.read_registers(request.args, answer),
             nr::AMDGPU_INFO_HW_IP_INFO => answer(self.engine(request.args[0], request.args[1])?.as_bytes()),
             nr::AMDGPU_INFO_HW_IP_COUNT => {
                 let count = match request.args[0] {
@@ -178,7 +167,7 @@ impl<O: Os> Device<O> {
         let product = &self.hw.asic().product;
         let mut info = DrmAmdgpuInfoDevice {
             device_id: u32::from(self.info.device_id),
-            external_rev: 1,
+            external_rev: product.external_rev,
             pci_rev: u32::from(self.info.revision_id),
             family: product.family,
             num_shader_engines: config.shader_engines,

@@ -11,6 +11,7 @@ mod fence;
 mod gem;
 mod hardware;
 mod info;
+mod registers;
 mod ring;
 mod submit;
 mod va;

@@ -139,7 +139,8 @@ impl<O: Os> Bo<O> {
             BoKind::Imported(memory) => {
                 map_backing(vm, self.va, memory.backing(), 0..self.size, self.rights())
             }
-            BoKind::Doorbell | BoKind::MmioRemap => Ok(()),
+            // Pages that follow each other on the bus (`kfd_mem_attach`).
+            BoKind::Doorbell(bus) | BoKind::MmioRemap(bus) => vm.map(self.va, *bus, self.size, flags),
         }
     }
 }

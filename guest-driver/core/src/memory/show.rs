@@ -12,8 +12,8 @@ impl<O: Os> fmt::Debug for BoKind<O> {
             Self::System(memory) => write!(f, "system memory, {} pages", memory.pages.count()),
             Self::User(memory) => write!(f, "user memory, {} pages pinned", memory.pin.count()),
             Self::Imported(memory) => write!(f, "{} bytes of a DMA-buf", memory.backing().size()),
-            Self::Doorbell => f.write_str("doorbells"),
-            Self::MmioRemap => f.write_str("flush page"),
+            Self::Doorbell(_) => f.write_str("doorbells"),
+            Self::MmioRemap(_) => f.write_str("flush page"),
         }
     }
 }

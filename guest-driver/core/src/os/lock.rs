@@ -37,7 +37,7 @@ pub enum LockRank {
     Invalidation,
     /// What is attached to a buffer object.
     Object,
-    /// A rate limit.
+    /// A rate limit, and the last look at how busy the card is.
     RateLimit,
     /// Which nodes the device has.
     Nodes,

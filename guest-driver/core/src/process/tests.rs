@@ -4,15 +4,17 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_READABLE, PTE_SYSTEM, PTE_WRITEABLE};
 use belfry_abi::kfd::event::{CreateEventArgs, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL};
 use belfry_abi::kfd::memory::AllocFlags;
+use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 use belfry_abi::kfd::queue::{CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, UpdateQueueArgs};
 use belfry_abi::regs::osssys;
 
 use super::Process;
 use crate::errno::Errno;
 use crate::os::{Change, PAGE_SIZE};
-use crate::testing::{Bench, FakeOs, lock};
+use crate::testing::{Bench, FakeOs, OWN_DOORBELLS, OWN_REGISTERS, lock, walk};
 
 const USER: u64 = 0x10_0000;
 
@@ -54,6 +56,40 @@ pub(crate) fn queue_args(bench: &Bench, process: &Arc<Process<FakeOs>>, save: u6
 
 fn trace(bench: &Bench) -> Vec<&'static str> {
     lock(&bench.os().trace).clone()
+}
+
+#[test]
+fn doorbells_and_the_page_of_flushes_are_mapped_where_the_device_finds_its_own_and_unmapped() {
+    let bench = Bench::new();
+    // Another process has the first slice.
+    let _other = bench.process(1);
+    let process = bench.process(2);
+    let (doorbells, flushes) = (0x4000_0000, 0x5000_0000);
+    let flags = AllocFlags::COHERENT | AllocFlags::WRITABLE;
+    let handles = [
+        bench.memory(&process, doorbells, KFD_DOORBELL_PROCESS_SLICE, AllocFlags::DOORBELL | flags),
+        bench.memory(&process, flushes, PAGE_SIZE, AllocFlags::MMIO_REMAP | flags),
+    ];
+    let entry = |va: u64| {
+        let root = process.state.lock().spaces.of(0).unwrap().root();
+        walk(&bench.device.hw, root, va)
+    };
+    let slice = OWN_DOORBELLS + process.doorbell_offset(process.nodes.first());
+    let expected = [
+        (doorbells, slice),
+        (doorbells + PAGE_SIZE, slice + PAGE_SIZE),
+        (flushes, OWN_REGISTERS + bench.device.hw.asic().hdp_remap),
+    ];
+    for (va, bus) in expected {
+        let (address, bits) = entry(va).unwrap();
+        let wanted = PTE_SYSTEM | PTE_READABLE | PTE_WRITEABLE;
+        assert_eq!((address, bits & (wanted | PTE_EXECUTABLE)), (bus, wanted), "{va:#x}");
+    }
+    for handle in handles {
+        process.unmap_memory(process.nodes.first(), handle).unwrap();
+        process.free_memory(handle).unwrap();
+    }
+    assert!(expected.iter().all(|&(va, _)| entry(va).is_none()));
 }
 
 #[test]

@@ -39,7 +39,7 @@ use users::{FakeMirror, FakePin, Spoiler, Users};
 use crate::errno::{Errno, Result};
 use crate::os::{
     Backing, Change, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
-    PAGE_SIZE, ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
+    OwnPlace, PAGE_SIZE, ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
 
@@ -63,6 +63,10 @@ pub(crate) fn registers() -> RegisterMap {
     }
     map
 }
+
+/// Where the fake device finds its doorbells, and its registers.
+pub(crate) const OWN_DOORBELLS: u64 = 0xd0_0000_0000;
+pub(crate) const OWN_REGISTERS: u64 = 0xd8_0000_0000;
 
 /// Descriptors the users may have.
 pub(crate) const FD_END: i32 = 8;
@@ -247,6 +251,13 @@ impl Os for FakeOs {
 
     fn reg_read(&self, offset: u32) -> u32 {
         lock(&self.registers).get(&offset).copied().unwrap_or(0)
+    }
+
+    fn own_bus_address(&self, place: OwnPlace) -> u64 {
+        match place {
+            OwnPlace::Doorbells(offset) => OWN_DOORBELLS + offset,
+            OwnPlace::Flushes(offset) => OWN_REGISTERS + offset,
+        }
     }
 
     fn reg_write(&self, offset: u32, value: u32) {

@@ -14,8 +14,8 @@ use belfry_kfd_core::{Errno, Result};
 
 use super::descriptor::LINK;
 use super::{Descriptor, Exports, SharedFile, errno, ofd};
+use crate::gems::HostedGem;
 use crate::keeper::Kept;
-use crate::os::HostedGem;
 use crate::sync::lock;
 
 /// What a process has given handles of, and what it has by handles of others; by its buffer objects' handles.

@@ -17,7 +17,8 @@ use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::{HostedProcess, RenderFiles};
-use crate::os::{Mappable, file_id};
+use crate::gems::Mappable;
+use crate::os::file_id;
 
 impl HostedProcess {
     /// Answers a command that has to do with handles; `None` for all others.

@@ -24,7 +24,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::HostedProcess;
 use crate::dmabuf::{Descriptor, HostedDmaBuf};
-use crate::os::{HostedGem, HostedOs, Mappable};
+use crate::gems::{HostedGem, Mappable};
+use crate::os::HostedOs;
 use crate::sync::lock;
 
 /// `DRM_CLOEXEC | DRM_RDWR`: what PRIME_HANDLE_TO_FD takes.

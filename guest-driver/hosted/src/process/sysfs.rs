@@ -31,6 +31,11 @@ impl HostedProcess {
         self.kfd.card()
     }
 
+    /// Bytes of VRAM and of system memory that this GPU has given away, without those of a card's other devices.
+    pub fn own_memory(&self) -> (u64, u64) {
+        self.kfd.own_memory()
+    }
+
     /// Measures what a file of the card with this source needs.
     pub fn figures(&self, source: Source) -> Figures {
         self.kfd.figures(source)
