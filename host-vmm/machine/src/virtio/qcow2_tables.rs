@@ -174,7 +174,7 @@ mod tests {
     fn tables_in_holes_are_not_read() {
         let (length, tables) = (64 << 30, (1 << 20) - 16);
         let file = image(length, tables);
-        let first: Vec<u8> = (0..u64::from(tables)).flat_map(|n| (n + 16 << 16).to_be_bytes()).collect();
+        let first: Vec<u8> = (0..u64::from(tables)).flat_map(|n| ((n + 16) << 16).to_be_bytes()).collect();
         file.write_all_at(&first, 0x1_0000).unwrap();
         // The first of them lie where the first table is, whose entries are as good there.
         let before = read_bytes();
