@@ -10,7 +10,14 @@ pub(super) const SIZE: usize = 120;
 const VERSION: [u8; 2] = [1, 3];
 
 /// Units of `energy_accumulator` in a joule (15.259 uJ: ROCm's `rsmi_dev_energy_count_get`, `amdsmi_get_energy_count`).
-const ENERGY_UNITS: u128 = 1 << 16;
+const ENERGY_UNITS: u64 = 1 << 16;
+
+/// Microjoules in units of `energy_accumulator`.
+fn energy_units(microjoules: u64) -> u64 {
+    const MICRO: u64 = 1_000_000;
+    // By whole joules and the rest: the product of both needs more than 64 bits, of which a kernel has no division.
+    microjoules / MICRO * ENERGY_UNITS + microjoules % MICRO * ENERGY_UNITS / MICRO
+}
 
 /// The structure; what the card has no figure for is all ones, as Linux leaves it.
 pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
@@ -46,8 +53,7 @@ pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
         put(at, &half(value));
     }
     // energy_accumulator, in units of 2^-16 J.
-    let energy = u128::from(model::energy(figures)) * ENERGY_UNITS / 1_000_000;
-    put(24, &u64::try_from(energy).unwrap_or(u64::MAX - 1).to_le_bytes());
+    put(24, &energy_units(model::energy(figures)).to_le_bytes());
     // system_clock_counter, and firmware_timestamp in units of 10 ns.
     put(32, &figures.boot_ns.to_le_bytes());
     put(96, &(figures.boot_ns / 10).to_le_bytes());

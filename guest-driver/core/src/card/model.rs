@@ -76,10 +76,10 @@ pub(super) fn power(figures: &Figures) -> u32 {
 /// Energy in microjoules since the machine was started: what the power comes to, over the time that the card was busy and over all other
 /// time.
 pub(super) fn energy(figures: &Figures) -> u64 {
-    // Watts times nanoseconds.
-    let nanojoules = u128::from(figures.boot_ns) * u128::from(IDLE_POWER)
-        + u128::from(figures.busy_ns) * u128::from(POWER_LIMIT - IDLE_POWER);
-    u64::try_from(nanojoules / 1000).unwrap_or(u64::MAX)
+    // Watts times microseconds; a kernel has no division of 128 bits.
+    let microjoules = |ns: u64, watts: u32| (ns / 1000).saturating_mul(watts.into());
+    microjoules(figures.boot_ns, IDLE_POWER)
+        .saturating_add(microjoules(figures.busy_ns, POWER_LIMIT - IDLE_POWER))
 }
 
 /// Voltage of the engine in millivolts.
