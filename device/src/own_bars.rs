@@ -1,8 +1,8 @@
 //! The device's own BARs as its engines and waves reach them: over the bus, beside memory.
 //!
 //! Drivers map doorbells and the page of flushes for GPUs, their own and others (linux `amdgpu_amdkfd_gpuvm.c`, `kfd_mem_attach`;
-//! libhsakmt `map_mmio`). What a wave stores to a doorbell is in the doorbell page like a store of a processor's, and nobody tells the
-//! device of it: from the first access on it looks by itself while queues have work.
+//! libhsakmt `map_mmio`). What a wave stores to a doorbell is in the doorbell page like a store of a processor's, and no
+//! message tells the device of it: from the first access on the device looks by itself while queues have work.
 
 #![expect(unsafe_code, reason = "gives places in the device's own pages, which others write at any time")]
 

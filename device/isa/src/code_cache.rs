@@ -234,7 +234,7 @@ type Regions = Once<(Key, Apertures), Region>;
 /// The regions of all address spaces of the process.
 static SPACES: Mutex<Vec<Weak<Regions>>> = Mutex::new(Vec::new());
 
-/// Forgets regions that nobody holds, those first that were looked for longest ago, until they made so many bytes and are so many.
+/// Forgets regions without an owner, the least recently used first, until the given bytes and number of regions are freed.
 fn forget_oldest(spaces: &[Arc<Regions>], (bytes, count): (usize, usize)) {
     let all: Vec<Arc<Region>> = spaces.iter().flat_map(|regions| regions.values()).collect();
     // One is here, and one where it is kept.

@@ -359,7 +359,7 @@ impl Memory {
             Location::System(address) => {
                 if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
                     // SAFETY: of the device's own pages, which are mapped for so many bytes as long as `self` has them, and which
-                    // nobody makes references to.
+                    // are never referenced.
                     return Some(unsafe { Block::new(host, after) });
                 }
                 let map = self.active.memory();

@@ -27,13 +27,13 @@ pub(super) enum Asked {
     Waits,
     /// There is no room.
     Later,
-    /// There can be no thread: whoever asks does it.
+    /// There can be no thread: the caller compiles.
     Alone,
 }
 
 /// Has a region compiled.
 pub(super) fn ask(region: &Arc<Region>) -> Asked {
-    // Nobody holds it for long, unless this process is a copy of one whose thread did: that thread is not here.
+    // The lock is held for short times only. A forked child may find it locked by a thread of its parent, which it does not have.
     let mut queue = match QUEUE.try_lock() {
         Ok(queue) => queue,
         Err(TryLockError::Poisoned(queue)) => queue.into_inner(),
