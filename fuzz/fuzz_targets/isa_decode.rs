@@ -64,7 +64,11 @@ fn unused((arch, wave): (Arch, WaveSize), inst: &Inst, whole: &[u8]) {
         for (byte, unused) in code.iter_mut().zip(unused) {
             *byte = *byte & !unused | fill & unused;
         }
-        assert_eq!(decode_for(arch, wave, &code).as_ref(), Ok(inst), "{whole:x?} with {fill:#x} in {unused:x?}");
+        assert_eq!(
+            decode_for(arch, wave, &code).as_ref(),
+            Ok(inst),
+            "{whole:x?} with {fill:#x} in {unused:x?}"
+        );
     }
 }
 
