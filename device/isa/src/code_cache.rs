@@ -8,7 +8,7 @@
 //! of it: the regions it has used, and the epoch in which it compared each with memory. Only a worker that has not got
 //! a region, or finds its own out of date, takes a lock.
 //!
-//! What regions take is counted in bytes. Where that is more than an [address space or the process](budget) may have, those go that
+//! What regions take is counted in bytes. Where that is more than an address space or the process may have, those go that
 //! were looked for longest ago. A worker owns the region that it used last, and of others only knows where they were.
 
 mod budget;

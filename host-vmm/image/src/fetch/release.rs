@@ -121,7 +121,7 @@ impl Release {
         RELEASES.iter().copied().find(|release| release.codename == codename)
     }
 
-    /// Says whether it is an addition to another release, so that packages are taken from it by [pins](Self::preferences).
+    /// Says whether it is an addition to another release, so that packages are taken from it by pins.
     #[must_use]
     pub const fn is_addition(&self) -> bool {
         self.adds_to.is_some()
