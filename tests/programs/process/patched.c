@@ -60,7 +60,8 @@ static void patch(const char* name, void* function) {
     syscall(SYS_mprotect, page, 8192, PROT_READ | PROT_EXEC);
 }
 
-static volatile int calls;
+// Of each thread: those of the driver, and the C library for them, may call at any time.
+static __thread volatile int calls;
 
 static void* own_mmap(void* at, size_t size, int access, int flags, int fd, off_t offset) {
     calls++;
