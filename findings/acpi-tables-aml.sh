@@ -13,16 +13,7 @@
 source "$(dirname "$0")/common.bash"
 need cargo od
 debian acpi trixie acpica-tools=20250404-1
-mkdir -p "$work/crate/src"
-cat >"$work/crate/Cargo.toml" <<'T'
-[package]
-name = "finding"
-version = "0.0.0"
-edition = "2021"
-[dependencies]
-acpi_tables = "=0.2.1"
-[workspace]
-T
+program_with acpi_tables 0.2.1
 cat >"$work/crate/src/main.rs" <<'R'
 use acpi_tables::aml::{IO, Interrupt, Memory32Fixed, Name, PowerResource, Register, ResourceTemplate};
 use acpi_tables::{gas, sdt::Sdt, Aml};

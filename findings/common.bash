@@ -127,3 +127,9 @@ finish() {
     fi
     echo "as recorded"
 }
+
+program_with() { # CRATE VERSION: a package `finding` in $work/crate, without its main.rs, that depends on just that version
+    mkdir -p "$work/crate/src"
+    printf '[package]\nname = "finding"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
+        "$1" "$2" >"$work/crate/Cargo.toml"
+}

@@ -12,16 +12,7 @@
 # after the half crate, where MAX is the largest finite number.
 source "$(dirname "$0")/common.bash"
 need cargo
-mkdir -p "$work/crate/src"
-cat >"$work/crate/Cargo.toml" <<'T'
-[package]
-name = "finding"
-version = "0.0.0"
-edition = "2021"
-[dependencies]
-float8 = "=0.7.0"
-[workspace]
-T
+program_with float8 0.7.0
 cat >"$work/crate/src/main.rs" <<'R'
 use float8::{F8E4M3, F8E5M2};
 

@@ -11,16 +11,7 @@
 # Documentation: the crate says of both that values are "rounded to the nearest representable" one.
 source "$(dirname "$0")/common.bash"
 need cargo python3
-mkdir -p "$work/crate/src"
-cat >"$work/crate/Cargo.toml" <<'T'
-[package]
-name = "finding"
-version = "0.0.0"
-edition = "2021"
-[dependencies]
-half = "=2.7.1"
-[workspace]
-T
+program_with half 2.7.1
 cat >"$work/crate/src/main.rs" <<'R'
 use half::{bf16, f16};
 
