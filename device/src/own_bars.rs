@@ -20,7 +20,7 @@ use crate::threads::Wake;
 const PAGE: u64 = 4096;
 /// Where nothing is on the bus.
 const NOWHERE: u64 = u64::MAX;
-/// What is in the page while nothing has been stored to it: nobody flushes with this.
+/// Contents of the page before the first store to it: a value that no program flushes with.
 const UNTOUCHED: u64 = 0x5a5a_a5a5_5a5a_a5a5;
 
 /// Where the BARs are on the bus, and what is behind them.

@@ -5,7 +5,7 @@
 //! | the kernel (`process_vm_readv`) | always possible | the call fails |
 //! | this thread, by one instruction | where a handler of faults stands ready ([`catch_faults`]) | the handler has the copy end behind that instruction ([`behind_fault`]) |
 //!
-//! The second way costs no system call. Both are safe whatever other threads unmap meanwhile, as nobody looks at the pointer
+//! The second way costs no system call. Both are safe whatever other threads unmap meanwhile, as no code looks at the pointer
 //! before: the copy itself finds out.
 #![expect(unsafe_code, reason = "reads and writes its own memory by address, in ways that survive a bad one")]
 

@@ -87,7 +87,7 @@ impl<'a> Queue<'a> {
         self.client.process.doorbell_written(self.doorbell as *mut u64);
     }
 
-    /// Packets that nobody is told of yet.
+    /// Puts packets into the ring without ringing the doorbell.
     fn put(&mut self, packets: &[Vec<u32>]) {
         self.fill(packets);
         // SAFETY: as above, the write pointer.

@@ -33,7 +33,7 @@ impl fmt::Debug for Load {
 }
 
 impl Load {
-    /// A card that nobody has looked at.
+    /// A card whose load was not read yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { last: None, percent: None }
