@@ -2,12 +2,13 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), `--only guest` rocminfo and the suites in guests, and `--only debugger` the cases of a debugger, in a guest and
+//! gigabytes), `--only guest` rocminfo and the suites in guests, `--only monitors` programs that watch a card beside one that keeps it busy, and `--only debugger` the cases of a debugger, in a guest and
 //! without one (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
 
 mod debugger;
 mod guest;
 mod known;
+mod monitors;
 mod plan;
 mod verdict;
 
@@ -204,7 +205,7 @@ impl Runner {
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         // What the machine of a guest tells does not belong to what its program prints.
         let errors = match step.place {
-            Place::Exec | Place::Debuggable => log.try_clone()?,
+            Place::Exec | Place::Debuggable | Place::BesideLoad => log.try_clone()?,
             Place::Guest | Place::DebuggableInGuest => {
                 File::create(path.with_extension("stderr")).context("creating a log of a guest")?
             }
@@ -214,9 +215,13 @@ impl Runner {
             Place::Exec => self.exec(image.name, if image.is_long() { self.limit } else { step.limit }),
             Place::Debuggable | Place::DebuggableInGuest => debugger::command(self, &self.root, step)?,
             Place::Guest => guest::command(self, step),
+            Place::BesideLoad => self.exec(image.name, step.limit),
         };
+        let beside = step.place == Place::BesideLoad;
+        let _load = if beside { Some(monitors::load(self)?) } else { None };
+        let program = if beside { monitors::installed(self, &step.command)? } else { step.command.clone() };
         let status = command
-            .args(&step.command)
+            .args(&program)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(errors)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::verdict::Expected;
-use super::{Options, debugger, guest};
+use super::{Options, debugger, guest, monitors};
 
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) enum Place {
     DebuggableInGuest,
     /// In a guest.
     Guest,
+    /// Under `belfry exec`, beside a program that keeps the card busy.
+    BesideLoad,
 }
 
 /// A program with its arguments.
@@ -137,6 +139,9 @@ pub(super) fn images(options: &Options) -> Vec<Image> {
     }
     if long || only.is_some_and(debugger::has) {
         images.push(debugger::image());
+    }
+    if long || only.is_some_and(monitors::has) {
+        images.push(monitors::image());
     }
     if long {
         images.push(Image {

@@ -1,0 +1,217 @@
+//! Programs that watch a card, beside one that keeps it busy: each has to tell of load, memory, power and clocks.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::plan::{Image, Place, Step};
+use super::verdict::Expected;
+use super::{Runner, guest};
+
+/// The name of the image, and what the names of the steps begin with.
+const NAME: &str = "monitors";
+/// Debian's monitors; ROCm's own are in the image already.
+const PACKAGES: &str = "radeontop nvtop";
+/// Where the program that keeps the card busy is.
+const SOURCES: &str = "tests/programs/monitors";
+/// The monitor that no distribution has, as its authors publish it.
+const CRATE: &str = "amdgpu_top@0.11.5";
+/// Seconds for one monitor.
+const LIMIT: u32 = 120;
+
+/// What each monitor is started with, and what it has to have told.
+const MONITORS: [(&str, &[&str], fn(&str) -> Option<String>); 5] = [
+    ("radeontop", &["radeontop", "-d", "-", "-l", "3", "-i", "1"], radeontop),
+    ("amdgpu_top", &["amdgpu_top", "-J", "-n", "2", "-s", "500"], amdgpu_top),
+    (
+        "rocm-smi",
+        &["rocm-smi", "--showuse", "--showmeminfo", "vram", "--showpower", "--showclocks", "--json"],
+        rocm_smi,
+    ),
+    ("amd-smi", &["amd-smi", "metric", "--usage", "--mem-usage", "--power", "--clock", "--json"], amd_smi),
+    ("nvtop", &["nvtop", "-s"], nvtop),
+];
+
+/// Whether a name is that of the steps, or of one of them.
+pub(super) fn has(name: &str) -> bool {
+    name.starts_with(NAME)
+}
+
+pub(super) fn image() -> Image {
+    let step = |(name, command, told): (&str, &[&str], fn(&str) -> Option<String>)| Step {
+        name: format!("{NAME} {name}"),
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+        limit: LIMIT,
+        place: Place::BesideLoad,
+        expected: Some(Expected::Told(told)),
+    };
+    Image {
+        name: NAME,
+        packages: Some(("rocm-sid", PACKAGES)),
+        alone: None,
+        steps: MONITORS.map(step).into(),
+        lists: None,
+    }
+}
+
+/// A program that keeps the card busy, until this is dropped.
+pub(super) struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // It ends with its input. An end before that is seen by what the monitor says.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Makes the program with the image's own compiler, and starts it.
+pub(super) fn load(runner: &Runner) -> Result<Load> {
+    let folder = runner.logs.join(NAME);
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let program = folder.canonicalize()?.join("load");
+    if !program.exists() {
+        let architecture = format!("--offload-arch={}", guest::name(&runner.chip));
+        let status = runner
+            .exec(NAME, 300)
+            .args(["hipcc", "-O2", &architecture, "load.hip", "-o"])
+            .arg(&program)
+            .current_dir(runner.root.join(SOURCES))
+            .stdin(Stdio::null())
+            .status()
+            .context("running timeout")?;
+        ensure!(status.success(), "hipcc in image {NAME}: {status}");
+    }
+    let mut child = Command::new(&runner.belfry)
+        .args(["exec", "--quiet", "--chip", &runner.chip, "--image", NAME, "--"])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("running {}", runner.belfry.display()))?;
+    let stdout = child.stdout.take().context("the program has no stdout")?;
+    let load = Load(child);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).context("reading what the program says")?;
+    ensure!(line.trim() == "busy", "the program that is to keep the card busy says {line:?}");
+    Ok(load)
+}
+
+/// The command of a monitor as it is installed: the crate's is built on first use.
+pub(super) fn installed(runner: &Runner, command: &[String]) -> Result<Vec<String>> {
+    let [name, arguments @ ..] = command else { bail!("a monitor without a name") };
+    if !CRATE.starts_with(name.as_str()) {
+        return Ok(command.to_vec());
+    }
+    let root = runner.logs.join(NAME).join("crates");
+    let binary: PathBuf = root.join("bin").join(name);
+    if !binary.exists() {
+        let status = Command::new(env!("CARGO"))
+            .args(["install", "--quiet", "--locked", "--no-default-features"])
+            .args(["--features", "libdrm_dynamic_loading,json", "--root"])
+            .arg(&root)
+            .arg(CRATE)
+            .stdin(Stdio::null())
+            .status()
+            .context("running cargo")?;
+        ensure!(status.success(), "cargo install {CRATE}: {status}");
+    }
+    let binary = binary.canonicalize().with_context(|| format!("looking for {}", binary.display()))?;
+    Ok([binary.display().to_string()].into_iter().chain(arguments.iter().cloned()).collect())
+}
+
+/// What is wrong with these figures, which are to be more than nothing; `None` if all of them are.
+fn above_zero(figures: &[(&str, Option<f64>)]) -> Option<String> {
+    figures.iter().find_map(|(name, figure)| match figure {
+        None => Some(format!("it does not tell {name}")),
+        Some(figure) if *figure > 0.0 => None,
+        Some(figure) => Some(format!("{name} is {figure} beside a program that keeps the card busy")),
+    })
+}
+
+/// The number that a text begins with.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+/// A number, or a text that begins with one.
+fn figure(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| number(value.as_str()?))
+}
+
+/// The first JSON value in what a program printed, which may say other things before it.
+fn json(text: &str) -> Option<Value> {
+    let starts = text.char_indices().filter(|(_, c)| matches!(c, '{' | '['));
+    starts
+        .map(|(at, _)| &text[at..])
+        .find_map(|rest| serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok())
+}
+
+/// `TIME: bus 01, gpu 95.83%, ..., vram 26.12% 267.44mb, ..., mclk ... , sclk ...`: the last line, as the first has no time before it.
+fn radeontop(text: &str) -> Option<String> {
+    let line = text.lines().rev().find(|line| line.contains("gpu ")).unwrap_or_default();
+    let of = |name: &str| {
+        let fields = line.split([',', ':']).map(str::trim);
+        fields.filter_map(|field| field.strip_prefix(name)).find_map(number)
+    };
+    above_zero(&[
+        ("the GPU's load", of("gpu ")),
+        ("its shaders' load", of("spi ")),
+        ("VRAM in use", of("vram ")),
+    ])
+}
+
+fn amdgpu_top(text: &str) -> Option<String> {
+    // A line for each look; the first one has no time before it.
+    let last = text.lines().rev().find_map(json).unwrap_or_default();
+    let device = &last["devices"][0];
+    let of = |path: &str| device.pointer(path).and_then(figure);
+    above_zero(&[
+        ("the GPU's load", of("/gpu_activity/GFX/value")),
+        ("the busy bits of its registers", of("/GRBM/Shader Processor Interpolator/value")),
+        ("VRAM in use", of("/VRAM/Total VRAM Usage/value")),
+        ("power", of("/Sensors/Average Power/value")),
+        ("its clock", of("/Sensors/GFX_SCLK/value")),
+    ])
+}
+
+fn rocm_smi(text: &str) -> Option<String> {
+    let card = json(text).unwrap_or_default()["card0"].clone();
+    let of = |name: &str| {
+        let fields = card.as_object()?;
+        fields.iter().find(|(key, _)| key.contains(name)).and_then(|(_, value)| figure(value))
+    };
+    above_zero(&[
+        ("the GPU's load", of("GPU use")),
+        ("VRAM in use", of("VRAM Total Used Memory")),
+        ("power", of("Power (W)")),
+    ])
+}
+
+fn amd_smi(text: &str) -> Option<String> {
+    let all = json(text).unwrap_or_default();
+    let gpu = all.get("gpu_data").unwrap_or(&all)[0].clone();
+    let of = |path: &str| gpu.pointer(path).and_then(figure);
+    above_zero(&[
+        ("the GPU's load", of("/usage/gfx_activity/value")),
+        ("VRAM in use", of("/mem_usage/used_vram/value")),
+        ("power", of("/power/socket_power/value")),
+        ("its clock", of("/clock/gfx_0/clk/value")),
+    ])
+}
+
+fn nvtop(text: &str) -> Option<String> {
+    let card = json(text).unwrap_or_default()[0].clone();
+    let of = |name: &str| card.get(name).and_then(figure);
+    above_zero(&[
+        ("the GPU's load", of("gpu_util")),
+        ("VRAM in use", of("mem_util")),
+        ("power", of("power_draw")),
+        ("its clock", of("gpu_clock")),
+    ])
+}
