@@ -6,6 +6,7 @@ mod run;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -376,6 +377,20 @@ fn clients_that_send_garbage_stall_or_leave_harm_nothing() {
     while client.write_all(&flood).is_ok() {}
     drop(client);
     run.runs_on();
+}
+
+#[test]
+fn without_a_place_it_is_a_socket_of_this_users_that_goes_with_the_run() {
+    let mut run = Run::vecadd(&["--gdb"], VECADD);
+    let socket = run.socket();
+    has(&run.said(), &[&format!("target remote {}", socket.display())]);
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    has(
+        &run.gdb(&["break vecadd.cl:7", "continue", "delete", "continue"]),
+        &["hit Breakpoint 1", "exited normally"],
+    );
+    run.ends_well();
+    assert!(!socket.exists());
 }
 
 #[test]

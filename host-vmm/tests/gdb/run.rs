@@ -46,7 +46,11 @@ impl Run {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
         let mode = if options.contains(&"--mode") { &[][..] } else { &["--mode", "hosted"] };
         command.env("XDG_RUNTIME_DIR", folder.path()).args(["run", "--timeout", "600"]).args(mode);
-        command.arg("--gdb").arg(folder.path().join("gdb.sock")).args(options).arg("--").args(program);
+        // With a socket of its own, or one that is named.
+        if !options.contains(&"--gdb") {
+            command.arg("--gdb").arg(folder.path().join("gdb.sock"));
+        }
+        command.args(options).arg("--").args(program);
         command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         die_with_parent(&mut command);
         let run = Self { child: KillOnDrop(command.spawn().unwrap()), folder };
@@ -55,7 +59,8 @@ impl Run {
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join("gdb.sock")
+        let own = self.folder.path().join(format!("belfry/gdb-{}.sock", self.child.0.id()));
+        if own.exists() { own } else { self.folder.path().join("gdb.sock") }
     }
 
     pub fn said(&self) -> String {
