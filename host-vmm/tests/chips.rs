@@ -65,3 +65,21 @@ fn code_of_another_chip_is_refused_by_name() {
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("gfx1100") && said.contains("gfx1201"), "{said}");
 }
+
+#[test]
+fn compressed_code_of_a_family_is_listed() {
+    for (family, add) in [
+        ("gfx9-4-generic", "v_add_u32_e32"),
+        ("gfx11-generic", "v_add_nc_u32_e32"),
+        ("gfx12-generic", "v_add_nc_u32_e32"),
+    ] {
+        let file = format!("{}/tests/generic/add.{family}.co", env!("CARGO_MANIFEST_DIR"));
+        assert!(std::fs::read(&file).unwrap().starts_with(b"CCOB"), "{file}");
+        let listing = belfry(&["disasm", &file]);
+        let lines = text(listing.stdout);
+        assert!(lines.starts_with(&format!("target {family}\n")), "{family}: {}", text(listing.stderr));
+        for part in ["kernel add\n", add, "s_endpgm"] {
+            assert!(lines.contains(part), "{family}: no {part} in\n{lines}");
+        }
+    }
+}

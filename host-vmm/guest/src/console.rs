@@ -9,7 +9,7 @@ use belfry_image::cache::io_error;
 /// How many lines of the console an error shows.
 const TAIL: usize = 25;
 
-/// The end of what a guest's kernel said, and the file that keeps the whole of it.
+/// The last lines of what a guest's kernel said, and the file that keeps more of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Console {
     /// The last lines.
@@ -25,14 +25,14 @@ impl std::fmt::Display for Console {
         }
         write!(f, "\n{}", self.tail)?;
         match &self.log {
-            Some(log) => write!(f, "\nthe whole console is in {}", log.display()),
+            Some(log) => write!(f, "\nmore of the console is in {}", log.display()),
             None => Ok(()),
         }
     }
 }
 
 impl Console {
-    /// Keeps the whole of a console in `logs`, and shows its end, or where its kernel panicked.
+    /// Keeps what is left of a console in `logs`, and shows its end, or where its kernel panicked.
     pub(super) fn keep(content: &[u8], logs: &Path) -> Self {
         // Several guests of one process each keep their own.
         static KEPT: AtomicU32 = AtomicU32::new(0);

@@ -10,6 +10,9 @@ use belfry_machine::snapshot::Saver;
 
 use super::GuestError;
 
+/// Bytes of a console that are kept at least: its end.
+pub(super) const CONSOLE: u64 = 1 << 20;
+
 /// The machine around a guest; dropping it ends the guest.
 pub(super) trait Host: std::fmt::Debug {
     /// What it is, for messages.
@@ -21,7 +24,7 @@ pub(super) trait Host: std::fmt::Debug {
     /// How the machine ended; none as long as it runs.
     fn ended(&mut self) -> Option<String>;
 
-    /// What the guest's kernel has written to its serial port.
+    /// The end of what the guest's kernel has written to its serial port.
     fn console(&self) -> Vec<u8>;
 
     /// Where keys for the guest's first serial port go, if it was configured with a terminal.

@@ -13,7 +13,7 @@ use belfry_machine::snapshot::{Saver, Snapshot};
 use belfry_machine::{Config, Initramfs, KvmError, Machine, Running, SharedFolder};
 
 use super::config::{GuestConfig, KvmConfig};
-use super::host::Host;
+use super::host::{CONSOLE, Host};
 use super::network::Passt;
 use super::share;
 use super::terminal::Terminal;
@@ -21,8 +21,8 @@ use super::{GuestError, failed};
 
 /// The machine's own limit; the guest's user has limits of their own.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How much of the console is kept: its end.
-const CONSOLE: usize = 1 << 20;
+/// Bytes of the console that are kept.
+const KEPT: usize = CONSOLE as usize;
 
 /// How long a machine may take to end once its network has noticed.
 const PASST_BEFORE: Duration = Duration::from_secs(1);
@@ -194,8 +194,8 @@ fn shares(config: &GuestConfig) -> Vec<SharedFolder> {
 fn keep(console: &Mutex<Vec<u8>>, data: &[u8]) {
     let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
     console.extend_from_slice(data);
-    if console.len() > 2 * CONSOLE {
-        let from = console.len() - CONSOLE;
+    if console.len() > 2 * KEPT {
+        let from = console.len() - KEPT;
         console.drain(..from);
     }
 }
@@ -211,7 +211,7 @@ mod tests {
             keep(&console, format!("line {number:>44}\n").as_bytes());
         }
         let kept = console.into_inner().unwrap();
-        assert!((CONSOLE..=2 * CONSOLE).contains(&kept.len()), "{}", kept.len());
+        assert!((KEPT..=2 * KEPT).contains(&kept.len()), "{}", kept.len());
         assert!(kept.ends_with(b"99999\n"));
     }
 }

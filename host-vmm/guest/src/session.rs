@@ -25,7 +25,7 @@ use super::qemu::QemuHost;
 use super::share::{self, Share};
 use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
-use pending::Pending;
+use pending::{Collected, Pending};
 
 /// How long a step of the guest may take beyond the program's own time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
@@ -295,13 +295,13 @@ impl Guest {
     pub fn run(&mut self, argv: &[&str], limit: Duration) -> Result<(Exit, String, String), GuestError> {
         let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
         let id = self.spawn(&argv, &[], "/root")?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let exit = self.wait(id, limit, &mut |stream, data| match stream {
-            Stream::Stdout => stdout.extend_from_slice(data),
-            Stream::Stderr => stderr.extend_from_slice(data),
+        let mut collected = Collected::default();
+        let exit = self.wait(id, limit, &mut |stream, data| collected.add(stream, data))?;
+        let (stdout, stderr) = collected.texts().map_err(|most| {
+            let what = format!("more than {} MiB of output", most >> 20);
+            GuestError::Protocol { during: "running a program", what }
         })?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok((exit, text(stdout), text(stderr)))
+        Ok((exit, stdout, stderr))
     }
 
     /// Wakes the guest's system up if it is suspended to memory, and answers whether it was.

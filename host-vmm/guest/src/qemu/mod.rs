@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod command;
+mod console_log;
 mod disks;
 mod monitor;
 
@@ -26,6 +27,7 @@ use super::system::SystemConfig;
 use super::terminal::{self, Terminal};
 use super::{GuestError, failed};
 use command::Boot;
+use console_log::ConsoleLog;
 use monitor::Monitor;
 
 pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
@@ -50,6 +52,7 @@ pub(super) struct QemuHost {
     qemu: KillOnDrop,
     gpu: Option<Arc<Gpu>>,
     server: Option<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
+    console: ConsoleLog,
     directory: Scratch,
     initramfs: Option<PathBuf>,
     /// The user's end of the guest's serial port.
@@ -154,6 +157,7 @@ impl QemuHost {
                 artifacts::qemu(cache, Freshness::Cached, &Progress::silent()).map_err(ImageError::from)?
             }
         };
+        let console = path("console.log");
         let mut command = Command::new(&program.program);
         command.args(&program.arguments);
         command.args(command::arguments(&command::Machine {
@@ -161,7 +165,7 @@ impl QemuHost {
             cpus: parts.cpus,
             memory: parts.memory,
             boot: parts.boot,
-            console: &path("console.log"),
+            console: &console,
             terminal: terminal.is_some().then_some(&*terminal_socket),
             gpu: gpu.is_some().then_some(&*gpu_socket),
         }));
@@ -180,7 +184,8 @@ impl QemuHost {
             }
             _ => None,
         };
-        Ok(Self { qemu, gpu, server, directory, initramfs: None, terminal })
+        let console = ConsoleLog::new(console).map_err(failed("the guest's console"))?;
+        Ok(Self { qemu, gpu, server, console, directory, initramfs: None, terminal })
     }
 
     /// Whether QEMU has ended without an error.
@@ -239,7 +244,7 @@ impl Host for QemuHost {
     }
 
     fn console(&self) -> Vec<u8> {
-        fs::read(self.directory.path().join("console.log")).unwrap_or_default()
+        self.console.end()
     }
 
     fn keyboard(&self) -> Option<io::Result<UnixStream>> {

@@ -46,6 +46,35 @@ impl Pending {
     }
 }
 
+/// The output of one program, from its start to its end.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    /// A program that writes more than [`MOST`] runs on, and nothing of it is kept.
+    is_too_much: bool,
+}
+
+impl Collected {
+    pub(super) fn add(&mut self, stream: Stream, data: &[u8]) {
+        self.is_too_much |= self.stdout.len() + self.stderr.len() + data.len() > MOST;
+        if self.is_too_much {
+            (self.stdout, self.stderr) = (Vec::new(), Vec::new());
+            return;
+        }
+        match stream {
+            Stream::Stdout => self.stdout.extend_from_slice(data),
+            Stream::Stderr => self.stderr.extend_from_slice(data),
+        }
+    }
+
+    /// Standard output and standard error; how much is too much, if it is.
+    pub(super) fn texts(self) -> Result<(String, String), usize> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        if self.is_too_much { Err(MOST) } else { Ok((text(self.stdout), text(self.stderr))) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +101,20 @@ mod tests {
         let mut pending = Pending::default();
         let fits = (0..=MOST).take_while(|_| pending.wrote(PROGRAM, Stream::Stdout, Vec::new()).is_ok());
         assert_eq!(fits.count(), MOST / PIECE);
+    }
+
+    #[test]
+    fn output_is_collected_up_to_a_bound() {
+        let mut collected = Collected::default();
+        collected.add(Stream::Stdout, b"out");
+        collected.add(Stream::Stderr, b"err");
+        assert_eq!(collected.texts(), Ok(("out".to_owned(), "err".to_owned())));
+        let mut collected = Collected::default();
+        let megabyte = vec![7; 1 << 20];
+        for _ in 0..2 * (MOST >> 20) {
+            collected.add(Stream::Stdout, &megabyte);
+            assert!(collected.stdout.len() <= MOST);
+        }
+        assert_eq!(collected.texts(), Err(MOST));
     }
 }
