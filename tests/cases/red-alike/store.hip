@@ -6,9 +6,9 @@
 
 #define CHECK(call)                                               \
     do {                                                          \
-        hipError_t e = (call);                                    \
-        if (e != hipSuccess) {                                    \
-            printf("%s: %s -> FAIL\n", #call, hipGetErrorString(e)); \
+        hipError_t failed = (call);                               \
+        if (failed != hipSuccess) {                               \
+            printf("%s: %s -> FAIL\n", #call, hipGetErrorString(failed)); \
             exit(1);                                              \
         }                                                         \
     } while (0)

@@ -37,9 +37,9 @@ __global__ void load(uint64_t* words, uint32_t* torn, uint64_t* seen, int mode, 
 
 #define CHECK(call)                                               \
     do {                                                          \
-        hipError_t e = (call);                                    \
-        if (e != hipSuccess) {                                    \
-            printf("%s: %s -> FAIL\n", #call, hipGetErrorString(e)); \
+        hipError_t failed = (call);                               \
+        if (failed != hipSuccess) {                               \
+            printf("%s: %s -> FAIL\n", #call, hipGetErrorString(failed)); \
             exit(1);                                              \
         }                                                         \
     } while (0)
