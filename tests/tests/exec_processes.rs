@@ -2,6 +2,7 @@
 //!
 //! Cases inside one process are the group `process` of the suite, in `tests/programs/process`.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -303,4 +304,24 @@ fn root_without_namespaces_is_one_error_that_says_what_to_do() {
         assert!(said.contains("no user namespace") && said.contains("leave --root out"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+/// Monitors find the processes that use a GPU by their descriptors.
+#[test]
+fn descriptors_of_another_exec_lead_to_the_nodes() {
+    let tree = tree("debian12");
+    let script = "exec 5</dev/kfd 6</dev/dri/renderD128; echo $$; read end; true";
+    let mut user = exec(&[], &tree, &["sh", "-c", script]);
+    let mut user = user.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut pid = String::new();
+    BufReader::new(user.stdout.as_mut().unwrap()).read_line(&mut pid).unwrap();
+    let pid = pid.trim();
+    let script =
+        format!("readlink /proc/{pid}/fd/5 /proc/{pid}/fd/6; ls -l /proc/{pid}/fd | grep -c ' -> /dev/[kd]'");
+    let seen = exec(&[], &tree, &["sh", "-c", &script]).output().unwrap();
+    let other = exec(&["--cus", "4"], &tree, &["readlink", &format!("/proc/{pid}/fd/5")]).output().unwrap();
+    drop(user.stdin.take());
+    assert!(user.wait().unwrap().success());
+    assert_eq!(stdout(&seen), "/dev/kfd\n/dev/dri/renderD128\n2\n");
+    assert_ne!(stdout(&other), "/dev/kfd\n", "the user's device is another one");
 }

@@ -2,8 +2,8 @@
 //!
 //! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
 //! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), `--only guest` rocminfo and the suites in guests, `--only monitors` programs that watch a card beside one that keeps it busy, and `--only debugger` the cases of a debugger, in a guest and
-//! without one (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
+//! gigabytes), `--only guest` rocminfo and the suites in guests, `--only monitors` programs that watch a card beside one that
+//! keeps it busy, and `--only debugger` the cases of a debugger, in a guest and without one (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
 
 mod debugger;
 mod guest;

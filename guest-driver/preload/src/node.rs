@@ -160,6 +160,20 @@ pub(crate) fn is_stand_in(identity: Identity) -> bool {
     settings().is_some_and(|settings| Which::of(settings, identity.device, identity.inode).is_some())
 }
 
+/// A link that leads to a stand-in through another process's prepared directory, as a program is to see it.
+///
+/// `link` is the link's path from the directory `at`, `leads_to` the kernel's text of it. Monitors find the processes that use
+/// a GPU by the links in their `/proc/PID/fd`.
+pub(crate) fn shown_elsewhere<'t>(at: i32, link: &CStr, leads_to: &'t [u8]) -> Option<&'t [u8]> {
+    let starts = leads_to.windows(5).rposition(|name| name == b"/dev/")?;
+    let name = leads_to.get(starts..)?;
+    if name != b"/dev/kfd" && !name.starts_with(b"/dev/dri/") {
+        return None;
+    }
+    let stat = raw::stat_at(at, link)?;
+    is_stand_in(Identity { device: stat.st_dev, inode: stat.st_ino }).then_some(name)
+}
+
 /// Returns the kind of file that a directory's entry is, if it is a stand-in.
 pub(crate) fn kind_of_entry(inode: u64, name: &[u8]) -> Option<u8> {
     // The file system is not told: a name that is a node's, and its number, are enough.

@@ -202,6 +202,16 @@ pub(crate) mod raw {
         (result == 0).then_some(stat)
     }
 
+    /// What `stat` says of the file at a path from a directory.
+    pub(crate) fn stat_at(at: i32, path: &std::ffi::CStr) -> Option<libc::stat> {
+        // SAFETY: all zeros are a value of the structure.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        let (path, to) = (path.as_ptr() as usize, (&raw mut stat) as usize);
+        // SAFETY: the path is a C string; the structure is the caller's own and has the kernel's layout.
+        let result = unsafe { call(libc::SYS_newfstatat, [at as usize, path, to, 0, 0, 0]) };
+        (result == 0).then_some(stat)
+    }
+
     /// Writes to a descriptor, as much of it as goes.
     pub(crate) fn write(fd: i32, data: &[u8]) {
         let mut rest = data;

@@ -215,3 +215,76 @@ fn nvtop(text: &str) -> Option<String> {
         ("its clock", of("gpu_clock")),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn radeontop_tells_of_registers_in_its_last_line() {
+        let line = |gpu, spi| {
+            format!(
+                "1.5: bus 03, gpu {gpu}%, ee 0.00%, sh 0.00%, spi {spi}%, vram 25.16% 257.16mb, gtt 0.11% 20.46mb"
+            )
+        };
+        let of = |gpu, spi| {
+            radeontop(&format!("Dumping to -, line limit 3.\n{}\n{}", line("0.00", "0.00"), line(gpu, spi)))
+        };
+        assert_eq!(of("95.00", "94.17"), None);
+        assert!(of("95.00", "0.00").unwrap().starts_with("its shaders' load is 0 "));
+        assert!(
+            radeontop("Failed to get GPU usage\n").unwrap().starts_with("it does not tell the GPU's load")
+        );
+    }
+
+    #[test]
+    fn amdgpu_top_tells_of_its_last_look() {
+        let look = |spi: u32| {
+            let device = json!({
+                "gpu_activity": {"GFX": {"unit": "%", "value": 96}},
+                "GRBM": {"Shader Processor Interpolator": {"unit": "%", "value": spi}},
+                "VRAM": {"Total VRAM Usage": {"unit": "MiB", "value": 257}},
+                "Sensors": {"Average Power": {"unit": "W", "value": 339}, "GFX_SCLK": {"unit": "MHz", "value": 2482}},
+            });
+            json!({"devices": [device]}).to_string()
+        };
+        assert_eq!(amdgpu_top(&format!("{}\n{}\n", look(0), look(95))), None);
+        assert!(amdgpu_top(&format!("{}\n{}\n", look(95), look(0))).unwrap().contains("busy bits"));
+        assert!(amdgpu_top("").is_some());
+    }
+
+    #[test]
+    fn tools_of_rocm_tell_after_their_warnings() {
+        let card = json!({"card0": {
+            "Average Graphics Package Power (W)": "339.0",
+            "GPU use (%)": "100",
+            "VRAM Total Used Memory (B)": "269131776",
+        }});
+        assert_eq!(rocm_smi(&format!("{card}\n")), None);
+        assert!(rocm_smi("{}").is_some());
+        let metric = |power: Value| {
+            json!({"gpu_data": [{
+                "usage": {"gfx_activity": {"value": 90, "unit": "%"}},
+                "mem_usage": {"used_vram": {"value": 257, "unit": "MB"}},
+                "power": {"socket_power": power},
+                "clock": {"gfx_0": {"clk": {"value": 2283, "unit": "MHz"}}},
+            }]})
+        };
+        let told = metric(json!({"value": 306, "unit": "W"}));
+        assert_eq!(amd_smi(&format!("Failed to open a directory.\n{told}\n")), None);
+        assert!(amd_smi(&metric(json!("N/A")).to_string()).unwrap().starts_with("it does not tell power"));
+    }
+
+    #[test]
+    fn nvtop_tells_numbers_with_units() {
+        let card = |util: Value| {
+            json!([{"gpu_clock": "2482MHz", "power_draw": "339W", "gpu_util": util, "mem_util": "25%"}])
+                .to_string()
+        };
+        assert_eq!(nvtop(&card(json!("100%"))), None);
+        assert!(nvtop(&card(json!("0%"))).is_some());
+        assert!(nvtop(&card(Value::Null)).is_some());
+    }
+}

@@ -1,8 +1,9 @@
 //! Links, and paths as results: the prepared directory is not shown.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use crate::inside::is_inside;
+use crate::node::shown_elsewhere;
 use crate::path::{Buffer, PATH_MAX, reveal, shown};
 use crate::real::{next, set_errno};
 use crate::settings::settings;
@@ -28,7 +29,13 @@ pub(super) unsafe fn read_link_by(
     let mut whole = [0u8; PATH_MAX];
     let count = read(found.path, whole.as_mut_ptr().cast(), PATH_MAX);
     let Ok(count) = usize::try_from(count) else { return count };
-    let Some(shown) = whole.get(..count).and_then(|whole| shown(settings, whole)) else { return as_it_is() };
+    let whole = whole.get(..count).unwrap_or_default();
+    let elsewhere = || {
+        // SAFETY: a link was read at this path, so that it is a C string.
+        let link = unsafe { CStr::from_ptr(found.path) };
+        shown_elsewhere(at, link, whole)
+    };
+    let Some(shown) = shown(settings, whole).or_else(elsewhere) else { return as_it_is() };
     let fits = shown.len().min(len);
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(shown.as_ptr(), buf.cast(), fits) };
