@@ -325,3 +325,26 @@ fn descriptors_of_another_exec_lead_to_the_nodes() {
     assert_eq!(stdout(&seen), "/dev/kfd\n/dev/dri/renderD128\n2\n");
     assert_ne!(stdout(&other), "/dev/kfd\n", "the user's device is another one");
 }
+
+/// A thread that waits actively for a signal; another one changes the signal after half a second.
+const WAITING: &str = "import ctypes, threading, time
+rocr = ctypes.CDLL('libhsa-runtime64.so.1')
+assert rocr.hsa_init() == 0
+signal = ctypes.c_uint64()
+assert rocr.hsa_signal_create(ctypes.c_int64(1), 0, None, ctypes.byref(signal)) == 0
+wait = rocr.hsa_signal_wait_scacquire
+wait.restype = ctypes.c_int64
+threading.Timer(0.5, lambda: rocr.hsa_signal_store_screlease(signal, ctypes.c_int64(7))).start()
+before = time.thread_time()
+value = wait(signal, 1, ctypes.c_int64(1), ctypes.c_uint64(2**64 - 1), 1)
+print(value, 'slept' if time.thread_time() - before < 0.25 else 'spun')
+";
+
+#[test]
+fn threads_that_wait_for_signals_sleep_on_request() {
+    let said = exec(&["--wait", "block"], &tree("rocm"), &["python3", "-c", WAITING]).output().unwrap();
+    assert_eq!(stdout(&said), "7 slept\n");
+    // Beside other work it may seem to sleep here, too.
+    let said = exec(&["--wait=spin"], &tree("rocm"), &["python3", "-c", WAITING]).output().unwrap();
+    assert!(stdout(&said).starts_with("7 s"));
+}

@@ -34,6 +34,8 @@ pub const FAULTS_VARIABLE: &str = "BELFRY_EXEC_FAULTS";
 pub const INSPECT_VARIABLE: &str = "BELFRY_EXEC_INSPECT";
 /// Environment variable that puts the driver of each process into a companion, so that a debugger may stop the program.
 pub const DEBUGGABLE_VARIABLE: &str = "BELFRY_EXEC_DEBUGGABLE";
+/// Environment variable with how threads wait for signals, as [`Wait::name`] has it; absent for [`Wait::Auto`].
+pub const WAIT_VARIABLE: &str = "BELFRY_EXEC_WAIT";
 /// Environment variable with the directory that each process which uses the GPU leaves a record in.
 pub const RECORD_VARIABLE: &str = "BELFRY_EXEC_RECORD";
 /// How the names of rings end, behind a dot.
@@ -50,6 +52,42 @@ pub const SHARED_SIZE: usize = 64 << 10;
 
 /// Name of the file in the directory with what the files of the card are made of.
 pub const CARD_FILE: &str = "card";
+
+/// How the threads of a program wait for signals of ROCr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// They sleep where the processors are few and all of them execute waves, and wait as they were asked to elsewhere.
+    #[default]
+    Auto,
+    /// They wait as they were asked to: HIP spins.
+    Spin,
+    /// They sleep.
+    Block,
+}
+
+impl Wait {
+    const ALL: [Self; 3] = [Self::Auto, Self::Spin, Self::Block];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Spin => "spin",
+            Self::Block => "block",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wait| wait.name() == name)
+    }
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// That file, as JSON. Files whose content changes are empty in the directory: they are made when they are opened.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

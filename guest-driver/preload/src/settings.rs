@@ -16,6 +16,7 @@ use belfry_kfd_hosted::HostedConfig;
 use belfry_kfd_hosted::prepared::{
     CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared,
     RECORD_VARIABLE, SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    WAIT_VARIABLE, Wait,
 };
 
 use crate::inside::inside;
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) inspect: Option<Vec<u8>>,
     /// The driver of each process is in a companion.
     pub(crate) debuggable: bool,
+    /// How threads wait for signals.
+    pub(crate) wait: Wait,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
@@ -124,6 +127,7 @@ static FAULTS: Started = Started::new(FAULTS_VARIABLE);
 static INSPECT: Started = Started::new(INSPECT_VARIABLE);
 static CARD: Started = Started::new(CARD_VARIABLE);
 static DEBUGGABLE: Started = Started::new(DEBUGGABLE_VARIABLE);
+static WAIT: Started = Started::new(WAIT_VARIABLE);
 
 /// Called by the dynamic linker before the program's own code.
 extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, lines: *const *const c_char) {
@@ -142,6 +146,7 @@ extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, 
             INSPECT.take(line);
             CARD.take(line);
             DEBUGGABLE.take(line);
+            WAIT.take(line);
             at = at.add(1);
         }
     }
@@ -194,6 +199,7 @@ fn read() -> Option<Settings> {
         faults: FAULTS.get(),
         inspect: INSPECT.get(),
         debuggable: DEBUGGABLE.get().is_some(),
+        wait: WAIT.get().and_then(|name| Wait::named(std::str::from_utf8(&name).ok()?)).unwrap_or_default(),
         summary: SUMMARY.get().map(|path| PathBuf::from(OsString::from_vec(path))),
         tree,
         prepared,
@@ -204,6 +210,11 @@ impl Settings {
     /// The folder that compiled code is kept in.
     pub(crate) fn code_folder(&self) -> Option<&Path> {
         self.prepared.code_folder.as_deref()
+    }
+
+    /// Threads that execute waves.
+    pub(crate) fn workers(&self) -> usize {
+        self.prepared.workers
     }
 
     /// What the device is made of.
@@ -248,6 +259,7 @@ impl Settings {
             faults: None,
             inspect: None,
             debuggable: false,
+            wait: Wait::Auto,
             card_name: Vec::new(),
             prepared,
         }

@@ -8,6 +8,7 @@ use belfry_device::chip;
 use belfry_device::{GpuConfig, Tier};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
+use belfry_kfd_hosted::prepared::Wait;
 use clap::{Args, Parser, Subcommand};
 
 use super::code_cache::CodeCacheArg;
@@ -16,7 +17,7 @@ use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
-use super::size::{parse_size, parse_tier};
+use super::size::{parse_size, parse_tier, parse_wait};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
@@ -77,6 +78,9 @@ pub(super) struct ExecArgs {
     /// kernels (DBG_TRAP).
     #[arg(long)]
     debuggable: bool,
+    /// How threads wait for signals of ROCr: as they ask for (HIP spins), asleep, or asleep where the processors are few.
+    #[arg(long, value_name = "auto|spin|block", default_value_t = Wait::Auto, value_parser = parse_wait)]
+    wait: Wait,
     /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -141,6 +145,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         code: CodeCacheArg::default(),
         namespace: false,
         debuggable: false,
+        wait: Wait::Auto,
         json: false,
         trace: TraceArgs::default(),
         record: ExecRecordArgs::default(),
@@ -190,6 +195,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             "--workers" => args.workers = Some(value.parse().ok()?),
             "--deterministic" => args.deterministic = Some(value.parse().ok()?),
             "--tier" => args.tier = Tier::named(value)?,
+            "--wait" => args.wait = Wait::named(value)?,
             "--code-cache" => args.code = CodeCacheArg::in_folder(value),
             _ => return None,
         }
@@ -220,6 +226,9 @@ impl ExecArgs {
         }
         if self.tier != Tier::Auto {
             add("--tier", self.tier.to_string());
+        }
+        if self.wait != Wait::Auto {
+            add("--wait", self.wait.to_string());
         }
         if self.namespace {
             options.push("--namespace".into());
@@ -307,6 +316,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
         root,
         namespace: args.namespace,
         debuggable: args.debuggable,
+        wait: args.wait,
         inspect,
         trace: None,
         record: record.map(Into::into),
@@ -415,6 +425,7 @@ mod tests {
             "belfry exec --tier 0",
             "belfry exec --code-cache /tmp/code -- program",
             "belfry exec --debuggable -- program",
+            "belfry exec --wait=block -- program",
             "belfry exec --image rocm-sid -- rocminfo",
         ] {
             let words = words(line);
@@ -427,7 +438,7 @@ mod tests {
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
         let line = words(
-            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --code-cache code --namespace --debuggable -- hip-suite",
+            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --wait spin --code-cache code --namespace --debuggable -- hip-suite",
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
@@ -454,6 +465,7 @@ mod tests {
             "belfry exec --vram 1X",
             "belfry exec --unknown 1 -- true",
             "belfry exec --tier 2 -- true",
+            "belfry exec --wait long -- true",
             "belfry exec --code-cache -- true",
             "belfry exec -qq",
         ] {

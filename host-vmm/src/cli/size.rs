@@ -1,6 +1,7 @@
 //! Sizes and tiers on the command line.
 
 use belfry_device::Tier;
+use belfry_kfd_hosted::prepared::Wait;
 
 /// Reads a number of bytes with an optional K, M or G.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
@@ -19,6 +20,12 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 /// Reads which code is compiled.
 pub(super) fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::named(text).ok_or_else(|| format!("there is no tier {text}: choose from 0, 1, auto"))
+}
+
+/// Reads how threads wait.
+pub(super) fn parse_wait(text: &str) -> Result<Wait, String> {
+    Wait::named(text)
+        .ok_or_else(|| format!("there is no way to wait called {text}: choose from auto, spin, block"))
 }
 
 /// Reads a guest's memory: what QEMU and Belfry's own machine both take.

@@ -27,7 +27,7 @@ use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
 use belfry_kfd_hosted::prepared::{
     DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, RECORD_VARIABLE,
-    SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE, WAIT_VARIABLE, Wait,
 };
 
 pub use report::{ExecReport, ProcessReport, RecordOfProcess, Stdout};
@@ -136,6 +136,8 @@ pub struct ExecOptions {
     pub inspect: Option<InspectOptions>,
     /// The driver of each process is in a companion, so that a debugger may stop the program.
     pub debuggable: bool,
+    /// How threads wait for signals of ROCr.
+    pub wait: Wait,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
     /// How this was asked for, where the next start may be done by the record of this one.
@@ -290,6 +292,10 @@ impl ExecOptions {
         } else {
             command.env_remove(DEBUGGABLE_VARIABLE);
         }
+        match self.wait {
+            Wait::Auto => command.env_remove(WAIT_VARIABLE),
+            wait => command.env(WAIT_VARIABLE, wait.name()),
+        };
         let is_searched_for = self.root.is_none() && absent::is_searched_for(&program);
         let searched_for = is_searched_for.then_some(self.gpu.chip);
         let program = program.to_string_lossy().into_owned();
@@ -306,6 +312,7 @@ impl ExecOptions {
             || places.record.is_some()
             || places.inspect.is_some()
             || self.debuggable
+            || self.wait != Wait::Auto
         {
             return;
         }
@@ -328,6 +335,7 @@ impl ExecOptions {
                 FAULTS_VARIABLE,
                 INSPECT_VARIABLE,
                 DEBUGGABLE_VARIABLE,
+                WAIT_VARIABLE,
             ],
         };
         again.write(directory);

@@ -10,7 +10,7 @@ use crate::program_file::examine;
 use crate::real::{next, raw, set_errno};
 use belfry_kfd_hosted::prepared::{
     CARD_VARIABLE, DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, RECORD_VARIABLE,
-    SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE,
+    SANITIZE_VARIABLE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE, WAIT_VARIABLE, Wait,
 };
 
 use crate::settings::{PRELOAD, settings};
@@ -61,6 +61,9 @@ fn own() -> Option<&'static Own> {
         }
         if settings.debuggable {
             variables.push(line(DEBUGGABLE_VARIABLE, b"1"));
+        }
+        if settings.wait != Wait::Auto {
+            variables.push(line(WAIT_VARIABLE, settings.wait.name().as_bytes()));
         }
         if !settings.card_name.is_empty() {
             variables.push(line(CARD_VARIABLE, &settings.card_name));

@@ -1,7 +1,7 @@
 //! Functions that a program looks up in the C library itself: `dlsym` with a handle of it, as Python's ctypes does, finds
-//! those of the C library and passes this library by. It is given this library's instead.
+//! those of the C library and passes this library by. It is given this library's instead. So is a lookup of ROCr's waits.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -81,7 +81,14 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice 
     let lookup: Dlsym = unsafe { std::mem::transmute(next) };
     // SAFETY: the program's own arguments. A failure is said again by the lookup that follows.
     let found = unsafe { lookup(handle, name) };
-    if found.is_null() || library(found) != library(next) {
+    if found.is_null() {
+        return pass_on;
+    }
+    // SAFETY: the name is a C string that was found.
+    if let Some(own) = super::waits::own(unsafe { CStr::from_ptr(name) }) {
+        return Choice { own, next };
+    }
+    if library(found) != library(next) {
         return pass_on;
     }
     // The C library has it, so that this finds it, here or there.

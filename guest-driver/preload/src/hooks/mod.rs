@@ -18,6 +18,7 @@ mod process;
 mod signals;
 mod stat;
 mod syscall;
+mod waits;
 
 /// Defines functions that take a path: it is looked up, and the function behind gets what was found.
 macro_rules! with_path {
