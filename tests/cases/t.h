@@ -51,6 +51,38 @@ static inline int done(const char* name) {
     return passed ? 0 : 1;
 }
 
+// Whether the device is of a family of chips, as "gfx12".
+static inline bool family(const char* name) {
+    hipDeviceProp_t p;
+    H(hipGetDeviceProperties(&p, 0));
+    return strncmp(p.gcnArchName, name, strlen(name)) == 0;
+}
+
+// Singles and their bits.
+static inline float single(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static inline uint32_t bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+// The same numbers in every run (Marsaglia's xorshift).
+struct Random {
+    uint64_t state = 88172645463325252ull;
+
+    uint32_t next() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        return (uint32_t)(state >> 16);
+    }
+};
+
 // Seconds of the host's clock.
 static inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
