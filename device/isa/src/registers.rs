@@ -6,10 +6,14 @@
 //!
 //! Sources: scalar operand numbers, LLVM `SIRegisterInfo.td`; hardware registers, LLVM `SIDefines.h` (`AMDGPU::Hwreg::Id`).
 
-use core::fmt;
+mod name;
+
 use core::ops::Range;
 
+use crate::exec::control::message;
+use crate::exec::dot::Card;
 use crate::inst::Arch;
+use name::ScalarName;
 
 /// Where a wave keeps scalar registers and what is read as one. The first 128 are numbered as on gfx11.
 pub(crate) mod slot {
@@ -160,6 +164,12 @@ pub(crate) struct RegisterFile {
     pub(crate) answers_in_exec: bool,
     /// Lanes among which `ds_permute_b32` and `ds_bpermute_b32` exchange, less one.
     pub(crate) exchange_mask: u8,
+    /// Messages that `s_sendmsg_rtn` has an answer to.
+    pub(crate) messages: &'static [u32],
+    /// How 16-bit floats are summed, where cards were seen to do it.
+    pub(crate) float_sums: Option<Card>,
+    /// Ticks of the shader's clock in a microsecond: those of the clock rate that drivers state (`max_engine_clk_fcompute`).
+    pub(crate) shader_mhz: u16,
     /// DPP has the permutations across rows of gfx9.
     pub(crate) permutes_rows: bool,
     /// Buffer descriptors have a data format and a number format, and no kind of bounds check.
@@ -203,6 +213,9 @@ const GFX11: RegisterFile = {
         moved_trapsts: &[],
         answers_in_exec: false,
         exchange_mask: 31,
+        messages: &message::ANSWERED,
+        float_sums: Some(Card::Gfx11),
+        shader_mhz: 2482,
         permutes_rows: false,
         old_descriptors: false,
         repeats_component: false,
@@ -250,6 +263,8 @@ const GFX9: RegisterFile = {
         answers_in_exec: true,
         // All lanes of the wave: HIP's shuffles of 64 lanes are made of it.
         exchange_mask: 63,
+        float_sums: None,
+        shader_mhz: 2100,
         permutes_rows: true,
         old_descriptors: true,
         zeroes_halves: true,
@@ -293,6 +308,11 @@ const GFX12: RegisterFile = {
         copies_matrices: false,
         // LLVM `AMDGPU.td`: `FeatureDefaultComponentBroadcast`, where others have `FeatureDefaultComponentZero`.
         repeats_component: true,
+        // All lanes of the wave. Source: LLVM `GCNSubtarget::supportsWaveWideBPermute`.
+        exchange_mask: 63,
+        messages: &message::ANSWERED_BY_ENGINE,
+        float_sums: Some(Card::Gfx12),
+        shader_mhz: 2350,
         lds_unit: 512,
         vgpr_block: VGPR_BLOCK,
         hardware: &[
@@ -438,50 +458,6 @@ impl RegisterFile {
     /// The name of `width` scalar registers from `number` on.
     pub(crate) fn name(&'static self, number: u8, width: u8) -> ScalarName {
         ScalarName { file: self, number, width: width.max(1) }
-    }
-}
-
-/// The name of scalar registers, as assemblers write it.
-pub(crate) struct ScalarName {
-    file: &'static RegisterFile,
-    number: u8,
-    width: u8,
-}
-
-impl fmt::Display for ScalarName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let range = |f: &mut fmt::Formatter<'_>, prefix: &str, first: usize| match self.width {
-            1 => write!(f, "{prefix}{first}"),
-            width => write!(f, "{prefix}[{first}:{}]", first + usize::from(width) - 1),
-        };
-        let pair = |f: &mut fmt::Formatter<'_>, name: &str, first: u8| match (self.number - first, self.width)
-        {
-            (0, 2..) => f.write_str(name),
-            (0, _) => write!(f, "{name}_lo"),
-            _ => write!(f, "{name}_hi"),
-        };
-        for (name, first) in [("flat_scratch", self.file.flat_scratch), ("xnack_mask", self.file.xnack_mask)]
-        {
-            if let Some(first) = first
-                && (first..first + 2).contains(&self.number)
-            {
-                return pair(f, name, first);
-            }
-        }
-        match (self.file.slot(self.number), self.width) {
-            (Some(slot::VCC), 1) => f.write_str("vcc_lo"),
-            (Some(slot::VCC), _) => f.write_str("vcc"),
-            (Some(at), _) if at == slot::VCC + 1 => f.write_str("vcc_hi"),
-            (Some(at), _) if (slot::TTMP0..slot::TTMP0 + TTMPS).contains(&at) => {
-                range(f, "ttmp", at - slot::TTMP0)
-            }
-            (Some(slot::M0), _) => f.write_str("m0"),
-            (Some(slot::EXEC), 1) => f.write_str("exec_lo"),
-            (Some(slot::EXEC), _) => f.write_str("exec"),
-            (Some(at), _) if at == slot::EXEC + 1 => f.write_str("exec_hi"),
-            (Some(at), _) => range(f, "s", at),
-            (None, _) => f.write_str("null"),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Read-modify-write functions shared by LDS, global and flat atomics.
 
-use super::float::{brain, double, half, single};
+use super::float::{brain, double, flush_input, flush_output, half, single};
+use super::op::Format;
 
 /// An atomic function; [`Function::apply32`] and [`Function::apply64`] define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +83,17 @@ fn pairs(a: u64, b: u64, f: impl Fn(u16, u16) -> u16) -> u64 {
 
 fn add_brains(a: u16, b: u16) -> u16 {
     brain::from_single(single::binary(brain::to_single(a), brain::to_single(b), |a, b| a + b))
+}
+
+impl Function {
+    /// As [`Function::apply32`], in LDS: sums of floats have denormals as `mode` says. They are to nearest in every mode.
+    pub(crate) fn in_lds32(self, old: u32, data: u32, other: u32, mode: u32) -> u32 {
+        if self != Function::AddFloat {
+            return self.apply32(old, data, other);
+        }
+        let [old, data] = [old, data].map(|x| flush_input(x, Format::F32, mode));
+        flush_output(self.apply32(old, data, other), Format::F32, mode)
+    }
 }
 
 /// The last of the numbers that ordered additions count through: all bits of `VGT_GS_MAX_WAVE_ID`.

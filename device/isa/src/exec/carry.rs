@@ -56,7 +56,9 @@ fn half_each<O: CarryOp>(w: &mut Wave, d: &Di, half: u32) -> u32 {
         let mut r = [O::D::default(); 16];
         for i in 0..16 {
             let (value, carry_out) = O::scalar(a[i], b[i], c[i], carry[chunk] >> i & 1 != 0);
-            r[i] = value;
+            let signals = d.flags & flag::SIGNALS != 0;
+            let operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+            r[i] = if signals { float::signalling(value, O::FORMAT, &operands) } else { value };
             out |= u32::from(carry_out) << (chunk * 16 + i);
         }
         if slow {
@@ -267,59 +269,35 @@ carry_ops! {
     }
 }
 
-/// `v_div_scale_f32`: `a` (the denominator `b` or the numerator `c`) scaled so that the division's steps neither overflow
-/// nor lose bits, and whether `v_div_fmas` must scale back.
-fn div_scale_f32(a: u32, b: u32, c: u32) -> (u32, bool) {
-    let (den, num) = (b & !single::SIGN, c & !single::SIGN);
-    if den == 0 || num == 0 {
-        return (single::NAN, false);
-    }
-    let is_denominator = a == b;
-    let tiny = f64::from(f32::MIN_POSITIVE);
-    let (d, n) = (f64::from(single::of(den)), f64::from(single::of(num)));
-    let quotient_denormal = n / d < tiny;
-    let reciprocal_denormal = 1.0 / d < tiny;
-    if single::exponent(c) - single::exponent(b) >= 96 {
-        // The quotient is near the largest number: only the denominator is scaled.
-        (if is_denominator { single::ldexp(a, 64) } else { a }, true)
-    } else if single::exponent(b) == 0 {
-        (single::ldexp(a, 64), false)
-    } else if reciprocal_denormal && quotient_denormal {
-        (if is_denominator { single::ldexp(a, -64) } else { a }, true)
-    } else if reciprocal_denormal {
-        (single::ldexp(a, -64), false)
-    } else if quotient_denormal {
-        (if a == c { single::ldexp(a, 64) } else { a }, true)
-    } else if single::exponent(c) <= 23 {
-        (single::ldexp(a, 64), false)
-    } else {
-        (a, false)
-    }
+/// `v_div_scale`: `a` (the denominator `b` or the numerator `c`) scaled so that the division's steps neither overflow nor lose
+/// bits, and whether `v_div_fmas` must scale back. The fields of the exponents alone decide, those of zeros too.
+macro_rules! div_scale {
+    ($name:ident, $format:ident, $bits:ty, $step:literal, $far:literal, $large:literal, $tiny:literal) => {
+        fn $name(a: $bits, b: $bits, c: $bits) -> ($bits, bool) {
+            let (den, num) = ($format::exponent(b), $format::exponent(c));
+            let is_denominator = a == b;
+            let (power, back) = if num - den >= $far {
+                // The quotient is near the largest number: only the denominator is scaled.
+                (if is_denominator { $step } else { 0 }, true)
+            } else if den == 0 {
+                ($step, false)
+            } else if den >= $large {
+                let back = num - den <= -$far;
+                (if back && !is_denominator { 0 } else { -$step }, back)
+            } else if num - den <= -$far {
+                (if is_denominator { 0 } else { $step }, true)
+            } else if num <= $tiny {
+                ($step, false)
+            } else {
+                (0, false)
+            };
+            if b & !$format::SIGN == 0 || c & !$format::SIGN == 0 {
+                return ($format::NAN, back);
+            }
+            ($format::ldexp(a, power), back)
+        }
+    };
 }
 
-/// `v_div_scale_f64`, as [`div_scale_f32`].
-fn div_scale_f64(a: u64, b: u64, c: u64) -> (u64, bool) {
-    let (den, num) = (b & !double::SIGN, c & !double::SIGN);
-    if den == 0 || num == 0 {
-        return (double::NAN, false);
-    }
-    let is_denominator = a == b;
-    let (d, n) = (double::of(den), double::of(num));
-    let quotient_denormal = n / d < f64::MIN_POSITIVE;
-    let reciprocal_denormal = 1.0 / d < f64::MIN_POSITIVE;
-    if double::exponent(c) - double::exponent(b) >= 768 {
-        (if is_denominator { double::ldexp(a, 128) } else { a }, true)
-    } else if double::exponent(b) == 0 {
-        (double::ldexp(a, 128), false)
-    } else if reciprocal_denormal && quotient_denormal {
-        (if is_denominator { double::ldexp(a, -128) } else { a }, true)
-    } else if reciprocal_denormal {
-        (double::ldexp(a, -128), false)
-    } else if quotient_denormal {
-        (if a == c { double::ldexp(a, 128) } else { a }, true)
-    } else if double::exponent(c) <= 53 {
-        (double::ldexp(a, 128), false)
-    } else {
-        (a, false)
-    }
-}
+div_scale!(div_scale_f32, single, u32, 64, 96, 253, 24);
+div_scale!(div_scale_f64, double, u64, 128, 768, 2045, 53);

@@ -213,7 +213,28 @@ pub(crate) mod message {
     pub(crate) const GET_REALTIME: u32 = 131;
     pub(crate) const SAVE_WAVE: u32 = 132;
     pub(crate) const GET_TBA: u32 = 133;
+    pub(crate) const GET_SE_AID_ID: u32 = 135;
     pub(crate) const ANSWERED: [u32; 6] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA];
+    /// The same of gfx12, which also tells the shader engine.
+    pub(crate) const ANSWERED_BY_ENGINE: [u32; 7] =
+        [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA, GET_SE_AID_ID];
+}
+
+/// `SE_ID` of `HW_ID1`: first bit, and mask. The answer has it in its low bits and the XCC, of which there is one, from bit 16 on.
+/// Source: HIP, `amd_device_functions.h` (`__smid`).
+const SHADER_ENGINE: (u32, u32) = (18, 7);
+
+/// Ticks of the shader's clock, for those of the constant one of 100 MHz.
+pub(crate) fn shader_clock(w: &Wave, m: &Machine<'_>) -> u64 {
+    let ticks = u128::from((m.clock)()) * u128::from(w.file.shader_mhz) / 100;
+    ticks as u64
+}
+
+/// `s_memtime`.
+pub(crate) fn memtime(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let clock = shader_clock(w, m);
+    w.set_pair(d.dst as usize, clock);
+    Flow::NEXT
 }
 
 /// `s_sendmsg_rtn_b32` and, when `aux` is 64, `s_sendmsg_rtn_b64`.
@@ -225,6 +246,7 @@ pub(crate) fn sendmsg_rtn(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         message::GET_REALTIME => (m.clock)(),
         // Where to save to, for a wave that is asked to.
         message::SAVE_WAVE => w.context_slot.unwrap_or(0),
+        message::GET_SE_AID_ID => u64::from(w.hw_id[0] >> SHADER_ENGINE.0 & SHADER_ENGINE.1),
         // The draw: there is none.
         _ => 0,
     };

@@ -1,6 +1,6 @@
 //! Conversions of the vector ALU.
 //!
-//! Float to integer truncates and saturates, NaN gives 0.
+//! Float to integer truncates and saturates, NaN gives 0; where it rounds otherwise a NaN saturates by its sign.
 
 use super::float::{double, half, single};
 use super::op::vector_ops;
@@ -38,6 +38,14 @@ fn to_half_rtz(a: u32) -> u16 {
     nearest - 1
 }
 
+/// The largest integer not above `value`, saturated; a NaN saturates by the sign of the source's bits.
+fn rounded_down(value: f64, bits: u32) -> u32 {
+    match value.is_nan() {
+        true => i32::MAX.cast_unsigned() + (bits >> 31),
+        false => (value.floor() as i32).cast_unsigned(),
+    }
+}
+
 vector_ops! {
     V_CVT_F32_I32: Bits -> F32, (a: u32) -> u32 { (a.cast_signed() as f32).to_bits() }
     V_CVT_F32_U32: Bits -> F32, (a: u32) -> u32 { (a as f32).to_bits() }
@@ -48,8 +56,8 @@ vector_ops! {
     V_CVT_OFF_F32_I4: Bits -> F32, (a: u32) -> u32 { ((((a << 28).cast_signed() >> 28) as f32) / 16.0).to_bits() }
     V_CVT_I32_F32: F32 -> Bits, (a: u32) -> u32 { (of(a) as i32).cast_unsigned() }
     V_CVT_U32_F32: F32 -> Bits, (a: u32) -> u32 { of(a) as u32 }
-    V_CVT_FLOOR_I32_F32: F32 -> Bits, (a: u32) -> u32 { (of(a).floor() as i32).cast_unsigned() }
-    V_CVT_NEAREST_I32_F32: F32 -> Bits, (a: u32) -> u32 { ((of(a) + 0.5).floor() as i32).cast_unsigned() }
+    V_CVT_FLOOR_I32_F32: F32 -> Bits, (a: u32) -> u32 { rounded_down(f64::from(of(a)), a) }
+    V_CVT_NEAREST_I32_F32: F32 -> Bits, (a: u32) -> u32 { rounded_down(f64::from(of(a)) + 0.5, a) }
     V_CVT_F64_F32: F32 -> F64, (a: u32) -> u64 {
         // A NaN keeps its payload, as the host's conversion does too, but quiet and sign by definition here.
         if single::is_nan(a) {

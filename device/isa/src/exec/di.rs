@@ -164,6 +164,8 @@ pub(crate) mod flag {
     pub(crate) const INTEGERS: u8 = 16;
     /// Return the old value (atomics).
     pub(crate) const RETURN: u8 = 8;
+    /// Signalling NaNs stay what they are (vector ALU).
+    pub(crate) const SIGNALS: u8 = 64;
     /// One more result register takes the residency status.
     pub(crate) const STATUS: u8 = 64;
     /// The buffer descriptor is one of gfx9.

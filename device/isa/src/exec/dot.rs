@@ -1,42 +1,39 @@
 //! Dot products: of two 16-bit floats, and of signed integers.
 //!
-//! The products of floats are exact; the first sum is rounded to double precision, which loses nothing for halves, the last to the
-//! result's format.
+//! Sums of floats are those of gfx11 and of gfx12, see [`sums`]. For gfx9, whose sums no public capture has, the products are exact, the
+//! first sum is rounded to double precision, which loses nothing for halves, the last to a single, and denormal singles are zeros.
+
+pub(super) mod gfx12;
+pub(super) mod gfx9;
+pub(crate) mod sums;
+
+pub(crate) use sums::Card;
+use sums::Factors;
 
 use super::di::{Di, Flow, Machine, flag};
-use super::float::{self, half, single};
+use super::float::{self, flushed, half, single};
 use super::lane::for_each_active;
-use super::op::{Format, Reg, vector_ops};
+use super::op::{Entry, Format, Reg, vector_ops};
+use crate::inst::Op;
+use crate::lanes::BackendKind;
 use crate::wave::Wave;
 
-fn brain(bits: u16) -> f64 {
-    f64::from(f32::from_bits(u32::from(bits) << 16))
+/// Pairs of the halves of two words.
+pub(super) fn pairs(a: u32, b: u32) -> [[u16; 2]; 2] {
+    [0, 16].map(|shift| [(a >> shift) as u16, (b >> shift) as u16])
 }
 
-/// To bfloat16, to nearest even; NaNs are made quiet.
-fn brain_from_single(bits: u32) -> u16 {
-    if single::is_nan(bits) {
-        return (bits >> 16) as u16 | 0x40;
+/// The definition of an operation on a chip with such sums, where it is not that of gfx11.
+pub(crate) fn of_chip(op: Op, sums: Option<Card>, backend: BackendKind) -> Option<Entry> {
+    match sums {
+        Some(Card::Gfx11) => None,
+        Some(Card::Gfx12) => gfx12::entry(op, backend),
+        None => gfx9::entry(op, backend),
     }
-    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
-}
-
-/// To bfloat16 with one rounding: the single on the way keeps a trace of what it loses.
-fn brain_from_double(value: f64) -> u16 {
-    let nearest = single::result(value as f32);
-    let back = f64::from(single::of(nearest));
-    if value.is_nan() || back == value || back.is_infinite() {
-        return brain_from_single(nearest);
-    }
-    let towards_zero = if back.abs() > value.abs() { nearest - 1 } else { nearest };
-    brain_from_single(towards_zero | 1)
 }
 
 vector_ops! {
-    V_DOT2_BF16_BF16: Bits -> Bits, (a: u32, b: u32, c: u16) -> u16 {
-        let product = |shift: u32| brain((a >> shift) as u16) * brain((b >> shift) as u16);
-        brain_from_double(brain(c) + product(0) + product(16))
-    }
+    V_DOT2_BF16_BF16: Bits -> Bits, (a: u32, b: u32, c: u16) -> u16 { sums::narrow(Card::Gfx11, Factors::Brains, pairs(a, b), c) }
     V_DOT2C_I32_I16: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 16).wrapping_add(i64::from(c)) as u32 }
     V_DOT4_I32_I8: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 8).wrapping_add(i64::from(c)) as u32 }
     V_DOT8_I32_I4: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 4).wrapping_add(i64::from(c)) as u32 }
@@ -74,6 +71,8 @@ pub(crate) fn dot2_integers(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow 
 /// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`
 /// (bits 2:0 of `imm`) of the second; `neg` negates in the first and `neg_hi` (bits 5:3) in the second.
 pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let of = if BRAIN { Factors::Brains } else { Factors::Halves };
+    let card = Card::of_number(d.aux);
     for_each_active(w, |w, lane| {
         let part = |n: usize, second: bool| {
             let source = &d.src[n];
@@ -84,14 +83,26 @@ pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di
                 (source.high, source.neg)
             };
             let bits = (if high { word >> 16 } else { word }) as u16;
-            let value = if BRAIN { brain(bits) } else { half::to_f64(bits) };
-            if negate { -value } else { value }
+            if negate { bits ^ 0x8000 } else { bits }
         };
         let c = d.src[2].lane(w, lane).modify(Format::F32, &d.src[2]);
-        let sum = f64::from(single::of(c)) + part(0, false) * part(1, false) + part(0, true) * part(1, true);
+        // `neg_hi` of the third source negates it, too.
+        let c = if d.imm >> 5 & 1 != 0 { c ^ single::SIGN } else { c };
+        let pairs = [false, true].map(|second| [part(0, second), part(1, second)]);
+        let value = match card {
+            Some(card) => sums::single(card, of, pairs, c),
+            None => exact(pairs, c),
+        };
         let clamp = d.flags & flag::CLAMP != 0;
-        let value = float::output_in_mode(single::result(sum as f32), Format::F32, 0, clamp, w.mode);
+        let value = float::output_in_mode(value, Format::F32, 0, clamp, w.mode);
         w.v.set_lane(d.dst + lane / 32, lane & 31, value);
     });
     Flow::NEXT
+}
+
+/// Products of halves and `c`, rounded once; singles have no denormals.
+fn exact(pairs: [[u16; 2]; 2], c: u32) -> u32 {
+    let start = f64::from(single::of(flushed(c)));
+    let sum = pairs.iter().fold(start, |sum, [a, b]| sum + half::to_f64(*a) * half::to_f64(*b));
+    flushed(single::result(sum as f32))
 }

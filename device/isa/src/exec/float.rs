@@ -7,7 +7,8 @@
 //! * an operation with NaN sources returns the first of them, made quiet; one that makes a NaN returns the negative
 //!   quiet NaN, as `v_div_fixup` and `v_log` are documented to;
 //! * `v_rcp`, `v_rsq`, `v_sqrt`, `v_exp`, `v_log`, `v_sin`, `v_cos` are tables of unpublished content in hardware, good to
-//!   1 ulp; here they are computed in double precision and rounded once.
+//!   1 ulp; here they are computed in double precision and rounded once. Those of singles but sine and cosine know no denormals,
+//!   whatever `MODE` says.
 
 pub(crate) mod brain;
 pub(crate) mod byte;
@@ -16,6 +17,7 @@ mod mode;
 
 pub(crate) use mode::{
     DX10_CLAMP, FP16_OVFL, IEEE, flush_input, flush_output, limit_overflow, output_f32, output_in_mode,
+    signalling,
 };
 
 /// Functions of one width.
@@ -80,7 +82,7 @@ macro_rules! float_format {
                     result(of(a).mul_add(of(b), of(c)))
                 }
             }
-            /// IEEE minimum: a number wins over a quiet NaN, a signalling one is made quiet, -0 is below +0.
+            /// IEEE minimum: a number wins over a quiet NaN, of two the first wins, a signalling one is made quiet, -0 is below +0.
             #[inline(always)]
             pub(crate) fn min(a: Bits, b: Bits) -> Bits {
                 choose(a, b, |a, b| of(a) < of(b) || (of(a) == of(b) && a & SIGN != 0))
@@ -109,7 +111,7 @@ macro_rules! float_format {
                     (false, false) => f(a, b),
                 }
             }
-            /// Minimum of IEEE 754-2019 (gfx12): any NaN wins over a number, and a signalling one over a quiet one.
+            /// Minimum of IEEE 754-2019 (gfx12): any NaN wins over a number, and of two the first, signalling or not.
             #[inline(always)]
             pub(crate) fn minimum(a: Bits, b: Bits) -> Bits {
                 propagate(a, b, min)
@@ -121,7 +123,7 @@ macro_rules! float_format {
             }
             #[inline(always)]
             fn propagate(a: Bits, b: Bits, f: impl Fn(Bits, Bits) -> Bits) -> Bits {
-                if is_signaling(a) || (is_nan(a) && !is_signaling(b)) {
+                if is_nan(a) {
                     quiet(a)
                 } else if is_nan(b) {
                     quiet(b)
@@ -136,7 +138,7 @@ macro_rules! float_format {
                 } else if is_signaling(b) {
                     quiet(b)
                 } else if is_nan(a) {
-                    b
+                    if is_nan(b) { a } else { b }
                 } else if is_nan(b) || first(a, b) {
                     a
                 } else {
@@ -238,10 +240,11 @@ macro_rules! float_format {
                     sign | q & !SIGN
                 }
             }
+            /// What is behind the point: an infinity has none, so gives the NaN of an invalid operation.
             #[inline(always)]
             pub(crate) fn fract(a: Bits) -> Bits {
                 // The largest value below 1 where the subtraction would round up to it.
-                unary(a, |x| (x - x.floor()).min(of(ONE - 1)))
+                unary(a, |x| if x.is_infinite() { of(NAN) } else { (x - x.floor()).min(of(ONE - 1)) })
             }
             /// Clamp to 0..1; NaN becomes 0 (`DX10_CLAMP`).
             #[inline(always)]
@@ -261,20 +264,19 @@ pub(crate) fn med3_num_f32(a: u32, b: u32, c: u32) -> u32 {
     if is_nan(a) || is_nan(b) || is_nan(c) { min_num(min_num(a, b), c) } else { med3_f32(a, b, c) }
 }
 
-/// Median of three single-precision numbers; with a NaN among them, their minimum.
+/// A denormal single becomes a zero of its sign.
+#[inline(always)]
+pub(crate) fn flushed(bits: u32) -> u32 {
+    if bits & single::INFINITY == 0 { bits & single::SIGN } else { bits }
+}
+
+/// Median of three single-precision numbers, -0 below +0; with a NaN among them, their minimum.
 pub(crate) fn med3_f32(a: u32, b: u32, c: u32) -> u32 {
-    use single::{is_nan, max, min, of};
+    use single::{is_nan, max, min};
     if is_nan(a) || is_nan(b) || is_nan(c) {
         return min(min(a, b), c);
     }
-    let largest = of(max(max(a, b), c));
-    if largest == of(a) {
-        max(b, c)
-    } else if largest == of(b) {
-        max(a, c)
-    } else {
-        max(a, b)
-    }
+    max(min(a, b), min(max(a, b), c))
 }
 
 /// The first 1201 bits of 2/π after the point, most significant first.

@@ -7,7 +7,7 @@
 mod split;
 
 use super::Stop;
-use super::control::{mask, set_mode};
+use super::control::{mask, set_mode, shader_clock};
 use super::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
     self, DvgprAlloc, ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, GprAlloc, HwId, HwId1,
@@ -98,8 +98,8 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         SchedMode | PerfSnapshot => 0,
         // Where the blocks of a wave that allocates them are in the memory of the SIMD, as `VGPR_BASE` is of the others.
         DvgprAlloc => 0,
-        ShaderCyclesLow => (m.clock)() as u32,
-        ShaderCyclesHigh => ((m.clock)() >> 32) as u32,
+        ShaderCyclesLow => shader_clock(w, m) as u32,
+        ShaderCyclesHigh => (shader_clock(w, m) >> 32) as u32,
         ShMemBases => (m.apertures.private_base >> 48) as u32 | (m.apertures.shared_base >> 48 << 16) as u32,
         FlatScratchLow => w.scratch_base as u32,
         FlatScratchHigh => (w.scratch_base >> 32) as u32,
@@ -107,7 +107,7 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         HwId2 => w.hw_id[1],
         IbSts2 => u32::from(w.halves == 2) * WAVE64,
         // Twenty bits of a clock: instructions executed do not advance it in the middle of a run, time does.
-        ShaderCycles => (m.clock)() as u32 & 0xf_ffff,
+        ShaderCycles => shader_clock(w, m) as u32 & 0xf_ffff,
     };
     w.s[d.dst as usize & 255] = value >> offset & low_bits(count);
     Flow::NEXT

@@ -4,6 +4,7 @@ mod barrier;
 mod buffer;
 mod matrix;
 mod memory;
+mod numbers;
 mod operand;
 mod permutation;
 mod prepare;

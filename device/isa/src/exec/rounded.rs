@@ -100,6 +100,14 @@ fn mad(a: u16, b: u16, c: u16, round: Round) -> u16 {
     half::flushed(add(HALF, product.into(), c.into(), round) as u16)
 }
 
+/// What is behind the point, below 1 however it is rounded; of integers +0.
+fn fract(layout: Layout, a: u64, round: Round) -> u64 {
+    let whole = layout.value(a).floor();
+    let exact = layout.number(a).plus(DOUBLE.number((-whole).to_bits()), round);
+    let one = Number::integer(1).rounded(layout, Round::Nearest);
+    layout.magnitude(exact.rounded(layout, round)).min(one - 1)
+}
+
 const SIGN16: u64 = 1 << 15;
 const SIGN32: u64 = 1 << 31;
 
@@ -124,10 +132,12 @@ rounded_ops! {
     vop_f32::V_MUL_DX9_ZERO_F32: (a: u32, b: u32, _c: u32) -> u32, SINGLE [a.into(), b.into()], |r| if is_zero(a, b) { 0 } else { mul(SINGLE, a.into(), b.into(), r) };
     vop_f32::V_FMA_DX9_ZERO_F32: (a: u32, b: u32, c: u32) -> u32, SINGLE [a.into(), b.into(), c.into()], |r| fma_zero(a, b, c, r);
     vop_f32::V_FMAC_DX9_ZERO_F32: (a: u32, b: u32, c: u32) -> u32, SINGLE [a.into(), b.into(), c.into()], |r| fma_zero(a, b, c, r);
+    vop_f32::V_FRACT_F32: (a: u32, _b: u32, _c: u32) -> u32, SINGLE [a.into()], |r| fract(SINGLE, a.into(), r);
     vop_f32::V_LDEXP_F32: (a: u32, b: u32, _c: u32) -> u32, SINGLE [a.into()], |r| ldexp(SINGLE, a.into(), b.cast_signed(), r);
     vop_f64::V_ADD_F64: (a: u64, b: u64, _c: u32) -> u64, DOUBLE [a, b], |r| add(DOUBLE, a, b, r);
     vop_f64::V_MUL_F64: (a: u64, b: u64, _c: u32) -> u64, DOUBLE [a, b], |r| mul(DOUBLE, a, b, r);
     vop_f64::V_FMA_F64: (a: u64, b: u64, c: u64) -> u64, DOUBLE [a, b, c], |r| soft::fma(DOUBLE, a, b, c, r);
+    vop_f64::V_FRACT_F64: (a: u64, _b: u32, _c: u32) -> u64, DOUBLE [a], |r| fract(DOUBLE, a, r);
     vop_f64::V_LDEXP_F64: (a: u64, b: u32, _c: u32) -> u64, DOUBLE [a], |r| ldexp(DOUBLE, a, b.cast_signed(), r);
     vop_f16::V_ADD_F16: (a: u16, b: u16, _c: u32) -> u16, HALF [a.into(), b.into()], |r| add(HALF, a.into(), b.into(), r);
     vop_f16::V_SUB_F16: (a: u16, b: u16, _c: u32) -> u16, HALF [a.into(), b.into()], |r| add(HALF, a.into(), u64::from(b) ^ SIGN16, r);
@@ -138,6 +148,7 @@ rounded_ops! {
     vop_f16::V_FMAAK_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| soft::fma(HALF, a.into(), b.into(), c.into(), r);
     vop_f16::V_FMAMK_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| soft::fma(HALF, a.into(), b.into(), c.into(), r);
     vop_f16::V_MAD_F16: (a: u16, b: u16, c: u16) -> u16, HALF [a.into(), b.into(), c.into()], |r| mad(a, b, c, r).into();
+    vop_f16::V_FRACT_F16: (a: u16, _b: u32, _c: u32) -> u16, HALF [a.into()], |r| fract(HALF, a.into(), r);
     vop_f16::V_LDEXP_F16: (a: u16, b: u16, _c: u32) -> u16, HALF [a.into()], |r| ldexp(HALF, a.into(), b.cast_signed().into(), r);
     cvt::V_CVT_F32_I32: (a: u32, _b: u32, _c: u32) -> u32, SINGLE [], |r| Number::integer(a.cast_signed().into()).rounded(SINGLE, r);
     cvt::V_CVT_F32_U32: (a: u32, _b: u32, _c: u32) -> u32, SINGLE [], |r| Number::integer(a.into()).rounded(SINGLE, r);

@@ -1,4 +1,4 @@
-//! Powers, logarithms, sines and reciprocal roots of sixteen singles at once.
+//! Powers, logarithms and sines of sixteen singles at once.
 //!
 //! They are computed in double precision, as [`trans`](super::trans) computes one, but by series that are the same instructions
 //! for every lane. A series is off by less than 2^-48 of the value. A lane whose value is that near to a bound between two
@@ -143,12 +143,6 @@ pub(super) fn cosines(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32)
     each(a, r, fast, definition);
 }
 
-#[inline(always)]
-pub(super) fn reciprocal_roots(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    let fast = |x: f32| (1.0 / f64::from(x).sqrt(), (x >= f32::MIN_POSITIVE) & (x <= f32::MAX));
-    each(a, r, fast, definition);
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::op::VectorOp;
@@ -183,7 +177,6 @@ mod tests {
         same::<trans::V_LOG_F32>();
         same::<trans::V_SIN_F32>();
         same::<trans::V_COS_F32>();
-        same::<trans::V_RSQ_F32>();
     }
 
     /// The most that series are off, of the value.

@@ -69,6 +69,11 @@ impl Layout {
         self.is_nan(bits) && bits >> (self.fraction - 1) & 1 == 0
     }
 
+    /// A NaN made quiet.
+    pub(crate) const fn quiet(self, bits: u64) -> u64 {
+        bits | 1 << (self.fraction - 1)
+    }
+
     /// Whether the bits are a number other than zero too small for a full fraction.
     pub(crate) const fn is_denormal(self, bits: u64) -> bool {
         bits & self.infinity() == 0 && self.magnitude(bits) != 0
@@ -81,6 +86,22 @@ impl Layout {
             return if negative { f64::NEG_INFINITY } else { f64::INFINITY };
         }
         f64::from_bits(self.number(bits).rounded(DOUBLE, Round::Nearest))
+    }
+
+    /// What the output multiplier makes of a rounded result: `omod` 1 and 2 take it two and four times, 3 halves it. There are no
+    /// denormal numbers: what is one becomes +0, what would become one a zero of its sign. Infinities and NaNs stay.
+    pub(crate) fn multiplied(self, bits: u64, omod: u8, round: Round) -> u64 {
+        let (field, last) = ((bits & self.infinity()) >> self.fraction, self.infinity() >> self.fraction);
+        let (sign, step) = (bits & self.sign(), 1 << self.fraction);
+        match omod {
+            1..=3 if field == 0 => 0,
+            1..=3 if field == last => bits,
+            3 if field == 1 => sign,
+            3 => bits - step,
+            1 | 2 if field + u64::from(omod) >= last => sign | overflow(self, round, sign != 0),
+            1 | 2 => bits + u64::from(omod) * step,
+            _ => bits,
+        }
     }
 
     /// The finite number behind the bits.

@@ -233,7 +233,7 @@ fn pairs_read_before_they_write() {
 
 type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 12] = [
     (vop_int::ALL, vop_int::entry),
     (vop_clamp::ALL, vop_clamp::entry),
     (vop_half_count::ALL, vop_half_count::entry),
@@ -243,6 +243,8 @@ const TABLES: [Table; 10] = [
     (trans::ALL, trans::entry),
     (cvt::ALL, cvt::entry),
     (dot::ALL, dot::entry),
+    (dot::gfx12::ALL, dot::gfx12::entry),
+    (dot::gfx9::ALL, dot::gfx9::entry),
     (qsad::ALL, qsad::entry),
 ];
 
@@ -336,7 +338,7 @@ fn division_by_scale_fmas_fixup_is_exact() {
             run(&mut wave, scale, 3, vcc, 254, [0, 1, 0]);
             let (scaled_d, scaled_n) = (wave.v.lane(2, 0), wave.v.lane(3, 0));
             let negative = scaled_d ^ 0x8000_0000;
-            let mut reciprocal = super::float::single::unary(scaled_d, |x| 1.0 / x);
+            let mut reciprocal = super::reciprocal::reciprocal(scaled_d);
             let error = fma(negative, reciprocal, 0x3f80_0000);
             reciprocal = fma(error, reciprocal, reciprocal);
             let mut quotient = super::float::single::binary(scaled_n, reciprocal, |a, b| a * b);

@@ -1,12 +1,13 @@
 //! Single-precision transcendental operations.
 //!
-//! Hardware computes these from tables that are not public, to 1 ulp. Here they are computed in double precision and
-//! rounded once, which is correctly rounded but for a vanishing number of arguments. The double-precision functions are
-//! compiled in, so that results do not depend on the C library that a process happens to run with.
+//! Hardware computes these from tables, to 1 ulp. Reciprocals and reciprocal roots are those of cards (see [`reciprocal`]). The others,
+//! whose tables are not public, are computed in double precision and rounded once, which is correctly rounded but for a vanishing
+//! number of arguments. The double-precision functions are compiled in, so that results do not depend on the C library that a process
+//! happens to run with.
 
-use super::float::single;
+use super::float::{flushed, single};
 use super::op::vector_ops;
-use super::series;
+use super::{reciprocal, series};
 
 /// sin(2πx), exact at multiples of a quarter turn.
 pub(crate) fn sin_turns(x: f64) -> f64 {
@@ -15,10 +16,10 @@ pub(crate) fn sin_turns(x: f64) -> f64 {
     }
     // Reduction is exact: `x` has few enough digits.
     let turn = x - x.round_ties_even();
-    if turn == 0.0 {
-        return 0.0_f64.copysign(x);
+    if x == 0.0 {
+        return x;
     }
-    if turn.abs() == 0.5 {
+    if turn == 0.0 || turn.abs() == 0.5 {
         return 0.0;
     }
     // From the nearer of its zeros, lest the product with 2π loses the digits that count there.
@@ -47,13 +48,19 @@ fn in_double(a: u32, f: impl Fn(f64) -> f64) -> u32 {
     single::unary(a, |x| f(f64::from(x)) as f32)
 }
 
+/// A function of a single that knows no denormals: they are zeros before and behind it, in every mode.
+#[inline(always)]
+fn without_denormals(a: u32, f: impl Fn(u32) -> u32) -> u32 {
+    flushed(f(flushed(a)))
+}
+
 vector_ops! {
-    V_RCP_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, |x| 1.0 / x) }
-    V_RCP_IFLAG_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, |x| 1.0 / x) }
-    V_RSQ_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, |x| 1.0 / x.sqrt()) }, sixteen series::reciprocal_roots
-    V_SQRT_F32: F32 -> F32, (a: u32) -> u32 { single::unary(a, f32::sqrt) }
-    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::exp2) }, sixteen series::powers
-    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, libm::log2) }, sixteen series::logarithms
+    V_RCP_F32: F32 -> F32, (a: u32) -> u32 { reciprocal::reciprocal(a) }, sixteen reciprocal::reciprocals
+    V_RCP_IFLAG_F32: F32 -> F32, (a: u32) -> u32 { reciprocal::reciprocal(a) }, sixteen reciprocal::reciprocals
+    V_RSQ_F32: F32 -> F32, (a: u32) -> u32 { reciprocal::reciprocal_root(a) }, sixteen reciprocal::reciprocal_roots
+    V_SQRT_F32: F32 -> F32, (a: u32) -> u32 { without_denormals(a, |a| single::unary(a, f32::sqrt)) }
+    V_EXP_F32: F32 -> F32, (a: u32) -> u32 { without_denormals(a, |a| in_double(a, libm::exp2)) }, sixteen series::powers
+    V_LOG_F32: F32 -> F32, (a: u32) -> u32 { without_denormals(a, |a| in_double(a, libm::log2)) }, sixteen series::logarithms
     V_SIN_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, sin_turns) }, sixteen series::sines
     V_COS_F32: F32 -> F32, (a: u32) -> u32 { in_double(a, cos_turns) }, sixteen series::cosines
 }

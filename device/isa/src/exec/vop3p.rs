@@ -65,6 +65,12 @@ fn both(w: &mut Wave, d: &Di, input: Format, output: Format, f: Element) -> Flow
                 let (a, b, c) = (get(0), get(1), get(2));
                 let r: [u16; 16] = core::array::from_fn(|i| f(a[i], b[i], c[i]));
                 let r = if slow { r.map(|x| float::flush_output(x, output, w.mode)) } else { r };
+                let r = if d.flags & flag::SIGNALS != 0 {
+                    let operands = |i: usize| [a[i], b[i], c[i]].map(u64::from);
+                    core::array::from_fn(|i| float::signalling(r[i], output, &operands(i)))
+                } else {
+                    r
+                };
                 let r = if slow && output == Format::F16 && w.mode & float::FP16_OVFL != 0 {
                     core::array::from_fn(|i| {
                         float::limit_overflow(r[i], input, &[a[i], b[i], c[i]].map(u64::from))
@@ -185,10 +191,13 @@ fn mix(w: &Wave, d: &Di, lane: u32) -> u32 {
 }
 
 fn mix_of(w: &Wave, d: &Di, [a, b, c]: [u32; 3]) -> u32 {
+    let signals = d.flags & flag::SIGNALS != 0;
     let value = match w.mode & 3 {
         0 => single::fma(a, b, c),
         mode => rounded::fma_f32(a, b, c, Round::from_bits(mode)),
     };
+    let value =
+        if signals { float::signalling(value, Format::F32, &[a, b, c].map(u64::from)) } else { value };
     let value =
         if d.flags & flag::SLOW != 0 { float::flush_output(value, Format::F32, w.mode) } else { value };
     float::output_in_mode(value, Format::F32, 0, d.flags & flag::CLAMP != 0, w.mode)

@@ -1,5 +1,7 @@
 //! Half-precision arithmetic of the vector ALU.
 
+use super::dot::pairs;
+use super::dot::sums::{self, Card, Factors};
 use super::float::half;
 use super::op::vector_ops;
 use super::trans;
@@ -38,7 +40,7 @@ vector_ops! {
     V_CEIL_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::ceil) }
     V_TRUNC_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::trunc) }
     V_RNDNE_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::round_ties_even) }
-    V_FRACT_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| (x - x.floor()).min(f64::from(2047u16) / 2048.0)) }
+    V_FRACT_F16: F16 -> F16, (a: u16) -> u16 { half::fract(a) }
     V_FREXP_MANT_F16: F16 -> F16, (a: u16) -> u16 { half::frexp(a).0 }
     V_FREXP_EXP_I16_F16: F16 -> Bits, (a: u16) -> u16 { half::frexp(a).1 as u16 }
     V_LDEXP_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::ldexp(a, i32::from(b.cast_signed())) }
@@ -50,8 +52,5 @@ vector_ops! {
     V_LOG_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, libm::log2) }
     V_SIN_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::sin_turns) }
     V_COS_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::cos_turns) }
-    V_DOT2_F16_F16: Bits -> F16, (a: u32, b: u32, c: u16) -> u16 {
-        let value = |word: u32, shift: u32| half::to_f64((word >> shift) as u16);
-        half::result(half::to_f64(c) + value(a, 0) * value(b, 0) + value(a, 16) * value(b, 16))
-    }
+    V_DOT2_F16_F16: Bits -> F16, (a: u32, b: u32, c: u16) -> u16 { sums::narrow(Card::Gfx11, Factors::Halves, pairs(a, b), c) }
 }

@@ -1,5 +1,7 @@
 //! Single-precision arithmetic of the vector ALU.
 
+use super::dot::pairs;
+use super::dot::sums::{self, Card, Factors};
 use super::float::single::{self, SIGN};
 use super::op::vector_ops;
 use crate::lanes::Lanes;
@@ -99,7 +101,7 @@ vector_ops! {
     V_CUBEID_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).0 }
     V_CUBESC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).2 }
     V_CUBETC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).3 }
-    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { dot2(a, b, c) }
+    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { sums::single(Card::Gfx11, Factors::Halves, pairs(a, b), c) }
 }
 
 /// The scalar form for vectors with NaNs in them.
@@ -129,13 +131,4 @@ fn cube(x: u32, y: u32, z: u32) -> (u32, u32, u32, u32) {
     };
     let all = [x, y, z];
     (nan(face, all), nan(major * 2.0, all), nan(s, all), nan(t, all))
-}
-
-/// `a.low * b.low + a.high * b.high + c`, the products exact, the sums rounded one after the other.
-fn dot2(a: u32, b: u32, c: u32) -> u32 {
-    let part = |shift: u32| {
-        let value = |word: u32| super::float::half::to_f64((word >> shift) as u16);
-        value(a) * value(b)
-    };
-    single::result((f64::from(single::of(c)) + part(0) + part(16)) as f32)
 }

@@ -1,6 +1,7 @@
-//! `v_sqrt_f32`, `v_rsq_f32` and `v_exp_f32`: computed in double precision and rounded once, as the handlers have it.
+//! `v_sqrt_f32` and `v_exp_f32`: rounded once, as the handlers have it.
 //!
-//! Roots and quotients of doubles are the same on the processor as in the handlers. The power of two is a polynomial here and a
+//! Roots of normal numbers are the same on the processor as in the handlers; denormal ones, which are zeros, are left to these, and
+//! so are zeros and negative numbers. The power of two, in double precision, is a polynomial here and a
 //! table there, each of which is off by less than 2^-48 of the value: where a bound between two singles is that near, and for
 //! results that are no normal numbers, the handler has the word.
 
@@ -14,7 +15,6 @@ use crate::exec::di::Di;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Curve {
     Root,
-    ReciprocalRoot,
     PowerOfTwo,
 }
 
@@ -77,7 +77,7 @@ impl Body<'_> {
                 collect(self, NOT_AT_LEAST, a, LEAST, exec);
                 collect(self, NOT_AT_MOST, a, MOST, exec);
             } else {
-                collect(self, LESS_QUIET, a, 0.0, exec);
+                collect(self, LESS_QUIET, a, f32::MIN_POSITIVE, exec);
             }
         }
         if curve == Curve::PowerOfTwo {
@@ -94,10 +94,6 @@ impl Body<'_> {
                     let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
                     self.a.masked(VSQRTPS, to.chunk(chunk), Zmm(0), a, mask);
                 }
-                Curve::ReciprocalRoot => {
-                    self.reciprocal_roots(d, half, chunk);
-                    self.put(to.chunk(chunk), Zmm(1), mask);
-                }
                 Curve::PowerOfTwo => self.a.masked(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), kept(chunk), mask),
             }
         }
@@ -112,19 +108,6 @@ impl Body<'_> {
             at = to;
         }
         self.a.evex(VCVTPS2PD, to, Zmm(0), at);
-    }
-
-    /// Those of sixteen lanes in temporary 1; all others are used.
-    fn reciprocal_roots(&mut self, d: &Di, half: u32, chunk: u8) {
-        let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
-        self.a.evex(VPBROADCASTQ, Zmm(3), Zmm(0), Operand::Constant64(1f64.to_bits()));
-        for (eight, t) in [(0, Zmm(1)), (1, Zmm(2))] {
-            self.doubles_of(t, a, eight);
-            self.a.evex(VSQRTPD, t, Zmm(0), t);
-            self.a.evex(VDIVPD, t, Zmm(3), t);
-            self.a.evex(VCVTPD2PS, t, Zmm(0), t);
-        }
-        self.a.evex(VSHUFI64X2.by(LOWER), Zmm(1), Zmm(1), Zmm(2));
     }
 
     /// Those of sixteen lanes to where they are [`kept`]; lanes too near to a bound are added to the first mask.

@@ -191,11 +191,6 @@ impl Body<'_> {
                 self.a.evex(VMAXPS, t0, a, Operand::Constant(0));
                 self.a.masked(VCVTTPS2UDQ, to, Zmm(0), t0, mask);
             }
-            Template::Reciprocal => {
-                let a = self.operand(&d.src[0], true, half, chunk, t0);
-                self.a.evex(VPBROADCASTD, t1, Zmm(0), Operand::Constant(1f32.to_bits()));
-                self.a.masked(VDIVPS, to, t1, a, mask);
-            }
             Template::ToSigned => {
                 let (a, [k, l]) = (self.register(&d.src[0], true, half, chunk, t0), SCRATCH);
                 // Not less than 2^31, or a NaN.

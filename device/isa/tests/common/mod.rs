@@ -404,6 +404,12 @@ impl Gpu {
         }
     }
 
+    /// Runs one wave until it stops, by another clock than one that stands at 0.
+    pub(crate) fn step_at(&mut self, wave: &mut Wave, clock: &dyn Fn() -> u64) -> Stop {
+        let (env, _) = self.env();
+        exec::run(wave, &mut Env { clock, ..env }, 1000)
+    }
+
     /// Runs one wave until it stops, and those that `next` makes of it.
     pub(crate) fn run_many(&mut self, wave: &mut Wave, budget: u64, next: &mut impl exec::Next) -> Stop {
         let (mut env, _) = self.env();

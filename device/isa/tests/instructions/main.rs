@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod buffers;
+mod cards;
 mod code;
 #[path = "../common/mod.rs"]
 mod common;

@@ -48,11 +48,8 @@ pub(super) fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     each_atomic(w, m, d, (4, 1), |w, m, lane, at| {
         let (half, lane) = (lane / 32, lane & 31);
         let old = u32::from_le_bytes(m.lds.get(at));
-        let new = function.apply32(
-            old,
-            w.v.lane(d.src[1].value + half, lane),
-            w.v.lane(d.src[2].value + half, lane),
-        );
+        let (data, other) = (w.v.lane(d.src[1].value + half, lane), w.v.lane(d.src[2].value + half, lane));
+        let new = function.in_lds32(old, data, other, w.mode);
         m.lds.put(at, new.to_le_bytes());
         if d.flags & flag::RETURN != 0 {
             w.v.set_lane(d.dst + half, lane, old);

@@ -39,7 +39,8 @@ pub(in crate::exec) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> 
     let (half, at) = (lane / 32, lane & 31);
     let offset = i64::from(d.imm.cast_signed());
     match Form::of(d) {
-        Form::Flat => m.apertures.segment(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
+        // The base alone says which segment it is.
+        Form::Flat => moved(m.apertures.segment(lane64(w, d.src[0].value, lane)), d.imm.cast_signed()),
         Form::Global => Segment::Global(lane64(w, d.src[0].value, lane).wrapping_add_signed(offset)),
         Form::GlobalScalar => {
             let base = d.src[2].scalar64(w);
@@ -54,6 +55,16 @@ pub(in crate::exec) fn segment(w: &Wave, m: &Machine<'_>, d: &Di, lane: u32) -> 
     }
 }
 
+/// An address in its segment, `offset` bytes on.
+#[inline(always)]
+fn moved(at: Segment, offset: i32) -> Segment {
+    match at {
+        Segment::Global(va) => Segment::Global(va.wrapping_add_signed(i64::from(offset))),
+        Segment::Shared(address) => Segment::Shared(address.wrapping_add_signed(offset)),
+        Segment::Private(address) => Segment::Private(address.wrapping_add_signed(offset)),
+    }
+}
+
 /// Addresses of sixteen lanes from `first_lane` on, where they are of global memory whatever they are.
 #[inline(always)]
 pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
@@ -64,11 +75,10 @@ pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u3
     match form {
         Form::Global | Form::Flat => {
             let high = &w.v.row(d.src[0].value + half + w.halves)[chunk].0;
-            let addresses: [u64; 16] = core::array::from_fn(|i| {
-                (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add_signed(offset)
-            });
+            let bases: [u64; 16] = core::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32);
             let is_global = |&va: &u64| matches!(m.apertures.segment(va), Segment::Global(_));
-            (form == Form::Global || addresses.iter().all(is_global)).then_some(addresses)
+            (form == Form::Global || bases.iter().all(is_global))
+                .then(|| bases.map(|base| base.wrapping_add_signed(offset)))
         }
         Form::GlobalScalar => {
             let base = d.src[2].scalar64(w).wrapping_add_signed(offset);
@@ -142,11 +152,12 @@ pub(super) fn block<L: Lanes, const N: usize>(
         if L::eq(L::load(high), L::splat(high.0[0])) != u16::MAX {
             return Block::None;
         }
-        let va = (u64::from(first) | u64::from(high.0[0]) << 32).wrapping_add_signed(offset);
+        let base = u64::from(first) | u64::from(high.0[0]) << 32;
+        let va = base.wrapping_add_signed(offset);
         if form == Form::Flat {
-            let last = va.wrapping_add(u64::from(16 * bytes));
+            let last = base.wrapping_add(u64::from(16 * bytes));
             if !matches!(
-                (m.apertures.segment(va), m.apertures.segment(last)),
+                (m.apertures.segment(base), m.apertures.segment(last)),
                 (Segment::Global(_), Segment::Global(_))
             ) {
                 return Block::None;

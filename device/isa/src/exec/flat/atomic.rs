@@ -22,6 +22,10 @@ pub(super) fn atomic32(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
             Segment::Global(va) => {
                 m.global.update_u32(va, |old| function.apply32(old, data, other)).map_err(Failure::Memory)
             }
+            at @ Segment::Shared(_) => {
+                let mode = w.mode;
+                modify_lane::<u32>(w, m, at, lane, |old| function.in_lds32(old, data, other, mode))
+            }
             at => modify_lane::<u32>(w, m, at, lane, |old| function.apply32(old, data, other)),
         };
         match old {

@@ -130,7 +130,7 @@ fn choose(a: u16, b: u16, first: impl Fn(f64, f64) -> bool, sign: u16) -> u16 {
     } else if is_signaling(b) {
         quiet(b)
     } else if is_nan(a) {
-        b
+        if is_nan(b) { a } else { b }
     } else if is_nan(b) || first(to_f64(a), to_f64(b)) || (to_f64(a) == to_f64(b) && a & 0x8000 == sign) {
         a
     } else {
@@ -163,10 +163,10 @@ pub(crate) fn min_num(a: u16, b: u16) -> u16 {
 pub(crate) fn max_num(a: u16, b: u16) -> u16 {
     number(a, b, max)
 }
-/// As for singles: any NaN wins over a number, and a signalling one over a quiet one.
+/// As for singles: any NaN wins over a number, and of two the first.
 #[inline(always)]
 fn propagate(a: u16, b: u16, f: impl Fn(u16, u16) -> u16) -> u16 {
-    if is_signaling(a) || (is_nan(a) && !is_signaling(b)) {
+    if is_nan(a) {
         quiet(a)
     } else if is_nan(b) {
         quiet(b)
@@ -189,14 +189,12 @@ pub(crate) fn med3(a: u16, b: u16, c: u16) -> u16 {
     if is_nan(a) || is_nan(b) || is_nan(c) {
         return min(min(a, b), c);
     }
-    let largest = to_f64(max(max(a, b), c));
-    if largest == to_f64(a) {
-        max(b, c)
-    } else if largest == to_f64(b) {
-        max(a, c)
-    } else {
-        max(a, b)
-    }
+    max(min(a, b), min(max(a, b), c))
+}
+/// As for singles: an infinity gives a NaN, and nothing rounds up to 1.
+pub(crate) fn fract(a: u16) -> u16 {
+    let below_one = 2047.0 / 2048.0;
+    unary(a, |x| if x.is_infinite() { f64::NAN } else { (x - x.floor()).min(below_one) })
 }
 pub(crate) fn ldexp(a: u16, power: i32) -> u16 {
     unary(a, |x| x * libm::exp2(f64::from(power.clamp(-64, 64))))

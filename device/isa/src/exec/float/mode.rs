@@ -2,67 +2,38 @@
 
 use super::{double, half, single};
 use crate::exec::op::{Format, Reg};
+use crate::exec::soft::{DOUBLE, HALF, Round, SINGLE};
 
-/// Output modifiers of a single-precision result.
+/// Output modifiers of a single-precision result, to nearest.
 #[inline(always)]
 pub(crate) fn output_f32(bits: u32, omod: u8, clamp: bool) -> u32 {
-    let scaled = match omod {
-        0 => bits,
-        _ => {
-            positive_zero(flush(single::unary(bits, |x| x * factor(omod) as f32), Format::F32), single::SIGN)
-        }
-    };
+    let scaled = multiplied(bits.bits(), Format::F32, omod, 0) as u32;
     if clamp { single::saturate(scaled) } else { scaled }
 }
 
-/// What the output multiplier multiplies by.
-pub(super) fn factor(omod: u8) -> f64 {
-    match omod {
-        1 => 2.0,
-        2 => 4.0,
-        3 => 0.5,
-        _ => 1.0,
-    }
-}
-
-/// The output multiplier knows no negative zero.
-pub(super) fn positive_zero<T: Copy + PartialEq + Default>(value: T, negative_zero: T) -> T {
-    if value == negative_zero { T::default() } else { value }
-}
-
-/// Output modifiers of a result of `format`. The multiplier works only where denormal results are flushed.
+/// What the output multiplier makes of a result; overflow is by the rounding of its format, and by `FP16_OVFL`.
 #[inline(always)]
-pub(crate) fn output<D: Reg>(value: D, format: Format, omod: u8, clamp: bool) -> D {
-    let bits = value.bits();
-    D::from_bits(match format {
-        Format::Bits => bits,
-        Format::F32 => output_f32(u32::from_bits(bits), omod, clamp).bits(),
-        Format::F16 => {
-            let bits = u16::from_bits(bits);
-            let scaled = match omod {
-                0 => bits,
-                _ => positive_zero(flush(half::unary(bits, |x| x * factor(omod)), format), 0x8000),
-            };
-            let saturated =
-                if half::is_nan(scaled) { 0 } else { half::from_f64(half::to_f64(scaled).clamp(0.0, 1.0)) };
-            if clamp { saturated.bits() & 0x7fff } else { scaled.bits() }
-        }
-        Format::F64 => {
-            let scaled = match omod {
-                0 => bits,
-                _ => positive_zero(flush(double::unary(bits, |x| x * factor(omod)), format), double::SIGN),
-            };
-            if clamp { double::saturate(scaled) } else { scaled }
-        }
-    })
+fn multiplied(bits: u64, format: Format, omod: u8, mode: u32) -> u64 {
+    let (layout, round) = match format {
+        _ if omod == 0 => return bits,
+        Format::Bits => return bits,
+        Format::F32 => (SINGLE, mode),
+        Format::F16 if mode & FP16_OVFL != 0 => (HALF, TOWARDS_ZERO),
+        Format::F16 => (HALF, mode >> 2),
+        Format::F64 => (DOUBLE, mode >> 2),
+    };
+    layout.multiplied(bits, omod, Round::from_bits(round))
 }
+
+/// `FP_ROUND`: towards zero, in which no number becomes an infinity.
+const TOWARDS_ZERO: u32 = 3;
 
 /// `MODE.IEEE`.
 pub(crate) const IEEE: u32 = 1 << 9;
 /// `MODE.DX10_CLAMP`: clamping makes a NaN 0; without it a NaN stays one.
 pub(crate) const DX10_CLAMP: u32 = 1 << 8;
 
-/// As [`output`], with what `mode` says of NaNs.
+/// Output modifiers of a result of `format`, with what `mode` says of rounding and of NaNs.
 #[inline(always)]
 pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: bool, mode: u32) -> D {
     let bits = value.bits();
@@ -72,7 +43,31 @@ pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: 
         Format::F32 => single::is_nan(u32::from_bits(bits)),
         Format::F64 => double::is_nan(bits),
     };
-    output(value, format, omod, clamp && (mode & DX10_CLAMP != 0 || !nan))
+    let bits = multiplied(bits, format, omod, mode);
+    let clamp = clamp && (mode & DX10_CLAMP != 0 || !nan);
+    D::from_bits(match format {
+        _ if !clamp => bits,
+        Format::Bits => bits,
+        Format::F32 => single::saturate(u32::from_bits(bits)).bits(),
+        Format::F64 => double::saturate(bits),
+        Format::F16 if nan => 0,
+        Format::F16 => u64::from(half::from_f64(half::to_f64(u16::from_bits(bits)).clamp(0.0, 1.0)) & 0x7fff),
+    })
+}
+
+/// A NaN result where signalling NaNs stay what they are: that of the first source that is a NaN, not made quiet.
+#[inline(always)]
+pub(crate) fn signalling<D: Reg>(result: D, format: Format, operands: &[u64]) -> D {
+    let layout = match format {
+        Format::Bits => return result,
+        Format::F16 => HALF,
+        Format::F32 => SINGLE,
+        Format::F64 => DOUBLE,
+    };
+    match operands.iter().find(|bits| layout.is_nan(**bits)) {
+        Some(&nan) if layout.is_signalling(nan) && layout.quiet(nan) == result.bits() => D::from_bits(nan),
+        _ => result,
+    }
 }
 
 /// `MODE.FP16_OVFL`: half-precision results that overflow become the largest finite number.

@@ -2,6 +2,7 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
+use crate::exec::atomic::Function;
 use crate::exec::di::{Source, flag};
 use crate::exec::ds;
 use crate::exec::ds::narrow::{Half, Narrow};
@@ -37,7 +38,7 @@ impl Lowering {
             di.flags |= flag::RETURN;
         }
         if matches!(operation, ds::Operation::Permute | ds::Operation::BackwardPermute) {
-            di.aux = self.file.exchange_mask;
+            di.aux = self.file.exchange_mask & (self.halves * 32 - 1) as u8;
         }
         let offset = inst.mem.offset.cast_unsigned();
         if entry.dst == 2
@@ -60,6 +61,13 @@ impl Lowering {
         } else {
             di.imm = offset & 0xffff;
             self.form = match (operation, effect) {
+                // Compiled code keeps denormals.
+                (ds::Operation::Moves(Moves::Atomic(Function::AddFloat, 32)), _)
+                | (ds::Operation::Returning(Function::AddFloat, 32), _)
+                    if self.mode >> 4 & 3 != 3 =>
+                {
+                    TierForm::Call
+                }
                 (ds::Operation::Moves(Moves::Atomic(function, bits)), _)
                 | (ds::Operation::Returning(function, bits), _) => TierForm::LdsAtomic(function, bits),
                 (ds::Operation::Moves(moves), Some(Effect::Load)) => TierForm::LdsLoad(moves),

@@ -145,7 +145,12 @@ impl Lowering {
                 self.emit(Di { aux: 1, ..simple(control::sendmsg) });
                 return Ok(());
             }
-            Op::S_MEMTIME | Op::S_MEMREALTIME => {
+            Op::S_MEMTIME => {
+                let dst = self.scalar_destination(inst.dst, 2)?;
+                self.emit(Di { dst, ..Di::new(control::memtime) });
+                return Ok(());
+            }
+            Op::S_MEMREALTIME => {
                 let dst = self.scalar_destination(inst.dst, 2)?;
                 let (imm, aux) = (message::GET_REALTIME, 64);
                 self.emit(Di { dst, imm, aux, ..Di::new(control::sendmsg_rtn) });
@@ -220,7 +225,7 @@ impl Lowering {
         };
         let dst = self.scalar_destination(inst.dst, bits / 32)?;
         let id = id & 0xff;
-        if !message::ANSWERED.contains(&id) {
+        if !self.file.messages.contains(&id) {
             return Err(Unsupported);
         }
         self.emit(Di { dst, imm: id, aux: bits as u8, ..Di::new(control::sendmsg_rtn) });

@@ -53,10 +53,14 @@ impl Lowering {
             Op::V_DOT4_F32_BF8_FP8 => return self.small_floats(o, small::dot4, 1),
             Op::V_DOT4_F32_FP8_BF8 => return self.small_floats(o, small::dot4, 2),
             Op::V_DOT4_F32_BF8_BF8 => return self.small_floats(o, small::dot4, 3),
-            Op::V_DOT2_F32_F16 => return self.dot2(o, dot::dot2::<false>, 0),
+            Op::V_DOT2_F32_F16 => {
+                return self.dot2(o, dot::dot2::<false>, dot::Card::number(self.file.float_sums));
+            }
             Op::V_DOT2_I32_I16 => return self.dot2(o, dot::dot2_integers, 1),
             Op::V_DOT2_U32_U16 => return self.dot2(o, dot::dot2_integers, 0),
-            Op::V_DOT2_F32_BF16 => return self.dot2(o, dot::dot2::<true>, 0),
+            Op::V_DOT2_F32_BF16 => {
+                return self.dot2(o, dot::dot2::<true>, dot::Card::number(self.file.float_sums));
+            }
             _ => return Err(Unsupported),
         };
         let mut src = [Source::ZERO; 3];

@@ -1,5 +1,6 @@
 //! Vector ALU instructions.
 
+use super::numbers::of_numbers;
 use super::operand::Width;
 use super::permutation::permutation_bits;
 use super::{Di, Lowered, Lowering, Unsupported};
@@ -11,7 +12,7 @@ use crate::exec::exceptions;
 use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
 use crate::exec::op::{self, Entry, Format};
 use crate::exec::properties::{Family, Properties, meaning, properties};
-use crate::exec::{carry_clamp, cmp, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
+use crate::exec::{carry_clamp, cmp, dot, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
@@ -182,18 +183,31 @@ impl Lowering {
             if round != 0 || denormals != 3 || limited {
                 flags |= flag::SLOW;
             }
+            if self.signals() {
+                flags |= flag::SLOW | flag::SIGNALS;
+            }
         }
         Ok(flags)
     }
 
-    /// The output multiplier of a result: there is none with `MODE.IEEE`, nor where denormal results are kept.
+    /// Whether the architecture has a `MODE.IEEE`.
+    fn has_ieee(&self) -> bool {
+        self.file.absent_mode & IEEE == 0
+    }
+
+    /// Whether signalling NaNs stay what they are, as without `MODE.IEEE`.
+    fn signals(&self) -> bool {
+        self.has_ieee() && self.mode & IEEE == 0
+    }
+
+    /// The output multiplier of a result: with `MODE.IEEE`, and where there could be one, none where denormal results are kept.
     pub(super) fn omod(&self, mods: &Mods, format: Format) -> u8 {
         let keeps_denormals = match format {
-            Format::Bits => true,
+            Format::Bits => return 0,
             Format::F32 => self.mode & 2 << 4 != 0,
             Format::F16 | Format::F64 => self.mode & 2 << 6 != 0,
         };
-        if self.mode & IEEE != 0 || keeps_denormals { 0 } else { mods.omod }
+        if self.has_ieee() && (self.mode & IEEE != 0 || keeps_denormals) { 0 } else { mods.omod }
     }
 
     fn operation(&mut self, o: &Operation<'_>) -> Lowered {
@@ -226,8 +240,11 @@ impl Lowering {
                     }
                     _ => Form::Call,
                 };
-                let entry = entry.or_else(|| definitions(o.op, backend)).ok_or(Unsupported)?;
-                self.scalar_defined(o, &entry, form)
+                let of_numbers = if self.signals() { of_numbers(o.op) } else { None };
+                let entry = entry
+                    .or_else(|| dot::of_chip(o.op, self.file.float_sums, backend))
+                    .or_else(|| definitions(of_numbers.unwrap_or(o.op), backend));
+                self.scalar_defined(o, &entry.ok_or(Unsupported)?, form)
             }
             Family::Carry => {
                 let clamped = if o.mods.clamp { carry_clamp::entry(o.op, backend) } else { None };
@@ -422,7 +439,9 @@ impl Lowering {
     }
 
     fn packed(&mut self, o: &Operation<'_>) -> Lowered {
-        let (handler, arity, format) = vop3p::entry(o.op, o.mods.clamp).ok_or(Unsupported)?;
+        let of_numbers = if self.signals() { of_numbers(o.op) } else { None };
+        let op = of_numbers.unwrap_or(o.op);
+        let (handler, arity, format) = vop3p::entry(op, o.mods.clamp).ok_or(Unsupported)?;
         let handler = rounded::packed(o.op, self.mode).unwrap_or(handler);
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(arity) {

@@ -46,6 +46,13 @@ pub(super) fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(
             if slow {
                 let mode = w.mode;
                 r = r.map(|x| float::flush_output(x, shape.output, mode));
+                if d.flags & flag::SIGNALS != 0 && shape.input == shape.output {
+                    let floats = if d.flags & flag::INTEGERS != 0 { 1 } else { shape.arity };
+                    for (i, value) in r.iter_mut().enumerate() {
+                        let operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+                        *value = float::signalling(*value, shape.output, &operands[..floats]);
+                    }
+                }
                 let limited = shape.output == Format::F16 && mode & float::FP16_OVFL != 0;
                 if limited && d.flags & flag::NO_OVERFLOW == 0 {
                     let floats = if d.flags & flag::INTEGERS != 0 { 1 } else { shape.arity };

@@ -27,7 +27,7 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// A number wins over a quiet NaN; a signalling one, the first of two, wins over all and is made quiet.
+    /// A number wins over a quiet NaN, and of two the first; a signalling one, the first of two, wins over all and is made quiet.
     pub(super) fn emit(&self, a: &mut Assembler) {
         let [_, _, to, t] = T;
         let blend = |a: &mut Assembler, from: Zmm| a.vex(VBLENDVPS.by(t.0 << 4), to, to, from);
@@ -37,7 +37,7 @@ impl Aside {
             unreachable!("two of three registers are taken")
         };
         a.vex(VMOVUPS_STORE, u, Zmm(0), Operand::Memory(SPILL));
-        for (nan, wins) in [(self.b, self.a), (self.a, self.b)] {
+        for (nan, wins) in [(self.a, self.b), (self.b, self.a)] {
             a.vex(VCMPPS.by(UNORDERED), t, nan, nan);
             blend(a, wins);
         }
@@ -61,11 +61,6 @@ impl Pass<'_> {
         let [t0, t1, t2, t3] = T;
         let [x, y, _] = &d.src;
         match template {
-            Template::Reciprocal => {
-                let a = self.operand(x, true, t0);
-                self.a.vex(VMOVUPS_LOAD, t1, Zmm(0), constant(1f32.to_bits()));
-                self.a.vex(VDIVPS, t2, t1, a);
-            }
             Template::ToUnsigned => {
                 let a = self.register(x, true, t0);
                 let (half, all) = (2f32.powi(31).to_bits(), 2f32.powi(32).to_bits());

@@ -55,6 +55,14 @@ impl Function {
         matches!(self.name.as_str(), "mskor" | "cmpswap" | "cmpstore" | "wrap")
     }
 
+    /// As [`Function::apply`], in LDS: sums of singles have denormals as `mode` says.
+    pub(crate) fn in_lds(&self, old: u64, [data, other]: [u64; 2], mode: u32) -> u64 {
+        match (self.name.as_str(), self.kind, self.bits) {
+            ("add", 'f', 32) => add::<F32>(old, data, Rules::of(mode, false).nearest()),
+            _ => self.apply(old, data, other),
+        }
+    }
+
     /// The new value. `data` and `other` are the first and second data operand.
     pub(crate) fn apply(&self, old: u64, data: u64, other: u64) -> u64 {
         let mask = if self.bits == 64 { u64::MAX } else { 0xffff_ffff };

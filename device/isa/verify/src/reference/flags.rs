@@ -124,7 +124,7 @@ fn mad<F: Format>(values: &[u64], round: Round) -> u32 {
     if product & INVALID != 0 {
         return product;
     }
-    let rules = Rules { round, flush_in: true, flush_out: true };
+    let rules = Rules { round, flush_in: true, flush_out: true, signals: false };
     product | arithmetic::<F>(Kind::Add, &[n::mul::<F>(values[0], values[1], rules), values[2]], round)
 }
 

@@ -6,15 +6,17 @@ mod trigonometry;
 use belfry_isa::inst::Op;
 use rustc_apfloat::{Float, Round};
 
+use super::dot;
 use super::gfx9::packed_into;
 use super::lane::{Lane, Out};
 use super::number::{
     self as n, F16, F32, F64, Format, Rules, add, convert, extreme, extreme_number, extreme_or_nan, fma,
-    frexp, from_double, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
+    frexp, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
 };
+use super::reciprocal::{reciprocal, reciprocal_root};
 use super::transcendental::{self, Function};
 pub(crate) use division::with_mask;
-use division::{div_fixup, div_fmas};
+use division::{div_fixup, div_fmas, vcc};
 use trigonometry::trig_preop;
 
 /// Sources and result in one format, so that an operation is written once for all widths.
@@ -165,17 +167,18 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
     }
 }
 
-fn to_f64<F: Width>(value: u64) -> f64 {
-    match F::WIDTH {
-        16 => half_value(value),
-        32 => f64::from(f32::from_bits(value as u32)),
-        _ => f64::from_bits(value),
-    }
-}
-
 /// A function that hardware approximates, rounded to nearest in every mode.
 fn approximate<F: Width>(a: u64, rules: Rules, function: Function) -> u64 {
-    operation::<F, 1>([a], rules.nearest(), |[a], _| transcendental::rounded(function, a))
+    operation::<F, 1>([a], of_function::<F>(rules, function), |[a], _| transcendental::rounded(function, a))
+}
+
+/// To nearest, and singles without denormals whatever `MODE` says; sine and cosine have them.
+fn of_function<F: Width>(rules: Rules, function: Function) -> Rules {
+    let periodic = matches!(function, Function::Sine | Function::Cosine);
+    match F::WIDTH == 32 && !periodic {
+        true => Rules { flush_in: true, flush_out: true, ..rules.nearest() },
+        false => rules.nearest(),
+    }
 }
 
 impl Kind {
@@ -206,29 +209,39 @@ impl Kind {
     }
 }
 
-/// The largest of three is left out, the larger of the others remains.
+/// The one in the middle, with -0 below +0; with a NaN the minimum.
 fn med3<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
-    let [a, b, c] = [a, b, c].map(|x| n::flushed::<F>(x, rules.flush_in));
-    let max = |a, b| extreme::<F>(a, b, Rules::IEEE, true);
-    if [a, b, c].into_iter().any(is_nan::<F>) {
-        return extreme::<F>(extreme::<F>(a, b, Rules::IEEE, false), c, rules, false);
+    let mut all = [a, b, c].map(|x| n::flushed::<F>(x, rules.flush_in));
+    if let [a, b, c] = all
+        && all.into_iter().any(is_nan::<F>)
+    {
+        let within = Rules { signals: rules.signals, ..Rules::IEEE };
+        return extreme::<F>(extreme::<F>(a, b, within, false), c, rules, false);
     }
-    let largest = of::<F>(max(max(a, b), c));
-    let middle = if of::<F>(a) == largest {
-        max(b, c)
-    } else if of::<F>(b) == largest {
-        max(a, c)
+    all.sort_by(|&a, &b| n::below::<F>(b, a).cmp(&n::below::<F>(a, b)));
+    n::flushed::<F>(all[1], rules.flush_out)
+}
+
+/// What is behind the point: exact but for numbers that are a little below 0, never 1, and of integers +0.
+fn fract<F: Format>(a: F, round: Round) -> F {
+    let whole = a.round_to_integral(Round::TowardNegative).value;
+    let fraction = a.sub_r(whole, round).value;
+    // An infinity has no such part: the difference is a NaN.
+    let limit = of::<F>(n::one::<F>() - 1);
+    if fraction.is_zero() {
+        F::ZERO
+    } else if fraction > limit {
+        limit
     } else {
-        max(a, b)
-    };
-    n::flushed::<F>(middle, rules.flush_out)
+        fraction
+    }
 }
 
 /// A product, then a sum; of the sources the first NaN is the result. Denormals are zeros throughout.
 pub(super) fn mad<F: Format>([a, b, c]: [u64; 3], rules: Rules) -> u64 {
     let rules = Rules { flush_in: true, flush_out: true, ..rules };
     if let Some(&nan) = [a, b, c].iter().find(|source| is_nan::<F>(**source)) {
-        return n::quiet::<F>(nan);
+        return n::passed::<F>(nan, rules);
     }
     add::<F>(mul::<F>(a, b, rules), c, rules)
 }
@@ -278,20 +291,16 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
         Kind::Ceil => round(Round::TowardPositive),
         Kind::Trunc => round(Round::TowardZero),
         Kind::Rndne => round(Round::NearestTiesToEven),
-        Kind::Fract => operation::<F, 1>([a()], r, |[a], _| {
-            let whole = a.round_to_integral(Round::TowardNegative).value;
-            let fraction = (a - whole).value;
-            // Below 1 always, also of infinities: the hardware takes the smaller number of the two.
-            let limit = of::<F>(n::one::<F>() - 1);
-            if fraction.is_nan() || fraction > limit { limit } else { fraction }
-        }),
+        Kind::Fract => operation::<F, 1>([a()], r, |[a], round| fract(a, round)),
         Kind::Mant => n::flushed::<F>(frexp::<F>(a(), r).0, r.flush_out),
         Kind::DivFixup => div_fixup::<F>(a(), b(), c(), r),
+        Kind::Rcp if F::WIDTH == 32 => operation::<F32, 1>([a()], r.nearest(), |[a], _| reciprocal(a)),
         Kind::Rcp => operation::<F, 1>([a()], r, |[a], _| (of::<F>(n::one::<F>()) / a).value),
         // Of a double: a root and a quotient, each rounded.
         Kind::Rsq if F::WIDTH == 64 => operation::<F, 1>([a()], r.nearest(), |[a], _| {
             (of::<F>(n::one::<F>()) / transcendental::rounded(Function::Root, a)).value
         }),
+        Kind::Rsq if F::WIDTH == 32 => operation::<F32, 1>([a()], r.nearest(), |[a], _| reciprocal_root(a)),
         Kind::Rsq => approximate::<F>(a(), r, Function::ReciprocalRoot),
         Kind::Sqrt => approximate::<F>(a(), r, Function::Root),
         Kind::Exp => approximate::<F>(a(), r, Function::Power),
@@ -336,7 +345,7 @@ fn cube(l: &Lane<'_>) -> [u64; 4] {
     let rules = l.single();
     let [x, y, z] = [l.f32(0), l.f32(1), l.f32(2)].map(|x| n::flushed::<F32>(x, rules.flush_in));
     if let Some(&nan) = [x, y, z].iter().find(|&&source| is_nan::<F32>(source)) {
-        return [n::quiet::<F32>(nan); 4];
+        return [n::passed::<F32>(nan, rules); 4];
     }
     let value = |bits: u64| f64::from(f32::from_bits(bits as u32));
     let (ax, ay, az) = (value(x).abs(), value(y).abs(), value(z).abs());
@@ -395,11 +404,8 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         }
         V_CVT_I32_F32 => word(to_signed::<F32>(flush32(0), 32, zero) as u64),
         V_CVT_U32_F32 => word(to_unsigned::<F32>(flush32(0), 32, zero)),
-        V_CVT_FLOOR_I32_F32 => word(to_signed::<F32>(flush32(0), 32, Round::TowardNegative) as u64),
-        V_CVT_NEAREST_I32_F32 => {
-            let sum = add::<F32>(flush32(0), u64::from(0.5_f32.to_bits()), Rules::IEEE);
-            word(to_signed::<F32>(sum, 32, Round::TowardNegative) as u64)
-        }
+        V_CVT_FLOOR_I32_F32 => word(n::to_lower::<F32>(flush32(0), false) as u64),
+        V_CVT_NEAREST_I32_F32 => word(n::to_lower::<F32>(flush32(0), true) as u64),
         V_CVT_F64_F32 => Some(l.out64(convert::<F32, F64>(l.f32(0), single, wide))),
         V_CVT_F32_F64 => Some(l.out32(convert::<F64, F32>(l.f64(0), wide, single))),
         V_CVT_F64_I32 => Some(l.out64(n::from_int::<F64>(i128::from(l.i32(0)), wide.round))),
@@ -471,30 +477,21 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         V_DIV_FMAS_F64 => Some(l.out64(div_fmas::<F64>(l, vcc(l)))),
         V_TRIG_PREOP_F64 => Some(l.out64(trig_preop(l))),
         V_DOT2ACC_F32_F16 => {
-            let value = |n: usize, shift: u32| half_value(u64::from(l.packed(n, true) >> shift & 0xffff));
-            let sum = double(l.f32(2)) + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
-            Some(l.out32(from_double::<F32>(sum, Rules { flush_out: single.flush_out, ..Rules::IEEE })))
+            let sum = dot::single::<F16>(pairs(l), l.f32(2), l.state.arch);
+            Some(l.out32(n::flushed::<F32>(sum, single.flush_out)))
         }
         V_DOT2_F16_F16 => {
-            let value = |n: usize, shift: u32| half_value(u64::from(l.packed(n, true) >> shift & 0xffff));
-            let third = half_value(u64::from(l.third()));
-            let sum = third + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
-            let result = from_double::<F16>(sum, Rules { flush_out: wide.flush_out, ..Rules::IEEE });
-            let sources = [value(0, 0), value(0, 16), value(1, 0), value(1, 16), third];
-            Some(l.out16(l.limited(result, sources.iter().any(|source| source.is_infinite()))))
+            let third = u64::from(l.third());
+            let result = dot::halves(pairs(l), third, l.state.arch);
+            let infinite = pairs(l).into_iter().flatten().chain([third]).any(|x| of::<F16>(x).is_infinite());
+            Some(l.out16(l.limited(n::flushed::<F16>(result, wide.flush_out), infinite)))
         }
-        V_DOT2_BF16_BF16 => {
-            let value =
-                |n: usize, shift: u32| double(n::bf16_single(u64::from(l.packed(n, true) >> shift & 0xffff)));
-            let third = double(n::bf16_single(u64::from(l.third())));
-            let sum = third + value(0, 0) * value(1, 0) + value(0, 16) * value(1, 16);
-            Some(Out::B16(from_double::<n::B16>(sum, Rules::IEEE)))
-        }
+        V_DOT2_BF16_BF16 => Some(Out::B16(dot::brains(pairs(l), u64::from(l.third()), l.state.arch))),
         _ => None,
     }
 }
 
-/// The lane's bit of `VCC`.
-fn vcc(l: &Lane<'_>) -> bool {
-    l.state.mask(super::state::VCC) >> l.lane & 1 != 0
+/// The halves of the first two sources, in pairs.
+fn pairs(l: &Lane<'_>) -> [[u64; 2]; 2] {
+    [0, 16].map(|shift| [0, 1].map(|n| u64::from(l.packed(n, true) >> shift & 0xffff)))
 }

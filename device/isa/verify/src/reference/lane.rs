@@ -2,8 +2,13 @@
 
 use belfry_isa::inst::{FloatConst, Format, Mods, Op, Operand, Sdwa};
 
+use rustc_apfloat::Round;
+
 use super::number::{self, F16, F32, F64, Rules};
 use super::state::{State, float_constant};
+
+/// `MODE.IEEE`.
+const IEEE: u32 = 1 << 9;
 
 /// A vector ALU operation with its operands: a whole instruction or half of a VOPD.
 #[derive(Clone, Copy, Debug)]
@@ -197,12 +202,22 @@ impl Lane<'_> {
 
     /// Rounding and denormals of single precision.
     pub(crate) fn single(&self) -> Rules {
-        Rules::of(self.state.mode, false)
+        Rules { signals: self.signals(), ..Rules::of(self.state.mode, false) }
     }
 
     /// Rounding and denormals of half and double precision.
     pub(crate) fn wide(&self) -> Rules {
-        Rules::of(self.state.mode, true)
+        Rules { signals: self.signals(), ..Rules::of(self.state.mode, true) }
+    }
+
+    /// Whether signalling NaNs stay what they are: `MODE.IEEE` is there and not set.
+    fn signals(&self) -> bool {
+        self.has_ieee() && self.state.mode & IEEE == 0
+    }
+
+    /// Whether there is a `MODE.IEEE`.
+    fn has_ieee(&self) -> bool {
+        self.state.facts().fixed_mode.1 & IEEE == 0
     }
 
     /// Whether the instruction clamps.
@@ -248,18 +263,26 @@ impl Lane<'_> {
         Out::B64(self.output::<F64>(value, self.wide()))
     }
 
-    /// `omod` is ignored where the manual says so: with `MODE.IEEE`, and where denormal results are kept.
+    /// `omod` is ignored with `MODE.IEEE` and where denormal results are kept, on chips that have `MODE.IEEE`. It knows no denormals,
+    /// and leaves infinities and NaNs.
     fn output<F: number::Format>(&self, value: u64, rules: Rules) -> u64 {
         const DX10_CLAMP: u32 = 1 << 8;
-        const IEEE: u32 = 1 << 9;
+        const FP16_OVFL: u32 = 1 << 23;
         let mods = &self.vector.mods;
         let mut value = value;
-        if mods.omod != 0 && rules.flush_out && self.state.mode & IEEE == 0 {
+        let ignored = self.has_ieee() && (!rules.flush_out || self.state.mode & IEEE != 0);
+        let result = number::of::<F>(value);
+        if mods.omod != 0 && !ignored && result.is_finite() {
             let power = [0, 1, 2, -1][usize::from(mods.omod & 3)];
-            value = number::ldexp::<F>(value, power, rules.nearest());
-            if value == number::sign::<F>() {
-                value = 0;
-            }
+            let limited = F::WIDTH == 16 && self.state.mode & FP16_OVFL != 0;
+            let round = if limited { Round::TowardZero } else { rules.round };
+            value = if result.is_zero() || result.is_denormal() {
+                0
+            } else if power < 0 && result.abs() < F::smallest_normalized().scalbn(1) {
+                value & number::sign::<F>()
+            } else {
+                number::bits(result.scalbn_r(power, round))
+            };
         }
         if !mods.clamp {
             return value;

@@ -1,7 +1,7 @@
 //! DS, FLAT, GLOBAL and SCRATCH.
 
 use belfry_isa::exec::{GwsOp, GwsRequest, Stop};
-use belfry_isa::inst::{Format, Inst, Op, Operand};
+use belfry_isa::inst::{Arch, Format, Inst, Op, Operand};
 
 use super::atomic::Function;
 use super::blocks;
@@ -141,7 +141,10 @@ pub(crate) fn update(
         _ => {}
     }
     let old = number(&load(state, place, lane, bytes)?);
-    let new = function.apply(old, operands[0], operands[1]);
+    let new = match place {
+        Place::Lds(_) => function.in_lds(old, operands, state.mode),
+        _ => function.apply(old, operands[0], operands[1]),
+    };
     store(state, place, lane, &new.to_le_bytes()[..bytes])?;
     Ok(old)
 }
@@ -241,8 +244,10 @@ pub(super) fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) ->
             Place::Private(vector.wrapping_add(scalar).wrapping_add(inst.mem.offset as u32))
         }
         _ => {
-            let va = state.vpair(register(state, inst.src[0]), lane).wrapping_add_signed(offset);
-            match va >> 32 {
+            // The register alone says which memory it is.
+            let base = state.vpair(register(state, inst.src[0]), lane);
+            let va = base.wrapping_add_signed(offset);
+            match base >> 32 {
                 _ if inst.format == Format::Global => Place::Global(va),
                 window if window == SHARED >> 32 => Place::Lds(va as u32),
                 window if window == PRIVATE >> 32 => Place::Private(va as u32),
@@ -412,7 +417,7 @@ fn two(state: &mut State, inst: &Inst, name: &str, lane: u32, base: u32) -> Resu
     Ok(())
 }
 
-/// Exchanges of data between lanes; a lane that is off gives 0. A wave64 has two groups of 32, but for permutations of gfx9.
+/// Exchanges of data between lanes; a lane that is off gives 0. Of gfx11 a wave64 has two groups of 32.
 fn exchange(state: &mut State, inst: &Inst) {
     let before = state.clone();
     let exec = before.exec();
@@ -421,7 +426,7 @@ fn exchange(state: &mut State, inst: &Inst) {
     let value =
         |register: u32, lane: u32| if exec >> lane & 1 != 0 { before.vgpr(register, lane) } else { 0 };
     let named = |lane: u32| before.vgpr(address, lane).wrapping_add(offset) / 4;
-    let whole = before.facts().is_gfx9;
+    let whole = before.arch != Arch::Gfx1100 && before.lanes == 64;
     let target = |lane: u32| if whole { named(lane) % 64 } else { lane / 32 * 32 + named(lane) % 32 };
     let src = register(state, inst.src[1]);
     match inst.op {

@@ -13,12 +13,14 @@ pub(crate) struct Rules {
     pub(crate) flush_in: bool,
     /// Denormal results become zeros.
     pub(crate) flush_out: bool,
+    /// Signalling NaNs are not made quiet, and lose against numbers as others do.
+    pub(crate) signals: bool,
 }
 
 impl Rules {
     /// To nearest even, denormals kept.
     pub(crate) const IEEE: Rules =
-        Rules { round: Round::NearestTiesToEven, flush_in: false, flush_out: false };
+        Rules { round: Round::NearestTiesToEven, flush_in: false, flush_out: false, signals: false };
 
     /// Of single precision (`wide` false) or of half and double precision, after `MODE`.
     pub(crate) fn of(mode: u32, wide: bool) -> Rules {
@@ -29,7 +31,7 @@ impl Rules {
             2 => Round::TowardNegative,
             _ => Round::TowardZero,
         };
-        Rules { round, flush_in: denormal & 1 == 0, flush_out: denormal & 2 == 0 }
+        Rules { round, flush_in: denormal & 1 == 0, flush_out: denormal & 2 == 0, signals: false }
     }
 
     /// The same denormals, to nearest even.
@@ -93,6 +95,11 @@ pub(crate) fn quiet<F: Format>(value: u64) -> u64 {
     value | 1 << (F::MANTISSA - 1)
 }
 
+/// A NaN that is the result of an operation: made quiet, if the rules are so.
+pub(crate) fn passed<F: Format>(value: u64, rules: Rules) -> u64 {
+    if rules.signals { value } else { quiet::<F>(value) }
+}
+
 /// The NaN of an operation without NaN sources.
 pub(crate) fn default_nan<F: Format>() -> u64 {
     let exponent = F::WIDTH - 1 - F::MANTISSA;
@@ -112,7 +119,7 @@ pub(crate) fn operation<F: Format, const N: usize>(
 ) -> u64 {
     let sources = sources.map(|source| flushed::<F>(source, rules.flush_in));
     if let Some(&nan) = sources.iter().find(|&&source| is_nan::<F>(source)) {
-        return quiet::<F>(nan);
+        return passed::<F>(nan, rules);
     }
     let result = f(sources.map(of::<F>), rules.round);
     if result.is_nan() { default_nan::<F>() } else { flushed::<F>(bits(result), rules.flush_out) }
@@ -139,21 +146,22 @@ pub(crate) fn neg<F: Format>(a: u64) -> u64 {
 }
 
 /// Whether `a < b`, with -0 below +0.
-fn below<F: Format>(a: u64, b: u64) -> bool {
+pub(crate) fn below<F: Format>(a: u64, b: u64) -> bool {
     let (x, y) = (of::<F>(a), of::<F>(b));
     x < y || (x == y && x.is_negative() && !y.is_negative())
 }
 
-/// Minimum or maximum: a signalling NaN is made quiet and returned, a quiet one loses against a number.
+/// Minimum or maximum: a signalling NaN is made quiet and returned, a quiet one loses against a number; the first of two wins.
 pub(crate) fn extreme<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) -> u64 {
     let [a, b] = [a, b].map(|x| flushed::<F>(x, rules.flush_in));
     for x in [a, b] {
-        if of::<F>(x).is_signaling() {
+        if of::<F>(x).is_signaling() && !rules.signals {
             return quiet::<F>(x);
         }
     }
     let picked = match (is_nan::<F>(a), is_nan::<F>(b)) {
-        (true, _) => b,
+        (true, true) => a,
+        (true, false) => b,
         (false, true) => a,
         _ if below::<F>(a, b) != maximum => a,
         _ if a == b => a,
@@ -174,11 +182,10 @@ pub(crate) fn extreme_number<F: Format>(a: u64, b: u64, rules: Rules, maximum: b
     }
 }
 
-/// Minimum or maximum of gfx12 where a NaN wins: the first signalling one, then the first quiet one.
+/// Minimum or maximum of gfx12 where a NaN wins, the first of two.
 pub(crate) fn extreme_or_nan<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) -> u64 {
     let [x, y] = [a, b].map(|x| flushed::<F>(x, rules.flush_in));
-    let find = |test: fn(u64) -> bool| [x, y].into_iter().find(|&x| test(x));
-    match find(|x| of::<F>(x).is_signaling()).or_else(|| find(is_nan::<F>)) {
+    match [x, y].into_iter().find(|&x| is_nan::<F>(x)) {
         Some(nan) => quiet::<F>(nan),
         None => extreme::<F>(a, b, rules, maximum),
     }
@@ -198,6 +205,21 @@ pub(crate) fn convert<A: Format + FloatConvert<B>, B: Format>(a: u64, from: Rule
 /// To an integer of `width` bits, saturating, NaN to 0.
 pub(crate) fn to_signed<F: Format>(a: u64, width: usize, round: Round) -> i64 {
     if is_nan::<F>(a) { 0 } else { of::<F>(a).to_i128_r(width, round, &mut false).value as i64 }
+}
+
+/// To the integer of 32 bits that `nearest` says of halves: the next lower one, or the nearest one, the upper of two. A NaN saturates
+/// by its sign.
+pub(crate) fn to_lower<F: Format>(a: u64, nearest: bool) -> i64 {
+    let value = of::<F>(a);
+    if value.is_nan() {
+        return i64::from(if value.is_negative() { i32::MIN } else { i32::MAX });
+    }
+    let whole = value.to_i128_r(34, Round::TowardNegative, &mut false).value as i64;
+    // What is behind the point is exact.
+    let rest = (value - value.round_to_integral(Round::TowardNegative).value).value;
+    let half = F::from_u128(1).value.scalbn(-1);
+    let up = nearest && value.is_finite() && rest >= half;
+    (whole + i64::from(up)).clamp(i32::MIN.into(), i32::MAX.into())
 }
 
 /// To an unsigned integer of `width` bits, saturating, NaN to 0.
@@ -228,7 +250,7 @@ pub(crate) fn frexp<F: Format>(a: u64, rules: Rules) -> (u64, i32) {
     let a = flushed::<F>(a, rules.flush_in);
     let value = of::<F>(a);
     if value.is_nan() {
-        return (quiet::<F>(a), 0);
+        return (passed::<F>(a, rules), 0);
     }
     if value.is_zero() || value.is_infinite() {
         return (a, 0);

@@ -2,11 +2,9 @@
 
 use belfry_isa::inst::{Op, Operand};
 
+use super::dot;
 use super::lane::{Lane, Out};
-use super::number::{
-    F16, F32, Rules, add, bf16_single, convert, extreme, extreme_number, extreme_or_nan, fma, from_double,
-    half_value, mul,
-};
+use super::number::{B16, F16, F32, Rules, add, convert, extreme, extreme_number, extreme_or_nan, fma, mul};
 
 impl Lane<'_> {
     /// Source `n` of a packed operation as 32 bits: a float constant is one of 16 bits, in the low half.
@@ -104,7 +102,7 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
 }
 
 /// Products of the fields of two words, `bits` wide each.
-fn dot(l: &Lane<'_>, bits: u32, signed: [bool; 2]) -> i128 {
+fn integers(l: &Lane<'_>, bits: u32, signed: [bool; 2]) -> i128 {
     let field = |n: usize, at: u32| {
         let raw = l.u32(n) >> (at * bits) & ((1 << bits) - 1);
         if signed[n] && raw >> (bits - 1) != 0 { i128::from(raw) - (1 << bits) } else { i128::from(raw) }
@@ -121,22 +119,19 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         return Some(out);
     }
     Some(match l.vector.op {
-        V_DOT4_I32_IU8 => l.int(dot(l, 8, signed) + i128::from(l.i32(2)), 32, true),
-        V_DOT8_I32_IU4 => l.int(dot(l, 4, signed) + i128::from(l.i32(2)), 32, true),
-        V_DOT4_U32_U8 => l.int(dot(l, 8, [false; 2]) + i128::from(l.u32(2)), 32, false),
-        V_DOT8_U32_U4 => l.int(dot(l, 4, [false; 2]) + i128::from(l.u32(2)), 32, false),
+        V_DOT4_I32_IU8 => l.int(integers(l, 8, signed) + i128::from(l.i32(2)), 32, true),
+        V_DOT8_I32_IU4 => l.int(integers(l, 4, signed) + i128::from(l.i32(2)), 32, true),
+        V_DOT4_U32_U8 => l.int(integers(l, 8, [false; 2]) + i128::from(l.u32(2)), 32, false),
+        V_DOT8_U32_U4 => l.int(integers(l, 4, [false; 2]) + i128::from(l.u32(2)), 32, false),
         V_DOT2_F32_F16 | V_DOT2_F32_BF16 => {
-            let value = |n: usize, high: bool| {
-                let bits = u64::from(l.element(n, high, true));
-                if l.vector.op == V_DOT2_F32_F16 {
-                    half_value(bits)
-                } else {
-                    f64::from(f32::from_bits(bf16_single(bits) as u32))
-                }
-            };
-            let third = f64::from(f32::from_bits(l.f32(2) as u32));
-            let sum = third + value(0, false) * value(1, false) + value(0, true) * value(1, true);
-            l.out32(from_double::<F32>(sum, Rules::IEEE))
+            let pair = |high: bool| [0, 1].map(|n| u64::from(l.element(n, high, true)));
+            let pairs = [pair(false), pair(true)];
+            // `neg_hi` of the third source negates it, too.
+            let third = if mods.neg_hi & 4 != 0 { super::number::neg::<F32>(l.f32(2)) } else { l.f32(2) };
+            l.out32(match l.vector.op {
+                V_DOT2_F32_F16 => dot::single::<F16>(pairs, third, l.state.arch),
+                _ => dot::single::<B16>(pairs, third, l.state.arch),
+            })
         }
         V_FMA_MIX_F32 => l.out32(fma::<F32>(l.mixed(0), l.mixed(1), l.mixed(2), l.single())),
         V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => {

@@ -105,8 +105,8 @@ fn special<F: Format>(function: Function, x: F, value: f64) -> Option<F> {
         Power if value > 20_000.0 => F::INFINITY,
         Power if value < -20_000.0 => zero,
         Sine | Cosine if x.is_infinite() => F::NAN,
-        // Half turns give +0, whole turns a zero of the source's sign.
-        Sine if value % 1.0 == 0.0 => zero.copy_sign(x),
+        // Half and whole turns give +0, zeros themselves.
+        Sine if x.is_zero() => x,
         Sine if value % 0.5 == 0.0 => zero,
         Cosine if value % 0.5 != 0.0 && value % 0.25 == 0.0 => zero,
         Power if x.is_zero() => of::<F>(one::<F>()),

@@ -5,7 +5,7 @@ use belfry_isa::inst::Op;
 use super::super::exact;
 use super::super::lane::{Lane, Out};
 use super::super::number::{self as n, F32, F64, Format, Rules, is_nan, ldexp, of, operation};
-use super::{Width, to_f64};
+use super::Width;
 
 pub(super) fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u64, rules: Rules) -> u64 {
     let [q, d, m] = [quotient, denominator, numerator].map(|x| n::flushed::<F>(x, rules.flush_in));
@@ -15,9 +15,9 @@ pub(super) fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u
     let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
     let underflow = if F::WIDTH == 32 { -150 } else { -1075 };
     if num.is_nan() {
-        n::quiet::<F>(m)
+        n::passed::<F>(m, rules)
     } else if den.is_nan() {
-        n::quiet::<F>(d)
+        n::passed::<F>(d, rules)
     } else if (den.is_zero() && num.is_zero()) || (den.is_infinite() && num.is_infinite()) {
         n::default_nan::<F>()
     } else if den.is_zero() || num.is_infinite() {
@@ -36,33 +36,25 @@ pub(super) fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u
 pub(super) fn div_scale<F: Width>(l: &Lane<'_>) -> (u64, bool) {
     let r = F::rules(l);
     let [a, d, m] = [0, 1, 2].map(|n| n::flushed::<F>(F::read(l, n), r.flush_in));
-    // Steps of scaling, and where quotients become too large.
-    let (step, far, tiny) = if F::WIDTH == 32 { (64, 96, 23) } else { (128, 768, 53) };
+    // Steps of scaling, how far exponents are apart when a quotient is too large or too small, the last but one exponents, and the
+    // exponents of numerators that are too small.
+    let (step, far, huge, tiny) = if F::WIDTH == 32 { (64, 96, 253, 24) } else { (128, 768, 2045, 53) };
     let field = |bits: u64| ((bits & !n::sign::<F>()) >> F::MANTISSA) as i64;
-    let (den, num) = (of::<F>(d), of::<F>(m));
-    // Quotients in double precision: what rounds up to the smallest normal number is denormal still.
-    let (wide_num, wide_den) = (to_f64::<F>(m).abs(), to_f64::<F>(d).abs());
-    let tiniest = to_f64::<F>(1 << F::MANTISSA);
-    let (quotient, reciprocal) = (wide_num / wide_den < tiniest, 1.0 / wide_den < tiniest);
-    let scale = |power: i32| ldexp::<F>(a, power, Rules::IEEE);
-    let (value, back) = if den.is_zero() || num.is_zero() {
-        (n::default_nan::<F>(), false)
-    } else if field(m) - field(d) >= far {
-        (if a == d { scale(step) } else { a }, true)
-    } else if den.is_denormal() {
-        (scale(step), false)
-    } else if reciprocal && quotient {
-        (if a == d { scale(-step) } else { a }, true)
-    } else if reciprocal {
-        (scale(-step), false)
-    } else if quotient {
-        (if a == m { scale(step) } else { a }, true)
-    } else if field(m) <= tiny {
-        (scale(step), false)
-    } else {
-        (a, false)
+    let (is_denominator, apart) = (a == d, field(m) - field(d));
+    let (too_large, too_small) = (apart >= far, apart <= -far);
+    let power = match is_denominator {
+        _ if too_large => i32::from(is_denominator) * step,
+        _ if field(d) == 0 => step,
+        true if field(d) >= huge => -step,
+        false if field(d) >= huge => i32::from(!too_small) * -step,
+        _ if too_small => i32::from(!is_denominator) * step,
+        _ => i32::from(field(m) <= tiny) * step,
     };
-    (n::flushed::<F>(value, r.flush_out), back)
+    let value = match of::<F>(d).is_zero() || of::<F>(m).is_zero() {
+        true => n::default_nan::<F>(),
+        false => ldexp::<F>(a, power, Rules { signals: r.signals, ..Rules::IEEE }),
+    };
+    (n::flushed::<F>(value, r.flush_out), too_large || too_small && field(d) != 0)
 }
 
 /// Operations with a second result, a lane mask.
@@ -94,4 +86,9 @@ pub(super) fn div_fmas<F: Width>(l: &Lane<'_>, scaled: bool) -> u64 {
             a.mul_add_r(b, c, round).value
         }
     })
+}
+
+/// The lane's bit of `VCC`.
+pub(super) fn vcc(l: &Lane<'_>) -> bool {
+    l.state.mask(super::super::state::VCC) >> l.lane & 1 != 0
 }

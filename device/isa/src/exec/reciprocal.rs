@@ -1,0 +1,224 @@
+//! `v_rcp_f32` and `v_rsq_f32` as cards have them: within one unit in the last place, and not always the nearest number.
+//!
+//! A polynomial of the mantissa in fixed point, and a table of the numbers for which cards give a neighbour of what it gives. That is
+//! not how cards do it, but what they give: see [`numbers`] and [`root_numbers`]. Denormals are zeros before and behind it.
+
+mod numbers;
+mod root_numbers;
+
+use super::float::{flushed, single};
+
+/// Bits of a number's place below its part's number.
+const PART: u32 = 18;
+/// Bits of it below its bucket's number.
+const BUCKET: u32 = 15;
+
+/// A function of the mantissa, and of whether the exponent is odd.
+struct Mapping {
+    terms: &'static [[u32; 4]],
+    starts: &'static [u16],
+    corrections: &'static [u16],
+    /// Digits behind the point that the linear term has more than the constant one.
+    digits: u32,
+}
+
+const RECIPROCAL: Mapping = Mapping {
+    terms: &numbers::TERMS,
+    starts: &numbers::STARTS,
+    corrections: &numbers::CORRECTIONS,
+    digits: 4,
+};
+
+const ROOT: Mapping = Mapping {
+    terms: &root_numbers::TERMS,
+    starts: &root_numbers::STARTS,
+    corrections: &root_numbers::CORRECTIONS,
+    digits: 5,
+};
+
+impl Mapping {
+    /// A result as if the number were from one to two, or to four, and the digits that it is cut behind.
+    #[inline(always)]
+    fn polynomial(&self, place: u32) -> (u32, u32) {
+        let terms = self.terms[(place >> PART) as usize & (self.terms.len() - 1)];
+        let [constant, linear, quadratic, cubic] = terms.map(u64::from);
+        let x = u64::from(place & ((1 << PART) - 1));
+        // The linear term has 24 digits, fewer where that would be more than so many behind the point.
+        let least = 18 - self.digits;
+        let product = linear * x;
+        let shift = u64::from(least) + (product >> (24 + least));
+        let kept = product >> shift;
+        let rest = product - (kept << shift);
+        let first = (kept + u64::from(rest + (kept & 1) > 1 << (shift - 1))) << (shift - u64::from(least));
+        // Of the square the last two digits are zeros; the product has 70 digits, so it is made of two.
+        let even = x & !1;
+        let inner = ((quadratic << PART) - cubic * x) * even;
+        let second = ((inner >> 26) * even + (((inner & 0x3ff_ffff) * even) >> 26)) >> 25;
+        let value = (constant << self.digits) - first + (second << (self.digits - 3)) + (2 << self.digits);
+        (0x3e80_0000 + (value >> (self.digits + 2)) as u32, value as u32 & ((4 << self.digits) - 1))
+    }
+
+    /// Whether the digits that are cut are so few or so many that there may be a correction.
+    #[inline(always)]
+    fn is_near(&self, cut: u32) -> bool {
+        (cut + (1 << (self.digits - 3))) & ((4 << self.digits) - 1) < 2 << (self.digits - 3)
+    }
+
+    /// What the polynomial is off by.
+    #[cold]
+    #[inline(never)]
+    fn correction(&self, place: u32) -> i32 {
+        let bucket = (place >> BUCKET) as usize;
+        let starts = self.starts.get(bucket..bucket + 2).unwrap_or(&[0, 0]);
+        let here = &self.corrections[usize::from(starts[0])..usize::from(starts[1])];
+        let low = (place & ((1 << BUCKET) - 1)) as u16;
+        match here.binary_search_by_key(&low, |entry| entry & 0x7fff) {
+            Ok(at) if here[at] & 0x8000 != 0 => 1,
+            Ok(_) => -1,
+            Err(_) => 0,
+        }
+    }
+
+    fn exact(&self, place: u32) -> u32 {
+        self.polynomial(place).0.wrapping_add_signed(self.correction(place))
+    }
+
+    /// Sixteen results: those of `scaled` where `is_usual` says so, from those of the polynomial, or of the definition.
+    #[inline(always)]
+    fn sixteen(
+        &self,
+        (a, r): (&[u32; 16], &mut [u32; 16]),
+        (place, scaled): (impl Fn(u32) -> u32, impl Fn(u32, u32) -> u32),
+        is_usual: impl Fn(u32) -> bool,
+        definition: impl Fn(u32) -> u32,
+    ) {
+        let mut again = [0; 16];
+        for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
+            let (normalised, cut) = self.polynomial(place(a));
+            *r = scaled(a, normalised);
+            *again = u32::from(!is_usual(a) | self.is_near(cut));
+        }
+        if again.iter().fold(0, |any, lane| any | lane) != 0 {
+            for (lane, _) in again.iter().enumerate().filter(|(_, again)| **again != 0) {
+                r[lane] = definition(a[lane]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn mantissa(a: u32) -> u32 {
+    a & 0x7f_ffff
+}
+
+/// The reciprocal of a normal number, where it is one.
+#[inline(always)]
+fn divided(a: u32, normalised: u32) -> u32 {
+    let magnitude = a & !single::SIGN;
+    // Both exponents are biased.
+    a & single::SIGN | normalised.wrapping_add(127 << 23).wrapping_sub(magnitude & single::INFINITY)
+}
+
+/// Whether a number and its reciprocal are normal numbers.
+#[inline(always)]
+fn has_reciprocal(a: u32) -> bool {
+    // From the smallest normal number to 2^126, whose reciprocal is that.
+    (a & !single::SIGN).wrapping_sub(0x0080_0000) <= 0x7e80_0000 - 0x0080_0000
+}
+
+/// `v_rcp_f32`.
+pub(super) fn reciprocal(a: u32) -> u32 {
+    let sign = a & single::SIGN;
+    match flushed(a) & !single::SIGN {
+        0 => sign | single::INFINITY,
+        single::INFINITY => sign,
+        _ if single::is_nan(a) => single::quiet(a),
+        _ if !has_reciprocal(a) => sign,
+        _ => divided(a, RECIPROCAL.exact(mantissa(a))),
+    }
+}
+
+/// The same of sixteen numbers.
+#[inline(always)]
+pub(super) fn reciprocals(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
+    RECIPROCAL.sixteen((a, r), (mantissa, divided), has_reciprocal, definition);
+}
+
+/// A mantissa, and whether the exponent, which is biased by an odd number, is odd.
+#[inline(always)]
+fn place_of_root(a: u32) -> u32 {
+    mantissa(a) | !a & 0x0080_0000
+}
+
+/// The reciprocal root of a positive normal number.
+#[inline(always)]
+fn root_scaled(a: u32, normalised: u32) -> u32 {
+    // Half of the even exponent that is not greater.
+    let exponent = ((a >> 23).wrapping_sub(127) & !1).cast_signed() >> 1;
+    normalised.wrapping_sub(exponent.cast_unsigned() << 23)
+}
+
+/// Whether a number is a positive normal one.
+#[inline(always)]
+fn has_root(a: u32) -> bool {
+    a.wrapping_sub(0x0080_0000) < single::INFINITY - 0x0080_0000
+}
+
+/// `v_rsq_f32`.
+pub(super) fn reciprocal_root(a: u32) -> u32 {
+    match flushed(a) {
+        _ if single::is_nan(a) => single::quiet(a),
+        zero if zero & !single::SIGN == 0 => zero | single::INFINITY,
+        single::INFINITY => 0,
+        _ if a & single::SIGN != 0 => single::NAN,
+        _ => root_scaled(a, ROOT.exact(place_of_root(a))),
+    }
+}
+
+/// The same of sixteen numbers.
+#[inline(always)]
+pub(super) fn reciprocal_roots(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
+    ROOT.sixteen((a, r), (place_of_root, root_scaled), has_root, definition);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many numbers have a correction, and how many results are not the nearest number.
+    fn counts(mapping: &Mapping, last: u32, exact: impl Fn(u32) -> f32) -> (u32, u32) {
+        let (mut differ, mut corrected) = (0, 0);
+        for place in 0..last {
+            let (bits, cut) = mapping.polynomial(place);
+            let off = mapping.correction(place);
+            assert!(off == 0 || mapping.is_near(cut), "{place:x}: {cut}");
+            corrected += u32::from(off != 0);
+            let (exact, result) = (exact(place).to_bits(), bits.wrapping_add_signed(off));
+            assert!(result.abs_diff(exact) <= 1, "{place:x}: {result:x} {exact:x}");
+            differ += u32::from(result != exact);
+        }
+        (corrected, differ)
+    }
+
+    #[test]
+    fn results_are_within_a_unit_and_corrections_where_results_are_near_to_others() {
+        let quotient = |place: u32| 1.0 / single::of(0x3f80_0000 | place);
+        assert_eq!(counts(&RECIPROCAL, 1 << 23, quotient), (2761, 897_675));
+        let root = |place: u32| {
+            let x = single::of((0x3f80_0000 + (place >> 23 << 23)) | mantissa(place));
+            (1.0 / f64::from(x).sqrt()) as f32
+        };
+        assert_eq!(counts(&ROOT, 1 << 24, root), (2484, 1_851_555));
+    }
+
+    #[test]
+    fn sixteen_are_as_each_alone() {
+        for start in (0..1_u32 << 28).step_by(4099) {
+            let a = core::array::from_fn(|lane| (start * 16).wrapping_add(lane as u32 * 0x0123_4567));
+            let (mut r, mut s) = ([0; 16], [0; 16]);
+            reciprocals(&a, &mut r, reciprocal);
+            reciprocal_roots(&a, &mut s, reciprocal_root);
+            assert_eq!((r, s), (a.map(reciprocal), a.map(reciprocal_root)), "{a:x?}");
+        }
+    }
+}
