@@ -48,7 +48,7 @@ mod probe;
 mod profile;
 pub(crate) mod properties;
 mod qsad;
-mod reciprocal;
+pub(crate) mod reciprocal;
 pub(crate) mod resume;
 pub(crate) mod round;
 mod rounded;

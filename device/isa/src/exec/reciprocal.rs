@@ -1,10 +1,14 @@
 //! `v_rcp_f32` and `v_rsq_f32` as cards have them: within one unit in the last place, and not always the nearest number.
 //!
 //! A polynomial of the mantissa in fixed point, and a table of the numbers for which cards give a neighbour of what it gives. That is
-//! not how cards do it, but what they give: see [`numbers`] and [`root_numbers`]. Denormals are zeros before and behind it.
+//! not how cards do it, but what they give: see [`numbers`] and [`root_numbers`]. Denormals are zeros before and behind it. Once
+//! code has been compiled that looks at [bits](uppers) in the place of that, sixteen numbers at once do so too.
 
 mod numbers;
 mod root_numbers;
+mod uppers;
+
+pub(crate) use uppers::Faithful;
 
 use super::float::{flushed, single};
 
@@ -20,6 +24,7 @@ struct Mapping {
     corrections: &'static [u16],
     /// Digits behind the point that the linear term has more than the constant one.
     digits: u32,
+    of: Faithful,
 }
 
 const RECIPROCAL: Mapping = Mapping {
@@ -27,6 +32,7 @@ const RECIPROCAL: Mapping = Mapping {
     starts: &numbers::STARTS,
     corrections: &numbers::CORRECTIONS,
     digits: 4,
+    of: Faithful::Reciprocal,
 };
 
 const ROOT: Mapping = Mapping {
@@ -34,6 +40,7 @@ const ROOT: Mapping = Mapping {
     starts: &root_numbers::STARTS,
     corrections: &root_numbers::CORRECTIONS,
     digits: 5,
+    of: Faithful::ReciprocalRoot,
 };
 
 impl Mapping {
@@ -79,6 +86,14 @@ impl Mapping {
         }
     }
 
+    /// The places that have corrections.
+    fn corrected(&self) -> impl Iterator<Item = u32> {
+        self.starts.windows(2).enumerate().flat_map(|(bucket, starts)| {
+            let here = &self.corrections[usize::from(starts[0])..usize::from(starts[1])];
+            here.iter().map(move |entry| (bucket as u32) << BUCKET | u32::from(entry & 0x7fff))
+        })
+    }
+
     fn exact(&self, place: u32) -> u32 {
         self.polynomial(place).0.wrapping_add_signed(self.correction(place))
     }
@@ -88,15 +103,23 @@ impl Mapping {
     fn sixteen(
         &self,
         (a, r): (&[u32; 16], &mut [u32; 16]),
-        (place, scaled): (impl Fn(u32) -> u32, impl Fn(u32, u32) -> u32),
+        (place, below, scaled): (impl Fn(u32) -> u32, impl Fn(u32) -> u32, impl Fn(u32, u32) -> u32),
         is_usual: impl Fn(u32) -> bool,
         definition: impl Fn(u32) -> u32,
     ) {
         let mut again = [0; 16];
-        for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
-            let (normalised, cut) = self.polynomial(place(a));
-            *r = scaled(a, normalised);
-            *again = u32::from(!is_usual(a) | self.is_near(cut));
+        if let Some(bits) = self.of.bits_made() {
+            for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
+                let place = place(a);
+                *r = scaled(a, below(place) + uppers::bit(bits, place));
+                *again = u32::from(!is_usual(a));
+            }
+        } else {
+            for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
+                let (normalised, cut) = self.polynomial(place(a));
+                *r = scaled(a, normalised);
+                *again = u32::from(!is_usual(a) | self.is_near(cut));
+            }
         }
         if again.iter().fold(0, |any, lane| any | lane) != 0 {
             for (lane, _) in again.iter().enumerate().filter(|(_, again)| **again != 0) {
@@ -104,6 +127,12 @@ impl Mapping {
             }
         }
     }
+}
+
+/// The number of a place: from one to two, or to four.
+#[inline(always)]
+fn number_of(place: u32) -> f32 {
+    single::of(0x3f80_0000 + place)
 }
 
 #[inline(always)]
@@ -141,7 +170,7 @@ pub(super) fn reciprocal(a: u32) -> u32 {
 /// The same of sixteen numbers.
 #[inline(always)]
 pub(super) fn reciprocals(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    RECIPROCAL.sixteen((a, r), (mantissa, divided), has_reciprocal, definition);
+    RECIPROCAL.sixteen((a, r), (mantissa, uppers::reciprocal_below, divided), has_reciprocal, definition);
 }
 
 /// A mantissa, and whether the exponent, which is biased by an odd number, is odd.
@@ -178,7 +207,7 @@ pub(super) fn reciprocal_root(a: u32) -> u32 {
 /// The same of sixteen numbers.
 #[inline(always)]
 pub(super) fn reciprocal_roots(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    ROOT.sixteen((a, r), (place_of_root, root_scaled), has_root, definition);
+    ROOT.sixteen((a, r), (place_of_root, uppers::root_below, root_scaled), has_root, definition);
 }
 
 #[cfg(test)]
@@ -213,7 +242,12 @@ mod tests {
 
     #[test]
     fn sixteen_are_as_each_alone() {
-        for start in (0..1_u32 << 28).step_by(4099) {
+        for (n, start) in (0..1_u32 << 28).step_by(4099).enumerate() {
+            if n == 1 << 15 {
+                // From here on by bits, if other tests have not made them.
+                Faithful::Reciprocal.bits();
+                Faithful::ReciprocalRoot.bits();
+            }
             let a = core::array::from_fn(|lane| (start * 16).wrapping_add(lane as u32 * 0x0123_4567));
             let (mut r, mut s) = ([0; 16], [0; 16]);
             reciprocals(&a, &mut r, reciprocal);

@@ -1,4 +1,4 @@
-//! `v_sqrt_f32` and `v_exp_f32`: rounded once, as the handlers have it.
+//! `v_sqrt_f32` and `v_exp_f32`: rounded once, as the handlers have it; and `v_rsq_f32`, see [`reciprocals`](super::reciprocals).
 //!
 //! Roots of normal numbers are the same on the processor as in the handlers; denormal ones, which are zeros, are left to these, and
 //! so are zeros and negative numbers. The power of two, in double precision, is a polynomial here and a
@@ -15,6 +15,7 @@ use crate::exec::di::Di;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Curve {
     Root,
+    ReciprocalRoot,
     PowerOfTwo,
 }
 
@@ -53,7 +54,7 @@ const LOWER: u8 = 0x44;
 const UPPER: u8 = 0xee;
 
 /// Room for the results of sixteen lanes.
-fn kept(chunk: u8) -> Operand {
+pub(super) fn kept(chunk: u8) -> Operand {
     let At(base, displacement) = SPILL;
     Operand::Memory(At(base, displacement + i32::from(chunk) * 64))
 }
@@ -73,11 +74,16 @@ impl Body<'_> {
         };
         for chunk in 0..2 {
             let (a, exec) = (self.register(&d.src[0], true, half, chunk, Zmm(0)), self.exec(half, chunk));
-            if curve == Curve::PowerOfTwo {
-                collect(self, NOT_AT_LEAST, a, LEAST, exec);
-                collect(self, NOT_AT_MOST, a, MOST, exec);
-            } else {
-                collect(self, LESS_QUIET, a, f32::MIN_POSITIVE, exec);
+            match curve {
+                Curve::PowerOfTwo => {
+                    collect(self, NOT_AT_LEAST, a, LEAST, exec);
+                    collect(self, NOT_AT_MOST, a, MOST, exec);
+                }
+                Curve::Root => collect(self, LESS_QUIET, a, f32::MIN_POSITIVE, exec),
+                Curve::ReciprocalRoot => {
+                    collect(self, NOT_AT_LEAST, a, f32::MIN_POSITIVE, exec);
+                    collect(self, NOT_AT_MOST, a, f32::MAX, exec);
+                }
             }
         }
         if curve == Curve::PowerOfTwo {
@@ -93,6 +99,10 @@ impl Body<'_> {
                 Curve::Root => {
                     let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
                     self.a.masked(VSQRTPS, to.chunk(chunk), Zmm(0), a, mask);
+                }
+                Curve::ReciprocalRoot => {
+                    self.reciprocal_roots(d, half, chunk);
+                    self.put(to.chunk(chunk), Zmm(2), mask);
                 }
                 Curve::PowerOfTwo => self.a.masked(VMOVUPS_LOAD, to.chunk(chunk), Zmm(0), kept(chunk), mask),
             }

@@ -94,7 +94,7 @@ impl Body<'_> {
     }
 
     /// A mask for a gather or a scatter, which clear it: the lanes that EXEC has.
-    fn lanes_of(&mut self, half: u32, chunk: u8) -> Mask {
+    pub(super) fn lanes_of(&mut self, half: u32, chunk: u8) -> Mask {
         let (to, exec) = (ODD, self.exec(half, chunk));
         if exec == K0 {
             self.a.mask(KXNORW, to, to, to);

@@ -154,6 +154,15 @@ pub(super) const VADDPD: Evex = evex(1, 1, 0x58).wide();
 pub(super) const VMULPD: Evex = evex(1, 1, 0x59).wide();
 pub(super) const VFMADD132PD: Evex = evex(2, 1, 0x98).wide();
 pub(super) const VSQRTPS: Evex = evex(1, 0, 0x51);
+pub(super) const VDIVPS: Evex = evex(1, 0, 0x5e);
+/// `b * a - c` where `a` is overwritten, the second is `b` and the last `c`.
+pub(super) const VFMSUB213PS: Evex = evex(2, 1, 0xaa);
+/// `c - b * a` of the same.
+pub(super) const VFNMADD213PS: Evex = evex(2, 1, 0xac);
+/// `a - b * c` of the same.
+pub(super) const VFNMADD231PS: Evex = evex(2, 1, 0xbc);
+/// Which lanes are numbers of some classes.
+pub(super) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
 pub(super) const VSUBPD: Evex = evex(1, 1, 0x5c).wide();
 pub(super) const VFMADD213PD: Evex = evex(2, 1, 0xa8).wide();
 pub(super) const VRNDSCALEPD: Evex = evex(3, 1, 0x09).wide();

@@ -16,6 +16,7 @@ use crate::code_store::CodeKey;
 use crate::exec::Follower;
 use crate::exec::Lds;
 use crate::exec::di::{self, Di, Machine};
+use crate::exec::reciprocal::Faithful;
 use crate::exec::round::{Round, Seat};
 use crate::exec::succession::{Stretch, Succession};
 use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
@@ -23,7 +24,7 @@ use crate::wave::{ROWS, Wave};
 
 const MAGIC: [u8; 8] = *b"BelfryT1";
 /// Of the bytes; what the code itself depends on is in its key.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// What this package was built from and by, which `build.rs` has made a hash of.
 const BUILD: &str = env!("BELFRY_ISA_BUILD");
 /// Bytes of the checksum.
@@ -170,6 +171,7 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
         let (kind, distance) = match place {
             Place::Routine(routine) => (number(routine), 0),
             Place::Guest(distance) => (GUEST, distance),
+            Place::Bits(of) => (number_of_bits(of), 0),
         };
         words(&[length(at)?, kind, distance as u32, (distance >> 32) as u32]);
     }
@@ -233,6 +235,14 @@ pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made
 /// In the place of a routine's number: an address of the guest's code.
 const GUEST: u32 = 3;
 
+/// In the place of a routine's number: that of a function's bits.
+fn number_of_bits(of: Faithful) -> u32 {
+    match of {
+        Faithful::Reciprocal => 4,
+        Faithful::ReciprocalRoot => 5,
+    }
+}
+
 fn number(routine: Routine) -> u32 {
     match routine {
         Routine::Invoke => 1,
@@ -245,6 +255,10 @@ fn link([at, kind, low, high]: [u32; 4], instructions: u32) -> Option<Link> {
     let place = match (kind, u64::from(low) | u64::from(high) << 32) {
         (GUEST, distance) => Place::Guest(distance),
         (kind, 0) if kind == number(Routine::Invoke) => Place::Routine(Routine::Invoke),
+        (kind, 0) => {
+            let functions = [Faithful::Reciprocal, Faithful::ReciprocalRoot];
+            Place::Bits(functions.into_iter().find(|&of| number_of_bits(of) == kind)?)
+        }
         _ => return None,
     };
     let end = at.checked_add(size_of::<u64>() as u32)?;

@@ -191,6 +191,10 @@ impl Body<'_> {
                 self.a.evex(VMAXPS, t0, a, Operand::Constant(0));
                 self.a.masked(VCVTTPS2UDQ, to, Zmm(0), t0, mask);
             }
+            Template::Reciprocal => {
+                self.reciprocals(d, half, chunk);
+                self.put(to, Zmm(3), mask);
+            }
             Template::ToSigned => {
                 let (a, [k, l]) = (self.register(&d.src[0], true, half, chunk, t0), SCRATCH);
                 // Not less than 2^31, or a NaN.

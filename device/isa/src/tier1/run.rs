@@ -105,6 +105,7 @@ impl Compiled {
             Place::Routine(Routine::Invoke) => invoke as *const () as usize as u64,
             Place::Routine(Routine::InvokeCounting) => Counters::function(),
             Place::Guest(distance) => start.wrapping_add(distance),
+            Place::Bits(of) => of.bits().as_ptr() as usize as u64,
         });
         let touched_usually = touched.as_ref().map(|touched| match kind {
             // Rows are in memory between runs there.

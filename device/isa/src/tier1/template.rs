@@ -64,7 +64,9 @@ pub(super) enum Template {
     SingleToHalf,
     /// Two singles to both halves, towards zero.
     SinglesToHalves,
-    /// A function of singles that is computed in double precision.
+    /// `1 / a` of singles, as cards have it.
+    Reciprocal,
+    /// A function of singles some of which are left to the handler.
     Curve(Curve),
 }
 
@@ -81,6 +83,7 @@ impl Template {
             | Template::ToSigned
             | Template::HalfToSingle
             | Template::SingleToHalf
+            | Template::Reciprocal
             | Template::Curve(_) => 1,
             Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
             Template::Two(_)
@@ -112,6 +115,7 @@ impl Template {
                 | Template::Extreme(..)
                 | Template::ToUnsigned
                 | Template::ToSigned
+                | Template::Reciprocal
                 | Template::Curve(_)
         )
     }
@@ -195,7 +199,9 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_CVT_F32_UBYTE3 => Template::ConvertByte(3),
         Op::V_CVT_U32_F32 => Template::ToUnsigned,
         Op::V_CVT_I32_F32 => Template::ToSigned,
+        Op::V_RCP_F32 | Op::V_RCP_IFLAG_F32 => Template::Reciprocal,
         Op::V_SQRT_F32 => Template::Curve(Curve::Root),
+        Op::V_RSQ_F32 => Template::Curve(Curve::ReciprocalRoot),
         Op::V_EXP_F32 => Template::Curve(Curve::PowerOfTwo),
         Op::V_CVT_F32_F16 => Template::HalfToSingle,
         Op::V_CVT_F16_F32 => Template::SingleToHalf,

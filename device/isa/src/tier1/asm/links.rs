@@ -1,6 +1,7 @@
 //! Addresses in code: of routines and of the guest's code, which can be put in anew, and others.
 
 use super::{Assembler, Gpr};
+use crate::exec::reciprocal::Faithful;
 
 /// A function that code calls. It is at another address in each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(in super::super) enum Place {
     Routine(Routine),
     /// The guest's code, so many bytes behind where the region starts; the guest may have the same code at several addresses.
     Guest(u64),
+    /// The bits of a function, which code looks at.
+    Bits(Faithful),
 }
 
 /// Where code has an address, in eight bytes.

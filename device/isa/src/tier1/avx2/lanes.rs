@@ -216,7 +216,7 @@ impl Pass<'_> {
                 self.products(d);
                 self.put(t2, t1);
             }
-            Template::ToUnsigned | Template::ToSigned | Template::Extreme(..) => {
+            Template::ToUnsigned | Template::ToSigned | Template::Reciprocal | Template::Extreme(..) => {
                 self.of_singles(template, d);
             }
             _ => unreachable!("done elsewhere, or by the handler"),

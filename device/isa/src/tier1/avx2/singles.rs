@@ -1,8 +1,9 @@
 //! Operations on singles that are more than one instruction.
 
 use crate::exec::di::Di;
-use crate::tier1::asm::{Assembler, Condition, Gpr, Label, Operand, Zmm};
-use crate::tier1::body::SPILL;
+use crate::exec::reciprocal::Faithful;
+use crate::tier1::asm::{Assembler, Condition, Gpr, Label, Operand, Place, Zmm};
+use crate::tier1::body::{SIGN, SPILL};
 use crate::tier1::encoding::*;
 use crate::tier1::masks::{EQUAL, UNORDERED};
 use crate::tier1::template::Template;
@@ -14,6 +15,12 @@ use super::pass::{Pass, constant};
 /// Predicates of `vcmpps`, none of which signals for a quiet NaN.
 const AT_LEAST: u8 = 0x1d;
 const ORDERED: u8 = 7;
+const GREATER: u8 = 0x1e;
+
+const ONE: u32 = 0x3f80_0000;
+const INFINITY: u32 = 0x7f80_0000;
+/// The largest number whose reciprocal is a normal one.
+const LARGEST_WITH_RECIPROCAL: u32 = 0x7e80_0000;
 
 /// The bit by which quiet NaNs are told.
 const QUIET: u32 = 0x0040_0000;
@@ -56,11 +63,49 @@ impl Aside {
 }
 
 impl Pass<'_> {
+    /// Reciprocals to temporary 2, as for [sixteen lanes](crate::tier1::reciprocals); all others are used.
+    fn reciprocals(&mut self, d: &Di) {
+        let [t0, t1, t2, t3] = T;
+        let a = self.register(&d.src[0], true, t0);
+        // Denormals are zeros.
+        self.a.vex(VPANDD, t1, a, constant(INFINITY));
+        self.a.vex(VPCMPEQD, t3, t1, constant(0));
+        self.a.vex(VPANDD, t3, t3, constant(0x7f_ffff));
+        self.a.vex(VPANDN, t1, t3, a);
+        self.a.vex(VPANDD, t0, t1, constant(0x7f_ffff));
+        self.a.vex_shift(VPSRLD.by(3), t0, t0);
+        self.a.place(Gpr::Rax, Place::Bits(Faithful::Reciprocal));
+        self.a.vex(VPCMPEQD, t3, t3, t3);
+        self.a.vex(VPGATHERDD, t2, t3, Operand::Indexed(Gpr::Rax, t0));
+        self.a.vex(VPANDD, t0, t1, constant(7));
+        self.a.vex(VPSRLVD, t2, t2, t0);
+        self.a.vex(VPANDD, t2, t2, constant(1));
+        // Less one where the quotient is too large.
+        self.a.vex(VMOVUPS_LOAD, t0, Zmm(0), constant(ONE));
+        self.a.vex(VDIVPS, t0, t0, t1);
+        self.a.vex(VMOVUPS_LOAD, t3, Zmm(0), t0);
+        self.a.vex(VFNMADD213PS, t3, t1, constant(ONE));
+        self.a.vex_shift(VPSRAD.by(31), t3, t3);
+        self.a.vex(VPADDD, t2, t2, t3);
+        // Nothing is added to zeros, infinities and NaNs: as signed numbers magnitudes go from the smallest normal one on.
+        self.a.vex(VPANDD, t3, t1, constant(!SIGN));
+        self.a.vex(VPADDD, t3, t3, constant(INFINITY));
+        self.a.vex(VPCMPGTD, t3, t3, constant(LARGEST_WITH_RECIPROCAL.wrapping_add(INFINITY)));
+        self.a.vex(VPANDN, t2, t3, t2);
+        self.a.vex(VPADDD, t0, t0, t2);
+        // Denormal results are zeros.
+        self.a.vex(VPANDD, t3, t1, constant(!SIGN));
+        self.a.vex(VCMPPS.by(GREATER), t3, t3, constant(LARGEST_WITH_RECIPROCAL));
+        self.a.vex(VPANDD, t3, t3, constant(!SIGN));
+        self.a.vex(VPANDN, t2, t3, t0);
+    }
+
     /// An operation on singles, its result in temporary 2; all others are used.
     pub(super) fn of_singles(&mut self, template: Template, d: &Di) {
         let [t0, t1, t2, t3] = T;
         let [x, y, _] = &d.src;
         match template {
+            Template::Reciprocal => self.reciprocals(d),
             Template::ToUnsigned => {
                 let a = self.register(x, true, t0);
                 let (half, all) = (2f32.powi(31).to_bits(), 2f32.powi(32).to_bits());

@@ -11,7 +11,7 @@ pub(super) const INTEGERS: [Mnemonic; 58] = [
 ];
 
 /// Vectors with AVX-512.
-pub(super) const AVX512: [Mnemonic; 97] = [
+pub(super) const AVX512: [Mnemonic; 99] = [
     Kandw,
     Kmovd,
     Kmovq,
@@ -39,12 +39,15 @@ pub(super) const AVX512: [Mnemonic; 97] = [
     Vcvttps2dq,
     Vcvttps2udq,
     Vcvtudq2ps,
-    Vdivpd,
     Vdivps,
     Vfmadd132pd,
     Vfmadd132ps,
     Vfmadd213pd,
     Vfmadd231ps,
+    Vfmsub213ps,
+    Vfnmadd213ps,
+    Vfnmadd231ps,
+    Vfpclassps,
     Vmaxps,
     Vminps,
     Vmovd,
@@ -105,14 +108,13 @@ pub(super) const AVX512: [Mnemonic; 97] = [
     Vrndscalepd,
     Vscalefpd,
     Vshufi64x2,
-    Vsqrtpd,
     Vsqrtps,
     Vsubpd,
     Vsubps,
 ];
 
 /// Vectors with AVX2.
-pub(super) const AVX2: [Mnemonic; 71] = [
+pub(super) const AVX2: [Mnemonic; 73] = [
     Vaddpd,
     Vaddps,
     Vaddsd,
@@ -128,6 +130,7 @@ pub(super) const AVX2: [Mnemonic; 71] = [
     Vfmadd132pd,
     Vfmadd132ps,
     Vfmadd231ps,
+    Vfnmadd213ps,
     Vinsertf128,
     Vmaxps,
     Vminps,
@@ -154,6 +157,7 @@ pub(super) const AVX2: [Mnemonic; 71] = [
     Vpcmpeqd,
     Vpcmpgtd,
     Vpermpd,
+    Vpgatherdd,
     Vpinsrd,
     Vpmaxsd,
     Vpmaxud,
