@@ -67,6 +67,7 @@ pub struct Backend {
     kind: BackendKind,
     tier: Tier,
     counts: bool,
+    exact_matrices: bool,
 }
 
 impl Backend {
@@ -74,13 +75,18 @@ impl Backend {
     pub fn detect() -> Self {
         let fastest = [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force);
         fastest
-            .unwrap_or(Backend { kind: BackendKind::Portable, tier: Tier::Zero, counts: false })
+            .unwrap_or(Backend {
+                kind: BackendKind::Portable,
+                tier: Tier::Zero,
+                counts: false,
+                exact_matrices: false,
+            })
             .with_tier(Tier::Auto)
     }
 
     /// The one asked for, `None` when this host does not have it. It compiles nothing.
     pub fn force(kind: BackendKind) -> Option<Self> {
-        supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false })
+        supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false, exact_matrices: false })
     }
 
     /// The same kind, with what of the code is compiled.
@@ -94,6 +100,17 @@ impl Backend {
     #[must_use]
     pub fn counting(self) -> Self {
         Backend { counts: true, ..self }
+    }
+
+    /// The same, with sums of matrix instructions as cards form them, where that is known; that takes many times as long.
+    #[must_use]
+    pub fn with_exact_matrices(self, exact: bool) -> Self {
+        Backend { exact_matrices: exact, ..self }
+    }
+
+    /// Whether sums of matrix instructions are those of cards.
+    pub(crate) fn has_exact_matrices(self) -> bool {
+        self.exact_matrices
     }
 
     /// Whether compiled code counts what it does.

@@ -51,6 +51,7 @@ pub(crate) fn region(
     global: &mut Global<'_>,
 ) -> Region {
     let mut lowering = Lowering::new(arch, backend.kind(), key, apertures);
+    lowering.exact_matrices = backend.has_exact_matrices();
     let mut bytes = Vec::new();
     let end = lowering.all(&mut bytes, global);
     lowering.at = end;
@@ -122,6 +123,8 @@ struct Lowering {
     file: &'static RegisterFile,
     wave: WaveSize,
     backend: BackendKind,
+    /// Sums of matrix instructions are those of cards.
+    exact_matrices: bool,
     apertures: Apertures,
     halves: u32,
     mode: u32,
@@ -185,6 +188,7 @@ impl Lowering {
             file: arch.registers(),
             wave: if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
             backend,
+            exact_matrices: false,
             apertures,
             halves: key.halves,
             mode: key.mode,

@@ -76,6 +76,7 @@ mod vop_f64;
 mod vop_half_count;
 mod vop_int;
 mod wmma;
+mod wmma_exact;
 mod wmma_spread;
 
 pub use crate::tier1::Touched;

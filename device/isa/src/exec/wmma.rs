@@ -4,8 +4,8 @@
 //! copies, which are not looked at. Row *r* of C and D is in register *r* / 2, lanes 0-15 for even rows and 16-31 for odd
 //! ones (wave64: register *r* / 4, sixteen lanes each).
 //!
-//! How hardware orders and rounds the sum is not public. Here every product is exact and added to C in ascending order
-//! of k, with one rounding to single precision for each.
+//! Every product is exact and added to C in ascending order of k, with one rounding to single precision for each: that is the fast way.
+//! The sums of cards are in [`wmma_exact`](super::wmma_exact).
 
 #![expect(
     clippy::needless_range_loop,
@@ -241,7 +241,11 @@ fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w
 
 /// Row `r` of C as singles, with its modifiers.
 #[inline(always)]
-fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di, r: usize) -> L::V {
+pub(super) fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(
+    w: &Wave,
+    d: &Di,
+    r: usize,
+) -> L::V {
     let high = d.flags & flag::DST_HIGH != 0;
     let word = c_row::<L>(w, d, r as u32);
     let value = if NARROW { both::<L, BRAIN>(word)[usize::from(high)] } else { word };
@@ -249,7 +253,12 @@ fn source_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &Wave, d: &Di,
 }
 
 #[inline(always)]
-fn write_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di, r: usize, sum: L::V) {
+pub(super) fn write_row<L: Lanes, const BRAIN: bool, const NARROW: bool>(
+    w: &mut Wave,
+    d: &Di,
+    r: usize,
+    sum: L::V,
+) {
     let (row, chunk) = place(w.halves, d.dst, r as u32);
     write_sum::<L, BRAIN, NARROW>(d, &mut w.v.row_mut(row)[chunk], sum);
 }

@@ -8,8 +8,8 @@
 //! A of `V_SWMMAC_*` has two of each four elements of a row. The index register of the lane that has them says which: two bits
 //! for each element, four for a pair, in the order of the elements in the lane.
 //!
-//! How hardware orders and rounds the sum is not public. As for gfx11, every product is exact and added in ascending order of
-//! k, with one rounding to single precision for each.
+//! As for gfx11, every product is exact and added in ascending order of k, with one rounding to single precision for each: that is the
+//! fast way. The sums of cards are in [`wmma_exact`](super::wmma_exact).
 
 #![expect(
     clippy::needless_range_loop,
@@ -22,12 +22,14 @@ mod shape;
 pub(crate) use integer::integer;
 pub(crate) use shape::{Shape, of};
 
-use super::di::{Di, Flow, Kind};
-use super::float::single;
+use super::di::{Di, Flow, Kind, Machine};
+use super::dot::sums::{Card, Factors};
+use super::float::{FP16_OVFL, single};
 use super::op::per_backend;
 use super::tile::{self, Pairs};
 use super::wmma::{FEW, both, first_row, narrowed, sums};
-use crate::lanes::{BackendKind, Lanes};
+use super::wmma_exact::{Line, Matrices};
+use crate::lanes::{BackendKind, Lanes, Portable};
 use crate::wave::{Chunk, Wave};
 use shape::{Element, SHAPES, Sum, geometry};
 
@@ -359,4 +361,31 @@ fn sparse_rows<L: Lanes>(
 per_backend! {
     /// Handler of a matrix instruction of floats, `aux` its number.
     float [] [] |w, _m, d, L| floats::<L>(w, d)
+}
+
+/// A matrix instruction of 16-bit floats with the sums of the card; of others, whose sums no public capture has, the usual ones.
+pub(crate) fn exact(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
+    let of = match (shape.sparse, shape.a) {
+        (false, Element::Half) => Factors::Halves,
+        (false, Element::Brain) => Factors::Brains,
+        _ => return floats::<Portable>(w, d),
+    };
+    let (narrow, limited) = (shape.is_narrow(), w.mode & FP16_OVFL != 0);
+    let matrices = Matrices { card: Card::Gfx12, of, narrow, halves: w.halves, limited };
+    let line = |n: usize, i: usize| -> Line {
+        core::array::from_fn(|k| {
+            let (number, first) = place(16, N as u32, w.halves, k as u32);
+            let bits = bits_at(w, d.src[n].value, 16, number, first + i as u32);
+            bits as u16 ^ (sign(shape, d, n, k as u32) >> 16) as u16
+        })
+    };
+    let lines = |n: usize| -> [Line; N] { core::array::from_fn(|i| line(n, i)) };
+    let (a, b) = (lines(0), lines(1));
+    let c: [[u32; N]; N] = core::array::from_fn(|r| start::<Portable>(w, d, shape, w.halves, r as u32));
+    let result: [Chunk; N] = core::array::from_fn(|r| {
+        Chunk(core::array::from_fn(|column| matrices.element(&a[r], &b[column], c[r][column])))
+    });
+    write::<Portable>(w, d, shape, &result);
+    Flow::NEXT
 }

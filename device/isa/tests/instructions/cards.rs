@@ -126,3 +126,127 @@ fn the_shaders_clock_ticks_at_the_rate_that_drivers_state() {
         }
     }
 }
+
+/// v_wmma_f32_16x16x16_f16 v[16:23], v[0:7], v[8:15], v[16:23]; of gfx12 v[16:23], v[0:3], v[8:11], v[16:23].
+const MATRIX: [u32; 3] = [0xcc40_4010, 0x1c42_1100, END];
+
+/// A row of A and a column of B, C, and what a gfx1201 card gives in waves of 32 and of 64 lanes.
+/// Source: ROCm/rocm-systems, `emulation/rocjitsu/tests/fixtures/float_dot/gfx1201_cases.h` (MIT, Copyright (c) 2026 Advanced Micro
+/// Devices, Inc.).
+type Captured = ([u16; 16], [u16; 16], u32, [u32; 2]);
+const CAPTURED: [Captured; 3] = [
+    (
+        [
+            0xc6e1, 0xb1ea, 0xd31d, 0x2d4f, 0x4a45, 0xd1f1, 0x3362, 0xc244, 0x4a75, 0x443e, 0x5623, 0x4ec3,
+            0x57c7, 0xb82e, 0xcf34, 0x3660,
+        ],
+        [
+            0xd36c, 0xc886, 0x2f3d, 0x30a3, 0xd070, 0xb2cb, 0x4759, 0xcf27, 0x4ed4, 0x3c97, 0xae37, 0xb63f,
+            0x35f0, 0x3a25, 0xb0d8, 0x405a,
+        ],
+        0xbf6b_a3b9,
+        [0x43df_c44b, 0x43df_c44a],
+    ),
+    (
+        [
+            0x9844, 0x3f7a, 0x606f, 0xc18c, 0xbe5b, 0x891f, 0xbbfb, 0x93b8, 0xc3c6, 0x32f2, 0xf44e, 0x15cf,
+            0x5eeb, 0x2b55, 0x8bef, 0xa075,
+        ],
+        [
+            0x8e88, 0xec18, 0xd3c2, 0xf6ae, 0x0cdb, 0x87c5, 0x4587, 0x5825, 0x6e7d, 0x8ab5, 0x8773, 0x4108,
+            0x91c2, 0x3987, 0x62ab, 0xfbad,
+        ],
+        0x48e2_6837,
+        [0x48e6_175e, 0x48e6_175f],
+    ),
+    (
+        [
+            0xbd53, 0x36b8, 0x2ae6, 0xb1d2, 0xc7a4, 0x52af, 0xd233, 0x4594, 0x2905, 0x47cd, 0xb74f, 0x56cc,
+            0x35d2, 0x3da7, 0xac54, 0xab6a,
+        ],
+        [
+            0xc142, 0x4be3, 0xd466, 0x4f40, 0xaf92, 0xc2ba, 0x5479, 0x414f, 0x3144, 0xa72e, 0xc63b, 0x337d,
+            0x4661, 0x26c6, 0x5512, 0xb324,
+        ],
+        0x3f47_25a9,
+        [0xc566_65fb, 0xc566_65fb],
+    ),
+];
+
+/// Element `k` of a line of gfx12: its number in the lanes that have it, and the first of these.
+fn place(size: WaveSize, k: usize) -> (usize, usize) {
+    match size {
+        WaveSize::Wave32 => ((2 * (k / 8) + k / 2 % 2) * 2 + k % 2, 16 * (k / 4 % 2)),
+        WaveSize::Wave64 => (k / 2 % 2 * 2 + k % 2, 32 * (k / 8 % 2) + 16 * (k / 4 % 2)),
+    }
+}
+
+#[test]
+fn exact_matrices_have_the_sums_of_a_gfx1201_card() {
+    for (n, size) in [WaveSize::Wave32, WaveSize::Wave64].into_iter().enumerate() {
+        for (a, b, c, expected) in CAPTURED {
+            let mut vgprs = vec![[0_u32; 64]; 24];
+            for (first, line) in [(0, a), (8, b)] {
+                for (k, bits) in line.into_iter().enumerate() {
+                    let (number, lane) = place(size, k);
+                    for row in &mut vgprs[first + number / 2][lane..lane + 16] {
+                        *row |= u32::from(bits) << (16 * (number % 2));
+                    }
+                }
+            }
+            vgprs[16..].fill([c; 64]);
+            for backend in Backend::all().map(|backend| backend.with_exact_matrices(true)) {
+                let mut gpu = Gpu::of(Arch::Gfx1201, backend, 1 << 20);
+                let pc = gpu.buffer(&MATRIX);
+                let mut wave = Wave::new(&WaveInit {
+                    arch: Arch::Gfx1201,
+                    pc,
+                    exec: u64::MAX,
+                    vgpr_count: 24,
+                    wave_size: size,
+                    vgprs: &vgprs,
+                    ..WaveInit::default()
+                });
+                assert_eq!(gpu.step(&mut wave, 1000), Stop::EndProgram);
+                let got = [wave.vgpr(16, 0), wave.vgpr(19, 31)];
+                assert_eq!(got, [expected[n]; 2], "{size:?} {backend:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn exact_matrices_have_the_sums_of_a_gfx1100_card() {
+    // Integers whose sums a Radeon Pro W7900 gives a little off (`gfx1100_cases.h`, as above): the first eight elements of D's first row.
+    let expected =
+        [0xbfff_ffc0_u32, 0xc277_fffe, 0xc1a0_0002, 0xc2c2_0000, 0xc217_ffff, 0x42f6_0000, 0xc2f8_0000];
+    let half = |value: i32| -> u32 {
+        let magnitude = value.unsigned_abs();
+        let Some(top) = magnitude.checked_ilog2() else { return 0 };
+        u32::from(value < 0) << 15 | (top + 15) << 10 | (magnitude << (10 - top)) & 0x3ff
+    };
+    let value = |n: i32, by: i32, modulus: i32, less: i32| n * by % modulus - less;
+    let mut vgprs = vec![[0; 64]; 24];
+    let mut set = |register: usize, lane: usize, word: u32| vgprs[register][lane] = word;
+    for lane in 0..32_usize {
+        let index = (lane % 16) as i32;
+        for register in 0..8_usize {
+            let at = register as i32;
+            let a = [0, 1].map(|n| half(value(index * 16 + at * 2 + n, 7, 17, 8)));
+            let b = [0, 1].map(|n| half(value((at * 2 + n) * 16 + index, 11, 17, 8)));
+            set(register, lane, a[0] | a[1] << 16);
+            set(8 + register, lane, b[0] | b[1] << 16);
+            let c = value((2 * at + lane as i32 / 16) * 16 + index, 13, 129, 64);
+            set(16 + register, lane, (c as f32).to_bits());
+        }
+    }
+    for backend in Backend::all().map(|backend| backend.with_exact_matrices(true)) {
+        let init = WaveInit { vgprs: &vgprs, vgpr_count: 24, ..WaveInit::default() };
+        let mut gpu = Gpu::of(Arch::Gfx1100, backend, 1 << 20);
+        let pc = gpu.buffer(&MATRIX);
+        let mut wave = Wave::new(&WaveInit { pc, exec: u64::MAX, ..init });
+        assert_eq!(gpu.step(&mut wave, 1000), Stop::EndProgram);
+        let row: Vec<u32> = (0..7).map(|lane| wave.vgpr(16, lane)).collect();
+        assert_eq!(row, expected, "{backend:?}");
+    }
+}

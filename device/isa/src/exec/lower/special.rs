@@ -5,7 +5,7 @@ use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
-use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_spread};
+use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_exact, wmma_spread};
 use crate::inst::{Op, Operand};
 use crate::tier1::form::Form;
 
@@ -158,9 +158,10 @@ impl Lowering {
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, sum)?;
         let imm = u32::from(o.mods.neg_hi & 7) | o.imm << 8;
-        let handler: Handler = match shape.is_float() {
-            true => wmma_spread::float(self.backend),
-            false => wmma_spread::integer(self.backend),
+        let handler: Handler = match (shape.is_float(), self.exact_matrices) {
+            (true, true) => wmma_spread::exact,
+            (true, false) => wmma_spread::float(self.backend),
+            (false, _) => wmma_spread::integer(self.backend),
         };
         self.emit(Di { dst, src, imm, aux: number, flags, ..Di::new(handler) });
         Ok(())
@@ -207,6 +208,10 @@ impl Lowering {
             return self.spread_matrix(o);
         }
         let (handler, registers, aux): (Handler, u32, u8) = match o.op {
+            Op::V_WMMA_F32_16X16X16_F16 if self.exact_matrices => (wmma_exact::exact::<false, false>, 8, 0),
+            Op::V_WMMA_F32_16X16X16_BF16 if self.exact_matrices => (wmma_exact::exact::<true, false>, 8, 0),
+            Op::V_WMMA_F16_16X16X16_F16 if self.exact_matrices => (wmma_exact::exact::<false, true>, 8, 0),
+            Op::V_WMMA_BF16_16X16X16_BF16 if self.exact_matrices => (wmma_exact::exact::<true, true>, 8, 0),
             Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
             Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
             Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
