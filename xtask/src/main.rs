@@ -182,6 +182,9 @@ enum IsaCommand {
         /// Where the random numbers start.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Compare only with results captured on cards.
+        #[arg(long)]
+        cards: bool,
     },
 }
 
@@ -191,7 +194,9 @@ fn main() -> Result<()> {
         Command::Kernels { check } => kernels::run(check),
         Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),
-        Command::Isa { command: IsaCommand::Verify { long, seed } } => isa_verify::run(root, long, seed),
+        Command::Isa { command: IsaCommand::Verify { long, seed, cards } } => {
+            isa_verify::run(root, long, seed, cards)
+        }
         Command::NestedKvm { arguments } => nested_kvm(&arguments),
         Command::GuestRace { rounds, kasan, append } => guest_trial("race", rounds, kasan, &append),
         Command::GuestSvm { rounds, kasan, append } => guest_trial("svm", rounds, kasan, &append),

@@ -7,6 +7,7 @@
     reason = "registers are cut into fields and taken as other types throughout"
 )]
 
+pub mod cards;
 pub mod decode;
 pub mod engine;
 pub mod programs;

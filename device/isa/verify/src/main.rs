@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use belfry_isa::inst::Arch;
-use belfry_isa_verify::{decode, programs, semantics};
+use belfry_isa_verify::{cards, decode, programs, semantics};
 use clap::{Parser, ValueEnum};
 
 /// Checks decoder, disassembler, encoder and execution engine against independent oracles.
@@ -44,6 +44,8 @@ enum Oracle {
     Semantics,
     /// d. Random programs.
     Programs,
+    /// e. Results captured on cards.
+    Cards,
 }
 
 impl Cli {
@@ -69,6 +71,7 @@ fn main() -> Result<ExitCode> {
         (Oracle::Decode, check_decode as fn(&Cli, Arch) -> Result<usize>),
         (Oracle::Semantics, check_semantics),
         (Oracle::Programs, check_programs),
+        (Oracle::Cards, check_cards),
     ] {
         for &arch in archs.iter().filter(|_| cli.wants(oracle)) {
             let start = Instant::now();
@@ -144,4 +147,11 @@ fn check_programs(cli: &Cli, arch: Arch) -> Result<usize> {
     let report = programs::run(arch, count, cli.seed);
     println!("{report}");
     Ok(report.wrong.len())
+}
+
+fn check_cards(_: &Cli, arch: Arch) -> Result<usize> {
+    println!("e. results captured on cards, {}: every backend and tier, every wave size", arch.name());
+    let report = cards::run(arch, false)?;
+    println!("{report}");
+    Ok(report.tally.wrong())
 }

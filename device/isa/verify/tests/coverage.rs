@@ -5,12 +5,13 @@ use std::path::Path;
 
 use belfry_isa::exec::{self, Coverage};
 use belfry_isa::inst::{Arch, Format};
+use belfry_isa_verify::cards::{self, Captured};
 use belfry_isa_verify::semantics::{self, Report};
 
 const PREAMBLE: &str = "\
 # Operations of {chip}
 
-Every operation that the decoder has for {chip}, with two properties of it that a test found by trying.
+Every operation that the decoder has for {chip}, with properties of it, of which a test found the first two by trying.
 
 *lowered*: whether the engine takes it, found by lowering each of its encodings in both wave sizes with vector, scalar and
 constant sources, source modifiers, `clamp`, `omod`, and with `MODE` rounding and flushing in other ways. *all* says that
@@ -22,6 +23,10 @@ form and wave size). *reference*: the second, independent interpreter of `device
 in* some and *backends in* others: the reference does not define those, and the engine's backends were compared with each
 other alone. *fault*: it was seen to stop its wave by name. `cargo xtask isa verify` runs many more cases
 ([isa-oracles.md](isa-oracles.md)).
+
+*word*: whose it is that results are right. *card*: results captured on the chip, to the bit; *neighbour*: those of a chip of another
+generation or of the same one, which are taken for this one; *choice*: no public source has all of the bits, and
+[isa-choices.md](isa-choices.md) says what the engine does; *LLVM*: its description of the hardware; else the *manual*.
 
 {absent}
 
@@ -100,6 +105,70 @@ fn compared(report: &Report, name: &str) -> String {
     }
 }
 
+/// Beginnings of operations, some of whose results are choices of the engine.
+const CHOICES: [&str; 35] = [
+    "v_sqrt_",
+    "v_exp_",
+    "v_log_",
+    "v_sin_",
+    "v_cos_",
+    "v_rsq_",
+    "v_rcp_",
+    "v_s_sqrt_",
+    "v_s_exp_",
+    "v_s_log_",
+    "v_s_rsq_",
+    "v_s_rcp_",
+    "v_wmma_f",
+    "v_wmma_bf",
+    "v_swmmac_f",
+    "v_swmmac_bf",
+    "v_mfma_f",
+    "v_mfma_xf",
+    "v_smfmac_f",
+    "v_trig_preop",
+    "v_cube",
+    "v_mullit",
+    "v_fma_mix",
+    "v_cvt_sr_",
+    "v_dot",
+    "v_div_fixup",
+    "v_permlane64",
+    "v_movrel",
+    "s_movrel",
+    "s_scratch_",
+    "ds_append",
+    "ds_consume",
+    "ds_gws",
+    "s_trap",
+    "s_alloc_vgpr",
+];
+
+/// Beginnings of operations that are as LLVM describes the hardware.
+const LLVM: [&str; 9] = [
+    "ds_permute",
+    "ds_bpermute",
+    "s_memtime",
+    "s_sendmsg_rtn",
+    "s_getreg",
+    "s_setreg",
+    "s_barrier",
+    "global_inv",
+    "global_wb",
+];
+
+/// Whose word it is that the results of an operation are right.
+fn word(cards: &cards::Report, name: &str) -> &'static str {
+    let begins = |with: &[&str]| with.iter().any(|start| name.starts_with(start));
+    match cards.captured.get(name) {
+        Some(Captured::Here) => "card",
+        Some(Captured::OnNeighbour) => "neighbour",
+        None if cards.near.contains(name) || begins(&CHOICES) => "choice",
+        None if begins(&LLVM) => "LLVM",
+        None => "manual",
+    }
+}
+
 #[test]
 fn the_documented_list_is_what_was_lowered_and_compared() {
     Arch::ALL.into_iter().for_each(check);
@@ -108,28 +177,32 @@ fn the_documented_list_is_what_was_lowered_and_compared() {
 fn check(arch: Arch) {
     let entries = exec::coverage(arch);
     let report = semantics::run(arch, 3, 7, None);
-    let rows: Vec<[String; 4]> = entries
+    let cards = cards::run(arch, true).unwrap();
+    let rows: Vec<[String; 5]> = entries
         .iter()
         .map(|entry| {
             let formats: Vec<String> = entry.formats.iter().map(|format| family(*format)).collect();
             let name = entry.op.mnemonic();
-            [format!("`{name}`"), formats.join(" "), lowered(entry), compared(&report, name)]
+            let word = word(&cards, name).to_owned();
+            [format!("`{name}`"), formats.join(" "), lowered(entry), compared(&report, name), word]
         })
         .collect();
-    let count = |wanted: &dyn Fn(&[String; 4]) -> bool| rows.iter().filter(|row| wanted(row)).count();
+    let count = |wanted: &dyn Fn(&[String; 5]) -> bool| rows.iter().filter(|row| wanted(row)).count();
     let mut text = PREAMBLE.replace("{chip}", arch.name()).replace("{absent}", absent(arch));
     writeln!(
         text,
         "\n{} operations: {} lowered in all of their forms; {} compared with the reference in every encoding, {} across \
-         backends in some or all, {} of what is lowered with nothing.\n",
+         backends in some or all, {} of what is lowered with nothing. {} have results of a card, {} of a neighbour.\n",
         rows.len(),
         count(&|row| row[2] == "all"),
         count(&|row| row[3] == "reference"),
         count(&|row| row[3].contains("backends")),
         count(&|row| row[2] == "all" && row[3] == "nothing"),
+        count(&|row| row[4] == "card"),
+        count(&|row| row[4] == "neighbour"),
     )
     .unwrap();
-    text.push_str("| mnemonic | encodings | lowered | compared |\n|---|---|---|---|\n");
+    text.push_str("| mnemonic | encodings | lowered | compared | word |\n|---|---|---|---|---|\n");
     for row in &rows {
         writeln!(text, "| {} |", row.join(" | ")).unwrap();
     }

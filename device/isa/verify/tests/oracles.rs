@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use belfry_isa::inst::Arch;
-use belfry_isa_verify::{decode, programs, semantics};
+use belfry_isa_verify::{cards, decode, programs, semantics};
 
 /// How many sizes of waves there are to try.
 fn sizes(arch: Arch) -> usize {
@@ -100,5 +100,15 @@ fn random_programs_equal_the_reference_on_every_backend() {
         let report = programs::run(arch, 150, 7);
         assert!(report.compared > 100, "{arch:?}: {report}");
         assert!(report.wrong.is_empty(), "{arch:?}: {report}");
+    }
+}
+
+#[test]
+fn results_captured_on_cards_are_the_engines_on_every_backend() {
+    for (arch, least) in [(Arch::Gfx942, 30), (Arch::Gfx1100, 40), (Arch::Gfx1201, 50)] {
+        let report = cards::run(arch, true).unwrap();
+        assert_eq!(report.tally.wrong(), 0, "{arch:?}: {report}");
+        assert!(report.captured.len() >= least, "{arch:?}: {report}");
+        assert!(report.tally.checked() > 1000, "{arch:?}: {report}");
     }
 }
