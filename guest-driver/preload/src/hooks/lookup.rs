@@ -59,6 +59,19 @@ fn next() -> *mut c_void {
     found
 }
 
+/// The function of a name in a library and those it depends on, whatever this library has in its place.
+///
+/// # Safety
+///
+/// The handle is that of a loaded library.
+pub(super) unsafe fn in_library(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    // SAFETY: it is the C library's function of this name and type; the handle is the caller's promise.
+    unsafe {
+        let lookup: Dlsym = std::mem::transmute(next());
+        lookup(handle, name.as_ptr())
+    }
+}
+
 /// Where the library of an address begins.
 fn library(address: *const c_void) -> Option<*mut c_void> {
     // SAFETY: all zeros are a value of the structure, which is this function's own; any address may be asked about.

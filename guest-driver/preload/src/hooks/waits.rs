@@ -100,7 +100,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
         if handle.is_null() {
             return 0;
         }
-        search.found = libc::dlsym(handle, search.name.as_ptr());
+        search.found = super::lookup::in_library(handle, search.name);
         // It stays loaded: its address is kept.
         c_int::from(!search.found.is_null())
     }
