@@ -93,7 +93,8 @@ pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di
             Some(card) => sums::single(card, of, pairs, c),
             None => exact(pairs, c),
         };
-        let clamp = d.flags & flag::CLAMP != 0;
+        // Cards with sums of their own do not clamp them.
+        let clamp = card.is_none() && d.flags & flag::CLAMP != 0;
         let value = float::output_in_mode(value, Format::F32, 0, clamp, w.mode);
         w.v.set_lane(d.dst + lane / 32, lane & 31, value);
     });

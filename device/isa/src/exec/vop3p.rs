@@ -230,18 +230,46 @@ pub(crate) fn fma_mix_half(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
+/// The halves that low and high elements of both factors come from, in [`Di::imm`]: bits of `op_sel`, then of `op_sel_hi`.
+pub(crate) mod halves {
+    /// The low half for low elements and the high half for high ones.
+    pub(crate) const USUAL: u32 = 0b1100;
+}
+
+/// Elements of a factor of so many bits, made of the halves that are chosen.
+fn factor(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
+    let word = d.src[n].lane(w, lane);
+    let half = |bit: usize| if d.imm >> bit & 1 != 0 { word >> 16 } else { word & 0xffff };
+    half(n) | half(2 + n) << 16
+}
+
 /// Sum of products of small integers, each operand signed where its `neg` bit is set.
 fn dot_signed(w: &mut Wave, d: &Di, bits: u32) -> Flow {
     let clamp = d.flags & flag::CLAMP != 0;
     super::lane::for_each_active(w, |w, lane| {
+        let factors = [0, 1].map(|n| factor(w, d, n, lane));
         let part = |n: usize, k: u32| {
-            let word = d.src[n].lane(w, lane) << (32 - bits - k * bits);
+            let word = factors[n] << (32 - bits - k * bits);
             let signed = i64::from(word.cast_signed() >> (32 - bits));
             if d.src[n].neg { signed } else { i64::from(word >> (32 - bits)) }
         };
         let sum: i64 = (0..32 / bits).map(|k| part(0, k) * part(1, k)).sum();
         let total = sum + i64::from(d.src[2].lane(w, lane).cast_signed());
         let value = if clamp { total.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) } else { total };
+        w.v.set_lane(d.dst + lane / 32, lane & 31, value as u32);
+    });
+    Flow::NEXT
+}
+
+/// `v_dot4_u32_u8` and `v_dot8_u32_u4` of halves that are chosen; `aux` has the bits of elements.
+pub(crate) fn dot_unsigned(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let (bits, clamp) = (u32::from(d.aux), d.flags & flag::CLAMP != 0);
+    super::lane::for_each_active(w, |w, lane| {
+        let factors = [0, 1].map(|n| factor(w, d, n, lane));
+        let part = |n: usize, k: u32| u64::from(factors[n] >> (k * bits) & ((1 << bits) - 1));
+        let sum: u64 = (0..32 / bits).map(|k| part(0, k) * part(1, k)).sum();
+        let total = sum + u64::from(d.src[2].lane(w, lane));
+        let value = if clamp { total.min(u64::from(u32::MAX)) } else { total };
         w.v.set_lane(d.dst + lane / 32, lane & 31, value as u32);
     });
     Flow::NEXT

@@ -6,10 +6,21 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
 use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_exact, wmma_spread};
-use crate::inst::{Op, Operand};
+use crate::inst::{Arch, Mods, Op, Operand};
 use crate::tier1::form::Form;
 
+/// Halves that elements of factors are chosen from, as dot products of integers take them.
+fn chosen_halves(mods: &Mods) -> u32 {
+    u32::from(mods.op_sel & 3) | u32::from(mods.op_sel_hi & 3) << 2
+}
+
 impl Lowering {
+    /// Says whether a dot product of unsigned integers takes other halves than usual, which gfx9 has not.
+    pub(super) fn chooses_halves(&self, o: &Operation<'_>) -> bool {
+        let takes = matches!(o.op, Op::V_DOT4_U32_U8 | Op::V_DOT8_U32_U4) && self.arch != Arch::Gfx942;
+        takes && chosen_halves(o.mods) != vop3p::halves::USUAL
+    }
+
     pub(super) fn special(&mut self, o: &Operation<'_>) -> Lowered {
         let handler: Handler = match o.op {
             Op::V_CNDMASK_B32 | Op::V_CNDMASK_B16 => return self.select(o),
@@ -39,6 +50,7 @@ impl Lowering {
             Op::V_PERMLANE64_B32 => lane::permlane64,
             Op::V_DOT4_I32_IU8 => vop3p::dot4_iu8,
             Op::V_DOT8_I32_IU4 => vop3p::dot8_iu4,
+            Op::V_DOT4_U32_U8 | Op::V_DOT8_U32_U4 => vop3p::dot_unsigned,
             Op::V_FMA_MIX_F32 | Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16 => return self.mix(o),
             Op::V_MQSAD_U32_U8 => return self.wide_sad(o),
             Op::V_CVT_F32_FP8 => return self.small_floats(o, small::to_single, 0),
@@ -68,7 +80,12 @@ impl Lowering {
             *source = self.operand(o, n, Width::B32)?;
         }
         // The bits of `op_sel` are FETCH_INACTIVE and BOUND_CTRL of the permutations.
-        let aux = o.mods.op_sel & 3;
+        let aux = match o.op {
+            Op::V_DOT4_U32_U8 => 8,
+            Op::V_DOT8_U32_U4 => 4,
+            _ => o.mods.op_sel & 3,
+        };
+        let imm = chosen_halves(o.mods);
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, 1)?;
         let form = match o.op {
@@ -78,7 +95,7 @@ impl Lowering {
             Op::V_PERMLANEX16_B32 => Form::PermuteRow { other: true },
             _ => Form::Call,
         };
-        self.emit_as(form, Di { dst, src, aux, flags, ..Di::new(handler) });
+        self.emit_as(form, Di { dst, src, aux, imm, flags, ..Di::new(handler) });
         Ok(())
     }
 

@@ -226,6 +226,7 @@ impl Lowering {
         };
         let backend = self.backend;
         match properties(o.op).family {
+            Family::Vector(_) if self.chooses_halves(o) => self.special(o),
             Family::Vector(definitions) => {
                 let clamped = || if o.mods.clamp { vop_clamp::entry(o.op, backend) } else { None };
                 let high =

@@ -1,6 +1,6 @@
 //! VOP3P without matrices: packed operations, dot products and mixed precision.
 
-use belfry_isa::inst::{Op, Operand};
+use belfry_isa::inst::{Arch, Op, Operand};
 
 use super::dot;
 use super::lane::{Lane, Out};
@@ -101,10 +101,15 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
     }
 }
 
-/// Products of the fields of two words, `bits` wide each.
+/// Products of the fields of two words, `bits` wide each: low ones are in the half that `op_sel` names, high ones in that of
+/// `op_sel_hi`.
 fn integers(l: &Lane<'_>, bits: u32, signed: [bool; 2]) -> i128 {
+    let word = |n: usize| {
+        let chosen = |high: bool| u32::from(l.element(n, high, false));
+        if l.state.arch == Arch::Gfx942 { l.u32(n) } else { chosen(false) | chosen(true) << 16 }
+    };
     let field = |n: usize, at: u32| {
-        let raw = l.u32(n) >> (at * bits) & ((1 << bits) - 1);
+        let raw = word(n) >> (at * bits) & ((1 << bits) - 1);
         if signed[n] && raw >> (bits - 1) != 0 { i128::from(raw) - (1 << bits) } else { i128::from(raw) }
     };
     (0..32 / bits).map(|at| field(0, at) * field(1, at)).sum()
@@ -128,10 +133,12 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
             let pairs = [pair(false), pair(true)];
             // `neg_hi` of the third source negates it, too.
             let third = if mods.neg_hi & 4 != 0 { super::number::neg::<F32>(l.f32(2)) } else { l.f32(2) };
-            l.out32(match l.vector.op {
+            let sum = match l.vector.op {
                 V_DOT2_F32_F16 => dot::single::<F16>(pairs, third, l.state.arch),
                 _ => dot::single::<B16>(pairs, third, l.state.arch),
-            })
+            };
+            // Only gfx9 clamps it.
+            if l.state.arch == Arch::Gfx942 { l.out32(sum) } else { Out::B32(sum) }
         }
         V_FMA_MIX_F32 => l.out32(fma::<F32>(l.mixed(0), l.mixed(1), l.mixed(2), l.single())),
         V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => {
