@@ -4,8 +4,8 @@
 //! not how cards do it, but what they give: see [`numbers`] and [`root_numbers`]. Denormals are zeros before and behind it. Once
 //! code has been compiled that looks at [bits](uppers) in the place of that, sixteen numbers at once do so too.
 
-mod numbers;
-mod root_numbers;
+pub(super) mod numbers;
+pub(super) mod root_numbers;
 mod uppers;
 
 pub(crate) use uppers::Faithful;

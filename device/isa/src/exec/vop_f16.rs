@@ -4,7 +4,7 @@ use super::dot::pairs;
 use super::dot::sums::{self, Card, Factors};
 use super::float::half;
 use super::op::vector_ops;
-use super::trans;
+use super::{circle, reciprocal, root};
 
 vector_ops! {
     V_ADD_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a + b) }
@@ -45,12 +45,12 @@ vector_ops! {
     V_FREXP_EXP_I16_F16: F16 -> Bits, (a: u16) -> u16 { half::frexp(a).1 as u16 }
     V_LDEXP_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::ldexp(a, i32::from(b.cast_signed())) }
     V_DIV_FIXUP_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::div_fixup(a, b, c) }
-    V_RCP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x) }
-    V_RSQ_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, |x| 1.0 / x.sqrt()) }
-    V_SQRT_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, f64::sqrt) }
+    V_RCP_F16: F16 -> F16, (a: u16) -> u16 { half::by_single(a, reciprocal::reciprocal) }
+    V_RSQ_F16: F16 -> F16, (a: u16) -> u16 { half::by_single(a, reciprocal::reciprocal_root) }
+    V_SQRT_F16: F16 -> F16, (a: u16) -> u16 { half::by_single(a, root::root) }
     V_EXP_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, libm::exp2) }
     V_LOG_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, libm::log2) }
-    V_SIN_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::sin_turns) }
-    V_COS_F16: F16 -> F16, (a: u16) -> u16 { half::unary(a, trans::cos_turns) }
+    V_SIN_F16: F16 -> F16, (a: u16) -> u16 { half::by_single(a, circle::sine) }
+    V_COS_F16: F16 -> F16, (a: u16) -> u16 { half::by_single(a, circle::cosine) }
     V_DOT2_F16_F16: Bits -> F16, (a: u32, b: u32, c: u16) -> u16 { sums::narrow(Card::Gfx11, Factors::Halves, pairs(a, b), c) }
 }

@@ -1,5 +1,6 @@
 //! Double-precision arithmetic of the vector ALU.
 
+use super::double_roots;
 use super::float::{self, double};
 use super::op::vector_ops;
 
@@ -23,7 +24,7 @@ vector_ops! {
     V_LDEXP_F64: F64 -> F64, (a: u64, b: u32) -> u64 { double::ldexp(a, b.cast_signed()) }
     V_DIV_FIXUP_F64: F64 -> F64, (a: u64, b: u64, c: u64) -> u64 { double::div_fixup(a, b, c) }
     V_TRIG_PREOP_F64: F64 -> F64, (a: u64, b: u32) -> u64 { float::trig_preop(a, b) }
-    V_RCP_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, |x| 1.0 / x) }
-    V_RSQ_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, |x| 1.0 / x.sqrt()) }
-    V_SQRT_F64: F64 -> F64, (a: u64) -> u64 { double::unary(a, f64::sqrt) }
+    V_RCP_F64: F64 -> F64, (a: u64) -> u64 { double_roots::rcp(a) }
+    V_RSQ_F64: F64 -> F64, (a: u64) -> u64 { double_roots::rsq(a) }
+    V_SQRT_F64: F64 -> F64, (a: u64) -> u64 { double_roots::sqrt(a) }
 }

@@ -163,16 +163,7 @@ pub(super) const VFNMADD213PS: Evex = evex(2, 1, 0xac);
 pub(super) const VFNMADD231PS: Evex = evex(2, 1, 0xbc);
 /// Which lanes are numbers of some classes.
 pub(super) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
-pub(super) const VSUBPD: Evex = evex(1, 1, 0x5c).wide();
-pub(super) const VFMADD213PD: Evex = evex(2, 1, 0xa8).wide();
-pub(super) const VRNDSCALEPD: Evex = evex(3, 1, 0x09).wide();
-pub(super) const VSCALEFPD: Evex = evex(2, 1, 0x2c).wide();
-/// Eight singles to doubles, and the inverse, whose result is in half of a register.
-pub(super) const VCVTPS2PD: Evex = evex(1, 0, 0x5a);
-pub(super) const VCVTPD2PS: Evex = evex(1, 1, 0x5a).wide();
-pub(super) const VPANDQ: Evex = evex(1, 1, 0xdb).wide();
-pub(super) const VPSUBQ: Evex = evex(1, 1, 0xfb).wide();
-pub(super) const VPCMPUQ: Evex = evex(3, 1, 0x1e).wide();
+pub(super) const VRNDSCALEPS: Evex = evex(3, 1, 0x08);
 pub(super) const VPADDW: Evex = evex(1, 1, 0xfd);
 pub(super) const VPSUBW: Evex = evex(1, 1, 0xf9);
 pub(super) const VPMULLW: Evex = evex(1, 1, 0xd5);

@@ -58,6 +58,8 @@ mod permute;
 #[cfg(target_arch = "x86_64")]
 mod picks;
 #[cfg(target_arch = "x86_64")]
+mod polynomials;
+#[cfg(target_arch = "x86_64")]
 mod reciprocals;
 mod rows;
 #[cfg(target_arch = "x86_64")]

@@ -46,8 +46,8 @@ impl Body<'_> {
         self.a.masked(VPANDD, t3, t3, Operand::Constant(SIGN), k);
     }
 
-    /// Reciprocal roots of positive normal numbers to temporary 2; all others are used.
-    pub(super) fn reciprocal_roots(&mut self, d: &Di, half: u32, chunk: u8) {
+    /// Reciprocal roots of positive normal numbers, in a temporary; all others are used.
+    pub(super) fn reciprocal_roots(&mut self, d: &Di, half: u32, chunk: u8) -> Zmm {
         let [t1, t2, t3] = [Zmm(1), Zmm(2), Zmm(3)];
         let a = self.register(&d.src[0], true, half, chunk, Zmm(0));
         // The mantissa, and whether the exponent is odd.
@@ -73,5 +73,6 @@ impl Body<'_> {
         self.a.evex(VPANDD, t1, t1, Operand::Constant(0xff00_0000));
         self.a.shift(VPSRAD.by(1), t1, t1, K0);
         self.a.evex(VPSUBD, t2, t2, t1);
+        t2
     }
 }

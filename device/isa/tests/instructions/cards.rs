@@ -250,3 +250,33 @@ fn exact_matrices_have_the_sums_of_a_gfx1100_card() {
         assert_eq!(row, expected, "{backend:?}");
     }
 }
+
+/// `v_sqrt_f32 v1, v0`, `v_exp_f32 v2, v0`, `v_log_f32 v3, v0`, `v_sin_f32 v4, v0`, `v_cos_f32 v5, v0`, of gfx11.
+const FUNCTIONS: [u32; 6] = [0x7e02_6700, 0x7e04_4b00, 0x7e06_4f00, 0x7e08_6b00, 0x7e0a_6d00, END];
+
+#[test]
+fn functions_of_singles_have_the_same_bits_on_every_backend() {
+    let mut gpus: Vec<Gpu> = Backend::all().map(|backend| Gpu::of(Arch::Gfx1100, backend, 1 << 20)).collect();
+    let pcs: Vec<u64> = gpus.iter_mut().map(|gpu| gpu.buffer(&FUNCTIONS)).collect();
+    // All exponents, and mantissas that lie everywhere; then numbers around one, where powers and logarithms are.
+    let everywhere = (0..4096_u32).map(|n| n.wrapping_mul(0x9e37_79b9));
+    let around_one = (0..4096_u32).map(|n| 0x3000_0000 + n * 0x1_4001);
+    for start in everywhere.chain(around_one) {
+        let vgprs = [lanes(|lane| start.wrapping_add(lane * 0x0001_2347) ^ lane << 31)];
+        let mut results: Vec<Vec<u32>> = Vec::new();
+        for (gpu, &pc) in gpus.iter_mut().zip(&pcs) {
+            let init = WaveInit { pc, exec: u64::MAX, vgpr_count: 16, vgprs: &vgprs, ..WaveInit::default() };
+            let mut wave = Wave::new(&init);
+            assert_eq!(gpu.step(&mut wave, 100), Stop::EndProgram);
+            results.push(
+                (1..6)
+                    .flat_map(|register| (0..32).map(move |lane| (register, lane)))
+                    .map(|(r, l)| wave.vgpr(r, l))
+                    .collect(),
+            );
+        }
+        for other in &results[1..] {
+            assert_eq!(*other, results[0], "from {start:x}");
+        }
+    }
+}

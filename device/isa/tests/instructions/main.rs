@@ -451,7 +451,7 @@ fn overflows_to_half_precision_are_limited_when_mode_says_so() {
     for backend in Backend::all() {
         for (bits, expected) in [
             (0, [0x7c00, 0x7c00_7c00, 0x7c00, 0x7c00, 0x7c00]),
-            (FP16_OVFL, [0x7bff, 0x7bff_7bff, 0x7bff, 0x7c00, 0x7c00]),
+            (FP16_OVFL, [0x7bff, 0x7bff_7bff, 0x7bff, 0x7bff, 0x7c00]),
         ] {
             let mut bench = Bench::new(backend, words::HALF_OVERFLOWS);
             let mut wave = Wave::new(&WaveInit {

@@ -80,6 +80,11 @@ pub(crate) fn result(value: f64) -> u16 {
 pub(crate) fn unary(a: u16, f: impl Fn(f64) -> f64) -> u16 {
     if is_nan(a) { quiet(a) } else { result(f(to_f64(a))) }
 }
+/// A function of the half as a single, whose result is rounded to nearest.
+#[inline(always)]
+pub(crate) fn by_single(a: u16, f: impl Fn(u32) -> u32) -> u16 {
+    if is_nan(a) { quiet(a) } else { from_single(f(to_single(a))) }
+}
 #[inline(always)]
 pub(crate) fn binary(a: u16, b: u16, f: impl Fn(f64, f64) -> f64) -> u16 {
     if is_nan(a) {

@@ -73,14 +73,14 @@ pub(crate) fn signalling<D: Reg>(result: D, format: Format, operands: &[u64]) ->
 /// `MODE.FP16_OVFL`: half-precision results that overflow become the largest finite number.
 pub(crate) const FP16_OVFL: u32 = 1 << 23;
 
-/// A half-precision result as `MODE.FP16_OVFL` wants it, from operands in `input`: infinities stay when an operand is one,
-/// and so does what dividing by zero or the logarithm of zero gives.
+/// A half-precision result as `MODE.FP16_OVFL` wants it, from operands in `input`: infinities stay when an operand is one. What
+/// dividing by zero or the logarithm of zero gives is the largest number.
 pub(crate) fn limit_overflow<D: Reg>(result: D, input: Format, operands: &[u64]) -> D {
     const HALF_INFINITY: u64 = 0x7c00;
     if result.bits() & 0x7fff != HALF_INFINITY {
         return result;
     }
-    let (infinity, magnitude) = match input {
+    let infinity = match input {
         // Dot products of halves, two in each operand.
         Format::Bits if operands.len() == 3 => {
             let infinite = |bits: u64| bits & HALF_INFINITY == HALF_INFINITY;
@@ -88,13 +88,12 @@ pub(crate) fn limit_overflow<D: Reg>(result: D, input: Format, operands: &[u64])
             return if any { result } else { D::from_bits(result.bits() - 1) };
         }
         Format::Bits => return D::from_bits(result.bits() - 1),
-        Format::F16 => (HALF_INFINITY, 0x7fff),
-        Format::F32 => (0x7f80_0000, 0x7fff_ffff),
-        Format::F64 => (double::INFINITY, !double::SIGN),
+        Format::F16 => HALF_INFINITY,
+        Format::F32 => 0x7f80_0000,
+        Format::F64 => double::INFINITY,
     };
-    let of_zero = matches!(operands, [only] if only & magnitude == 0);
     let of_infinity = operands.iter().any(|bits| bits & infinity == infinity);
-    if of_zero || of_infinity { result } else { D::from_bits(result.bits() - 1) }
+    if of_infinity { result } else { D::from_bits(result.bits() - 1) }
 }
 
 /// `FP_DENORM` bits of `MODE` for a format: bit 0 keeps input denormals, bit 1 keeps those of results.

@@ -5,7 +5,7 @@
 //! R9700.
 
 /// Terms of the polynomial of each of 32 parts: constant, linear, quadratic and cubic one.
-pub(super) const TERMS: [[u32; 4]; 32] = [
+pub(in crate::exec) const TERMS: [[u32; 4]; 32] = [
     [67_108_864, 2_097_138, 65_462, 1925],
     [65_075_262, 1_971_966, 59_693, 1705],
     [63_161_283, 1_857_674, 54_582, 1516],

@@ -5,7 +5,7 @@
 //! R9700.
 
 /// Terms of the polynomial of each of 64 parts, 32 of even exponents and 32 of odd ones: constant, linear, quadratic and cubic one.
-pub(super) const TERMS: [[u32; 4]; 64] = [
+pub(in crate::exec) const TERMS: [[u32; 4]; 64] = [
     [67_108_864, 1_048_572, 24_555, 606],
     [66_084_241, 1_001_273, 22_738, 545],
     [65_105_161, 957_426, 21_104, 491],

@@ -6,15 +6,15 @@ mod trigonometry;
 use belfry_isa::inst::Op;
 use rustc_apfloat::{Float, Round};
 
-use super::dot;
 use super::gfx9::packed_into;
 use super::lane::{Lane, Out};
 use super::number::{
-    self as n, F16, F32, F64, Format, Rules, add, convert, extreme, extreme_number, extreme_or_nan, fma,
-    frexp, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
+    self as n, F16, F32, F64, Format, Rules, add, bits, convert, extreme, extreme_number, extreme_or_nan,
+    fma, frexp, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
 };
 use super::reciprocal::{reciprocal, reciprocal_root};
 use super::transcendental::{self, Function};
+use super::{curve, dot, double_root};
 pub(crate) use division::with_mask;
 use division::{div_fixup, div_fmas, vcc};
 use trigonometry::trig_preop;
@@ -167,18 +167,24 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
     }
 }
 
-/// A function that hardware approximates, rounded to nearest in every mode.
-fn approximate<F: Width>(a: u64, rules: Rules, function: Function) -> u64 {
-    operation::<F, 1>([a], of_function::<F>(rules, function), |[a], _| transcendental::rounded(function, a))
+/// A function of a half that hardware approximates, rounded to nearest in every mode.
+fn rounded<F: Width>(a: u64, rules: Rules, function: Function) -> u64 {
+    operation::<F, 1>([a], rules.nearest(), |[a], _| transcendental::rounded(function, a))
 }
 
-/// To nearest, and singles without denormals whatever `MODE` says; sine and cosine have them.
-fn of_function<F: Width>(rules: Rules, function: Function) -> Rules {
-    let periodic = matches!(function, Function::Sine | Function::Cosine);
-    match F::WIDTH == 32 && !periodic {
-        true => Rules { flush_in: true, flush_out: true, ..rules.nearest() },
-        false => rules.nearest(),
-    }
+/// A function by the mappings of singles, which are that of halves as well, and of doubles, in every mode.
+fn mapped<F: Width>(a: u64, rules: Rules, single: impl Fn(u64) -> u64, double: impl Fn(u64) -> u64) -> u64 {
+    operation::<F, 1>([a], rules.nearest(), |[a], _| {
+        of::<F>(match F::WIDTH {
+            16 => convert::<F32, F16>(
+                single(convert::<F16, F32>(bits(a), Rules::IEEE, Rules::IEEE)),
+                Rules::IEEE,
+                Rules::IEEE,
+            ),
+            32 => single(bits(a)),
+            _ => double(bits(a)),
+        })
+    })
 }
 
 impl Kind {
@@ -294,27 +300,23 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
         Kind::Fract => operation::<F, 1>([a()], r, |[a], round| fract(a, round)),
         Kind::Mant => n::flushed::<F>(frexp::<F>(a(), r).0, r.flush_out),
         Kind::DivFixup => div_fixup::<F>(a(), b(), c(), r),
-        Kind::Rcp if F::WIDTH == 32 => operation::<F32, 1>([a()], r.nearest(), |[a], _| reciprocal(a)),
-        Kind::Rcp => operation::<F, 1>([a()], r, |[a], _| (of::<F>(n::one::<F>()) / a).value),
-        // Of a double: a root and a quotient, each rounded.
-        Kind::Rsq if F::WIDTH == 64 => operation::<F, 1>([a()], r.nearest(), |[a], _| {
-            (of::<F>(n::one::<F>()) / transcendental::rounded(Function::Root, a)).value
-        }),
-        Kind::Rsq if F::WIDTH == 32 => operation::<F32, 1>([a()], r.nearest(), |[a], _| reciprocal_root(a)),
-        Kind::Rsq => approximate::<F>(a(), r, Function::ReciprocalRoot),
-        Kind::Sqrt => approximate::<F>(a(), r, Function::Root),
-        Kind::Exp => approximate::<F>(a(), r, Function::Power),
-        Kind::Log => approximate::<F>(a(), r, Function::Logarithm),
-        Kind::Sin => approximate::<F>(a(), r, Function::Sine),
-        Kind::Cos => approximate::<F>(a(), r, Function::Cosine),
+        Kind::Rcp => mapped::<F>(a(), r, |a| bits(reciprocal(of::<F32>(a))), double_root::reciprocal),
+        Kind::Rsq => {
+            mapped::<F>(a(), r, |a| bits(reciprocal_root(of::<F32>(a))), double_root::reciprocal_root)
+        }
+        Kind::Sqrt => mapped::<F>(a(), r, curve::root, double_root::root),
+        Kind::Exp if F::WIDTH == 32 => mapped::<F>(a(), r, curve::power, |a| a),
+        Kind::Log if F::WIDTH == 32 => mapped::<F>(a(), r, curve::logarithm, |a| a),
+        Kind::Exp => rounded::<F>(a(), r, Function::Power),
+        Kind::Log => rounded::<F>(a(), r, Function::Logarithm),
+        Kind::Sin => mapped::<F>(a(), r, |a| curve::turned(a, false), |a| a),
+        Kind::Cos => mapped::<F>(a(), r, |a| curve::turned(a, true), |a| a),
     };
     if F::WIDTH != 16 {
         return F::out(l, value);
     }
-    let by_zero = matches!(kind, Kind::Rcp | Kind::Rsq | Kind::Log)
-        && of::<F>(n::flushed::<F>(a(), r.flush_in)).is_zero();
     let infinite = (0..kind.sources()).any(|n| of::<F>(F::read(l, n)).is_infinite());
-    F::out(l, l.limited(value, infinite || by_zero || kind == Kind::DivFixup))
+    F::out(l, l.limited(value, infinite || kind == Kind::DivFixup))
 }
 
 /// Products where anything times zero is zero.
