@@ -1,5 +1,6 @@
 //! Oracle e: what cards were seen to do, against the engine on every backend and tier.
 
+pub mod case;
 pub mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::fmt;
 use belfry_isa::decode::decode_for;
 use belfry_isa::encode::encode;
 use belfry_isa::exec::coverage;
-use belfry_isa::inst::{Arch, Format, Inst, Op, Operand};
+use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
 use belfry_isa::tables::{Pattern, operand_types, patterns};
 
 use crate::engine::{CODE, Engine};
@@ -17,12 +18,22 @@ use crate::reference::{End, State};
 use crate::semantics::values;
 use crate::tally::Tally;
 use crate::target::{Facts, Target};
+use case::Case;
 use file::{Operation, Row, Set};
 
 /// The sets of this repository: name and text.
-const SETS: [(&str, &str); 6] = [
+const SETS: [(&str, &str); 15] = [
     ("amdgpu-sim-gfx1200", include_str!("../data/cards/amdgpu-sim-gfx1200.txt")),
+    ("amdgpu-sim-gfx1200-arithmetic", include_str!("../data/cards/amdgpu-sim-gfx1200-arithmetic.txt")),
+    ("amdgpu-sim-gfx1200-cases", include_str!("../data/cards/amdgpu-sim-gfx1200-cases.txt")),
+    ("amdgpu-sim-gfx1200-dot2", include_str!("../data/cards/amdgpu-sim-gfx1200-dot2.txt")),
+    ("amdgpu-sim-gfx1200-ds", include_str!("../data/cards/amdgpu-sim-gfx1200-ds.txt")),
+    ("amdgpu-sim-gfx1200-salu", include_str!("../data/cards/amdgpu-sim-gfx1200-salu.txt")),
     ("amdgpu-sim-gfx1200-vop3", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3.txt")),
+    ("amdgpu-sim-gfx1200-vop3p", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3p.txt")),
+    ("amdgpu-sim-gfx1200-vopc", include_str!("../data/cards/amdgpu-sim-gfx1200-vopc.txt")),
+    ("rocjitsu-curves", include_str!("../data/cards/rocjitsu-curves.txt")),
+    ("rocjitsu-gfx1201-halves", include_str!("../data/cards/rocjitsu-gfx1201-halves.txt")),
     ("rocjitsu-gfx1100", include_str!("../data/cards/rocjitsu-gfx1100.txt")),
     ("rocjitsu-gfx1100-notes", include_str!("../data/cards/rocjitsu-gfx1100-notes.txt")),
     ("rocjitsu-gfx1201", include_str!("../data/cards/rocjitsu-gfx1201.txt")),
@@ -104,6 +115,11 @@ pub fn run(arch: Arch, fast: bool) -> Result<Report, file::Error> {
                     *entry = captured.max(*entry);
                 }
             }
+            for case in &set.cases {
+                compare_case(&mut report, &set.name, target, &mut engines, case);
+                let entry = report.captured.entry(case.name.clone()).or_insert(captured);
+                *entry = captured.max(*entry);
+            }
         }
     }
     // Other results of the same operation are to a precision only.
@@ -143,10 +159,40 @@ fn compare(
     !instructions.is_empty()
 }
 
+/// Compares what a case leaves behind.
+fn compare_case(report: &mut Report, set: &str, target: Target, engines: &mut [Engine], case: &Case) {
+    let words = case.code.iter().flat_map(|word| word.to_le_bytes());
+    let code: Vec<u8> = words
+        .chain(Facts::of(target.arch).words.end.to_le_bytes())
+        .take(case.code.len() * 4 + END_BYTES)
+        .collect();
+    let named = decode_for(target.arch, target.wave, &code).map(|inst| inst.op.mnemonic());
+    // Dual instructions are of waves of 32 alone.
+    if named.is_err() && decode_for(target.arch, WaveSize::Wave32, &code).is_ok() {
+        return;
+    }
+    let before = case.state(target);
+    for engine in engines {
+        let (end, after) = engine.run(&before, &code);
+        let wrong = match (&named, &end) {
+            (Ok(name), _) if *name != case.name => Some(format!("the code is {name}")),
+            (Err(error), _) => Some(format!("{error:?}")),
+            (_, End::Done) => case
+                .difference(&before, &after)
+                .map(|(cell, got, seen)| format!("{cell:?}: {got:x}, the card {seen:x}")),
+            (_, end) => Some(format!("{end:?}")),
+        };
+        let at = |why| {
+            format!("line {}: {} ({:?} {:?}): {why}", case.line, case.name, engine.backend(), target.wave)
+        };
+        report.tally.count(set, wrong.map(at));
+    }
+}
+
 fn lanes(target: Target) -> usize {
     match target.wave {
-        belfry_isa::inst::WaveSize::Wave32 => 32,
-        belfry_isa::inst::WaveSize::Wave64 => 64,
+        WaveSize::Wave32 => 32,
+        WaveSize::Wave64 => 64,
     }
 }
 

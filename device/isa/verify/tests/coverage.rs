@@ -106,7 +106,7 @@ fn compared(report: &Report, name: &str) -> String {
 }
 
 /// Beginnings of operations, some of whose results are choices of the engine.
-const CHOICES: [&str; 35] = [
+const CHOICES: [&str; 30] = [
     "v_sqrt_",
     "v_exp_",
     "v_log_",
@@ -114,11 +114,6 @@ const CHOICES: [&str; 35] = [
     "v_cos_",
     "v_rsq_",
     "v_rcp_",
-    "v_s_sqrt_",
-    "v_s_exp_",
-    "v_s_log_",
-    "v_s_rsq_",
-    "v_s_rcp_",
     "v_wmma_f",
     "v_wmma_bf",
     "v_swmmac_f",

@@ -18,6 +18,8 @@ use std::fmt;
 
 use belfry_isa::inst::Mods;
 
+use super::case::{Case, Cells};
+
 /// A set that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -52,6 +54,8 @@ pub struct Set {
     pub also: Vec<String>,
     /// The operations.
     pub operations: Vec<Operation>,
+    /// Instructions with more results than a number.
+    pub cases: Vec<Case>,
 }
 
 /// Results of one operation.
@@ -81,7 +85,7 @@ pub struct Row {
 }
 
 /// `MODE` that compilers ask for: to nearest, denormals kept, `DX10_CLAMP`, `IEEE`.
-const USUAL_MODE: u32 = 0x3f0;
+pub(super) const USUAL_MODE: u32 = 0x3f0;
 /// Sources an operation may have.
 const MOST_SOURCES: usize = 3;
 
@@ -95,9 +99,10 @@ pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
         chip: String::new(),
         also: Vec::new(),
         operations: Vec::new(),
+        cases: Vec::new(),
     };
-    let mut open: Option<Operation> = None;
-    let mut known = HashMap::new();
+    let mut open: Option<Open> = None;
+    let mut known = Known::default();
     for (number, line) in text.lines().enumerate() {
         reader.line = number + 1;
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -108,60 +113,122 @@ pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
             ("licence", None) => rest.clone_into(&mut set.licence),
             ("chip", None) => rest.clone_into(&mut set.chip),
             ("also", None) => set.also = rest.split(' ').map(str::to_owned).collect(),
-            ("op", None) => open = Some(reader.operation(&set, rest)?),
-            ("op", Some(before)) => return Err(reader.error(format!("{} has no end", before.name))),
-            ("end", Some(_)) => {
-                let operation = open.take().into_iter();
-                for operation in operation {
+            ("op", None) => open = Some(Open::Operation(reader.operation(&set, rest)?)),
+            ("case", None) => {
+                reader.origin(&set)?;
+                open = Some(Open::Case(reader.case(rest)?));
+            }
+            ("op" | "case", Some(before)) => {
+                return Err(reader.error(format!("{} has no end", before.name())));
+            }
+            ("end", Some(_)) => match open.take() {
+                Some(Open::Operation(operation)) => {
                     reader.count(&operation, rest)?;
                     set.operations.push(operation);
                 }
-            }
-            (_, Some(operation)) => {
-                let row = reader.row(operation, line)?;
-                let key = (operation.name.clone(), operation.mods, operation.mode, row.sources.clone());
-                if let Some((other, result)) = known.insert(key, (row.line, row.result))
-                    && result != row.result
-                {
-                    let why = format!("contradicts line {other}: {:x} there, {:x} here", result, row.result);
-                    return Err(reader.error(why));
+                Some(Open::Case(case)) => {
+                    reader.whole(&case)?;
+                    known.case(&reader, &case)?;
+                    set.cases.push(case);
                 }
+                None => {}
+            },
+            (_, Some(Open::Operation(operation))) => {
+                let row = reader.row(operation, line)?;
+                known.row(&reader, operation, &row)?;
                 operation.rows.push(row);
             }
+            (_, Some(Open::Case(case))) => reader.cell(case, line)?,
             _ => return Err(reader.error(format!("{word:?} is no line of a set"))),
         }
     }
     match open {
-        Some(operation) => Err(reader.error(format!("cut: {} has no end", operation.name))),
-        None if set.operations.is_empty() => Err(reader.error("cut: no operation".to_owned())),
+        Some(open) => Err(reader.error(format!("cut: {} has no end", open.name()))),
+        None if set.operations.is_empty() && set.cases.is_empty() => {
+            Err(reader.error("cut: no operation".to_owned()))
+        }
         None => Ok(set),
     }
 }
 
+/// A part that has begun and has not ended.
+enum Open {
+    Operation(Operation),
+    Case(Case),
+}
+
+impl Open {
+    fn name(&self) -> &str {
+        match self {
+            Open::Operation(operation) => &operation.name,
+            Open::Case(case) => &case.name,
+        }
+    }
+}
+
+/// Key of a row: operation, modifiers, `MODE` and sources.
+type RowKey = (String, Mods, u32, Vec<u64>);
+
+/// Results so far, by what they are of, with their lines.
+#[derive(Default)]
+struct Known {
+    rows: HashMap<RowKey, (usize, u64)>,
+    cases: HashMap<(Vec<u32>, Cells), (usize, Cells)>,
+}
+
+impl Known {
+    fn row(&mut self, reader: &Reader<'_>, operation: &Operation, row: &Row) -> Result<(), Error> {
+        let key = (operation.name.clone(), operation.mods, operation.mode, row.sources.clone());
+        match self.rows.insert(key, (row.line, row.result)) {
+            Some((other, result)) if result != row.result => {
+                Err(reader
+                    .error(format!("contradicts line {other}: {result:x} there, {:x} here", row.result)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn case(&mut self, reader: &Reader<'_>, case: &Case) -> Result<(), Error> {
+        let key = (case.code.clone(), case.before.clone());
+        match self.cases.insert(key, (case.line, case.after.clone())) {
+            Some((other, after)) if after != case.after => {
+                Err(reader.error(format!("the case of line {} contradicts that of line {other}", case.line)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Where a set is read.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     name: &'a str,
-    line: usize,
+    pub(super) line: usize,
 }
 
 impl Reader<'_> {
-    fn error(&self, why: String) -> Error {
+    pub(super) fn error(&self, why: String) -> Error {
         Error { set: self.name.to_owned(), line: self.line, why }
     }
 
-    fn number(&self, digits: &str, bits: u32) -> Result<u64, Error> {
+    pub(super) fn number(&self, digits: &str, bits: u32) -> Result<u64, Error> {
         match u64::from_str_radix(digits, 16) {
             Ok(value) if bits == 64 || value >> bits == 0 => Ok(value),
             _ => Err(self.error(format!("{digits:?} is no number of {bits} bits"))),
         }
     }
 
-    fn operation(&self, set: &Set, rest: &str) -> Result<Operation, Error> {
+    /// Checks that the set has said where it is from.
+    fn origin(&self, set: &Set) -> Result<(), Error> {
         for (what, value) in [("source", &set.source), ("licence", &set.licence), ("chip", &set.chip)] {
             if value.is_empty() {
                 return Err(self.error(format!("foreign: no {what} before the first operation")));
             }
         }
+        Ok(())
+    }
+
+    fn operation(&self, set: &Set, rest: &str) -> Result<Operation, Error> {
+        self.origin(set)?;
         let mut words = rest.split(' ');
         let name = words.next().unwrap_or_default().to_owned();
         let (mods, rows) = (Mods { op_sel_hi: 7, ..Mods::default() }, Vec::new());
@@ -247,5 +314,25 @@ mod tests {
             why("op a\n1 = 2\nend 1"),
             "set some, line 1: foreign: no source before the first operation"
         );
+    }
+    #[test]
+    fn cases_that_are_cut_foreign_or_contradict_themselves_are_refused_by_line() {
+        let set = |body: &str| why(&format!("{HEAD}{body}"));
+        let load = "case ds_load_b32 d8d80001 06000000\nin exec = 1\nin lds 0 = 1 2\n";
+        assert_eq!(set(&format!("{load}out v6 = 2\nend\n")), "");
+        assert_eq!(set(load), "set some, line 6: cut: ds_load_b32 has no end");
+        assert_eq!(set(&format!("{load}end\n")), "set some, line 7: cut: ds_load_b32 has no result");
+        assert_eq!(set(&format!("{load}out v6\n")), "set some, line 7: cut: a cell has no values");
+        assert_eq!(set(&format!("{load}out v64 = 1\n")), "set some, line 7: \"v64\" is no cell");
+        assert_eq!(set(&format!("{load}out v6 =\n")), "set some, line 7: 0 words");
+        assert_eq!(
+            set(&format!("{load}out lds fff = 1\n")),
+            "set some, line 7: lds has no bytes from fff on"
+        );
+        assert_eq!(set(&format!("{load}else v6 = 1\n")), "set some, line 7: \"else\" is no line of a case");
+        assert_eq!(set("case ds_load_b32\n"), "set some, line 4: 0 words");
+        let contradiction = format!("{load}out v6 = 2\nend\n{load}out v6 = 3\nend\n");
+        assert_eq!(set(&contradiction), "set some, line 13: the case of line 9 contradicts that of line 4");
+        assert_eq!(why("case s 0\n"), "set some, line 1: foreign: no source before the first operation");
     }
 }
