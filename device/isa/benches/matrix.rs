@@ -37,7 +37,7 @@ enum Sources {
 const KEPT: [u32; 4] = [0x4c, 0x4d, 0x60, 0x61];
 
 /// Names, and numbers in VOP3P-MAI of gfx942, or in VOP3P of the others.
-const OPERATIONS: [(Arch, &str, u32); 30] = [
+const OPERATIONS: [(Arch, &str, u32); 33] = [
     (Arch::Gfx942, "f16 16x16x16", 0x4d),
     (Arch::Gfx942, "f16 32x32x8", 0x4c),
     (Arch::Gfx942, "f16 16x16x4_4b", 0x49),
@@ -50,6 +50,9 @@ const OPERATIONS: [(Arch, &str, u32); 30] = [
     (Arch::Gfx942, "f64 16x16x4", 0x6e),
     (Arch::Gfx942, "i8 16x16x32", 0x57),
     (Arch::Gfx942, "i8 32x32x16", 0x56),
+    (Arch::Gfx942, "i8 32x32x4_2b", 0x50),
+    (Arch::Gfx942, "i8 16x16x4_4b", 0x51),
+    (Arch::Gfx942, "i8 4x4x4_16b", 0x52),
     (Arch::Gfx942, "smfmac i8 16x16x64", 0x6a),
     (Arch::Gfx942, "fp8 16x16x32", 0x73),
     (Arch::Gfx942, "fp8 32x32x16", 0x77),

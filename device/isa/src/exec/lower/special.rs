@@ -178,7 +178,7 @@ impl Lowering {
         let handler: Handler = match (shape.is_float(), self.exact_matrices) {
             (true, true) => wmma_spread::exact,
             (true, false) => wmma_spread::float(self.backend),
-            (false, _) => wmma_spread::integer(self.backend),
+            (false, _) => wmma_spread::integer(self.backend, shape, self.halves),
         };
         self.emit(Di { dst, src, imm, aux: number, flags, ..Di::new(handler) });
         Ok(())

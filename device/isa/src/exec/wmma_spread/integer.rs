@@ -5,16 +5,17 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
-use super::super::di::{Di, Flow, flag};
+use super::super::di::{Di, Flow, Handler, Kind, flag};
 use super::super::op::per_backend;
 use super::super::tile_integer::{self, halves, whole};
-use super::shape::{SHAPES, Shape};
-use super::{MOST, MOST_KEPT, N, place, sixteen, start, write_row};
-use crate::lanes::Lanes;
+use super::shape::{Shape, index_bits};
+use super::{MOST, MOST_KEPT, N, place, sixteen, sum_place};
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
 
-/// What the code of a matrix instruction is made for: the bits of an element, the columns of A, and the halves of a wave.
-trait Form {
+/// A matrix instruction that code is made for: the bits of an element, the columns of A, and the halves of a wave.
+pub(crate) trait Form {
+    const SPARSE: bool;
     const BITS: u32;
     const K: u32;
     const HALVES: u32;
@@ -22,9 +23,12 @@ trait Form {
     const PER: u32 = 32 / Self::BITS;
 }
 
-struct Of<const BITS: u32, const K: u32, const HALVES: u32>;
+struct Of<const SPARSE: bool, const BITS: u32, const K: u32, const HALVES: u32>;
 
-impl<const BITS: u32, const K: u32, const HALVES: u32> Form for Of<BITS, K, HALVES> {
+impl<const SPARSE: bool, const BITS: u32, const K: u32, const HALVES: u32> Form
+    for Of<SPARSE, BITS, K, HALVES>
+{
+    const SPARSE: bool = SPARSE;
     const BITS: u32 = BITS;
     const K: u32 = K;
     const HALVES: u32 = HALVES;
@@ -58,8 +62,8 @@ fn dense<L: Lanes, F: Form, const P: usize>(w: &Wave, d: &Di, sums: &mut [Chunk;
 
 /// Of each row of a sparse A the columns of its elements.
 #[inline(always)]
-fn columns<L: Lanes, F: Form>(w: &Wave, d: &Di, shape: &Shape, columns: &mut [Chunk; MOST_KEPT]) {
-    let index_bits = shape.index_bits(F::HALVES);
+fn columns<L: Lanes, F: Form>(w: &Wave, d: &Di, columns: &mut [Chunk; MOST_KEPT]) {
+    let index_bits = index_bits(F::BITS, F::K / 2, F::HALVES);
     let key = if index_bits < 32 { (d.imm >> 8) * index_bits } else { 0 };
     for k in 0..F::K / 2 {
         let (number, first) = place(F::BITS, F::K / 2, F::HALVES, k);
@@ -70,10 +74,10 @@ fn columns<L: Lanes, F: Form>(w: &Wave, d: &Di, shape: &Shape, columns: &mut [Ch
 }
 
 #[inline(always)]
-fn sparse<L: Lanes, F: Form>(w: &Wave, d: &Di, shape: &Shape, sums: &mut [Chunk; N]) {
+fn sparse<L: Lanes, F: Form>(w: &Wave, d: &Di, sums: &mut [Chunk; N]) {
     let kept = F::K / 2;
     let mut chosen = [Chunk([0; N]); MOST_KEPT];
-    columns::<L, F>(w, d, shape, &mut chosen);
+    columns::<L, F>(w, d, &mut chosen);
     // Elements of B in low halves, and in high ones.
     let mut b = [[Chunk([0; N]); MOST]; 2];
     for k in 0..F::K {
@@ -101,45 +105,66 @@ fn sparse<L: Lanes, F: Form>(w: &Wave, d: &Di, shape: &Shape, sums: &mut [Chunk;
     }
 }
 
-/// The sums of products of a shape, in waves of so many halves.
+/// The registers and lanes of row `r` of C or D whose first register is `base`.
 #[inline(always)]
-fn products<L: Lanes, const HALVES: u32>(w: &Wave, d: &Di, shape: &Shape, sums: &mut [Chunk; N]) {
-    match (shape.sparse, shape.a.bits(), shape.k) {
-        (false, 8, _) => dense::<L, Of<8, 16, HALVES>, 8>(w, d, sums),
-        (false, _, 16) => dense::<L, Of<4, 16, HALVES>, 8>(w, d, sums),
-        (false, ..) => dense::<L, Of<4, 32, HALVES>, 16>(w, d, sums),
-        (true, 8, _) => sparse::<L, Of<8, 32, HALVES>>(w, d, shape, sums),
-        (true, _, 32) => sparse::<L, Of<4, 32, HALVES>>(w, d, shape, sums),
-        (true, ..) => sparse::<L, Of<4, 64, HALVES>>(w, d, shape, sums),
-    }
+fn sum_row<F: Form>(base: u32, r: usize) -> (u32, u32) {
+    let (register, _, first) = sum_place(false, F::HALVES, r as u32);
+    (base + register * F::HALVES, first)
+}
+
+/// Row `r` of C, or of what a sparse one adds to.
+#[inline(always)]
+fn c_row<L: Lanes, F: Form>(w: &Wave, d: &Di, r: usize) -> L::V {
+    let base = match (F::SPARSE, d.src[2].kind) {
+        (true, _) => d.dst,
+        (false, Kind::Vector) => d.src[2].value,
+        (false, _) => return L::splat(d.src[2].scalar(w)),
+    };
+    let (row, first) = sum_row::<F>(base, r);
+    L::load(sixteen(w, row, first))
 }
 
 #[inline(always)]
-fn integers<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape) {
+fn run<L: Lanes, F: Form>(w: &mut Wave, d: &Di) -> Flow {
     let mut sums = [Chunk([0; N]); N];
-    products::<L, HALVES>(w, d, shape, &mut sums);
+    match (F::SPARSE, F::K) {
+        (true, _) => sparse::<L, F>(w, d, &mut sums),
+        (false, 16) => dense::<L, F, 8>(w, d, &mut sums),
+        (false, _) => dense::<L, F, 16>(w, d, &mut sums),
+    }
     let clamp = d.flags & flag::CLAMP != 0;
+    // All of C before any of D: they may be the same registers.
     for r in 0..N {
-        let c = start::<L>(w, d, shape, HALVES, r as u32);
-        let sum = tile_integer::added::<L>(c, L::load(&sums[r]), clamp);
+        let sum = tile_integer::added::<L>(c_row::<L, F>(w, d, r), L::load(&sums[r]), clamp);
         L::store(&mut sums[r], sum);
     }
     for r in 0..N {
-        write_row::<L>(w, d, shape, HALVES, (r as u32, L::load(&sums[r])));
-    }
-}
-
-#[inline(always)]
-fn run<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
-    let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
-    match w.halves {
-        1 => integers::<L, 1>(w, d, shape),
-        _ => integers::<L, 2>(w, d, shape),
+        let (row, first) = sum_row::<F>(d.dst, r);
+        w.v.row_mut(row + first / 32)[((first / 16) & 1) as usize] = sums[r];
     }
     Flow::NEXT
 }
 
 per_backend! {
-    /// Handler of a matrix instruction of integers, `aux` its number.
-    integer [] [] |w, _m, d, L| run::<L>(w, d)
+    /// Handler of one form.
+    handler [F: Form] [F] |w, _m, d, L| run::<L, F>(w, d)
+}
+
+fn in_halves<const HALVES: u32>(shape: &Shape, backend: BackendKind) -> Handler {
+    match (shape.sparse, shape.a.bits(), shape.k) {
+        (false, 8, _) => handler::<Of<false, 8, 16, HALVES>>(backend),
+        (false, _, 16) => handler::<Of<false, 4, 16, HALVES>>(backend),
+        (false, ..) => handler::<Of<false, 4, 32, HALVES>>(backend),
+        (true, 8, _) => handler::<Of<true, 8, 32, HALVES>>(backend),
+        (true, _, 32) => handler::<Of<true, 4, 32, HALVES>>(backend),
+        (true, ..) => handler::<Of<true, 4, 64, HALVES>>(backend),
+    }
+}
+
+/// Handler of a matrix instruction of integers in waves of so many halves.
+pub(crate) fn integer(backend: BackendKind, shape: &Shape, halves: u32) -> Handler {
+    match halves {
+        1 => in_halves::<1>(shape, backend),
+        _ => in_halves::<2>(shape, backend),
+    }
 }

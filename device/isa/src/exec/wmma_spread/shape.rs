@@ -96,9 +96,14 @@ impl Shape {
 
     /// Bits of a lane's index that a wave of so many halves takes.
     pub(super) const fn index_bits(&self, halves: u32) -> u32 {
-        let (_, _, lanes) = geometry(self.a.bits(), self.kept(), halves);
-        self.kept() * 16 / lanes * 2
+        index_bits(self.a.bits(), self.kept(), halves)
     }
+}
+
+/// The same for so many elements of a row of A, of so many bits each.
+pub(super) const fn index_bits(bits: u32, kept: u32, halves: u32) -> u32 {
+    let (_, _, lanes) = geometry(bits, kept, halves);
+    kept * 16 / lanes * 2
 }
 
 const fn shape(op: Op, [a, b]: [Element; 2], sum: Sum, k: u32) -> Shape {
