@@ -3,9 +3,16 @@
 //! The lower one is quick to find with what a processor has, so results need a look at a bit instead of a polynomial. The bits take
 //! some time to make and one or two megabytes, so that they are made when code is compiled that looks at them.
 
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "the same code is there for wider registers")
+)]
+
 use std::sync::OnceLock;
 
 use super::{Mapping, RECIPROCAL, ROOT, number_of};
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{Backend, BackendKind};
 
 /// Bytes behind the last one: code reads four from each on.
 const BEHIND: usize = 3;
@@ -30,10 +37,22 @@ impl Faithful {
 
     /// Its bits, which are made unless they are there; bytes behind them may be read as a part of the last four.
     pub(crate) fn bits(self) -> &'static [u8] {
-        self.cell().get_or_init(|| match self {
+        self.cell().get_or_init(|| {
+            #[cfg(target_arch = "x86_64")]
+            if Backend::force(BackendKind::Avx2).is_some() {
+                // SAFETY: the host has what the function is compiled for.
+                return unsafe { made_by_avx2(self) };
+            }
+            self.made()
+        })
+    }
+
+    #[inline(always)]
+    fn made(self) -> Box<[u8]> {
+        match self {
             Faithful::Reciprocal => made(&RECIPROCAL, 1 << 23, reciprocal_below),
             Faithful::ReciprocalRoot => made(&ROOT, 1 << 24, root_below),
-        })
+        }
     }
 
     /// Its bits if they are there.
@@ -68,6 +87,13 @@ pub(super) fn root_below(place: u32) -> u32 {
     cut(1.0 / f64::from(number_of(place)).sqrt())
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn made_by_avx2(of: Faithful) -> Box<[u8]> {
+    of.made()
+}
+
+#[inline(always)]
 fn made(mapping: &Mapping, places: u32, below: impl Fn(u32) -> u32) -> Box<[u8]> {
     // Where the polynomial is off by one there is a correction by one, which changes the bit.
     let is_upper = |place: u32| mapping.polynomial(place).0.wrapping_sub(below(place)) & 1;
