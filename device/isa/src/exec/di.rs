@@ -142,6 +142,15 @@ impl Source {
         }
     }
 
+    /// Values of a source in sixteen lanes, from `first` on.
+    #[inline(always)]
+    pub(crate) fn sixteen(&self, w: &Wave, first: u32) -> [u32; 16] {
+        match self.kind {
+            Kind::Vector => w.v.row(self.value + first / 32)[((first / 16) & 1) as usize].0,
+            _ => [self.scalar(w); 16],
+        }
+    }
+
     /// Value of a source in one lane.
     #[inline(always)]
     pub(crate) fn lane(&self, w: &Wave, lane: u32) -> u32 {

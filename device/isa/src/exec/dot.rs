@@ -5,6 +5,7 @@
 
 pub(super) mod gfx12;
 pub(super) mod gfx9;
+pub(crate) mod lanes;
 pub(crate) mod sums;
 
 pub(crate) use sums::Card;
@@ -12,11 +13,12 @@ use sums::Factors;
 
 use super::di::{Di, Flow, Machine, flag};
 use super::float::{self, flushed, half, single};
-use super::lane::for_each_active;
-use super::op::{Entry, Format, Reg, vector_ops};
+use super::lane::{active, for_each_active};
+use super::op::{Entry, Format, Reg, per_backend, vector_ops};
 use crate::inst::Op;
-use crate::lanes::BackendKind;
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
+use lanes::Prepared;
 
 /// Pairs of the halves of two words.
 pub(super) fn pairs(a: u32, b: u32) -> [[u16; 2]; 2] {
@@ -68,37 +70,53 @@ pub(crate) fn dot2_integers(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow 
     Flow::NEXT
 }
 
-/// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`
-/// (bits 2:0 of `imm`) of the second; `neg` negates in the first and `neg_hi` (bits 5:3) in the second.
-pub(crate) fn dot2<const BRAIN: bool>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+/// The halves of a source for the first or the second product, of sixteen lanes.
+#[inline(always)]
+fn factors(w: &Wave, d: &Di, n: usize, second: bool, first_lane: u32) -> [u16; 16] {
+    let source = &d.src[n];
+    let (high, negate) = match second {
+        true => (d.imm >> n & 1 != 0, d.imm >> (3 + n) & 1 != 0),
+        false => (source.high, source.neg),
+    };
+    let sign = if negate { 0x8000 } else { 0 };
+    lanes::halves(&source.sixteen(w, first_lane), high).map(|bits| bits ^ sign)
+}
+
+#[inline(always)]
+fn floats<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
     let of = if BRAIN { Factors::Brains } else { Factors::Halves };
-    let card = Card::of_number(d.aux);
-    for_each_active(w, |w, lane| {
-        let part = |n: usize, second: bool| {
-            let source = &d.src[n];
-            let word = source.lane(w, lane);
-            let (high, negate) = if second {
-                (d.imm >> n & 1 != 0, d.imm >> (3 + n) & 1 != 0)
-            } else {
-                (source.high, source.neg)
-            };
-            let bits = (if high { word >> 16 } else { word }) as u16;
-            if negate { bits ^ 0x8000 } else { bits }
-        };
-        let c = d.src[2].lane(w, lane).modify(Format::F32, &d.src[2]);
+    let (exec, card) = (active(w), Card::of_number(d.aux));
+    // Cards with sums of their own do not clamp them.
+    let clamp = card.is_none() && d.flags & flag::CLAMP != 0;
+    for first in (0..w.halves * 32).step_by(16).filter(|first| exec >> first & 0xffff != 0) {
+        let [a, b] = [0, 1].map(|n| [false, true].map(|second| factors(w, d, n, second, first)));
         // `neg_hi` of the third source negates it, too.
-        let c = if d.imm >> 5 & 1 != 0 { c ^ single::SIGN } else { c };
-        let pairs = [false, true].map(|second| [part(0, second), part(1, second)]);
-        let value = match card {
-            Some(card) => sums::single(card, of, pairs, c),
-            None => exact(pairs, c),
-        };
-        // Cards with sums of their own do not clamp them.
-        let clamp = card.is_none() && d.flags & flag::CLAMP != 0;
-        let value = float::output_in_mode(value, Format::F32, 0, clamp, w.mode);
-        w.v.set_lane(d.dst + lane / 32, lane & 31, value);
-    });
+        let sign = if d.imm >> 5 & 1 != 0 { single::SIGN } else { 0 };
+        let c = d.src[2].sixteen(w, first).map(|c| c.modify(Format::F32, &d.src[2]) ^ sign);
+        let mut result = [0; 16];
+        let others = card.map_or([1; 16], |card| {
+            let [x, y] = [&a, &b].map(|two| two.each_ref().map(|bits| Prepared::of(of, bits)));
+            lanes::singles(card, [x.each_ref(), y.each_ref()], &c, &mut result)
+        });
+        for lane in (0..16_usize).filter(|lane| exec >> (first as usize + lane) & 1 != 0) {
+            if others[lane] != 0 {
+                let pairs = [0, 1].map(|n: usize| [a[n][lane], b[n][lane]]);
+                result[lane] = match card {
+                    Some(card) => sums::single(card, of, pairs, c[lane]),
+                    None => exact(pairs, c[lane]),
+                };
+            }
+            let value = float::output_in_mode(result[lane], Format::F32, 0, clamp, w.mode);
+            w.v.set_lane(d.dst + first / 32, (first & 16) + lane as u32, value);
+        }
+    }
     Flow::NEXT
+}
+
+per_backend! {
+    /// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`
+    /// (bits 2:0 of `imm`) of the second; `neg` negates in the first and `neg_hi` (bits 5:3) in the second.
+    dot2 [const BRAIN: bool] [BRAIN] |w, _m, d, L| floats::<L, BRAIN>(w, d)
 }
 
 /// Products of halves and `c`, rounded once; singles have no denormals.

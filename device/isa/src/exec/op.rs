@@ -175,7 +175,7 @@ impl Entry {
 ///
 /// Each line is `NAME: INPUT -> OUTPUT, (a: T, b: T) -> T { scalar }`, optionally followed by `, lanes { … }` (or
 /// `, nan { … }` when NaN payloads need the scalar form), where `L` is the backend; or by `, sixteen path`, a function of sixteen
-/// lanes, their results and the scalar form.
+/// lanes, their results and the scalar form; of an operation on three sources, the lanes of all of them.
 macro_rules! vector_ops {
     ($($op:ident: $input:ident -> $output:ident, ($($arg:ident: $type:ty),*) -> $result:ty $scalar:block
         $(, lanes $lanes:block)? $(, nan $nan:block)? $(, sixteen $sixteen:path)?)*) => {
@@ -202,6 +202,12 @@ macro_rules! vector_ops {
 pub(crate) use vector_ops;
 
 macro_rules! vector_op {
+    (@sixteen 1 $sixteen:path, $a:ident, $b:ident, $c:ident, $r:ident) => {
+        $sixteen($a, $r, |a| Self::scalar(a, 0, 0))
+    };
+    (@sixteen 3 $sixteen:path, $a:ident, $b:ident, $c:ident, $r:ident) => {
+        $sixteen([$a, $b, $c], $r, Self::scalar)
+    };
     (@handlers) => {
         fn general(backend: $crate::lanes::BackendKind) -> $crate::exec::di::Handler {
             $crate::exec::op::general::<Self>(backend)
@@ -222,7 +228,7 @@ macro_rules! vector_op {
     ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
         $crate::exec::op::vector_op!(@impl $op $input $output 3 ($a: $A, $b: $B, $c: $C) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
     };
-    (@impl $op:ident $input:ident $output:ident $arity:literal ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block
+    (@impl $op:ident $input:ident $output:ident $arity:tt ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block
         [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
         impl $crate::exec::op::VectorOp for $op {
             type A = $A;
@@ -250,7 +256,7 @@ macro_rules! vector_op {
             $(
                 #[inline(always)]
                 fn sixteen(a: &[$A; 16], _b: &[$B; 16], _c: &[$C; 16], r: &mut [$D; 16]) {
-                    $sixteen(a, r, |a| Self::scalar(a, 0, 0));
+                    $crate::exec::op::vector_op!(@sixteen $arity $sixteen, a, _b, _c, r);
                 }
             )?
         }

@@ -1,5 +1,6 @@
 //! Single-precision arithmetic of the vector ALU.
 
+use super::dot::lanes;
 use super::dot::pairs;
 use super::dot::sums::{self, Card, Factors};
 use super::float::single::{self, SIGN};
@@ -101,7 +102,7 @@ vector_ops! {
     V_CUBEID_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).0 }
     V_CUBESC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).2 }
     V_CUBETC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).3 }
-    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { sums::single(Card::Gfx11, Factors::Halves, pairs(a, b), c) }
+    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { sums::single(Card::Gfx11, Factors::Halves, pairs(a, b), c) }, sixteen lanes::halves_of_gfx11
 }
 
 /// The scalar form for vectors with NaNs in them.

@@ -3,11 +3,13 @@
 //!
 //! Source: as for [`sums`]. On gfx12 a wave32 goes through the elements that its lower lanes hold first.
 
-use super::di::{Di, Flow, Machine};
+use super::di::{Di, Flow};
+use super::dot::lanes::{self, Prepared, Words};
 use super::dot::sums::{self, Card, Factors};
 use super::float::{FP16_OVFL, half};
+use super::op::per_backend;
 use super::wmma::{source_row, write_row};
-use crate::lanes::Portable;
+use crate::lanes::Lanes;
 use crate::wave::Wave;
 
 const N: usize = 16;
@@ -33,18 +35,8 @@ impl Matrices {
         if self.halves == 1 { [0, 8, 4, 12] } else { [0, 4, 8, 12] }
     }
 
-    /// An element of D from that of C, both as singles.
-    pub(super) fn element(self, a: &Line, b: &Line, c: u32) -> u32 {
-        if !self.narrow {
-            return match self.card {
-                Card::Gfx11 => (0..N).step_by(2).fold(c, |c, k| {
-                    sums::single::<2>(self.card, self.of, core::array::from_fn(|n| [a[k + n], b[k + n]]), c)
-                }),
-                Card::Gfx12 => self.steps().into_iter().fold(c, |c, k| {
-                    sums::single::<4>(self.card, self.of, core::array::from_fn(|n| [a[k + n], b[k + n]]), c)
-                }),
-            };
-        }
+    /// A narrow element of D from that of C, both as singles.
+    fn element(self, a: &Line, b: &Line, c: u32) -> u32 {
         let c = match self.of {
             Factors::Halves => half::from_single(c),
             Factors::Brains => (c >> 16) as u16,
@@ -60,6 +52,51 @@ impl Matrices {
             }),
         };
         self.of.widened(sum)
+    }
+
+    /// All elements of D in the place of those of C, as singles.
+    #[inline(always)]
+    pub(super) fn sums(self, a: &[Line; N], b: &[Line; N], c: &mut [Words; N]) {
+        match self.card {
+            _ if self.narrow => {
+                for (a, row) in a.iter().zip(c) {
+                    for (b, c) in b.iter().zip(row) {
+                        *c = self.element(a, b, *c);
+                    }
+                }
+            }
+            Card::Gfx11 => self.steps_of::<2>((a, b), [0, 2, 4, 6, 8, 10, 12, 14], c),
+            Card::Gfx12 => self.steps_of::<4>((a, b), self.steps(), c),
+        }
+    }
+
+    /// Steps of `M` products from the elements `firsts` on, for whole rows.
+    #[inline(always)]
+    fn steps_of<const M: usize>(
+        self,
+        (a, b): (&[Line; N], &[Line; N]),
+        firsts: impl IntoIterator<Item = usize> + Copy,
+        c: &mut [Words; N],
+    ) {
+        let prepared = |lines: &[Line; N]| -> [Prepared; N] {
+            core::array::from_fn(|k| Prepared::of(self.of, &core::array::from_fn(|n| lines[n][k])))
+        };
+        let (rows, columns) = (prepared(a), prepared(b));
+        for (r, sum) in c.iter_mut().enumerate() {
+            for first in firsts {
+                let x: [Prepared; M] = core::array::from_fn(|n| rows[first + n].everywhere(r));
+                let y: [&Prepared; M] = core::array::from_fn(|n| &columns[first + n]);
+                let mut next = [0; N];
+                let others = lanes::singles(self.card, [x.each_ref(), y], sum, &mut next);
+                if others.iter().fold(0, |any, lane| any | lane) != 0 {
+                    for (lane, _) in others.iter().enumerate().filter(|(_, other)| **other != 0) {
+                        let pairs = core::array::from_fn(|n| [a[r][first + n], b[lane][first + n]]);
+                        next[lane] = sums::single::<M>(self.card, self.of, pairs, sum[lane]);
+                    }
+                }
+                *sum = next;
+            }
+        }
     }
 
     /// A step's result as `MODE.FP16_OVFL` has it: the largest number in place of an infinity that no operand is.
@@ -80,21 +117,25 @@ fn line(w: &Wave, d: &Di, n: usize, lane: usize) -> Line {
     })
 }
 
-/// `v_wmma_f32_16x16x16_f16` and its relatives of gfx11.
-pub(crate) fn exact<const BRAIN: bool, const NARROW: bool>(
-    w: &mut Wave,
-    _m: &mut Machine<'_>,
-    d: &Di,
-) -> Flow {
+#[inline(always)]
+fn matrices<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
     let of = if BRAIN { Factors::Brains } else { Factors::Halves };
     let limited = w.mode & FP16_OVFL != 0;
     let matrices = Matrices { card: Card::Gfx11, of, narrow: NARROW, halves: w.halves, limited };
     let lines = |n: usize| -> [Line; N] { core::array::from_fn(|lane| line(w, d, n, lane)) };
+    let mut c = [[0; N]; N];
+    for (r, row) in c.iter_mut().enumerate() {
+        *row = L::to_array(source_row::<L, BRAIN, NARROW>(w, d, r));
+    }
     let (a, b) = (lines(0), lines(1));
-    let c: [[u32; N]; N] = core::array::from_fn(|r| source_row::<Portable, BRAIN, NARROW>(w, d, r));
-    for r in 0..N {
-        let row = core::array::from_fn(|column| matrices.element(&a[r], &b[column], c[r][column]));
-        write_row::<Portable, BRAIN, NARROW>(w, d, r, row);
+    matrices.sums(&a, &b, &mut c);
+    for (r, row) in c.into_iter().enumerate() {
+        write_row::<L, BRAIN, NARROW>(w, d, r, L::from_array(row));
     }
     Flow::NEXT
+}
+
+per_backend! {
+    /// `v_wmma_f32_16x16x16_f16` and its relatives of gfx11.
+    exact [const BRAIN: bool, const NARROW: bool] [BRAIN, NARROW] |w, _m, d, L| matrices::<L, BRAIN, NARROW>(w, d)
 }

@@ -22,14 +22,14 @@ mod shape;
 pub(crate) use integer::integer;
 pub(crate) use shape::{Shape, of};
 
-use super::di::{Di, Flow, Kind, Machine};
+use super::di::{Di, Flow, Kind};
 use super::dot::sums::{Card, Factors};
 use super::float::{FP16_OVFL, single};
 use super::op::per_backend;
 use super::tile::{self, Pairs};
 use super::wmma::{FEW, both, first_row, narrowed, sums};
 use super::wmma_exact::{Line, Matrices};
-use crate::lanes::{BackendKind, Lanes, Portable};
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::{Chunk, Wave};
 use shape::{Element, SHAPES, Sum, geometry};
 
@@ -363,14 +363,24 @@ per_backend! {
     float [] [] |w, _m, d, L| floats::<L>(w, d)
 }
 
-/// A matrix instruction of 16-bit floats with the sums of the card; of others, whose sums no public capture has, the usual ones.
-pub(crate) fn exact(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+/// The factors of a matrix instruction whose sums cards were seen to form: dense ones of 16-bit floats.
+fn factors(shape: &Shape) -> Option<Factors> {
+    match (shape.sparse, shape.a) {
+        (false, Element::Half) => Some(Factors::Halves),
+        (false, Element::Brain) => Some(Factors::Brains),
+        _ => None,
+    }
+}
+
+/// Whether [`exact`] has the sums of a shape.
+pub(crate) fn has_exact(shape: &Shape) -> bool {
+    factors(shape).is_some()
+}
+
+#[inline(always)]
+fn exactly<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
-    let of = match (shape.sparse, shape.a) {
-        (false, Element::Half) => Factors::Halves,
-        (false, Element::Brain) => Factors::Brains,
-        _ => return floats::<Portable>(w, d),
-    };
+    let Some(of) = factors(shape) else { unreachable!("other shapes have another handler") };
     let (narrow, limited) = (shape.is_narrow(), w.mode & FP16_OVFL != 0);
     let matrices = Matrices { card: Card::Gfx12, of, narrow, halves: w.halves, limited };
     let line = |n: usize, i: usize| -> Line {
@@ -381,11 +391,17 @@ pub(crate) fn exact(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
         })
     };
     let lines = |n: usize| -> [Line; N] { core::array::from_fn(|i| line(n, i)) };
+    let mut c = [[0; N]; N];
+    for (r, row) in c.iter_mut().enumerate() {
+        *row = L::to_array(start::<L>(w, d, shape, w.halves, r as u32));
+    }
     let (a, b) = (lines(0), lines(1));
-    let c: [[u32; N]; N] = core::array::from_fn(|r| start::<Portable>(w, d, shape, w.halves, r as u32));
-    let result: [Chunk; N] = core::array::from_fn(|r| {
-        Chunk(core::array::from_fn(|column| matrices.element(&a[r], &b[column], c[r][column])))
-    });
-    write::<Portable>(w, d, shape, &result);
+    matrices.sums(&a, &b, &mut c);
+    write::<L>(w, d, shape, &c.map(Chunk));
     Flow::NEXT
+}
+
+per_backend! {
+    /// Handler of a matrix instruction that [`has_exact`] sums, `aux` its number.
+    exact [] [] |w, _m, d, L| exactly::<L>(w, d)
 }

@@ -66,12 +66,20 @@ impl Lowering {
             Op::V_DOT4_F32_FP8_BF8 => return self.small_floats(o, small::dot4, 2),
             Op::V_DOT4_F32_BF8_BF8 => return self.small_floats(o, small::dot4, 3),
             Op::V_DOT2_F32_F16 => {
-                return self.dot2(o, dot::dot2::<false>, dot::Card::number(self.file.float_sums));
+                return self.dot2(
+                    o,
+                    dot::dot2::<false>(self.backend),
+                    dot::Card::number(self.file.float_sums),
+                );
             }
             Op::V_DOT2_I32_I16 => return self.dot2(o, dot::dot2_integers, 1),
             Op::V_DOT2_U32_U16 => return self.dot2(o, dot::dot2_integers, 0),
             Op::V_DOT2_F32_BF16 => {
-                return self.dot2(o, dot::dot2::<true>, dot::Card::number(self.file.float_sums));
+                return self.dot2(
+                    o,
+                    dot::dot2::<true>(self.backend),
+                    dot::Card::number(self.file.float_sums),
+                );
             }
             _ => return Err(Unsupported),
         };
@@ -175,10 +183,10 @@ impl Lowering {
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, sum)?;
         let imm = u32::from(o.mods.neg_hi & 7) | o.imm << 8;
-        let handler: Handler = match (shape.is_float(), self.exact_matrices) {
-            (true, true) => wmma_spread::exact,
-            (true, false) => wmma_spread::float(self.backend),
-            (false, _) => wmma_spread::integer(self.backend, shape, self.halves),
+        let handler: Handler = match shape.is_float() {
+            true if self.exact_matrices && wmma_spread::has_exact(shape) => wmma_spread::exact(self.backend),
+            true => wmma_spread::float(self.backend),
+            false => wmma_spread::integer(self.backend, shape, self.halves),
         };
         self.emit(Di { dst, src, imm, aux: number, flags, ..Di::new(handler) });
         Ok(())
@@ -225,10 +233,18 @@ impl Lowering {
             return self.spread_matrix(o);
         }
         let (handler, registers, aux): (Handler, u32, u8) = match o.op {
-            Op::V_WMMA_F32_16X16X16_F16 if self.exact_matrices => (wmma_exact::exact::<false, false>, 8, 0),
-            Op::V_WMMA_F32_16X16X16_BF16 if self.exact_matrices => (wmma_exact::exact::<true, false>, 8, 0),
-            Op::V_WMMA_F16_16X16X16_F16 if self.exact_matrices => (wmma_exact::exact::<false, true>, 8, 0),
-            Op::V_WMMA_BF16_16X16X16_BF16 if self.exact_matrices => (wmma_exact::exact::<true, true>, 8, 0),
+            Op::V_WMMA_F32_16X16X16_F16 if self.exact_matrices => {
+                (wmma_exact::exact::<false, false>(self.backend), 8, 0)
+            }
+            Op::V_WMMA_F32_16X16X16_BF16 if self.exact_matrices => {
+                (wmma_exact::exact::<true, false>(self.backend), 8, 0)
+            }
+            Op::V_WMMA_F16_16X16X16_F16 if self.exact_matrices => {
+                (wmma_exact::exact::<false, true>(self.backend), 8, 0)
+            }
+            Op::V_WMMA_BF16_16X16X16_BF16 if self.exact_matrices => {
+                (wmma_exact::exact::<true, true>(self.backend), 8, 0)
+            }
             Op::V_WMMA_F32_16X16X16_F16 => (wmma::f32_result::<false>(self.backend), 8, 0),
             Op::V_WMMA_F32_16X16X16_BF16 => (wmma::f32_result::<true>(self.backend), 8, 0),
             Op::V_WMMA_F16_16X16X16_F16 => (wmma::half_result::<false>(self.backend), 8, 0),
