@@ -11,7 +11,7 @@ mod selection;
 use std::time::Instant;
 
 use belfry_isa::inst::{Arch, WaveSize};
-use belfry_isa::lanes::Backend;
+use belfry_isa::lanes::{Backend, Matrices};
 use belfry_isa::wave::{Wave, WaveInit};
 use common::{Gpu, Random};
 use selection::Selection;
@@ -91,6 +91,13 @@ fn main() {
             };
             let (kind, tier) = (format!("{:?}", backend.kind()), format!("{:?}", backend.tier()));
             println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0} {new:>10}");
+            if name.starts_with("wmma") && name.contains("f16") {
+                let backend = backend.with_matrices(Matrices::Exact);
+                let [zero, sum] =
+                    [Sources::Factors, Sources::All].map(|common| measure(backend, arch, number, common));
+                let name = format!("{name}, exact");
+                println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0}");
+            }
         }
     }
 }

@@ -72,6 +72,11 @@ pub(super) struct Case {
 }
 
 impl Case {
+    /// Whether its kernel is made of matrix instructions of 16-bit floats.
+    pub(super) fn has_matrices(&self) -> bool {
+        self.kernel == "gemm_f16"
+    }
+
     /// Whether a run is one dispatch, whose own time is what counts.
     pub(super) fn is_single(&self) -> bool {
         self.repeats == 1

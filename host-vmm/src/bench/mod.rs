@@ -3,7 +3,9 @@
 mod cases;
 mod causes;
 mod hosted;
+mod lines;
 mod machine;
+mod matrices;
 mod pocl;
 pub mod sdma;
 pub mod sharing;
@@ -20,6 +22,7 @@ use crate::hosted::HostedError;
 use cases::Case;
 pub use causes::{Called, Spent};
 use hosted::Bench;
+pub use lines::HEADER;
 pub use machine::Scaling;
 pub use pocl::PoclError;
 use pocl::Processors;
@@ -128,6 +131,9 @@ pub struct Measurement {
     /// The same source on as many processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vs_cpu: Option<VsCpu>,
+    /// Of kernels of 16-bit matrices, on one worker: how many times as long they take with exact sums as with fast ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact_matrices: Option<f64>,
 }
 
 /// A kernel on the processor itself, and how the GPU compares.
@@ -255,6 +261,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
             let prepared = counting.prepare(case, counting.code(case)?, &data).map_err(failed)?;
             spent = causes::measure(&prepared).map_err(failed)?;
         }
+        let exact = if case.has_matrices() { Some(matrices::ratio_of(options, case, &data)?) } else { None };
         for (at, (prepared, &workers)) in prepared.iter().zip(&options.workers).enumerate() {
             verify(case, "the GPU", &prepared.output(), &data.expected)?;
             if let Some(cpu) = cpu.get_mut(at) {
@@ -267,6 +274,7 @@ pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<
                 measurement.speedup_by_worker_time = undisturbed(&runs[0], &runs[at], workers);
             }
             measurement.spent.clone_from(&spent);
+            measurement.exact_matrices = exact;
             measurement.vs_cpu = cpu_runs.get(at).map(|cpu| vs_cpu(&runs[at], cpu));
             measured(&measurement);
             results.push(measurement);
@@ -306,6 +314,7 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
         speedup_by_worker_time: None,
         spent: None,
         vs_cpu: None,
+        exact_matrices: None,
         doorbell_to_signal_us: (!doorbells.is_empty()).then(|| round(median(doorbells))),
     }
 }
@@ -404,40 +413,6 @@ impl std::fmt::Display for Machine {
         write!(f, ", load {} to {}", self.load[0], self.load[1])?;
         if !self.optimised {
             write!(f, " (debug build: these figures mean nothing)")?;
-        }
-        Ok(())
-    }
-}
-
-/// Column titles of [`Measurement`]'s lines.
-pub const HEADER: &str = "kernel       workers  wave instructions  median ms     min ms  ns/wave instr     tier 1       tier 0   wave instr/s  speedup, by worker time, vs CPU";
-
-impl std::fmt::Display for Measurement {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:<12} {:>7} {:>18} {:>10.3} {:>10.3} {:>14.2} {:>10.2} {:>12.2} {:>12.1} M",
-            self.name,
-            self.workers,
-            self.wave_instructions,
-            self.median_ms,
-            self.min_ms,
-            self.ns_per_wave_instruction,
-            self.worker_ns_per_wave_instruction,
-            self.interpreted_worker_ns,
-            self.wave_instructions_per_second / 1e6
-        )?;
-        if let Some(speedup) = self.speedup {
-            write!(f, " {speedup:>8.2}")?;
-        }
-        if let Some(speedup) = self.speedup_by_worker_time {
-            write!(f, " {speedup:>8.2}")?;
-        }
-        if let Some(cpu) = self.vs_cpu {
-            write!(f, "  {:.1} x the processor's {:.3} ms", cpu.ratio, cpu.median_ms)?;
-        }
-        if let Some(time) = self.doorbell_to_signal_us {
-            write!(f, "  doorbell to signal {time:.2} us")?;
         }
         Ok(())
     }

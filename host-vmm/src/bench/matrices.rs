@@ -1,0 +1,29 @@
+//! What exact sums of matrices cost.
+
+use belfry_device::{GpuConfig, Matrices};
+
+use super::cases::{Case, Data};
+use super::hosted::Bench;
+use super::{BenchError, Options, ratio, verify};
+
+/// How many times as long a kernel takes on one worker with exact matrices as with fast ones, by the worker's time.
+pub(super) fn ratio_of(options: &Options, case: &'static Case, data: &Data) -> Result<f64, BenchError> {
+    let failed = |source| BenchError::Kernel { kernel: case.name, source };
+    let gpu = |matrices| GpuConfig { workers: 1, matrices, ..options.gpu.clone() };
+    let benches = [Bench::new(&gpu(Matrices::Exact))?, Bench::new(&gpu(Matrices::Fast))?];
+    let mut prepared = Vec::new();
+    for bench in &benches {
+        prepared.push(bench.prepare(case, bench.code(case)?, data).map_err(failed)?);
+    }
+    let mut runs = [const { Vec::new() }; 2];
+    for run in 0..=options.runs {
+        for (prepared, runs) in prepared.iter().zip(&mut runs) {
+            let time = prepared.run().map_err(failed)?;
+            runs.extend((run > 0).then_some(time));
+        }
+    }
+    for prepared in &prepared {
+        verify(case, "the GPU", &prepared.output(), &data.expected)?;
+    }
+    Ok(ratio(&runs[0], &runs[1], |run| run.wall))
+}
