@@ -8,7 +8,7 @@ use once_cell::race::OnceNonZeroUsize;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_isa::code_store::KeptCode;
-use belfry_isa::lanes::Tier;
+use belfry_isa::lanes::{Matrices, Tier};
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
@@ -68,6 +68,8 @@ pub struct GpuConfig {
     pub deterministic: Option<u64>,
     /// Which code of kernels is compiled to machine code of the host, where that has AVX2 or AVX-512.
     pub tier: Tier,
+    /// How matrix instructions form their sums.
+    pub matrices: Matrices,
     /// Where compiled code is kept from one process to the next, if it is. Others may have the same one.
     pub kept_code: Option<Arc<KeptCode>>,
     /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
@@ -115,6 +117,7 @@ impl Default for GpuConfig {
             trace: None,
             deterministic: None,
             tier: Tier::default(),
+            matrices: Matrices::default(),
             kept_code: None,
             counts_code: false,
             sanitizer: None,

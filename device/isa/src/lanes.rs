@@ -54,6 +54,34 @@ impl Tier {
     }
 }
 
+/// How matrix instructions of 16-bit floats form their sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Matrices {
+    /// Products exact, added one after the other with a rounding each.
+    #[default]
+    Fast,
+    /// As cards do, where that is known; it takes many times as long.
+    Exact,
+}
+
+impl Matrices {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Matrices); 2] = [("fast", Matrices::Fast), ("exact", Matrices::Exact)];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Matrices> {
+        Matrices::ALL.iter().find(|(known, _)| *known == name).map(|&(_, matrices)| matrices)
+    }
+}
+
+impl core::fmt::Display for Matrices {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = Matrices::ALL.iter().find(|(_, matrices)| matrices == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_default())
+    }
+}
+
 impl core::fmt::Display for Tier {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let name = Tier::ALL.iter().find(|(_, tier)| tier == self).map(|(name, _)| *name);
@@ -67,7 +95,7 @@ pub struct Backend {
     kind: BackendKind,
     tier: Tier,
     counts: bool,
-    exact_matrices: bool,
+    matrices: Matrices,
 }
 
 impl Backend {
@@ -79,14 +107,14 @@ impl Backend {
                 kind: BackendKind::Portable,
                 tier: Tier::Zero,
                 counts: false,
-                exact_matrices: false,
+                matrices: Matrices::Fast,
             })
             .with_tier(Tier::Auto)
     }
 
     /// The one asked for, `None` when this host does not have it. It compiles nothing.
     pub fn force(kind: BackendKind) -> Option<Self> {
-        supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false, exact_matrices: false })
+        supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false, matrices: Matrices::Fast })
     }
 
     /// The same kind, with what of the code is compiled.
@@ -102,15 +130,15 @@ impl Backend {
         Backend { counts: true, ..self }
     }
 
-    /// The same, with sums of matrix instructions as cards form them, where that is known; that takes many times as long.
+    /// The same, with how matrix instructions form their sums.
     #[must_use]
-    pub fn with_exact_matrices(self, exact: bool) -> Self {
-        Backend { exact_matrices: exact, ..self }
+    pub fn with_matrices(self, matrices: Matrices) -> Self {
+        Backend { matrices, ..self }
     }
 
     /// Whether sums of matrix instructions are those of cards.
     pub(crate) fn has_exact_matrices(self) -> bool {
-        self.exact_matrices
+        self.matrices == Matrices::Exact
     }
 
     /// Whether compiled code counts what it does.

@@ -264,7 +264,7 @@ fn shader_config(
     chip: &dyn Chip,
     (tracer, walks): (&Tracer, &Arc<WalkCounter>),
 ) -> ShaderConfig {
-    let backend = Backend::detect().with_tier(config.tier);
+    let backend = Backend::detect().with_tier(config.tier).with_matrices(config.matrices);
     let probes = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_kernels());
     ShaderConfig {
         // What waves of two workers do, and what is noted of it, could have different orders.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_device::chip::Model;
-use belfry_device::{GpuConfig, Tier};
+use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +129,8 @@ pub struct Prepared {
     pub deterministic: Option<u64>,
     /// Which code of kernels is compiled.
     pub tier: Tier,
+    /// How matrix instructions form their sums.
+    pub matrices: Matrices,
     /// The folder that compiled code is kept in, if it is; who makes the device opens it.
     pub code_folder: Option<PathBuf>,
     /// Bytes of system memory the driver may hand out.
@@ -215,6 +217,7 @@ impl Prepared {
             workers: self.workers,
             deterministic: self.deterministic,
             tier: self.tier,
+            matrices: self.matrices,
             quantum: Duration::from_millis(1),
             poll_doorbells,
             ..GpuConfig::default()
@@ -251,6 +254,7 @@ mod tests {
             workers: 1,
             deterministic: None,
             tier: Tier::Auto,
+            matrices: Matrices::Fast,
             code_folder: Some("/tmp/code".into()),
             system_memory: 1 << 30,
             domain: 0,

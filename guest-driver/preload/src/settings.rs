@@ -237,6 +237,7 @@ impl Settings {
             workers: 1,
             deterministic: None,
             tier: belfry_device::Tier::Auto,
+            matrices: belfry_device::Matrices::Fast,
             code_folder: None,
             system_memory: 1 << 30,
             domain: 0,

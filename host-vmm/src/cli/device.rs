@@ -1,11 +1,11 @@
 //! The options that say what the device is.
 
-use belfry_device::{GpuConfig, Tier, chip};
+use belfry_device::{GpuConfig, Matrices, Tier, chip};
 use clap::Args;
 
 use super::code_cache::CodeCacheArg;
 use super::shape;
-use super::size::{parse_size, parse_tier};
+use super::size::{parse_matrices, parse_size, parse_tier};
 
 /// What the device is.
 #[derive(Debug, Args)]
@@ -29,6 +29,9 @@ pub(super) struct DeviceArgs {
     /// used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
+    /// How matrix instructions of 16-bit floats form their sums: fast, or exactly as cards do, which takes many times as long.
+    #[arg(long, value_name = "fast|exact", default_value_t = Matrices::Fast, value_parser = parse_matrices)]
+    matrix: Matrices,
     #[command(flatten)]
     code: CodeCacheArg,
 }
@@ -47,6 +50,7 @@ impl DeviceArgs {
         }
         config.deterministic = self.deterministic;
         config.tier = self.tier;
+        config.matrices = self.matrix;
         config.validate()?;
         config.kept_code = self.code.keep()?;
         Ok(config)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::chip;
-use belfry_device::{GpuConfig, Tier};
+use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
 use belfry_kfd_hosted::prepared::Wait;
@@ -17,7 +17,7 @@ use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
-use super::size::{parse_size, parse_tier, parse_wait};
+use super::size::{parse_matrices, parse_size, parse_tier, parse_wait};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
@@ -68,6 +68,9 @@ pub(super) struct ExecArgs {
     /// Which code of kernels is compiled to machine code: none, all, or what is used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
+    /// How matrix instructions of 16-bit floats form their sums: fast, or exactly as cards do, which takes many times as long.
+    #[arg(long, value_name = "fast|exact", default_value_t = Matrices::Fast, value_parser = parse_matrices)]
+    matrix: Matrices,
     #[command(flatten)]
     code: CodeCacheArg,
     /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
@@ -142,6 +145,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         workers: None,
         deterministic: None,
         tier: Tier::Auto,
+        matrix: Matrices::Fast,
         code: CodeCacheArg::default(),
         namespace: false,
         debuggable: false,
@@ -196,6 +200,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             "--deterministic" => args.deterministic = Some(value.parse().ok()?),
             "--tier" => args.tier = Tier::named(value)?,
             "--wait" => args.wait = Wait::named(value)?,
+            "--matrix" => args.matrix = Matrices::named(value)?,
             "--code-cache" => args.code = CodeCacheArg::in_folder(value),
             _ => return None,
         }
@@ -230,6 +235,9 @@ impl ExecArgs {
         if self.wait != Wait::Auto {
             add("--wait", self.wait.to_string());
         }
+        if self.matrix != Matrices::Fast {
+            add("--matrix", self.matrix.to_string());
+        }
         if self.namespace {
             options.push("--namespace".into());
         }
@@ -250,6 +258,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.tier = args.tier;
+    gpu.matrices = args.matrix;
     gpu.faults = args.faults.plan()?;
     let text = gpu.faults.to_string().len();
     ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");
@@ -423,6 +432,7 @@ mod tests {
             "belfry exec --root=/tmp/a=b --cus=4 --vram=2G --json -- program",
             "belfry exec --workers 3 --deterministic=7 --namespace",
             "belfry exec --tier 0",
+            "belfry exec --matrix exact --tier=1 -- program",
             "belfry exec --code-cache /tmp/code -- program",
             "belfry exec --debuggable -- program",
             "belfry exec --wait=block -- program",
@@ -438,7 +448,7 @@ mod tests {
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
         let line = words(
-            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --wait spin --code-cache code --namespace --debuggable -- hip-suite",
+            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --matrix exact --wait spin --code-cache code --namespace --debuggable -- hip-suite",
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
@@ -466,6 +476,7 @@ mod tests {
             "belfry exec --unknown 1 -- true",
             "belfry exec --tier 2 -- true",
             "belfry exec --wait long -- true",
+            "belfry exec --matrix slow -- true",
             "belfry exec --code-cache -- true",
             "belfry exec -qq",
         ] {

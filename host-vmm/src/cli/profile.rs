@@ -73,7 +73,7 @@ impl ProfileArgs {
             profiler: None,
             file,
             format: self.profile_format.unwrap_or(usual),
-            gpu: Gpu { model: gpu.chip, shape: gpu.shape() },
+            gpu: Gpu { model: gpu.chip, shape: gpu.shape(), matrices: gpu.matrices },
             symbols: Symbols::of(symbols)?,
         }))
     }

@@ -1,6 +1,6 @@
-//! Sizes and tiers on the command line.
+//! Sizes, tiers and sums of matrices on the command line.
 
-use belfry_device::Tier;
+use belfry_device::{Matrices, Tier};
 use belfry_kfd_hosted::prepared::Wait;
 
 /// Reads a number of bytes with an optional K, M or G.
@@ -15,6 +15,11 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size like 256M or 1G"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Reads how matrix instructions form their sums.
+pub(super) fn parse_matrices(text: &str) -> Result<Matrices, String> {
+    Matrices::named(text).ok_or_else(|| format!("there are no matrices {text}: choose from fast, exact"))
 }
 
 /// Reads which code is compiled.

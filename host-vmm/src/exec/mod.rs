@@ -353,6 +353,7 @@ impl ExecOptions {
             workers: self.gpu.workers,
             deterministic: self.gpu.deterministic,
             tier: self.gpu.tier,
+            matrices: self.gpu.matrices,
             code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,

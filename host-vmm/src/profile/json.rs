@@ -27,6 +27,7 @@ pub(super) fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols) -> 
     json!({
         "chip": gpu.model.name,
         "cus": gpu.shape.cus,
+        "matrices": gpu.matrices.to_string(),
         "model": {
             "line_bytes": LINE, "lds_banks": BANKS, "load_latency_cycles": LATENCY, "card": card,
             "most_kernels": MAX_KERNELS, "most_instructions": MAX_SITES,

@@ -7,6 +7,7 @@ mod json;
 mod tests;
 mod text;
 
+use belfry_device::Matrices;
 use belfry_device::chip::{Model, Shape};
 use belfry_device::profile::{Block, KernelProfile, ProfileReport};
 
@@ -38,6 +39,8 @@ pub struct Gpu {
     pub model: &'static Model,
     /// How much there is of it.
     pub shape: Shape,
+    /// How its matrix instructions form their sums.
+    pub matrices: Matrices,
 }
 
 /// The profiles of processes in a format, each with the source lines that symbols have for it.

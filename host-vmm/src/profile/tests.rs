@@ -7,7 +7,7 @@ use super::*;
 
 fn gpu() -> Gpu {
     let model = Model::named("gfx1100").unwrap();
-    Gpu { model, shape: Shape::one(8) }
+    Gpu { model, shape: Shape::one(8), matrices: Matrices::Exact }
 }
 
 fn site(pc: u64, text: &str, class: Class, executions: u64) -> Site {
@@ -105,6 +105,16 @@ fn json_has_each_part() {
     assert_eq!(kernel["lds"][0]["conflicts"], 8);
     assert_eq!(kernel["occupancy"]["limit"], "wave_slots");
     assert_eq!(kernel["estimate_on_card"]["bound"], "lds");
+}
+
+#[test]
+fn sums_of_matrices_are_named_where_there_are_some() {
+    assert!(!rendered(vec![kernel()], Format::Text).contains("matrices"));
+    let mut kernel = kernel();
+    kernel.instructions.insert(Class::Matrix, 4);
+    assert!(rendered(vec![kernel.clone()], Format::Text).contains("sums of matrices: exact\n"));
+    let json: Value = serde_json::from_str(&rendered(vec![kernel], Format::Json)).unwrap();
+    assert_eq!(json["matrices"], "exact");
 }
 
 #[test]

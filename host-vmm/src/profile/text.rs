@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use belfry_device::profile::{KernelProfile, LINE, Pattern, Patterns, Resources, estimate};
+use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;
 
 use super::{Gpu, Process, name, offset, place, share};
@@ -52,6 +53,9 @@ fn of_kernel(text: &mut String, kernel: &KernelProfile, gpu: Gpu, symbols: &Symb
     let _ = writeln!(text, "  instructions by class:");
     for (class, count) in &kernel.instructions {
         let _ = writeln!(text, "    {:<15} {count:>12}  {:>5.1} %", class.name(), percent(*count));
+    }
+    if kernel.instructions.get(&Class::Matrix).is_some_and(|&count| count > 0) {
+        let _ = writeln!(text, "  sums of matrices: {}", gpu.matrices);
     }
     lanes(text, kernel);
     for (path, bytes) in

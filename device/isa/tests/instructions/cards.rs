@@ -2,10 +2,10 @@
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
-use belfry_isa::lanes::Backend;
+use belfry_isa::lanes::{Backend, Matrices};
 use belfry_isa::wave::{Wave, WaveInit};
 
-use super::common::{APERTURES, Gpu};
+use super::common::{APERTURES, Gpu, Random};
 use super::lanes;
 
 /// s_endpgm, of gfx11 and gfx12, and of gfx9.
@@ -195,7 +195,7 @@ fn exact_matrices_have_the_sums_of_a_gfx1201_card() {
                 }
             }
             vgprs[16..].fill([c; 64]);
-            for backend in Backend::all().map(|backend| backend.with_exact_matrices(true)) {
+            for backend in Backend::all().map(|backend| backend.with_matrices(Matrices::Exact)) {
                 let mut gpu = Gpu::of(Arch::Gfx1201, backend, 1 << 20);
                 let pc = gpu.buffer(&MATRIX);
                 let mut wave = Wave::new(&WaveInit {
@@ -240,7 +240,7 @@ fn exact_matrices_have_the_sums_of_a_gfx1100_card() {
             set(16 + register, lane, (c as f32).to_bits());
         }
     }
-    for backend in Backend::all().map(|backend| backend.with_exact_matrices(true)) {
+    for backend in Backend::all().map(|backend| backend.with_matrices(Matrices::Exact)) {
         let init = WaveInit { vgprs: &vgprs, vgpr_count: 24, ..WaveInit::default() };
         let mut gpu = Gpu::of(Arch::Gfx1100, backend, 1 << 20);
         let pc = gpu.buffer(&MATRIX);
@@ -277,6 +277,87 @@ fn functions_of_singles_have_the_same_bits_on_every_backend() {
         }
         for other in &results[1..] {
             assert_eq!(*other, results[0], "from {start:x}");
+        }
+    }
+}
+
+/// v_wmma_f32_16x16x16_bf16 v[16:23], v[0:7], v[8:15], v[16:23], of gfx11; of gfx12 with v[0:3], v[8:11].
+const BRAINS: [u32; 3] = [0xcc41_4010, 0x1c42_1100, END];
+
+/// D of matrices of random numbers, summed in both ways, and the sum of magnitudes of each element.
+fn both_ways(arch: Arch, brains: bool, seed: u64) -> Vec<[f32; 3]> {
+    let mut random = Random(seed);
+    let mut number = || {
+        let bits = random.next();
+        // From 1/16 to 16 with any sign and digits.
+        let exponent = (bits >> 32) as u16 % 8;
+        if brains {
+            (bits as u16) & 0x807f | (123 + exponent) << 7
+        } else {
+            (bits as u16) & 0x83ff | (11 + exponent) << 10
+        }
+    };
+    let value = |bits: u16| match brains {
+        true => f32::from_bits(u32::from(bits) << 16),
+        false => half::f16::from_bits(bits).to_f32(),
+    };
+    let [a, b] =
+        [(); 2].map(|()| -> [[u16; 16]; 16] { core::array::from_fn(|_| core::array::from_fn(|_| number())) });
+    let c: [[f32; 16]; 16] = core::array::from_fn(|_| core::array::from_fn(|_| value(number()) * 8.0));
+    let old = arch == Arch::Gfx1100;
+    let mut vgprs = vec![[0; 64]; 24];
+    let mut set = |register: usize, lane: usize, word: u32| vgprs[register][lane] = word;
+    for lane in 0..32_usize {
+        let (line, upper) = (lane % 16, lane / 16);
+        for register in 0..8_usize {
+            // gfx12: quarters of a line take turns in both halves of the wave.
+            let k = if old { 2 * register } else { 8 * (register / 2) + 4 * upper + 2 * (register % 2) };
+            if k < 16 {
+                for (base, lines) in [(0, &a), (8, &b)] {
+                    let [low, high] = [lines[line][k], lines[line][k + 1]].map(u32::from);
+                    set(base + register, lane, low | high << 16);
+                }
+            }
+            let row = if old { 2 * register + upper } else { 8 * upper + register };
+            set(16 + register, lane, c[row][line].to_bits());
+        }
+    }
+    let [fast, exact] = [Matrices::Fast, Matrices::Exact].map(|matrices| {
+        let backend = Backend::detect().with_matrices(matrices);
+        let mut gpu = Gpu::of(arch, backend, 1 << 20);
+        let pc = gpu.buffer(if brains { &BRAINS } else { &MATRIX });
+        let init =
+            WaveInit { arch, pc, exec: u64::MAX, vgpr_count: 24, vgprs: &vgprs, ..WaveInit::default() };
+        let mut wave = Wave::new(&init);
+        assert_eq!(gpu.step(&mut wave, 1000), Stop::EndProgram);
+        wave
+    });
+    let all = (0..8_usize).flat_map(|register| (0..32_usize).map(move |lane| (register, lane)));
+    all.map(|(register, lane)| {
+        let row = if old { 2 * register + lane / 16 } else { 8 * (lane / 16) + register };
+        let line = lane % 16;
+        let products = (0..16).map(|k| (value(a[row][k]) * value(b[line][k])).abs());
+        let [fast, exact] =
+            [&fast, &exact].map(|wave| f32::from_bits(wave.vgpr(16 + register as u8, lane as u32)));
+        [fast, exact, c[row][line].abs() + products.sum::<f32>()]
+    })
+    .collect()
+}
+
+#[test]
+fn fast_matrices_are_off_by_few_units_of_the_sum_of_magnitudes() {
+    for arch in [Arch::Gfx1100, Arch::Gfx1201] {
+        for brains in [false, true] {
+            let (mut differ, mut most) = (0, 0f32);
+            for [fast, exact, magnitudes] in (1..200).flat_map(|seed| both_ways(arch, brains, seed)) {
+                // Of the sum of magnitudes.
+                let unit = f32::from_bits(magnitudes.to_bits() & 0x7f80_0000) / 8_388_608.0;
+                differ += u32::from(fast.to_bits() != exact.to_bits());
+                most = most.max((fast - exact).abs() / unit);
+            }
+            println!("{arch:?}, brains {brains}: {differ} differ, by {most} at most");
+            assert!(differ > 1000, "{arch:?}: {differ} differ");
+            assert!(most <= 24.0, "{arch:?}: {most}");
         }
     }
 }
