@@ -168,6 +168,8 @@ pub(crate) struct RegisterFile {
     pub(crate) messages: &'static [u32],
     /// How 16-bit floats are summed, where cards were seen to do it.
     pub(crate) float_sums: Option<Card>,
+    /// Dot products of integers take the halves that `op_sel` and `op_sel_hi` name.
+    pub(crate) dots_choose_halves: bool,
     /// Ticks of the shader's clock in a microsecond: those of the clock rate that drivers state (`max_engine_clk_fcompute`).
     pub(crate) shader_mhz: u16,
     /// DPP has the permutations across rows of gfx9.
@@ -215,6 +217,7 @@ const GFX11: RegisterFile = {
         exchange_mask: 31,
         messages: &message::ANSWERED,
         float_sums: Some(Card::Gfx11),
+        dots_choose_halves: true,
         shader_mhz: 2482,
         permutes_rows: false,
         old_descriptors: false,
@@ -264,6 +267,7 @@ const GFX9: RegisterFile = {
         // All lanes of the wave: HIP's shuffles of 64 lanes are made of it.
         exchange_mask: 63,
         float_sums: None,
+        dots_choose_halves: false,
         shader_mhz: 2100,
         permutes_rows: true,
         old_descriptors: true,
@@ -312,6 +316,7 @@ const GFX12: RegisterFile = {
         exchange_mask: 63,
         messages: &message::ANSWERED_BY_ENGINE,
         float_sums: Some(Card::Gfx12),
+        dots_choose_halves: true,
         shader_mhz: 2350,
         lds_unit: 512,
         vgpr_block: VGPR_BLOCK,

@@ -4,7 +4,7 @@
 //! HIP waits actively by default. ROCr spins for 200 us in either kind of wait, then a blocked one sleeps until the signal's
 //! interrupt (ROCr 6.4, `core/runtime/interrupt_signal.cpp`).
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 

@@ -6,7 +6,7 @@ use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
 use crate::exec::op::Format;
 use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_exact, wmma_spread};
-use crate::inst::{Arch, Mods, Op, Operand};
+use crate::inst::{Mods, Op, Operand};
 use crate::tier1::form::Form;
 
 /// Halves that elements of factors are chosen from, as dot products of integers take them.
@@ -15,9 +15,9 @@ fn chosen_halves(mods: &Mods) -> u32 {
 }
 
 impl Lowering {
-    /// Says whether a dot product of unsigned integers takes other halves than usual, which gfx9 has not.
+    /// Says whether a dot product of unsigned integers takes other halves than usual.
     pub(super) fn chooses_halves(&self, o: &Operation<'_>) -> bool {
-        let takes = matches!(o.op, Op::V_DOT4_U32_U8 | Op::V_DOT8_U32_U4) && self.arch != Arch::Gfx942;
+        let takes = matches!(o.op, Op::V_DOT4_U32_U8 | Op::V_DOT8_U32_U4) && self.file.dots_choose_halves;
         takes && chosen_halves(o.mods) != vop3p::halves::USUAL
     }
 
