@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
+use belfry_isa::lanes::Matrices;
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
@@ -27,7 +28,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// What the bytes of every snapshot begin with, and the version behind it.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 17;
+const VERSION: u32 = 18;
 
 /// Why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +98,8 @@ pub(super) struct SavedConfig {
     msix_table: bool,
     poll_doorbells: bool,
     quantum: Duration,
+    /// How matrix instructions form their sums, which a kernel can tell.
+    matrices: Matrices,
 }
 
 /// A device between two turns: everything that it needs to go on elsewhere, but for the guest's memory.
@@ -137,6 +140,7 @@ impl SavedConfig {
             msix_table: config.msix_table == MsixTable::Device,
             poll_doorbells: config.poll_doorbells,
             quantum: config.quantum,
+            matrices: config.matrices,
         }
     }
 
@@ -159,6 +163,7 @@ impl SavedConfig {
             msix_table: if self.msix_table { MsixTable::Device } else { MsixTable::Host },
             poll_doorbells: self.poll_doorbells,
             quantum: self.quantum,
+            matrices: self.matrices,
             ..GpuConfig::default()
         }
     }
@@ -184,6 +189,7 @@ impl SavedConfig {
             ("vram_size", self.vram_size.to_string(), other.vram_size.to_string()),
             ("deterministic", seed(self.deterministic), seed(other.deterministic)),
             ("interrupt_pin", self.interrupt_pin.to_string(), other.interrupt_pin.to_string()),
+            ("matrices", self.matrices.to_string(), other.matrices.to_string()),
         ] {
             if saved != given {
                 return Err(SnapshotError::Differs { field, saved, given });

@@ -20,7 +20,7 @@ use super::error::RecordError;
 pub(super) const MAGIC: [u8; 8] = *b"belfryRR";
 /// Version of the format, and of what devices do: another one whenever an entry changes, or a device does something else with
 /// the same inputs.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// Bytes of entries that become a chunk.
 const CHUNK: usize = 256 << 10;
 /// Bytes of an unpacked chunk at most.

@@ -1,9 +1,11 @@
 use std::io::Cursor;
 
 use belfry_abi::pci;
+use belfry_isa::lanes::Matrices;
 
 use super::*;
 use crate::device::ResetKind;
+use crate::device::save::SavedConfig;
 use crate::error::Error;
 use crate::record::testing::{File, entries, record_of};
 use crate::record::{Call, Recording, Run, SYSTEM};
@@ -88,7 +90,7 @@ fn first_difference_is_named() {
 #[test]
 fn records_of_devices_that_cannot_be_are_refused() {
     let (_, all) = entries(&recorded());
-    let config = crate::device::save::SavedConfig::of(&GpuConfig::default());
+    let config = SavedConfig::of(&GpuConfig::default());
     let head = |program: &str, config| {
         postcard::to_allocvec(&Head { program: program.to_owned(), config, faults: String::new() })
             .expect("memory")
@@ -96,11 +98,21 @@ fn records_of_devices_that_cannot_be_are_refused() {
     let old = replay(record_of(&head("0.0.0", config.clone()), &all)).expect_err("another release");
     assert!(matches!(&old, RecordError::Program { found, .. } if found == "0.0.0"), "{old}");
     let odd = GpuConfig { vram_size: 3, ..GpuConfig::default() };
-    let odd = crate::device::save::SavedConfig::of(&odd);
+    let odd = SavedConfig::of(&odd);
     let odd = replay(record_of(&head(PROGRAM, odd), &all)).expect_err("no such VRAM");
     assert!(matches!(odd, RecordError::Config(_)), "{odd}");
     let none = replay(record_of(&[1, 2, 3], &all)).expect_err("no configuration");
     assert!(matches!(none, RecordError::Damaged { .. }), "{none}");
+}
+
+#[test]
+fn records_have_the_sums_of_matrices() {
+    for matrices in [Matrices::Fast, Matrices::Exact] {
+        let saved = SavedConfig::of(&GpuConfig { matrices, ..GpuConfig::default() });
+        let bytes = postcard::to_allocvec(&saved).expect("memory");
+        let read: SavedConfig = postcard::from_bytes(&bytes).expect("the same version");
+        assert_eq!(read.checked().expect("a device that can be").matrices, matrices);
+    }
 }
 
 #[test]
