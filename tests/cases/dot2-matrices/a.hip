@@ -1,6 +1,7 @@
-// v_wmma_f32_16x16x16_f16 of gfx12, whose sums are those of four products at a time. A wave of 32 lanes begins with the elements that
-// its lower lanes hold (0 to 3, 8 to 11, 4 to 7, 12 to 15), a wave of 64 takes them in their order. Held against three rows captured on a
-// Radeon AI Pro R9700, from ROCm/rocm-systems (emulation/rocjitsu/tests/fixtures/float_dot).
+// v_wmma_f32_16x16x16_f16 of gfx12, whose sums are those of four products at a time. Lanes hold consecutive elements of a row; the card
+// takes four elements of each sixteen lanes before the next four: 0 to 3, 8 to 11, 4 to 7, 12 to 15 in a wave of 32 lanes, all in their order
+// in a wave of 64. Held against three rows captured on a Radeon AI Pro R9700, from ROCm/rocm-systems
+// (emulation/rocjitsu/tests/fixtures/float_dot).
 #include "../t.h"
 
 struct Row {

@@ -22,8 +22,10 @@ const CRATE: &str = "amdgpu_top@0.11.5";
 /// Seconds for one monitor.
 const LIMIT: u32 = 120;
 
-/// What each monitor is started with, and what it has to have told.
-const MONITORS: [(&str, &[&str], fn(&str) -> Option<String>); 5] = [
+/// A monitor: its name, its command, and the function that says what is wrong with what it has told.
+type Monitor = (&'static str, &'static [&'static str], fn(&str) -> Option<String>);
+
+const MONITORS: [Monitor; 5] = [
     ("radeontop", &["radeontop", "-d", "-", "-l", "3", "-i", "1"], radeontop),
     ("amdgpu_top", &["amdgpu_top", "-J", "-n", "2", "-s", "500"], amdgpu_top),
     (
@@ -41,7 +43,7 @@ pub(super) fn has(name: &str) -> bool {
 }
 
 pub(super) fn image() -> Image {
-    let step = |(name, command, told): (&str, &[&str], fn(&str) -> Option<String>)| Step {
+    let step = |(name, command, told): Monitor| Step {
         name: format!("{NAME} {name}"),
         command: command.iter().map(|&word| word.to_owned()).collect(),
         limit: LIMIT,

@@ -1,7 +1,7 @@
 //! Matrix instructions of 16-bit floats whose sums are those of cards: in steps of two products on gfx11 and of four on gfx12, each
 //! step a [sum](sums) on a grid of its own. They take many times as long as exact products that are added one by one.
 //!
-//! Source: as for [`sums`]. On gfx12 a wave32 goes through the elements that its lower lanes hold first.
+//! Source: as for [`sums`]. A step of gfx12 takes a pair of registers of sixteen lanes; all lanes come before the next pair of registers.
 
 use super::di::{Di, Flow};
 use super::dot::lanes::{self, Prepared, Words};
@@ -24,17 +24,11 @@ pub(super) struct Matrices {
     pub(super) of: Factors,
     /// C and D are as narrow as A and B.
     pub(super) narrow: bool,
-    pub(super) halves: u32,
     /// `MODE.FP16_OVFL`.
     pub(super) limited: bool,
 }
 
 impl Matrices {
-    /// Elements that steps of gfx12 begin with.
-    fn steps(self) -> [usize; 4] {
-        if self.halves == 1 { [0, 8, 4, 12] } else { [0, 4, 8, 12] }
-    }
-
     /// A narrow element of D from that of C, both as singles.
     fn element(self, a: &Line, b: &Line, c: u32) -> u32 {
         let c = match self.of {
@@ -46,7 +40,7 @@ impl Matrices {
                 let pairs = core::array::from_fn(|n| [a[k + n], b[k + n]]);
                 self.limit(sums::narrow::<2>(self.card, self.of, pairs, c), pairs.as_flattened(), c)
             }),
-            Card::Gfx12 => self.steps().into_iter().fold(c, |c, k| {
+            Card::Gfx12 => (0..N).step_by(4).fold(c, |c, k| {
                 let pairs = core::array::from_fn(|n| [a[k + n], b[k + n]]);
                 self.limit(sums::narrow::<4>(self.card, self.of, pairs, c), pairs.as_flattened(), c)
             }),
@@ -66,7 +60,7 @@ impl Matrices {
                 }
             }
             Card::Gfx11 => self.steps_of::<2>((a, b), [0, 2, 4, 6, 8, 10, 12, 14], c),
-            Card::Gfx12 => self.steps_of::<4>((a, b), self.steps(), c),
+            Card::Gfx12 => self.steps_of::<4>((a, b), [0, 4, 8, 12], c),
         }
     }
 
@@ -121,7 +115,7 @@ fn line(w: &Wave, d: &Di, n: usize, lane: usize) -> Line {
 fn matrices<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di) -> Flow {
     let of = if BRAIN { Factors::Brains } else { Factors::Halves };
     let limited = w.mode & FP16_OVFL != 0;
-    let matrices = Matrices { card: Card::Gfx11, of, narrow: NARROW, halves: w.halves, limited };
+    let matrices = Matrices { card: Card::Gfx11, of, narrow: NARROW, limited };
     let lines = |n: usize| -> [Line; N] { core::array::from_fn(|lane| line(w, d, n, lane)) };
     let mut c = [[0; N]; N];
     for (r, row) in c.iter_mut().enumerate() {

@@ -382,7 +382,7 @@ fn exactly<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     let shape = &SHAPES[usize::from(d.aux) % SHAPES.len()];
     let Some(of) = factors(shape) else { unreachable!("other shapes have another handler") };
     let (narrow, limited) = (shape.is_narrow(), w.mode & FP16_OVFL != 0);
-    let matrices = Matrices { card: Card::Gfx12, of, narrow, halves: w.halves, limited };
+    let matrices = Matrices { card: Card::Gfx12, of, narrow, limited };
     let line = |n: usize, i: usize| -> Line {
         core::array::from_fn(|k| {
             let (number, first) = place(16, N as u32, w.halves, k as u32);

@@ -173,11 +173,12 @@ const CAPTURED: [Captured; 3] = [
     ),
 ];
 
-/// Element `k` of a line of gfx12: its number in the lanes that have it, and the first of these.
+/// Element `k` of a captured line: its number in the lanes that have it, and the first of these. Each lane has elements that follow each
+/// other (`Gfx12Dot.WmmaHardwareRoundingOrderAndOverlappingSources`).
 fn place(size: WaveSize, k: usize) -> (usize, usize) {
     match size {
-        WaveSize::Wave32 => ((2 * (k / 8) + k / 2 % 2) * 2 + k % 2, 16 * (k / 4 % 2)),
-        WaveSize::Wave64 => (k / 2 % 2 * 2 + k % 2, 32 * (k / 8 % 2) + 16 * (k / 4 % 2)),
+        WaveSize::Wave32 => (k % 8, 16 * (k / 8)),
+        WaveSize::Wave64 => (k % 4, 16 * (k / 4)),
     }
 }
 
