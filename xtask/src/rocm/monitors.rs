@@ -74,9 +74,10 @@ impl Drop for Load {
 pub(super) fn load(runner: &Runner) -> Result<Load> {
     let folder = runner.logs.join(NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let program = folder.canonicalize()?.join("load");
+    let chip = guest::name(&runner.chip);
+    let program = folder.canonicalize()?.join(format!("load-{chip}"));
     if !program.exists() {
-        let architecture = format!("--offload-arch={}", guest::name(&runner.chip));
+        let architecture = format!("--offload-arch={chip}");
         let status = runner
             .exec(NAME, 300)
             .args(["hipcc", "-O2", &architecture, "load.hip", "-o"])
