@@ -1,4 +1,4 @@
-//! Files that are not as belfry wants them, by the binary: those that may not grow, that never end, that nobody writes to.
+//! Files that the binary cannot use: files that may not grow, files without an end, and pipes without a writer.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
