@@ -55,7 +55,7 @@ pub(crate) fn output_in_mode<D: Reg>(value: D, format: Format, omod: u8, clamp: 
     })
 }
 
-/// A NaN result where signalling NaNs stay what they are: that of the first source that is a NaN, not made quiet.
+/// A NaN result where signalling NaNs stay what they are: that of the first source which it is, made quiet, as that source was.
 #[inline(always)]
 pub(crate) fn signalling<D: Reg>(result: D, format: Format, operands: &[u64]) -> D {
     let layout = match format {
@@ -64,10 +64,8 @@ pub(crate) fn signalling<D: Reg>(result: D, format: Format, operands: &[u64]) ->
         Format::F32 => SINGLE,
         Format::F64 => DOUBLE,
     };
-    match operands.iter().find(|bits| layout.is_nan(**bits)) {
-        Some(&nan) if layout.is_signalling(nan) && layout.quiet(nan) == result.bits() => D::from_bits(nan),
-        _ => result,
-    }
+    let is_result = |bits: &&u64| layout.is_nan(**bits) && layout.quiet(**bits) == result.bits();
+    operands.iter().find(is_result).map_or(result, |nan| D::from_bits(*nan))
 }
 
 /// `MODE.FP16_OVFL`: half-precision results that overflow become the largest finite number.
@@ -125,4 +123,20 @@ pub(crate) fn flush_input<T: Reg>(value: T, format: Format, mode: u32) -> T {
 #[inline(always)]
 pub(crate) fn flush_output<T: Reg>(value: T, format: Format, mode: u32) -> T {
     if denormals(format, mode) & 2 == 0 { flush(value, format) } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signalling_nans_stay_where_the_result_is_theirs() {
+        // `v_div_fixup_f16` takes the NaN of its last source.
+        assert_eq!(signalling(0x7e01_u16, Format::F16, &[0x7e05, 0x3c00, 0x7c01]), 0x7c01);
+        // Zero times a NaN is zero to `v_fmac_dx9_zero_f32`, and the addend's NaN remains.
+        assert_eq!(signalling(0x7fc0_0001_u32, Format::F32, &[0x7fa0_0005, 0, 0x7f80_0001]), 0x7f80_0001);
+        // The first of two that would give the same.
+        assert_eq!(signalling(0x7e01_u16, Format::F16, &[0x7e01, 0x7c01]), 0x7e01);
+        assert_eq!(signalling(0x7e00_u16, Format::F16, &[0x7c01, 0x3c00]), 0x7e00, "made by the operation");
+    }
 }

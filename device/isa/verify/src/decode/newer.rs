@@ -57,7 +57,7 @@ fn lost(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8]) -> Option<&'stati
         less.mem.dlc = false;
         return (less == again).then_some("sc1 of atomics with doubles: llvm-mc 23 does not encode it");
     }
-    if old && inst.op == Op::V_LDEXP_F16 && inst.dpp.is_some() {
+    if inst.op == Op::V_LDEXP_F16 && inst.dpp.is_some() {
         // The other modifier says nothing of an integer.
         (less.mods.neg, less.mods.abs) = (less.mods.neg & !2, less.mods.abs & !2);
         return (less == again).then_some("sext() of v_ldexp_f16_dpp: llvm-mc 23 does not encode it");
