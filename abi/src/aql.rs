@@ -141,7 +141,7 @@ pub struct AgentDispatchPacket {
     pub function: u16,
     /// Reserved, zero.
     pub reserved0: u32,
-    /// Where the result goes.
+    /// GPU address that receives the result.
     pub return_address: u64,
     /// Arguments.
     pub arg: [u64; 4],
@@ -336,7 +336,7 @@ const _: () = {
 pub const QUEUE_CAPS_CP_ASYNC_RECLAIM: u32 = 1 << 0;
 /// `AMD_QUEUE_CAPS_SW_ASYNC_RECLAIM`: the runtime does, and the structure is an `amd_queue_v2_t`.
 pub const QUEUE_CAPS_SW_ASYNC_RECLAIM: u32 = 1 << 1;
-/// Offset of `scratch_last_used_index` of `amd_queue_v2_t`, behind [`AmdQueue`].
+/// Offset of `scratch_last_used_index` of `amd_queue_v2_t`, after [`AmdQueue`].
 pub const QUEUE_LAST_USED_OFFSET: u64 = 0x100;
 /// Bytes of one graphics core there: the last packet that used the main scratch memory, and the one that used the alternate.
 pub const QUEUE_LAST_USED_STRIDE: u64 = 16;

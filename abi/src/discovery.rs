@@ -1,7 +1,8 @@
-//! The IP discovery table as MI300X has it: what differs from the Navi chips.
+//! The IP discovery table of MI300X: its differences from the Navi chips.
 //!
 //! Source: linux `drivers/gpu/drm/amd/include/discovery.h`. Everything is little endian and packed. The header of the table of
-//! blocks (`ip_discovery_header`) has version 4 and says in a byte behind its 16 dies whether the bases of segments have 64 bits
+//! blocks (`ip_discovery_header`) has version 4; a byte after its 16 dies says whether the bases of segments
+//! have 64 bits
 //! (`base_addr_64_bit`). Entries (`ip_v4`) have the fields of version 3. The number of an instance of the graphics core is that of its
 //! physical XCC; SDMA engines all have the hardware id of the first one.
 
@@ -19,7 +20,7 @@ pub const BASE_ADDR_64_BIT: u8 = 1 << 0;
 /// Version of [`GcInfoV21`], major and minor.
 pub const GC_INFO_V2_1: [u16; 2] = [2, 1];
 
-/// What the graphics core has, behind the 12 bytes of `gpu_info_header`, of each XCC: `struct gc_info_v2_1`.
+/// Units of each XCC's graphics core, after the 12 bytes of `gpu_info_header`: `struct gc_info_v2_1`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct GcInfoV21 {

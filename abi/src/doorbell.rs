@@ -58,7 +58,7 @@ impl DoorbellIndex {
         DoorbellOffset(self.0 as u64 * 4)
     }
 
-    /// Whether a doorbell of 64 bits begins there.
+    /// Returns true if a 64-bit doorbell begins at this offset, which is even in dwords.
     #[must_use]
     pub const fn is_whole(self) -> bool {
         self.0.is_multiple_of(2)

@@ -1,9 +1,9 @@
-//! What the driver tells of its own doings: chunks of records, as the file `belfry_trace` gives them.
+//! Records of the driver's own events, in chunks, as the file `belfry_trace` gives them.
 //!
-//! A chunk is a [`Chunk`] and as many [`Record`]s as it says, in the order of their times. All numbers are little-endian. The
-//! layout is Belfry's own: amdkfd has trace points of its kernel instead. Whatever the platform, times are the kernel's
-//! `CLOCK_MONOTONIC_RAW`, and each chunk says what the golden counter of the GPU was at such a time: events between two
-//! chunks have the device's time that lies between theirs.
+//! A chunk is a [`Chunk`] and as many [`Record`]s as it says, in the order of their times. All numbers are
+//! little-endian. The layout is Belfry's own: amdkfd has trace points of its kernel instead. Times are the
+//! kernel's `CLOCK_MONOTONIC_RAW` on every platform. Each chunk gives the value of the GPU's golden counter
+//! at one such time; the device time of an event between two chunks follows from the values of both.
 
 use core::mem::{offset_of, size_of};
 
@@ -12,17 +12,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The first eight bytes of a chunk.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BELDRV01");
 
-/// What is in front of the records of one read.
+/// Header in front of the records of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Chunk {
     /// [`MAGIC`].
     pub magic: u64,
-    /// How many records follow.
+    /// Number of records that follow.
     pub records: u32,
-    /// Bytes of each of them.
+    /// Bytes of each record.
     pub record_bytes: u32,
-    /// How many events before the first record were overwritten before they were read.
+    /// Number of events before the first record that were overwritten before they were read.
     pub lost: u64,
     /// The golden counter (`GOLDEN_TSC_COUNT_LOWER` and `_UPPER`) of a moment after the last record.
     pub counter: u64,
@@ -30,7 +30,7 @@ pub struct Chunk {
     pub before_ns: u64,
     /// Nanoseconds after it was read.
     pub after_ns: u64,
-    /// What the counter counts in a second.
+    /// Counts of the golden counter per second.
     pub counter_hz: u32,
     /// Zero.
     pub reserved: u32,
@@ -49,9 +49,9 @@ pub const NAME_BYTES: usize = 16;
 pub struct Record {
     /// Nanoseconds of `CLOCK_MONOTONIC_RAW`.
     pub time_ns: u64,
-    /// What happened.
+    /// Kind of the event.
     pub kind: Kind,
-    /// The process that it is of, as the device knows it; 0 for none.
+    /// Process of the event, as the device knows it; 0 for none.
     pub pasid: u16,
     /// The thread that it happened on, as the kernel knows it.
     pub thread: u32,
@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<Record>() == 40);
 const _: () = assert!(offset_of!(Record, kind) == 8);
 const _: () = assert!(offset_of!(Record, arguments) == 16);
 
-/// What an event is.
+/// Kind of an event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -79,9 +79,9 @@ impl Kind {
     pub const EVENT_SET: Self = Self(3);
     /// A program that waited for an event goes on: the event.
     pub const EVENT_WAKE: Self = Self(4);
-    /// A program made a queue: what it knows it by.
+    /// A program made a queue: the program's number for it.
     pub const QUEUE_CREATED: Self = Self(5);
-    /// A queue was destroyed: what the program knew it by.
+    /// A queue was destroyed: the program's number for it.
     pub const QUEUE_DESTROYED: Self = Self(6);
     /// Memory was mapped for a GPU: its GPU virtual address, bytes.
     pub const MAPPED: Self = Self(7);

@@ -153,7 +153,7 @@ pub mod node {
     }
 }
 
-/// What happened, within a [`Client`] (`GFX_11_0_0__SRCID__*`); open.
+/// Cause of an interrupt, within a [`Client`] (`GFX_11_0_0__SRCID__*`); open.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Source(pub u8);
 
@@ -217,7 +217,7 @@ pub mod sq_error {
     /// An error was found in what the wave had read (`EDC_FED`).
     pub const EDC_FED: u32 = 3;
 
-    /// Whether a wave with an error of this type has consumed poison, as amdkfd tells.
+    /// Returns true if a wave with an error of this type has consumed poison, by amdkfd's rule.
     #[must_use]
     pub const fn is_poison(kind: u32) -> bool {
         !matches!(kind & TYPE, ILLEGAL_INST | MEMVIOL)

@@ -66,7 +66,7 @@ impl Header {
     }
 }
 
-/// What a frame asks (`enum MES_SCH_API_OPCODE`); open, for a driver may send anything.
+/// Request of a frame (`enum MES_SCH_API_OPCODE`); open, for a driver may send anything.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u32);
 
@@ -135,7 +135,7 @@ impl Opcode {
     }
 }
 
-/// Where and what a frame's completion writes, 64 bits wide (`struct MES_API_STATUS`).
+/// Address and value that a frame's completion writes, 64 bits wide (`struct MES_API_STATUS`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ApiStatus {
@@ -155,9 +155,9 @@ pub struct Suspend {
     pub suspend_all_gangs: u32,
     /// The gang, when not all.
     pub gang_context_addr: U64,
-    /// Where the end of the suspension is reported.
+    /// GPU address that receives the report of the end of the suspension.
     pub suspend_fence_addr: U64,
-    /// What is written there.
+    /// Value written there.
     pub suspend_fence_value: u32,
     /// Completion.
     pub api_status: ApiStatus,

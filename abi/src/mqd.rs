@@ -232,11 +232,12 @@ pub struct ComputeMqd {
     pub cp_hqd_pq_base_hi: u32,
     /// Dword 138, `CP_HQD_PQ_RPTR`.
     pub cp_hqd_pq_rptr: u32,
-    /// Where the read pointer is reported (`CP_HQD_PQ_RPTR_REPORT_ADDR`); an AQL queue has its `read_dispatch_id` there.
+    /// Address for reports of the read pointer (`CP_HQD_PQ_RPTR_REPORT_ADDR`); an AQL queue has its
+    /// `read_dispatch_id` there.
     pub cp_hqd_pq_rptr_report_addr_lo: u32,
     /// Dword 140, `CP_HQD_PQ_RPTR_REPORT_ADDR_HI`.
     pub cp_hqd_pq_rptr_report_addr_hi: u32,
-    /// Where the write pointer lives in memory (`CP_HQD_PQ_WPTR_POLL_ADDR`).
+    /// Address of the write pointer in memory (`CP_HQD_PQ_WPTR_POLL_ADDR`).
     pub cp_hqd_pq_wptr_poll_addr_lo: u32,
     /// Dword 142, `CP_HQD_PQ_WPTR_POLL_ADDR_HI`.
     pub cp_hqd_pq_wptr_poll_addr_hi: u32,

@@ -44,7 +44,7 @@ impl ComputePartition {
         Self::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(name))
     }
 
-    /// How many partitions so many cores have; `None` if they cannot be shared out like this.
+    /// Number of partitions that `xccs` cores have in this mode; `None` if they cannot be divided like this.
     #[must_use]
     pub const fn partitions(self, xccs: u32) -> Option<u32> {
         match self {
@@ -58,14 +58,14 @@ impl ComputePartition {
         }
     }
 
-    /// The way that so many cores are shared out with so many in each partition.
+    /// The mode that divides `xccs` cores into partitions of `in_each` cores.
     #[must_use]
     pub fn of(xccs: u32, in_each: u32) -> Option<Self> {
         let whole = in_each != 0 && xccs.is_multiple_of(in_each);
         Self::ALL.into_iter().find(|mode| whole && mode.partitions(xccs) == Some(xccs / in_each))
     }
 
-    /// The ways in which so many cores can be shared out.
+    /// The modes in which `xccs` cores can be divided.
     pub fn available(xccs: u32) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |mode| mode.partitions(xccs).is_some())
     }

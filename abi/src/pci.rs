@@ -28,14 +28,15 @@ pub const DOORBELL_BAR_SIZE: u64 = 2 << 20;
 /// Bytes of [`BAR_REGISTERS`].
 pub const REGISTER_BAR_SIZE: u64 = 1 << 20;
 
-/// Where the MSI-X table sits in [`BAR_REGISTERS`]; on MI300X, over registers of graphics pipelines.
+/// Offset of the MSI-X table in [`BAR_REGISTERS`]; on MI300X, over registers of graphics pipelines.
 pub const MSIX_TABLE_OFFSET: u64 = 0xe_0000;
-/// Where the MSI-X pending bits sit in [`BAR_REGISTERS`].
+/// Offset of the MSI-X pending bits in [`BAR_REGISTERS`].
 pub const MSIX_PBA_OFFSET: u64 = 0xe_8000;
 /// MSI-X vectors offered; the device raises vector 0 only, as amdgpu asks for one.
 pub const MSIX_VECTORS: u16 = 4;
 
-/// Where the mmio remap page is put by the driver (`REMAP_HDP_MEM_FLUSH_CNTL`): writing its first dword flushes the HDP.
+/// Offset of the mmio remap page, set by the driver (`REMAP_HDP_MEM_FLUSH_CNTL`): writing its first dword
+/// flushes the HDP.
 pub const HDP_REMAP_OFFSET: u64 = 0x7_f000;
 
 /// Bytes of the configuration space.
@@ -112,7 +113,7 @@ pub mod doorbell_layout1 {
     }
 }
 
-/// What MI300X has elsewhere or larger than the Navi chips.
+/// Constants of MI300X that differ from those of the Navi chips.
 pub mod mi300x {
     /// PCI device id of MI300X.
     pub const DEVICE_ID: u16 = 0x74a1;
@@ -120,6 +121,6 @@ pub mod mi300x {
     pub const CLASS: u32 = 0x12_0000;
     /// Bytes of [`BAR_REGISTERS`](super::BAR_REGISTERS).
     pub const REGISTER_BAR_SIZE: u64 = 2 << 20;
-    /// Where the mmio remap page is put by the driver (linux `nbio_v7_9.c`).
+    /// Offset of the mmio remap page, set by the driver (linux `nbio_v7_9.c`).
     pub const HDP_REMAP_OFFSET: u64 = 0x1_a000;
 }

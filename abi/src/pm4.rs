@@ -1,4 +1,5 @@
-//! PM4 type-3 packets: what the KIQ, PM4 compute queues and the vendor packets of AQL queues carry.
+//! PM4 type-3 packets: the contents of the KIQ, of PM4 compute queues and of the vendor packets of AQL
+//! queues.
 //!
 //! A packet is a header dword and `count + 1` body dwords; the structures here are bodies. Sources: linux `nvd.h`
 //! (`PACKET3_*`), `gfx_v11_0.c` (`gfx11_kiq_*`), `kfd_pm4_opcodes.h`.
@@ -140,7 +141,7 @@ opcodes! {
     INVALIDATE_TLBS = 0x98;
     /// Writes shader registers, some of them within what the kernel allows.
     SET_SH_REG_INDEX = 0x9b;
-    /// What the queue manager may use.
+    /// Resources that the queue manager may use.
     SET_RESOURCES = 0xa0;
     /// Process of the following queues (gfx9).
     MAP_PROCESS = 0xa1;

@@ -1,4 +1,4 @@
-//! Packets of SDMA 6.0: what rings and indirect buffers of the copy engines hold.
+//! Packets of SDMA 6.0: the contents of the copy engines' rings and indirect buffers.
 //!
 //! The structures are whole packets, header included. Bytes and dwords are counted from 0: a count of 3 means four of them.
 //! Source: linux `drivers/gpu/drm/amd/amdgpu/sdma_v6_0_0_pkt_open.h` (`SDMA_PKT_*`, `SDMA_OP_*`, `SDMA_SUBOP_*`).
@@ -22,7 +22,7 @@ word! {
     Header {
         /// Operation, [`Op`].
         pub u8, op, set_op: 7, 0;
-        /// What the operation is about.
+        /// Kind within the operation.
         pub u8, sub_op, set_sub_op: 15, 8;
         /// Dwords that follow a NOP and are skipped.
         pub u16, nop_count, set_nop_count: 29, 16;
@@ -67,7 +67,7 @@ operations! {
     WRITE = 2;
     /// Goes on in another buffer, and comes back.
     INDIRECT = 4;
-    /// Writes a dword behind everything before.
+    /// Writes a dword after all earlier work.
     FENCE = 5;
     /// Raises an interrupt.
     TRAP = 6;

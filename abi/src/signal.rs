@@ -21,7 +21,7 @@ pub struct AmdSignal {
     pub kind: i64,
     /// Value, or the address of the doorbell for doorbell signals.
     pub value: i64,
-    /// Address of the 64-bit slot that receives `event_id`; 0 if nobody sleeps on this signal.
+    /// Address of the 64-bit slot that receives `event_id`; 0 if no thread sleeps on this signal.
     pub event_mailbox_ptr: u64,
     /// KFD event to signal.
     pub event_id: u32,

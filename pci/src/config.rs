@@ -1,4 +1,4 @@
-//! Configuration space: what is constant, what a driver may write, and what it clears by writing ones.
+//! Configuration space: constant bits, bits that a driver may write, and bits that it clears by writing ones.
 //!
 //! Layouts: PCI Local Bus 3.0 sections 6.1 and 6.2 (header), 6.7 (capabilities), 6.8.1 and 6.8.2 (MSI, MSI-X); constants as
 //! in Linux `include/uapi/linux/pci_regs.h`.
@@ -15,10 +15,10 @@ pub const EXPRESS: usize = 4096;
 pub const COMMAND: usize = 0x04;
 const STATUS: usize = 0x06;
 const CAPABILITIES: usize = 0x34;
-/// The interrupt line, and behind it the pin.
+/// The interrupt line, and after it the pin.
 const INTERRUPT_LINE: usize = 0x3c;
 const INTERRUPT_PIN: usize = 0x3d;
-/// Where the first capability goes, unless the function says so itself.
+/// Offset of the first capability, unless the function names another one.
 const FIRST_CAPABILITY: usize = 0x40;
 
 const COMMAND_MASTER: u16 = 1 << 2;
@@ -37,7 +37,7 @@ const MSI_64BIT: u16 = 1 << 7;
 const MSIX_ENABLE: u16 = 1 << 15;
 const MSIX_MASK_ALL: u16 = 1 << 14;
 
-/// Who a function is.
+/// Identity of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Vendor.
@@ -50,7 +50,7 @@ pub struct Identity {
     pub revision: u8,
     /// Vendor of the subsystem.
     pub subsystem_vendor: u16,
-    /// That vendor's number for the subsystem.
+    /// The subsystem vendor's number for the subsystem.
     pub subsystem: u16,
 }
 
@@ -62,14 +62,14 @@ pub struct ConfigSpace {
     writable: Vec<u8>,
     /// Bits a driver clears by writing ones.
     write_1_clear: Vec<u8>,
-    /// Where the offset of the next capability is written, and what that is.
+    /// Offset of the byte that gets the offset of the next capability; `free` is that next offset.
     link: usize,
     free: usize,
     msi: Option<usize>,
     msix: Option<usize>,
 }
 
-/// Shows an asserted interrupt in the status register, in what was read at `offset`.
+/// Sets the status bit of an asserted interrupt in bytes that were read at `offset`.
 pub fn show_interrupt(offset: usize, data: &mut [u8]) {
     if let Some(status) = STATUS.checked_sub(offset).and_then(|at| data.get_mut(at)) {
         *status |= STATUS_INTERRUPT;
@@ -117,7 +117,7 @@ impl ConfigSpace {
         self.write_1_clear[offset..offset + mask.len()].copy_from_slice(mask);
     }
 
-    /// Adds a memory BAR: its size is what cannot be written.
+    /// Adds a memory BAR: its size decides the bits that cannot be written.
     pub fn bar(&mut self, layout: &BarLayout) {
         let offset = layout.offset();
         let mask = !(layout.size - 1);
@@ -128,13 +128,14 @@ impl ConfigSpace {
         }
     }
 
-    /// Gives the function the interrupt pin INTA, connected to `line` as far as firmware knows.
+    /// Gives the function the interrupt pin INTA, connected to `line` as the firmware would report it.
     pub fn interrupt_pin(&mut self, line: u8) {
         self.put(INTERRUPT_LINE, &[line]);
         self.put(INTERRUPT_PIN, &[1]);
     }
 
-    /// Adds a capability behind the last one, of a body that follows its number and link; answers where it is.
+    /// Adds a capability after the last one, with the body that follows its number and link; answers its
+    /// offset.
     pub fn capability(&mut self, id: u8, body: &[u8]) -> usize {
         let at = self.free;
         self.capability_at(at, id, body);
@@ -162,7 +163,8 @@ impl ConfigSpace {
         self.msi = Some(at);
     }
 
-    /// Adds the MSI-X capability behind the last one: vectors, and where in which BAR table and pending bits are.
+    /// Adds the MSI-X capability after the last one: vectors, and the BAR and offset of the table and of the
+    /// pending bits.
     pub fn msix(&mut self, vectors: u16, bar: u8, table: u32, pending: u32) {
         self.msix_at(self.free, vectors, bar, [table, pending]);
     }
@@ -181,14 +183,14 @@ impl ConfigSpace {
 
 /// A driver's accesses, of any width at any offset.
 impl ConfigSpace {
-    /// Reads; what is beyond the end reads 0.
+    /// Reads; bytes beyond the end read 0.
     pub fn read(&self, offset: usize, data: &mut [u8]) {
         for (i, byte) in data.iter_mut().enumerate() {
             *byte = offset.checked_add(i).and_then(|at| self.bytes.get(at)).copied().unwrap_or(0);
         }
     }
 
-    /// Writes what may be written; what is beyond the end takes no writes.
+    /// Writes the bits that may be written; bytes beyond the end take no writes.
     pub fn write(&mut self, offset: usize, data: &[u8]) {
         for (i, &byte) in data.iter().enumerate() {
             let Some(at) = offset.checked_add(i).filter(|&at| at < self.bytes.len()) else { break };
@@ -221,7 +223,7 @@ impl ConfigSpace {
     }
 }
 
-/// What the registers say.
+/// Contents of the registers.
 impl ConfigSpace {
     fn get16(&self, offset: usize) -> u16 {
         u16::from_le_bytes([self.bytes[offset], self.bytes[offset + 1]])
@@ -233,7 +235,7 @@ impl ConfigSpace {
         self.get16(COMMAND) & COMMAND_MASTER != 0
     }
 
-    /// How interrupts leave the function.
+    /// State of the function's interrupts.
     #[must_use]
     pub fn interrupt_control(&self) -> InterruptControl {
         let control = |at: Option<usize>| at.map_or(0, |at| self.get16(at + 2));

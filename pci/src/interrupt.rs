@@ -1,4 +1,4 @@
-//! How interrupts leave a function.
+//! State of a function's interrupts.
 
 /// The state of a function's interrupts, from its command register and its capabilities.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

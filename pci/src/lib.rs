@@ -1,7 +1,7 @@
-//! What every PCI function has: configuration space with its capabilities and BARs, and the MSI-X table.
+//! The parts of every PCI function: configuration space with its capabilities and BARs, and the MSI-X table.
 //!
 //! The GPU is made of it, and so are the virtio devices of Belfry's own machine. It knows no bus and sends no message: a
-//! function asks what a write has changed and does what follows.
+//! function asks for the consequences of a write and acts on them.
 
 #![forbid(unsafe_code)]
 

@@ -41,23 +41,24 @@ impl Msix {
         Self { table, pending: 0 }
     }
 
-    /// How many vectors there are.
+    /// Number of vectors.
     #[must_use]
     pub fn vectors(&self) -> u16 {
         (self.table.len() / ENTRY as usize) as u16
     }
 
-    /// Reads the table; what is behind it reads 0.
+    /// Reads the table; bytes after its end read 0.
     pub fn read_table(&self, offset: u64, data: &mut [u8]) {
         read(&self.table, offset, data);
     }
 
-    /// Reads the pending bits; what is behind them reads 0.
+    /// Reads the pending bits; bytes after their end read 0.
     pub fn read_pending(&self, offset: u64, data: &mut [u8]) {
         read(&self.pending.to_le_bytes(), offset, data);
     }
 
-    /// Writes the table; what is behind it takes no writes. Reserved bits, and the address's lowest two, stay 0.
+    /// Writes the table; bytes after its end take no writes. Reserved bits, and the address's lowest two,
+    /// stay 0.
     pub fn write_table(&mut self, offset: u64, data: &[u8]) {
         for (at, &byte) in (0..).zip(data) {
             let Some(target) =
@@ -108,7 +109,7 @@ impl Msix {
         (0..VECTORS).filter(move |&vector| ready >> vector & 1 == 1)
     }
 
-    /// Forgets what is pending.
+    /// Forgets all pending messages.
     pub fn clear_pending(&mut self) {
         self.pending = 0;
     }

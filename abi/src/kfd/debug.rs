@@ -18,7 +18,7 @@ uapi_struct! {
 }
 
 uapi_struct! {
-    /// What a debugger is told of the runtime (`struct kfd_runtime_info`).
+    /// State of the runtime for a debugger (`struct kfd_runtime_info`).
     RuntimeInfo: 16 {
         /// Address of the runtime's debug structure.
         r_debug @ 0: u64,
@@ -60,7 +60,7 @@ pub enum DbgTrapOp {
     SetExceptionsEnabled = 3,
     /// Exceptions that new waves trap for.
     SetWaveLaunchOverride = 4,
-    /// How new waves begin.
+    /// Sets the mode that new waves begin in.
     SetWaveLaunchMode = 5,
     /// Stops queues, and saves their waves.
     SuspendQueues = 6,
@@ -74,7 +74,7 @@ pub enum DbgTrapOp {
     SetFlags = 10,
     /// Asks for exceptions.
     QueryDebugEvent = 11,
-    /// Asks for what an exception tells.
+    /// Asks for the data of an exception.
     QueryExceptionInfo = 12,
     /// Asks for the queues.
     GetQueueSnapshot = 13,
@@ -108,7 +108,7 @@ impl DbgTrapOp {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// Whether the runtime has to be enabled for it (`DBG_HW_OP` in the header).
+    /// Returns true if the runtime has to be enabled for this operation (`DBG_HW_OP` in the header).
     #[must_use]
     pub fn needs_runtime(self) -> bool {
         matches!(
@@ -129,7 +129,7 @@ uapi_struct! {
     DbgTrapEnableArgs: 24 {
         /// Exceptions to be told of.
         exception_mask @ 0: u64,
-        /// Where a [`RuntimeInfo`] goes.
+        /// User address that receives a [`RuntimeInfo`].
         rinfo_ptr @ 8: u64,
         /// Its size, in and out.
         rinfo_size @ 16: u32,
@@ -189,9 +189,9 @@ uapi_struct! {
         exception_mask @ 0: u64,
         /// Numbers of queues, in and out.
         queue_array_ptr @ 8: u64,
-        /// How many.
+        /// Number of queues.
         num_queues @ 16: u32,
-        /// How long waves may take.
+        /// Time that waves may take to stop.
         grace_period @ 20: u32,
     }
 }
@@ -201,7 +201,7 @@ uapi_struct! {
     DbgTrapResumeQueuesArgs: 16 {
         /// Numbers of queues, in and out; 0 for all.
         queue_array_ptr @ 0: u64,
-        /// How many.
+        /// Number of queues.
         num_queues @ 8: u32,
         /// Padding.
         pad @ 12: u32,
@@ -229,7 +229,7 @@ uapi_struct! {
     DbgTrapClearNodeAddressWatchArgs: 8 {
         /// GPU.
         gpu_id @ 0: u32,
-        /// Which watch.
+        /// Number of the watch.
         id @ 4: u32,
     }
 }
@@ -259,7 +259,7 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO`.
     DbgTrapQueryExceptionInfoArgs: 24 {
-        /// Where what is known goes.
+        /// User address that receives the data of the exception.
         info_ptr @ 0: u64,
         /// Its size, in and out.
         info_size @ 8: u32,
@@ -277,9 +277,9 @@ uapi_struct! {
     DbgTrapSnapshotArgs: 24 {
         /// Exceptions that are forgotten.
         exception_mask @ 0: u64,
-        /// Where entries go.
+        /// User address that receives the entries.
         snapshot_buf_ptr @ 8: u64,
-        /// How many, in and out.
+        /// Number of entries, in and out.
         num_entries @ 16: u32,
         /// Bytes of each, in and out.
         entry_size @ 20: u32,
@@ -287,7 +287,7 @@ uapi_struct! {
 }
 
 uapi_struct! {
-    /// What a debugger is told of a queue (`struct kfd_queue_snapshot_entry`).
+    /// State of a queue for a debugger (`struct kfd_queue_snapshot_entry`).
     QueueSnapshotEntry: 64 {
         /// Its exceptions.
         exception_status @ 0: u64,
@@ -315,7 +315,7 @@ uapi_struct! {
 }
 
 uapi_struct! {
-    /// What a debugger is told of a GPU (`struct kfd_dbg_device_info_entry`).
+    /// Properties of a GPU for a debugger (`struct kfd_dbg_device_info_entry`).
     DbgDeviceInfoEntry: 128 {
         /// Its exceptions.
         exception_status @ 0: u64,
@@ -355,7 +355,7 @@ uapi_struct! {
         max_waves_per_simd @ 96: u32,
         /// Shader arrays.
         array_count @ 100: u32,
-        /// Those of a shader engine.
+        /// Shader arrays of a shader engine.
         simd_arrays_per_engine @ 104: u32,
         /// XCCs.
         num_xcc @ 108: u32,
@@ -411,7 +411,7 @@ impl ExceptionCode {
     pub const PROCESS_RUNTIME: Self = Self(48);
     /// Exceptions of queues.
     pub const MASK_QUEUE: u64 = Self::range(1, 6) | Self::range(16, 23) | Self::range(30, 31);
-    /// Those of them that a packet causes.
+    /// Exceptions of queues that a packet causes.
     pub const MASK_PACKET: u64 = Self::range(16, 23);
     /// Exceptions of GPUs.
     pub const MASK_DEVICE: u64 = Self::range(32, 36);

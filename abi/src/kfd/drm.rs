@@ -1,5 +1,5 @@
-//! What the render node answers (`include/uapi/drm/amdgpu_drm.h`); here `struct drm_amdgpu_info` and
-//! `struct drm_amdgpu_info_device`.
+//! Answers of the render node (`include/uapi/drm/amdgpu_drm.h`); here `struct drm_amdgpu_info` and `struct
+//! drm_amdgpu_info_device`.
 
 mod command;
 mod gem;
@@ -50,7 +50,8 @@ pub const AMDGPU_VRAM_TYPE_HBM: u32 = 6;
 pub const AMDGPU_VRAM_TYPE_GDDR6: u32 = 9;
 
 uapi_struct! {
-    /// What the device is (`struct drm_amdgpu_info_device`); shorter in older headers, so callers get a prefix.
+    /// Properties of the device (`struct drm_amdgpu_info_device`); shorter in older headers, so callers get a
+    /// prefix.
     DrmAmdgpuInfoDevice: 448 {
         /// PCI device id.
         device_id @ 0: u32,
@@ -192,7 +193,7 @@ uapi_struct! {
     DrmAmdgpuHeapInfo: 32 {
         /// Size.
         total_heap_size @ 0: u64,
-        /// Size without what the driver keeps.
+        /// Size without the driver's own share.
         usable_heap_size @ 8: u64,
         /// Used.
         heap_usage @ 16: u64,

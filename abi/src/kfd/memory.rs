@@ -138,7 +138,7 @@ uapi_struct! {
         va_addr @ 8: u64,
         /// Out: offset to `mmap`.
         mmap_offset @ 16: u64,
-        /// What `IPC_EXPORT_HANDLE` has given.
+        /// Handle that `IPC_EXPORT_HANDLE` has given.
         share_handle @ 24: [u32; 4],
         /// GPU.
         gpu_id @ 40: u32,

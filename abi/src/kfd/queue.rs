@@ -119,15 +119,15 @@ uapi_struct! {
 uapi_struct! {
     /// The beginning of a context save area (`struct kfd_context_save_area_header`).
     ContextSaveAreaHeader: 40 {
-        /// Where the control stack in use begins.
+        /// Offset of the control stack in use, in bytes.
         control_stack_offset @ 0: u32,
         /// Its bytes in use.
         control_stack_size @ 4: u32,
-        /// Where the waves end.
+        /// Offset of the end of the waves, in bytes.
         wave_state_offset @ 8: u32,
         /// Bytes of waves before that.
         wave_state_size @ 12: u32,
-        /// Where the memory of debuggers begins.
+        /// Offset of the memory of debuggers, in bytes.
         debug_offset @ 16: u32,
         /// Its size in bytes.
         debug_size @ 20: u32,

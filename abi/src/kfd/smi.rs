@@ -26,17 +26,17 @@ pub enum EventKind {
     /// Memory begins to move: time, process, first page, number of pages, from where and to where, the range's prefetch and
     /// preferred location, [`MigrateTrigger`].
     MigrateStart = 5,
-    /// It has moved: the same without the locations of the range.
+    /// Memory has moved: the fields of [`Self::MigrateStart`] without the locations of the range.
     MigrateEnd = 6,
     /// The queues of a process were taken off the hardware: time, process, GPU, [`QueueEvictionTrigger`].
     QueueEviction = 9,
-    /// They are back: time, process, GPU, whether they were rescheduled.
+    /// The queues of a process are back: time, process, GPU, whether they were rescheduled.
     QueueRestore = 10,
     /// A range left the GPU: time, process, first page, number of pages, GPU, cause.
     UnmapFromGpu = 11,
     /// A process has its address space on the device: identity and name.
     ProcessStart = 12,
-    /// It has it no more.
+    /// A process no longer has its address space on the device: identity and name.
     ProcessEnd = 13,
 }
 

@@ -29,9 +29,9 @@ pub const KFD_IOCTL_SVM_OP_SET_ATTR: u32 = 0;
 /// Asks for them.
 pub const KFD_IOCTL_SVM_OP_GET_ATTR: u32 = 1;
 
-/// Where a range should be: a GPU's id or a location.
+/// Preferred location of a range: a GPU's id or a location.
 pub const KFD_IOCTL_SVM_ATTR_PREFERRED_LOC: u32 = 0;
-/// Where a range is to be moved to now.
+/// Location that a range is to be moved to now.
 pub const KFD_IOCTL_SVM_ATTR_PREFETCH_LOC: u32 = 1;
 /// The GPU may access the range, wherever it is.
 pub const KFD_IOCTL_SVM_ATTR_ACCESS: u32 = 2;

@@ -25,9 +25,9 @@ pub struct SetHwResources {
     pub paging_vmid: u32,
     /// Per compute pipe, the hardware queues the scheduler owns; amdgpu gives `0xc` on four pipes.
     pub compute_hqd_mask: [u32; MAX_COMPUTE_PIPES],
-    /// The same for graphics pipes.
+    /// Per graphics pipe, the hardware queues the scheduler owns.
     pub gfx_hqd_mask: [u32; 2],
-    /// The same for SDMA engines.
+    /// Per SDMA engine, the hardware queues the scheduler owns.
     pub sdma_hqd_mask: [u32; 2],
     /// Aggregated doorbell of each priority level.
     pub aggregated_doorbells: [u32; 5],
@@ -71,11 +71,11 @@ pub struct SetHwResources1 {
     pub timestamp: U64,
     /// Option bits: [`Self::ENABLE_MES_INFO_CTX`], the others reserved.
     pub flags: u32,
-    /// Where the firmware keeps information for a hypervisor, if asked to.
+    /// Address at which the firmware keeps information for a hypervisor, if asked to.
     pub mes_info_ctx_mc_addr: U64,
     /// Bytes there.
     pub mes_info_ctx_size: u32,
-    /// Whatever later firmware takes: timeouts, the cleaner shader's fence.
+    /// Fields of later firmware: timeouts, the cleaner shader's fence.
     pub later: [u32; 53],
 }
 

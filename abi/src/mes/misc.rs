@@ -28,7 +28,7 @@ pub struct Misc {
 /// The data of [`MiscOpcode::SET_SHADER_DEBUGGER`] (`struct SET_SHADER_DEBUGGER`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SetShaderDebugger {
-    /// Which process: the address of its context.
+    /// Process, by the address of its context.
     pub process_context_addr: u64,
     /// See the constants of this type.
     pub flags: u32,
@@ -50,7 +50,7 @@ impl SetShaderDebugger {
     /// The flags above.
     pub const KNOWN_FLAGS: u32 = Self::SINGLE_MEMOP | Self::SINGLE_ALU_OP | Self::PROCESS_CTX_FLUSH;
 
-    /// What a frame's data say.
+    /// Reads the fields from a frame's data.
     #[must_use]
     pub fn of(frame: &Misc) -> Self {
         let [low, high, flags, spi, watch0, watch1, watch2, watch3, trap_en, ..] = frame.data;

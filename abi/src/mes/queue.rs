@@ -60,7 +60,7 @@ pub struct AddQueue {
     pub oa_mask: u32,
     /// Trap handler, a user virtual address, or 0.
     pub trap_handler_addr: U64,
-    /// What goes into `GCVM_CONTEXTn_CNTL` of the process's VMID.
+    /// Value for `GCVM_CONTEXTn_CNTL` of the process's VMID.
     pub vm_context_cntl: u32,
     /// Option bits, see [`AddQueueFlags`].
     pub flags: AddQueueFlags,
@@ -82,7 +82,7 @@ pub struct AddQueue {
     pub queue_id: u32,
     /// `SH_MEM_CONFIG.ALIGNMENT_MODE`.
     pub alignment_mode_setting: u32,
-    /// Where the unmapping of the queue is reported.
+    /// Address that receives the report of the queue's unmapping.
     pub unmap_flag_addr: U64,
     /// Unused rest of the frame.
     pub reserved: [u32; 11],
@@ -138,7 +138,7 @@ bitflags::bitflags! {
         const IS_DWM_QUEUE = 1 << 16;
         /// `is_video_blit_queue`.
         const IS_VIDEO_BLIT_QUEUE = 1 << 17;
-        /// `debug_vmid`, four bits, and whatever the header reserves.
+        /// `debug_vmid`, four bits, and all bits that the header reserves.
         const _ = !0;
     }
 }
@@ -186,7 +186,7 @@ bitflags::bitflags! {
         const PREEMPT_LEGACY_GFX_QUEUE = 1 << 2;
         /// Unmap a legacy queue given by its doorbell.
         const UNMAP_LEGACY_QUEUE = 1 << 3;
-        /// Whatever the header reserves.
+        /// All bits that the header reserves.
         const _ = !0;
     }
 }

@@ -22,7 +22,8 @@ const fn moved(v11: usize, v12: usize, len: usize) -> Moved {
 /// A frame of either version.
 type Frame = [u8; FRAME_SIZE];
 
-/// What of a frame lies elsewhere; the rest of what both versions have is in the same place.
+/// Returns the parts of a frame that have moved; the other fields that both versions have are in the same
+/// place.
 fn moves(frame: &Frame) -> &'static [Moved] {
     let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
     match Header(word(0)).opcode() {
@@ -44,7 +45,8 @@ fn moves(frame: &Frame) -> &'static [Moved] {
     }
 }
 
-/// Copies a frame and moves what has to move; what lies behind the first move and is in none of them is 0.
+/// Copies a frame and moves the parts that have moved. Bytes after the first move that are in no move become
+/// 0.
 fn convert(frame: &Frame, place: impl Fn(&Moved) -> (usize, usize)) -> Frame {
     let moves = moves(frame);
     let mut converted = *frame;
@@ -58,13 +60,13 @@ fn convert(frame: &Frame, place: impl Fn(&Moved) -> (usize, usize)) -> Frame {
     converted
 }
 
-/// The frame of version 11 that says what this one of version 12 does.
+/// The frame of version 11 with the meaning of this frame of version 12.
 #[must_use]
 pub fn to_v11(frame: &[u8; FRAME_SIZE]) -> [u8; FRAME_SIZE] {
     convert(frame, |moved| (moved.v12, moved.v11))
 }
 
-/// The frame of version 12 that says what this one of version 11 does.
+/// The frame of version 12 with the meaning of this frame of version 11.
 #[must_use]
 pub fn from_v11(frame: &[u8; FRAME_SIZE]) -> [u8; FRAME_SIZE] {
     convert(frame, |moved| (moved.v11, moved.v12))

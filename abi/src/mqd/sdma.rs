@@ -123,7 +123,7 @@ const _: () = {
 /// Dwords of an MQD.
 pub(super) const DWORDS: usize = 128;
 
-/// Where a dword of [`SdmaMqd`] lies in another generation's MQD, if it is there.
+/// Index of a dword of [`SdmaMqd`] in another generation's MQD, if it is there.
 pub(super) type Place = fn(usize) -> Option<usize>;
 
 impl SdmaMqd {
@@ -167,7 +167,7 @@ impl SdmaMqd {
         self.sdmax_rlcx_rb_rptr_hi = (bytes >> 32) as u32;
     }
 
-    /// Where the read pointer is reported.
+    /// Address for reports of the read pointer.
     #[must_use]
     pub const fn rptr_report(&self) -> u64 {
         join(self.sdmax_rlcx_rb_rptr_addr_lo, self.sdmax_rlcx_rb_rptr_addr_hi)
@@ -179,7 +179,7 @@ impl SdmaMqd {
         self.sdmax_rlcx_rb_rptr_addr_hi = (address >> 32) as u32;
     }
 
-    /// Where the write pointer is in memory.
+    /// Address of the write pointer in memory.
     #[must_use]
     pub const fn wptr_poll(&self) -> u64 {
         join(self.sdmax_rlcx_rb_wptr_poll_addr_lo, self.sdmax_rlcx_rb_wptr_poll_addr_hi)

@@ -6,7 +6,7 @@
 use super::SdmaMqd;
 use super::sdma::DWORDS;
 
-/// Where a dword of [`SdmaMqd`] lies on gfx12, if it is there.
+/// Index of a dword of [`SdmaMqd`] on gfx12, if it is there.
 const fn place(dword: usize) -> Option<usize> {
     Some(match dword {
         // RB_CNTL to RB_WPTR_HI, IB_CNTL to IB_SIZE, and what the driver has chosen.

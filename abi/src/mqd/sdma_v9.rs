@@ -6,16 +6,16 @@
 use super::SdmaMqd;
 use super::sdma::DWORDS;
 
-/// Where a dword of [`SdmaMqd`] lies on gfx9, if it is there.
+/// Index of a dword of [`SdmaMqd`] on gfx9, if it is there.
 const fn place(dword: usize) -> Option<usize> {
     Some(match dword {
         // RB_CNTL to RB_WPTR_HI, and what the driver has chosen.
         0..=6 | 126..=127 => dword,
         // RB_RPTR_ADDR to DOORBELL: RB_WPTR_POLL_CNTL is before them.
         7..=17 => dword + 1,
-        // DOORBELL_LOG, behind STATUS.
+        // DOORBELL_LOG, after STATUS.
         18 => 20,
-        // DOORBELL_OFFSET to CSA_ADDR_HI, behind WATERMARK.
+        // DOORBELL_OFFSET to CSA_ADDR_HI, after WATERMARK.
         19..=21 => dword + 3,
         // IB_SUB_REMAIN to MINOR_PTR_UPDATE: there is no SCHED_CNTL.
         23..=29 => dword + 2,

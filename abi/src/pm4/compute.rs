@@ -15,7 +15,7 @@ word! {
         pub ordered_append_enbl, set_ordered_append_enbl: 3;
         /// The sizes are in work-items instead of workgroups.
         pub use_thread_dimensions, set_use_thread_dimensions: 5;
-        /// It goes on with a dispatch that was saved.
+        /// Continues a dispatch that was saved.
         pub restore, set_restore: 14;
         /// Waves have 32 lanes instead of 64.
         pub cs_w32_en, set_cs_w32_en: 15;
@@ -28,7 +28,7 @@ word! {
 pub struct DispatchDirect {
     /// Sizes, in workgroups unless the initiator says otherwise; becomes `COMPUTE_DIM_*`.
     pub dim: [u32; 3],
-    /// How it starts.
+    /// Start options.
     pub initiator: DispatchInitiator,
 }
 
@@ -40,7 +40,7 @@ pub struct DispatchIndirect {
     pub addr_lo: u32,
     /// Address, high half.
     pub addr_hi: u32,
-    /// How it starts.
+    /// Start options.
     pub initiator: DispatchInitiator,
 }
 

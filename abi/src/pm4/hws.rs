@@ -15,11 +15,11 @@ word! {
         pub exec_cleaner_shader, set_exec_cleaner_shader: 17;
         /// VMID of a process that is debugged.
         pub u8, debug_vmid, set_debug_vmid: 21, 18;
-        /// It is debugged by `debug_vmid`.
+        /// The process is debugged by `debug_vmid`.
         pub new_debug, set_new_debug: 22;
-        /// It uses protected memory.
+        /// The process uses protected memory.
         pub tmz, set_tmz: 23;
-        /// It has a debug interface queue.
+        /// The process has a debug interface queue.
         pub diq_enable, set_diq_enable: 24;
         /// Time slice.
         pub u8, process_quantum, set_process_quantum: 31, 25;
@@ -27,11 +27,11 @@ word! {
 }
 
 word! {
-    /// Word of MAP_PROCESS with the sizes of what the process has.
+    /// Word of MAP_PROCESS with the sizes of the process's resources.
     MapProcessResources {
         /// Global wave sync resources.
         pub u8, num_gws, set_num_gws: 6, 0;
-        /// It has SDMA queues.
+        /// The process has SDMA queues.
         pub sdma_enable, set_sdma_enable: 7;
         /// Ordered append counters.
         pub u8, num_oac, set_num_oac: 11, 8;
@@ -87,7 +87,8 @@ pub struct MapProcess {
 word! {
     /// First word of MAP_QUEUES as run lists have it, `struct pm4_mes_map_queues`.
     HwsMapQueuesControl {
-        /// Which SDMA engines `engine_sel` counts: 0 the first two, 1 engines 0 to 7, 2 engines 8 to 15.
+        /// Range of the SDMA engines that `engine_sel` counts: 0 the first two, 1 engines 0 to 7, 2 engines 8
+        /// to 15.
         pub u8, extended_engine_sel, set_extended_engine_sel: 3, 2;
         /// 1: a slot that the scheduler chooses.
         pub u8, queue_sel, set_queue_sel: 5, 4;

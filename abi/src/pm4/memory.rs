@@ -312,7 +312,7 @@ word! {
         pub saic, set_saic: 28;
         /// The destination address does not move.
         pub daic, set_daic: 29;
-        /// It waits for earlier ones.
+        /// The copy waits for earlier ones.
         pub raw_wait, set_raw_wait: 30;
     }
 }

@@ -4,9 +4,9 @@
 
 registers! {
     ip GC;
-    /// What the first SDMA engine does: of an idle one, bits that say so.
+    /// Status of the first SDMA engine: here the bits of an idle one.
     SDMA0_STATUS_REG @ 0:0x25 Ro = 0x46dee557 {}
-    /// The same of the second one.
+    /// Status of the second SDMA engine.
     SDMA1_STATUS_REG @ 0:0x625 Ro = 0x46dee557 {}
     /// Busy bits of the blocks around the graphics pipeline.
     GRBM_STATUS2 @ 0:0xda2 Ro = 0x0 {
@@ -22,20 +22,20 @@ registers! {
     }
     /// Busy bits of the first shader engine.
     GRBM_STATUS_SE0 @ 0:0xda5 Ro = 0x0 { pub spi_busy, set_spi_busy: 27; }
-    /// The same of the second one.
+    /// Busy bits of the second shader engine.
     GRBM_STATUS_SE1 @ 0:0xda6 Ro = 0x0 {}
-    /// The same of the third one.
+    /// Busy bits of the third shader engine.
     GRBM_STATUS_SE2 @ 0:0xdae Ro = 0x0 {}
-    /// The same of the fourth one.
+    /// Busy bits of the fourth shader engine.
     GRBM_STATUS_SE3 @ 0:0xdaf Ro = 0x0 {}
     /// Busy bits of the compute half of the command processor.
     CP_CPC_STATUS @ 0:0xe24 Ro = 0x0 {
         pub mec1_busy, set_mec1_busy: 0;
         pub cpc_busy, set_cpc_busy: 31;
     }
-    /// What of it is busy: pipe n of the first micro engine is bit 10 + n.
+    /// Busy parts of the compute half: pipe n of the first micro engine is bit 10 + n.
     CP_CPC_BUSY_STAT @ 0:0xe25 Ro = 0x0 { pub mec1_pipes_busy, set_mec1_pipes_busy: 13, 10; }
-    /// What it waits for.
+    /// Reasons that the compute half waits for.
     CP_CPC_STALLED_STAT1 @ 0:0xe26 Ro = 0x0 {}
     /// Busy bits of the command processor's fetcher.
     CP_CPF_STATUS @ 0:0xe27 Ro = 0x0 {
@@ -43,15 +43,15 @@ registers! {
         pub cpf_cmp_busy, set_cpf_cmp_busy: 27;
         pub cpf_busy, set_cpf_busy: 31;
     }
-    /// What of it is busy.
+    /// Busy parts of the fetcher.
     CP_CPF_BUSY_STAT @ 0:0xe28 Ro = 0x0 { pub hqd_pq_busy, set_hqd_pq_busy: 30; }
-    /// What it waits for.
+    /// Reasons that the fetcher waits for.
     CP_CPF_STALLED_STAT1 @ 0:0xe29 Ro = 0x0 {}
-    /// What the command processor waits for.
+    /// Reasons that the command processor waits for.
     CP_STALLED_STAT3 @ 0:0xf3c Ro = 0x0 {}
-    /// The same.
+    /// More reasons that the command processor waits for.
     CP_STALLED_STAT1 @ 0:0xf3d Ro = 0x0 {}
-    /// The same.
+    /// More reasons that the command processor waits for.
     CP_STALLED_STAT2 @ 0:0xf3e Ro = 0x0 {}
     /// Busy bits of the graphics half of the command processor, which has no work here; 0 is idle.
     CP_STAT @ 0:0xf40 Ro = 0x0 {}
@@ -65,13 +65,13 @@ registers! {
     CC_RB_BACKEND_DISABLE @ 0:0x13dd Ro = 0x0 {}
     /// Memory tiling configuration.
     GB_ADDR_CONFIG @ 0:0x13de Rw = 0x545 {}
-    /// What a PTE address is relative to, in 16 MiB.
+    /// Base that a PTE address is relative to, in 16 MiB.
     GCMC_VM_FB_OFFSET @ 0:0x15a7 Rw = 0x0 {}
-    /// Which faults are reported, and clearing of the status.
+    /// Mask of the faults that are reported, and clearing of the status.
     GCVM_L2_PROTECTION_FAULT_CNTL @ 0:0x15c4 Rw = 0x3ffffffc {
         pub clear_protection_fault_status_addr, set_clear_protection_fault_status_addr: 0;
     }
-    /// What the last page fault was.
+    /// Status of the last page fault.
     GCVM_L2_PROTECTION_FAULT_STATUS @ 0:0x15c8 Ro = 0x0 {
         pub more_faults, set_more_faults: 0;
         pub walker_error, set_walker_error: 3, 1;
@@ -132,7 +132,7 @@ registers! {
     CP_MQD_BASE_ADDR @ 0:0x1fa9 Rw = 0x0 {}
     /// MQD of the selected queue, high.
     CP_MQD_BASE_ADDR_HI @ 0:0x1faa Rw = 0x0 {}
-    /// Whether the selected queue runs; a write of 1 starts it.
+    /// Nonzero while the selected queue runs; a write of 1 starts it.
     CP_HQD_ACTIVE @ 0:0x1fab Rw = 0x0 { pub active, set_active: 0; pub busy_gate, set_busy_gate: 1; }
     /// VMID of the selected queue.
     CP_HQD_VMID @ 0:0x1fac Rw = 0x0 { pub vmid, set_vmid: 3, 0; }
@@ -144,9 +144,9 @@ registers! {
     CP_HQD_PQ_BASE_HI @ 0:0x1fb2 Rw = 0x0 {}
     /// Read pointer.
     CP_HQD_PQ_RPTR @ 0:0x1fb3 Rw = 0x0 {}
-    /// Where the read pointer is reported, low.
+    /// Address for reports of the read pointer, low.
     CP_HQD_PQ_RPTR_REPORT_ADDR @ 0:0x1fb4 Rw = 0x0 {}
-    /// Where the read pointer is reported, high.
+    /// Address for reports of the read pointer, high.
     CP_HQD_PQ_RPTR_REPORT_ADDR_HI @ 0:0x1fb5 Rw = 0x0 {}
     /// Write pointer in memory, low.
     CP_HQD_PQ_WPTR_POLL_ADDR @ 0:0x1fb6 Rw = 0x0 {}
@@ -184,7 +184,7 @@ registers! {
     }
     /// Takes the selected queue off the hardware: 1 drains, 2 resets.
     CP_HQD_DEQUEUE_REQUEST @ 0:0x1fc1 Rw = 0x0 { pub dequeue_req, set_dequeue_req: 3, 0; }
-    /// How the MQD is read.
+    /// Attributes for reading the MQD.
     CP_MQD_CONTROL @ 0:0x1fcb Rw = 0x100 {}
     /// End-of-pipe buffer bits 39:8.
     CP_HQD_EOP_BASE_ADDR @ 0:0x1fce Rw = 0x0 {}
@@ -192,7 +192,7 @@ registers! {
     CP_HQD_EOP_BASE_ADDR_HI @ 0:0x1fcf Rw = 0x0 {}
     /// End-of-pipe buffer size.
     CP_HQD_EOP_CONTROL @ 0:0x1fd0 Rw = 0x6 {}
-    /// What stopped the selected queue.
+    /// Error that stopped the selected queue.
     CP_HQD_ERROR @ 0:0x1fdc Rw = 0x0 {}
     /// AQL mode.
     CP_HQD_AQL_CONTROL @ 0:0x1fde Rw = 0x0 { pub control0, set_control0: 14, 0; pub control0_en, set_control0_en: 15; }
@@ -226,7 +226,7 @@ registers! {
     }
     /// Handshake with the RLC; CMD reads 0 once taken.
     RLC_SAFE_MODE @ 1:0x980 Rw = 0x0 { pub cmd, set_cmd: 0; }
-    /// Which queue is the KIQ: {valid 7, me 6:5, pipe 4:3, queue 2:0}.
+    /// Number of the queue that is the KIQ: {valid 7, me 6:5, pipe 4:3, queue 2:0}.
     RLC_CP_SCHEDULERS @ 1:0x98a Rw = 0x3038 {}
     /// Apertures of the selected VMID: private in 15:0, shared in 31:16, each bits 63:48 of the address.
     SH_MEM_BASES @ 1:0x9e3 Rw = 0x0 {
@@ -263,11 +263,11 @@ registers! {
     }
     /// Version of the firmware of the selected pipe: version 11:0, API 23:12.
     CP_MES_GP3_LO @ 1:0x2849 Ro = 0x0 {}
-    /// Counts what `GRBM_PERFCOUNTER0_SELECT` says, low.
+    /// Count of the event that `GRBM_PERFCOUNTER0_SELECT` selects, low.
     GRBM_PERFCOUNTER0_LO @ 1:0x3040 Ro = 0x0 {}
-    /// The same, high.
+    /// Count of the event that `GRBM_PERFCOUNTER0_SELECT` selects, high.
     GRBM_PERFCOUNTER0_HI @ 1:0x3041 Ro = 0x0 {}
-    /// What the counter counts: `GRBM_PERF_SEL_*` of `soc21_enum.h`, of which 2 is `GUI_ACTIVE`.
+    /// Event that the counter counts: `GRBM_PERF_SEL_*` of `soc21_enum.h`, of which 2 is `GUI_ACTIVE`.
     GRBM_PERFCOUNTER0_SELECT @ 1:0x3840 Rw = 0x0 { pub perf_sel, set_perf_sel: 5, 0; }
     /// Run bit of the RLC.
     RLC_CNTL @ 1:0x4c00 Rw = 0x1 { pub rlc_enable_f32, set_rlc_enable_f32: 0; }

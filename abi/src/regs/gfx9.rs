@@ -14,7 +14,7 @@ pub mod gc {
             pub mec_me2_halt, set_mec_me2_halt: 28;
             pub mec_me1_halt, set_mec_me1_halt: 30;
         }
-        /// How long queues wait before they sleep.
+        /// Time that queues wait before they sleep.
         CP_IQ_WAIT_TIME2 @ 0x80:0x10b0 Rw = 0x40404040 {}
         /// The place of the XCC in its partition.
         CP_HYP_XCP_CTL @ 0x81:0x5828 Rw = 0x8 {
@@ -30,28 +30,28 @@ pub mod gc {
 pub mod sdma {
     registers! {
         ip SDMA0;
-        /// What the engine does: of an idle one, bits that say so.
+        /// Status of the engine: here the bits of an idle one.
         SDMA_STATUS_REG @ 0x80:0x25 Ro = 0x46dee557 {}
     }
 }
 
-/// Memory hub of everything outside the graphics core: what it tells of faults.
+/// Memory hub of everything outside the graphics core: its reports of faults.
 ///
 /// Offsets: `mmhub_1_8_0_offset.h`; fields as in the GC hub.
 pub mod mmhub {
     registers! {
         ip MMHUB;
-        /// Which faults are reported, and clearing of the status.
+        /// Mask of the faults that are reported, and clearing of the status.
         MMVM_L2_PROTECTION_FAULT_CNTL @ 0x80:0xb67 Rw = 0x3ffffffc {
             pub clear_protection_fault_status_addr, set_clear_protection_fault_status_addr: 0;
         }
-        /// What the last page fault was.
+        /// Status of the last page fault.
         MMVM_L2_PROTECTION_FAULT_STATUS @ 0x80:0xb6b Ro = 0x0 {}
         /// Page number of the last page fault, low.
         MMVM_L2_PROTECTION_FAULT_ADDR_LO32 @ 0x80:0xb6c Ro = 0x0 {}
         /// Page number of the last page fault, high.
         MMVM_L2_PROTECTION_FAULT_ADDR_HI32 @ 0x80:0xb6d Ro = 0x0 {}
-        /// Where the memory of this GPU is among those of others; 0 for one that is alone.
+        /// Place of this GPU's memory among those of other GPUs; 0 for a GPU that is alone.
         MMMC_VM_XGMI_LFB_CNTL @ 0x80:0xc97 Rw = 0x0 {}
     }
 }
@@ -99,7 +99,7 @@ pub mod athub {
     }
 }
 
-/// Memory controller (UMC): what its channel 0 counts.
+/// Memory controller (UMC): the counts of its channel 0.
 ///
 /// Offsets: `umc_12_0_0_offset.h`.
 pub mod umc {
@@ -123,12 +123,13 @@ pub mod nbio {
         PARTITION_COMPUTE_CAP @ 0x82:0x161 Ro = 0x0 {}
         /// Modes that memory can be partitioned into: bit n for n + 1 partitions.
         PARTITION_MEM_CAP @ 0x82:0x162 Ro = 0x1 {}
-        /// How compute is partitioned: the number of a [`ComputePartition`](crate::partition::ComputePartition).
+        /// Partition mode of compute: the number of a
+        /// [`ComputePartition`](crate::partition::ComputePartition).
         PARTITION_COMPUTE_STATUS @ 0x82:0x163 Rw = 0x0 {
             pub change_status, set_change_status: 3, 0;
             pub partition_mode, set_partition_mode: 7, 4;
         }
-        /// How memory is partitioned: bit n of the mode for n + 1 partitions.
+        /// Partition mode of memory: bit n of the mode for n + 1 partitions.
         PARTITION_MEM_STATUS @ 0x82:0x164 Rw = 0x10 {
             pub change_state, set_change_state: 3, 0;
             pub nps_mode, set_nps_mode: 11, 4;

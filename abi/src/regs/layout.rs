@@ -1,9 +1,9 @@
-//! Where registers lie in blocks of other versions.
+//! Places of registers in blocks of other versions.
 //!
-//! [`Register::AT`](super::Register::AT) is the place of a register in the blocks of Navi 31, and by that place everybody
-//! knows it. Other versions of a block have some of their registers elsewhere: a [`Layout`] says where. Registers that Navi 31
-//! does not have are known by the place in segments from [`OWN`] on, which no chip has; the layout of a chip that has them
-//! leads from there to the segments of the block.
+//! [`Register::AT`](super::Register::AT) is the place of a register in the blocks of Navi 31. All code names
+//! a register by that place. Other versions of a block have some of their registers elsewhere: a [`Layout`]
+//! says where. A register that Navi 31 does not have is named by a place in segments from [`OWN`] on, which
+//! no chip has; the layout of a chip that has it leads from there to the segments of the block.
 
 use super::{Ip, Offset};
 
@@ -20,7 +20,7 @@ pub struct Moved {
     pub ip: Ip,
     /// Place of the first in the blocks of Navi 31.
     pub from: Offset,
-    /// How many there are.
+    /// Number of registers.
     pub count: u32,
     /// Place of the first in this layout.
     pub to: Offset,
@@ -31,7 +31,7 @@ pub struct Moved {
 pub struct Layout(&'static [Moved]);
 
 impl Layout {
-    /// Where the register lies whose place on Navi 31 is `at`.
+    /// Returns the place of the register whose place on Navi 31 is `at`.
     #[must_use]
     pub fn place(self, ip: Ip, at: Offset) -> Offset {
         self.0
@@ -41,7 +41,7 @@ impl Layout {
             .unwrap_or(at)
     }
 
-    /// Whether the blocks have the register whose place on Navi 31 is `at`.
+    /// Returns true if the blocks have the register whose place on Navi 31 is `at`.
     #[must_use]
     pub fn has(self, ip: Ip, at: Offset) -> bool {
         self.place(ip, at).segment < OWN

@@ -31,7 +31,7 @@ registers! {
     MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32 @ 0:0x7eb Rw = 0x0 {}
     /// Last page of VMID 0, high; VMID n is 2n dwords further.
     MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32 @ 0:0x7ec Rw = 0x0 {}
-    /// What a PTE address is relative to, in 16 MiB.
+    /// Base that a PTE address is relative to, in 16 MiB.
     MMMC_VM_FB_OFFSET @ 0:0x8d7 Rw = 0x0 {}
     /// First address of the frame buffer in VMID 0, in 16 MiB.
     MMMC_VM_FB_LOCATION_BASE @ 0:0x8ec Rw = 0x8000 { pub fb_base, set_fb_base: 23, 0; }

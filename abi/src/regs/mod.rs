@@ -47,7 +47,7 @@ impl Ip {
     pub const MP0: Self = Self(255);
 }
 
-/// Where a register lies within its block: a segment, and dwords from the segment's base.
+/// Place of a register within its block: a segment, and dwords from the segment's base.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Offset {
     /// Index into the bases that the discovery table lists for the block (`regNAME_BASE_IDX`).
@@ -63,7 +63,7 @@ impl Offset {
         Self { segment: self.segment, dword: self.dword + dwords }
     }
 
-    /// Which element of the array of `count` registers that begins at `first` this is, if it is one.
+    /// Index of this register in the array of `count` registers that begins at `first`, if it is in it.
     #[must_use]
     pub const fn element(self, first: Self, count: u32) -> Option<u32> {
         if self.segment == first.segment && self.dword >= first.dword && self.dword - first.dword < count {
@@ -84,7 +84,7 @@ pub trait Register: Copy {
     const NAME: &'static str;
     /// Block it belongs to.
     const IP: Ip;
-    /// Where it lies in its block on Navi 31, by which it is known on all chips; see [`layout`].
+    /// Place in its block on Navi 31, by which it is known on all chips; see [`layout`].
     const AT: Offset;
     /// Access class.
     const ACCESS: Access;
@@ -100,7 +100,7 @@ pub trait Register: Copy {
     fn bits(self) -> u32;
 }
 
-/// What a driver may do with a register.
+/// Accesses of a driver that a register takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
     /// Reads and writes.
@@ -143,7 +143,7 @@ impl Field {
     }
 }
 
-/// Whether the offsets rise strictly, that is: the table is sorted and no register is in it twice.
+/// Returns true if the offsets rise strictly, that is: the table is sorted and no register is in it twice.
 #[must_use]
 pub const fn is_sorted_and_unique(table: &[Description]) -> bool {
     let mut i = 1;

@@ -38,9 +38,9 @@ registers! {
         pub rb_left_none, set_rb_left_none: 18;
         pub rb_may_overflow, set_rb_may_overflow: 19;
     }
-    /// Where the write pointer is reported, high.
+    /// Address for reports of the write pointer, high.
     IH_RB_WPTR_ADDR_HI @ 0:0x85 Rw = 0x0 {}
-    /// Where the write pointer is reported, low.
+    /// Address for reports of the write pointer, low.
     IH_RB_WPTR_ADDR_LO @ 0:0x86 Rw = 0x0 {}
     /// Doorbell of the read pointer, a dword offset in the doorbell BAR.
     IH_DOORBELL_RPTR @ 0:0x87 Rw = 0x0 { pub offset, set_offset: 25, 0; pub enable, set_enable: 28; }

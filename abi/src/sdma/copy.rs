@@ -66,7 +66,7 @@ pub struct CopyLinear {
 pub struct CopyLinearV7 {
     /// The copy.
     pub copy: CopyLinear,
-    /// How the bytes are compressed (DCC); 0 where they are not.
+    /// Compression of the bytes (DCC); 0 if there is none.
     pub dcc: u32,
 }
 
@@ -123,7 +123,7 @@ word! {
     SubwinRectDepth {
         /// Slices less one.
         pub z, set_z: 12, 0;
-        /// The same on SDMA 7.
+        /// Slices less one, on SDMA 7.
         pub z_v7, set_z_v7: 13, 0;
         /// Byte order of the destination.
         pub u8, dst_sw, set_dst_sw: 17, 16;
@@ -199,7 +199,7 @@ word! {
 }
 
 word! {
-    /// How much a write writes.
+    /// Size of a write.
     WriteUntiledCount {
         /// Dwords less one.
         pub count, set_count: 19, 0;
@@ -218,7 +218,7 @@ pub struct WriteUntiled {
     pub dst_lo: u32,
     /// Destination address, high half.
     pub dst_hi: u32,
-    /// How many dwords follow.
+    /// Number of dwords that follow.
     pub count: WriteUntiledCount,
 }
 
@@ -248,7 +248,7 @@ pub struct ConstantFill {
     pub dst_hi: u32,
     /// The element, in its low bits.
     pub data: u32,
-    /// Bytes less one in bits 29:0; what is less than an element is rounded up to one.
+    /// Bytes less one in bits 29:0; a part of an element is rounded up to a whole one.
     pub count: u32,
 }
 

@@ -11,7 +11,7 @@ word! {
     IndirectHeader {
         /// Operation.
         pub u8, op, set_op: 7, 0;
-        /// Kind, of which there is one.
+        /// Kind; there is only one.
         pub u8, sub_op, set_sub_op: 15, 8;
         /// VM context of the buffer, for rings of the kernel.
         pub u8, vmid, set_vmid: 19, 16;
@@ -20,7 +20,7 @@ word! {
     }
 }
 
-/// Jump into a buffer, `SDMA_PKT_INDIRECT`: the engine comes back behind the packet.
+/// Jump into a buffer, `SDMA_PKT_INDIRECT`: the engine comes back to the packet after this one.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
 #[repr(C)]
 pub struct Indirect {
@@ -38,7 +38,7 @@ pub struct Indirect {
     pub csa_hi: u32,
 }
 
-/// Write of a dword behind everything before, `SDMA_PKT_FENCE`.
+/// Write of a dword after all earlier work, `SDMA_PKT_FENCE`.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
 #[repr(C)]
 pub struct Fence {
@@ -48,7 +48,7 @@ pub struct Fence {
     pub addr_lo: u32,
     /// Address, high half.
     pub addr_hi: u32,
-    /// What is written.
+    /// Value that is written.
     pub data: u32,
 }
 
@@ -79,7 +79,7 @@ word! {
 }
 
 word! {
-    /// How often and how soon a wait looks.
+    /// Number of looks of a wait, and the time between them.
     PollRegmemRetry {
         /// Cycles between looks.
         pub u16, interval, set_interval: 15, 0;
@@ -103,7 +103,7 @@ pub struct PollRegmem {
     pub addr_hi: u32,
     /// Compared with.
     pub value: u32,
-    /// Applied to what is looked at first.
+    /// Mask of the value that is read.
     pub mask: u32,
     /// Looks.
     pub retry: PollRegmemRetry,
@@ -119,7 +119,7 @@ pub struct CondExe {
     pub addr_lo: u32,
     /// Address of the condition, high half.
     pub addr_hi: u32,
-    /// What lets the next packets be executed.
+    /// Value that lets the next packets be executed.
     pub reference: u32,
     /// Dwords that follow and belong to the condition, in bits 13:0.
     pub exec_count: u32,
@@ -134,7 +134,7 @@ word! {
         pub is_loop, set_is_loop: 16;
         /// Works on protected memory.
         pub tmz, set_tmz: 18;
-        /// What is done, `TC_OP_ATOMIC_*` of linux `soc21_enum.h`.
+        /// Operation, `TC_OP_ATOMIC_*` of linux `soc21_enum.h`.
         pub u8, atomic_op, set_atomic_op: 31, 25;
     }
 }

@@ -41,7 +41,7 @@ pub const DRM_IOCTL_PRIME_HANDLE_TO_FD: u32 = 0xc00c_642d;
 pub const DRM_IOCTL_PRIME_FD_TO_HANDLE: u32 = 0xc00c_642e;
 /// `DRM_CAP_PRIME`.
 pub const DRM_CAP_PRIME: u64 = 5;
-/// What `DRM_CAP_PRIME` answers: import and export (`DRM_PRIME_CAP_IMPORT`, `DRM_PRIME_CAP_EXPORT`).
+/// Answer to `DRM_CAP_PRIME`: import and export (`DRM_PRIME_CAP_IMPORT`, `DRM_PRIME_CAP_EXPORT`).
 pub const DRM_PRIME_CAPS: u64 = 3;
 /// `DRM_CAP_TIMESTAMP_MONOTONIC`, which is always 1.
 pub const DRM_CAP_TIMESTAMP_MONOTONIC: u64 = 6;

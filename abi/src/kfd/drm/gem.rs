@@ -14,7 +14,7 @@ pub const AMDGPU_GEM_DOMAIN_GWS: u64 = 0x10;
 pub const AMDGPU_GEM_DOMAIN_OA: u64 = 0x20;
 
 bitflags::bitflags! {
-    /// How a buffer object is made (`AMDGPU_GEM_CREATE_*`).
+    /// Options of a new buffer object (`AMDGPU_GEM_CREATE_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct GemCreateFlags: u64 {
         /// The processor has to reach it.
@@ -33,7 +33,7 @@ bitflags::bitflags! {
         const EXPLICIT_SYNC = 1 << 7;
         /// Encrypted.
         const ENCRYPTED = 1 << 10;
-        /// It may be forgotten.
+        /// The contents may be discarded.
         const DISCARDABLE = 1 << 12;
         /// Compression of gfx12.
         const GFX12_DCC = 1 << 16;
@@ -76,7 +76,7 @@ uapi_struct! {
 pub const AMDGPU_GEM_METADATA_BYTES: usize = 256;
 /// Attaches.
 pub const AMDGPU_GEM_METADATA_OP_SET_METADATA: u32 = 1;
-/// Tells what is attached.
+/// Reads the metadata that is attached.
 pub const AMDGPU_GEM_METADATA_OP_GET_METADATA: u32 = 2;
 
 uapi_struct! {
@@ -116,22 +116,22 @@ uapi_struct! {
     GemWaitIdleOut: 8 {
         /// 1: still in use.
         status @ 0: u32,
-        /// Where it is.
+        /// Domain that it is in.
         domain @ 4: u32,
     }
 }
 
 /// Maps.
 pub const AMDGPU_VA_OP_MAP: u32 = 1;
-/// Unmaps what one MAP has mapped.
+/// Removes the mapping of one MAP.
 pub const AMDGPU_VA_OP_UNMAP: u32 = 2;
-/// Unmaps a range, whatever is there.
+/// Unmaps a range with all mappings in it.
 pub const AMDGPU_VA_OP_CLEAR: u32 = 3;
-/// Maps, in the place of whatever is there.
+/// Maps, in place of all mappings in the range.
 pub const AMDGPU_VA_OP_REPLACE: u32 = 4;
 
 bitflags::bitflags! {
-    /// How pages are mapped (`AMDGPU_VM_*`).
+    /// Options of a mapping (`AMDGPU_VM_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct GemVaFlags: u32 {
         /// The page tables may be written later.
@@ -167,7 +167,7 @@ uapi_struct! {
         flags @ 12: u32,
         /// Address for the GPU.
         va_address @ 16: u64,
-        /// Where in the buffer object the range begins.
+        /// Offset of the range in the buffer object.
         offset_in_bo @ 24: u64,
         /// Bytes.
         map_size @ 32: u64,
@@ -192,7 +192,7 @@ uapi_struct! {
 }
 
 bitflags::bitflags! {
-    /// What a buffer object of the caller's own memory is for (`AMDGPU_GEM_USERPTR_*`).
+    /// Options of a buffer object of the caller's own memory (`AMDGPU_GEM_USERPTR_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct GemUserptrFlags: u32 {
         /// The GPU does not write to it.

@@ -95,7 +95,7 @@ uapi_struct! {
     BoListEntry: 8 {
         /// The buffer object.
         bo_handle @ 0: u32,
-        /// How much it is wanted in VRAM.
+        /// Priority of the buffer object for a place in VRAM.
         bo_priority @ 4: u32,
     }
 }
@@ -149,17 +149,17 @@ uapi_struct! {
 }
 
 uapi_struct! {
-    /// Where the program wants the fence written (`struct drm_amdgpu_cs_chunk_fence`).
+    /// Place that the program wants the fence written to (`struct drm_amdgpu_cs_chunk_fence`).
     CsChunkFence: 8 {
         /// The buffer object.
         handle @ 0: u32,
-        /// Where in it.
+        /// Offset in the buffer object.
         offset @ 4: u32,
     }
 }
 
 uapi_struct! {
-    /// What has to be over first (`struct drm_amdgpu_cs_chunk_dep`).
+    /// Fence that has to be reached first (`struct drm_amdgpu_cs_chunk_dep`).
     CsChunkDep: 24 {
         /// `AMDGPU_HW_IP_*`.
         ip_type @ 0: u32,
@@ -245,7 +245,7 @@ uapi_struct! {
     WaitFencesIn: 24 {
         /// User address of [`DrmAmdgpuFence`].
         fences @ 0: u64,
-        /// How many.
+        /// Number of fences.
         fence_count @ 8: u32,
         /// All, or any.
         wait_all @ 12: u32,
@@ -259,7 +259,7 @@ uapi_struct! {
     WaitFencesOut: 8 {
         /// 1: it is over.
         status @ 0: u32,
-        /// Which one was, of any.
+        /// Index of the first fence that was reached, of a wait for any.
         first_signaled @ 4: u32,
     }
 }

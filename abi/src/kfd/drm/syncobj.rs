@@ -64,9 +64,10 @@ uapi_struct! {
     DrmSyncobjWait: 40 {
         /// User address of the handles.
         handles @ 0: u64,
-        /// Time of `CLOCK_MONOTONIC` in nanoseconds at which the wait ends; what is past asks and does not wait.
+        /// Time of `CLOCK_MONOTONIC` in nanoseconds at which the wait ends; with a time in the past, the call
+        /// asks and does not wait.
         timeout_nsec @ 8: i64,
-        /// How many.
+        /// Number of handles.
         count_handles @ 16: u32,
         /// `DRM_SYNCOBJ_WAIT_FLAGS_*`.
         flags @ 20: u32,
@@ -88,7 +89,7 @@ uapi_struct! {
         points @ 8: u64,
         /// As for `SYNCOBJ_WAIT`.
         timeout_nsec @ 16: i64,
-        /// How many.
+        /// Number of handles.
         count_handles @ 24: u32,
         /// `DRM_SYNCOBJ_WAIT_FLAGS_*`.
         flags @ 28: u32,
@@ -106,7 +107,7 @@ uapi_struct! {
     DrmSyncobjArray: 16 {
         /// User address of the handles.
         handles @ 0: u64,
-        /// How many.
+        /// Number of handles.
         count_handles @ 8: u32,
         /// Padding.
         pad @ 12: u32,
@@ -120,7 +121,7 @@ uapi_struct! {
         handles @ 0: u64,
         /// User address of a point for each.
         points @ 8: u64,
-        /// How many.
+        /// Number of handles.
         count_handles @ 16: u32,
         /// `DRM_SYNCOBJ_QUERY_FLAGS_*`.
         flags @ 20: u32,
