@@ -1,4 +1,4 @@
-//! Schedules that follow from a seed: what the deterministic mode decides by.
+//! Schedules that follow from a seed: the deterministic mode decides by them.
 
 use crate::split_mix::{SplitMix, mix};
 
@@ -11,12 +11,12 @@ const QUANTUM: u64 = 96;
 pub(super) struct Chance(SplitMix);
 
 impl Chance {
-    /// The stream of one dispatch: the same whatever else the engine does.
+    /// Makes the stream of one dispatch. It depends on nothing else that the engine does.
     pub(super) fn new(seed: u64, dispatch: u64) -> Chance {
         Chance(SplitMix(mix(seed) ^ dispatch.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// A number below `limit`; 0 when that is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0.below(limit as u64) as usize
     }

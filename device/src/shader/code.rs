@@ -15,14 +15,14 @@ use crate::lock::{Mutex, rank};
 pub(super) struct CodeSpaces {
     arch: Arch,
     backend: Backend,
-    /// Where machine code is kept, if it is.
+    /// Store of machine code, if there is one.
     kept: Option<Arc<KeptCode>>,
     /// By [`Mmu::context`](belfry_isa::mem::Mmu::context). The workers' caches own the code.
     spaces: Mutex<Vec<(u64, Weak<SharedCode>)>, rank::CodeSpaces>,
 }
 
 impl CodeSpaces {
-    /// No code yet; it is of `arch`, executed by `backend`, and kept there.
+    /// Makes an empty one for code of `arch` that `backend` executes. The store `kept` keeps the machine code.
     pub(super) fn new(arch: Arch, backend: Backend, kept: Option<Arc<KeptCode>>) -> CodeSpaces {
         CodeSpaces { arch, backend, kept, spaces: Mutex::default() }
     }
@@ -43,7 +43,7 @@ impl CodeSpaces {
 }
 
 impl CodeSpaces {
-    /// What the code of all address spaces has done since the last call, if it counts.
+    /// Takes the times that the code of all address spaces has counted since the last call; zeros if it does not count.
     pub(super) fn take_times(&self) -> CodeTimes {
         let spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut times = CodeTimes::default();

@@ -1,9 +1,10 @@
 //! Context save and restore of a queue's waves.
 //!
-//! The waves of a suspended queue save themselves one after the other: each is taken into its process's trap handler, which
-//! writes its registers to the context save area. What belongs to no wave is returned to the caller: which workgroups have
-//! begun, which waves are left of them, and which workgroups are still to come. A restored queue gets waves that begin in
-//! the same handler. The thread that saves or restores runs them, so that both are over when the call returns.
+//! The waves of a suspended queue save themselves one after the other: each is taken into its process's trap handler,
+//! which writes its registers to the context save area. The state that belongs to no wave is returned to the caller:
+//! the workgroups that have begun, the waves that are left of them, and the workgroups that are still to come. A
+//! restored queue gets waves that begin in the same handler. The thread that saves or restores runs them, so that both
+//! are over when the call returns.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +24,7 @@ use super::workgroup::Turn;
 use crate::chip::Generation;
 use crate::vm::Fault;
 
-/// Why waves were not saved or not restored; the queue they are of has to end.
+/// Reason that waves were not saved or not restored; their queue has to end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ContextError {
     /// The queue has failed before.
@@ -54,16 +55,16 @@ pub enum ContextError {
     /// The control stack cannot be accessed.
     #[error("the control stack cannot be accessed: {0}")]
     Stack(Fault),
-    /// A wave failed in its trap handler, as where the area is not mapped.
+    /// A wave failed in its trap handler, for example because the area is not mapped.
     #[error("in the trap handler: {0}")]
     Wave(WaveFailure),
     /// A wave does not come to the end of its trap handler.
     #[error("a wave does not come out of its trap handler, at {pc:#x}")]
     Stuck {
-        /// Where it is.
+        /// Address of its next instruction.
         pc: u64,
     },
-    /// What was saved is not what the hardware writes.
+    /// The saved state is not as the hardware writes it.
     #[error("what was saved is not valid: {0}")]
     Corrupt(&'static str),
     /// The interpreter itself failed.
@@ -74,13 +75,13 @@ pub enum ContextError {
 /// A dispatch without its waves' registers.
 #[derive(Clone, Debug)]
 pub struct SavedDispatch {
-    /// [`Owner::packet`] of who submitted it.
+    /// [`Owner::packet`] of its owner.
     pub packet: u64,
-    /// How its waves start.
+    /// Initial state of its waves.
     pub launch: Launch,
     /// Workgroups that have not begun: ascending, and apart from each other.
     pub unclaimed: Vec<Range<u64>>,
-    /// Those that have begun and not ended, in the order in which they go on.
+    /// Workgroups that have begun and not ended, in the order in which they go on.
     pub groups: Vec<SavedGroup>,
 }
 
@@ -96,27 +97,27 @@ pub struct SavedGroup {
 pub struct SavedWave {
     /// Number in the workgroup.
     pub number: u32,
-    /// Its part of the scratch memory.
+    /// Slot of the scratch memory that it has.
     pub scratch_slot: Option<u32>,
-    /// What it waits for, beside a barrier of its workgroup.
+    /// Global wave sync operation that it waits for, beside a barrier of its workgroup.
     pub waits: Option<GwsWait>,
-    /// Blocks of vector registers beside its first one, if it allocates them while it runs.
+    /// Blocks of vector registers beyond the first one, if it allocates them while it runs.
     pub more_blocks: u8,
 }
 
-/// The part of the area that waves are in: it is filled upwards, and emptied downwards.
+/// The part of the area that holds the waves: it is filled upwards and emptied downwards.
 #[derive(Clone, Copy, Debug)]
 pub struct WaveStates {
     /// GPU virtual address of the area.
     pub base: u64,
-    /// Offsets of the first byte and of the one behind the last.
+    /// Offset of the first byte, and the offset after the last byte.
     pub bounds: (u32, u32),
-    /// Offset of the one behind the last that is in use.
+    /// Offset after the last byte in use.
     pub used: u32,
 }
 
 impl WaveStates {
-    /// Room for `bytes` more; its address.
+    /// Takes room for `bytes` more and returns its address.
     pub(super) fn push(&mut self, bytes: u32) -> Result<u64, ContextError> {
         let (first, end) = self.bounds;
         let at = self.used;
@@ -133,7 +134,7 @@ impl WaveStates {
         Ok(self.base.wrapping_add(at.into()))
     }
 
-    /// The last `bytes` that are in use; their address.
+    /// Releases the last `bytes` in use and returns their address.
     pub(super) fn pop(&mut self, bytes: u32) -> Result<u64, ContextError> {
         let below = self.used.checked_sub(bytes).filter(|&below| below >= self.bounds.0);
         self.used = below.ok_or(ContextError::Corrupt("more waves than there is state of"))?;
@@ -148,8 +149,9 @@ impl ShaderEngine {
     ///
     /// # Errors
     ///
-    /// Where the process waits for pages, one that is missing is the error of the access to it. The waves that were saved before are in the
-    /// area, up to where `states` says, and the next call goes on with the others. After other errors, waves that cannot be saved are gone.
+    /// If the process waits for pages, a missing page is reported as the error of the access to it. The waves saved
+    /// before it are in the area, up to the offset in `states`, and the next call goes on with the others. After other
+    /// errors, waves that cannot be saved are gone.
     pub fn save_context(
         &self,
         queue: &ShaderQueue,
@@ -159,7 +161,7 @@ impl ShaderEngine {
         for dispatch in self.unsettled(queue) {
             match self.save_dispatch(&dispatch, states)? {
                 Some(dispatch) => saved.push(dispatch),
-                // Its last waves ended on the way to where they could have been saved.
+                // Its last waves ended before they came to an instruction at which they could be saved.
                 None => {
                     if let Some(announcement) = dispatch.settle(Ok(()), Runner::Worker) {
                         announcement.announce(&**dispatch.owner());
@@ -170,7 +172,7 @@ impl ShaderEngine {
         Ok(saved)
     }
 
-    /// Bytes of the contexts that waves of a suspended queue have to save, if none of them ends on the way there.
+    /// Returns the bytes of context that the waves of a suspended queue have to save, if none of them ends before that.
     pub fn context_bytes(&self, queue: &ShaderQueue) -> u64 {
         let mut bytes = 0;
         for dispatch in self.unsettled(queue) {
@@ -179,7 +181,7 @@ impl ShaderEngine {
         bytes
     }
 
-    /// The dispatches of a queue that have not ended, in the order of their packets.
+    /// Returns the dispatches of a queue that have not ended, in the order of their packets.
     fn unsettled(&self, queue: &ShaderQueue) -> Vec<Arc<Dispatch>> {
         let state = self.shared.lock();
         let mine = state.queues.iter().find(|active| std::ptr::eq(Arc::as_ptr(&active.queue), queue));
@@ -198,7 +200,7 @@ impl ShaderEngine {
     ) -> Result<Option<SavedDispatch>, ContextError> {
         let waits = dispatch.queue().space().waits().is_some();
         while let Some(mut workgroup) = dispatch.take_first() {
-            // A slice for each workgroup: a thread that takes memory away does not wait for all of them.
+            // One slice for each workgroup, so that a thread that takes memory away does not wait for all of them.
             workgroup.arrive(dispatch.queue().space());
             let group = self.switch(dispatch, waits, |turn| workgroup.save_context(turn, states));
             match group {
@@ -218,14 +220,14 @@ impl ShaderEngine {
         Ok(Some(SavedDispatch { packet, launch, unclaimed, groups }))
     }
 
-    /// Starts a dispatch again that was saved. Its waves are off the GPU, and get on it as those of other queues leave.
+    /// Starts a saved dispatch again. Its waves are off the GPU, and get on it as waves of other queues leave.
     ///
-    /// `states` are emptied by as much as its waves had: dispatches and groups are restored in the opposite order of saving.
+    /// `states` shrinks by the bytes of its waves: dispatches and groups are restored in the opposite order of saving.
     ///
     /// # Errors
     ///
-    /// For what [`ShaderEngine::save_context`] cannot have given, and for waves that do not come out of their trap handler. The
-    /// queue is to be removed then.
+    /// Returns an error for state that [`ShaderEngine::save_context`] cannot have given, and for waves that do not come
+    /// out of their trap handler. The caller then has to remove the queue.
     pub fn restore_context(
         &self,
         queue: &Arc<ShaderQueue>,
@@ -247,7 +249,8 @@ impl ShaderEngine {
         let mut workgroups = Vec::new();
         for group in groups.iter().rev() {
             let seat = self.shared.residency.seat_off(&dispatch, group)?;
-            // What it waits for, all of it is restored again for.
+            // A workgroup does not stop half-way: if a page is missing, the caller restores the whole queue again
+            // later.
             let workgroup = self.switch(&dispatch, false, |turn| {
                 super::workgroup::Workgroup::from_context(seat, group, turn, states)
             })?;
@@ -266,20 +269,21 @@ impl ShaderEngine {
         Ok(())
     }
 
-    /// Takes the dispatches of a suspended queue off again that [`ShaderEngine::restore_context`] has put on, when others of the
-    /// queue cannot be restored now: none of them has gone on, so that all can be restored from the same area later.
+    /// Takes off again the dispatches of a suspended queue that [`ShaderEngine::restore_context`] has put on, for a
+    /// caller that cannot restore others of the queue now. None of them has gone on, so all of them can be restored
+    /// from the same area later.
     pub fn take_back(&self, queue: &ShaderQueue) {
         self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
         queue.gws().forget_waves();
     }
 
-    /// Waves the GPU holds.
+    /// Returns the number of waves that the GPU holds.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.shared.residency.capacity()
     }
 
-    /// Runs waves of a dispatch on the calling thread, which holds no slice; with `gives_up`, as [`Turn`] says.
+    /// Runs waves of a dispatch on the calling thread, which holds no slice. [`Turn`] describes `gives_up`.
     fn switch<R>(
         &self,
         dispatch: &Arc<Dispatch>,
@@ -329,11 +333,11 @@ impl Worker {
             code_epoch: dispatch.code_epoch(),
             dispatch: dispatch.number(),
             trace: shared.sink(),
-            // What handlers do on the way is not the program's.
+            // Accesses of the trap handler are not the program's.
             watches: false,
             armed: None,
             steps: false,
-            // Nor can it wait.
+            // The handler cannot wait for pages.
             waits: None,
             gives_up,
             chance: None,
@@ -350,7 +354,7 @@ impl Worker {
     }
 }
 
-/// How many workgroups are in the ranges, which are of a grid of `total`.
+/// Counts the workgroups in the ranges, and checks that they are of a grid of `total`.
 fn check_ranges(ranges: &[Range<u64>], total: u64) -> Result<u64, ContextError> {
     let mut end = 0;
     let mut count = 0;

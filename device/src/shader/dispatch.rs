@@ -1,4 +1,4 @@
-//! A dispatch in progress: which workgroups have begun, which are paused, how many are done.
+//! A dispatch in progress: the workgroups that have begun, the paused ones, and the number of ended ones.
 
 mod save;
 
@@ -39,7 +39,7 @@ pub enum Announcement {
     Ended {
         /// The event that waiters of the signal sleep on, if there is one.
         event: Option<u32>,
-        /// On which thread the dispatch has ended.
+        /// Thread on which the dispatch has ended.
         runner: Runner,
     },
     /// Something else.
@@ -59,7 +59,7 @@ impl fmt::Debug for Announcement {
 }
 
 impl Announcement {
-    /// Does it, for the owner that it came from.
+    /// Runs the announcement for the owner that it came from.
     pub fn announce(self, owner: &dyn Owner) {
         match self {
             Announcement::Nothing => {}
@@ -69,52 +69,53 @@ impl Announcement {
     }
 }
 
-/// On which thread a dispatch ends.
+/// Thread on which a dispatch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runner {
     /// One of the engine's workers.
     Worker,
-    /// The one that submits the dispatch, before [`submit`](super::ShaderEngine::submit) returns.
+    /// The thread that submits the dispatch, before [`submit`](super::ShaderEngine::submit) returns.
     Submitter,
 }
 
-/// The packet of a dispatch: it is called when the dispatch ends, and shows what the dispatch is.
+/// Packet of a dispatch: the engine calls it when the dispatch ends.
 pub trait Owner: fmt::Debug + Send + Sync {
-    /// The dispatch completed or failed: writes what memory must show, and returns what to do afterwards.
+    /// Called when the dispatch has completed or failed: writes the result to memory, and returns the announcement to
+    /// make afterwards.
     ///
     /// Called once, while the queue still counts as running: stopping the queue waits for it. It must not wait for
     /// anything; interrupts and wake-ups belong into the announcement.
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement;
 
-    /// The dispatch has ended well, and its signal is written: tells who is to know. Called outside slices, as an
-    /// [announcement](Announcement::Ended).
+    /// Called when the dispatch has ended well and its signal is written: informs those who wait for it. Called outside
+    /// slices, as an [announcement](Announcement::Ended).
     fn ended(&self, event: Option<u32>, runner: Runner);
 
-    /// A wave has something to tell while it runs on. Called outside slices.
+    /// Receives a notice of a wave that runs on. Called outside slices.
     fn notice(&self, notice: Notice);
 
-    /// The index of the packet it submitted the dispatch for.
+    /// Returns the index of the packet that submitted the dispatch.
     fn packet(&self) -> u64;
 
-    /// The job that its workgroups are recorded for, and whose they are.
+    /// Returns the job that its workgroups are recorded for, and the job's owner.
     fn traced(&self) -> (Job, trace::Owner) {
         (Job::NONE, trace::Owner::default())
     }
 }
 
-/// What a wave tells while it runs on.
+/// Notice that a wave gives while it runs on.
 #[derive(Debug)]
 pub enum Notice {
-    /// It sent `MSG_INTERRUPT`.
+    /// The wave sent `MSG_INTERRUPT`.
     Message {
         /// `M0[23:0]`.
         m0: u32,
         /// From its trap handler.
         privileged: bool,
     },
-    /// It waits for a page that its process has not told the GPU of.
+    /// The wave waits for a page that its process has not mapped for the GPU.
     Waits(Fault),
-    /// It went into its trap handler for a fault.
+    /// The wave went into its trap handler for a fault.
     Trapped(Box<WaveFailure>),
 }
 
@@ -138,15 +139,16 @@ pub(super) struct Dispatch {
     paused: Mutex<VecDeque<Box<Workgroup>>, rank::DispatchPaused>,
     /// Paused workgroups that are off the GPU.
     off: AtomicUsize,
-    /// Those whose waves are in the context save area already, in its order, while others wait for pages of it.
+    /// Workgroups whose waves are in the context save area already, in its order, while others wait for pages of the
+    /// area.
     away: Mutex<Vec<SavedGroup>, rank::DispatchPaused>,
-    /// What is known of its waves, if they are checked.
+    /// State of the sanitizer for its waves, if they are checked.
     check: Option<Arc<Grid>>,
     /// Its kernel, if that is profiled.
     profile: Option<Arc<profile::Kernel>>,
 }
 
-/// What sees the instructions of a dispatch, if anything does.
+/// Parts that see the instructions of a dispatch, if there are any.
 #[derive(Clone, Copy)]
 pub(super) struct Probes<'a> {
     pub(super) check: Option<&'a Arc<Grid>>,
@@ -154,7 +156,7 @@ pub(super) struct Probes<'a> {
 }
 
 impl Probes<'_> {
-    /// Whether there is something.
+    /// Returns true if there is at least one.
     pub(super) fn are_any(&self) -> bool {
         self.check.is_some() || self.profile.is_some()
     }
@@ -217,7 +219,7 @@ impl Dispatch {
         }
     }
 
-    /// Has what its waves do checked from now on; nothing that was saved is.
+    /// Has its waves checked from now on. Restored dispatches are not checked.
     pub(super) fn be_checked_by(&mut self, sanitizer: &Arc<Sanitizer>, chip: &Generation) {
         let (space, entry) = (self.queue.space().context(), self.launch.entry);
         self.check = {
@@ -240,7 +242,7 @@ impl Dispatch {
         };
     }
 
-    /// Has what its waves do counted from now on; nothing that was saved is.
+    /// Has its waves counted from now on. Restored dispatches are not counted.
     pub(super) fn be_profiled_by(&mut self, profiler: &Profiler, chip: &Generation) {
         let launch = &self.launch;
         let resources = Resources {
@@ -257,13 +259,13 @@ impl Dispatch {
         self.profile = profiler.launch(place, &chip.shader, resources);
     }
 
-    /// What sees its waves' instructions.
+    /// Returns the parts that see its waves' instructions.
     pub(super) fn probes(&self) -> Probes<'_> {
         Probes { check: self.check.as_ref(), profile: self.profile.as_ref() }
     }
 
-    /// One that was saved: `unclaimed` are the workgroups that have not begun. Those that have begun and not ended are
-    /// given with [`Dispatch::put_off`], and the others have ended.
+    /// Makes a dispatch that was saved: `unclaimed` are the workgroups that have not begun. [`Dispatch::put_off`] is
+    /// given those that have begun and not ended; the others have ended.
     pub(super) fn restored(
         queue: Arc<ShaderQueue>,
         launch: Launch,
@@ -294,29 +296,29 @@ impl Dispatch {
         Some(first)
     }
 
-    /// The opposite of [`Dispatch::take_first`].
+    /// Puts back the workgroup that [`Dispatch::take_first`] took.
     pub(super) fn put_first(&self, workgroup: Box<Workgroup>) {
         let mut paused = self.paused();
         self.off.fetch_add(usize::from(workgroup.is_off()), Ordering::Relaxed);
         paused.push_front(workgroup);
     }
 
-    /// Notes that a workgroup is in the context save area now, behind those that are there.
+    /// Notes that a workgroup is in the context save area now, after those that are there.
     pub(super) fn put_away(&self, group: SavedGroup) {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).push(group);
     }
 
-    /// The workgroups that are in the context save area already.
+    /// Returns the workgroups that are in the context save area already.
     pub(super) fn away(&self) -> Vec<SavedGroup> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells of every wave of the paused workgroups that has not ended.
+    /// Calls `tell` for every wave of the paused workgroups that has not ended.
     pub(super) fn each_wave(&self, tell: &mut TellWave<'_>) {
         self.paused().iter().for_each(|workgroup| workgroup.each_wave(tell));
     }
 
-    /// Takes the paused workgroup of this identifier, if it has that wave and is on the GPU.
+    /// Takes the paused workgroup of this identifier, if it has this wave and is on the GPU.
     pub(super) fn take_one(&self, id: [u32; 3], wave: u32) -> Option<Box<Workgroup>> {
         let mut paused = self.paused();
         let found =
@@ -324,7 +326,7 @@ impl Dispatch {
         paused.remove(found)
     }
 
-    /// Has a wave of a paused workgroup changed; whether there is one.
+    /// Has `change` change a wave of a paused workgroup. Returns false if there is no such wave.
     pub(super) fn alter(
         &self,
         (id, wave): ([u32; 3], u32),
@@ -335,17 +337,17 @@ impl Dispatch {
         found.is_some_and(|group| group.alter(wave, change))
     }
 
-    /// Tells of every paused workgroup.
+    /// Calls `tell` for every paused workgroup.
     pub(super) fn each_workgroup(&self, tell: &mut dyn FnMut(&Workgroup)) {
         self.paused().iter().for_each(|workgroup| tell(workgroup));
     }
 
-    /// Its workgroups.
+    /// Returns the number of its workgroups.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Workgroups that have ended.
+    /// Returns the number of workgroups that have ended.
     pub(super) fn ended(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -366,7 +368,7 @@ impl Dispatch {
         &self.lanes
     }
 
-    /// Code may be new with each dispatch.
+    /// Returns the epoch of its code: code may be new with each dispatch.
     pub(super) fn code_epoch(&self) -> u64 {
         self.number + 2
     }
@@ -379,12 +381,12 @@ impl Dispatch {
         self.chance.is_some()
     }
 
-    /// A copy of the decisions to come, which [`Dispatch::decided`] takes back.
+    /// Copies the decisions to come; [`Dispatch::decided`] takes them back.
     pub(super) fn chance(&self) -> Option<Chance> {
         self.chance.as_ref().map(|chance| *chance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes over where a turn has left the decisions, and what it has cost.
+    /// Takes over the decisions as a turn has left them, and adds the turn's ticks.
     pub(super) fn decided(&self, chance: Option<Chance>, ticks: u64) {
         self.ticks.fetch_add(ticks, Ordering::Relaxed);
         if let (Some(mine), Some(chance)) = (&self.chance, chance) {
@@ -396,7 +398,8 @@ impl Dispatch {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// What a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for one, or a paused one.
+    /// Chooses the work that a turn of a deterministic schedule begins with: a new workgroup, if there is a seat for
+    /// one, or a paused one.
     pub(super) fn choose(&self, seat: Option<Box<Seat>>, explorer: Option<&Explorer>) -> Option<Work> {
         let mut chance = self.chance()?;
         let mut paused = self.paused();
@@ -424,12 +427,12 @@ impl Dispatch {
         }
     }
 
-    /// Whether it has workgroups on the GPU, or some that have not begun.
+    /// Returns true if it has workgroups on the GPU, or some that have not begun.
     pub(super) fn can_go_on(&self) -> bool {
         !self.unclaimed.is_empty() || self.paused().len() > self.off.load(Ordering::Relaxed)
     }
 
-    /// Whether all of it is at most this many waves.
+    /// Returns true if its workgroups have at most this many waves together.
     pub(super) fn is_small(&self, waves: u64) -> bool {
         self.total.saturating_mul(u64::from(self.launch.waves_per_workgroup())) <= waves
     }
@@ -448,7 +451,7 @@ impl Dispatch {
         self.paused().pop_front_if(|workgroup| !workgroup.is_off())
     }
 
-    /// Puts workgroups that are off the GPU on it again, as far as there is room; whether all of them are.
+    /// Puts workgroups that are off the GPU on it again, as far as there is room. Returns true if none is left off.
     pub(super) fn put_back(&self) -> bool {
         if self.off.load(Ordering::Relaxed) == 0 {
             return true;
@@ -467,22 +470,22 @@ impl Dispatch {
         self.off.store(0, Ordering::Relaxed);
     }
 
-    /// Counts workgroups done; true with the last ones, when settling is due.
+    /// Counts workgroups as done. Returns true with the last ones, when settling is due.
     pub(super) fn workgroups_done(&self, count: u64) -> bool {
         if count > 0 && count == self.total {
-            // The caller has run all of them: no other worker counts here, and there is no other's work to wait for.
+            // The caller has run all of them: no other worker counts here or has work of this dispatch to finish.
             self.done.store(count, Ordering::Release);
             return true;
         }
         count > 0 && self.done.fetch_add(count, Ordering::AcqRel) + count == self.total
     }
 
-    /// Settles, unless something else was first.
+    /// Settles the dispatch, unless it has been settled before.
     pub(super) fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Option<Announcement> {
         (!self.settled.swap(true, Ordering::AcqRel)).then(|| self.owner.settle(outcome, runner))
     }
 
-    /// Whether the dispatch has been settled and needs no further turn.
+    /// Returns true if the dispatch has been settled and needs no further turn.
     pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Worker threads and which dispatch each of them turns to next.
+//! The worker threads, and the choice of the dispatch that each of them turns to next.
 
 mod ending;
 mod explored;
@@ -59,13 +59,13 @@ pub struct ShaderConfig {
     pub topology: Topology,
     /// The chip's instruction set, and the sizes and rules of its compute units.
     pub chip: &'static Generation,
-    /// Which host instructions the interpreter uses.
+    /// Host instructions that the interpreter uses.
     pub backend: Backend,
-    /// Where compiled code is kept, if it is.
+    /// Store of compiled code, if there is one.
     pub kept_code: Option<Arc<belfry_isa::code_store::KeptCode>>,
-    /// Seed of a deterministic schedule, which wants one worker.
+    /// Seed of a deterministic schedule, which needs one worker.
     pub deterministic: Option<u64>,
-    /// Decides instead, and wants a seed, too.
+    /// Explorer that decides in place of the seed; it needs a seed as well.
     pub explorer: Option<Explorer>,
     /// Receiver of events and of executed instructions.
     pub trace: Tracer,
@@ -75,17 +75,17 @@ pub struct ShaderConfig {
     pub profiler: Option<Arc<Profiler>>,
     /// The device's page walks, which are recorded beside its waves.
     pub walks: Arc<WalkCounter>,
-    /// Where it counts the threads that execute waves.
+    /// Counter of the threads that execute waves.
     pub activity: Activity,
 }
 
-/// Why the engine refused something.
+/// Reason that the engine refused a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A worker thread could not be started.
     #[error("worker thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),
-    /// The grid has more workgroups than can be counted, or none.
+    /// The grid has no workgroups, or more than can be counted.
     #[error("grid {grid:?} in workgroups of {workgroup:?} cannot be counted")]
     Grid {
         /// Work-items of the grid.
@@ -99,17 +99,17 @@ pub enum Error {
 pub struct ShaderEngine {
     pub(super) shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// What the thread that submits a small dispatch runs it on.
+    /// Worker on which the submitting thread runs a small dispatch.
     pub(super) submitter: Mutex<Worker, rank::Submitter>,
     /// The worker without a thread, see `turn`.
     caller: Mutex<Worker, rank::Submitter>,
 }
 
-/// What the workers share.
+/// State that the workers share.
 pub(super) struct Shared {
     state: Mutex<State, rank::Engine>,
     work: Condvar,
-    /// No worker has anything in hand.
+    /// Signalled when no worker has anything in hand.
     quiet: Condvar,
     /// Changes when there may be work again.
     news: AtomicU64,
@@ -126,12 +126,12 @@ pub(super) struct Shared {
     pub(super) workers: usize,
     deterministic: Option<u64>,
     pub(super) explorer: Option<Explorer>,
-    /// The last turn has left a workgroup in the middle, in a schedule that is explored.
+    /// True if the last turn has left a workgroup in the middle, in a schedule that is explored.
     pub(super) left: AtomicBool,
     pub(super) trace: Tracer,
     pub(super) sanitizer: Option<Arc<Sanitizer>>,
     pub(super) profiler: Option<Arc<Profiler>>,
-    /// The sink asks for waves one by one.
+    /// True if the sink asks for waves one by one.
     pub(super) wants_waves: bool,
     pub(super) walks: Arc<WalkCounter>,
     pub(super) stops: Arc<Stops>,
@@ -146,11 +146,11 @@ pub(super) struct State {
     waiting: usize,
     /// Workers that have something of a dispatch in hand: a turn, or what it leaves to be announced.
     in_hand: usize,
-    /// Nobody gets anything in hand.
+    /// True while no worker may take a task in hand.
     held: bool,
-    /// The submitting thread takes a turn: it counts as one of the workers.
+    /// True while the submitting thread takes a turn: it counts as one of the workers.
     submitter_runs: bool,
-    /// Turns the first dispatch of a deterministic schedule has had.
+    /// Turns that the first dispatch of a deterministic schedule has had.
     turns: u32,
     shutdown: bool,
 }
@@ -167,7 +167,7 @@ pub(super) struct Task {
     pub(super) work: Work,
 }
 
-/// What a turn begins with.
+/// Start of a turn.
 pub(super) enum Work {
     /// Room for a workgroup that is still to be claimed.
     Begin(Box<Seat>),
@@ -186,7 +186,7 @@ impl ShaderEngine {
             dispatches: AtomicUsize::new(0),
             residency: Arc::new(Residency::new(config.topology, &config.chip.shader)),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
-            // Two workers have no thread.
+            // The submitting thread's worker and the caller's have no thread of their own.
             counters: Counters::new(config.workers.max(1) + 2),
             clock,
             chip: config.chip,
@@ -204,7 +204,7 @@ impl ShaderEngine {
             stops: Arc::default(),
             activity: config.activity,
         });
-        // Those without a thread of their own are numbered behind the others.
+        // They are numbered after the worker threads.
         let workers = shared.workers as u32;
         let submitter = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Submitter, workers));
         let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker, workers + 1));
@@ -220,13 +220,13 @@ impl ShaderEngine {
         Ok(engine)
     }
 
-    /// Whether the GPU holds a workgroup of such a launch on the compute units that it may use.
+    /// Returns true if the GPU holds a workgroup of this launch on the compute units that it may use.
     #[must_use]
     pub fn holds(&self, launch: &Launch) -> bool {
         launch.cus == CuMask::ALL || self.shared.residency.holds(launch)
     }
 
-    /// Starts a dispatch; `owner` is told when it has completed or failed, and never if the queue is stopped.
+    /// Starts a dispatch. `owner` is told when it has completed or failed, and never if the queue is stopped.
     ///
     /// While the workers have nothing to do, a dispatch of a few waves gets its first turn on the calling thread, which
     /// spares it two changes of thread. If that short turn is not enough, the workers go on with it as with any other.
@@ -243,7 +243,7 @@ impl ShaderEngine {
             .ok_or(Error::Grid { grid: launch.grid, workgroup: launch.workgroup })?;
         let epoch = self.shared.code_epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let chance = self.shared.chance(epoch - FIRST_EPOCH);
-        // In its place at once: what has been put together a moment before is waited for by who copies it.
+        // Built in its final place: a copy of a value that was written a moment before would stall.
         let number = epoch - FIRST_EPOCH;
         let mut dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, number, owner, chance));
         let Shared { sanitizer, profiler, chip, .. } = &*self.shared;
@@ -305,19 +305,19 @@ impl ShaderEngine {
         self.shared.announce(self.shared.lock());
     }
 
-    /// Stops a queue for good, as [`ShaderQueue::stop`], and drops what it had in progress.
+    /// Stops a queue for good, as [`ShaderQueue::stop`] does, and drops its dispatches in progress.
     pub fn remove(&self, queue: &ShaderQueue) {
         queue.stop();
         self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
     }
 
-    /// Whose compute units these are.
+    /// Returns the chip that the compute units are of.
     #[must_use]
     pub fn chip(&self) -> &'static Generation {
         self.shared.chip
     }
 
-    /// Worker threads.
+    /// Returns the number of worker threads.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.len()
@@ -329,28 +329,28 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is to be asked for waves whose instructions are wanted.
+    /// Returns the sink that is asked whether it wants a wave's instructions.
     pub(super) fn sink(&self) -> Option<&dyn TraceSink> {
         if self.wants_waves { self.trace.sink() } else { None }
     }
 
-    /// Decisions of dispatch `number`, in a deterministic schedule.
+    /// Returns the decisions of dispatch `number`, in a deterministic schedule.
     pub(super) fn chance(&self, number: u64) -> Option<Chance> {
         self.deterministic.map(|seed| Chance::new(seed, number))
     }
 
-    /// Takes a queue, none of whose turns goes on or begins, off the engine; its dispatches.
+    /// Takes a queue off the engine and returns its dispatches. None of its turns goes on or begins.
     pub(super) fn take_queue(&self, queue: &ShaderQueue) -> VecDeque<Arc<Dispatch>> {
         let mut state = self.lock();
         let is_mine = |active: &Active| std::ptr::eq(Arc::as_ptr(&active.queue), queue);
         let at = state.queues.iter().position(is_mine);
         let taken = at.and_then(|at| state.queues.remove(at)).map(|active| active.dispatches);
-        // Others may get the places that its waves had.
+        // Other queues may get the places of its waves.
         self.announce(state);
         taken.unwrap_or_default()
     }
 
-    /// There may be work: wakes the workers that sleep, and lets those that look see it.
+    /// Called when there may be work: wakes the workers that sleep, and changes `news` for those that look at it.
     pub(super) fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);
@@ -361,7 +361,7 @@ impl Shared {
         }
     }
 
-    /// There are workgroups to begin that a worker which looked before did not see.
+    /// Announces workgroups that were given back: a worker that looked before did not see them.
     pub(super) fn announce_workgroups(&self) {
         self.announce(self.lock());
     }
@@ -371,12 +371,13 @@ impl Shared {
         self.dispatches.store(dispatches, Ordering::Relaxed);
     }
 
-    /// Whether no more than one dispatch is on the engine.
+    /// Returns true if no more than one dispatch is on the engine.
     pub(super) fn is_alone(&self) -> bool {
         self.dispatches.load(Ordering::Relaxed) <= 1
     }
 
-    /// Waits for work; `None` at shutdown. The task's queue has begun a turn. A worker that `had` a task has ended it.
+    /// Waits for work; returns `None` at shutdown. The task's queue has begun a turn. A worker with `had` has ended its
+    /// last task.
     pub(super) fn next_task(&self, had: bool) -> Option<Task> {
         let mut state = self.lock();
         state.in_hand -= usize::from(had);
@@ -384,7 +385,7 @@ impl Shared {
             self.quiet.notify_all();
         }
         loop {
-            // A short look-out before sleeping: waking a thread takes longer than most small dispatches.
+            // Look for news for a short time before sleeping: waking a thread takes longer than most small dispatches.
             let news = self.news.load(Ordering::Acquire);
             if state.shutdown {
                 return None;
@@ -407,16 +408,16 @@ impl Shared {
         }
     }
 
-    /// The turn of a task is over: ends it and lets sleeping workers look for what it left behind.
+    /// Ends the turn of a task, and lets sleeping workers look for the work that it has left.
     pub(super) fn end_task(&self, queue: &ShaderQueue) {
         queue.end_turn();
         self.announce(self.lock());
     }
 
-    /// Takes the queues in turn, and the dispatches of each queue in turn; in a deterministic schedule only after many
-    /// turns of one, so that it does not depend on when the others came.
+    /// Takes the queues in turn, and the dispatches of each queue in turn. A deterministic schedule changes to another
+    /// dispatch only after many turns of one, so that it does not depend on the time at which the others came.
     fn find(&self, state: &mut State) -> Option<Task> {
-        // With one worker nothing ever runs at the same time.
+        // With one worker, two turns never run at the same time.
         if state.held || self.stops.is_halted() || (state.submitter_runs && self.workers == 1) {
             return None;
         }
@@ -425,7 +426,7 @@ impl Shared {
         }
         let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;
         let task = self.find_staying(state, stays);
-        // Looks that find nothing leave no trace, or the schedule would depend on how often workers look.
+        // A search that finds nothing changes nothing, or the schedule would depend on how often workers search.
         if task.is_some() {
             state.turns = if stays { state.turns + 1 } else { 0 };
         }
@@ -465,7 +466,7 @@ impl Shared {
     }
 
     fn find_in(&self, dispatches: &mut VecDeque<Arc<Dispatch>>, stays: bool) -> Option<Task> {
-        // New workgroups of one must not keep restored ones of another out: together they fit the GPU.
+        // New workgroups of one dispatch must not keep restored ones of another off the GPU: together they fit it.
         let all_are_on = dispatches.iter().fold(true, |all, dispatch| dispatch.put_back() & all);
         for index in 0..dispatches.len() {
             let dispatch = if stays {
@@ -484,7 +485,7 @@ impl Shared {
                     None => continue,
                 }
             }
-            // New workgroups first: those that wait for each other across the grid must all become resident.
+            // New workgroups first: workgroups that wait for each other across the grid must all become resident.
             if begins && let Some(seat) = self.residency.seat(&dispatch) {
                 return Some(Task { dispatch, work: Work::Begin(seat) });
             }

@@ -1,4 +1,4 @@
-//! Why a wave stopped before its end.
+//! Reasons that a wave stopped before its end.
 
 use belfry_abi::aql::inactive;
 use belfry_isa::exec::{FaultCause, WaveFault};
@@ -48,7 +48,7 @@ pub enum Reason {
     Internal,
 }
 
-/// What the hardware calls a failure.
+/// Class of a failure, by the name that the hardware has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// An address that does not translate: the VM raises its fault.
@@ -92,7 +92,7 @@ impl WaveFailure {
         }
     }
 
-    /// The translation fault, if that is what it was.
+    /// Returns the translation fault, if the failure was one.
     #[must_use]
     pub fn vm_fault(&self) -> Option<Fault> {
         match self.class() {

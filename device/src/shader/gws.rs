@@ -1,6 +1,6 @@
 //! Global wave sync resources of a queue: barriers and semaphores for waves of all its workgroups.
 //!
-//! What the operations do: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
+//! Source of the operations: the manuals of GCN and Vega, "GWS instructions" (`DS_GWS_*`).
 
 mod save;
 
@@ -15,57 +15,57 @@ use crate::lock::{Mutex, MutexGuard, rank};
 
 pub(crate) use save::SavedGws;
 
-/// Resources there are.
+/// Number of resources.
 const COUNT: usize = GWS_RESOURCES as usize;
 
 /// One resource.
 #[derive(Clone, Copy, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 struct Resource {
-    /// Waves a barrier still waits for, or what a semaphore has to give.
+    /// Waves that a barrier still waits for, or waves that a semaphore still lets pass.
     counter: u32,
-    /// Barriers that have opened.
+    /// Times that the barrier has opened.
     opened: u64,
-    /// Waves that have come to wait at the semaphore, and how many of them may go on.
+    /// Waves that have come to wait at the semaphore, and the number of them that may go on.
     came: u64,
     admitted: u64,
 }
 
-/// What a wave waits for.
+/// Event that a wave waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Ticket {
-    /// The resource's barrier to open once more than this often.
+    /// The resource's barrier has opened more than this many times.
     Barrier(u8, u64),
-    /// The resource's semaphore to admit more than so many waves.
+    /// The resource's semaphore has admitted more than this many waves.
     Semaphore(u8, u64),
 }
 
-/// What a wave that was saved waits for.
+/// Event that a saved wave waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub enum GwsWait {
     /// The barrier of a resource.
     Barrier(u8),
-    /// Its semaphore.
+    /// The semaphore of a resource.
     Semaphore(u8),
 }
 
-/// How a request went.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The wave goes on.
     GoOn,
-    /// It waits.
+    /// The wave waits.
     Wait(Ticket),
     /// The queue has no resources.
     Refused,
 }
 
-/// The resources of one queue, if it was given any. They outlive its waves: what one dispatch sets up, the next one uses, also
-/// when the queue has been off its slot in between.
+/// The resources of one queue, if it was given any. They outlive its waves: the next dispatch uses what one has set up,
+/// even if the queue has been off its slot in between.
 #[derive(Default)]
 pub struct Gws {
-    /// Those in use.
+    /// Resources that have been used, by number.
     resources: Mutex<Option<BTreeMap<u8, Resource>>, rank::Gws>,
-    /// Whether there are any: every workgroup that begins asks. It changes under the lock.
+    /// True if the queue has resources. Every workgroup that begins reads it. It changes under the lock.
     granted: AtomicBool,
 }
 
@@ -94,19 +94,19 @@ impl Gws {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the queue all resources, or takes them away; those it has stay as they are.
+    /// Gives the queue all resources, or takes them away; resources that it has keep their state.
     pub fn grant(&self, granted: bool) {
         let mut resources = self.lock();
         *resources = granted.then(|| resources.take().unwrap_or_default());
         self.granted.store(granted, Ordering::Release);
     }
 
-    /// Whether the queue has resources.
+    /// Returns true if the queue has resources.
     pub(super) fn is_granted(&self) -> bool {
         self.granted.load(Ordering::Acquire)
     }
 
-    /// Does what a wave asks for.
+    /// Executes the operation of a wave.
     pub(super) fn request(&self, request: GwsRequest) -> Answer {
         let mut resources = self.lock();
         let Some(resources) = &mut *resources else { return Answer::Refused };
@@ -138,7 +138,8 @@ impl Gws {
         Answer::GoOn
     }
 
-    /// What a wave waits for still, if it does; of resources that are gone that shows when it is restored.
+    /// Returns the event that a wave still waits for, if it does. If the resources are gone the wave counts as waiting,
+    /// and its restore finds the error.
     pub(super) fn still_waits(&self, ticket: Ticket) -> Option<GwsWait> {
         match (self.look(ticket), ticket) {
             (Answer::GoOn, _) => None,
@@ -147,7 +148,7 @@ impl Gws {
         }
     }
 
-    /// Lets a wave that was restored wait as it did.
+    /// Lets a restored wave wait as it did before it was saved.
     pub(super) fn wait_again(&self, wait: GwsWait) -> Ticket {
         let mut resources = self.lock();
         let mut none = BTreeMap::new();
@@ -162,7 +163,7 @@ impl Gws {
         }
     }
 
-    /// The counters of all resources, if the queue has them.
+    /// Returns the counters of all resources, if the queue has them.
     pub(crate) fn counters(&self) -> Option<[u32; COUNT]> {
         let resources = self.lock();
         let counter = |index: usize| {
@@ -183,14 +184,14 @@ impl Gws {
         }
     }
 
-    /// Forgets the waves that [`wait_again`](Self::wait_again), none of which has gone on; the counters stay.
+    /// Forgets waves that were given to [`wait_again`](Self::wait_again) and have not gone on; the counters stay.
     pub(super) fn forget_waves(&self) {
         if let Some(counters) = self.counters() {
             self.set_counters(&counters);
         }
     }
 
-    /// Whether a wave that waits goes on; refused when the resources are gone.
+    /// Tells if a waiting wave goes on; refuses it if the resources are gone.
     pub(super) fn look(&self, ticket: Ticket) -> Answer {
         let resources = self.lock();
         let Some(resources) = &*resources else { return Answer::Refused };
@@ -204,7 +205,7 @@ impl Gws {
 }
 
 impl Resource {
-    /// Admits those that wait, in the order in which they came, and keeps the rest.
+    /// Admits at most `count` of the waiting waves, in the order in which they came, and adds the rest to the counter.
     fn give(&mut self, count: u32) {
         let waiting = self.came - self.admitted;
         let admitted = waiting.min(u64::from(count));

@@ -1,4 +1,4 @@
-//! What the SPI puts into a wave's registers before its first instruction.
+//! The registers of a wave before its first instruction, as the SPI sets them.
 
 mod save;
 mod series;
@@ -15,22 +15,22 @@ use crate::chip::{CuMask, Generation, ShaderRules, XccShares};
 
 pub(super) use series::Series;
 
-/// Work-items a workgroup can have.
+/// Most work-items of a workgroup.
 pub const MAX_WORKGROUP_SIZE: u32 = 1024;
-/// SGPRs a launch can initialise: 16 user SGPRs, three workgroup IDs and the workgroup information.
+/// Most SGPRs that a launch initialises: 16 user SGPRs, three workgroup IDs and the workgroup information.
 pub const MAX_INITIAL_SGPRS: usize = 32;
-/// What a wave has of its workgroup's seat.
+/// One wave's part of its workgroup's seat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaveSeat {
-    /// Whose compute unit it is.
+    /// Chip of the compute unit.
     pub(super) chip: &'static Generation,
-    /// Its part of the scratch memory.
+    /// Slot of the scratch memory that it has.
     pub(super) scratch_slot: Option<u32>,
-    /// Where it is: bits of `HW_ID1` and `HW_ID2`.
+    /// Place of the wave: bits of `HW_ID1` and `HW_ID2`.
     pub(super) hw_ids: [u32; 2],
 }
 
-/// One kernel launch: the grid and how its waves start.
+/// One kernel launch: the grid and the initial state of its waves.
 ///
 /// Sources: LLVM AMDGPUUsage, "Initial Kernel Execution State" (order of SGPRs, packed work-item IDs).
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
@@ -41,7 +41,7 @@ pub struct Launch {
     pub wave_size: WaveSize,
     /// VGPRs of a wave, when it begins.
     pub vgpr_count: u16,
-    /// Waves allocate VGPRs while they run.
+    /// True if waves allocate VGPRs while they run.
     pub allocates_vgprs: bool,
     /// VGPRs that the halves of a wave64 share, numbered from `vgpr_count` on.
     pub shared_vgprs: u16,
@@ -51,9 +51,9 @@ pub struct Launch {
     pub mode: u32,
     /// SGPRs the packet processor preloads, `s0..`, at most 16.
     pub user_sgprs: Vec<u32>,
-    /// Whether the workgroup ID of each dimension follows in an SGPR.
+    /// True for each dimension if the workgroup ID of it follows in an SGPR.
     pub workgroup_id_sgprs: [bool; 3],
-    /// Whether the workgroup information SGPR follows.
+    /// True if the workgroup information SGPR follows.
     pub workgroup_info_sgpr: bool,
     /// Work-item IDs in `v0`: 0 x, 1 x and y, 2 x, y and z.
     pub workitem_id_dims: u32,
@@ -74,58 +74,60 @@ pub struct Launch {
     pub trap: Option<TrapHandler>,
     /// Position of the queue's doorbell in its process's slice.
     pub doorbell: u32,
-    /// A workgroup's waves sit on both compute units of a work group processor instead of one.
+    /// True if a workgroup's waves sit on both compute units of a work group processor instead of one.
     pub wgp_mode: bool,
     /// The compute units that its waves may use.
     pub cus: CuMask,
-    /// How workgroups are dealt to graphics cores; `None` where there is one.
+    /// Rule by which workgroups are dealt to graphics cores; `None` on a chip with one core.
     pub shares: Option<XccShares>,
     /// The hardware queue and the VMID: bits of `HW_ID1` and `HW_ID2`.
     pub queue_ids: [u32; 2],
-    /// Where in the ring its packet is, in packets.
+    /// Position of its packet in the ring, in packets.
     pub packet: u32,
-    /// Its first workgroup stays where it begins, until the queue is taken off; a fault alone asks for that.
+    /// True if its first workgroup stays at its first instruction until the queue is taken off; only an injected fault
+    /// sets it.
     #[serde(skip)]
     pub hangs: bool,
 }
 
 impl Launch {
-    /// Workgroups in each dimension, from [`Launch::start`] on; the last ones may be partial.
+    /// Returns the number of workgroups in each dimension, from [`Launch::start`] on; the last ones may be partial.
     #[must_use]
     pub fn workgroups(&self) -> [u32; 3] {
         core::array::from_fn(|dim| self.end(dim).saturating_sub(self.start[dim]))
     }
 
-    /// The identifier behind the last workgroup's in a dimension.
+    /// Returns the identifier after the last workgroup's in a dimension.
     fn end(&self, dim: usize) -> u32 {
         self.grid[dim].div_ceil(self.workgroup[dim].max(1))
     }
 
-    /// Whether a workgroup of this identifier runs.
+    /// Returns true if a workgroup of this identifier runs.
     pub(super) fn has_workgroup(&self, id: [u32; 3]) -> bool {
         (0..3).all(|dim| (self.start[dim]..self.end(dim)).contains(&id[dim]))
     }
 
-    /// All workgroups; `None` if they are more than 64 bits can count.
+    /// Counts all workgroups; `None` if they are more than 64 bits can count.
     #[must_use]
     pub fn workgroup_count(&self) -> Option<u64> {
         self.workgroups().into_iter().try_fold(1u64, |product, count| product.checked_mul(u64::from(count)))
     }
 
-    /// Identifier of the `index`th workgroup, x fastest.
+    /// Returns the identifier of the `index`th workgroup, x fastest.
     #[must_use]
     pub fn workgroup_id(&self, index: u64) -> [u32; 3] {
         let [x, y, _] = self.workgroups().map(u64::from);
         let [first_x, first_y, first_z] = self.start;
         if index < x {
-            // As most are, and divisions take long.
+            // The usual case, without the divisions below: they take long.
             return [first_x + index as u32, first_y, first_z];
         }
         // Each quotient or remainder is below a 32-bit count, and each sum below the end of its dimension.
         [first_x + (index % x) as u32, first_y + (index / x % y) as u32, first_z + (index / x / y) as u32]
     }
 
-    /// The number of the graphics core of a workgroup, where they are dealt to several: its waves tell it whatever room they have.
+    /// Returns the number of a workgroup's graphics core, if the chip has several. Its waves read this number wherever
+    /// they are placed.
     #[inline(always)]
     fn core_id(&self, id: &[u32; 3]) -> Option<u32> {
         self.shares.map(|shares| self.core_of(shares, *id))
@@ -139,7 +141,7 @@ impl Launch {
         shares.core(own_x + x * (own_y + y * own_z)).into()
     }
 
-    /// Work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
+    /// Returns the work-items of a workgroup, fewer than [`Launch::workgroup`] at the upper edges of the grid.
     #[must_use]
     pub fn extent(&self, id: [u32; 3]) -> [u32; 3] {
         core::array::from_fn(|dim| {
@@ -148,7 +150,7 @@ impl Launch {
         })
     }
 
-    /// Lanes of a wave.
+    /// Returns the number of lanes of a wave.
     #[must_use]
     pub fn lanes(&self) -> u32 {
         match self.wave_size {
@@ -164,20 +166,21 @@ impl Launch {
         self.scratch = Some(pool);
     }
 
-    /// Waves of a full workgroup.
+    /// Returns the number of waves of a full workgroup.
     #[must_use]
     pub fn waves_per_workgroup(&self) -> u32 {
         self.workgroup.iter().product::<u32>().div_ceil(self.lanes())
     }
 
-    /// Most VGPRs a wave can have of its own. There is room for them from the start, so that no wave waits for registers that another
-    /// one has.
+    /// Returns the most VGPRs that a wave can have of its own. There is room for them from the start, so that no wave
+    /// waits for registers of another one.
     #[must_use]
     pub fn most_vgprs(&self) -> u16 {
         if self.allocates_vgprs { VGPR_BLOCK * MAX_VGPR_BLOCKS } else { self.vgpr_count }
     }
 
-    /// Rows of vector registers that a wave occupies. Blocks that are allocated one by one are no multiples of the usual unit.
+    /// Returns the rows of vector registers that a wave occupies. Blocks that are allocated one by one are not rounded
+    /// up to the usual unit.
     fn vgpr_rows(&self, rules: &ShaderRules) -> u32 {
         match self.allocates_vgprs {
             true => (u32::from(self.most_vgprs()) * self.lanes()).div_ceil(rules.row_lanes),
@@ -185,7 +188,7 @@ impl Launch {
         }
     }
 
-    /// What a workgroup occupies of the GPU.
+    /// Returns the parts of the GPU that a workgroup occupies.
     pub(super) fn need(&self, rules: &ShaderRules) -> Need {
         Need {
             waves: self.waves_per_workgroup(),
@@ -196,17 +199,17 @@ impl Launch {
         }
     }
 
-    /// Whether the GPU can hold a workgroup at all.
+    /// Returns true if an empty GPU can hold a workgroup.
     #[must_use]
     pub fn fits_at_all(&self, rules: &ShaderRules) -> bool {
         self.need(rules).fits_at_all(rules)
     }
 
-    /// EXEC and packed work-item IDs of each wave of a workgroup of this extent.
+    /// Returns EXEC and packed work-item IDs of each wave of a workgroup of this extent.
     pub(super) fn lane_ids(&self, extent: [u32; 3]) -> Vec<(u64, [u32; 64])> {
         let total: u32 = extent.iter().product();
         let lanes = self.lanes();
-        // Of the work-item that the next lane has.
+        // Work-item IDs of the next lane.
         let [mut x, mut y, mut z] = [0u32; 3];
         (0..total.div_ceil(lanes))
             .map(|wave| {
@@ -238,7 +241,7 @@ impl Launch {
             .collect()
     }
 
-    /// Starts wave `wave` of `waves` of a workgroup, in the place of the one at that index of `storage` or behind it.
+    /// Starts wave `wave` of `waves` of a workgroup, in the storage at index `wave`, or in a new one at the end.
     #[inline(always)]
     pub(super) fn start_wave(
         &self,
@@ -274,7 +277,7 @@ impl Launch {
         }
     }
 
-    /// What all waves start with, whatever their number and their workgroup are.
+    /// Returns the initial state that all waves of all workgroups have in common.
     fn common(&self, waves: u32, seat: &WaveSeat) -> WaveInit<'_> {
         WaveInit {
             arch: seat.chip.arch,
@@ -294,18 +297,19 @@ impl Launch {
         }
     }
 
-    /// The user SGPRs, which leave room for those behind them.
+    /// Returns the user SGPRs; at most as many as leave room for the SGPRs after them.
     fn users(&self) -> &[u32] {
         &self.user_sgprs[..self.user_sgprs.len().min(MAX_INITIAL_SGPRS - OWN_SGPRS)]
     }
 
-    /// How many SGPRs waves begin with.
+    /// Returns the number of SGPRs that waves begin with.
     pub(super) fn initial_sgprs(&self) -> usize {
         let own = self.workgroup_id_sgprs.into_iter().chain([self.workgroup_info_sgpr]);
         self.users().len() + own.filter(|is_there| *is_there).count()
     }
 
-    /// The SGPRs behind the user SGPRs, and how many there are: the workgroup's identifier, and what its waves are told of it.
+    /// Returns the SGPRs after the user SGPRs, and their number: the workgroup's identifier and the workgroup
+    /// information.
     #[inline(always)]
     fn own_sgprs(
         &self,
@@ -335,7 +339,7 @@ impl Launch {
         }
     }
 
-    /// Whether waves have something in trap temporaries.
+    /// Returns true if the trap temporaries of waves have initial values.
     #[inline(always)]
     fn has_ttmps(&self, chip: &Generation) -> bool {
         self.trap.is_some() || !chip.kernel.workgroup_id_sgprs

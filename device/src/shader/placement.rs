@@ -1,4 +1,4 @@
-//! Which SIMD a wave sits on: wave slots, vector registers and LDS of the modelled GPU, whose sizes the chip gives.
+//! The SIMD of each wave: wave slots, vector registers and LDS of the modelled GPU, whose sizes the chip gives.
 
 mod save;
 
@@ -11,23 +11,24 @@ use crate::chip::{CuMask, MAX_CUS, MAX_SIMDS, ShaderRules, Topology, WavePlace};
 
 pub(super) use save::SavedPlace;
 
-/// What a workgroup needs.
+/// Resources that a workgroup needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Need {
-    /// Waves.
+    /// Number of waves.
     pub(super) waves: u32,
-    /// Rows of vector registers of each.
+    /// Rows of vector registers of each wave.
     pub(super) vgprs: u32,
     /// Bytes of LDS.
     pub(super) lds: u32,
-    /// Over both compute units of a processor instead of one.
+    /// True if it is spread over both compute units of a processor, false if it sits on one.
     pub(super) wgp_mode: bool,
     /// Compute units that it may be on.
     pub(super) cus: CuMask,
 }
 
 impl Need {
-    /// The compute units of a processor that it may be on together: all of them, or each one.
+    /// Returns the groups of compute units of a processor that it may sit on: all of them together, or each one by
+    /// itself.
     fn choices(&self, rules: &ShaderRules, at: WavePlace) -> impl Iterator<Item = Range<usize>> + use<> {
         let enabled = (rules.enabled_cus)(&self.cus, at);
         let width = if self.wgp_mode { rules.cus } else { 1 };
@@ -36,7 +37,7 @@ impl Need {
         starts.filter(move |start| enabled >> start & wanted == wanted).map(move |start| start..start + width)
     }
 
-    /// Whether an empty processor or compute unit holds it.
+    /// Returns true if an empty processor or compute unit holds it.
     pub(super) fn fits_at_all(&self, rules: &ShaderRules) -> bool {
         let simds = if self.wgp_mode { rules.simds() } else { rules.simds_per_cu };
         let per_simd = (rules.vgpr_rows / self.vgprs.max(1)).min(rules.wave_slots);
@@ -54,12 +55,12 @@ struct Simd {
 /// A work group processor, or a compute unit of a chip without them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processor {
-    /// As many as the chip has are in use.
+    /// SIMDs; the first ones, as many as the chip has, are in use.
     simds: [Simd; MAX_SIMDS],
-    /// Bytes of LDS in use, of each compute unit.
+    /// Bytes of LDS in use, for each compute unit.
     lds: [u32; MAX_CUS],
     groups: u32,
-    /// Where its first slot is.
+    /// Place of its first slot.
     at: WavePlace,
 }
 
@@ -88,7 +89,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// The bits of `HW_ID1` and `HW_ID2` that say where a wave is.
+    /// Returns the bits of `HW_ID1` and `HW_ID2` that give a wave's place.
     pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
         let (simd, slot) = self.waves.get(wave as usize).copied().unwrap_or((0, 0));
         (self.ids)(WavePlace { simd: simd.into(), slot: slot.into(), ..self.at })
@@ -99,7 +100,7 @@ impl Place {
 pub(super) struct Floor {
     rules: &'static ShaderRules,
     processors: Vec<Processor>,
-    /// Where the next workgroup is tried first: they spread over the GPU.
+    /// Processor on which the next workgroup is tried first, so that workgroups spread over the GPU.
     next: usize,
 }
 
@@ -133,13 +134,13 @@ impl Floor {
         Floor { rules, processors, next: 0 }
     }
 
-    /// Wave slots of all processors.
+    /// Returns the number of wave slots of all processors.
     pub(super) fn wave_slots(&self) -> u64 {
         let one = self.rules.simds() as u64 * u64::from(self.rules.wave_slots);
         self.processors.len() as u64 * one
     }
 
-    /// Bytes of LDS and of vector registers in use.
+    /// Returns the bytes of LDS and of vector registers in use.
     pub(super) fn in_use(&self) -> (u64, u64) {
         let lds = self.processors.iter().flat_map(|processor| processor.lds).map(u64::from).sum();
         let simds = self.processors.iter().flat_map(|processor| processor.simds);
@@ -162,7 +163,7 @@ impl Floor {
         None
     }
 
-    /// Whether a workgroup finds a place when all of them are free.
+    /// Returns true if a workgroup finds a place on an empty GPU.
     pub(super) fn holds(&self, need: &Need) -> bool {
         self.processors.iter().any(|processor| {
             let mut empty = Processor { at: processor.at, ..Processor::default() };

@@ -1,4 +1,4 @@
-//! A queue as the shader engine sees it: its address space, whether it may run, and how much it occupies.
+//! A queue as the shader engine sees it: its address space, its permission to run, and the waves it has on the GPU.
 
 mod save;
 
@@ -21,7 +21,7 @@ use crate::vm::AddressSpace;
 
 pub(super) use save::SavedSeat;
 
-/// Whether waves of a queue may run.
+/// Permission of a queue's waves to run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 enum Permission {
@@ -37,15 +37,16 @@ enum Permission {
 pub struct ShaderQueue {
     space: Arc<AddressSpace>,
     apertures: Apertures,
-    /// A [`Permission`]; the only place that says whether waves of the queue may run.
+    /// A [`Permission`], the only record of it.
     permission: AtomicU8,
     /// Workers in a turn of this queue, or about to find that they may not begin one.
     turns: AtomicU32,
-    /// Threads that wait for the last turn to end; `left` wakes them. Who ends a turn takes the lock only if there are some.
+    /// Threads that wait for the last turn to end; `left` wakes them. A thread that ends a turn takes the lock only if
+    /// there are some.
     waiting: AtomicU32,
     busy: Mutex<(), rank::ShaderQueueBusy>,
     left: Condvar,
-    /// Waves resident, running or paused. It changes under the lock of the engine's rooms alone.
+    /// Resident waves, running or paused. It changes only under the lock of the engine's rooms.
     waves: AtomicU32,
     gws: Arc<Gws>,
 }
@@ -65,7 +66,7 @@ impl fmt::Debug for ShaderQueue {
 }
 
 impl ShaderQueue {
-    /// A queue whose waves run in `space`, with this global wave sync.
+    /// Makes a queue whose waves run in `space`, with this global wave sync.
     #[must_use]
     pub fn new(space: Arc<AddressSpace>, apertures: Apertures, gws: Arc<Gws>) -> Arc<ShaderQueue> {
         Arc::new(ShaderQueue {
@@ -81,7 +82,7 @@ impl ShaderQueue {
         })
     }
 
-    /// The queue's address space.
+    /// Returns the queue's address space.
     #[must_use]
     pub fn space(&self) -> &Arc<AddressSpace> {
         &self.space
@@ -91,18 +92,18 @@ impl ShaderQueue {
         self.apertures
     }
 
-    /// Its waves on the compute units.
+    /// Returns the number of its waves on the compute units.
     pub(super) fn resident(&self) -> u32 {
         self.waves.load(Ordering::Relaxed)
     }
 
-    /// Changes that. The rooms, which are locked, order all changes: each one finds what the last one has left, and none needs an
-    /// exchange.
+    /// Sets the number of resident waves. The caller holds the lock of the rooms, which orders all changes: each change
+    /// sees the one before it, and none needs an atomic exchange.
     fn set_resident(&self, _rooms: &Rooms, waves: u32) {
         self.waves.store(waves, Ordering::Relaxed);
     }
 
-    /// Its global wave sync; while its waves have it, no other queue that has it runs.
+    /// Returns its global wave sync. While waves of the queue use it, no other queue with global wave sync runs.
     #[must_use]
     pub fn gws(&self) -> &Arc<Gws> {
         &self.gws
@@ -117,7 +118,7 @@ impl ShaderQueue {
         self.permission.store(Permission::Stopped as u8, Ordering::SeqCst);
     }
 
-    /// Stops every wave for good; returns when none runs any more, within a few thousand instructions.
+    /// Stops every wave for good. Returns when none runs any more, within a few thousand instructions.
     ///
     /// Afterwards nothing is written on the queue's behalf: no completion signal, no interrupt of a completion.
     pub fn stop(&self) {
@@ -125,7 +126,7 @@ impl ShaderQueue {
         self.wait_until_idle();
     }
 
-    /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]; returns when none runs.
+    /// Stops waves where they are, to go on after [`super::ShaderEngine::resume`]. Returns when none runs.
     ///
     /// They keep their places on the GPU, unless [`super::ShaderEngine::save_context`] takes them away.
     pub fn suspend(&self) {
@@ -137,13 +138,13 @@ impl ShaderQueue {
         self.change(Permission::Suspended, Permission::Run);
     }
 
-    /// Whether the queue is stopped or stopping.
+    /// Returns true if the queue is stopped or stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.has(Permission::Stopped)
     }
 
-    /// Goes from one permission to another one; where it is not that one, nothing changes.
+    /// Changes the permission from `from` to `to`; does nothing if it is not `from`.
     fn change(&self, from: Permission, to: Permission) {
         let _other =
             self.permission.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst);
@@ -153,12 +154,13 @@ impl ShaderQueue {
         self.permission.load(Ordering::SeqCst) == permission as u8
     }
 
-    /// Whether running turns should pause or end now.
+    /// Returns true if running turns should pause or end now.
     pub(super) fn should_yield(&self) -> bool {
         self.permission.load(Ordering::Relaxed) != Permission::Run as u8
     }
 
-    /// No lock that a turn takes is held, or the turn would wait for us.
+    /// Waits until no turn is in progress. The caller holds no lock that a turn takes, or the turn would wait for the
+    /// caller.
     fn wait_until_idle(&self) {
         lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,10 +171,11 @@ impl ShaderQueue {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Begins a turn, unless the queue is stopped or suspended.
+    /// Begins a turn. Returns false if the queue is stopped or suspended.
     pub(super) fn begin_turn(&self) -> bool {
-        // Counted before the look at the permission, which is changed before the turns are looked at. All four are in one order, so that
-        // either this turn finds the queue stopped, or who stops it finds the turn and waits for its end.
+        // The turn is counted before the permission is read. A thread that stops the queue changes the permission
+        // before it reads the count. All four accesses are in one order, so that either this turn finds the queue
+        // stopped, or the other thread finds the turn and waits for its end.
         self.turns.fetch_add(1, Ordering::SeqCst);
         if !self.has(Permission::Run) {
             self.end_turn();
@@ -183,8 +186,8 @@ impl ShaderQueue {
 
     /// Ends a turn.
     pub(super) fn end_turn(&self) {
-        // Who waits has said so before it looked at the turns: either it finds none, or it is found here. It holds the lock from there until it
-        // sleeps, so that it is not woken before.
+        // A thread that waits counts itself in `waiting` before it reads `turns`: either it finds no turn, or it is
+        // found here. It holds the lock from there until it sleeps, so that it is not woken before.
         if self.turns.fetch_sub(1, Ordering::SeqCst) == 1 && self.waiting.load(Ordering::SeqCst) != 0 {
             drop(self.busy.lock().unwrap_or_else(PoisonError::into_inner));
             self.left.notify_all();
@@ -210,11 +213,11 @@ impl fmt::Debug for Residency {
 
 struct Rooms {
     floor: Floor,
-    /// The workgroup that a queue, by its address, has beyond what the GPU holds, and the place it has there since the queue
-    /// has others.
+    /// The workgroup that a queue, by its address, has beyond those that the GPU holds, and the place that it has on
+    /// the GPU since the queue has other workgroups.
     beyond: BTreeMap<usize, (Need, Option<Place>)>,
-    /// The queue with global wave sync that has waves here, by its address. With waves of two of them, each could wait
-    /// for workgroups that find no room.
+    /// The queue with global wave sync that has waves here, by its address. There is only one: with waves of two such
+    /// queues, each could wait for workgroups that find no room.
     syncing: Option<usize>,
 }
 
@@ -240,7 +243,7 @@ impl Residency {
         if syncs.is_some() && rooms.syncing.is_some() && syncs != rooms.syncing {
             return None;
         }
-        // All waves of a queue fit the GPU together, and so its context save area.
+        // All waves of a queue together must fit the GPU, because its context save area is that large.
         let Rooms { floor, beyond, .. } = &mut *rooms;
         if let Some((need, place @ None)) = beyond.get_mut(&queue.address()) {
             *place = Some(floor.take(need)?);
@@ -277,10 +280,10 @@ impl Residency {
         }
     }
 
-    /// A seat for one workgroup of a dispatch, if there is room.
+    /// Returns a seat for one workgroup of a dispatch, if there is room.
     ///
-    /// The engine holds as many workgroups as the modelled GPU. Beyond that a queue without any wave still gets one in: a
-    /// queue whose waves never end must not keep the others out.
+    /// The engine holds as many workgroups as the modelled GPU. A queue without any wave gets one more in: a queue
+    /// whose waves never end must not keep the others out.
     pub(super) fn seat(self: &Arc<Self>, dispatch: &Dispatch) -> Option<Box<Seat>> {
         let queue = dispatch.queue();
         let need = dispatch.launch().need(self.rules);
@@ -301,7 +304,7 @@ impl Residency {
 }
 
 impl Residency {
-    /// The seat of a workgroup that was saved, off the GPU, with the scratch memory its waves have.
+    /// Returns the seat of a saved workgroup, off the GPU, with the scratch memory of its waves.
     pub(super) fn seat_off(
         self: &Arc<Self>,
         dispatch: &Dispatch,
@@ -326,7 +329,7 @@ impl Residency {
                     *place = slot;
                 }
             }
-            // What was claimed is given back with the seat.
+            // Slots that were claimed are given back with the seat.
             seat.scratch = Some((Arc::clone(pool), slots));
             if !all {
                 return Err(ContextError::Corrupt("scratch memory that is not there or taken"));
@@ -335,35 +338,35 @@ impl Residency {
         Ok(seat)
     }
 
-    /// Whether the GPU holds a workgroup of such a launch, when nothing else is on it.
+    /// Returns true if an empty GPU holds a workgroup of this launch.
     pub(super) fn holds(&self, launch: &Launch) -> bool {
         self.rooms().floor.holds(&launch.need(self.rules))
     }
 
-    /// Bytes of LDS and of vector registers in use.
+    /// Returns the bytes of LDS and of vector registers in use.
     pub(super) fn in_use(&self) -> (u64, u64) {
         self.rooms().floor.in_use()
     }
 
-    /// Waves the GPU holds.
+    /// Returns the number of waves that the GPU holds.
     pub(super) fn capacity(&self) -> u64 {
         self.rooms().floor.wave_slots()
     }
 }
 
-/// Where a workgroup is.
+/// Standing of a workgroup with the GPU.
 #[derive(Debug)]
 enum Standing {
     /// On the GPU.
     On(Place),
-    /// Beyond what the GPU holds, the only one of its queue.
+    /// Beyond the workgroups that the GPU holds; the only one of its queue.
     Beyond,
     /// Off the GPU, as after a context restore.
     Off,
 }
 
-/// Room for one workgroup and its scratch memory; given back when dropped. Workgroups hand it on to one another, in a box so
-/// that they hand on a pointer.
+/// Room for one workgroup and its scratch memory; given back when dropped. Workgroups hand it on to one another, in a
+/// box, so that they hand on a pointer.
 pub(super) struct Seat {
     residency: Arc<Residency>,
     queue: Arc<ShaderQueue>,
@@ -383,12 +386,12 @@ impl fmt::Debug for Seat {
 }
 
 impl Seat {
-    /// Scratch slot of a wave.
+    /// Returns the scratch slot of a wave.
     pub(super) fn scratch_slot(&self, wave: u32) -> Option<u32> {
         self.scratch.as_ref().and_then(|(_, slots)| *slots.get(wave as usize)?)
     }
 
-    /// Where a wave is: bits of `HW_ID1` and `HW_ID2`.
+    /// Returns the place of a wave: bits of `HW_ID1` and `HW_ID2`.
     pub(super) fn hw_ids(&self, wave: u32) -> [u32; 2] {
         match &self.standing {
             Standing::On(place) => place.hw_ids(wave),
@@ -396,7 +399,7 @@ impl Seat {
         }
     }
 
-    /// Whether the workgroup has to get [`Seat::back`] before it goes on.
+    /// Returns true if the workgroup has to come [back](Seat::back) before it goes on.
     pub(super) fn is_off(&self) -> bool {
         matches!(self.standing, Standing::Off)
     }
@@ -406,7 +409,7 @@ impl Seat {
         self.residency.leave(&self.queue, &self.need, &standing);
     }
 
-    /// Takes a place again, if there is room.
+    /// Takes a place again. Returns false if there is no room.
     pub(super) fn back(&mut self) -> bool {
         if self.is_off()
             && let Some(standing) = self.residency.take(&self.queue, &self.need)
@@ -416,7 +419,7 @@ impl Seat {
         !self.is_off()
     }
 
-    /// Whether the seat serves a workgroup of this launch as it is.
+    /// Returns true if the seat serves a workgroup of this launch without a change.
     #[inline(always)]
     pub(super) fn fits(&self, launch: &Launch) -> bool {
         let scratch = match (&self.scratch, &launch.scratch) {
@@ -424,7 +427,7 @@ impl Seat {
             (Some((mine, _)), Some(wanted)) => Arc::ptr_eq(mine, wanted),
             _ => false,
         };
-        // What was restored may have scratch memory for some of its waves only.
+        // The seat of a restored workgroup may have scratch memory for some of its waves only.
         let whole = self.scratch.as_ref().is_none_or(|(_, slots)| slots.iter().all(Option::is_some));
         scratch && whole && self.need == launch.need(self.residency.rules)
     }

@@ -1,4 +1,4 @@
-//! Scratch memory: which wave has which part of a queue's backing memory.
+//! Scratch memory: the part of a queue's backing memory that each wave has.
 
 mod save;
 
@@ -39,37 +39,37 @@ impl fmt::Debug for ScratchPool {
 }
 
 impl ScratchPool {
-    /// `slots` slots of `wave_bytes` each from GPU virtual address `base` on.
+    /// Makes `slots` slots of `wave_bytes` each, from GPU virtual address `base` on.
     #[must_use]
     pub fn new(base: u64, wave_bytes: u64, slots: u32) -> ScratchPool {
         ScratchPool { base, wave_bytes, slots, used: Mutex::default() }
     }
 
-    /// Whether it describes this memory.
+    /// Returns true if the pool describes this memory.
     #[must_use]
     pub fn is(&self, base: u64, wave_bytes: u64, slots: u32) -> bool {
         (self.base, self.wave_bytes, self.slots) == (base, wave_bytes, slots)
     }
 
-    /// GPU virtual address of the first slot.
+    /// Returns the GPU virtual address of the first slot.
     #[must_use]
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// Bytes of one wave.
+    /// Returns the bytes of one slot.
     #[must_use]
     pub fn wave_bytes(&self) -> u64 {
         self.wave_bytes
     }
 
-    /// Waves that can have scratch memory at once.
+    /// Returns the number of waves that can have scratch memory at once.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// GPU virtual address of a slot.
+    /// Returns the GPU virtual address of a slot.
     #[must_use]
     pub fn address(&self, slot: u32) -> u64 {
         self.base.wrapping_add(u64::from(slot) * self.wave_bytes)
@@ -93,7 +93,7 @@ impl ScratchPool {
         Some(taken)
     }
 
-    /// Takes this slot, if nobody has it.
+    /// Takes this slot. Returns false if a wave has it.
     pub(super) fn claim(&self, slot: u32) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if slot >= self.slots {
@@ -116,7 +116,8 @@ impl ScratchPool {
 }
 
 impl ShaderEngine {
-    /// Parts of the chip that have scratch memory for as many waves each as `COMPUTE_TMPRING_SIZE` says.
+    /// Returns the number of parts of the chip that each have scratch memory for as many waves as
+    /// `COMPUTE_TMPRING_SIZE` says.
     #[must_use]
     pub(crate) fn scratch_parts(&self) -> u32 {
         self.shared.scratch_parts

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What the engine has done since it was made.
+/// Work that the engine has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct Statistics {
     /// Dispatches completed.
@@ -26,15 +26,15 @@ pub struct Statistics {
     pub regions_shared: u64,
 }
 
-/// Counters behind [`Statistics`]: each worker has its own, and their sums are what is asked for.
+/// Counters of the engine. Each worker has its own; [`Statistics`] are their sums.
 #[derive(Debug)]
 pub(super) struct Counters {
     of_workers: Box<[WorkerCounters]>,
-    /// When the first dispatch was counted.
+    /// Time at which the first dispatch was counted.
     pub(super) first_dispatch: OnceLock<Instant>,
 }
 
-/// What one worker has counted, in cache lines of its own: it writes them all the time.
+/// Counts of one worker, in cache lines of its own because it writes them all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerCounters {
@@ -48,13 +48,14 @@ struct WorkerCounters {
 }
 
 impl Counters {
-    /// Counters of so many workers.
+    /// Makes counters of this many workers.
     pub(super) fn new(workers: usize) -> Self {
         let of_workers = (0..workers).map(|_| WorkerCounters::default()).collect();
         Self { of_workers, first_dispatch: OnceLock::new() }
     }
 
-    /// Adds a worker's own counts, which begin anew: once per turn. The caller has the worker of this number to itself.
+    /// Adds a worker's own counts, once per turn, and sets `local` to 0. Only the caller uses the worker of this
+    /// number.
     pub(super) fn add(&self, worker: u32, local: &mut Statistics) {
         let local = std::mem::take(local);
         if local.dispatches > 0 {
@@ -62,15 +63,15 @@ impl Counters {
         }
         let Some(counters) = self.of_workers.get(worker as usize) else { return };
         for (counter, more) in counters.beside(local) {
-            // No other thread adds to them at the same time: who has the worker to itself finds what the last one has stored, and an
-            // exchange would be waited for.
+            // No other thread adds to these counters: the worker's user finds the last stored values. An atomic
+            // exchange would take longer.
             if more > 0 {
                 counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
             }
         }
     }
 
-    /// Counts on from there. No worker counts meanwhile.
+    /// Sets the counters, which count on from there. No worker counts meanwhile.
     pub(super) fn restore(&self, from: Statistics) {
         let rest = std::iter::repeat(Statistics::default());
         for (counters, from) in self.of_workers.iter().zip(std::iter::once(from).chain(rest)) {
@@ -80,7 +81,7 @@ impl Counters {
         }
     }
 
-    /// What all of them have counted.
+    /// Returns the sums of all workers' counts.
     pub(super) fn get(&self) -> Statistics {
         self.of_workers.iter().fold(Statistics::default(), |sum, counters| {
             let own = counters.get();
@@ -98,7 +99,7 @@ impl Counters {
 }
 
 impl WorkerCounters {
-    /// Each counter, and what these have of it.
+    /// Pairs each counter with the value of it in `of`.
     #[inline(always)]
     fn beside(&self, of: Statistics) -> [(&AtomicU64, u64); 7] {
         [

@@ -17,23 +17,23 @@ const MOST: u64 = 256;
 /// together.
 const PARTS: u64 = 4;
 
-/// What is left of a grid, handed out in shares of neighbouring workgroups: taking them one by one moves a cache line
-/// between the workers for each, and neighbours find each other's data in the cache.
+/// Workgroups of a grid that are left, handed out in shares of neighbours. Taken one by one, each would move a cache
+/// line between the workers; and neighbours find each other's data in the cache.
 ///
-/// In cache lines of its own: workers read what else a dispatch has for every workgroup. It has room around it for that instead of an
-/// alignment, with which the memory of a dispatch would take longer to come by.
+/// The count and the ranges have cache lines of their own, because workers read the dispatch's other fields for every workgroup. Room around it
+/// takes the place of an alignment, with which the memory of a dispatch would take longer to allocate.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Unclaimed {
     _before: Room,
-    /// Ascending, without gaps or overlaps between neighbours that could be one.
+    /// Ranges in ascending order, not empty, without overlaps.
     ranges: Mutex<Ranges, rank::Unclaimed>,
-    /// Workgroups in them.
+    /// Number of workgroups in the ranges.
     left: AtomicU64,
     _behind: Room,
 }
 
-/// A few ranges at most, and one in a dispatch that nothing has been given back to: that takes no allocation.
+/// A few ranges at most. A dispatch that was given nothing back has one, which takes no allocation.
 type Ranges = SmallVec<[Range<u64>; 1]>;
 
 /// Padding of two cache lines: processors fetch lines in pairs.
@@ -42,23 +42,23 @@ type Room = [MaybeUninit<u64>; 16];
 const ROOM: Room = [MaybeUninit::uninit(); 16];
 
 impl Unclaimed {
-    /// The first `total` workgroups.
+    /// Makes the first `total` workgroups.
     pub(super) fn new(total: u64) -> Unclaimed {
         Unclaimed::with(std::iter::once(0..total).filter(|range| !range.is_empty()).collect(), total)
     }
 
-    /// These: ascending, not empty, without overlaps.
+    /// Makes these ranges: ascending, not empty, without overlaps.
     pub(super) fn of(ranges: Vec<Range<u64>>) -> Unclaimed {
         let left = ranges.iter().map(|range| range.end - range.start).sum();
         Unclaimed::with(ranges.into(), left)
     }
 
-    /// These, which have so many workgroups.
+    /// Makes these ranges, which have `left` workgroups together.
     fn with(ranges: Ranges, left: u64) -> Unclaimed {
         Unclaimed { _before: ROOM, ranges: Mutex::new(ranges), left: AtomicU64::new(left), _behind: ROOM }
     }
 
-    /// Those that are left.
+    /// Returns the ranges that are left.
     pub(super) fn parts(&self) -> Vec<Range<u64>> {
         self.ranges().iter().cloned().collect()
     }
@@ -67,17 +67,17 @@ impl Unclaimed {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// Returns the number of workgroups that are left.
     pub(super) fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Whether there are any.
+    /// Returns true if none is left.
     pub(super) fn is_empty(&self) -> bool {
         self.left() == 0
     }
 
-    /// Takes the first ones: the share of one of `workers`; empty if there are none.
+    /// Takes the share of one of `workers` from the first range; empty if none is left.
     pub(super) fn take(&self, workers: u64) -> Range<u64> {
         let mut ranges = self.ranges();
         let left = self.left.load(Ordering::Relaxed);
@@ -92,7 +92,8 @@ impl Unclaimed {
         taken
     }
 
-    /// Gives back what was not begun; true if nothing else was left, so that others may have found nothing to do.
+    /// Gives back workgroups that were not begun. Returns true if nothing else was left, because other workers may have
+    /// found nothing to do.
     pub(super) fn give_back(&self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;

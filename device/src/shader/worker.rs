@@ -1,4 +1,4 @@
-//! One worker: takes turns at dispatches.
+//! One worker thread's state, and its turns at dispatches.
 
 mod trace;
 
@@ -20,24 +20,24 @@ use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
 use crate::spent::{self, Part};
 use crate::stops::Armed;
 
-/// Instructions of one turn, after which another queue gets the worker. It bounds how long stopping a queue, flushing
-/// translations and replacing guest memory wait.
+/// Instructions of one turn, after which another queue gets the worker. It bounds the time that other threads wait to
+/// stop a queue, flush translations or replace guest memory.
 pub(super) const TURN_BUDGET: u64 = 10_000;
-/// Turns in a row a worker gives a workgroup while nothing else is on the engine than its dispatch, one to four
-/// milliseconds: going back and forth between workgroups costs what their registers have in the caches.
+/// Turns in a row that a worker gives a workgroup while the engine has no other dispatch, one to four milliseconds: a
+/// change of the workgroup costs the cached registers of the last one.
 const TURNS_IN_A_ROW: u32 = 64;
-/// Turns of these after which a workgroup takes long, so that others may have what its worker has claimed beside it.
+/// Turns of these after which the worker gives back its claimed workgroups, because the workgroup at hand takes long.
 const SHORT_TURNS: u32 = 8;
-/// [`TURN_BUDGET`] of the first turn, which the thread that submits a small dispatch takes: about ten microseconds, what a thread
-/// with other work can spare.
+/// [`TURN_BUDGET`] of the first turn, which the thread that submits a small dispatch takes: about ten microseconds,
+/// which a thread with other work can spare.
 const FIRST_TURN_BUDGET: u64 = 2048;
-/// What starting a workgroup costs the budget.
+/// Cost of starting a workgroup, in instructions of the budget.
 const START_COST: u64 = 16;
-/// Address spaces a worker keeps translations and code for.
+/// Number of address spaces that a worker keeps translations and code for.
 const CONTEXTS: usize = 8;
-/// How long a worker rests that finds nothing but waves that hang.
+/// Time that a worker rests if it finds only waves that hang.
 const HANGS: Duration = Duration::from_micros(100);
-/// Waves of ended workgroups whose storage is kept for the next ones: what eight compute units hold.
+/// Most waves of ended workgroups whose storage is kept for the next ones: as many as eight compute units hold.
 const SPARE_WAVES: usize = 256;
 
 /// A worker's caches of one address space.
@@ -51,7 +51,7 @@ pub(super) struct Context {
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     runner: Runner,
-    /// Its number, in traces and of its counters.
+    /// Number of the worker, in traces and of its counters.
     pub(super) number: u32,
     /// Most recently used last.
     #[expect(clippy::vec_box, reason = "the boxes move between this list and turns")]
@@ -64,25 +64,26 @@ pub(super) struct Worker {
     /// Waves in `spare`.
     spare_waves: usize,
     pub(super) stats: Statistics,
-    /// What waves of the launch at hand start with.
+    /// Initial state of the waves of the launch at hand.
     series: Series,
-    /// Of the workgroup that it resumes, what runs; all of it unless somebody steps it.
+    /// Part that runs of the workgroup that it resumes; `None` runs all of it. A debugger that steps waves sets it.
     pub(super) by_hand: Option<ByHand>,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
 }
 
-/// What a turn leaves to be done after it.
+/// Work that a turn leaves to be done after it.
 #[derive(Default)]
 pub(super) struct Aftermath {
-    /// A dispatch ends once.
+    /// At most one: a dispatch ends once.
     announcement: Option<Announcement>,
     notices: Vec<Notice>,
 }
 
 impl Aftermath {
-    /// Calls the owner and runs the announcement. Receivers may take locks and begin slices: the caller holds none of the engine's. A worker's
-    /// turn ends behind that, so that a queue that has been stopped raises no interrupt any more.
+    /// Calls the owner and runs the announcement. Receivers may take locks and begin slices, so the caller holds none
+    /// of the engine's. A worker's turn ends after that, so that a queue that has been stopped raises no interrupt any
+    /// more.
     pub(super) fn announce(self, dispatch: &Dispatch) {
         for notice in self.notices {
             dispatch.owner().notice(notice);
@@ -121,24 +122,24 @@ impl Worker {
             self.take(&shared, &dispatch, work).announce(&dispatch);
             self.shared.end_task(dispatch.queue());
             if self.asleep > 16 {
-                // Its waves are on the card, and wait there.
+                // Its waves are on the GPU, and wait there.
                 let _executing = self.shared.activity.begin();
                 std::thread::yield_now();
             }
             if self.asleep > 16 && dispatch.launch().hangs {
-                // For good, that is.
+                // They hang for good.
                 std::thread::sleep(HANGS);
             }
         }
     }
 
-    /// Takes one turn, which the dispatch's queue has begun and the caller ends; `shared` is what the worker has, too.
+    /// Takes one turn, which the dispatch's queue has begun and the caller ends. `shared` is the worker's own.
     pub(super) fn take(&mut self, shared: &Shared, dispatch: &Dispatch, work: Work) -> Aftermath {
         let mut aftermath = Aftermath::default();
         let _executing = shared.activity.begin();
         let _turn = spent::enter(Part::Workgroups);
-        // A defect in an instruction's semantics must cost the guest its queue, not the host its device: whatever a
-        // panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
+        // A defect in an instruction's semantics must cost the guest its queue, not the host its device: all state that
+        // a panic leaves half done belongs to this dispatch, or is a cache that `turn` has taken out of `self`.
         let turn = AssertUnwindSafe(|| self.turn(shared, dispatch, work, &mut aftermath));
         if catch_unwind(turn).is_err() {
             log::error!(target: "gpu::shader", "a shader worker panicked; the queue is stopped");
@@ -168,7 +169,7 @@ impl Worker {
         self.contexts.push(context);
     }
 
-    /// Runs workgroups of one dispatch until the budget is used up or there is nothing left to begin.
+    /// Runs workgroups of one dispatch until the budget is used up or no workgroup is left to begin.
     fn turn(&mut self, shared: &Shared, dispatch: &Dispatch, work: Work, aftermath: &mut Aftermath) {
         let queue: &ShaderQueue = dispatch.queue();
         let space = queue.space();
@@ -187,9 +188,9 @@ impl Worker {
         let runs_on = self.runner == Runner::Worker && !deterministic;
         let mut more_turns = if runs_on { TURNS_IN_A_ROW } else { 0 };
         let whole = budget;
-        // Of the budget, what the last workgroup cost.
+        // Instructions of the budget that the last workgroup used.
         let mut usual = 0;
-        // Claimed workgroups, and how many have ended.
+        // Claimed workgroups, and the number of those that have ended.
         let mut share = 0..0;
         let mut done = 0;
         let mut begun_with = 0;
@@ -214,7 +215,7 @@ impl Worker {
         self.series.forget();
         let mut resumed = current.is_some();
         loop {
-            // Of a workgroup that begins, what it is to be.
+            // Identifier of the workgroup that begins, if its waves may run through.
             let mut begins = None;
             let mut workgroup = match current.take() {
                 Some(workgroup) => workgroup,
@@ -222,7 +223,7 @@ impl Worker {
                     if stopping() {
                         break;
                     }
-                    // New workgroups come first, so as long as there are some another turn would find the next one.
+                    // New workgroups come first, so as long as there are some, another turn would find the next one.
                     let goes_on =
                         aftermath.notices.is_empty() && shared.is_alone() && !shared.stops.is_halted();
                     if runs_on && budget < usual.max(1) && goes_on {
@@ -340,7 +341,7 @@ impl Worker {
                         self.spare_waves += workgroup.storage();
                         self.spare.push(workgroup);
                     }
-                    // Those that others give back they tell of.
+                    // A worker that gives workgroups back announces them.
                     let is_last = share.is_empty() && dispatch.unclaimed.is_empty();
                     if deterministic || by_hand.is_some() || is_last {
                         break;
@@ -350,7 +351,7 @@ impl Worker {
                 Outcome::Paused { asleep } => {
                     shared.left.store(shared.explorer.is_some(), Ordering::Relaxed);
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
-                    // What waits for another workgroup must let it run, and notices are not to wait.
+                    // A workgroup that waits for another one must let it run, and notices are not to wait.
                     let waits =
                         asleep | workgroup.take_looked() | !aftermath.notices.is_empty() | by_hand.is_some();
                     let wanted = stopping() || shared.stops.is_halted() || !shared.is_alone();
@@ -368,7 +369,7 @@ impl Worker {
                     resumed = true;
                     current = Some(workgroup);
                     shared.counters.add(self.number, &mut self.stats);
-                    // Who waits for slices to end waits no longer than for other turns.
+                    // A thread that waits for slices to end must wait no longer than for other turns.
                     drop(slice);
                     slice = space.enter();
                 }
@@ -402,9 +403,10 @@ impl Worker {
         self.stats.regions_lowered += regions.lowered;
         self.stats.regions_shared += regions.shared;
         self.keep(context);
-        // A program that sees the signal finds its work counted.
+        // The counts are added before the signal is written: a program that sees the signal finds its work counted.
         shared.counters.add(self.number, &mut self.stats);
-        // Signals are written after the slice, before the turn ends: stopping the queue waits for them, as for their interrupts.
+        // Signals are written after the slice and before the turn ends: a thread that stops the queue waits for them,
+        // and for their interrupts.
         aftermath.announcement = settled.and_then(|outcome| dispatch.settle(outcome, self.runner));
     }
 }

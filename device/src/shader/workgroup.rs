@@ -1,4 +1,4 @@
-//! A workgroup on a worker: its waves take turns, its LDS is private to the worker that runs it.
+//! A workgroup on a worker: its waves take turns, and its LDS is private to the worker that runs it.
 
 mod by_hand;
 mod context;
@@ -40,7 +40,7 @@ pub(super) use through::Claimed;
 
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
 pub(super) const WAVE_QUANTUM: u64 = 4096;
-/// What switching to a wave costs the budget, so that waves that only sleep use it up too.
+/// Cost of switching to a wave, in instructions of the budget, so that waves that only sleep use it up too.
 const SWITCH_COST: u64 = 32;
 /// `s_sendmsg` identifiers, LLVM `SIDefines.h`, `SendMsg::Id`.
 const MSG_INTERRUPT: u16 = 1;
@@ -59,7 +59,7 @@ enum State {
     Ended,
 }
 
-/// What a wave waits for that has begun and not ended.
+/// Event that a wave waits for which has begun and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Nothing but its turn.
@@ -83,7 +83,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Is told of waves: the identifier of the workgroup, the number of the wave in it, what it waits for.
+/// Callback for waves: the identifier of the workgroup, the number of the wave in it, and the event that it waits for.
 pub(super) type TellWave<'a> = dyn FnMut([u32; 3], u32, Waiting, &Wave) + 'a;
 
 /// Waves and LDS of one workgroup.
@@ -92,31 +92,31 @@ pub(super) struct Workgroup {
     pub(super) id: [u32; 3],
     waves: Vec<Wave>,
     states: Vec<State>,
-    /// Waves of this workgroup that are in use; `waves` may hold more from an earlier life.
+    /// Waves of this workgroup that are in use; `waves` may hold more from an earlier workgroup.
     count: usize,
     /// Wave that runs next.
     next: usize,
     lds: Lds,
     /// Residency and scratch memory it occupies.
     pub(super) seat: Option<Box<Seat>>,
-    /// What is known of what its waves do, if they are checked.
+    /// State of the sanitizer for its waves, if they are checked.
     check: Option<Box<Group>>,
-    /// What its waves have done, if they are profiled.
+    /// Counts of its waves, if they are profiled.
     profile: Option<Box<Counting>>,
-    /// Its waves stay where they are.
+    /// True if its waves stay where they are.
     pub(super) hangs: bool,
-    /// What its waves have stored and not waited for, in a schedule that is explored.
+    /// Stores of its waves that none has waited for, in a schedule that is explored.
     in_flight: Option<InFlight>,
 }
 
-/// How a turn of a workgroup ended.
+/// End of a workgroup's turn.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// All waves have ended.
     Done,
     /// The budget is used up, or every wave sleeps.
     Paused {
-        /// Whether nothing but sleeping waves was found.
+        /// True if only sleeping waves were found.
         asleep: bool,
     },
     /// A wave failed.
@@ -125,7 +125,7 @@ pub(super) enum Outcome {
     Stopped,
 }
 
-/// What a turn needs besides the workgroup: the parts of [`Env`] but the LDS, and accounts.
+/// Parts that a turn needs beside the workgroup: the parts of [`Env`] except the LDS, and accounts.
 pub(super) struct Turn<'a> {
     pub(super) mmu: &'a dyn Mmu,
     pub(super) tlb: &'a mut Tlb,
@@ -136,21 +136,21 @@ pub(super) struct Turn<'a> {
     pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
     pub(super) stats: &'a mut Statistics,
-    /// What waves tell meanwhile.
+    /// Notices that waves give meanwhile.
     pub(super) notices: &'a mut Vec<Notice>,
     pub(super) stopping: &'a dyn Fn() -> bool,
     /// Number of the dispatch.
     pub(super) dispatch: u64,
     pub(super) trace: Option<&'a dyn TraceSink>,
-    /// The TLB has address watches.
+    /// True if the TLB has address watches.
     pub(super) watches: bool,
     /// Breakpoints, if there are any.
     pub(super) armed: Option<&'a Armed>,
-    /// Waves run one instruction.
+    /// True if each wave runs one instruction.
     pub(super) steps: bool,
-    /// What waves wait for, if they wait for pages at all.
+    /// Pages that waves wait for, if the process waits for pages.
     pub(super) waits: Option<&'a Waits>,
-    /// A wave that would wait for a page fails instead, and stays where it is: it is tried again later.
+    /// True if a wave that would wait for a page fails instead and stays where it is: the caller tries again later.
     pub(super) gives_up: bool,
     /// Decisions of a deterministic schedule.
     pub(super) chance: Option<&'a mut Chance>,
@@ -169,7 +169,7 @@ impl Observer for Traced<'_> {
 }
 
 impl Workgroup {
-    /// An empty one, for [`Workgroup::start`].
+    /// Makes an empty one, for [`Workgroup::start`].
     pub(super) fn new(chip: &'static Generation) -> Workgroup {
         Workgroup {
             chip,
@@ -187,7 +187,7 @@ impl Workgroup {
         }
     }
 
-    /// Waves it has storage for.
+    /// Returns the number of waves it has storage for.
     pub(super) fn storage(&self) -> usize {
         self.waves.len()
     }
@@ -233,7 +233,7 @@ impl Workgroup {
         }
     }
 
-    /// Tells of each wave that has not ended, with the workgroup's identifier and its number.
+    /// Calls `tell` for each wave that has not ended, with the workgroup's identifier and the wave's number.
     pub(super) fn each_wave(&self, tell: &mut TellWave<'_>) {
         for ((number, state), wave) in (0..).zip(&self.states).zip(&self.waves) {
             let waiting = match state {
@@ -247,17 +247,17 @@ impl Workgroup {
         }
     }
 
-    /// What its waves share.
+    /// Returns the bytes of the LDS that its waves share.
     pub(super) fn lds(&self) -> &[u8] {
         self.lds.bytes()
     }
 
-    /// Whether it is off the GPU.
+    /// Returns true if it is off the GPU.
     pub(super) fn is_off(&self) -> bool {
         self.seat.as_deref().is_some_and(Seat::is_off)
     }
 
-    /// Gets on the GPU again, in whatever place there is; false if there is none.
+    /// Gets on the GPU again, in any place that is free. Returns false if there is none.
     pub(super) fn put_back(&mut self) -> bool {
         let Some(seat) = &mut self.seat else { return true };
         if !seat.back() {
@@ -270,7 +270,7 @@ impl Workgroup {
         true
     }
 
-    /// Whether a wave has looked for what other workgroups write since the last call.
+    /// Returns true if a wave has read, since the last call, memory that other workgroups may write.
     pub(super) fn take_looked(&mut self) -> bool {
         let waves = self.waves.iter_mut().take(self.count);
         waves.fold(false, |looked, wave| looked | wave.take_looked())
@@ -282,7 +282,8 @@ impl Workgroup {
         self.run_on(turn, None)
     }
 
-    /// As [`Workgroup::run`], in the middle of a round: behind a wave that has `slept` or not, with so many to come.
+    /// Goes on as [`Workgroup::run`] in the middle of a round. `round` holds the number of waves still to come, and
+    /// whether those before have only slept.
     #[inline(always)]
     fn run_on(&mut self, turn: &mut Turn<'_>, mut round: Option<(usize, bool)>) -> Outcome {
         loop {
@@ -332,8 +333,8 @@ impl Workgroup {
                 return Outcome::Paused { asleep: true };
             }
             if !ran {
-                // Every wave that has not ended waits at the barrier. Signals that never come: the waves wait until their queue
-                // is destroyed.
+                // Every wave that has not ended waits at the barrier. If it does not open, the waves wait for signals
+                // that never come, until their queue is destroyed.
                 if !turns::open_barrier(&mut self.states, &self.waves) {
                     return Outcome::Paused { asleep: true };
                 }
@@ -355,8 +356,8 @@ impl Workgroup {
         Ok(())
     }
 
-    /// Gives a wave its quantum; says whether it did nothing but go to sleep.
-    // Inlined into the loop over the waves, as it is where a wave only leaves its trap handler.
+    /// Gives a wave its quantum. Returns true if it only went to sleep.
+    // Inlined into the loop over the waves, for waves that only leave their trap handler.
     #[inline(always)]
     fn step(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<bool, Box<WaveFailure>> {
         let wave = &mut self.waves[index];
@@ -403,7 +404,8 @@ impl Workgroup {
         self.stopped(index, stop, executed, turn)
     }
 
-    /// Goes by what a wave has stopped with, behind so many instructions; says whether it did nothing but go to sleep.
+    /// Acts on the reason that a wave has stopped for after `executed` instructions. Returns true if it only went to
+    /// sleep.
     #[inline(always)]
     fn stopped(
         &mut self,
@@ -431,16 +433,16 @@ impl Workgroup {
                 turn.notices.push(Notice::Message { m0: m0 & 0x00ff_ffff, privileged });
             }
             Stop::Message { id: MSG_DEALLOC_VGPRS, .. } => {}
-            // The others are faults: lowering knows no more than these.
+            // Other messages do not come here: lowering turns them into faults.
             Stop::Message { id, .. } => log::debug!(target: "gpu::shader", "s_sendmsg ignored id={id:#x}"),
             Stop::Trap(id) if wave.enter_trap(TrapCause::Instruction(id)) => {}
-            // Without a debugger attached, a debug trap continues.
+            // Without a debugger attached, the wave goes on after a debug trap.
             Stop::Trap(TRAP_DEBUG) => {}
             Stop::Trap(id) => return Err(failure(Reason::Trap { id, pc: wave.pc() })),
-            // Handlers halt the wave they have reported; its queue is for the runtime to destroy.
+            // A handler halts the wave that it has reported; the runtime has to destroy the queue.
             Stop::Halt if wave.has_trap_handler() => self.states[index] = State::Halted,
             Stop::Halt => return Err(failure(Reason::Halt { pc: wave.pc() })),
-            // Only stopped for when there is a handler, and not from within it.
+            // A wave stops for an exception only if it has a handler and is not in it.
             Stop::Exception => {
                 wave.enter_trap(TrapCause::Exception);
             }
@@ -453,7 +455,8 @@ impl Workgroup {
                     && turn.waits.is_some()
                     && Waits::may(&fault) =>
             {
-                // The lanes that are done stay so: the wave tries the rest of the instruction when it has its turn again.
+                // The lanes that are done stay done: the wave tries the rest of the instruction when it has its turn
+                // again.
                 if turn.waits.is_some_and(|waits| waits.is_news(fault.va)) {
                     turn.notices.push(Notice::Waits(fault));
                 }

@@ -16,13 +16,13 @@ use crate::shader::scratch::ScratchPool;
 use crate::shader::unclaimed::Unclaimed;
 use crate::shader::workgroup::{SavedWorkgroup, Workgroup};
 
-/// What is left to be done of a dispatch.
+/// A dispatch that has not ended, as plain values.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(in crate::shader) struct SavedDispatch {
     /// Index of its packet.
     packet: u64,
     launch: Launch,
-    /// Whether it uses the queue's scratch memory.
+    /// True if it uses the queue's scratch memory.
     scratch: bool,
     number: u64,
     chance: Option<Chance>,
@@ -34,19 +34,19 @@ pub(in crate::shader) struct SavedDispatch {
     away: Vec<SavedGroup>,
 }
 
-/// What a dispatch is given anew.
+/// Parts of the new device that a restored dispatch is given.
 pub(in crate::shader) struct Restored<'a> {
     pub(in crate::shader) chip: &'static Generation,
     pub(in crate::shader) residency: &'a Arc<Residency>,
     pub(in crate::shader) queue: &'a Arc<ShaderQueue>,
     /// Scratch memory of the queue.
     pub(in crate::shader) scratch: Option<&'a Arc<ScratchPool>>,
-    /// Whether the schedule is deterministic.
+    /// True if the schedule is deterministic.
     pub(in crate::shader) deterministic: bool,
 }
 
 impl Dispatch {
-    /// The dispatch of a packet, between turns.
+    /// Saves the dispatch of a packet, between turns.
     pub(in crate::shader) fn save(&self, packet: u64) -> SavedDispatch {
         let away = self.away();
         SavedDispatch {
@@ -65,17 +65,17 @@ impl Dispatch {
 }
 
 impl SavedDispatch {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(in crate::shader) fn waves(&self) -> usize {
         self.paused.iter().map(SavedWorkgroup::waves).sum()
     }
 
-    /// Index of its packet.
+    /// Returns the index of its packet.
     pub(in crate::shader) fn packet(&self) -> u64 {
         self.packet
     }
 
-    /// The dispatch, with its workgroups where they were.
+    /// Restores the dispatch, with its workgroups as they were.
     pub(in crate::shader) fn restore(
         &self,
         with: &Restored<'_>,

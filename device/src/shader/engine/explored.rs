@@ -1,4 +1,4 @@
-//! Which dispatch has the next turn in a schedule that is explored.
+//! The choice of the dispatch that has the next turn in a schedule that is explored.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ impl Shared {
     }
 }
 
-/// The dispatch whose workgroup was left in the middle comes behind others.
+/// Moves the dispatch whose workgroup was left in the middle after the others.
 fn behind_others(state: &mut State) {
     if state.queues.len() > 1 {
         state.queues.rotate_left(1);

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use super::{ShaderEngine, Task};
 
 impl ShaderEngine {
-    /// Ends the worker threads; nothing may have been submitted.
+    /// Ends the worker threads. No dispatch may have been submitted.
     pub(crate) fn work_on_caller(&self) {
         self.shared.lock().shutdown = true;
         self.shared.news.fetch_add(1, Ordering::Release);
@@ -17,7 +17,7 @@ impl ShaderEngine {
         }
     }
 
-    /// Takes a worker's next turn on the calling thread; whether there was one.
+    /// Takes a worker's next turn on the calling thread. Returns false if there was none.
     pub(crate) fn turn(&self) -> bool {
         let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
         let task = self.shared.find(&mut self.shared.lock());

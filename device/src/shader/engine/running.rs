@@ -1,4 +1,4 @@
-//! The waves that are on the engine, for people who ask why a program does not end.
+//! The waves that are on the engine, for users who ask why a program does not end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::chip::Generation;
 use crate::shader::workgroup::Waiting;
 use crate::vm::AddressSpace;
 
-/// Longest instructions first, then what may lie before the end of a page.
+/// Longest instructions first, then shorter ones that may be the last before the end of a page.
 const LENGTHS: [usize; 3] = [20, 8, 4];
 
 /// A wave that has begun and not ended.
@@ -28,13 +28,13 @@ pub struct RunningWave {
     pub entry: u64,
     /// Address of its next instruction.
     pub pc: u64,
-    /// The next instruction in assembly language; `None` where it cannot be read.
+    /// The next instruction in assembly language; `None` if it cannot be read.
     pub instruction: Option<String>,
-    /// What it waits for.
+    /// Event that it waits for.
     pub waiting: Waiting,
 }
 
-/// What has begun and not ended, and what has not begun.
+/// Work that has begun and not ended, and work that has not begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunningWaves {
     /// The first waves, as many as were asked for.
@@ -53,7 +53,7 @@ impl fmt::Display for RunningWave {
             Waiting::Nothing => {}
             waiting => write!(f, "{waiting}, ")?,
         }
-        // A trap handler is elsewhere.
+        // A wave in its trap handler is far from the kernel's entry.
         match pc.checked_sub(*entry).filter(|offset| *offset < 1 << 24) {
             Some(offset) => write!(f, "at {pc:#x}, {offset:#x} behind the kernel's entry")?,
             None => write!(f, "at {pc:#x}, of a kernel that begins at {entry:#x}")?,
@@ -83,13 +83,13 @@ impl fmt::Display for RunningWaves {
 }
 
 impl ShaderEngine {
-    /// What compiled code has done since the last call.
+    /// Takes the times that compiled code has counted since the last call.
     pub fn take_code_times(&self) -> belfry_isa::exec::CodeTimes {
         self.shared.code.take_times()
     }
 
-    /// What is on the engine, with at most this many waves one by one. The engine is held meanwhile, so that all of them are
-    /// where they can be looked at.
+    /// Returns the waves on the engine, at most `most` of them one by one. The engine is held meanwhile, so that all of
+    /// them are between two instructions.
     pub(crate) fn running_waves(&self, most: usize) -> RunningWaves {
         let _held = self.hold();
         let dispatches: Vec<Arc<Dispatch>> = {

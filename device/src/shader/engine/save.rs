@@ -1,7 +1,7 @@
 //! The engine between turns, as plain values.
 //!
-//! While it is [held](ShaderEngine::hold), every workgroup that has begun is paused, with its waves between two
-//! instructions, and everything that turns have announced has been told.
+//! While the engine is [held](ShaderEngine::hold), every workgroup that has begun is paused, with its waves between two
+//! instructions, and all announcements of past turns have been made.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use crate::shader::queue::ShaderQueue;
 use crate::shader::scratch::ScratchPool;
 use crate::shader::stats::Statistics;
 
-/// What belongs to no queue.
+/// State of the engine that belongs to no queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedShader {
-    /// Turns the first dispatch of a deterministic schedule has had.
+    /// Turns that the first dispatch of a deterministic schedule has had.
     turns: u32,
     code_epoch: u64,
     /// Processor that the next workgroup is tried on first.
@@ -31,19 +31,19 @@ pub(crate) struct SavedShader {
 /// A queue's dispatches.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedQueue {
-    /// A wave has failed: nothing of the queue runs any more.
+    /// True if a wave has failed: nothing of the queue runs any more.
     stopped: bool,
-    /// Whose turn it is among the queues of the engine, and the dispatches in the order of their turns.
+    /// Position of the queue among the queues of the engine, and its dispatches, in the order of their turns.
     active: Option<(u32, Vec<SavedDispatch>)>,
 }
 
 impl SavedQueue {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.active.iter().flat_map(|(_, dispatches)| dispatches).map(SavedDispatch::waves).sum()
     }
 
-    /// Whether nothing of the queue runs any more.
+    /// Returns true if nothing of the queue runs any more.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -53,19 +53,20 @@ impl SavedQueue {
 #[derive(Debug, Default)]
 pub(crate) struct Restoring(Vec<(u32, Active)>);
 
-/// Nothing runs on the engine while this lives.
+/// Guard: nothing runs on the engine while it lives.
 pub(crate) struct Held<'a> {
     engine: &'a ShaderEngine,
-    /// It was held before.
+    /// True if the engine was held before.
     was_held: bool,
-    /// Queues that ran.
+    /// Queues that ran until the engine was held.
     suspended: Vec<Arc<ShaderQueue>>,
 }
 
 impl ShaderEngine {
-    /// Stops all turns, as soon as waves can be left, and returns when none is in progress. Nobody submits meanwhile.
+    /// Stops all turns as soon as their waves are between two instructions, and returns when none is in progress. No
+    /// thread may submit meanwhile.
     ///
-    /// Turns of a deterministic schedule end where they would have ended anyway, so that it stays the same.
+    /// Turns of a deterministic schedule end where they would have ended anyway, so that the schedule stays unchanged.
     pub(crate) fn hold(&self) -> Held<'_> {
         lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut state = self.shared.lock();
@@ -85,14 +86,14 @@ impl ShaderEngine {
         Held { engine: self, was_held, suspended }
     }
 
-    /// Lets an engine run that was restored.
+    /// Lets a restored engine run.
     pub(crate) fn release(&self) {
         let mut state = self.shared.lock();
         state.held = false;
         self.shared.announce(state);
     }
 
-    /// What belongs to no queue.
+    /// Saves the state that belongs to no queue.
     pub(crate) fn save(&self) -> SavedShader {
         SavedShader {
             turns: self.shared.lock().turns,
@@ -102,7 +103,7 @@ impl ShaderEngine {
         }
     }
 
-    /// A queue's dispatches; `packet` gives the index of the packet that a dispatch is of.
+    /// Saves a queue's dispatches. `packet` gives the index of a dispatch's packet.
     pub(crate) fn save_queue(
         &self,
         queue: &Arc<ShaderQueue>,
@@ -146,7 +147,7 @@ impl ShaderEngine {
         Ok(())
     }
 
-    /// Takes over the queues of another engine, and is held.
+    /// Takes over the queues of another engine. This engine stays held.
     pub(crate) fn restore(&self, saved: &SavedShader, mut restoring: Restoring) -> Result<(), Broken> {
         restoring.0.sort_by_key(|(position, _)| *position);
         let distinct = restoring.0.is_sorted_by(|(one, _), (next, _)| one < next);

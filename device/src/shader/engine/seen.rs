@@ -1,4 +1,4 @@
-//! The waves on the engine with all that they have, for people who look at the device.
+//! The waves on the engine with all their state, for tools that inspect the device.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ pub(crate) struct SeenWave<'a> {
     pub(crate) number: u32,
     pub(crate) waiting: Waiting,
     pub(crate) wave: &'a Wave,
-    /// Of its workgroup.
+    /// Bytes of its workgroup's LDS.
     pub(crate) lds: &'a [u8],
 }
 
 impl ShaderEngine {
-    /// Tells of each dispatch, then of its waves. The engine is held meanwhile, so that all waves are between two
-    /// instructions; whoever calls keeps the firmware's lock, so that nobody submits.
+    /// Calls `dispatches` for each dispatch, then `waves` for its waves. The engine is held meanwhile, so that all
+    /// waves are between two instructions. The caller keeps the firmware's lock, so that no thread submits.
     pub(crate) fn look(
         &self,
         dispatches: &mut dyn FnMut(&SeenDispatch<'_>),

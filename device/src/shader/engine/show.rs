@@ -1,4 +1,4 @@
-//! What is on the engine, and what it has done.
+//! The dispatches on the engine and its counters, as text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl fmt::Debug for Shown {
 /// its turn at that moment is only counted. Pause the device to see all waves.
 impl fmt::Debug for ShaderEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is shown may wait for the reader: workers must not.
+        // The reader of the text may be slow: workers must not wait for it.
         let (queues, all) = {
             let state = self.shared.lock();
             let shown = state.queues.iter().take(QUEUES).map(|active| Shown {

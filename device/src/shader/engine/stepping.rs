@@ -1,4 +1,4 @@
-//! Single workgroups that run while the device is halted, on the thread of whoever looks at it.
+//! Single workgroups that run while the device is halted, on the thread of the tool that inspects it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,16 +11,16 @@ use crate::sanitize::Sanitizer;
 use crate::shader::workgroup::ByHand;
 use crate::stops::{Stops, WaveKey};
 
-/// What of a workgroup runs.
+/// Part of a workgroup that runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stepped {
-    /// The wave, for so many instructions.
+    /// The wave, for this many instructions.
     Wave(u32),
     /// All waves of its workgroup, up to a barrier.
     ToBarrier,
 }
 
-/// Why nothing ran.
+/// Reason that nothing ran.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StepError {
     /// There is no such wave.
@@ -30,24 +30,24 @@ pub(crate) enum StepError {
 }
 
 impl ShaderEngine {
-    /// Breakpoints, and whether waves stay where they are.
+    /// Returns the breakpoints and the switch that halts all waves.
     pub(crate) fn stops(&self) -> &Arc<Stops> {
         &self.shared.stops
     }
 
-    /// What checks kernels, drivers and runtimes, if anything does.
+    /// Returns the sanitizer of kernels, drivers and runtimes, if there is one.
     pub(crate) fn sanitizer(&self) -> Option<&Arc<Sanitizer>> {
         self.shared.sanitizer.as_ref()
     }
 
-    /// What counts what kernels do, if anything does.
+    /// Returns the profiler of kernels, if there is one.
     pub(crate) fn profiler(&self) -> Option<&Profiler> {
         self.shared.profiler.as_deref()
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.
     pub(crate) fn step(&self, wave: WaveKey, what: Stepped) -> Result<(), StepError> {
-        // Whoever was in the middle of a turn ends it.
+        // Turns in progress end first.
         drop(self.hold());
         let (number, workgroup, index) = wave;
         let dispatch: Option<Arc<Dispatch>> = {
@@ -75,8 +75,8 @@ impl ShaderEngine {
         Ok(())
     }
 
-    /// Has a wave changed, or what it shares with others, which stands between two instructions; whether there is one. The caller keeps the
-    /// firmware's lock.
+    /// Calls `change` with a wave that stands between two instructions, and with its workgroup's LDS. Returns false if
+    /// there is no such wave. The caller keeps the firmware's lock.
     pub(crate) fn alter(&self, wave: WaveKey, change: &mut dyn FnMut(&mut Wave, &mut Lds)) -> bool {
         let _held = self.hold();
         let (number, workgroup, index) = wave;
@@ -88,7 +88,7 @@ impl ShaderEngine {
         dispatch.is_some_and(|dispatch| dispatch.alter((workgroup, index), change))
     }
 
-    /// Has workers look again.
+    /// Wakes the workers, so that they look for work again.
     pub(crate) fn look_again(&self) {
         self.shared.announce(self.shared.lock());
     }

@@ -18,7 +18,7 @@ impl Gws {
         SavedGws(self.lock().clone())
     }
 
-    /// Resources in this state.
+    /// Makes resources in this state.
     pub(crate) fn restored(saved: &SavedGws) -> Result<Self, Broken> {
         for resource in saved.0.iter().flat_map(BTreeMap::values) {
             counter("openings of a global barrier", resource.opened)?;

@@ -1,4 +1,4 @@
-//! What a launch out of a snapshot has to be like.
+//! Checks of a launch that comes out of a snapshot.
 
 use belfry_isa::inst::WaveSize;
 use belfry_isa::wave::{MAX_VGPRS, VGPR_BLOCK};
@@ -8,7 +8,7 @@ use crate::chip::{Generation, ShaderRules};
 use crate::save::{Broken, check, count};
 
 impl Launch {
-    /// Whether a dispatch packet could have led to it: everything that [`cp`](crate::cp) checks.
+    /// Checks that a dispatch packet could have led to it: everything that [`cp`](crate::cp) checks.
     pub(in crate::shader) fn check(&self, chip: &Generation) -> Result<(), Broken> {
         let rules: &ShaderRules = &chip.shader;
         let items = self.workgroup.iter().try_fold(1u32, |product, &size| product.checked_mul(size));
@@ -19,7 +19,7 @@ impl Launch {
         let sgprs = self.user_sgprs.len();
         count("user SGPRs", sgprs, sgprs <= chip.kernel.max_user_sgprs)?;
         let (own, shared) = (u32::from(self.vgpr_count), u32::from(self.shared_vgprs));
-        // On some chips some of them are for matrices.
+        // On some chips a part of them is for matrices.
         let most = if self.accum_offset == 0 { MAX_VGPRS.into() } else { rules.vgpr_rows.min(512) };
         check("vector registers of a launch", own + shared, own + shared <= most)?;
         let blocks = self.vgpr_count == VGPR_BLOCK && self.wave_size == WaveSize::Wave32;

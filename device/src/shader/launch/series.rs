@@ -6,39 +6,40 @@ use belfry_isa::wave::{Own, Start, Wave};
 use super::{Launch, WaveSeat};
 use crate::chip::Generation;
 
-/// What the waves of a launch start with, worked out once for all workgroups that are to have one seat.
+/// Initial state of the waves of a launch, worked out once for all workgroups that use one seat.
 #[derive(Debug, Default)]
 pub(in crate::shader) struct Series {
     start: Start,
-    /// What each wave of a workgroup has of the seat.
+    /// Each wave's own part of the state, by its number in the workgroup.
     parts: Vec<Part>,
-    /// Identifiers below these are of workgroups that are not partial.
+    /// Identifiers below these belong to workgroups that are not partial.
     whole: [u32; 3],
-    /// Where the workgroups end.
+    /// Identifier after the last workgroup's, in each dimension.
     end: [u32; 3],
     /// The SGPR for each part of the workgroup's identifier, if there is one.
     ids: [Option<usize>; 3],
     has_ttmps: bool,
-    /// What compiled code starts waves with; made when it is first asked for.
+    /// Initial values of the waves that compiled code starts; made when they are first asked for.
     followers: Vec<Follower>,
-    /// Whether it is for the launch and the seat at hand.
+    /// True if the state is that of the launch and the seat at hand.
     is_ready: bool,
 }
 
 #[derive(Debug)]
 struct Part {
     chip: &'static Generation,
-    /// Where the workgroup's identifier is 0.
+    /// State of the wave of the workgroup with identifier 0.
     own: Own,
 }
 
 impl Series {
-    /// Has it [made](Series::make) anew for whatever comes next.
+    /// Has the next [`make`](Series::make) work the state out anew.
     pub(in crate::shader) fn forget(&mut self) {
         self.is_ready = false;
     }
 
-    /// Works out what waves of a launch start with whose workgroups have these parts of a seat and of lanes that exist, unless it has.
+    /// Works out the initial state of a launch's waves, unless it is there already. `lanes` gives the waves' lanes, and
+    /// `seat` each wave's part of the seat.
     pub(in crate::shader) fn make(
         &mut self,
         launch: &Launch,
@@ -76,16 +77,16 @@ impl Series {
         }
     }
 
-    /// Whether a workgroup is a whole one whose waves do not stop at each instruction.
+    /// Returns true if a workgroup is a whole one and its waves do not stop at each instruction.
     pub(in crate::shader) fn has(&self, [x, y, z]: [u32; 3]) -> bool {
         let [width, height, depth] = self.whole;
         self.is_ready && !self.start.wave().steps() && x < width && y < height && z < depth
     }
 
-    /// The identifier of the workgroup behind another one.
+    /// Returns the identifier of the workgroup after another one.
     ///
-    /// Its parts stay in registers, here and in what is done with it: an array that is gone through is in memory, and what has been
-    /// written part by part and is read again as a whole at once is waited for.
+    /// The three numbers stay in registers, here and in the caller: an array that a loop goes through lies in memory,
+    /// and reading it as a whole right after it was written part by part would stall.
     #[inline(always)]
     pub(in crate::shader) fn next(&self, launch: &Launch, [x, y, z]: [u32; 3]) -> [u32; 3] {
         let (start, end) = (launch.start, self.end);
@@ -101,8 +102,8 @@ impl Series {
         }
     }
 
-    /// As [`Launch::start_wave`] with the parts of the seat, in the storage of any wave; or of one that was started by this and has
-    /// changed nothing but what it has touched.
+    /// Starts a wave as [`Launch::start_wave`] does, with the parts of the seat. The storage may be that of any wave;
+    /// with `touched`, it is that of a wave that this function has started and that has changed nothing else.
     #[inline(always)]
     pub(in crate::shader) fn start(
         &self,
@@ -114,14 +115,15 @@ impl Series {
         touched: Option<&Touched>,
     ) {
         let Some(part) = self.parts.get(number as usize) else { return };
-        // A workgroup's only wave has nothing that the others have not. What was put together long before is not waited for.
+        // The only wave of a workgroup has its own part in `start` already, which was written long before: reading it
+        // does not stall.
         let own = (self.parts.len() > 1).then_some(&part.own);
         match touched {
             Some(touched) => wave.start_behind(&self.start, own, &lanes.1, touched),
             None => self.start_anew(wave, own, &lanes.1),
         }
-        // What differs from workgroup to workgroup goes where it belongs at once: put together in memory and read again as a whole, it
-        // would be waited for.
+        // The values that differ from workgroup to workgroup are written into their registers at once. Put together in
+        // memory and read again as a whole, they would stall.
         for (id, place) in id.iter().zip(&self.ids) {
             if let Some(register) = place {
                 wave.set_general_sgpr(*register, *id);
@@ -136,9 +138,10 @@ impl Series {
         }
     }
 
-    /// The waves that may follow wave `number` of this workgroup in its storage, in a call of the engine: the others of the workgroup, and those of so many
-    /// more workgroups, as far as these differ in X alone and are whole. `None` if there are none, or if more differs from wave to wave than
-    /// [`Following`] has. Budgets are for the caller to fill in.
+    /// Returns the waves that may follow wave `number` of this workgroup in its storage, in one call of the engine: the
+    /// others of the workgroup, and those of at most `more` workgroups after it that are whole and differ from it in X
+    /// alone. Returns `None` if there are none, or if waves differ in more than [`Following`] holds. The caller fills
+    /// in the budgets.
     pub(in crate::shader) fn following(
         &mut self,
         launch: &Launch,
@@ -147,7 +150,7 @@ impl Series {
         more: u64,
     ) -> Option<Following<'_>> {
         let part = self.parts.first()?;
-        // The number of the graphics core goes by the whole identifier.
+        // The number of the graphics core depends on the whole identifier.
         if !self.has([x, y, z]) || launch.core_id(&[x, y, z]).is_some() {
             return None;
         }

@@ -11,7 +11,7 @@ use crate::save::{Broken, check, count};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::shader) struct SavedPlace {
     processor: u32,
-    /// Which of the processor's workgroups it is.
+    /// Number of the workgroup among those of the processor.
     group: u32,
     /// SIMD and slot of each wave.
     waves: Vec<(u8, u8)>,
@@ -32,12 +32,12 @@ impl Place {
 }
 
 impl Floor {
-    /// Where the next workgroup is tried first.
+    /// Returns the processor on which the next workgroup is tried first.
     pub(in crate::shader) fn next(&self) -> u32 {
         self.next as u32
     }
 
-    /// Tries the next workgroup there first.
+    /// Sets the processor on which the next workgroup is tried first.
     pub(in crate::shader) fn set_next(&mut self, next: u32) -> Result<(), Broken> {
         check("processor to try next", next, (next as usize) < self.processors.len())?;
         self.next = next as usize;

@@ -14,11 +14,11 @@ use crate::shader::launch::Launch;
 use crate::shader::placement::{Place, SavedPlace};
 use crate::vm::AddressSpace;
 
-/// Where a workgroup is.
+/// Standing of a workgroup with the GPU.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 enum SavedStanding {
     On(SavedPlace),
-    /// With the place that it has on the GPU since the queue has other workgroups there.
+    /// Beyond the workgroups that the GPU holds, with the place that it has there since the queue has other workgroups.
     Beyond(Option<SavedPlace>),
     Off,
 }
@@ -27,12 +27,12 @@ enum SavedStanding {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::shader) struct SavedSeat {
     standing: SavedStanding,
-    /// Of each wave; none where one had ended before its queue was preempted.
+    /// Slot of each wave; `None` for a wave that had ended before its queue was preempted.
     scratch: Vec<Option<u32>>,
 }
 
 impl ShaderQueue {
-    /// A queue that is suspended, or stopped for good.
+    /// Makes a queue that is suspended, or stopped for good.
     pub(crate) fn restored(
         space: Arc<AddressSpace>,
         apertures: Apertures,
@@ -53,7 +53,7 @@ impl ShaderQueue {
         })
     }
 
-    /// Has turns end at their next wave switch; whether the queue ran until now.
+    /// Has turns end at their next wave switch. Returns true if the queue ran until now.
     pub(in crate::shader) fn begin_suspension(&self) -> bool {
         let from = (Permission::Run as u8, Permission::Suspended as u8);
         self.permission.compare_exchange(from.0, from.1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -76,17 +76,17 @@ impl Seat {
 }
 
 impl Residency {
-    /// Where the next workgroup is tried first.
+    /// Returns the processor on which the next workgroup is tried first.
     pub(in crate::shader) fn next(&self) -> u32 {
         self.rooms().floor.next()
     }
 
-    /// Tries the next workgroup there first.
+    /// Sets the processor on which the next workgroup is tried first.
     pub(in crate::shader) fn set_next(&self, next: u32) -> Result<(), Broken> {
         self.rooms().floor.set_next(next)
     }
 
-    /// The very seat that a workgroup had.
+    /// Takes the very seat that a workgroup had.
     pub(in crate::shader) fn seat_again(
         self: &Arc<Self>,
         queue: &Arc<ShaderQueue>,

@@ -8,7 +8,7 @@ use super::{ScratchPool, Slots};
 use crate::lock::Mutex;
 use crate::save::{Broken, check};
 
-/// Scratch memory of a queue. The slots in use are with the waves that use them.
+/// Scratch memory of a queue. The waves that use slots save them.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedScratch {
     base: u64,
@@ -30,7 +30,7 @@ impl ScratchPool {
         }
     }
 
-    /// Scratch memory of at most so many slots.
+    /// Restores scratch memory of at most `most` slots.
     pub(crate) fn restored(saved: &SavedScratch, most: u64) -> Result<Self, Broken> {
         let SavedScratch { base, wave_bytes, slots, next, .. } = *saved;
         check("slots of scratch memory", slots, u64::from(slots) <= most)?;

@@ -4,12 +4,12 @@ use super::{Ranges, Unclaimed};
 use crate::save::{Broken, check};
 
 impl Unclaimed {
-    /// First and one past the last of each range.
+    /// Returns the first workgroup of each range, and the one after its last.
     pub(in crate::shader) fn save(&self) -> Vec<(u64, u64)> {
         self.ranges().iter().map(|range| (range.start, range.end)).collect()
     }
 
-    /// What is left of the first `total` workgroups.
+    /// Restores the ranges that are left of the first `total` workgroups.
     pub(in crate::shader) fn restored(total: u64, saved: &[(u64, u64)]) -> Result<Self, Broken> {
         let (mut ranges, mut left, mut last) = (Ranges::new(), 0, 0);
         for &(start, end) in saved {

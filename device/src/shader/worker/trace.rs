@@ -1,4 +1,4 @@
-//! What a worker records of the workgroups it runs.
+//! Trace events of the workgroups that a worker runs.
 
 use super::Worker;
 use crate::profile::trace_figures;
@@ -15,7 +15,7 @@ pub(super) struct Span {
 }
 
 impl Worker {
-    /// Workgroups begin, this one first, or one goes on.
+    /// Records that workgroups begin, this one first, or that one goes on.
     pub(super) fn trace_start(&self, dispatch: &Dispatch, id: [u32; 3], resumed: bool) -> Span {
         let (job, owner) = dispatch.owner().traced();
         let (trace, owner) = (&self.shared.trace, owner.on(Engine::Shader));
@@ -31,7 +31,7 @@ impl Worker {
         Span { waves, instructions: wave_instructions, tlb_misses }
     }
 
-    /// They have ended, or the one is put aside.
+    /// Records that they have ended, or that the one is put aside.
     pub(super) fn trace_end(&self, dispatch: &Dispatch, span: &Span, ended: u64, outcome: &Outcome) {
         let (job, owner) = dispatch.owner().traced();
         let (trace, owner) = (&self.shared.trace, owner.on(Engine::Shader));
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// A dispatch ends: what its kernel has come to, if that is profiled.
+    /// Records the profiled figures of a dispatch's kernel at its end, if it is profiled.
     pub(super) fn trace_kernel(&self, dispatch: &Dispatch) {
         let trace = &self.shared.trace;
         if let Some(kernel) = dispatch.probes().profile.filter(|_| trace.is_on()) {

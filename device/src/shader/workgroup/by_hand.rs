@@ -1,4 +1,4 @@
-//! Waves that somebody runs step by step, while the device is halted.
+//! Waves that a debugger runs step by step, while the device is halted.
 
 use belfry_isa::exec::Lds;
 use belfry_isa::wave::Wave;
@@ -6,20 +6,20 @@ use belfry_isa::wave::Wave;
 use super::{Outcome, State, Turn, Workgroup};
 use crate::shader::failure::WaveFailure;
 
-/// Waves' turns that a workgroup gets on its way to its next barrier, at most.
+/// Most rounds of waves' turns that a workgroup gets on its way to its next barrier.
 const MOST: u32 = 1 << 20;
 
-/// What of a workgroup runs.
+/// Part of a workgroup that runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::shader) enum ByHand {
-    /// One wave, for so many instructions or until it waits.
+    /// One wave, for this many instructions or until it waits.
     Wave(u32, u32),
     /// All of them, until each has ended or waits at a barrier.
     ToBarrier,
 }
 
 impl Workgroup {
-    /// Runs what somebody asks for, with one instruction for each turn of a wave. Breakpoints do not count.
+    /// Runs the wanted part, with one instruction for each turn of a wave. Breakpoints do not count.
     pub(in crate::shader) fn run_by_hand(&mut self, what: ByHand, turn: &mut Turn<'_>) -> Outcome {
         self.open_barrier();
         let result = match what {
@@ -55,7 +55,7 @@ impl Workgroup {
         Ok(())
     }
 
-    /// Runs one instruction of a wave; whether it did not wait.
+    /// Runs one instruction of a wave. Returns false if the wave waits.
     fn step_by_hand(&mut self, wave: usize, turn: &mut Turn<'_>) -> Result<bool, Box<WaveFailure>> {
         if wave >= self.count {
             return Ok(false);
@@ -73,12 +73,13 @@ impl Workgroup {
         Ok(true)
     }
 
-    /// Whether a wave has begun and not ended.
+    /// Returns true if the wave has begun and not ended.
     pub(in crate::shader) fn has_wave(&self, wave: u32) -> bool {
         self.states.get(wave as usize).is_some_and(|&state| state != State::Ended)
     }
 
-    /// Has a wave changed that has begun and not ended, or what it shares with others; whether there is one.
+    /// Has `change` change a wave that has begun and not ended, or its workgroup's LDS. Returns false if there is no
+    /// such wave.
     pub(in crate::shader) fn alter(
         &mut self,
         wave: u32,
@@ -91,7 +92,7 @@ impl Workgroup {
         there
     }
 
-    /// Lets the waves of a barrier go on that all of them have come to.
+    /// Lets the waves go on that wait at a barrier, if all of them have come to it.
     fn open_barrier(&mut self) {
         let waits = |state: &State| matches!(state, State::AtBarrier | State::Ended);
         if self.states.iter().all(waits)

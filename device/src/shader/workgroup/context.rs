@@ -1,4 +1,4 @@
-//! How the waves of a workgroup are saved and restored.
+//! Saving and restoring the waves of a workgroup.
 
 use belfry_isa::context::ContextSlot;
 use belfry_isa::exec::{self, Barriers, Env, Stop};
@@ -11,18 +11,19 @@ use crate::shader::failure::{Reason, WaveFailure};
 use crate::shader::launch::WaveSeat;
 use crate::shader::queue::Seat;
 
-/// Turns a wave may take until it can be saved, to save itself, or to restore itself. A wave with all registers and all LDS
-/// takes some thousand instructions.
+/// Turns that a wave may take until it can be saved, to save itself, or to restore itself. A wave with all registers
+/// and all LDS takes some thousand instructions.
 const PATIENCE: u32 = 64;
 /// Instructions of a turn.
 const CHUNK: u64 = WAVE_QUANTUM;
 
 impl Workgroup {
-    /// Saves the waves; `None` when all of them have ended meanwhile.
+    /// Saves the waves. Returns `None` if all of them have ended meanwhile.
     ///
     /// # Errors
     ///
-    /// Where the process waits for pages, waves that have not come through for the lack of one are as before: it can be tried again.
+    /// If the process waits for pages, a missing one is an error that leaves the waves as before: the caller can try
+    /// again.
     pub(in crate::shader) fn save_context(
         &mut self,
         switch: &mut SwitchTurn<'_, '_>,
@@ -35,7 +36,7 @@ impl Workgroup {
         if !turn.gives_up {
             return self.save_waves(turn, states);
         }
-        // Handlers only write to the area, so that waves can begin with them anew.
+        // Handlers only write to the area, so waves can begin them anew.
         let before = (self.waves[..self.count].to_vec(), self.states.clone(), self.lds.barriers, states.used);
         let saved = self.save_waves(turn, states);
         if saved.is_err() {
@@ -46,7 +47,7 @@ impl Workgroup {
         saved
     }
 
-    /// Bytes of the contexts of its waves.
+    /// Returns the bytes of the contexts of its waves.
     pub(in crate::shader) fn context_bytes(&self) -> u64 {
         let live = self.waves.iter().zip(&self.states).take(self.count);
         let live = live.filter(|(_, state)| **state != State::Ended).map(|(wave, _)| wave);
@@ -61,7 +62,7 @@ impl Workgroup {
     ) -> Result<Option<SavedGroup>, ContextError> {
         let live: Vec<usize> = (0..self.count).filter(|&index| self.states[index] != State::Ended).collect();
         if live.is_empty() {
-            // It was about to end: its dispatch has to hear of it.
+            // The wave was about to end: its dispatch has to count it.
             return Ok(None);
         }
         let mut waves = Vec::new();
@@ -73,7 +74,7 @@ impl Workgroup {
         Ok(Some(SavedGroup { waves }))
     }
 
-    /// Lets a wave come out of its trap handler, and to the end of the instruction it is at.
+    /// Runs a wave to the end of its trap handler, and to the end of the instruction it is at.
     fn finish_trap(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<(), ContextError> {
         for _ in 0..PATIENCE {
             let wave = &mut self.waves[index];
@@ -101,14 +102,14 @@ impl Workgroup {
     ) -> Result<SavedWave, ContextError> {
         let mut waits = None;
         match self.states[index] {
-            // It comes to the barrier again, as do the others.
+            // The restored wave comes to the barrier again, as do the others.
             State::AtBarrier => self.waves[index].back_to_barrier(),
             State::AtGws(ticket) => waits = turn.gws.still_waits(ticket),
             State::Ready | State::Halted | State::Ended => {}
         }
         let wave = &mut self.waves[index];
         let more_blocks = (wave.vgprs() / VGPR_BLOCK).saturating_sub(1) as u8;
-        // All waves of a launch have contexts alike, as readers of the area expect.
+        // All waves of a launch have contexts of one size, as readers of the area expect.
         let more_blocks = if wave.set_vgprs(VGPR_BLOCK * MAX_VGPR_BLOCKS) { more_blocks } else { 0 };
         if turn.gives_up {
             wave.keep_rest();
@@ -123,7 +124,7 @@ impl Workgroup {
         Ok(SavedWave { number: index as u32, scratch_slot, waits, more_blocks })
     }
 
-    /// A workgroup whose waves were saved; `seat` is off the GPU.
+    /// Makes a workgroup whose waves were saved; `seat` is off the GPU.
     pub(in crate::shader) fn from_context(
         seat: Box<Seat>,
         group: &SavedGroup,
@@ -178,7 +179,7 @@ impl Workgroup {
         Ok(workgroup)
     }
 
-    /// Runs a wave to the end of the handler that saves or restores it; whether it is halted then.
+    /// Runs a wave to the end of the handler that saves or restores it. Returns true if the wave is halted then.
     fn run_handler(&mut self, index: usize, turn: &mut Turn<'_>) -> Result<bool, ContextError> {
         let wave = &mut self.waves[index];
         for _ in 0..PATIENCE {
@@ -197,7 +198,7 @@ impl Workgroup {
             match stop {
                 Stop::Saved | Stop::TrapReturn => return Ok(false),
                 Stop::Halt if !wave.is_privileged() => return Ok(true),
-                // All waves of the workgroup are in the handler, and none of them is in it twice.
+                // All waves of the workgroup are in the handler, and each is in it once.
                 Stop::Budget | Stop::Turn | Stop::Sleep => {}
                 Stop::Barrier => wave.pass_split_barrier(),
                 Stop::Message { id: MSG_INTERRUPT, m0 } => {

@@ -11,7 +11,7 @@ use crate::trace::WaveId;
 use crate::vm::{LaunchControl, LaunchMode};
 
 impl Workgroup {
-    /// Changes waves that have not begun as the debugger of their process asks for.
+    /// Changes waves that have not begun as the debugger of their process asks.
     #[cold]
     pub(super) fn begin_debugged(&mut self, control: LaunchControl) {
         for (wave, state) in self.waves.iter_mut().zip(&mut self.states) {
@@ -30,10 +30,11 @@ impl Workgroup {
     }
 }
 
-/// Runs a wave that traps after each instruction, or in whose memory addresses are watched, for about `budget` instructions.
+/// Runs a wave for about `budget` instructions. The wave traps after each instruction, or addresses in its memory are
+/// watched.
 ///
-/// Traps are entered here, so that the caller finds the wave in its handler. An instruction that waits for other waves is
-/// over for the trap when they have come.
+/// Traps are entered here, so that the caller finds the wave in its handler. For the trap, an instruction that waits
+/// for other waves is over when they have come.
 #[cold]
 pub(super) fn run(
     wave: &mut Wave,
@@ -52,7 +53,7 @@ pub(super) fn run(
             None => exec::step(wave, env, None),
         };
         let met = env.tlb.take_met();
-        // What the handler itself does is not the program's.
+        // Accesses of the handler itself are not the program's.
         if met != 0 && !privileged {
             if wave.traps_watches() && stop == Stop::Budget {
                 wave.enter_trap(TrapCause::Watch(met));
@@ -61,7 +62,7 @@ pub(super) fn run(
             wave.record_watches(met);
         }
         match stop {
-            // Whoever wrote MODE in the program has asked for it from the next instruction on.
+            // A program that wrote MODE itself has asked for steps from the next instruction on.
             Stop::Budget if steps && wave.steps() => {
                 wave.enter_trap(TrapCause::SingleStep);
             }
@@ -79,7 +80,7 @@ pub(super) fn run(
     Stop::Budget
 }
 
-/// The same while there are breakpoints: a wave that comes to one stays in front of it.
+/// Runs a wave while there are breakpoints: a wave that comes to one stays in front of it.
 #[cold]
 pub(super) fn run_armed(
     wave: &mut Wave,
@@ -98,7 +99,7 @@ pub(super) fn run_armed(
             Some(observer) => run(wave, env, 1, Some(&mut **observer)),
             None => run(wave, env, 1, None),
         };
-        // What has faulted, or waits for a page, has not happened.
+        // An access that has faulted, or waits for a page, has not happened.
         if let Some(met) = met
             && !matches!(stop, Stop::Fault(_))
         {

@@ -1,5 +1,5 @@
-//! Workgroups of a device whose schedule is explored: other waves may go on behind each access of memory, and stores that
-//! nobody has waited for may be late for whoever is outside of the workgroup.
+//! Workgroups of a device whose schedule is explored: other waves may go on after each access of memory, and stores
+//! that no wave has waited for may become visible late outside of the workgroup.
 
 use belfry_isa::exec::{self, About, Env, Place, Probe, Stop, Touch};
 use belfry_isa::inst::{Inst, Op};
@@ -13,24 +13,24 @@ use crate::sanitize::WaveProbe;
 use crate::shader::failure::WaveFailure;
 use crate::vm::AddressSpace;
 
-/// Accesses of memory after which a wave lets others go on, whatever the schedule says: what it looks for may be theirs to
-/// write.
+/// Accesses of memory after which a wave lets others go on, whichever wave the schedule chooses: the wave may read a
+/// location that another one is to write.
 const SHARE: u32 = 128;
-/// Instructions without any, after which it does.
+/// Instructions without an access of memory, after which a wave lets others go on.
 const MOST_INSTRUCTIONS: u64 = 4096;
-/// Stores that can be late, of a workgroup; older ones have arrived.
+/// Most stores of a workgroup that can be late; older ones have arrived.
 const MOST_STORES: usize = 8;
-/// How often the waves of a workgroup may be left with a store that is late.
+/// Most times that a store may be late when its workgroup's turn ends.
 const MOST_LATE: u32 = 8;
 
-/// What an explored turn goes by.
+/// Parts that an explored turn depends on.
 #[derive(Clone, Copy)]
 pub(in crate::shader) struct Exploration<'a> {
     pub(in crate::shader) explorer: &'a Explorer,
     pub(in crate::shader) memory: &'a AddressSpace,
 }
 
-/// What a lane has stored.
+/// One store of a lane.
 #[derive(Debug)]
 struct Piece {
     va: u64,
@@ -44,12 +44,12 @@ impl Piece {
     }
 }
 
-/// What an instruction has stored.
+/// Stores of an instruction.
 #[derive(Debug)]
 struct Store {
     wave: usize,
     pieces: Vec<Piece>,
-    /// Memory has what was there before.
+    /// True if memory has the bytes from before the store.
     late: bool,
     times: u32,
 }
@@ -61,7 +61,7 @@ impl Store {
         self.pieces.iter().any(meets)
     }
 
-    /// Takes it back; false if memory has something else by now, of somebody who came later.
+    /// Takes the store back. Returns false if memory has other bytes by now, from a later store.
     fn take_back(&mut self, memory: &AddressSpace) -> bool {
         let is_there = |piece: &Piece| {
             let mut now = vec![0; piece.new.len()];
@@ -71,7 +71,7 @@ impl Store {
             return false;
         }
         self.pieces.iter().rev().for_each(|piece| {
-            // It was written here before.
+            // The store could write here before, so this write does not fail.
             let _ = memory.write_bytes(piece.va, &piece.old);
         });
         self.late = true;
@@ -79,13 +79,13 @@ impl Store {
         true
     }
 
-    /// Does it, late as it is.
+    /// Makes the late store.
     fn arrive(&mut self, memory: &AddressSpace) {
         if !std::mem::take(&mut self.late) {
             return;
         }
         for piece in &mut self.pieces {
-            // Pages that are gone by now take nothing.
+            // Pages that are gone by now take no store.
             let _ = memory.read_bytes(piece.va, &mut piece.old);
             let _ = memory.write_bytes(piece.va, &piece.new);
         }
@@ -96,12 +96,12 @@ impl Store {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     stores: Vec<Store>,
-    /// Waves that have waited for theirs.
+    /// Waves that have waited for their stores.
     waited: Vec<usize>,
 }
 
 impl InFlight {
-    /// The stores of a wave have arrived.
+    /// Notes that the stores of a wave have arrived.
     fn arrived(&mut self, wave: usize) {
         self.stores.retain(|store| store.wave != wave);
     }
@@ -119,18 +119,18 @@ impl InFlight {
         self.stores.push(Store { wave, pieces, late: false, times: 0 });
     }
 
-    /// Others go on now: takes back what is late for them.
+    /// Called when others go on: takes back the stores that are late for them.
     fn leave(&mut self, exploration: Exploration<'_>) {
         self.take_waits();
         self.stores.retain(|store| store.times < MOST_LATE);
         let count = self.stores.len();
-        // Nothing is late, one of them is, all of them are.
+        // No store is late, one of them is, or all of them are.
         let way = exploration.explorer.ways(if count > 1 { count + 2 } else { count + 1 });
         let mut late = vec![way == count + 1; count];
         if let Some(late) = way.checked_sub(1).and_then(|index| late.get_mut(index)) {
             *late = true;
         }
-        // Stores at one address stay in their order.
+        // Stores to one address stay in their order.
         for index in 0..count {
             late[index] |=
                 (0..index).any(|before| late[before] && self.stores[before].meets(&self.stores[index]));
@@ -142,13 +142,13 @@ impl InFlight {
         }
     }
 
-    /// The workgroup goes on: its own waves see what they have stored.
+    /// Called when the workgroup goes on: its own waves see all its stores.
     fn come_back(&mut self, memory: &AddressSpace) {
         self.stores.iter_mut().for_each(|store| store.arrive(memory));
     }
 }
 
-/// Whether an instruction waits for stores.
+/// Returns true if an instruction waits for stores.
 fn waits_for_stores(inst: &Inst, bits: u32) -> bool {
     match inst.op {
         Op::S_WAITCNT_VSCNT
@@ -169,7 +169,7 @@ struct Seeing<'a> {
     flight: &'a mut InFlight,
     wave: usize,
     store_waits: u32,
-    /// What it is about to store, with what is there.
+    /// Stores that the instruction is about to make, with the bytes that are there.
     stores: Vec<Piece>,
     touches: bool,
 }
@@ -185,7 +185,7 @@ impl Seeing<'_> {
                     self.stores.push(Piece { va, old, new: Vec::new() });
                 }
             }
-            // It finds what was stored there before, which thereby has arrived.
+            // An atomic access finds the bytes that were stored there before, so those stores have arrived.
             Access::Atomic => self
                 .flight
                 .stores
@@ -204,17 +204,18 @@ impl Probe for Seeing<'_> {
             counts.before(wave, about, lds);
         }
         if waits_for_stores(about.inst, self.store_waits) {
-            // From the next access on: the wait comes behind the instruction that others may go on behind.
+            // Counts from the next access on: others may go on after this instruction, and the wait comes after that
+            // point.
             self.flight.waited.push(self.wave);
         }
         about.touches.iter().for_each(|touch| self.touch(touch));
     }
 }
 
-/// With what a wave has come to a point at which others may go on.
+/// Stop of a wave at a point at which others may go on.
 struct Point {
     stop: Stop,
-    /// It is others' turn.
+    /// True if it is the turn of others.
     yields: bool,
 }
 
@@ -235,7 +236,7 @@ impl Workgroup {
         outcome
     }
 
-    /// Everything that it has stored has arrived.
+    /// Makes all its late stores arrive.
     pub(in crate::shader) fn arrive(&mut self, memory: &AddressSpace) {
         if let Some(mut flight) = self.in_flight.take() {
             flight.come_back(memory);
@@ -243,7 +244,7 @@ impl Workgroup {
     }
 
     fn run_round(&mut self, turn: &mut Turn<'_>, with: Exploration<'_>, flight: &mut InFlight) -> Outcome {
-        // The wave that ran last, and whether it is others' turn.
+        // The wave that ran last, and true if it is the turn of others.
         let mut last: Option<(usize, bool)> = None;
         let mut shares = vec![0; self.count];
         loop {
@@ -291,7 +292,7 @@ impl Workgroup {
         }
     }
 
-    /// Waves that can go on.
+    /// Returns the waves that can go on.
     fn ready_waves(&mut self, turn: &Turn<'_>) -> Result<Vec<usize>, Box<WaveFailure>> {
         for wave in 0..self.count {
             if let State::AtGws(ticket) = self.states[wave] {
@@ -304,7 +305,7 @@ impl Workgroup {
         Ok((0..self.count).filter(|&wave| self.states[wave] == State::Ready).collect())
     }
 
-    /// Lets the waves go on that wait at a barrier, where none can go on otherwise; whether there are any.
+    /// Lets the waves at a barrier go on when no wave can go on otherwise. Returns false if there are none.
     fn meet_at_barrier(&mut self) -> bool {
         if self.states.iter().any(|state| matches!(state, State::Halted | State::AtGws(_))) {
             return false;
@@ -319,7 +320,7 @@ impl Workgroup {
         opens
     }
 
-    /// The wave that goes on; none if that is somebody outside of the workgroup.
+    /// Chooses the wave that goes on; `None` if an actor outside of the workgroup does.
     fn choose(
         &self,
         ready: &[usize],
@@ -330,12 +331,13 @@ impl Workgroup {
         let next = last.map_or(self.next, |(wave, _)| wave);
         let is_last = |wave: &usize| last.is_some_and(|(last, _)| last == *wave);
         let behind = ready.iter().copied().filter(|wave| !is_last(wave));
-        // Those behind the last one come first.
+        // Waves after the last one come before those in front of it.
         let (mut waves, before): (Vec<usize>, Vec<usize>) = behind.partition(|&wave| wave >= next);
         waves.extend(before);
         let mut order: Vec<Option<usize>> = waves.into_iter().map(Some).collect();
         match last {
-            // Whoever is chosen first has just been chosen.
+            // The first wave of a turn is not chosen against outside actors: the explorer has just chosen this
+            // workgroup.
             None => {}
             Some((wave, true)) => {
                 order.push(None);
@@ -356,7 +358,7 @@ impl Workgroup {
         order.get(explorer.choose(&actors)).copied().flatten()
     }
 
-    /// Runs a wave up to behind its next access of memory, or to where it stops.
+    /// Runs a wave up to its next access of memory and over it, or to the point at which it stops.
     fn run_to_point(
         &mut self,
         wave: usize,
@@ -398,7 +400,7 @@ impl Workgroup {
             if !stores.is_empty() && !matches!(stop, Stop::Fault(_)) {
                 for piece in &mut stores {
                     piece.new = vec![0; piece.old.len()];
-                    // It was there for the store.
+                    // The page was there for the store.
                     let _ = with.memory.read_bytes(piece.va, &mut piece.new);
                 }
                 flight.add(wave, stores);

@@ -9,7 +9,7 @@ use crate::profile::{Counting, WaveCounts};
 use crate::sanitize::{Group, WaveProbe};
 use crate::shader::dispatch::Probes;
 
-/// Both of them.
+/// The sanitizer's probe and the profiler's.
 struct Both<'a>(Option<WaveProbe<'a>>, Option<WaveCounts<'a>>);
 
 impl Probe for Both<'_> {
@@ -23,7 +23,7 @@ impl Probe for Both<'_> {
     }
 }
 
-/// Runs wave `index` of a workgroup under what sees it.
+/// Runs wave `index` of a workgroup under the probes.
 pub(super) fn run(
     wave: &mut Wave,
     env: &mut Env<'_>,
@@ -40,13 +40,13 @@ pub(super) fn run(
 }
 
 impl Workgroup {
-    /// Has nothing seen of what begins in its place without [`Workgroup::watch`].
+    /// Removes the probes, for waves that begin here without [`Workgroup::watch`].
     #[inline(always)]
     pub(in crate::shader) fn forget_probes(&mut self) {
         (self.check, self.profile) = (None, None);
     }
 
-    /// Has its waves checked and profiled, which have just started, if those of the dispatch are.
+    /// Has its waves, which have just started, checked and profiled, if those of the dispatch are.
     pub(in crate::shader) fn watch(&mut self, probes: Probes<'_>, size: WaveSize) {
         let kind = (self.chip.arch, size);
         self.check = probes.check.and_then(|grid| Group::new(grid, kind, self.id, self.count as u32));

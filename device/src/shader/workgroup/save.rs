@@ -25,14 +25,14 @@ pub(in crate::shader) struct SavedWorkgroup {
 }
 
 impl SavedWorkgroup {
-    /// Waves that have not ended.
+    /// Returns the number of waves that have not ended.
     pub(in crate::shader) fn waves(&self) -> usize {
         self.waves.iter().filter(|(_, state)| *state != State::Ended).count()
     }
 }
 
 impl Workgroup {
-    /// The workgroup; `None` of one that has no seat, which none that is paused is without.
+    /// Saves the workgroup; `None` if it has no seat, but every paused one has.
     pub(in crate::shader) fn save(&self) -> Option<SavedWorkgroup> {
         let waves = self.waves.iter().take(self.count).zip(&self.states);
         Some(SavedWorkgroup {
@@ -45,7 +45,7 @@ impl Workgroup {
         })
     }
 
-    /// A workgroup of a launch, on a seat that was taken for it.
+    /// Restores a workgroup of a launch, on a seat that was taken for it.
     pub(in crate::shader) fn restored(
         chip: &'static Generation,
         launch: &Launch,
@@ -80,7 +80,7 @@ impl Workgroup {
             next: saved.next as usize,
             lds,
             seat: Some(seat),
-            // What its waves did before is not known.
+            // The sanitizer knows nothing of its waves' past.
             check: None,
             profile: None,
             hangs: false,

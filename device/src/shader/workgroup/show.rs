@@ -7,10 +7,10 @@ use belfry_isa::wave::Wave;
 use super::{State, Workgroup};
 use crate::show::Few;
 
-/// Waves that are shown.
+/// Most waves that are shown.
 const WAVES: usize = 8;
 
-/// A wave, and what it waits for.
+/// A wave and its state.
 struct Shown<'a>(&'a State, &'a Wave);
 
 impl fmt::Debug for Shown<'_> {
@@ -21,7 +21,7 @@ impl fmt::Debug for Shown<'_> {
             State::Ready => f.write_str(running)?,
             state => state.fmt(f)?,
         }
-        // What an ended wave leaves in its registers tells nothing.
+        // The registers of an ended wave tell nothing.
         if **state == State::Ended {
             return Ok(());
         }

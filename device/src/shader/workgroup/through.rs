@@ -1,4 +1,5 @@
-//! Workgroups whose waves end without waiting for each other: one after the other, in the storage of one wave.
+//! Workgroups whose waves end without waiting for each other: the waves run one after the other, in the storage of one
+//! wave.
 
 use std::ops::Range;
 
@@ -9,30 +10,32 @@ use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::launch::{Launch, Series, WaveSeat};
 use crate::shader::queue::Seat;
 
-/// Of the budget, what is used between two looks at whether the queue is to stop: as much as a wave's turn may take without one.
+/// Part of the budget that is used between two checks for a stop of the queue: as much as a wave's turn may take
+/// without one.
 const LOOK_COST: u64 = WAVE_QUANTUM;
 
-/// What a wave that compiled code starts costs the budget beside its instructions: that takes as long as some of these.
+/// Cost of a wave that compiled code starts, beside its own instructions: starting it takes as long as this many of
+/// them.
 const FOLLOW_COST: u64 = 8;
 
-/// Workgroups of a launch that a worker has claimed, and begins one after the other.
+/// Workgroups of a launch that a worker has claimed and begins one after the other.
 pub(in crate::shader) struct Claimed<'a> {
     pub(in crate::shader) launch: &'a Launch,
     /// Lane IDs of a workgroup that is not partial.
     pub(in crate::shader) lanes: &'a [(u64, [u32; 64])],
     pub(in crate::shader) series: &'a mut Series,
-    /// Those that come behind the one at hand.
+    /// Workgroups after the one at hand.
     pub(in crate::shader) rest: &'a mut Range<u64>,
-    /// How many have ended.
+    /// Number of workgroups that have ended.
     pub(in crate::shader) ended: u64,
-    /// What starting one costs the budget.
+    /// Cost of starting a workgroup, in instructions of the budget.
     pub(in crate::shader) cost: u64,
-    /// Of the budget, what the last one that ended has cost.
+    /// Instructions of the budget that the last ended workgroup used.
     pub(in crate::shader) usual: u64,
 }
 
 impl Claimed<'_> {
-    /// The identifier of the workgroup that comes behind another one, if that has been claimed and is a whole one.
+    /// Returns the identifier of the workgroup after `id`, if it has been claimed and is a whole one.
     fn next(&mut self, id: [u32; 3]) -> Option<[u32; 3]> {
         let next = self.series.next(self.launch, id);
         if self.rest.is_empty() || !self.series.has(next) {
@@ -42,7 +45,7 @@ impl Claimed<'_> {
         Some(next)
     }
 
-    /// Has the wave take turns, if there are others in its workgroup.
+    /// Starts a wave. It takes turns if there are others in its workgroup.
     #[inline(always)]
     fn start(&self, wave: &mut Wave, (id, number): (&[u32; 3], usize), touched: Option<&Touched>) {
         self.series.start(self.launch, wave, id, number as u32, &self.lanes[number], touched);
@@ -52,21 +55,21 @@ impl Claimed<'_> {
 
 /// The way from wave to wave, and from workgroup to workgroup.
 ///
-/// In one place: a closure that has borrowed each of these goes through two addresses for any of them.
+/// A struct holds it all in one place: a closure that borrows each of these goes through two addresses for any of them.
 struct Walk<'a, 'b> {
     claimed: &'a mut Claimed<'b>,
     stopping: &'a dyn Fn() -> bool,
-    /// The workgroup, and the wave of it that runs.
+    /// The workgroup, and the number of its wave that runs.
     id: [u32; 3],
     number: usize,
-    /// What is left of the turn's budget, and what there was before the workgroup.
+    /// Rest of the turn's budget, and the budget before the workgroup.
     budget: u64,
     begun_with: u64,
-    /// The budget with which it is asked again whether the queue is to stop: at each of waves that do little, that would be a tenth of
-    /// the time.
+    /// Budget at which the walk checks again for a stop of the queue. A check at each of many short waves would be a
+    /// tenth of the time.
     look_at: u64,
     was_stopped: bool,
-    /// What waves that have ended have executed.
+    /// Instructions that ended waves have executed.
     instructions: u64,
 }
 
@@ -81,7 +84,7 @@ impl Next for Walk<'_, '_> {
             self.was_stopped = (self.stopping)();
             self.look_at = budget.saturating_sub(LOOK_COST);
         }
-        // In registers: an array that has been written part by part and is read again at once is waited for.
+        // In registers: reading an array again right after it was written part by part would stall.
         let [mut x, mut y, mut z] = self.id;
         if self.number == count {
             self.claimed.ended += 1;
@@ -111,7 +114,7 @@ impl Next for Walk<'_, '_> {
 
     fn follow(&mut self) -> Option<Following<'_>> {
         let Claimed { launch, lanes, rest, usual, cost, .. } = &*self.claimed;
-        // LDS of another workgroup has to be made ready.
+        // LDS of another workgroup has to be reset first, so no workgroup follows.
         let more = if launch.lds_size == 0 { rest.end.saturating_sub(rest.start) } else { 0 };
         let (launch, lanes, usual, workgroup_cost) = (*launch, *lanes, *usual, *cost);
         let following = self.claimed.series.following(launch, lanes, (self.id, self.number), more)?;
@@ -132,7 +135,7 @@ impl Next for Walk<'_, '_> {
         if workgroups > 0 {
             self.claimed.ended += workgroups;
             self.claimed.rest.start += workgroups;
-            // What the last workgroup has cost is not known: they are all alike.
+            // The cost of the last workgroup is not known: all are taken to be alike.
             let spent = self.budget.saturating_sub(budget);
             let waves = workgroups * count as u64 + number as u64 - self.number as u64;
             self.claimed.usual = spent / waves.max(1) * count as u64;
@@ -148,15 +151,16 @@ impl Next for Walk<'_, '_> {
 }
 
 impl Workgroup {
-    /// What each wave has of a seat.
+    /// Returns each wave's part of a seat, by its number.
     pub(in crate::shader) fn parts<'a>(&self, seat: &'a Seat) -> impl Fn(u32) -> WaveSeat + use<'a> {
         let chip = self.chip;
         move |wave| WaveSeat { chip, scratch_slot: seat.scratch_slot(wave), hw_ids: seat.hw_ids(wave) }
     }
 
-    /// Becomes the workgroup of this identifier, and then the others that have been claimed, for as long as the budget goes and
-    /// all of their waves end in their first turn. What a wave that does not leaves is as [`Workgroup::start`] and
-    /// [`Workgroup::run`] would leave it: only that waves behind the first one have not been anywhere before their turn.
+    /// Becomes the workgroup of this identifier, and then the other claimed ones, as long as the budget lasts and all
+    /// of their waves end in their first turn. A wave that does not end there leaves the workgroup as
+    /// [`Workgroup::start`] and [`Workgroup::run`] would leave it, except that waves after the first one have not run
+    /// at all before their turn.
     ///
     /// For waves that are not traced, watched or debugged.
     pub(in crate::shader) fn run_through(
@@ -211,7 +215,7 @@ impl Workgroup {
         let runs = (stop != Stop::EndProgram).then_some(number);
         self.spread(number, runs, claimed);
         let Some(running) = runs else {
-            // The wave that the budget or the queue has kept from starting.
+            // The budget or the queue has kept the next wave from starting.
             return if was_stopped { Outcome::Stopped } else { Outcome::Paused { asleep: false } };
         };
         let executed = self.waves[running].instructions;
@@ -226,8 +230,8 @@ impl Workgroup {
         outcome
     }
 
-    /// Gives every wave a storage of its own: those before `number` have ended, and of the others `runs` alone has begun, in the
-    /// first storage.
+    /// Gives every wave a storage of its own. Waves before `number` have ended. Of the others, only `runs` has begun,
+    /// in the first storage.
     #[cold]
     fn spread(&mut self, number: usize, runs: Option<usize>, claimed: &Claimed<'_>) {
         while self.waves.len() < self.count {

@@ -1,7 +1,7 @@
 //! Waves of a workgroup that take turns at its barriers, in one call of the engine.
 //!
-//! What is cheap and frequent is decided between two waves: a barrier, an end, a turn that is over. Everything else that a wave
-//! stops with ends the call, and is for [`Workgroup::stopped`].
+//! Cheap and frequent events are decided between two waves: a barrier, an end, a turn that is over. Every other stop of
+//! a wave ends the call, and [`Workgroup::stopped`] handles it.
 
 use belfry_isa::exec::{self, Env, Go, Lds, Stopped, TurnEnd, Turns};
 use belfry_isa::wave::Wave;
@@ -9,12 +9,12 @@ use belfry_isa::wave::Wave;
 use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
 use crate::shader::failure::WaveFailure;
 
-/// Who goes on is for the loop that knows every state.
+/// Answer that the next wave needs the loop that knows every state.
 struct Unusual;
 
 impl Workgroup {
-    /// Whether its waves may take turns in one call of the engine. They may not while they are traced, debugged, checked or profiled,
-    /// or while a deterministic schedule chooses the next wave.
+    /// Returns true if its waves may take turns in one call of the engine. They may not while they are traced,
+    /// debugged, checked or profiled, or while a deterministic schedule chooses the next wave.
     #[inline(always)]
     pub(super) fn takes_plain_turns(&self, turn: &Turn<'_>) -> bool {
         let watched = turn.watches || turn.steps || turn.armed.is_some() || turn.trace.is_some();
@@ -22,13 +22,13 @@ impl Workgroup {
         self.count > 1 && !watched && !counted && turn.chance.is_none()
     }
 
-    /// Whether a wave that waits at a split barrier goes on.
+    /// Returns true if a wave that waits at a split barrier goes on.
     pub(super) fn passes_split_barrier(&mut self, wave: usize) -> bool {
         passes_split_barrier(&mut self.waves[wave], &self.lds)
     }
 
-    /// Runs the waves in turn, from the next one on; how the workgroup's own turn has ended, or nothing where a wave is, or has
-    /// stopped with, what [`Workgroup::run_on`] has to see to.
+    /// Runs the waves in turn, from the next one on. Returns the end of the workgroup's own turn; `None` if a wave is
+    /// in a state, or has stopped for a reason, that [`Workgroup::run_on`] has to handle.
     pub(super) fn run_in_turns(&mut self, turn: &mut Turn<'_>) -> Result<Option<Outcome>, Box<WaveFailure>> {
         let Self { waves, states, count, next, lds, .. } = self;
         let waves = &mut waves[..*count];
@@ -95,18 +95,18 @@ impl Workgroup {
     }
 }
 
-/// Whether every wave goes on.
+/// Returns true if every wave goes on.
 fn all_go_on(states: &[State]) -> bool {
     states.iter().all(|state| *state == State::Ready)
 }
 
-/// What changes of the wave have cost, the last one included.
+/// Returns the cost of the changes of the wave, the last one included.
 fn switches(waves: usize, opened: u64, waiting: Option<u64>) -> u64 {
     let came = waiting.map_or(0, u64::count_ones);
     SWITCH_COST * (opened * waves as u64 + u64::from(came) + 1)
 }
 
-/// Others have had their turns beside a wave, and some of them are at the barrier.
+/// Takes over the states of the waves that have had their turns, some of which are at the barrier.
 fn come(states: &mut [State], next: &mut usize, at: usize, waiting: Option<u64>) {
     let Some(waiting) = waiting else { return };
     for (wave, state) in states.iter_mut().enumerate() {
@@ -115,7 +115,7 @@ fn come(states: &mut [State], next: &mut usize, at: usize, waiting: Option<u64>)
     *next = behind(at, states.len());
 }
 
-/// How the turn of a workgroup ends whose queue is to stop, or whose budget is used up.
+/// Returns the end of a workgroup's turn if its queue is to stop, or its budget is used up.
 fn over(stopping: &dyn Fn() -> bool, budget: u64) -> Option<Outcome> {
     if stopping() {
         return Some(Outcome::Stopped);
@@ -123,7 +123,7 @@ fn over(stopping: &dyn Fn() -> bool, budget: u64) -> Option<Outcome> {
     (budget == 0).then_some(Outcome::Paused { asleep: false })
 }
 
-/// The wave whose turn it is, behind barriers that open if nothing else can go on; `None` if all have ended.
+/// Chooses the wave whose turn it is, and opens the barrier if none can go on otherwise; `None` if all have ended.
 #[inline(always)]
 fn choose(
     (states, next): (&mut [State], &mut usize),
@@ -134,7 +134,8 @@ fn choose(
         for _ in 0..states.len() {
             let at = *next;
             let state = states[at];
-            // One after the other: where a table of ways leads cannot be foretold, as waves take turns in being at a barrier.
+            // One comparison after the other: waves take turns in being at a barrier, so the processor could not
+            // foretell a jump through a table.
             let goes_on = if state == State::Ready {
                 if waves[at].steps() {
                     return Err(Unusual);
@@ -157,20 +158,22 @@ fn choose(
             let ended = states.iter().all(|&state| state == State::Ended);
             return if ended { Ok(None) } else { Err(Unusual) };
         }
-        // Where all go on, they can do so in one round.
+        // If all go on, they can do so in one round.
         if all_go_on(states) {
             *next = 0;
         }
     }
 }
 
-/// The one behind another, or the first one behind the last. This is asked for every turn, and a division takes as long as all else.
+/// Returns the wave after `at`, or the first one after the last. Every turn calls this, and a division would take as
+/// long as all the rest.
 #[inline(always)]
 fn behind(at: usize, count: usize) -> usize {
     if at + 1 < count { at + 1 } else { 0 }
 }
 
-/// Lets those go on that wait at the barrier, where every wave does that has not ended; whether there are any.
+/// Lets the waves at the barrier go on; the caller has found every wave there that has not ended. Returns false if
+/// there are none.
 pub(super) fn open_barrier(states: &mut [State], waves: &[Wave]) -> bool {
     let mut opens = false;
     for (state, wave) in states.iter_mut().zip(waves) {
@@ -182,7 +185,7 @@ pub(super) fn open_barrier(states: &mut [State], waves: &[Wave]) -> bool {
     opens
 }
 
-/// Whether a wave that waits at a split barrier goes on.
+/// Returns true if a wave that waits at a split barrier goes on.
 fn passes_split_barrier(wave: &mut Wave, lds: &Lds) -> bool {
     let passes = wave.waits_at_split_barrier() && lds.barriers.lets_pass(wave);
     if passes {
