@@ -1,10 +1,12 @@
 //! Debuggers of hosted processes.
 //!
-//! All processes of a hosted driver are one process of the system, whose identity each of them has for itself. To others a
-//! process gives a number that no process of the system has: whoever knows it counts as its tracer.
+//! All processes of a hosted driver are one process of the system, and each of them reports that process's
+//! identity as its own. To others, a process gives a number that no process of the system has: a process that
+//! names it by this number counts as its tracer.
 //!
-//! A debugger that is another process of the system has one of the hosted driver that stands for it. Its descriptor for
-//! notices is not this process's, so that who stands for it is told instead ([`Notices`]).
+//! A debugger in another process of the system is represented by a process of the hosted driver. Its
+//! descriptor for notices does not belong to this process, so the representative is told instead
+//! ([`Notices`]).
 #![expect(unsafe_code, reason = "writes to a debugger's descriptor without a signal")]
 
 use std::cell::RefCell;
@@ -26,7 +28,7 @@ pub struct HostedTarget {
     traced: bool,
 }
 
-/// What other processes of the hosted driver name one by.
+/// Number by which other processes of the hosted driver name a process.
 pub(crate) fn pid(key: ProcessKey) -> u32 {
     FIRST_PID | (key.0 as u32 & (FIRST_PID - 1))
 }
@@ -64,7 +66,7 @@ pub trait Notices: Send + Sync {
 }
 
 thread_local! {
-    /// Who is told, while this thread calls the driver for a debugger elsewhere.
+    /// Receiver of notices while this thread calls the driver for a debugger in another process.
     static NOTICES: RefCell<Option<Arc<dyn Notices>>> = const { RefCell::new(None) };
 }
 
@@ -76,11 +78,11 @@ pub(crate) fn telling<R>(notices: &Arc<dyn Notices>, call: impl FnOnce() -> R) -
     result
 }
 
-/// Where a debugger's notices go.
+/// Destination of a debugger's notices.
 pub enum HostedEventFile {
-    /// Its descriptor, by another number.
+    /// Duplicate of the debugger's descriptor.
     Descriptor(File),
-    /// Who stands for it.
+    /// Representative of a debugger in another process.
     Notices(Arc<dyn Notices>),
 }
 
@@ -107,7 +109,7 @@ impl HostedEventFile {
     }
 }
 
-/// Whether there is room for a byte.
+/// Returns true if there is room for a byte.
 fn has_room(file: &File) -> bool {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: one structure, which is this function's own.
@@ -119,7 +121,8 @@ pub fn write_notice(file: &File) {
     if !has_room(file) {
         return;
     }
-    // A pipe that nobody reads any more raises a signal, which is the program's to get for its own writes only.
+    // A write to a pipe without a reader raises SIGPIPE. The program is to get this signal for its own writes
+    // only.
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -146,7 +149,7 @@ impl EventFile for HostedEventFile {
     }
 }
 
-/// Whether this process has `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN` (capabilities(7)).
+/// Returns true if this process has `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN` (capabilities(7)).
 pub(crate) fn may_checkpoint() -> bool {
     const ADMIN: u32 = 21;
     const CHECKPOINT_RESTORE: u32 = 40;

@@ -1,12 +1,14 @@
 //! Memory that processes share, by descriptors they send each other.
 //!
-//! A descriptor is one of the file that all of a GPU's memory is in, opened for this purpose. Its position is where in the
-//! file a *record* lies: the size of the shared memory, its kind, and which parts of the file it is (`record.rs`). Whoever
-//! gets it maps those parts: the pages are the same, and so are atomics.
+//! A descriptor refers to the file that holds all of a GPU's memory, opened for this purpose. Its position is
+//! the offset of a *record* in the file: the size of the shared memory, its kind, and the parts of the file
+//! that it consists of (`record.rs`). The process that receives the descriptor maps those parts: the pages
+//! are the same, and so are atomics.
 //!
-//! A lock of the opened file on the record's first byte says that the descriptor, a copy of it or a mapping made with it is
-//! left somewhere (`F_OFD_SETLK`, fcntl(2)). It goes with the last of them, however processes end. The exporter looks
-//! whether there is such a lock before it answers a program: until there is none, the memory counts as used.
+//! A lock of the opened file on the record's first byte says that the descriptor, a copy of it or a mapping
+//! made with it still exists (`F_OFD_SETLK`, fcntl(2)). The lock goes with the last of them, however
+//! processes end. The exporter checks for such a lock before it answers a program: as long as there is one,
+//! the memory counts as used.
 
 mod descriptor;
 mod foreign;
@@ -66,7 +68,7 @@ impl HostedDmaBuf {
 }
 
 impl HostedDmaBuf {
-    /// Whether both are the same memory of this GPU.
+    /// Returns true if both are the same memory.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Memory::Own(one), Memory::Own(other)) => Arc::ptr_eq(one, other),
@@ -75,7 +77,7 @@ impl HostedDmaBuf {
         }
     }
 
-    /// Whether it is another GPU's.
+    /// Returns true if the memory belongs to another GPU.
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.0, Memory::Foreign(_))
     }
@@ -93,7 +95,7 @@ impl DmaBuf for HostedDmaBuf {
 /// Memory that has descriptors, and its record.
 struct Export {
     backing: Arc<dyn Backing>,
-    /// Kept while somebody may read it.
+    /// Pages of the record, kept while another process may read them.
     record: Pages,
     /// Place in the record of what programs attach.
     attached: Arc<dyn SharedMetadata>,
@@ -106,7 +108,7 @@ impl Export {
     }
 }
 
-/// What this GPU shares.
+/// Memory of this GPU that is shared.
 pub(crate) struct Exports {
     keeper: Arc<Keeper>,
     memory: Arc<Kept>,
@@ -201,7 +203,7 @@ impl Exports {
 
     fn open_own(&self, backing: &Arc<dyn Backing>) -> Result<File> {
         let file = self.memory.open().map_err(|error| errno(&error))?;
-        // Held until the lock is there: nobody finds the record without one meanwhile.
+        // The lock is held until the record's lock is there: no other thread finds the record without one.
         let mut table = lock(&self.table);
         let same = |export: &Export| Arc::ptr_eq(&export.backing, backing);
         let (at, attached) = match table.iter().find(|(_, export)| same(export)) {
@@ -220,7 +222,7 @@ impl Exports {
         Ok(file)
     }
 
-    /// What a descriptor of the calling process leads to.
+    /// Finds the shared memory that a descriptor of the calling process refers to.
     pub(crate) fn get(&self, fd: i32) -> Result<HostedDmaBuf> {
         let descriptor = Descriptor::of(fd)?;
         if descriptor.identity() == self.identity {
@@ -242,7 +244,7 @@ impl Exports {
         }
     }
 
-    /// Gives back what nobody has a descriptor or a mapping of any more.
+    /// Gives back memory of which no process has a descriptor or a mapping any more.
     pub(crate) fn reap(&self) {
         let gone: Vec<Export> = {
             let mut table = lock(&self.table);

@@ -1,4 +1,4 @@
-//! What can go wrong when a hosted GPU is made or used.
+//! Errors of making or using a hosted GPU.
 
 use belfry_kfd_core::Errno;
 
@@ -8,9 +8,9 @@ pub enum Error {
     /// The operating system refused memory or a thread.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// Operation that failed.
         what: &'static str,
-        /// What it said.
+        /// Error of the operation.
         source: std::io::Error,
     },
     /// The configuration or the memory given is not one the device accepts.

@@ -21,10 +21,10 @@ const SHARE: u32 = 256;
 /// Accesses of the host after which the device has a step while the driver is loaded: it may wait for it without a pause.
 const PATIENCE: u32 = 64;
 
-/// What the driver has put off.
+/// Work that the driver has put off.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Who goes on next, for one device and its driver.
+/// Chooser of the next actor, for one device and its driver.
 pub(crate) struct Exploring {
     explorer: Explorer,
     time: TimeSource,
@@ -36,13 +36,13 @@ pub(crate) struct Exploring {
 }
 
 struct State {
-    /// Who has gone on last.
+    /// Actor that has gone on last.
     current: Actor,
-    /// Whose code the thread executes: the host's, or that of a handler or a job.
+    /// Actor whose code the thread executes: the host, a handler or a job.
     inside: Actor,
     /// The device has nothing to do until this time.
     idle: Option<Option<Duration>>,
-    /// Steps of the device since somebody else went on.
+    /// Steps of the device since another actor went on.
     in_a_row: u32,
     /// Accesses of the host since the last step, before the program begins.
     accesses: u32,
@@ -107,7 +107,7 @@ impl Exploring {
         }
     }
 
-    /// Whether this is the one thread of the program; another one ends the run.
+    /// Returns true if this is the one thread of the program; another thread ends the run.
     fn is_the_programs(&self) -> bool {
         let thread = std::thread::current().id();
         let is = *self.program.get_or_init(|| thread) == thread;
@@ -117,7 +117,8 @@ impl Exploring {
         is
     }
 
-    /// Lets others go on until something is so; false at the end of the time, which passes as nobody has anything to do.
+    /// Lets others go on until `is_so` holds. Returns false once the time has passed; it passes only when no
+    /// actor has anything to do.
     pub(crate) fn wait(&self, is_so: &dyn Fn() -> bool, limit: Option<Duration>) -> bool {
         let deadline = limit.and_then(|limit| self.time.now().checked_add(limit));
         self.see_device();
@@ -148,7 +149,7 @@ impl Exploring {
         }
     }
 
-    /// Lets others go on for so long.
+    /// Lets others go on for the time `pause`.
     pub(crate) fn sleep(&self, pause: Duration) {
         self.wait(&|| false, Some(pause));
     }
@@ -160,7 +161,8 @@ impl Exploring {
         }
     }
 
-    /// Whoever is to go on does so, the one whose code the thread executes only where it is named; none if nobody can.
+    /// Lets the chosen actor go on. `own`, the actor whose code the thread executes, can be chosen only if it
+    /// is named. Returns `None` if no actor can go on.
     fn go_on(&self, own: Option<Actor>) -> Option<Actor> {
         let order = self.order(own);
         let went = *order.get(self.explorer.choose(&order))?;
@@ -184,7 +186,7 @@ impl Exploring {
         Some(went)
     }
 
-    /// Those who can go on; whoever went on last comes first, unless it has had its share.
+    /// Actors that can go on. The one that went on last comes first, unless it has had its share.
     fn order(&self, own: Option<Actor>) -> Vec<Actor> {
         let others = !holds_locks() && locked(&self.state).inside == Actor::HOST;
         let (interrupt, work) = (others && self.line.is_pending(), others && !locked(&self.jobs).is_empty());
@@ -222,7 +224,7 @@ impl Exploring {
         };
     }
 
-    /// Executes the code of somebody else than the host.
+    /// Executes code of an actor other than the host.
     fn within<R>(&self, actor: Actor, run: impl FnOnce() -> R) {
         let before = std::mem::replace(&mut locked(&self.state).inside, actor);
         run();

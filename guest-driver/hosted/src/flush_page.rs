@@ -9,7 +9,7 @@ use belfry_kfd_core::os::PAGE_SIZE;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// What is there while no program has written: none writes this.
+/// Value of the page while no program has written to it; no program writes this value.
 const UNTOUCHED: u32 = 0x5a5a_a5a5;
 
 /// The page of all programs.

@@ -99,7 +99,7 @@ pub(crate) fn suspend(gpu: &Gpu) {
 ///
 /// # Errors
 ///
-/// Those of [`reset`].
+/// As for [`reset`].
 pub(crate) fn resume(gpu: &Gpu) -> Result<()> {
     set_power(gpu, D0);
     reset(gpu)

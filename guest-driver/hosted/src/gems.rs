@@ -13,7 +13,7 @@ use crate::sync::lock;
 
 /// First offset of a buffer object on the render node.
 const FIRST_OFFSET: u64 = 1 << 32;
-/// What can be mapped through the render node.
+/// Memory that can be mapped through the render node.
 #[derive(Clone)]
 pub(crate) enum Mappable {
     /// A buffer object's pages.

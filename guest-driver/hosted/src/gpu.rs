@@ -32,10 +32,10 @@ use crate::time::DriverTime;
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
-/// Pause between looks at something that nobody tells of.
+/// Pause between looks at a state whose changes are not signalled.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// Where a hosted GPU says it is.
+/// PCI address and minor number that a hosted GPU reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// PCI domain.
@@ -64,7 +64,7 @@ impl Default for Place {
     }
 }
 
-/// What a device reaches of this process's memory.
+/// Part of this process's memory that a device reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// The driver's memory and what is pinned: anything else is no memory to it.
@@ -74,18 +74,18 @@ pub enum Reach {
     Process,
 }
 
-/// What a hosted GPU is made of.
+/// Configuration of a hosted GPU.
 #[derive(Clone)]
 pub struct HostedConfig {
     /// The device.
     pub gpu: GpuConfig,
     /// Bytes of system memory the driver may hand out, whole pages; they exist once touched.
     pub system_memory: usize,
-    /// Where it says it is.
+    /// PCI address and minor number that it reports.
     pub place: Place,
-    /// What it reaches.
+    /// Part of the process's memory that it reaches.
     pub reach: Reach,
-    /// Told what is pinned.
+    /// Observer of pins.
     pub pins: Option<Arc<dyn PinObserver>>,
     /// The number by which its processes name themselves.
     pub pid: u32,
@@ -252,7 +252,7 @@ impl HostedGpu {
         self.pins.count()
     }
 
-    /// Whether any user memory in a range is pinned.
+    /// Returns true if any user memory in a range is pinned.
     pub fn pins_in(&self, range: std::ops::Range<u64>) -> bool {
         self.pins.any_in(range.start, range.end)
     }
@@ -295,7 +295,7 @@ impl HostedGpu {
         Ok(())
     }
 
-    /// Unbinds the driver (rmmod), whatever its processes are doing; their calls fail from then on.
+    /// Unbinds the driver (rmmod) while its processes go on; their calls fail from then on.
     pub fn unload(&self) {
         let Some(kfd) = lock(&self.kfd).take() else { return };
         self.line.belongs_to(Weak::new());
@@ -401,12 +401,12 @@ impl HostedGpu {
     ///
     /// # Errors
     ///
-    /// Those of [`HostedGpu::card_read`], and those of the file.
+    /// As for [`HostedGpu::card_read`], and the errors of the file.
     pub fn card_write(&self, path: &str, text: &str) -> Result<(), Errno> {
         self.driver()?.card_write(path, text.as_bytes())
     }
 
-    /// What decides who goes on next, if that is explored.
+    /// Explorer that decides which actor goes on next, if schedules are explored.
     pub fn explorer(&self) -> Option<&Explorer> {
         self.gpu.config().explorer.as_ref()
     }
@@ -442,7 +442,7 @@ impl HostedGpu {
         }
     }
 
-    /// Has interrupts handled by somebody else than the driver, or by the driver again.
+    /// Has interrupts handled by `handler` instead of the driver, or by the driver again.
     pub fn handle_interrupts(&self, handler: Option<Handler>) {
         self.line.handle_instead(handler);
     }

@@ -15,7 +15,7 @@ use crate::dmabuf::ofd;
 /// Bytes of the thread's stack: it opens and closes.
 const STACK: usize = 64 << 10;
 
-/// What the thread is asked for.
+/// Request to the thread.
 enum Request {
     /// Opens descriptor `fd` of thread `task` anew, and holds the record at `record`, if there is one, with it.
     Keep { task: i32, fd: RawFd, record: Option<u64>, answer: SyncSender<io::Result<RawFd>> },
@@ -54,7 +54,8 @@ fn open(task: i32, fd: RawFd) -> io::Result<File> {
 /// A kernel or a filter that does not allow it.
 pub fn leave_descriptors() -> io::Result<()> {
     let last = libc::c_uint::MAX;
-    // The system call itself: the C library's function may be somebody's who keeps descriptors of theirs open.
+    // This is the system call itself: the C library's function may be replaced by a tool that keeps its own
+    // descriptors open.
     // SAFETY: this thread uses no descriptor from before.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 0, last, libc::CLOSE_RANGE_UNSHARE) };
     if result == 0 { Ok(()) } else { leave_one_by_one() }

@@ -7,8 +7,8 @@
 //!
 //! Memory is shared with other processes, which have a GPU each, by descriptors ([`dmabuf`]).
 //!
-//! What a kernel guarantees and this cannot: memory that a program frees while it is pinned, other than through
-//! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], is still reached by the device.
+//! A kernel guarantees one thing that this cannot: if a program frees pinned memory other than through
+//! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], the device still reaches it.
 
 mod arena;
 mod debug;

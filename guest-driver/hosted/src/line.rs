@@ -10,11 +10,11 @@ use belfry_kfd_core::Kfd;
 use crate::os::HostedOs;
 use crate::sync::lock;
 
-/// Where the device's interrupts go: a thread that runs the driver's handler.
+/// Destination of the device's interrupts: a thread that runs the driver's handler.
 #[derive(Default)]
 pub(crate) struct Line {
     pending: AtomicBool,
-    /// It is not raised any more: the device is gone.
+    /// Set once the device is gone and raises no more interrupts.
     closed: AtomicBool,
     /// The thread has to be woken. It is set, and waited for, with `handlers` locked.
     sleeps: AtomicBool,
@@ -30,7 +30,7 @@ struct Handlers {
     instead: Option<Handler>,
 }
 
-/// A handler of interrupts that is not the driver's; whether it wants to be called again.
+/// A handler of interrupts that is not the driver's. It returns true if it is to be called again.
 pub type Handler = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl InterruptSink for Line {
@@ -41,7 +41,7 @@ impl InterruptSink for Line {
 }
 
 impl Line {
-    /// Wakes the thread, if it sleeps: who raises the line may be the program's own thread, which is waiting for its signal.
+    /// Wakes the thread, if it sleeps: the raising thread may be the program's own, which is waiting for its signal.
     fn wake(&self) {
         // In one order with the thread's own store and its look at what is pending.
         if self.sleeps.load(Ordering::SeqCst) {
@@ -66,7 +66,7 @@ impl Line {
         self.wake();
     }
 
-    /// Whether an interrupt waits to be handled, by somebody who is there.
+    /// Returns true if an interrupt waits and there is a handler for it.
     pub(crate) fn is_pending(&self) -> bool {
         let handlers = lock(&self.handlers);
         let has_handler = handlers.instead.is_some() || handlers.driver.strong_count() > 0;
@@ -93,7 +93,7 @@ impl Line {
         self.pending.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst)
     }
 
-    /// Handles interrupts until the line is closed. Behind one it looks out for the next before it sleeps: they come in rows.
+    /// Handles interrupts until the line is closed. After each one it looks out for the next before it sleeps.
     pub(crate) fn serve(&self) {
         while !self.closed.load(Ordering::SeqCst) {
             if self.pending.load(Ordering::SeqCst) {

@@ -1,4 +1,5 @@
-//! What is mapped in this process: by asking the kernel about a range, or by reading the whole list where it cannot answer.
+//! Mappings of this process: found by asking the kernel about a range, or by reading the whole list if the
+//! kernel cannot answer.
 #![expect(unsafe_code, reason = "an ioctl of procfs")]
 
 use std::fs::File;
@@ -46,7 +47,8 @@ struct Mapping {
     file: (u32, u32, u64),
 }
 
-/// What the program has mapped at an address; `None` where that is nothing, or the same file as at one of `devices`.
+/// Finds the program's mapping at an address; `None` if nothing is mapped there, or the same file as at one
+/// of `devices`.
 pub(crate) fn area(address: u64, devices: &[u64]) -> Option<UserArea> {
     let found = mapping(address)?;
     let is_device = |at: &u64| mapping(*at).is_some_and(|device| device.file == found.file);
@@ -65,7 +67,7 @@ fn mapping(address: u64) -> Option<Mapping> {
     }
 }
 
-/// Whether every page of a range is mapped readable, and writable if asked.
+/// Returns true if every page of a range is mapped readable, and writable if asked.
 pub(crate) fn is_mapped(start: u64, end: u64, writable: bool) -> bool {
     let Ok(maps) = File::open("/proc/self/maps") else { return false };
     let mut at = start;

@@ -27,7 +27,7 @@ fn place(at: Option<usize>) -> (*mut std::ffi::c_void, MapFlags) {
 ///
 /// # Safety
 ///
-/// What is mapped at `at` is the caller's to replace.
+/// The caller may replace what is mapped at `at`.
 pub(crate) unsafe fn zeroed(at: Option<usize>, len: usize, prot: i32) -> io::Result<usize> {
     let (at, flags) = place(at);
     // SAFETY: the caller's contract.

@@ -20,7 +20,7 @@ use crate::mapped::is_mapped;
 use crate::shared::raw_region;
 use crate::sync::lock;
 
-/// How often each part of the address space is pinned: a part reaches from its key to the next one.
+/// Number of pins of each part of the address space; a part reaches from its key to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts(BTreeMap<u64, u32>);
 
@@ -97,10 +97,10 @@ struct Entry {
 struct Table {
     counts: Counts,
     entries: BTreeMap<u64, Entry>,
-    /// Who hears of changes without a pin.
+    /// Watchers, which hear of changes and hold no pin.
     watches: BTreeMap<u64, Entry>,
     next: u64,
-    /// Ranges about to change: nobody may pin there.
+    /// Ranges about to change: no page of them may be pinned.
     going: Vec<(u64, u64)>,
 }
 
@@ -289,14 +289,14 @@ impl Pins {
         }
     }
 
-    /// Whether anything in a range is pinned or watched.
+    /// Returns true if anything in a range is pinned or watched.
     pub(crate) fn any_in(&self, start: u64, end: u64) -> bool {
         let table = lock(&self.table);
         let watched = table.watches.values().any(|entry| entry.start < end && start < entry.end);
         watched || table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
     }
 
-    /// Puts memory of the driver's own into the device's map; nobody is told of it.
+    /// Puts memory of the driver's own into the device's map; no observer is told of it.
     pub(crate) fn add(self: &Arc<Self>, range: Range<u64>) -> Result<Added> {
         let mut table = lock(&self.table);
         table.counts.change(range.start, range.end, |count| count + 1);
@@ -373,7 +373,7 @@ impl Invalidate for News {
     }
 }
 
-/// What a mirror keeps.
+/// Pin or watch that a mirror keeps.
 enum Pages {
     Pinned(Pin),
     Watched { pins: Arc<Pins>, id: u64 },

@@ -1,6 +1,6 @@
-//! What a program is told that gets this driver without knowing of it: the settings file of `belfry exec`.
+//! Settings of a program that gets this driver without knowing of it: the settings file of `belfry exec`.
 //!
-//! The same value makes the files of the topology and the device in each process: what they say cannot differ.
+//! The same value makes the files of the topology and the device in each process, so that both agree.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,9 +38,9 @@ pub const DEBUGGABLE_VARIABLE: &str = "BELFRY_EXEC_DEBUGGABLE";
 pub const WAIT_VARIABLE: &str = "BELFRY_EXEC_WAIT";
 /// Environment variable with the directory that each process which uses the GPU leaves a record in.
 pub const RECORD_VARIABLE: &str = "BELFRY_EXEC_RECORD";
-/// How the names of rings end, behind a dot.
+/// Ending of the names of rings, after a dot.
 pub const RING_ENDING: &str = "ring";
-/// How the names of records end, behind a dot.
+/// Ending of the names of records, after a dot.
 pub const RECORD_ENDING: &str = "record";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
@@ -53,7 +53,7 @@ pub const SHARED_SIZE: usize = 64 << 10;
 /// Name of the file in the directory with what the files of the card are made of.
 pub const CARD_FILE: &str = "card";
 
-/// How the threads of a program wait for signals of ROCr.
+/// Way in which the threads of a program wait for signals of ROCr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// They sleep where the processors are few and all of them execute waves, and wait as they were asked to elsewhere.
@@ -89,10 +89,11 @@ impl std::fmt::Display for Wait {
     }
 }
 
-/// That file, as JSON. Files whose content changes are empty in the directory: they are made when they are opened.
+/// The card's file, as JSON. Files whose content changes are empty in the directory: they are made when they
+/// are opened.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PreparedCard {
-    /// What does not change.
+    /// Properties that do not change.
     #[serde(with = "CardFields")]
     pub card: Card,
     /// Directory of the PCI device, without a slash in front.
@@ -102,7 +103,7 @@ pub struct PreparedCard {
 /// Directory of the hardware monitor below the PCI device's.
 pub const HWMON: &str = "hwmon/hwmon0";
 
-/// Where a file of the card is below the PCI device's directory.
+/// Path of a file of the card below the PCI device's directory.
 #[must_use]
 pub fn card_path(path: &str) -> String {
     path.strip_prefix("hwmon/").map_or_else(|| path.to_owned(), |name| format!("{HWMON}/{name}"))
@@ -111,12 +112,12 @@ pub fn card_path(path: &str) -> String {
 /// The settings file, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Prepared {
-    /// Which chip.
+    /// Chip.
     #[serde(with = "chip_name")]
     pub chip: &'static Model,
     /// Graphics cores.
     pub xccs: u32,
-    /// How the graphics cores are shared out.
+    /// Mode by which the graphics cores are divided into partitions.
     #[serde(with = "partition_name")]
     pub partition: ComputePartition,
     /// Compute units.
@@ -127,11 +128,11 @@ pub struct Prepared {
     pub workers: usize,
     /// Seed of a deterministic schedule.
     pub deterministic: Option<u64>,
-    /// Which code of kernels is compiled.
+    /// Tier that decides which code of kernels is compiled.
     pub tier: Tier,
-    /// How matrix instructions form their sums.
+    /// Way in which matrix instructions form their sums.
     pub matrices: Matrices,
-    /// The folder that compiled code is kept in, if it is; who makes the device opens it.
+    /// The folder that compiled code is kept in, if it is; the maker of the device opens it.
     pub code_folder: Option<PathBuf>,
     /// Bytes of system memory the driver may hand out.
     pub system_memory: u64,
@@ -175,7 +176,7 @@ mod chip_name {
     }
 }
 
-/// How graphics cores are shared out, by the name that sysfs has for it.
+/// Partition mode, by the name that sysfs has for it.
 mod partition_name {
     use belfry_abi::partition::ComputePartition;
     use serde::de::Error as _;
@@ -199,13 +200,13 @@ mod partition_name {
 }
 
 impl Prepared {
-    /// How many render nodes there are: one for each partition, which stay as they are.
+    /// Number of render nodes: one for each partition. It does not change.
     #[must_use]
     pub fn render_nodes(&self) -> u32 {
         self.partition.partitions(self.xccs).unwrap_or(1)
     }
 
-    /// What the device is made of, in a program that reaches all of its own memory.
+    /// Configuration of the device, in a program that reaches all of its own memory.
     #[must_use]
     pub fn config(&self, poll_doorbells: bool) -> HostedConfig {
         let gpu = GpuConfig {

@@ -44,7 +44,7 @@ enum Piece {
     System(u64),
 }
 
-/// What is mapped somewhere.
+/// A mapping.
 struct Map {
     len: usize,
     /// Memory it keeps.
@@ -54,7 +54,7 @@ struct Map {
 }
 
 impl Map {
-    /// What is left of it when `len` bytes from `skip` on are.
+    /// The part that is left when `len` bytes from `skip` on are kept.
     fn part(&self, skip: usize, len: usize) -> Self {
         Self {
             len,
@@ -78,7 +78,7 @@ pub struct HostedProcess {
     quarantine: Option<Mutex<Quarantine, rank::HostedQuarantine>>,
     /// Handles of shared memory.
     handles: Handles,
-    /// What the render node of each partition has, all descriptors of which are one open file.
+    /// State of each partition's render node; all descriptors of one node share one open file.
     files: Vec<File>,
     syncobjs: Syncobjs,
 }
@@ -151,7 +151,7 @@ impl HostedProcess {
         self.kfd.gpu_ids().iter().position(|&id| u32::from(id) == gpu_id).map(|number| number as u32)
     }
 
-    /// What it has of a render node.
+    /// State of a render node.
     fn file(&self, node: Node) -> Result<&File> {
         let number = node.partition().ok_or(Errno::EINVAL)?;
         self.files.get(number as usize).ok_or(Errno::ENOENT)
@@ -170,7 +170,7 @@ impl HostedProcess {
     pub fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32> {
         let arg = arg as u64;
         if node != Node::Kfd || ioc_nr(request) != ioc_nr(WAIT_EVENTS) {
-            // What a kernel hears at once is found before anybody can ask for it.
+            // A kernel notices closed descriptors at once. Here they are looked for before a program can ask.
             self.hosted.exports().reap();
         }
         self.hosted.point();
@@ -421,7 +421,7 @@ impl HostedProcess {
         result
     }
 
-    /// Whether the driver or the device uses memory in a range: a map of a node, or a pin.
+    /// Returns true if the driver or the device uses memory in a range: a map of a node, or a pin.
     pub fn uses(&self, address: usize, len: usize) -> bool {
         let end = address.saturating_add(len);
         let maps = lock(&self.maps);

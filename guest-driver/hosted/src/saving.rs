@@ -19,7 +19,7 @@ use vm_memory::{GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryMmap
 use crate::gpu::{HostedGpu, Reach};
 use crate::standstill::Standstill;
 
-/// How often it is tried, where the device's memory map changes meanwhile.
+/// Number of attempts if the device's memory map changes meanwhile.
 const TRIES: usize = 16;
 
 /// Why a hosted device cannot be saved.
@@ -35,9 +35,9 @@ pub enum SaveError {
     /// The memory or the threads of the process.
     #[error("the hosted GPU cannot be saved: {what}: {source}")]
     System {
-        /// What failed.
+        /// Operation that failed.
         what: &'static str,
-        /// Why.
+        /// Error of the operation.
         source: io::Error,
     },
     /// Its memory is mapped and unmapped all the time.
@@ -59,13 +59,13 @@ pub enum Part {
 pub struct StoodStill<'a> {
     file: &'a File,
     vram: u64,
-    /// Where the driver's memory is, which is behind VRAM in the file.
+    /// Addresses of the driver's memory, which comes after VRAM in the file.
     driver: Range<u64>,
 }
 
-/// What is done with a device that is saved.
+/// Consumer of a device that is saved.
 pub trait Saving {
-    /// What is wrong.
+    /// Error of the consumer.
     type Error: From<SaveError>;
 
     /// Takes the device and the ranges of system memory that it reaches, lowest first; may be called again with others. The process's
@@ -85,7 +85,8 @@ pub trait Saving {
 }
 
 impl StoodStill<'_> {
-    /// Where in the file of memory an address is, and how many bytes from there on; none of memory that programs have pinned.
+    /// Offset of an address in the file of memory, and the bytes from there on; `None` for memory that
+    /// programs have pinned.
     fn in_file(&self, part: Part, at: u64) -> Option<(u64, u64)> {
         match part {
             Part::Vram => Some((at, self.vram.checked_sub(at)?)),
@@ -114,7 +115,7 @@ impl StoodStill<'_> {
         };
         let end = range.end.min(range.start + left);
         let whence = |at: u64, whence: libc::c_int| {
-            // SAFETY: looks for data in a file that nobody else has the position of.
+            // SAFETY: looks for data in a file whose position no other code has.
             let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as libc::off_t, whence) };
             u64::try_from(found).map_err(|_| io::Error::last_os_error())
         };
@@ -152,7 +153,7 @@ impl StoodStill<'_> {
     }
 }
 
-/// The ranges of a map, as `ranges` has them; whether they are the same.
+/// Returns true if the ranges of a map are those in `ranges`.
 fn is_same(map: &GuestMemoryMmap, ranges: &[Range<u64>]) -> bool {
     map.num_regions() == ranges.len()
         && map.iter().zip(ranges).all(|(region, range)| {
@@ -161,7 +162,8 @@ fn is_same(map: &GuestMemoryMmap, ranges: &[Range<u64>]) -> bool {
 }
 
 impl HostedGpu {
-    /// Why it cannot be saved: something else than the device's memory map says what it reaches, or somebody else when it works.
+    /// Reason why the GPU cannot be saved: its reach is not limited to its memory map, or an explorer decides
+    /// when it works.
     fn cannot_be_saved(&self) -> Option<&'static str> {
         match self.reach {
             _ if self.exploring.is_some() => Some("its schedule is explored"),

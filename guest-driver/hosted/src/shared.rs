@@ -19,7 +19,7 @@ use crate::mapping;
 pub(crate) struct Shared {
     base: NonNull<u8>,
     size: usize,
-    /// Where in its file it begins.
+    /// Offset of this memory in its file.
     file_offset: u64,
 }
 
@@ -49,7 +49,7 @@ impl Shared {
         Ok(Self { base, size, file_offset })
     }
 
-    /// Where in its file a byte of it is.
+    /// Offset in its file of a byte of this memory.
     pub(crate) fn in_file(&self, offset: u64) -> u64 {
         self.file_offset + offset
     }
@@ -75,7 +75,7 @@ impl Shared {
     ///
     /// # Safety
     ///
-    /// What is mapped at `at` is the caller's to replace.
+    /// The caller may replace what is mapped at `at`.
     pub(crate) unsafe fn duplicate(
         &self,
         range: (u64, usize),
@@ -122,7 +122,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr, size: u64) -> Result<File, Erro
     if fd < 0 {
         return Err(Error::last_os("memfd_create"));
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and only this function has it.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(size).map_err(|source| Error::System { what: "ftruncate", source })?;
     // SAFETY: changes what may be done with the file, which is this function's own.
@@ -132,7 +132,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr, size: u64) -> Result<File, Erro
     Ok(file)
 }
 
-/// What is promised of a file of memory: no page that was in it goes away.
+/// Seals of a file of memory: no page that was in it goes away.
 pub(crate) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A region over memory that is mapped already and that the region does not own.

@@ -69,7 +69,7 @@ impl Smi {
 }
 
 impl State {
-    /// Whether the descriptor is still the socket.
+    /// Returns true if the descriptor is still the socket.
     fn is_ours(&self) -> bool {
         inode(self.fd) == Some(self.inode)
     }

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long threads may take: those that are in an uninterruptible sleep come later.
+/// Longest time until the threads stand still: a thread in an uninterruptible sleep comes later.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Pause between looks at whether they stand still.
 const LOOK: Duration = Duration::from_micros(50);
 /// Most threads of a process that stands still.
 const THREADS: usize = 4096;
 
-/// Whether threads are to stand still, and a word that they wait at.
+/// Set while threads are to stand still; also the word that they wait at.
 static STAND: AtomicU32 = AtomicU32::new(0);
 /// Threads in the handler.
 static STANDING: AtomicU32 = AtomicU32::new(0);
@@ -188,7 +188,7 @@ impl Drop for Standstill {
     fn drop(&mut self) {
         STAND.store(0, Ordering::SeqCst);
         wake(&STAND);
-        // Whoever comes next finds nobody on the way out.
+        // The next standstill must find no thread on its way out.
         while STANDING.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(LOOK);
         }

@@ -18,7 +18,7 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the thread holds a lock of a driver.
+/// Returns true if the thread holds a lock of a driver.
 pub(crate) fn holds_locks() -> bool {
     HELD.get() > 0
 }
@@ -28,7 +28,7 @@ pub(crate) fn lock<T, R: Rank>(mutex: &lock::Mutex<T, R>) -> lock::MutexGuard<'_
     recover(mutex.lock())
 }
 
-/// What a lock guards stays usable when another thread panicked.
+/// Returns the guard of a lock even if another thread panicked: the guarded data stays usable.
 fn recover<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,7 +98,7 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// How often a thread that waits looks at a time that the host's clock does not move.
+    /// Pause between a waiting thread's looks at a time that the host's clock does not move.
     const LOOK: Duration = Duration::from_millis(1);
 
     /// A wait queue whose timeouts go by `time`.
@@ -166,7 +166,7 @@ struct PoolState {
     runs: VecDeque<Box<dyn FnOnce() + Send>>,
     /// Threads that wait.
     idle: usize,
-    /// Nobody queues any more.
+    /// Set once no more work is queued.
     closed: bool,
 }
 

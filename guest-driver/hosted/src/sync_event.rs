@@ -62,7 +62,7 @@ impl Drop for EventFd {
     }
 }
 
-/// What an eventfd waits for.
+/// Condition that an eventfd waits for.
 #[derive(Debug)]
 enum Awaited {
     /// A point to be there; forgotten with the syncobj.
@@ -78,7 +78,7 @@ pub(crate) struct Event {
     awaited: Awaited,
 }
 
-/// What is to be dropped when no lock is held: the end of work may be told on the way.
+/// Values to be dropped when no lock is held: the drop may report the end of work.
 pub(crate) type Rest = (Vec<Event>, Vec<Arc<Syncobj>>);
 
 impl Event {
@@ -90,7 +90,7 @@ impl Event {
         Ok(Self { fd: EventFd::of(fd)?, awaited })
     }
 
-    /// Whether there is nothing left to wait for; the eventfd has heard of it then.
+    /// Returns true if there is nothing left to wait for; the eventfd has been told then.
     fn is_done(&mut self, held: &mut Vec<Arc<Syncobj>>) -> bool {
         if let Awaited::Point { syncobj, point, available } = &self.awaited {
             let Some(syncobj) = syncobj.upgrade() else { return true };

@@ -28,15 +28,15 @@ const MAX_POINTS: usize = 1 << 16;
 /// Work that is over when all of it is.
 pub(crate) type Ends = Vec<Arc<Fence>>;
 
-/// Whether all of it is over.
+/// Returns true if all of the work is over.
 pub(crate) fn are_over(ends: &Ends) -> bool {
     ends.iter().all(|fence| fence.is_over())
 }
 
-/// What is in a syncobj.
+/// Content of a syncobj.
 #[derive(Debug, Default)]
 struct Content {
-    /// There is anything in it.
+    /// Set once there is anything in it.
     present: bool,
     /// Work without a point, which all points come after.
     base: Ends,
@@ -125,7 +125,7 @@ impl Syncobj {
         content.points.push_back((last, ends));
     }
 
-    /// Whether another point can be added.
+    /// Returns true if another point can be added.
     pub(crate) fn has_room(&self) -> bool {
         lock(&self.0).points.len() < MAX_POINTS
     }
@@ -139,7 +139,7 @@ impl Syncobj {
     }
 }
 
-/// What a descriptor leads to.
+/// Object that a descriptor refers to.
 #[derive(Clone)]
 pub(crate) enum Shared {
     Syncobj(Arc<Syncobj>),
@@ -157,10 +157,10 @@ impl Shared {
     }
 }
 
-/// A descriptor's other end.
+/// The driver's end of a descriptor.
 struct Descriptor {
     what: Shared,
-    /// `None` once nobody has the program's end.
+    /// `None` once the program's end is closed.
     end: Option<UnixStream>,
     identity: Identity,
     told: bool,
@@ -177,7 +177,7 @@ impl Descriptor {
         self.end.as_mut()
     }
 
-    /// Whether somebody has the program's end.
+    /// Returns true if the program's end is open.
     fn is_open(&mut self) -> bool {
         let mut bytes = [0; 64];
         match self.end().map(|end| end.read(&mut bytes)) {
@@ -196,7 +196,7 @@ impl Descriptor {
     }
 }
 
-/// What all syncobjs of a GPU share.
+/// State that all syncobjs of a GPU share.
 pub(crate) struct Syncs {
     changed: WaitQueue,
     /// By the program's end.
@@ -225,7 +225,7 @@ impl Syncs {
         })
     }
 
-    /// Where waits sleep.
+    /// Queue on which waits sleep.
     pub(crate) fn changed(&self) -> &WaitQueue {
         &self.changed
     }
@@ -248,7 +248,8 @@ impl Syncs {
 
     fn look_at_events(&self, new: Option<Event>) {
         let mut events = lock(&self.events);
-        // Counted before it is looked at: what is over from here on is told by whoever ends it.
+        // The event is counted before the look: work that ends from here on sees the count and reports its
+        // end.
         self.waiting.store(events.len() + usize::from(new.is_some()), Ordering::SeqCst);
         events.extend(new);
         let rest = Event::look(&mut events);
@@ -272,7 +273,8 @@ impl Syncs {
             .filter_map(|(key, descriptor)| (!descriptor.is_open()).then_some(*key))
             .collect();
         let gone: Vec<_> = closed.iter().map(|key| descriptors.remove(key)).collect();
-        // Counted before it is looked at: what is over from here on is told by whoever ends it.
+        // The descriptor is counted before the look: work that ends from here on sees the count and reports
+        // its end.
         self.count.store(descriptors.len() + 1, Ordering::Release);
         new.look();
         descriptors.insert(key, new);
@@ -282,11 +284,11 @@ impl Syncs {
         Ok(program.into_raw_fd())
     }
 
-    /// What a descriptor of the calling process leads to.
+    /// Finds the object that a descriptor of the calling process refers to.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for one of anything else.
+    /// `EINVAL` for a descriptor of anything else.
     pub(crate) fn get(&self, fd: RawFd) -> Result<Shared> {
         let identity = Identity::of(fd).map_err(|_| Errno::EINVAL)?;
         lock(&self.descriptors).get(&identity).map(|found| found.what.clone()).ok_or(Errno::EINVAL)

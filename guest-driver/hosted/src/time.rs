@@ -8,7 +8,7 @@ use belfry_kfd_core::os::Clock;
 #[derive(Debug, Clone)]
 pub(crate) struct DriverTime {
     source: TimeSource,
-    /// What the source said, and the kernel's clocks, when this was made; of the latter in nanoseconds.
+    /// Values of the source and of the kernel's clocks when this was made; of the latter in nanoseconds.
     start: (std::time::Duration, u64, u64),
 }
 

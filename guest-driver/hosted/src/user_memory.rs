@@ -5,8 +5,8 @@
 //! | the kernel (`process_vm_readv`) | always possible | the call fails |
 //! | this thread, by one instruction | where a handler of faults stands ready ([`catch_faults`]) | the handler has the copy end behind that instruction ([`behind_fault`]) |
 //!
-//! The second way costs no system call. Both are safe whatever other threads unmap meanwhile, as no code looks at the pointer
-//! before: the copy itself finds out.
+//! The second way costs no system call. Both are safe even if other threads unmap the memory meanwhile, as no
+//! code looks at the pointer before: the copy itself finds out.
 #![expect(unsafe_code, reason = "reads and writes its own memory by address, in ways that survive a bad one")]
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -62,7 +62,8 @@ unsafe extern "C" {
     static belfry_user_copy_behind: u8;
 }
 
-/// Where a thread goes on that has a fault at an instruction: behind it, if that is the one which copies; nowhere otherwise.
+/// Address at which a thread goes on after a fault at `instruction`: just after it, if it is the one that
+/// copies; `None` otherwise.
 ///
 /// The instruction's address is what the kernel gives a handler of signals. May be called from one.
 #[must_use]

@@ -414,7 +414,7 @@ fn events_are_refused_by_the_rules() {
         WaitEventsArgs { events_ptr: unknown.as_mut_ptr() as u64, num_events: 1, ..Default::default() };
     assert_eq!(client.ioctl(nr::WAIT_EVENTS, &mut args), Err(Errno::EINVAL));
 
-    // Destroyed while somebody waits for it.
+    // Destroyed while a thread waits for it.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| client.wait(exception, u32::MAX).err());
         std::thread::sleep(std::time::Duration::from_millis(20));

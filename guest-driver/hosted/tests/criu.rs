@@ -14,7 +14,7 @@ fn call(client: &Client, mut args: CriuArgs) -> Errno {
     client.process.ioctl(Node::Kfd, nr::CRIU_OP, at).map(drop).unwrap_err()
 }
 
-/// Whether this thread may checkpoint processes, by what the kernel says of it.
+/// Returns true if the kernel says that this thread may checkpoint processes.
 fn may() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();

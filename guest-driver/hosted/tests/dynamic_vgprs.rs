@@ -26,7 +26,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 const GROUPS: u32 = 8;
 const GROUP: u32 = 64;
-/// Where code is behind its descriptor.
+/// Offset of code after its descriptor, in bytes.
 const ENTRY: u64 = 256;
 /// `ENABLE_DYNAMIC_VGPR`, and two user SGPRs, which have the address of the arguments.
 const RSRC2: u32 = 1 << 6 | 2 << 1;

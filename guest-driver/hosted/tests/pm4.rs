@@ -46,7 +46,7 @@ struct Queue<'a> {
     written: u64,
 }
 
-/// What a runtime sends at the end: the event's slot is written, and its interrupt raised.
+/// Packet that a runtime sends at the end: the event's slot is written, and its interrupt raised.
 fn release(slot: u64, event: u32) -> Vec<u32> {
     let body = [&[20 | 5 << 8, 2 << 29 | 2 << 24][..], &halves(slot), &[event, 0, event]].concat();
     packet(Opcode::RELEASE_MEM, &body)

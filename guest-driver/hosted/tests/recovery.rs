@@ -52,7 +52,7 @@ fn destroy_in_vain(client: &Client, queue: u32, time: &TimeSource) -> Result<i32
 fn watch(client: &Client) -> File {
     let mut args = SmiEventsArgs { gpuid: client.gpu_id, anon_fd: 0 };
     client.ioctl(nr::SMI_EVENTS, &mut args).unwrap();
-    // SAFETY: the descriptor was made for this call, and is nobody else's.
+    // SAFETY: the descriptor was made for this call, and only this function has it.
     let mut file = unsafe { File::from_raw_fd(args.anon_fd as i32) };
     let mask = EventKind::GpuPreReset.mask() | EventKind::GpuPostReset.mask();
     file.write_all(&mask.to_le_bytes()).unwrap();
@@ -99,7 +99,7 @@ fn a_device_that_cannot_be_reset_is_wedged_until_the_driver_is_loaded_again() {
     let queue = client.create_queue().unwrap();
     // A paused device does not come back from a reset either.
     gpu.device().pause();
-    // Nothing is answered: whatever the driver waits for is over soon.
+    // Nothing is answered: each wait of the driver is over soon.
     let answers = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -176,7 +176,7 @@ fn metadata_is_that_of_the_memory_for_other_drivers_too() {
             process.ioctl(Node::Kfd, nr::GET_DMABUF_INFO, (&raw mut info).cast()).unwrap();
             assert_eq!((data, info.metadata_size), ([8, 9], 8));
         }
-        // It is still there when nobody shares the memory any more, and goes with it.
+        // The mapping is still there when no process shares the memory any more, and goes with it.
         close(&importer, there.handle).unwrap();
         // SAFETY: the descriptor is the test's own.
         unsafe { libc::close(prime.fd) };

@@ -158,7 +158,7 @@ fn sdma_queue_copies_between_memories_and_its_trap_wakes_who_waits() {
     }
 }
 
-/// Where packets of [`every_packet_does_on_each_chip_what_it_says`] write, in bytes.
+/// Offsets at which packets of [`every_packet_does_on_each_chip_what_it_says`] write, in bytes.
 const COPIED: u64 = 0x200;
 const BOX: u64 = 0x300;
 const WRITTEN: u64 = 0x400;

@@ -15,11 +15,11 @@ use common::{Client, gpu};
 fn open(client: &Client, gpuid: u32) -> Result<File, Errno> {
     let mut args = SmiEventsArgs { gpuid, anon_fd: 0 };
     client.process.ioctl(Node::Kfd, SMI_EVENTS, (&raw mut args).cast())?;
-    // SAFETY: the descriptor was made for this call, and is nobody else's.
+    // SAFETY: the descriptor was made for this call, and only this function has it.
     Ok(unsafe { File::from_raw_fd(args.anon_fd as i32) })
 }
 
-/// Whether a descriptor can be read now.
+/// Returns true if a descriptor can be read now.
 fn readable(file: &File) -> bool {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which is this function's own.
@@ -81,7 +81,7 @@ fn other_gpus_have_no_events_here_and_closed_descriptors_are_given_back() {
         file.write_all(&u64::MAX.to_le_bytes()).unwrap();
         drop(file);
     }
-    // The last one's other end is there until somebody looks.
+    // The last descriptor's other end is there until the driver looks.
     drop(Client::open(&gpu));
     assert!(descriptors() <= before + 50, "{} descriptors, {before} before", descriptors());
     drop(first);

@@ -76,7 +76,7 @@ fn gpus() -> [Arc<HostedGpu>; 2] {
     [gpu(), HostedGpu::new(all).unwrap()]
 }
 
-/// Has the GPU decrement a signal in a page, as a signal that nobody is woken for.
+/// Has the GPU decrement a signal in a page, as a signal on which no thread sleeps.
 fn decrement(client: &Client, queue: &mut Queue, va: u64) {
     let before = value(va).load(Ordering::Acquire);
     queue.barrier(&client.process, va);

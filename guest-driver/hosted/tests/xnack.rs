@@ -1,4 +1,5 @@
-//! The packet processor and SDMA engines of a gfx942 wait for memory of the program that nobody has told the GPU of (XNACK).
+//! The packet processor and SDMA engines of a gfx942 wait for memory of the program that the GPU was not told
+//! of (XNACK).
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
@@ -203,7 +204,8 @@ fn sdma_engine_waits_for_memory_of_the_program() {
     assert_eq!(stats.errors, Default::default());
 }
 
-/// What a copy to an address that is so many bytes further writes: parts as large as the distance are read before they are written.
+/// Values that a copy writes to an address `apart` bytes further: parts as large as the distance are read
+/// before they are written.
 fn overlapping(bytes: u64, apart: u64, value: impl Fn(u64) -> u32) -> Vec<u32> {
     (0..bytes).step_by(4).map(|at| value(at % apart)).collect()
 }

@@ -1,4 +1,4 @@
-//! What the C files of the shim call: the `belfry_*` half of `os_interface.h`.
+//! Functions that the C files of the shim call: the `belfry_*` half of `os_interface.h`.
 //!
 //! A `struct belfry_gpu *` is an `Arc<Kfd>` turned raw, a `struct belfry_process *` an `Arc<Process>`; backings and
 //! invalidation callbacks are boxes of their fat `Arc`s.

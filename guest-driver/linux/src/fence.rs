@@ -48,7 +48,7 @@ pub(crate) fn raw(fence: &Fence) -> Result<*mut ffi::OsFence> {
     any.downcast_ref::<KernelFence>().map(|fence| fence.0.as_ptr()).ok_or(Errno::EINVAL)
 }
 
-/// Work that may be anybody's.
+/// A wait for work that may be another driver's.
 pub(crate) struct Await(NonNull<ffi::OsAwait>);
 
 // SAFETY: the functions of waits may be called from any thread.
@@ -57,7 +57,7 @@ unsafe impl Send for Await {}
 unsafe impl Sync for Await {}
 
 impl Await {
-    /// What is in a syncobj; `kick` runs when it is over.
+    /// Begins to wait for the work in a syncobj; `kick` runs when it is over.
     ///
     /// # Safety
     ///
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn belfry_kick(kick: *const Arc<dyn Work>) {
     unsafe { &*kick }.run();
 }
 
-/// Nobody waits any more.
+/// Drops a kick; no wait for it is left.
 ///
 /// # Safety
 ///

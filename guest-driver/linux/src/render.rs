@@ -1,4 +1,4 @@
-//! What the C files call for the render node: open files, their ioctls and handles.
+//! Functions that the C files call for the render node: open files, their ioctls and handles.
 //!
 //! A `struct belfry_client *` is an `Arc<Client>` turned raw.
 

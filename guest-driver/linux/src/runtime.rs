@@ -1,4 +1,4 @@
-//! What `alloc` and `core` need of a kernel: a heap and an end.
+//! Parts that `alloc` and `core` need of a kernel: a heap and a panic handler.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt::{self, Write};
@@ -9,9 +9,9 @@ use crate::ffi;
 /// The kernel's heap (`kvmalloc`).
 struct KernelHeap;
 
-/// What `kvmalloc` aligns any size to.
+/// Alignment in bytes that `kvmalloc` gives any size.
 const MIN_ALIGN: usize = 8;
-/// What it aligns at most: larger requests come from whole pages.
+/// Largest alignment in bytes that it gives: larger requests come from whole pages.
 const MAX_ALIGN: usize = 4096;
 
 /// Returns the size to ask for so that the result is aligned: a power of two is aligned to itself, up to a page.

@@ -111,7 +111,8 @@ impl WaitQueue for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: made by os_wait_queue_new and dropped once; nobody sleeps on a queue without a reference to it.
+        // SAFETY: made by os_wait_queue_new and dropped once; no thread sleeps on a queue without a reference
+        // to it.
         unsafe { ffi::os_wait_queue_free(self.0.as_ptr()) }
     }
 }

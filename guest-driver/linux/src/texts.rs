@@ -1,4 +1,4 @@
-//! What files of sysfs and debugfs have, for the C files of the shim.
+//! Contents of files of sysfs and debugfs, for the C files of the shim.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};

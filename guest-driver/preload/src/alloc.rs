@@ -61,11 +61,11 @@ const REGION: (usize, usize) = (64 << 30, 64 << 20);
 /// Bytes that are made usable at a time.
 const STEP: usize = 1 << 20;
 
-/// Where the region begins and ends, zeros before there is one; and what of it is in use.
+/// Bounds of the region, zeros before there is one, and the end of the part in use.
 static BEGIN: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// What lies before it is of the process that this one was forked from.
+/// Start of this process's part: the blocks before it belong to the process that this one was forked from.
 static OWN: AtomicUsize = AtomicUsize::new(0);
 /// There is a companion that has a heap of its own.
 static DIVIDED: AtomicBool = AtomicBool::new(false);
@@ -80,7 +80,7 @@ unsafe impl Allocator for Region {
             return (std::ptr::null_mut(), 0, 0);
         };
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        // SAFETY: reserved for this, and handed out to nobody yet.
+        // SAFETY: reserved for this heap, and not handed out yet.
         if unsafe { raw::call(libc::SYS_mprotect, [at, end - at, prot, 0, 0, 0]) } != 0 {
             return (std::ptr::null_mut(), 0, 0);
         }
@@ -113,7 +113,7 @@ unsafe impl Allocator for Region {
     }
 }
 
-/// How much address space the region may have.
+/// Address space that the region may have, in bytes.
 fn most() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is this function's own.
@@ -125,7 +125,7 @@ fn most() -> usize {
     part.clamp(REGION.1, REGION.0)
 }
 
-/// Whether a block is of the region.
+/// Returns true if a block is of the region.
 fn is_in_region(block: *mut u8) -> bool {
     (BEGIN.load(Ordering::Relaxed)..END.load(Ordering::Relaxed)).contains(&(block as usize))
 }
@@ -177,7 +177,7 @@ impl<A: Allocator> Heap<A> {
         if !self.freed.load(Ordering::Relaxed).is_null() {
             let mut block = self.freed.swap(std::ptr::null_mut(), Ordering::Acquire);
             while !block.is_null() {
-                // SAFETY: `leave` has put it there, and nobody else has it.
+                // SAFETY: `leave` has put it there, and no other code has it.
                 unsafe {
                     let next = block.cast::<*mut u8>().read();
                     heap.c_free(block);
@@ -196,7 +196,7 @@ impl<A: Allocator> Heap<A> {
     ///
     /// # Safety
     ///
-    /// It is this heap's, and nobody uses it any more.
+    /// The block is this heap's, and no code uses it any more.
     unsafe fn leave(&self, block: *mut u8) {
         let mut first = self.freed.load(Ordering::Relaxed);
         loop {
@@ -221,7 +221,7 @@ pub(crate) struct Private {
     companion: Heap<Region>,
 }
 
-/// Whether the calling thread's heap is the companion's.
+/// Returns true if the calling thread's heap is the companion's.
 fn is_companions() -> bool {
     DIVIDED.load(Ordering::Relaxed) && is_companion_thread()
 }
@@ -237,7 +237,7 @@ impl Private {
             let mut size = most();
             let at = loop {
                 let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-                // SAFETY: a new mapping at a place the kernel chooses, which nobody may touch yet.
+                // SAFETY: a new mapping at a place the kernel chooses, which no code may touch yet.
                 let at = unsafe {
                     raw::call(libc::SYS_mmap, [0, size, libc::PROT_NONE as usize, flags, usize::MAX, 0])
                 };
@@ -279,7 +279,7 @@ impl Private {
             OWN.store(USED.load(Ordering::Relaxed), Ordering::Relaxed);
             self.companion.unlock();
             self.companion.freed.store(std::ptr::null_mut(), Ordering::Relaxed);
-            // SAFETY: the companion's threads are not in this process, so that nobody uses the heap.
+            // SAFETY: the companion's threads are not in this process, so that none of them uses the heap.
             unsafe { *self.companion.heap.get() = Dlmalloc::new_with_allocator(Region) };
         }
     }

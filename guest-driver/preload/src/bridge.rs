@@ -1,11 +1,12 @@
 //! Faults of device threads: memory that the program has unmapped a moment ago.
 //!
-//! Between an unmapping and the driver's hearing of it, the device may touch what is no longer there. A page of zeros is
-//! put there, which nobody reads or misses, and the driver is told: from then on the GPU faults as it does on hardware.
-//! The program's own handlers of these signals work as if this one was not there.
+//! Between an unmapping and the driver's hearing of it, the device may touch memory that is gone. A page of
+//! zeros is put there, whose content no program reads or misses, and the driver is told: from then on the GPU
+//! faults as it does on hardware. The program's own handlers of these signals work as if this one was not
+//! there.
 //!
-//! Where somebody wants the summary of a process, the handler is also there for other signals that end it, as long as the
-//! program has no action for them (`ending.rs`).
+//! If a summary of the process is wanted, the handler is also there for other signals that end it, as long as
+//! the program has no action for them (`ending.rs`).
 #![expect(unsafe_code, reason = "a signal handler")]
 
 use std::ffi::{c_int, c_void};
@@ -126,7 +127,7 @@ fn program_action(signal: c_int) -> sigaction {
     if action.is_null() { nothing() } else { unsafe { action.read_volatile() } }
 }
 
-/// Whether the program's actions for a signal are kept here and not with the kernel.
+/// Returns true if the program's actions for a signal are kept here and not with the kernel.
 pub(crate) fn is_kept(signal: c_int) -> bool {
     slot(signal).is_some() && INSTALLED.load(Ordering::Acquire) && !is_inside()
 }

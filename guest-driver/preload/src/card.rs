@@ -1,4 +1,4 @@
-//! What the processes of one prepared directory use of its card.
+//! Figures that the processes of one prepared directory add up for its card.
 //!
 //! Each process has a device of its own; together they are the one card whose files the directory has. A file of slots
 //! that all of them map tells how much memory each one has, and whether its device executes waves. A slot belongs to a
@@ -27,15 +27,16 @@ use crate::{companion, gpu};
 const SLOT_SIZE: usize = 64;
 const SLOTS: usize = SHARED_SIZE / SLOT_SIZE;
 
-/// What one process uses. All zeros are a slot that nobody has.
+/// Figures of one process. All zeros are a free slot.
 #[repr(C, align(64))]
 #[derive(Default)]
 struct Slot {
     /// [`Owner`].
     owner: AtomicU64,
-    /// What its device has executed. That of processes that have ended stays: the card's energy is all of them.
+    /// Time for which its device has executed waves. The value of an ended process stays: the card's energy
+    /// is the sum over all of them.
     busy: Busy,
-    /// It has ended, or become another program.
+    /// 1 once the process has ended or become another program.
     left: AtomicU32,
     vram_used: AtomicU64,
     gtt_used: AtomicU64,
@@ -60,12 +61,12 @@ impl Owner {
         (self.0 & 0x3f_ffff) as u32
     }
 
-    /// Whether it is in this process's namespace and has not ended.
+    /// Returns true if the process is in this process's namespace and has not ended.
     fn lives(self) -> bool {
         Self::of(self.pid()) == Some(self)
     }
 
-    /// Whether it has ended, as far as this process can know.
+    /// Returns true if the process has ended, as far as this process can know.
     fn has_ended(self) -> bool {
         self.0 >> 48 == namespace() && !self.lives()
     }
@@ -101,7 +102,7 @@ fn name() -> u64 {
 
 /// The slots, and whether this process may have one; `None` where there are none.
 fn slots() -> Option<&'static (&'static [Slot], bool)> {
-    // As in `settings`; whoever is second leaves a map that nobody uses.
+    // As in `settings`: the second thread to come leaves a map that is not used.
     static MAPPED: OnceBox<Option<(&'static [Slot], bool)>> = OnceBox::new();
     let map = || inside(|| Box::new(settings().and_then(|settings| map(&settings.tree))));
     MAPPED.get_or_init(map).as_ref()
@@ -120,8 +121,8 @@ fn map(tree: &[u8]) -> Option<(&'static [Slot], bool)> {
     if at <= 0 {
         return None;
     }
-    // SAFETY: mapped for ever, as large as it says, of a type whose every value is one, and written atomically alone; where
-    // it may only be read, nobody is given a slot.
+    // SAFETY: mapped for ever, as large as it says, of a type whose every value is one, and written
+    // atomically alone; if it may only be read, no process is given a slot.
     let slots = unsafe { std::slice::from_raw_parts(at as *const Slot, SLOTS) };
     Some((slots, writable.is_some()))
 }
@@ -136,7 +137,7 @@ fn own() -> Option<&'static Slot> {
 
 /// Takes a slot for this process, which opens the GPU; where its device counts the threads that execute waves.
 ///
-/// Where there is no slot to be had, the figures of this process are its own alone.
+/// If there is no free slot, the figures of this process are its own alone.
 pub(crate) fn join() -> Activity {
     let slot = claim().unwrap_or_else(|| Box::leak(Box::default()));
     if slot.name.load(Ordering::Relaxed) == name() {
@@ -180,12 +181,13 @@ fn others() -> impl Iterator<Item = &'static Slot> {
 }
 
 impl Slot {
-    /// Whether its process is there, and in this process's namespace.
+    /// Returns true if its process is there, and in this process's namespace.
     fn is_seen(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0 && Owner(self.owner.load(Ordering::Acquire)).lives()
     }
 
-    /// How long its devices have executed waves. A process that was killed is busy for ever, as far as its slot says.
+    /// Nanoseconds for which its devices have executed waves. The slot of a process that was killed while
+    /// busy says so for ever.
     fn busy_ns(&self) -> u64 {
         self.busy.total_ns(self.busy.is_busy() && self.is_seen())
     }
@@ -231,9 +233,10 @@ pub(crate) fn leave() {
     }
 }
 
-/// How busy this process has found the card.
+/// Load of the card, as this process has found it.
 static LOAD: Mutex<Load, rank::CardLoad> = Mutex::new(Load::new());
-/// The longest time for which the card was found to have been busy: what is read while a process changes its slot may be a little less.
+/// Longest time, in nanoseconds, for which the card was found to have been busy: a reading while a process
+/// changes its slot may be a little less.
 static MOST_BUSY_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The figures of the card: the sums over the processes.

@@ -33,7 +33,7 @@ const ALL: usize = 1 << 30;
 const URI: usize = 8192;
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Where the link map is in `struct r_debug`, and the name and the next one in `struct link_map`.
+/// Offset of the link map in `struct r_debug`, and of the name and the next map in `struct link_map`.
 const R_MAP: usize = 8;
 const L_NAME: usize = 8;
 const L_NEXT: usize = 24;
@@ -41,7 +41,7 @@ const L_NEXT: usize = 24;
 /// The runtime's library, by the name that others load it by.
 const RUNTIME: &CStr = c"libhsa-runtime64.so.1";
 
-/// What has been found already.
+/// Code objects that have been found already.
 #[derive(Debug, Default)]
 pub(crate) struct CodeObjects {
     seen: Mutex<(BTreeSet<Vec<u8>>, usize)>,

@@ -28,7 +28,7 @@ use crate::real::{errno, raw, set_errno};
 const MOST: usize = 256;
 /// Stack of the companion's first thread, which starts others.
 const STACK: usize = 256 << 10;
-/// How often a thread looks for one that is free, where all are busy.
+/// Pause between looks for a free thread, if all are busy.
 const TURN: Duration = Duration::from_millis(1);
 
 /// The program, for which there is a companion; 0 where there is none.
@@ -37,7 +37,7 @@ static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static SERVES: AtomicBool = AtomicBool::new(false);
 /// Cleared by the kernel when the thread that made the companion is gone, and with it the program.
 static LIVES: AtomicU32 = AtomicU32::new(0);
-/// How far its start is.
+/// State of its start.
 static STATE: AtomicU32 = AtomicU32::new(STARTING);
 /// Counts how often a thread that makes calls was missing.
 static MISSED: AtomicU32 = AtomicU32::new(0);
@@ -54,7 +54,7 @@ struct Caller {
     errno: AtomicI32,
 }
 
-/// What is called, in the memory of the thread that waits for it.
+/// The call, in the memory of the thread that waits for it.
 type Call = *mut (dyn FnMut() + 'static);
 
 // SAFETY: the call is the waiting thread's while the state is `TAKEN`, and the companion's while it is `CALLED`.
@@ -91,7 +91,7 @@ pub(crate) fn process() -> i32 {
     }
 }
 
-/// Whether calls of this thread are for the companion: not in it, and not in a child of `vfork`.
+/// Returns true if calls of this thread are for the companion: not in it, and not in a child of `vfork`.
 pub(crate) fn serves() -> bool {
     SERVES.load(Ordering::Acquire)
         && !is_companion_thread()
@@ -138,7 +138,8 @@ pub(crate) fn forget() {
 /// The thread that makes the companion. From then on its thread-local memory, `errno` included, is not its own.
 fn parent() {
     LIVES.store(1, Ordering::Relaxed);
-    // SAFETY: the word is static; the C library's own is for those who wait for this thread, which nobody does.
+    // SAFETY: the word is static; the C library's own word serves threads that join this one, and no thread
+    // does.
     unsafe { raw::call(libc::SYS_set_tid_address, [LIVES.as_ptr() as usize, 0, 0, 0, 0, 0]) };
     // SAFETY: memory for a stack, which is never given back; the function is one that never returns.
     let child = unsafe {
@@ -160,7 +161,7 @@ fn parent() {
         match unsafe { raw::call(libc::SYS_wait4, arguments) } {
             interrupted if interrupted == -(libc::EINTR as isize) => {}
             ended if ended == child as isize => break,
-            // Somebody else has waited for it.
+            // Another thread has waited for it.
             _ => {
                 status = libc::SIGKILL;
                 break;
@@ -177,7 +178,7 @@ fn parent() {
     end_like(libc::WTERMSIG(status));
 }
 
-/// Ends this process by a signal, whatever it does about that.
+/// Ends this process by a signal, even if the program handles or blocks it.
 fn end_like(signal: c_int) {
     let signal = if signal == 0 { libc::SIGABRT } else { signal };
     let default = [0u64; 4];
@@ -239,13 +240,13 @@ extern "C" fn first(_: *mut c_void) -> c_int {
 /// Waits until the program is gone, and ends the companion.
 fn end_with_program() {
     while LIVES.load(Ordering::Acquire) != 0 {
-        // The kernel wakes one thread, of whatever process: not with `FUTEX_PRIVATE_FLAG`.
+        // The kernel wakes one thread, of any process: not with `FUTEX_PRIVATE_FLAG`.
         // SAFETY: the word is static; without a timeout, the other arguments are not looked at.
         unsafe {
             raw::call(libc::SYS_futex, [LIVES.as_ptr() as usize, libc::FUTEX_WAIT as usize, 1, 0, 0, 0]);
         }
     }
-    // SAFETY: ends this process, which nobody waits for any more.
+    // SAFETY: ends this process; no process waits for it any more.
     unsafe { raw::call(libc::SYS_exit_group, [0; 6]) };
 }
 
@@ -343,7 +344,8 @@ fn take() -> &'static Caller {
 ///
 /// # Safety
 ///
-/// What `call` points to lives until this returns; where a signal handler leaves this function for good, for ever.
+/// The target of `call` lives until this returns; if a signal handler leaves this function for good, for
+/// ever.
 unsafe fn make(call: *mut (dyn FnMut() + '_)) {
     let caller = take();
     // SAFETY: the caller is this thread's; the lifetime is what this function's own caller vouches for.
@@ -386,7 +388,7 @@ pub(crate) fn wait_for<R: 'static>(work: impl FnOnce() -> R + 'static) -> R {
     let call = inside_here(|| Box::into_raw(Box::new(call)));
     // SAFETY: boxes live until they are dropped, which is below.
     unsafe { make(call) };
-    // SAFETY: the call is made, and nobody has the boxes but this thread.
+    // SAFETY: the call is made, and only this thread has the boxes.
     let result = inside_here(|| unsafe {
         drop(Box::from_raw(call));
         Box::from_raw(waits).1

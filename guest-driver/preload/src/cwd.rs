@@ -6,18 +6,18 @@ use crate::path::{PATH_MAX, hidden};
 use crate::real::raw;
 use crate::settings::Settings;
 
-/// What is known of the working directory, as [`WORKING`] has it.
+/// Values of [`WORKING`].
 const UNKNOWN: u8 = 0;
 const ELSEWHERE: u8 = 1;
 const ABOVE: u8 = 2;
 const WITHIN: u8 = 3;
 
-/// Where the working directory is.
+/// Position of the working directory, seen from the prepared paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Where no relative path leads to one of ours.
+    /// No relative path leads to a prepared path.
     Elsewhere,
-    /// Above or beside ours.
+    /// Above or beside a prepared path.
     Above,
     /// In the prepared directory.
     Within,
@@ -30,7 +30,7 @@ pub(crate) fn changed() {
     WORKING.store(UNKNOWN, Ordering::Relaxed);
 }
 
-/// Where the working directory is.
+/// Finds the position of the working directory.
 pub(crate) fn place(settings: &Settings) -> Place {
     match WORKING.load(Ordering::Relaxed) {
         ELSEWHERE => return Place::Elsewhere,
@@ -53,7 +53,7 @@ pub(crate) fn place(settings: &Settings) -> Place {
     place
 }
 
-/// Whether a directory is the root, `/sys`, `/dev`, or below one of these.
+/// Returns true if a directory is the root, `/sys`, `/dev`, or below one of these.
 fn leads_to_ours(settings: &Settings, directory: &[u8]) -> bool {
     match first(directory) {
         None => true,

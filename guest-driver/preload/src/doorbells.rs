@@ -22,15 +22,16 @@ use crate::gpu::{self, Gpu};
 use crate::unmapped::spawn;
 use crate::userfault::{Event, Purpose, Read, Userfault};
 
-/// How long after a ring a page without work is looked at.
+/// Time after a ring at which a page without work is looked at.
 const IDLE: Duration = Duration::from_millis(1);
-/// The same for a page whose queues have work; they look themselves whenever a dispatch completes.
+/// Time after a ring at which a page whose queues have work is looked at; the queues look themselves whenever
+/// a dispatch completes.
 const BUSY: Duration = Duration::from_millis(10);
 /// Shortest and longest time between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(250));
-/// How long the value of a store that was let through is waited for.
+/// Longest wait for the value of a store that was let through.
 const LANDING: Duration = Duration::from_micros(50);
-/// Between two looks where stores can no longer be trapped.
+/// Pause between two looks if stores can no longer be trapped.
 const FALLBACK: Duration = Duration::from_millis(1);
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -42,7 +43,7 @@ type Values = Vec<(DoorbellOffset, u64)>;
 #[derive(Debug)]
 struct Map {
     range: Range<usize>,
-    /// Where it begins in the doorbell BAR.
+    /// Offset at which it begins in the doorbell BAR.
     offset: u64,
     /// While stores go to the page: what it held, and when it was last rung.
     held: Option<(Handover<Values>, Instant)>,

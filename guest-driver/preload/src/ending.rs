@@ -1,4 +1,4 @@
-//! Ends by a signal: what is told of a process that is not there to tell it.
+//! Ends by a signal: the summary of a process that can no longer write it.
 //!
 //! A handler may do next to nothing, so that a thread of the driver waits to write the summary for it. The handler of the
 //! signal names the signal, wakes the thread and waits until the line is written, for a limited time: the thread that was hit
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::real::raw;
 use crate::{gpu, summary};
 
-/// How long a handler waits for the line, in steps of a millisecond.
+/// Longest time a handler waits for the line, in steps of a millisecond.
 const PATIENCE_MS: u32 = 2000;
 
 /// The signal that ends the process; 0 while none does.
@@ -23,7 +23,7 @@ const NOBODY: u32 = 0;
 const WAITS: u32 = 1;
 const DONE: u32 = 2;
 
-/// Starts the thread that writes, for a process whose summary somebody wants.
+/// Starts the thread that writes, if a summary of the process is wanted.
 pub(crate) fn watch() {
     if !summary::is_wanted() || WRITER.swap(WAITS, Ordering::AcqRel) != NOBODY {
         return;

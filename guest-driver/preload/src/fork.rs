@@ -36,7 +36,7 @@ extern "C" fn after_in_child() {
     forget();
 }
 
-/// Makes a child by a call that tells nobody: `fork` gives 0 there.
+/// Makes a child by a call that runs no fork handlers: `fork` returns 0 there.
 #[cfg(not(test))]
 pub(crate) fn quietly<R>(fork: impl FnOnce() -> R, is_child: impl FnOnce(&R) -> bool) -> R {
     before();

@@ -37,7 +37,8 @@ pub(crate) struct Gpu {
 static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
 /// The process of which a thread is starting it; 0 while none is.
 static STARTING: AtomicI32 = AtomicI32::new(0);
-/// The process that has opened a node: a child that was forked afterwards has opened none, whatever it has inherited.
+/// The process that has opened a node: a child that was forked afterwards has opened none, even if it has
+/// inherited a descriptor.
 static OPENER: AtomicI32 = AtomicI32::new(0);
 
 /// The GPU, if this process has one already. Takes no lock.
@@ -51,7 +52,7 @@ pub(crate) fn own() -> Option<&'static Gpu> {
     running().filter(|gpu| gpu.pid == companion::process())
 }
 
-/// Whether this is a child of `vfork`, with the memory of a process that has a GPU.
+/// Returns true if this is a child of `vfork`, with the memory of a process that has a GPU.
 pub(crate) fn is_borrowed() -> bool {
     running().is_some_and(|gpu| gpu.pid != raw::getpid())
 }
@@ -87,8 +88,8 @@ pub(crate) fn start() -> Result<&'static Gpu, i32> {
 struct Starts;
 
 impl Starts {
-    /// Waits for a thread of this process that does: what a thread of the process has begun that this one was forked from
-    /// nobody ends.
+    /// Waits for another thread of this process that is starting the GPU. A start that was under way in the
+    /// parent when this process was forked is ignored: no thread ends it.
     fn begin() -> Self {
         fork::is_to_forget();
         let me = raw::getpid();

@@ -1,11 +1,12 @@
-//! Whether a thread is at work for the driver or the device: its calls of the C library are then not for this library.
+//! Tells calls of the C library by the driver or the device, which are not for this library, from the
+//! program's.
 
 use std::cell::Cell;
 
 use crate::real::raw;
 use crate::{companion, file_limit};
 
-/// Whose a thread is.
+/// Owner of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Program,
@@ -20,22 +21,22 @@ thread_local! {
     static KIND: Cell<Kind> = const { Cell::new(Kind::Program) };
 }
 
-/// Whether calls of this thread are the driver's or the device's.
+/// Returns true if calls of this thread are the driver's or the device's.
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
-/// Whether this thread is one of the driver or the device.
+/// Returns true if this thread is one of the driver or the device.
 pub(crate) fn is_device_thread() -> bool {
     KIND.get() != Kind::Program
 }
 
-/// Whether this thread is one of a companion.
+/// Returns true if this thread is one of a companion.
 pub(crate) fn is_companion_thread() -> bool {
     KIND.get() == Kind::Companion
 }
 
-/// What a thread is that this one starts for the driver or the device.
+/// Owner of a thread that this one starts for the driver or the device.
 pub(crate) fn child_kind() -> Kind {
     match KIND.get() {
         Kind::Companion => Kind::Companion,
@@ -54,13 +55,13 @@ pub(crate) fn become_thread_of(kind: Kind) {
 ///
 /// Faults are not put off; `work` touches the program's memory by way of the kernel alone.
 ///
-/// Where the driver has a companion, that runs `work` while this thread waits.
+/// If the driver has a companion, the companion runs `work` while this thread waits.
 pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
     let elsewhere = DEPTH.get() == 0 && companion::serves();
     inside_here(|| if elsewhere { companion::run(work) } else { work() })
 }
 
-/// The same on this thread, whatever there is; `work` has nothing to do with the driver.
+/// Runs `work` as [`inside`] does, but always on this thread; `work` has nothing to do with the driver.
 pub(crate) fn inside_here<R>(work: impl FnOnce() -> R) -> R {
     struct Leave(Option<Mask>);
     impl Drop for Leave {

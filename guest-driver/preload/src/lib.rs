@@ -28,7 +28,7 @@
 //! 1. A call that does not concern the GPU goes on unchanged and allocates nothing: a call can come from inside an
 //!    allocator or a signal handler. Until the GPU runs it takes no lock; then `munmap` and its like ask the driver, which
 //!    holds its locks with signals blocked alone.
-//! 2. What this library allocates comes from an allocator of its own (`alloc.rs`), never from the program's.
+//! 2. Allocations of this library come from an allocator of its own (`alloc.rs`), never from the program's.
 //! 3. Calls that the driver and the device make of the C library are not for this library: `inside.rs` tells them apart.
 //! 4. Before the program opens the GPU, nothing is done but to note some variables of the environment; nothing is left
 //!    behind when it ends, however it ends.

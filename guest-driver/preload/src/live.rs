@@ -1,7 +1,7 @@
 //! Files of the card whose content changes: what a program opens is filled with what is true then.
 //!
-//! In the prepared directory such a file is empty. A descriptor that was opened on it, by whatever path, becomes one of
-//! memory with the content; a stream has read nothing yet when its descriptor changes under it.
+//! In the prepared directory such a file is empty. A descriptor that was opened on it, by any path, becomes
+//! one of memory with the content; a stream has read nothing yet when its descriptor changes under it.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::{CStr, CString, c_int};
@@ -48,7 +48,7 @@ fn read() -> Option<Live> {
     Some(Live { files: files.collect(), prepared })
 }
 
-/// Whether a path ends like one of the files: of most, that is all that is looked at.
+/// Returns true if a path ends like one of the files: for most paths, no further look is needed.
 fn may_be_live(path: &CStr) -> bool {
     let bytes = path.to_bytes();
     let start = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);

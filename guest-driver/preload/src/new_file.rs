@@ -12,7 +12,7 @@ const MOST: u32 = 1000;
 ///
 /// # Errors
 ///
-/// What keeps a file from being made, and a thousand names that are taken.
+/// The error that keeps a file from being made; also a thousand names that are taken.
 pub(crate) fn create(directory: &Path, name: impl Fn(u32) -> String) -> io::Result<(File, PathBuf)> {
     for number in 0..MOST {
         let path = directory.join(name(number));

@@ -1,8 +1,8 @@
 //! Device nodes: files that stand in for them, recognised by their inode.
 //!
-//! A stand-in is an empty file of the prepared directory. Its identity survives `dup`, `fork` and descriptors that are
-//! passed on, and a bind mount of it is recognised as well. It is opened for reading whatever was asked, so that nobody
-//! writes to it.
+//! A stand-in is an empty file of the prepared directory. Its identity survives `dup`, `fork` and descriptors
+//! that are passed on, and a bind mount of it is recognised as well. It is opened for reading even if writing
+//! was asked for, so that it stays empty.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ const DRM_MAJOR: u32 = 226;
 /// Major number `/dev/kfd` has here; the kernel gives it any that is free.
 const KFD_MAJOR: u32 = 235;
 
-/// A file, whatever its name.
+/// Identity of a file, by any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -155,7 +155,7 @@ pub(crate) fn disguise_x(stat: &mut libc::statx) {
     }
 }
 
-/// Whether a file stands in for a node.
+/// Returns true if a file stands in for a node.
 pub(crate) fn is_stand_in(identity: Identity) -> bool {
     settings().is_some_and(|settings| Which::of(settings, identity.device, identity.inode).is_some())
 }

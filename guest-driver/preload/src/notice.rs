@@ -1,4 +1,4 @@
-//! What is said to the user: one line each on the program's standard error.
+//! Notices to the user: one line each on the program's standard error.
 
 use std::fmt::{Arguments, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};

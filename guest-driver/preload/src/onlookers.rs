@@ -1,7 +1,8 @@
-//! What looks at the GPU of this process: the socket of `belfry inspect`, and the stub for GDB.
+//! Onlookers of this process's GPU: the socket of `belfry inspect`, and the stub for GDB.
 //!
-//! Their threads are the driver's, of the companion where there is one: the program does not see their signals. They have a table of
-//! descriptors of their own, so that the program cannot close them, whatever it closes, and finds no number taken.
+//! Their threads are the driver's, or the companion's if there is one: the program does not see their
+//! signals. They have a table of descriptors of their own, so that the program cannot close their
+//! descriptors, and finds no number taken.
 //!
 //! | end | what becomes of them |
 //! | --- | --- |
@@ -28,10 +29,10 @@ use crate::code_objects::CodeObjects;
 use crate::inside::inside;
 use crate::{companion, gpu, notice};
 
-/// How long the end of the process waits for them.
+/// Longest time the end of the process waits for them.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// That the process ends with a status, and whom to tell when that has been said.
+/// Exit status of the process, and the channel to answer on when the onlookers know it.
 type Ending = (c_int, SyncSender<()>);
 
 /// Ends them; never freed, and null where there are none.

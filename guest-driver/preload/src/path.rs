@@ -22,12 +22,12 @@ pub(crate) struct Buffer(MaybeUninit<[u8; PATH_MAX]>);
 pub(crate) struct Resolved {
     /// The given one, or one in the buffer.
     pub(crate) path: *const c_char,
-    /// It is one of the prepared files.
+    /// True for one of the prepared files.
     pub(crate) ours: bool,
-    /// It is a device node, or a directory of them.
+    /// True for a device node, or a directory of them.
     pub(crate) is_node: bool,
-    /// How much of the beginning of `path` the program has not given: the prepared directory, and for a relative path the
-    /// one it is relative to.
+    /// Bytes at the beginning of `path` that the program has not given: the prepared directory, and for a
+    /// relative path the directory it is relative to.
     pub(crate) extra: usize,
 }
 
@@ -99,7 +99,7 @@ impl Buffer {
 }
 
 impl Settings {
-    /// Whether a path can be ours at all: what most are not is seen at a glance.
+    /// Returns true if a path can be a prepared one: most cannot, and that is seen at a glance.
     fn may_be_ours(&self, directory: i32, path: &[u8], writes: bool) -> bool {
         let mut components =
             path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
@@ -131,11 +131,11 @@ impl Settings {
     }
 }
 
-/// What a path has turned out to be.
+/// Result of the comparison of a path with the prepared ones.
 enum Found<'s> {
-    /// It is, or lies below, this one of the prepared paths.
+    /// The path is, or lies below, this one of the prepared paths.
     Ours(&'s [u8]),
-    /// It is another one.
+    /// The path is another one.
     Others,
 }
 
@@ -206,7 +206,7 @@ impl Text<'_> {
     }
 }
 
-/// Whether a prepared path is a link, after which `..` is above what it leads to.
+/// Returns true if a prepared path is a link, after which `..` is above the link's target.
 fn is_link(settings: &Settings, prefix: &[u8]) -> bool {
     let mut path = [0; PATH_MAX];
     let len = settings.tree.len();
@@ -229,7 +229,7 @@ impl TrimSlashes for [u8] {
     }
 }
 
-/// How many bytes at the start of a path are the prepared directory's, and not to be shown.
+/// Number of bytes at the start of a path that are the prepared directory's, and not to be shown.
 pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
     match path.strip_prefix(settings.tree.as_slice()) {
         Some(rest) if rest.first() == Some(&b'/') => settings.tree.len(),
@@ -237,7 +237,8 @@ pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
     }
 }
 
-/// How the kernel shows memory that has taken the place of a file whose content changes: around the file's path.
+/// Texts by which the kernel shows memory that has taken the place of a file whose content changes: before
+/// and after the file's path.
 pub(crate) const LIVE: (&[u8], &[u8]) = (b"/memfd:belfry:", b" (deleted)");
 
 /// A path that the kernel has given, as a program is to see it; `None` where it sees it as it is.

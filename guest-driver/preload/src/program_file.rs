@@ -1,6 +1,6 @@
-//! Programs that are about to be started, as files: whether they will find the GPU.
+//! Tells from the file of a program that is about to be started if the program will find the GPU.
 //!
-//! Little of the stack is used, as whoever starts a program may have a few kilobytes of it.
+//! Little of the stack is used, as a caller that starts a program may have a few kilobytes of it.
 
 #![expect(unsafe_code, reason = "takes C strings, and makes system calls")]
 
@@ -139,7 +139,8 @@ fn long(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// Whether Go's linker has made a program: it leaves a note with the name `Go` (`cmd/link`, `ELFNOTEGONAME`).
+/// Returns true if Go's linker has made a program: it leaves a note with the name `Go` (`cmd/link`,
+/// `ELFNOTEGONAME`).
 fn has_note_of_go(fd: c_int, offset: usize, length: usize) -> bool {
     let mut at = 0;
     for _ in 0..MOST_NOTES {

@@ -113,7 +113,8 @@ pub(crate) fn answer(result: isize) -> isize {
     result
 }
 
-/// System calls that go to the kernel whatever is hooked, and leave `errno` alone unless they say otherwise.
+/// System calls that go to the kernel even if functions are hooked, and leave `errno` alone unless they say
+/// otherwise.
 pub(crate) mod raw {
     use std::arch::asm;
     use std::sync::atomic::AtomicU32;
@@ -193,7 +194,7 @@ pub(crate) mod raw {
         unsafe { call(libc::SYS_munmap, [at, size, 0, 0, 0, 0]) }
     }
 
-    /// What `stat` says of a descriptor.
+    /// Result of `stat` for a descriptor.
     pub(crate) fn fstat(fd: i32) -> Option<libc::stat> {
         // SAFETY: all zeros are a value of the structure.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -202,7 +203,7 @@ pub(crate) mod raw {
         (result == 0).then_some(stat)
     }
 
-    /// What `stat` says of the file at a path from a directory.
+    /// Result of `stat` for the file at a path from a directory.
     pub(crate) fn stat_at(at: i32, path: &std::ffi::CStr) -> Option<libc::stat> {
         // SAFETY: all zeros are a value of the structure.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! What `belfry exec` says: where the prepared files are, and what the device is made of.
+//! Settings that `belfry exec` hands over: the place of the prepared files, and the parts of the device.
 //!
 //! The environment names a directory, which holds the settings beside the files that were made with them.
 
@@ -31,35 +31,35 @@ pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 pub(crate) struct Settings {
     /// The directory, without a slash at its end.
     pub(crate) tree: Vec<u8>,
-    /// What is found in it instead of where it says.
+    /// Paths that are found below the directory instead of at their own place.
     pub(crate) prefixes: Vec<Vec<u8>>,
     /// The stand-ins of the device nodes.
     pub(crate) kfd: Identity,
-    /// Those of DRM, by partition.
+    /// The stand-ins of DRM's nodes, by partition.
     pub(crate) drm: Vec<DrmNodes>,
     pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
     pub(crate) trace: Option<TraceTo>,
     /// The directory of records.
     pub(crate) record: Option<PathBuf>,
-    /// What is checked of kernels, as it was handed over.
+    /// Options of the checks of kernels, as handed over.
     pub(crate) sanitize: Option<Vec<u8>>,
-    /// What is counted of them, likewise.
+    /// Options of the profile of kernels, as handed over.
     pub(crate) profile: Option<Vec<u8>>,
-    /// What fails on purpose, likewise.
+    /// Plan of faults, as handed over.
     pub(crate) faults: Option<Vec<u8>>,
-    /// How the GPU may be looked at, likewise.
+    /// Ways in which the GPU may be looked at, as handed over.
     pub(crate) inspect: Option<Vec<u8>>,
     /// The driver of each process is in a companion.
     pub(crate) debuggable: bool,
-    /// How threads wait for signals.
+    /// Way in which threads wait for signals.
     pub(crate) wait: Wait,
     /// Name of the card; empty where it has none.
     pub(crate) card_name: Vec<u8>,
     prepared: Prepared,
 }
 
-/// Where events are recorded.
+/// Destination of recorded events.
 #[derive(Debug)]
 pub(crate) struct TraceTo {
     /// Each process has a file in it.
@@ -101,7 +101,7 @@ impl Started {
     fn get(&self) -> Option<Vec<u8>> {
         match self.len.load(Ordering::Relaxed) {
             0 => std::env::var_os(self.name).map(OsString::into_vec),
-            // SAFETY: nobody writes any more.
+            // SAFETY: the value is not written any more.
             len => unsafe { &*self.value.get() }.get(..len).map(<[u8]>::to_vec),
         }
     }
@@ -217,7 +217,7 @@ impl Settings {
         self.prepared.workers
     }
 
-    /// What the device is made of.
+    /// Configuration of the device.
     pub(crate) fn device(&self, poll_doorbells: bool) -> HostedConfig {
         self.prepared.config(poll_doorbells)
     }

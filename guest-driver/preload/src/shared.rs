@@ -5,9 +5,10 @@ use belfry_kfd_hosted::dmabuf::Descriptor;
 use crate::inside::{inside, is_inside};
 use crate::real::raw;
 
-/// What a descriptor of the program's leads to, if it is shared memory of any process's GPU.
+/// Finds the shared memory that a descriptor of the program refers to, if it is memory of any process's GPU.
 ///
-/// Asks one question of the kernel about what is something else, and allocates for files without a name alone.
+/// Asks the kernel one question about a descriptor of anything else, and allocates for files without a name
+/// alone.
 pub(crate) fn find(fd: i32) -> Option<Descriptor> {
     if fd < 0 || is_inside() {
         return None;
@@ -19,7 +20,7 @@ pub(crate) fn find(fd: i32) -> Option<Descriptor> {
     inside(|| Descriptor::of(fd).ok())
 }
 
-/// What `lseek` answers for memory of `size` bytes (`dma_buf_llseek`): programs ask for the size that way.
+/// Result of `lseek` for memory of `size` bytes (`dma_buf_llseek`): programs ask for the size that way.
 pub(crate) fn seek(size: u64, offset: i64, whence: i32) -> Result<i64, i32> {
     match (whence, offset) {
         (libc::SEEK_END, 0) => i64::try_from(size).map_err(|_| libc::EOVERFLOW),

@@ -1,12 +1,12 @@
-//! What a start has to mind of the process it is in: its limits.
+//! Limits of the process, which a start has to respect.
 #![expect(unsafe_code, reason = "asks for what belongs to the process")]
 
 use belfry_kfd_hosted::HostedConfig;
 
 /// Makes the driver's memory fit into what the process may map.
 ///
-/// It is address space until it is touched. A process with a limit on that gives a quarter of what is left; what does not
-/// fit then is an error that names it.
+/// This memory is only address space until it is touched. A process with a limit on address space gives a
+/// quarter of the part that is left; if the memory does not fit then, the error names the limit.
 pub(crate) fn fitting(mut config: HostedConfig) -> HostedConfig {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is this function's own.

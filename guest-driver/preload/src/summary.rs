@@ -1,4 +1,4 @@
-//! What is told of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
+//! Summary of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -18,14 +18,14 @@ use crate::inside::inside;
 use crate::settings::settings;
 use crate::{card, companion, file_limit, gpu, record};
 
-/// How a process has ended, as far as it knows.
+/// End of a process, as far as it knows.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
-    /// It ends by itself, or becomes another program.
+    /// The process ends by itself, or becomes another program.
     Exited,
     /// A signal ends it.
     Signalled(c_int),
-    /// It runs. This line is the last one of a process that cannot tell its end.
+    /// The process runs. This line is the last one of a process that cannot tell its end.
     Lost,
 }
 
@@ -107,12 +107,12 @@ impl Record {
     }
 }
 
-/// What a plan of faults has come to.
+/// Results of a plan of faults.
 #[derive(Serialize)]
 struct Faults {
     /// The first strikes, in words.
     strikes: Vec<String>,
-    /// How often each rule has struck.
+    /// Number of strikes of each rule.
     struck: BTreeMap<&'static str, u64>,
 }
 
@@ -139,7 +139,7 @@ struct Unmodelled {
     writes: u64,
 }
 
-/// What checks the kernels of this process, from what was handed over.
+/// Makes the checker of this process's kernels from the options that were handed over.
 pub(crate) fn sanitizer(options: &[u8]) -> Option<Arc<Sanitizer>> {
     match serde_json::from_slice::<SanitizeOptions>(options) {
         Ok(options) => Some(Arc::new(Sanitizer::new(options))),
@@ -150,7 +150,7 @@ pub(crate) fn sanitizer(options: &[u8]) -> Option<Arc<Sanitizer>> {
     }
 }
 
-/// What counts what kernels of this process do, from what was handed over.
+/// Makes the profiler of this process's kernels from the options that were handed over.
 pub(crate) fn profiler(options: &[u8]) -> Option<Arc<Profiler>> {
     match serde_json::from_slice::<ProfileOptions>(options) {
         Ok(options) => Some(Arc::new(Profiler::new(options))),
@@ -161,7 +161,7 @@ pub(crate) fn profiler(options: &[u8]) -> Option<Arc<Profiler>> {
     }
 }
 
-/// What fails on purpose in this process, from what was handed over.
+/// Reads the plan of faults of this process from the text that was handed over.
 pub(crate) fn faults(text: &[u8]) -> Option<Plan> {
     let plan = std::str::from_utf8(text).map_err(|error| error.to_string());
     match plan
@@ -175,12 +175,12 @@ pub(crate) fn faults(text: &[u8]) -> Option<Plan> {
     }
 }
 
-/// Whether somebody wants the line.
+/// Returns true if `belfry exec` has named a file for the line.
 pub(crate) fn is_wanted() -> bool {
     settings().is_some_and(|settings| settings.summary.is_some())
 }
 
-/// Writes the line, if somebody wants it and the process has used the GPU; the last one of a process counts.
+/// Writes the line, if it is wanted and the process has used the GPU; the last one of a process counts.
 pub(crate) fn write(end: End) {
     let Some(gpu) = gpu::own() else { return };
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };

@@ -44,7 +44,7 @@ fn file(directory: &Path, size: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// What this process is called: the last part of the path that it was started by.
+/// Name of this process: the last part of the path that it was started by.
 pub(crate) fn program() -> String {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let path = line.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -46,10 +46,10 @@ static MAIL: Mail = Mail {
     gave_up: AtomicBool::new(false),
 };
 
-/// How long a thread that unmaps waits for the driver at most: far longer than that takes on a busy machine.
+/// Longest time a thread that unmaps waits for the driver: far longer than that takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How sure it is that a range was unmapped.
+/// Certainty that a range was unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Something about it has changed.
@@ -102,7 +102,7 @@ fn look_at_pins() {
     }
 }
 
-/// Whether any page of a range is not there (msync(2): `ENOMEM`; asked so, it does nothing else).
+/// Returns true if any page of a range is not there (msync(2): `ENOMEM`; asked so, it does nothing else).
 #[expect(unsafe_code, reason = "a system call")]
 fn has_hole(range: &Range<usize>) -> bool {
     let arguments = [range.start, range.len(), libc::MS_ASYNC as usize, 0, 0, 0];
@@ -141,7 +141,7 @@ impl Placeholders {
             return;
         }
         for range in self.0 {
-            // SAFETY: `fill` has mapped it, and nobody knows of it but the device, which has let go.
+            // SAFETY: `fill` has mapped it, and only the device knows of it, which has let go.
             unsafe { raw::munmap(range.start, range.len()) };
         }
     }
@@ -222,7 +222,7 @@ pub(crate) fn forget() {
 /// Watches what is pinned.
 pub(crate) struct Notifier {
     userfault: OnceLock<Option<Userfault>>,
-    /// What is watched.
+    /// Watched ranges.
     ranges: Mutex<Ranges, rank::NotifierRanges>,
 }
 
@@ -408,7 +408,8 @@ mod tests {
         }
     }
 
-    /// What took the place of watched memory, and what was never watched, is not what was pinned; where it was pinned anew, it is.
+    /// Memory that came in the place of watched memory, or that was never watched, is not pinned memory,
+    /// unless it was pinned anew.
     #[test]
     fn memory_that_came_in_the_place_of_watched_memory_is_told_apart() {
         let page = 4096;

@@ -33,7 +33,7 @@ const EVENT_REMAP: u8 = 0x14;
 const EVENT_REMOVE: u8 = 0x15;
 const EVENT_UNMAP: u8 = 0x16;
 
-/// What is asked for.
+/// Purpose of a userfaultfd.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// To be told that memory was unmapped.
@@ -42,7 +42,7 @@ pub(crate) enum Purpose {
     Writing,
 }
 
-/// What has happened.
+/// Event of a userfaultfd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A thread waits with a store to this address.
@@ -53,17 +53,17 @@ pub(crate) enum Event {
     Other,
 }
 
-/// Whether a range is told of.
+/// Answer to the question of whether events of a range are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registered {
     Yes,
     /// Not all of it.
     No,
-    /// It cannot be said while there are events that were not read.
+    /// Unknown while there are events that were not read.
     Busy,
 }
 
-/// How reading ended.
+/// Result of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Event(Event),
@@ -88,7 +88,7 @@ static INODES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// program has closed by a system call of its own.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Whether a descriptor is this library's.
+/// Returns true if a descriptor is this library's.
 pub(crate) fn is_ours(fd: i32) -> bool {
     fd >= 0
         && DESCRIPTORS.iter().zip(&INODES).any(|(slot, inode)| {
@@ -207,7 +207,7 @@ impl Userfault {
         self.request(UFFDIO_WRITEPROTECT, &mut [range.start as u64, range.len() as u64, mode])
     }
 
-    /// Whether all of a range is told of, where stores are let through.
+    /// Tells if events are reported for all of a range in which stores are let through.
     ///
     /// Letting them through once more changes nothing, and fails where something else was mapped meanwhile.
     pub(crate) fn is_registered(&self, range: &Range<usize>) -> Registered {
@@ -218,7 +218,7 @@ impl Userfault {
         }
     }
 
-    /// Whether the descriptor is this library's no more.
+    /// Returns true if the descriptor is this library's no more.
     pub(crate) fn is_gone(&self) -> bool {
         !is_ours(self.slot.load(Ordering::Relaxed))
     }

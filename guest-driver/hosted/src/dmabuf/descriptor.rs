@@ -15,10 +15,10 @@ use crate::shared::SEALS;
 
 /// Name of a GPU's file of memory, for `memfd_create`.
 pub(crate) const NAME: &std::ffi::CStr = c"belfry-memory";
-/// What links in `/proc` to a descriptor of such a file say.
+/// Target of the links in `/proc` to a descriptor of such a file.
 pub(crate) const LINK: &str = "/memfd:belfry-memory (deleted)";
 
-/// A file, whatever leads to it.
+/// Identity of a file, by any descriptor or path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     device: u64,
@@ -56,12 +56,12 @@ pub(super) fn inherit(file: &File) -> io::Result<()> {
     }
 }
 
-/// Whether a descriptor may be one of a GPU's memory: a file without a name.
+/// Returns true if a descriptor may be one of a GPU's memory: a file without a name.
 fn may_be_memory(stat: &libc::stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_nlink == 0
 }
 
-/// Whether it is one.
+/// Returns true if a descriptor is one of a GPU's memory.
 fn is_memory(file: &OwnedFd) -> bool {
     let fd = file.as_raw_fd();
     // SAFETY: asks and changes nothing.
@@ -90,7 +90,8 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// What a descriptor of the calling process leads to. What it says is checked: it may come from anybody.
+    /// Reads the record that a descriptor of the calling process refers to. The record is checked: it may
+    /// come from any process.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl Descriptor {
         if copy < 0 {
             return Err(errno(&io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, and only this function has it.
         let file = unsafe { OwnedFd::from_raw_fd(copy) };
         let found = || {
             if !is_memory(&file) {
@@ -143,12 +144,12 @@ impl Descriptor {
         self.file.as_raw_fd()
     }
 
-    /// What the exporter has given with an IPC handle of it.
+    /// Flags that the exporter has given with an IPC handle of this memory.
     pub(crate) fn ipc_flags(&self) -> u32 {
         self.record.ipc_flags
     }
 
-    /// What is said of the memory.
+    /// Record of the memory.
     pub(super) fn record(&self) -> &Record {
         &self.record
     }

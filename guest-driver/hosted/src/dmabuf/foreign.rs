@@ -20,7 +20,7 @@ use crate::pins::{Added, Pins};
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     file: Arc<Kept>,
-    /// Where in it the record lies.
+    /// Offset of the record in the file.
     at: u64,
     record: Record,
 }

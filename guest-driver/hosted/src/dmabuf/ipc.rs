@@ -18,7 +18,7 @@ use crate::gems::HostedGem;
 use crate::keeper::Kept;
 use crate::sync::lock;
 
-/// What a process has given handles of, and what it has by handles of others; by its buffer objects' handles.
+/// Memory that a process has exported or imported by IPC handles, keyed by its buffer objects' handles.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     table: Mutex<Table, rank::Handles>,
@@ -28,7 +28,7 @@ pub(crate) struct Handles {
 struct Table {
     /// The file that is kept open for others, and the handle that leads there.
     exported: BTreeMap<u64, (Kept, [u32; 4])>,
-    /// What can be mapped through the render node.
+    /// Imported memory that can be mapped through the render node.
     imported: BTreeMap<u64, HostedGem>,
 }
 
@@ -38,7 +38,7 @@ fn short(key: u32) -> u32 {
 }
 
 impl Handles {
-    /// Whether there are none.
+    /// Returns true if there are no handles.
     pub(crate) fn is_empty(&self) -> bool {
         let table = lock(&self.table);
         table.exported.is_empty() && table.imported.is_empty()

@@ -24,7 +24,7 @@ fn lock(file: &File, kind: i32, at: u64) -> io::Result<()> {
 /// Makes an open file one of the record at `at`: its position and its lock say so.
 pub(crate) fn hold(file: &File, at: u64) -> io::Result<()> {
     lock(file, libc::F_RDLCK, at)?;
-    // SAFETY: a position of a file that nobody else has yet.
+    // SAFETY: a position of a file that no other code has yet.
     match unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_SET) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -1,19 +1,19 @@
-//! What the exporter writes of shared memory, and what others believe of it.
+//! Record that the exporter writes of shared memory, and the checks that importers make of it.
 
 use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
 
 use super::metadata;
 
-/// What a record begins with; the last byte is its version.
+/// First bytes of a record; the last one is its version.
 const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x02";
 /// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, and what
 /// programs have attached.
 pub(super) const HEAD: usize = METADATA + metadata::BYTES;
-/// Where in a record what programs have attached is.
+/// Offset in a record of the data that programs have attached.
 pub(super) const METADATA: usize = 40;
-/// Bytes without which a record is none.
+/// Bytes at the beginning that make a record one.
 pub(super) const NAME: usize = MAGIC.len();
-/// Where in a record the flags of IPC handles are, which are written later than the rest.
+/// Offset in a record of the flags of IPC handles, which are written later than the rest.
 pub(super) const IPC_FLAGS: usize = 36;
 /// Bytes of a part: where it begins in the file, and its length.
 pub(super) const PART: usize = 16;
@@ -28,11 +28,11 @@ const LARGEST: u64 = 1 << 38;
 pub(super) struct Record {
     /// Bytes.
     pub(super) size: u64,
-    /// What others are told of it.
+    /// Allocation flags that importers see.
     pub(super) flags: AllocFlags,
-    /// A number that no other record is likely to have: handles of memory that is gone are told by it.
+    /// A number that no other record is likely to have: it tells handles of memory that is gone.
     pub(super) key: u32,
-    /// What importers of an IPC handle are told.
+    /// Flags that importers of an IPC handle see.
     pub(super) ipc_flags: u32,
     /// Places in the file and lengths, in the order of the memory.
     pub(super) parts: Vec<(u64, u64)>,
@@ -73,7 +73,7 @@ impl Record {
         Some(bytes)
     }
 
-    /// What bytes say, if all of it can be true of a file of `file_len` bytes.
+    /// Decodes a record; `None` unless all of it can be true of a file of `file_len` bytes.
     pub(super) fn decode(bytes: &[u8], file_len: u64) -> Option<Self> {
         let len = parts_len(bytes)?;
         let size = quad(bytes, 16)?;

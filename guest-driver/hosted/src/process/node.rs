@@ -2,7 +2,7 @@
 
 use belfry_kfd_core::os::MAX_PARTITIONS;
 
-/// Which device file a request goes to.
+/// Device file that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     /// `/dev/kfd`.
@@ -30,12 +30,12 @@ const RENDER_FD: i32 = 0x4000_0000;
 /// Bits of them that say which partition's it is, above those that say whose.
 const PARTITION_SHIFT: u32 = 24;
 
-/// How a process says which of its descriptors are render nodes.
+/// Way in which a process tells which of its descriptors are render nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RenderFiles {
-    /// This number, which is no descriptor's, is that of its first partition.
+    /// Number, which is no real descriptor, of the first partition's render node.
     Invented(i32),
-    /// Those this answers for, with the partition.
+    /// Function that returns the partition of a descriptor that is a render node.
     Real(fn(i32) -> Option<u32>),
 }
 

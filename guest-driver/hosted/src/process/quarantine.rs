@@ -26,12 +26,12 @@ impl Quarantine {
         while self.ranges.len() > MAX_RANGES || self.bytes > MAX_BYTES {
             let Some((address, len)) = self.ranges.pop_front() else { break };
             self.bytes -= len;
-            // SAFETY: only this value has the range, as whoever maps something there has it forgotten first.
+            // SAFETY: only this value has the range: a map that is made there first has this value forget it.
             let _ = unsafe { mapping::unmap(address, len) };
         }
     }
 
-    /// Somebody maps something in a range: what is beside it stays kept.
+    /// Forgets a range in which a new map is made; the kept addresses beside it stay kept.
     pub(super) fn forget(&mut self, address: usize, len: usize) {
         let end = address.saturating_add(len);
         let left = self.ranges.iter().flat_map(|&(old, size)| {
@@ -81,7 +81,7 @@ mod tests {
         let mut quarantine = Quarantine::default();
         let first = map(4096);
         for range in std::iter::once(first).chain((0..MAX_RANGES).map(|_| map(4096))) {
-            // SAFETY: nobody uses this map.
+            // SAFETY: no code uses this map.
             assert!(unsafe { empty(range, 4096) });
             quarantine.keep(range, 4096);
         }
@@ -98,7 +98,7 @@ mod tests {
     fn what_is_beside_a_new_map_stays_kept() {
         let mut quarantine = Quarantine::default();
         let place = map(4 * 4096);
-        // SAFETY: nobody uses this map.
+        // SAFETY: no code uses this map.
         assert!(unsafe { empty(place, 4 * 4096) });
         quarantine.keep(place, 4 * 4096);
         quarantine.forget(place + 4096, 4096);

@@ -65,7 +65,7 @@ impl Objects {
     }
 }
 
-/// What a process has of a partition's render node.
+/// A process's state of a partition's render node.
 pub(super) struct File {
     pub(super) client: Arc<Client<HostedOs>>,
     objects: Objects,
@@ -121,7 +121,7 @@ impl RenderFile for FileOf<'_> {
 }
 
 impl HostedProcess {
-    /// What the DRM core and the render node answer.
+    /// Answers an ioctl of the DRM core or the render node.
     pub(super) fn render_ioctl(&self, file: &File, request: u32, arg: u64) -> Result<()> {
         const VERSION: u8 = ioc_nr(DRM_IOCTL_VERSION);
         const GEM_CLOSE: u8 = ioc_nr(DRM_IOCTL_GEM_CLOSE);

@@ -15,10 +15,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::{HostedProcess, calling};
 use crate::syncobj::{Ends, Shared, are_over, ended_ns};
 
-/// What the guest's driver calls its fences (`guest-driver/linux/fence.c`).
+/// Driver name of the fences of the guest's driver (`guest-driver/linux/fence.c`).
 const DRIVER: &str = "amdgpu";
 const TIMELINE: &str = "belfry";
-/// What the kernel calls one that was over from the beginning.
+/// Kernel's name of a fence that was over from the beginning.
 const STUB: &str = "stub";
 
 /// A name in its field, which a zero ends.
@@ -98,7 +98,8 @@ impl HostedProcess {
             return Err(Errno::ENOENT);
         };
         args.name[31] = 0;
-        // It can be answered before there is a descriptor that nobody knows.
+        // The answer is written first: if that fails, there is no descriptor yet that the program would not
+        // know of.
         self.kfd.os().copy_to_user(arg, args.as_bytes())?;
         let name = Some(args.name);
         args.fence = self.hosted.syncs().descriptor(Shared::File { name, ends: merged(ends, other) })?;

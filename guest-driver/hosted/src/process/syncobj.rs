@@ -19,9 +19,10 @@ use crate::syncobj::{Ends, HostedFence, Shared, Syncobj, Syncs, are_over};
 
 /// Handles of one process, and of one call.
 const MAX_HANDLES: usize = 1 << 20;
-/// How long a submission waits for what is not there yet (`DRM_SYNCOBJ_WAIT_FOR_SUBMIT_TIMEOUT`).
+/// Longest time a submission waits for a point that is not there yet, in nanoseconds
+/// (`DRM_SYNCOBJ_WAIT_FOR_SUBMIT_TIMEOUT`).
 const FOR_SUBMIT_NS: u64 = 5_000_000_000;
-/// How long a sleeper may rest before it has a look at the device.
+/// Longest time a sleeper rests before it looks at the device, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
 
 /// The syncobjs of a process.
@@ -72,7 +73,7 @@ fn put(syncobj: &Syncobj, point: u64, ends: Ends) {
     }
 }
 
-/// What a wait waits for.
+/// Arguments of a wait.
 struct Wait {
     syncobjs: Vec<Arc<Syncobj>>,
     points: Vec<u64>,
@@ -81,7 +82,7 @@ struct Wait {
 }
 
 impl HostedProcess {
-    /// What DRM answers to an ioctl about syncobjs; `None` for another one.
+    /// Answers an ioctl about syncobjs as DRM does; `None` for another ioctl.
     pub(super) fn syncobj_ioctl(&self, request: u32, arg: u64) -> Option<Result<()>> {
         const COMMANDS: [u32; 12] = [
             DRM_IOCTL_SYNCOBJ_CREATE,
@@ -309,7 +310,8 @@ impl HostedProcess {
         }
     }
 
-    /// What is in a syncobj, after waiting for it to be there if that is asked for (`drm_syncobj_find_fence`).
+    /// Content of a syncobj at a point, after waiting for the point to be there if the flags ask for it
+    /// (`drm_syncobj_find_fence`).
     fn sync_find(&self, at: SyncPoint) -> Result<Ends> {
         let syncobj = self.syncobjs.get(at.handle, Errno::ENOENT)?;
         let start = self.kfd.os().clock_ns(Clock::Monotonic);
@@ -332,12 +334,12 @@ impl HostedProcess {
         Arc::new(Fence::new(Some(Arc::new(HostedFence::new(self.hosted.syncs())))))
     }
 
-    /// What a submission waits for.
+    /// Work that a submission waits for.
     pub(super) fn awaited(&self, at: SyncPoint) -> Result<Awaited> {
         self.sync_find(at).map(Awaited::Here)
     }
 
-    /// What a submission's work is put into.
+    /// Target that receives the fence of a submission's work.
     pub(super) fn target(&self, at: SyncPoint) -> Result<Box<dyn SyncTarget>> {
         let syncobj = self.syncobjs.get(at.handle, Errno::EINVAL)?;
         Ok(Box::new(Target { syncobj, point: at.point, syncs: self.hosted.syncs().clone() }))

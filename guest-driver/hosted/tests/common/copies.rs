@@ -10,7 +10,7 @@ pub(crate) fn packet(op: Op, body: &[u32]) -> Vec<u32> {
     [&[Header::new(op, 0).bits()], body].concat()
 }
 
-/// What CREATE_QUEUE takes for an SDMA queue: no end-of-pipe buffer, no context save area.
+/// Arguments of CREATE_QUEUE for an SDMA queue: no end-of-pipe buffer, no context save area.
 pub(crate) fn args(client: &Client, queue_type: u32) -> CreateQueueArgs {
     CreateQueueArgs {
         queue_type,

@@ -63,7 +63,7 @@ pub(crate) struct Client {
     pub(crate) gpu_id: u32,
 }
 
-/// Reserves addresses nobody else uses.
+/// Reserves addresses that no other code uses.
 pub(crate) fn reserve(size: u64) -> u64 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at a place the kernel chooses.
@@ -100,7 +100,7 @@ impl Client {
         ioctl(&self.process, command, args)
     }
 
-    /// What the node that requests go to says of itself.
+    /// Value that the node of the GPU which gets requests has for a property.
     pub(crate) fn property(&self, key: &str) -> u64 {
         let id = format!("{}\n", self.gpu_id);
         let is_own = |node: &u32| self.process.sysfs_read(&format!("nodes/{node}/gpu_id")).unwrap() == id;

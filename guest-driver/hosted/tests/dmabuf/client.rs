@@ -1,4 +1,4 @@
-//! What a client does about shared memory.
+//! A client's calls for shared memory.
 
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes as _;
 
 /// Bytes that are shared: more than a page of the GPU's largest kind, so that parts of both kinds are mapped.
 const SIZE: u64 = (2 << 20) + 3 * PAGE;
-/// Where in it signals are: in its first and its last page.
+/// Offsets of signals in the memory: in its first and its last page.
 const SIGNALS: [u64; 2] = [0, SIZE - PAGE];
 /// Flags that go with a handle.
 const TOLD: u32 = 0x1234_5678;
@@ -55,7 +55,7 @@ fn mapped(fd: i32) -> Buffer {
     Buffer { va: va as u64, size: SIZE, handle: 0 }
 }
 
-/// How much of a GPU's memory of a kind was in use when this was made.
+/// Bytes of a kind of a GPU's memory that were in use when this was made.
 struct Used<'a> {
     client: &'a Client,
     kind: AllocFlags,
@@ -77,7 +77,7 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Whether the shared memory counts as used, beside page tables and the like.
+    /// Returns true if the shared memory counts as used, beside page tables and the like.
     fn is_held(&self) -> bool {
         Self::now(self.client, self.kind) >= self.before + SIZE
     }
@@ -145,7 +145,7 @@ fn memory_comes_back_when_its_last_reference_goes() {
     for kind in KINDS {
         let used = Used::new(&client, kind);
         let buffer = client.alloc(SIZE, kind | RW).unwrap();
-        // Whoever has the descriptor holds the memory: a copy of it, and a message that nobody has read.
+        // Each descriptor holds the memory: a copy of it, and one in a message that was not read.
         let fd = client.export(buffer.handle, libc::O_CLOEXEC).unwrap();
         let copy = fd.try_clone().unwrap();
         drop(fd);
@@ -218,7 +218,8 @@ fn descriptors_close_on_exec_when_asked_to_and_are_the_programs_own() {
 
 /// The number of a descriptor that was open and is not any more.
 ///
-/// It is far above those of files that other tests open meanwhile: the lowest free number would be theirs at once.
+/// The number is far above those of files that other tests open meanwhile: the lowest free number would be
+/// taken at once.
 fn closed() -> i32 {
     let null = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: copies the descriptor opened above.
@@ -275,7 +276,7 @@ fn what_leads_to_no_shared_memory_is_refused() {
 
 // ---- two processes ----
 
-/// What the second process of a test does; nothing when this is not one.
+/// Runs the second process of a test; does nothing in any other process.
 #[test]
 fn second_process() {
     let Ok(variable) = std::env::var(SOCKET) else { return };

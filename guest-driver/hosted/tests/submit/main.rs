@@ -52,7 +52,7 @@ struct Memory {
     words: &'static [AtomicU32],
 }
 
-/// What a submission is made of.
+/// Parts of a submission.
 #[derive(Clone, Default)]
 struct Work {
     chunks: Vec<(u32, Vec<u32>)>,

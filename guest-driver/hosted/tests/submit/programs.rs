@@ -6,7 +6,8 @@ use super::*;
 
 /// A page-aligned range of the test's own memory.
 ///
-/// It is where the kernel puts nothing by itself: what the driver unmaps stays a hole, whatever other tests map meanwhile.
+/// The kernel puts nothing there by itself: memory that the driver unmaps stays a hole, even if other tests
+/// map memory meanwhile.
 struct Own {
     at: *mut u32,
     len: usize,
@@ -95,7 +96,7 @@ fn memory_of_a_program_is_read_and_written_by_work_and_given_back() {
     let number = file.submit(&Work::default().ib(ib, dma.len(), AMDGPU_HW_IP_DMA)).unwrap();
     assert_eq!(file.wait(number, AMDGPU_HW_IP_DMA), Ok(0));
     assert_eq!(own.word(1024).load(Ordering::Acquire), 0x1357);
-    // It is the program's, and nobody else's.
+    // The handle neither maps the program's memory nor gives it to other processes.
     let mut mmap = GemMmapArgs { value: handle.into() };
     assert_eq!(file.call(GEM_MMAP, &mut mmap), Err(Errno::EPERM));
     let mut prime = DrmPrimeHandle { handle, flags: 0, fd: -1 };

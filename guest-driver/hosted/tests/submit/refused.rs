@@ -1,4 +1,4 @@
-//! What amdgpu refuses.
+//! Submissions that amdgpu refuses.
 
 use super::*;
 

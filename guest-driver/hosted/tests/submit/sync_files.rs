@@ -12,7 +12,7 @@ fn eventfd() -> i32 {
     fd
 }
 
-/// What an eventfd has counted, and forgets.
+/// Reads and resets the counter of an eventfd.
 fn counted(fd: i32) -> u64 {
     let mut value = 0u64;
     // SAFETY: eight bytes of the function's own.

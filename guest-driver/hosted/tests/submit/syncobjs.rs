@@ -91,7 +91,7 @@ pub(crate) fn point(handle: u32, point: u64) -> CsChunkSyncobj {
     CsChunkSyncobj { handle, flags: 0, point }
 }
 
-/// Whether a descriptor is readable now.
+/// Returns true if a descriptor is readable now.
 pub(crate) fn is_ready(fd: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which is the function's own.

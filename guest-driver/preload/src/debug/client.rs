@@ -1,8 +1,8 @@
 //! The debugger's side: calls for other processes, each of which has a driver of its own.
 //!
-//! Until a program that is debugged opens the GPU, there is nobody to send calls to. A process of this program's own driver,
-//! the stand-in, is debugged instead: it answers as a driver does that knows a process and nothing of it. When the program's
-//! companion starts, it asks here, and is told what the debugger has asked for.
+//! Until a program that is debugged opens the GPU, there is no driver to send calls to. A process of this
+//! program's own driver, the stand-in, is debugged instead: it answers as a driver does that knows a process
+//! and nothing of it. When the program's companion starts, it asks here, and is told the debugger's requests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,12 +23,12 @@ use crate::gpu::Gpu;
 use crate::inside::inside_here;
 use crate::{companion, notice};
 
-/// How often a thread that waits for a companion looks whether it is still to wait, in milliseconds.
+/// Interval in milliseconds at which a thread that waits for a companion checks if it is still to wait.
 const LOOK_MS: i32 = 200;
 
 /// A process that this one debugs.
 enum Link {
-    /// It has not opened the GPU.
+    /// The process has not opened the GPU.
     Waits { stand_in: Box<HostedProcess>, mask: u64, notices: OwnedFd, turn: u64 },
     /// Its companion is connected.
     Joined(UnixStream),
@@ -98,7 +98,7 @@ pub(crate) fn trap(gpu: &'static Gpu, argument: *mut std::ffi::c_void) -> Option
             return None;
         }
         let mut result = links().call(gpu, &mut args);
-        // Arguments go back whatever has come of the call.
+        // Arguments go back even if the call has failed.
         if let Err(errno) = process::write(args.as_bytes(), at) {
             result = Err(errno);
         }
@@ -178,7 +178,7 @@ impl Links {
             driver(|| drop(stand_in));
             return result;
         }
-        // It may have started meanwhile, before somebody listened.
+        // The companion may have started meanwhile, before the debugger listened.
         if let Some(socket) = connect(pid) {
             driver(|| drop(stand_in));
             return self.join(socket, args);
@@ -231,7 +231,7 @@ fn connect(pid: u32) -> Option<UnixStream> {
     is_companion(&socket, pid).then_some(socket)
 }
 
-/// Whether the companion of a process is at the other end: a child of it, which others cannot be.
+/// Returns true if the companion of a process is at the other end: a child of it, which others cannot be.
 fn is_companion(socket: &UnixStream, pid: u32) -> bool {
     process::peer(socket).and_then(|(companion, _)| process::parent(companion)) == Some(pid)
 }

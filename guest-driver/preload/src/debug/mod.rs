@@ -28,7 +28,7 @@ pub(crate) use process::read as read_memory;
 pub(crate) use server::let_answer;
 pub(crate) use server::serve;
 
-/// In a forked child, which debugs nobody and is debugged by nobody.
+/// Drops all debugging in a forked child: it debugs no process, and no debugger debugs it.
 pub(crate) fn forget() {
     client::forget();
     server::forget();
@@ -37,15 +37,15 @@ pub(crate) fn forget() {
 /// The first number by which a hosted driver's own processes debug each other.
 const HOSTED: u32 = 1 << 30;
 
-/// Where the companion of a program listens.
+/// Address at which the companion of a program listens.
 fn of_program(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("belfry-program-{}-{pid}", card::namespace()))
 }
 
-/// Where a debugger listens that has attached to a program without a GPU.
+/// Address at which a debugger listens that has attached to a program without a GPU.
 fn of_debugger(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("belfry-debugger-of-{}-{pid}", card::namespace()))
 }
 
-/// What calls of the driver answer.
+/// Result of a call of the driver.
 type Answer = Result<c_int, c_int>;

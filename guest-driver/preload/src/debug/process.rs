@@ -1,4 +1,4 @@
-//! What `/proc` and sockets say of processes.
+//! Facts about processes from `/proc` and sockets.
 #![expect(unsafe_code, reason = "asks a socket, and reads memory by way of the kernel")]
 
 use std::fs;
@@ -30,20 +30,20 @@ pub(super) fn tracer(pid: u32) -> Option<u32> {
     status(pid, "TracerPid").filter(|&tracer| tracer != 0)
 }
 
-/// Whether a thread of process `debugger` traces the first thread of process `pid`.
+/// Returns true if a thread of process `debugger` traces the first thread of process `pid`.
 pub(super) fn traces(debugger: u32, pid: u32) -> bool {
     tracer(pid).is_some_and(|thread| Path::new(&format!("/proc/{debugger}/task/{thread}")).exists())
 }
 
-/// Whether there is such a process, which has not ended.
+/// Returns true if there is such a process, which has not ended.
 pub(super) fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Whether a process was started with `--debuggable`; `None` where that is not for this user to know, and of a process that
-/// ends.
+/// Returns true if a process was started with `--debuggable`; `None` if this user may not know, or if the
+/// process is ending.
 pub(super) fn is_debuggable(pid: u32) -> Option<bool> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     // Of one that ends meanwhile, there is a part or nothing.
@@ -55,7 +55,7 @@ pub(super) fn is_debuggable(pid: u32) -> Option<bool> {
     }))
 }
 
-/// Who is at the other end of a socket: process and user.
+/// Process and user at the other end of a socket.
 pub(super) fn peer(socket: &UnixStream) -> Option<(u32, u32)> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;

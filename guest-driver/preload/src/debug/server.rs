@@ -1,7 +1,8 @@
 //! The companion's side: debuggers of the program, and what is sent to them.
 //!
-//! One thread serves all of them, one call after the other. Its sockets are in a table of descriptors that the program does not
-//! share, whatever that closes. A second one with the same table writes notices, as the driver's threads have another table.
+//! One thread serves all of them, one call after the other. Its sockets are in a table of descriptors that
+//! the program does not share, so that the program cannot close them. A second thread with the same table
+//! writes notices, as the driver's threads have another table.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ use crate::real::raw;
 
 /// Debuggers that may be connected at a time; one is attached.
 const PEERS: usize = 8;
-/// How long the rest of a message may take.
+/// Longest time the rest of a message may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads for the driver's work that are there before a debugger is.
 const WORKERS: usize = 4;
@@ -113,7 +114,7 @@ impl Outbox {
     }
 }
 
-/// A debugger, or somebody who would like to be one.
+/// A debugger, or a process that asks to be one.
 struct Peer {
     socket: UnixStream,
     pid: u32,

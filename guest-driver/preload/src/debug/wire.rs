@@ -1,4 +1,4 @@
-//! What debuggers and companions send each other: a call of `DBG_TRAP`, and its answer.
+//! Messages between debuggers and companions: a call of `DBG_TRAP`, and its answer.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -34,7 +34,7 @@ const MOST: usize = (ENTRIES * ENTRY) as usize;
 /// The memory of the caller that an operation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Which words of the arguments are its address, from this one on.
+    /// Index of the first of the two words of the arguments that are its address.
     word: usize,
     /// Bytes of it.
     pub(super) len: usize,
@@ -43,7 +43,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// That of a call, whose sizes are [`cut`].
+    /// Memory that a call uses; its sizes are [`cut`].
     pub(super) fn of(args: &DbgTrapArgs) -> Option<Self> {
         let words = &args.args;
         let ids = |count: u32| count.min(KFD_MAX_NUM_OF_QUEUES_PER_PROCESS) as usize * 4;
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-/// Whether a call is for a snapshot.
+/// Returns true if a call is for a snapshot.
 pub(super) fn is_snapshot(args: &DbgTrapArgs) -> bool {
     matches!(DbgTrapOp::of(args.op), Some(DbgTrapOp::GetQueueSnapshot | DbgTrapOp::GetDeviceSnapshot))
 }
@@ -155,7 +155,8 @@ fn send_some(socket: &UnixStream, bytes: &[u8], file: Option<BorrowedFd<'_>>) ->
 fn receive_some(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: as above; a descriptor that comes is nobody's but this function's. There is room for one: the kernel closes others.
+    // SAFETY: as above; a descriptor that comes is this function's alone. There is room for one: the kernel
+    // closes others.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;

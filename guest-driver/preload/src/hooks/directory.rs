@@ -115,7 +115,7 @@ pub(super) unsafe fn statfs_by(
 ///
 /// # Safety
 ///
-/// Where `ask` succeeds, it has filled `buf`.
+/// If `ask` succeeds, it has filled `buf`.
 #[inline(never)]
 pub(super) unsafe fn fstatfs_by(fd: c_int, buf: *mut libc::statfs, ask: impl FnOnce() -> c_int) -> c_int {
     let result = ask();

@@ -1,4 +1,4 @@
-//! Programs started by the program: they get this library too, whatever environment they are given.
+//! Programs started by the program: they get this library too, with any environment they are given.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -29,7 +29,7 @@ struct Own {
     variables: Vec<Vec<u8>>,
 }
 
-/// What this process was started with.
+/// Variables that this process was started with.
 fn own() -> Option<&'static Own> {
     // As in `settings`.
     static OWN: OnceBox<Option<Own>> = OnceBox::new();
@@ -111,7 +111,7 @@ impl Environment {
         let len = count + VARIABLES + 1;
         let size = len * size_of::<*const c_char>();
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: new memory, for nobody else.
+        // SAFETY: new memory, of this function alone.
         let at =
             unsafe { raw::call(libc::SYS_mmap, [0, size, access as usize, kind as usize, usize::MAX, 0]) };
         if at < 0 {
@@ -179,13 +179,13 @@ impl Environment {
 impl Drop for Environment {
     fn drop(&mut self) {
         if let Some((at, size)) = self.more {
-            // SAFETY: the memory of `room`, which nobody uses any more.
+            // SAFETY: the memory of `room`, which no code uses any more.
             unsafe { raw::call(libc::SYS_munmap, [at as usize, size, 0, 0, 0, 0]) };
         }
     }
 }
 
-/// Whether two lines `NAME=value` name the same variable.
+/// Returns true if two lines `NAME=value` name the same variable.
 fn same_name(one: &[u8], other: &[u8]) -> bool {
     let name = |line: &[u8]| line.iter().position(|&byte| byte == b'=').map(|end| end + 1);
     name(one).is_some_and(|end| other.get(..end) == one.get(..end))
@@ -332,7 +332,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     next!(popen(command, mode): fn(*const c_char, *const c_char) -> *mut c_void, else std::ptr::null_mut())
 }
 
-/// How a function with a list of arguments ends that list.
+/// Way in which a function with a list of arguments ends that list.
 #[derive(Clone, Copy)]
 enum Listed {
     /// With null.
@@ -343,7 +343,7 @@ enum Listed {
     Environment,
 }
 
-/// Most arguments of a function that lists them; as many as anybody has written down.
+/// Most arguments of a function that lists them; no program is expected to list more.
 const LISTED: usize = 1000;
 /// Arguments of most calls are fewer.
 const FEW_LISTED: usize = 32;

@@ -9,7 +9,8 @@ use crate::{gpu, live, node, shared};
 /// Flags that ask for more than reading.
 const WRITES: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
 
-/// The flags to open a prepared file with: nodes are opened for reading, whatever was asked; nothing else is written.
+/// The flags to open a prepared file with: nodes are opened for reading, even if writing was asked for;
+/// nothing else is written.
 fn flags_for(found: &Resolved, flags: c_int) -> Result<c_int, c_int> {
     if found.is_node {
         Ok(flags & !WRITES)
@@ -107,7 +108,7 @@ opens! {
     fn __openat64_2(in directory);
 }
 
-/// Whether a mode of `fopen` asks for more than reading.
+/// Returns true if a mode of `fopen` asks for more than reading.
 ///
 /// # Safety
 ///

@@ -77,7 +77,7 @@ type OldVisit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) ->
 thread_local! {
     static VISIT: Cell<Option<Visit>> = const { Cell::new(None) };
     static OLD_VISIT: Cell<Option<OldVisit>> = const { Cell::new(None) };
-    /// How much of each path the program has not given.
+    /// Bytes of each path that the program has not given.
     static EXTRA: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// What a lookup gives.
+/// Result of a lookup.
 #[repr(C)]
 struct Choice {
     /// A function of this library; null where the C library is to answer.
@@ -20,7 +20,8 @@ unsafe extern "C" {
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// What the C library answers depends on who calls it: it has to find this function's own return address on the stack.
+/// Looks up a function. The C library's answer depends on the caller: it has to find this function's own
+/// return address on the stack.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -59,7 +60,7 @@ fn next() -> *mut c_void {
     found
 }
 
-/// The function of a name in a library and those it depends on, whatever this library has in its place.
+/// Finds the function of a name in a library and those it depends on, even if this library replaces it.
 ///
 /// # Safety
 ///
@@ -72,7 +73,7 @@ pub(super) unsafe fn in_library(handle: *mut c_void, name: &CStr) -> *mut c_void
     }
 }
 
-/// Where the library of an address begins.
+/// Address at which the library of `address` begins.
 fn library(address: *const c_void) -> Option<*mut c_void> {
     // SAFETY: all zeros are a value of the structure, which is this function's own; any address may be asked about.
     let info = unsafe {
@@ -82,8 +83,9 @@ fn library(address: *const c_void) -> Option<*mut c_void> {
     info.map(|info| info.dli_fbase)
 }
 
-/// Which function a program gets. A lookup in the C library itself gives this library's, where it has one of that name; all
-/// others, and those that say where to look (`RTLD_DEFAULT`, `RTLD_NEXT`), are as they were.
+/// Chooses the function that a program gets. A lookup in the C library itself finds this library's function,
+/// if it has one of that name. All other lookups, and those with `RTLD_DEFAULT` or `RTLD_NEXT`, are passed on
+/// unchanged.
 unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
     let next = next();
     let pass_on = Choice { own: null_mut(), next };

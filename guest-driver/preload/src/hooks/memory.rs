@@ -12,7 +12,7 @@ use crate::node::{self, Which};
 use crate::real::{Next, answer, raw, set_errno, through};
 use crate::shared;
 
-/// How a call has come here, and goes on.
+/// Way in which a call has come here, and goes on.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     /// By a function of the C library, which is behind this library's.
@@ -31,8 +31,8 @@ enum By {
 }
 
 impl Way {
-    /// How a call goes on that the driver has nothing to do with. Its own calls do not concern what a program may have put in
-    /// place of the C library's functions.
+    /// Part that makes a change which does not concern the driver. The driver's own calls pass by functions
+    /// that a program may have put in place of the C library's.
     fn by(self) -> By {
         if matches!(self, Self::Function(_)) && !is_inside() { By::Library } else { By::Kernel }
     }
@@ -134,7 +134,7 @@ fn map_node(
         let mapped = unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) };
         let mapped = mapped.map_err(|errno| {
             if reserved.is_some() {
-                // SAFETY: the reservation, which nobody knows of.
+                // SAFETY: the reservation, which no other code knows of.
                 unsafe { raw::munmap(address as usize, len) };
             }
             errno.raw()
@@ -174,7 +174,7 @@ fn map_shared(
         let mapped = unsafe { memory.map(place, len, prot, offset) };
         mapped.map_err(|errno| {
             if reserved {
-                // SAFETY: the reservation, which nobody knows of.
+                // SAFETY: the reservation, which no other code knows of.
                 unsafe { raw::munmap(address as usize, len) };
             }
             errno.raw()
@@ -345,7 +345,8 @@ unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: usize, prot: c_int
     protect(Way::Function(&PKEY_MPROTECT), (address, len), prot, Some(key))
 }
 
-/// Whether the GPU reaches the program's own memory in a range; maps of nodes may be protected as one likes.
+/// Returns true if the GPU reaches the program's own memory in a range; maps of nodes may be protected as one
+/// likes.
 fn is_pinned(address: *mut c_void, len: usize) -> bool {
     !is_inside()
         && gpu::running().is_some_and(|gpu| {

@@ -7,7 +7,7 @@ use crate::real::{next, set_errno};
 use crate::{summary, userfault};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
-/// What a thread of the driver or the device begins with.
+/// Arguments that a thread of the driver or the device begins with.
 type Start = (Routine, *mut c_void, Kind);
 
 /// A thread of the driver or the device: it takes none of the program's signals, and its calls are not the program's.
@@ -15,7 +15,7 @@ extern "C" fn device_thread(start: *mut c_void) -> *mut c_void {
     // SAFETY: the pointer is the box of `pthread_create`, given to this thread alone.
     let (routine, argument, kind) = unsafe { start.cast::<Start>().read() };
     become_thread_of(kind);
-    // SAFETY: as above; nobody has it any more.
+    // SAFETY: as above; no other code has it any more.
     drop(unsafe { Box::from_raw(start.cast::<Start>()) });
     routine(argument)
 }

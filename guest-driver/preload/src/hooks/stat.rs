@@ -1,4 +1,4 @@
-//! What files are: nodes are character devices.
+//! Kinds of files: nodes are character devices.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -21,7 +21,7 @@ pub(super) unsafe fn stat_by(
     let mut buffer = Buffer::new();
     // SAFETY: the caller's contract.
     let found = unsafe { buffer.resolve(at, path) };
-    // Whatever led to it: a descriptor with an empty path, or a link of /proc.
+    // Any way leads here: also a descriptor with an empty path, or a link of /proc.
     // SAFETY: the caller's contract.
     unsafe { disguised(stat(found.path), buf) }
 }
@@ -30,7 +30,7 @@ pub(super) unsafe fn stat_by(
 ///
 /// # Safety
 ///
-/// Where the result is 0, `buf` is filled.
+/// If the result is 0, `buf` is filled.
 pub(super) unsafe fn disguised(result: c_int, buf: *mut libc::stat) -> c_int {
     if result == 0 {
         // SAFETY: the caller's contract.

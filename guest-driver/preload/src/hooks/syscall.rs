@@ -215,7 +215,7 @@ unsafe fn by_function(number: c_long, arguments: Arguments) -> Option<c_long> {
     }
 }
 
-/// Whether a call makes a process with memory of its own.
+/// Returns true if a call makes a process with memory of its own.
 fn forks(number: c_long, flags: usize, arguments: *const u64) -> bool {
     let flags = match number {
         libc::SYS_fork => 0,

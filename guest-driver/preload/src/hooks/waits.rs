@@ -21,10 +21,10 @@ const MANY: usize = 8;
 /// A part of the names of ROCr's library, wherever it is from.
 const ROCR: &[u8] = b"libhsa-runtime64";
 
-/// Whether waits are asked to sleep: not known yet, no, yes.
+/// State of the choice to let waits sleep: not known yet, no, yes.
 static SLEEPS: AtomicU8 = AtomicU8::new(0);
 
-/// How a wait is asked to wait, where the program has asked for `asked`.
+/// State in which a wait waits, if the program has asked for `asked`.
 fn state(asked: c_int) -> c_int {
     let sleeps = match SLEEPS.load(Ordering::Relaxed) {
         0 => {
@@ -43,7 +43,7 @@ fn are_asked_to_sleep() -> bool {
     sleeps(settings.wait, processors, settings.workers())
 }
 
-/// Whether waits sleep on so many processors of which so many workers execute waves.
+/// Returns true if waits sleep on `processors` processors of which `workers` workers execute waves.
 fn sleeps(wait: Wait, processors: usize, workers: usize) -> bool {
     match wait {
         Wait::Spin => false,
