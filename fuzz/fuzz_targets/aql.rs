@@ -238,7 +238,7 @@ impl Queue<'_> {
         RIG.settle(0);
     }
 
-    /// Whether the oldest packet of the model has nothing to wait for.
+    /// Returns true if the oldest packet of the model has nothing to wait for.
     fn is_satisfied(&self) -> bool {
         let zero = |nth: &u8| self.signals[usize::from(*nth)] == 0;
         match &self.packets[0].0 {

@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
             },
         }
     }
-    // Whatever the guest has done, it can be told and taken apart.
+    // After any input, the device can report its errors and be taken apart.
     let stats = device.gpu.stats();
     assert!(stats.errors.len() < 256, "{} kinds of errors", stats.errors.len());
     device.gpu.stop();

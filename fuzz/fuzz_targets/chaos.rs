@@ -233,7 +233,7 @@ fn reset(driver: &mut Driver<'_>, kind: u8) {
     if kind & 4 != 0 {
         RIG.set_memory(&RIG.ram);
         RIG.gpu.resume();
-        // Memory is as it was, whatever is in it.
+        // Memory keeps its contents, of any kind.
         *driver = Driver::new(&RIG);
         if kind & 8 != 0 {
             assert!(driver.add_queue(0), "a queue can be added after a reset");

@@ -37,7 +37,7 @@ macro_rules! objects {
 /// Of each instruction set: gfx1100, gfx1201, gfx942.
 static OBJECTS: [[&[u8]; 8]; 3] =
     objects!["empty", "vecadd", "wm", "hist", "reduce", "signals", "scratch", "gridsync"];
-/// What an accepted file may cost beyond its image, for every byte of it.
+/// Most bytes that an accepted file may cost beyond its image, for every byte of the file.
 const FACTOR: usize = 64;
 /// Largest image that is relocated and listed here: larger ones only take time.
 const LARGE: usize = 4 << 20;
@@ -101,7 +101,7 @@ struct Sample {
     file: &'static [u8],
     /// Offset and size.
     parts: Vec<(usize, usize)>,
-    /// Where the metadata is, and the note's word that says how much of it there is.
+    /// Offset of the metadata, and of the note's word with their size.
     note: (usize, usize),
     metadata: Value,
 }
@@ -290,7 +290,7 @@ fuzz_target!(|on: On<Input>| {
     }
 });
 
-/// A bundle gives back what was put in, whatever is damaged in its table gives an error or a part of the file.
+/// A bundle gives back its contents; any damage in its table gives an error or a part of the file.
 fn bundled(target: &str, code: &[u8], input: &Input) {
     let mut bundle = b"__CLANG_OFFLOAD_BUNDLE__\x01\0\0\0\0\0\0\0".to_vec();
     let name = format!("hipv4-amdgcn-amd-amdhsa--{target}");
@@ -334,7 +334,7 @@ fn compressed(bundle: &[u8], input: &Input) {
     assert!(most <= 4 * 1032 * file.len() + (2 << 20), "{most} bytes for a file of {}", file.len());
 }
 
-/// What holds of a file that is accepted.
+/// Checks a file that is accepted.
 fn accepted(file: &[u8], object: &CodeObject, base: u64) {
     let size = object.image_size() as u64;
     assert!(size > 0 && size <= 256 << 20, "an image of {size} bytes");

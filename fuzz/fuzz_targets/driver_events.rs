@@ -1,6 +1,7 @@
-//! What a guest says of its driver: events come out of it that a trace can hold, and no more than were said.
+//! Records of a guest about its driver: they give events that a trace can hold, and no more events than
+//! records.
 //!
-//! An input is a list of chunks with any clocks and records, of which some say something else about themselves, or end early.
+//! An input is a list of chunks with any clocks and records. Some chunks have a wrong header, or end early.
 
 #![no_main]
 

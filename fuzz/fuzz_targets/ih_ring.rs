@@ -36,7 +36,7 @@ mod at {
     pub const WPTR_ADDR_LO: u32 = dword::<IH_RB_WPTR_ADDR_LO>();
 }
 
-/// Where such a register is on the chip at hand, as an absolute dword index.
+/// Place of such a register on the chip at hand, as an absolute dword index.
 fn place(register: u32) -> u32 {
     match register {
         at::DOORBELL_RPTR => RIG.dword::<IH_DOORBELL_RPTR>(),
@@ -130,7 +130,7 @@ struct Model {
     raised: u64,
     master: bool,
     doorbell: IH_DOORBELL_RPTR,
-    /// What is in the window.
+    /// Contents of the window.
     memory: Vec<u8>,
 }
 

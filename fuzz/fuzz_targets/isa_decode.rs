@@ -56,7 +56,7 @@ fn instruction((arch, wave): (Arch, WaveSize), rest: &[u8], inst: &Inst) -> usiz
     length
 }
 
-/// Bits that no operand has change nothing, whatever they are.
+/// Bits that no operand has change nothing, with any value.
 fn unused((arch, wave): (Arch, WaveSize), inst: &Inst, whole: &[u8]) {
     let unused = unused_bits(arch, inst).to_le_bytes();
     for fill in [0x00, 0xff, 0x80, 0x55] {

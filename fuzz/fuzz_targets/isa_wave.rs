@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// What is left of a wave.
+/// State of a wave after its run.
 struct Left {
     stops: Vec<Stop>,
     wave: Wave,

@@ -1,7 +1,9 @@
-//! Frames of every kind on the scheduler's ring, valid ones and ones with changed fields, against which queues there are.
+//! Frames of every kind on the scheduler's ring, valid ones and ones with changed fields, and a model of the
+//! queues.
 //!
-//! Chips with run lists have packets of the HIQ instead ([`belfry_fuzz::hiq`]). Each frame is counted once, answered exactly if it is counted as done, and whatever was sent before, the scheduler
-//! answers the next one; a queue listens to a doorbell from the frame that adds it to the one that removes it.
+//! Chips with run lists have packets of the HIQ instead ([`belfry_fuzz::hiq`]). Each frame is counted once,
+//! and answered exactly if it is counted as done. After any frame, the scheduler answers the next one. A
+//! queue listens to a doorbell from the frame that adds it to the one that removes it.
 
 #![no_main]
 
@@ -74,7 +76,7 @@ struct Scheduler<'a> {
     wild: bool,
 }
 
-/// What the chip's scheduler takes.
+/// Input of the chip's scheduler.
 #[derive(Debug)]
 enum Input {
     Frames(Vec<Step>),
@@ -190,7 +192,7 @@ impl Scheduler<'_> {
         self.send(opcode, frame, &step.changes);
     }
 
-    /// What is no frame.
+    /// Sends dwords that are no frame.
     fn beside(&mut self, what: &What) {
         match *what {
             What::Cut(dwords) => {

@@ -1,4 +1,5 @@
-//! Where the GPU's messages go: each that is sent goes to where the guest has last said, whatever it wrote before.
+//! Destinations of the GPU's messages: each message goes to the last one that the guest has programmed, after
+//! any other writes.
 
 #![no_main]
 
@@ -20,7 +21,7 @@ type Sent = Option<(u64, u32)>;
 
 struct Guest {
     messages: Messages,
-    /// What the other function's message should be.
+    /// Message that the other function should have.
     other: Sent,
 }
 
@@ -89,7 +90,7 @@ impl Guest {
         config
     }
 
-    /// What the device's own registers say of a vector's message.
+    /// Message of a vector as the device's own registers give it.
     fn programmed(&self, config: &[u8; 256], vector: u16) -> Sent {
         let word =
             |at: usize| u32::from_le_bytes([config[at], config[at + 1], config[at + 2], config[at + 3]]);

@@ -109,7 +109,7 @@ fn ask(driver: &mut Driver<'_>, nth: usize, changes: &[Change]) -> bool {
     driver.mes(&frame, Opcode::ADD_QUEUE)
 }
 
-/// What a scheduler looks at before it takes a queue.
+/// Conditions that a scheduler checks before it takes a queue.
 fn possible(mqd: &ComputeMqd) -> bool {
     let control = mqd.cp_hqd_pq_control;
     let (size, slot_based) = (control & 0x3f, control >> 18 & 3);

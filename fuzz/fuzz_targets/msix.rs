@@ -69,7 +69,7 @@ impl Model {
         self.byte(COMMAND) & 4 != 0
     }
 
-    /// Whether messages go through the table.
+    /// Returns true if messages go through the table.
     fn uses_table(&self) -> bool {
         self.byte(MSIX_CONTROL + 1) & 0x80 != 0
     }
@@ -78,7 +78,7 @@ impl Model {
         self.byte(MSIX_CONTROL + 1) & 0x40 != 0 || self.table[MASK] & 1 != 0
     }
 
-    /// How many messages leave now that the state may have changed: the one that waits, if nothing holds it back.
+    /// Number of messages that leave after a change of state: the one that waits, if nothing holds it back.
     fn released(&mut self) -> u64 {
         let sent = self.pending && self.is_bus_master() && self.uses_table() && !self.is_masked();
         self.pending &= !sent;

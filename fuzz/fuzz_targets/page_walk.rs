@@ -33,7 +33,7 @@ struct Input {
 
 #[derive(Arbitrary, Debug)]
 struct Shape {
-    /// Where the top table is.
+    /// Place of the top table.
     base: Table,
     depth: u8,
     block_size: u8,
@@ -181,7 +181,7 @@ fuzz_target!(|on: On<Input>| {
     let mut pair = Pair { space, walker: Walker::new(root, VRAM, &RAM) };
     for step in &input.steps {
         pair.step(step);
-        // A step may have written tables, and what has been walked for may be found again until somebody says so.
+        // A step may have written tables, and old translations may be used until they are invalidated.
         pair.space.invalidate();
     }
     pair.compare_and_clear();
@@ -283,7 +283,7 @@ impl Pair {
         }
     }
 
-    /// What the shader engine is given: host memory that the block has, and no more.
+    /// Checks the mapping that the shader engine gets: host memory that the block has, and no more.
     fn mapping(&self, va: u64, access: Access) {
         let Ok(block) = self.walker.walk(va, access) else { return };
         let at = block.at.plus(va - block.va);

@@ -16,7 +16,7 @@ use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 
 const STEPS: usize = 24;
-/// Which of the driver's queues takes PM4 packets.
+/// Index of the driver's queue that takes PM4 packets.
 const PM4: usize = 2;
 /// Bytes of data that packets write to.
 const BYTES: u64 = 4096;
@@ -95,7 +95,7 @@ fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
     dwords
 }
 
-/// What is known of the two.
+/// Model of the two queues.
 struct Model<'a> {
     driver: Driver<'a>,
     data: Vec<u8>,

@@ -82,7 +82,7 @@ fn same(bus: &Bus, access: &Access) {
     assert_eq!(ports, ecam, "{len} bytes at {offset:#x}");
 }
 
-/// What is not there reads all ones, and takes writes.
+/// Functions that are absent read all ones, and take writes.
 fn absent(bus: &Bus, access: &Access) {
     let number = access.offset >> 12 & 0xff;
     if number & 7 == 0 && number >> 3 <= u64::from(OTHER) {

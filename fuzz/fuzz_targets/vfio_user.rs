@@ -38,7 +38,8 @@ struct Guest {
     client: Client,
     table: BTreeMap<u64, Mapped>,
     vectors: [Option<usize>; VECTORS],
-    /// Those that were ever connected, and how often each should have been signalled since it was looked at.
+    /// Eventfds that were ever connected, and the number of signals each should have had since it was looked
+    /// at.
     events: Vec<(OwnedFd, u64)>,
     regions: [Vec<u8>; 8],
 }
@@ -87,12 +88,12 @@ fn size(region: u32) -> u64 {
     SIZES.get(region as usize).copied().unwrap_or(0)
 }
 
-/// Whether there is anything behind a region; empty reads of the other BARs are good.
+/// Returns true if there is anything behind a region; empty reads of the other BARs are good.
 fn readable(region: u32) -> bool {
     region < 6 || region == 7
 }
 
-/// Whether a message of that kind may change what the model keeps.
+/// Returns true if a message of that kind may change the model's state.
 fn changes(number: u16) -> bool {
     use command::*;
     matches!(number, DMA_MAP | DMA_UNMAP | DEVICE_SET_IRQS | REGION_WRITE | REGION_WRITE_MULTI | DEVICE_RESET)
@@ -434,7 +435,7 @@ impl Guest {
         self.again();
     }
 
-    /// What the server publishes is what was mapped.
+    /// The server publishes exactly the memory that was mapped.
     fn check(&self) {
         let memory = SERVICE.memory.memory();
         let published: Vec<_> = memory.iter().map(|region| (region.start_addr().0, region.len())).collect();

@@ -1,4 +1,5 @@
-//! A disk under a driver that knows no rules: whatever it did, a reset gives a disk that works, and the image stays.
+//! A disk under a driver that knows no rules: after anything it did, a reset gives a disk that works, and the
+//! image stays.
 
 #![no_main]
 
@@ -94,7 +95,7 @@ fn reads_zeroes(driver: &Driver, access: &Access) {
     assert!(driver.take(DATA, length as usize).iter().all(|&byte| byte == 0), "sector {sector} is not zero");
 }
 
-/// What is not on the disk, or of no whole sectors, is an error of the request and of nothing else.
+/// A request beyond the disk, or of a part of a sector, is an error of the request and of nothing else.
 fn is_refused(driver: &Driver, access: &Access) {
     driver.start(access.offset);
     let distance = access.offset & 0xffff_ffff;

@@ -1,4 +1,5 @@
-//! The guest channel under a driver that knows no rules: whatever it did, a reset gives a channel that works.
+//! The guest channel under a driver that knows no rules: after anything it did, a reset gives a channel that
+//! works.
 
 #![no_main]
 
@@ -53,7 +54,7 @@ fn send(driver: &Driver, host: Option<&mut UnixStream>, access: &Access) {
     driver.run();
 }
 
-/// What the guest has sent.
+/// Reads the bytes that the guest has sent.
 fn drain(host: &mut UnixStream) -> Vec<u8> {
     let mut all = Vec::new();
     let ended = host.read_to_end(&mut all).expect_err("the device keeps its end open");

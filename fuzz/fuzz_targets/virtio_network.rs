@@ -59,7 +59,7 @@ fn receive_one(driver: &Driver) {
     driver.run();
 }
 
-/// What the guest has sent, which is frames.
+/// Reads the frames that the guest has sent.
 fn drain(host: &mut UnixStream, heard: &mut Vec<u8>) {
     let ended = host.read_to_end(heard).expect_err("the card keeps its end open");
     assert_eq!(ended.kind(), ErrorKind::WouldBlock);

@@ -75,7 +75,7 @@ impl Folder {
         shared
     }
 
-    /// What lies beside the shared folder is what it was.
+    /// Files beside the shared folder are unchanged.
     fn check(&self) {
         let secret = fs::read(self.around.path().join("secret")).expect("the secret");
         assert_eq!(secret, SECRET, "a file outside of the folder was written to");
@@ -84,7 +84,7 @@ impl Folder {
     }
 }
 
-/// Removes a tree whatever permissions the guest has given its folders.
+/// Removes a tree, with any permissions that the guest has given its folders.
 fn remove(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {

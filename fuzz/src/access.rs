@@ -10,16 +10,16 @@ const FROM_END: u8 = 0x80;
 /// One access.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// What is done; targets take what they need of it.
+    /// Kind of access; each target uses the bits it needs.
     pub kind: u8,
-    /// Where.
+    /// Offset of the access.
     pub offset: u64,
     bytes: [u8; 32],
     length: usize,
 }
 
 impl Access {
-    /// What is written, or as many bytes as are read.
+    /// Bytes to write, or as many bytes as are read.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -31,7 +31,7 @@ impl Access {
         self.length
     }
 
-    /// Whether no byte is accessed.
+    /// Returns true if no byte is accessed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0

@@ -21,7 +21,7 @@ pub enum Word {
     Doorbell(u8),
     /// A guest-physical address.
     Physical(u16),
-    /// What was there, with a bit changed.
+    /// The value before, with a bit changed.
     Flip(u8),
     /// Anything.
     Any(u32),
@@ -55,9 +55,9 @@ impl Word {
 /// A dword somewhere becomes something else.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Change {
-    /// Which one, modulo how many there are.
+    /// Index of the dword, modulo their number.
     pub at: u16,
-    /// What it becomes.
+    /// New value.
     pub to: Word,
 }
 

@@ -14,7 +14,7 @@ pub struct Choice {
     pub shape: Shape,
 }
 
-/// How many there are to choose from.
+/// Number of choices.
 pub const CHOICES: usize = 4;
 
 static ALL: [Choice; CHOICES] = [
@@ -25,7 +25,7 @@ static ALL: [Choice; CHOICES] = [
 ];
 
 impl Choice {
-    /// What a byte chooses.
+    /// The chip that a byte chooses.
     #[must_use]
     pub fn of(byte: u8) -> Self {
         ALL[usize::from(byte) % CHOICES]
@@ -42,13 +42,13 @@ impl Choice {
         input.split_first().map(|(&first, rest)| (Self::of(first), rest))
     }
 
-    /// Whether its queues come by run lists, not by frames.
+    /// Returns true if its queues come by run lists, not by frames.
     #[must_use]
     pub fn has_run_lists(self) -> bool {
         matches!(self.model.generation.firmware, Firmware::Hws(_))
     }
 
-    /// Whether it has a ring of the kernel's that takes PM4 packets.
+    /// Returns true if it has a ring of the kernel's that takes PM4 packets.
     #[must_use]
     pub fn has_kiq(self) -> bool {
         !self.model.generation.firmware.is_on_both_pipes()

@@ -13,7 +13,7 @@ pub const VRAM: u64 = 16 << 20;
 /// Bytes of guest memory.
 const RAM: usize = 1 << 20;
 
-/// Where the command register and the control registers of the capabilities are.
+/// Offset in the configuration space of the command register.
 pub const COMMAND: usize = 0x04;
 /// Base address registers.
 pub const BARS: usize = 0x10;
@@ -47,7 +47,7 @@ pub struct Device {
     pub gpu: Arc<Gpu>,
     /// Its interrupts.
     pub raised: Arc<Raised>,
-    /// What it is.
+    /// Its chip.
     pub chip: Choice,
 }
 
@@ -79,7 +79,7 @@ impl Device {
         bytes
     }
 
-    /// Whether the function may touch memory and interrupt.
+    /// Returns true if the function may access memory and send interrupts.
     #[must_use]
     pub fn is_bus_master(&self) -> bool {
         let mut command = [0];
@@ -114,7 +114,7 @@ impl Device {
         })
     }
 
-    /// What [`Gpu::bar_read`] and [`Gpu::bar_write`] say they refuse.
+    /// Error that [`Gpu::bar_read`] or [`Gpu::bar_write`] must return for an access.
     fn expected_error(&self, bar: u8, offset: u64, len: usize, write: bool) -> Option<IoError> {
         let Some(size) = self.size(bar) else { return Some(IoError::NoSuchBar(bar)) };
         if offset > size || len as u64 > size - offset {
@@ -161,7 +161,7 @@ fn gpu_of(chip: Choice, interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gp
     Gpu::new(config, resources).expect("a device")
 }
 
-/// Whether an offset in the register BAR is in the message table or its pending bits.
+/// Returns true if an offset in the register BAR is in the message table or its pending bits.
 #[must_use]
 pub fn is_msix(offset: u64) -> bool {
     let table = pci::MSIX_TABLE_OFFSET..pci::MSIX_TABLE_OFFSET + 16 * u64::from(pci::MSIX_VECTORS);

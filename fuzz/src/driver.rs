@@ -30,11 +30,11 @@ pub use ring::KernelRing;
 pub const BASE: u64 = RAM[0].0;
 /// Its bytes.
 pub const SIZE: u64 = RAM[0].1 as u64;
-/// Where the kernel has it.
+/// Address that the kernel has for it.
 pub const GART: u64 = 0x7fff_0000_0000;
-/// Where the process has it.
+/// Address that the process has for it.
 pub const USER: u64 = 0x7f00_0000_0000;
-/// Where the process has it for reading alone.
+/// Address that the process has for it, for reading alone.
 pub const USER_READ_ONLY: u64 = USER + (1 << 20);
 
 /// Queues of the process there is room for.
@@ -48,12 +48,12 @@ const MES: u64 = BASE + 0x3000;
 pub const IH_RING: u64 = BASE + 0x7000;
 /// Of that ring: bytes.
 pub const IH_SIZE: u64 = 2048;
-/// Where its write pointer is reported.
+/// Address to which its write pointer is reported.
 pub const IH_WPTR: u64 = BASE + 0x8000;
 /// Fences of frames.
 pub const FENCES: u64 = BASE + 0x9000;
 const MQD: u64 = BASE + 0xa000;
-/// What the process can reach begins here; before it, all is the kernel's.
+/// First address that the process can reach; all before it is the kernel's.
 pub const PROCESS: u64 = BASE + 0x1_2000;
 const QUEUE: u64 = PROCESS;
 /// A page of signals, 64 bytes each.
@@ -81,7 +81,7 @@ const HIQ_MQDS: u64 = MORE + 0x1_8000;
 const LISTED_MQDS: u64 = MORE + 0x2_0000;
 /// Run lists.
 pub const LISTS: u64 = MORE + 0x6_0000;
-/// Where VRAM has page tables: directories of three levels, and a table.
+/// Offset in VRAM of page tables: directories of three levels, and a table.
 const TABLES: u64 = 1 << 20;
 const PASID: u32 = 0x8001;
 /// VMIDs that processes get by frames.
@@ -274,7 +274,7 @@ impl<'a> Driver<'a> {
         self.rig.settle(0);
     }
 
-    /// Whether the KIQ still takes packets: a register gets a value.
+    /// Returns true if the KIQ still takes packets: a register gets a value.
     pub fn kiq_works(&mut self) -> bool {
         if !self.rig.choice.has_kiq() {
             let mut query = QueryStatus::new_zeroed();
@@ -334,7 +334,7 @@ impl<'a> Driver<'a> {
         self.rig.take::<u64>(fence) == self.fences
     }
 
-    /// Whether the scheduler still answers.
+    /// Returns true if the scheduler still answers.
     pub fn mes_works(&mut self) -> bool {
         if self.rig.choice.has_run_lists() {
             return self.hiq_works();

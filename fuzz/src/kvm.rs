@@ -14,7 +14,7 @@ use crate::pci::{Apertures, Bar, Function, RootBus};
 
 use crate::device::VRAM;
 
-/// Where the bus's configuration space is in memory, and what there is of it.
+/// Address and size of the bus's configuration space in memory.
 pub const ECAM: (u64, u64) = (crate::pci::ECAM, crate::pci::ECAM_SIZE);
 /// Addresses BARs may have, first and last.
 pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, crate::pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
@@ -23,7 +23,7 @@ pub const GPU: u8 = 1;
 /// The other function: smaller BARs, which can come to lie in and over the GPU's.
 pub const OTHER: u8 = 2;
 
-/// What decodes: device, BAR, first address, bytes.
+/// BARs that decode: device, BAR, first address, bytes.
 pub type Decoded = Vec<(u8, u8, u64, u64)>;
 
 /// BARs by device, checked whenever some are placed.
@@ -160,7 +160,7 @@ impl Bus {
         Self { bus, placed }
     }
 
-    /// Which BARs decode.
+    /// BARs that decode.
     #[must_use]
     pub fn decoded(&self) -> Decoded {
         self.placed.all()

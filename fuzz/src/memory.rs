@@ -7,11 +7,11 @@ use std::cell::UnsafeCell;
 use belfry_isa::inst::Arch;
 use belfry_isa::mem::{Access, Fault, FaultKind, Mapping, Mmu};
 
-/// Where the code is.
+/// Address of the code.
 pub const CODE: u64 = 0x7_0000_0000;
 /// Bytes of code.
 pub const CODE_SIZE: usize = 2 * PAGE;
-/// Where the data is: close enough for a signed offset to reach from one to the other.
+/// Address of the data: close enough for a signed offset to reach from one to the other.
 pub const DATA: u64 = CODE + 0x4000;
 /// Bytes of data.
 pub const DATA_SIZE: usize = 4 * PAGE;
@@ -70,7 +70,7 @@ impl Memory {
         Self { code: pages(code, CODE_SIZE), data: pages(data, DATA_SIZE) }
     }
 
-    /// What the data has become.
+    /// The data as the wave has left it.
     #[must_use]
     pub fn data(&mut self) -> Vec<u8> {
         self.data.iter_mut().flat_map(|page| page.get_mut().0).collect()

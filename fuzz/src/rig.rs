@@ -50,7 +50,7 @@ impl Guarded {
         }
         let guarded = Self { mapping, parts };
         for (at, bytes) in guarded.guards().zip([[PATTERN; GUARD]; 8]) {
-            // SAFETY: a guard lies in the mapping, and nobody else uses it.
+            // SAFETY: a guard lies in the mapping, and no other code uses it.
             unsafe { guarded.host(at).copy_from_nonoverlapping(bytes.as_ptr(), GUARD) };
         }
         guarded
@@ -129,7 +129,7 @@ impl Deref for Chosen {
 /// The device and its memory.
 #[derive(Debug)]
 pub struct Rig {
-    /// What it is.
+    /// Its chip.
     pub choice: Choice,
     chip: Box<dyn Chip>,
     /// The device.
@@ -138,7 +138,7 @@ pub struct Rig {
     pub raised: Arc<Raised>,
     /// Guest memory, as the device has it at first.
     pub ram: GuestMemoryMmap,
-    /// What the device takes for guest memory.
+    /// Guest memory as the device has it now.
     pub system: GuestMemoryAtomic<GuestMemoryMmap>,
     memory: Guarded,
     vram: Guarded,
@@ -197,7 +197,7 @@ impl Rig {
         self.gpu.memory_changed();
     }
 
-    /// Everything that must hold whatever was done.
+    /// Checks everything that must hold after any input.
     pub fn check(&self) {
         self.memory.check("guest memory");
         self.vram.check("VRAM");
@@ -242,13 +242,13 @@ impl Rig {
         self.write(index + 1, (value >> 32) as u32);
     }
 
-    /// Where a register of a block's first instance is, as an absolute dword index.
+    /// Place of a register of a block's first instance, as an absolute dword index.
     #[must_use]
     pub fn dword<R: Register>(&self) -> u32 {
         self.dword_of::<R>(0)
     }
 
-    /// Where a register of any instance is.
+    /// Place of a register of any instance, as an absolute dword index.
     #[must_use]
     pub fn dword_of<R: Register>(&self, instance: u8) -> u32 {
         self.chip.dword(R::IP, instance, R::AT).expect("the chip has it")

@@ -154,7 +154,7 @@ pub fn read(file: &File) -> Option<(Head, Vec<u8>)> {
         Kind::Machine => SavedMachine::from_bytes(&state, head.cpus).ok()?.gpu?,
         Kind::Hosted => SavedHosted::from_bytes(&state, head.ram.length).ok()?.gpu,
     };
-    // Whatever the digests say: it is read to its end.
+    // The memory is read to its end, with right and with wrong digests.
     let _ = file::check_memory(file, &head);
     Some((head, gpu))
 }

@@ -1,4 +1,4 @@
-//! A vfio-user client that says whatever it is told to, and the server it says it to.
+//! A vfio-user client that sends any message, valid or not, and the server that it sends them to.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -22,13 +22,13 @@ use belfry_vfio_user::{Function, Irqs, Regions, Server, SetupError};
 pub const HEADER: usize = 16;
 /// Most descriptors a message can carry here; one more than the server takes.
 pub const MAX_FDS: usize = 17;
-/// How long an answer may take.
+/// Longest time an answer may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Bytes of the regions: BARs 0 to 5, expansion ROM, configuration space.
 pub const SIZES: [u64; 8] = [0x1_0000, 0, 0x2000, 0, 0, 0x1000, 0, pci::CONFIG_SPACE_SIZE as u64];
 
-/// What is behind the server: regions that store, and a look at all memory that is given.
+/// Device of the server: regions that store, and a look at all memory that is given.
 #[derive(Debug)]
 struct Card {
     regions: [Mutex<Vec<u8>>; 8],
@@ -131,12 +131,12 @@ impl Service {
     }
 }
 
-/// What came back for a message.
+/// Answer to a message.
 #[derive(Debug)]
 pub struct Reply {
     /// The errno, or 0.
     pub error: i32,
-    /// What followed the header.
+    /// Bytes after the header.
     pub payload: Vec<u8>,
     /// Descriptors that came along.
     pub fds: Vec<OwnedFd>,

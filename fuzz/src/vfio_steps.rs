@@ -1,4 +1,5 @@
-//! What a fuzzed vfio-user client does: messages that are well-formed but for what is made odd, with real descriptors.
+//! Steps of a fuzzed vfio-user client: messages that are well-formed but for the odd parts, with real
+//! descriptors.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,10 +11,10 @@ use rustix::fs::{MemfdFlags, SealFlags};
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// What a client does.
+/// Input of a client.
 #[derive(Arbitrary, Debug)]
 pub struct Input {
-    /// What the client does, in order.
+    /// Steps of the client, in order.
     pub steps: Vec<Step>,
 }
 
@@ -47,7 +48,7 @@ pub enum Place {
     Any { start: u64, size: u64 },
 }
 
-/// What is given for memory.
+/// Descriptor that is given for memory.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "files of the form they are named after")]
 pub enum Memory {
@@ -59,7 +60,7 @@ pub enum Memory {
     Twice,
 }
 
-/// What is wrong with the shape of a message.
+/// Fault in the shape of a message.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "payloads shorter and longer than they should be")]
 pub enum Odd {
@@ -164,7 +165,7 @@ pub fn event() -> OwnedFd {
     rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("an eventfd")
 }
 
-/// What a page of a file begins with.
+/// First word of a page of a file.
 #[must_use]
 pub fn tag(page: u64) -> u64 {
     0xfeed_0000_0000 | page << 8 | 0x5a

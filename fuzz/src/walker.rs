@@ -37,13 +37,13 @@ pub struct Block {
     pub va: u64,
     /// Bytes.
     pub len: u64,
-    /// Where it is.
+    /// Physical address.
     pub at: Physical,
     /// Reading, writing, executing.
     pub permissions: [bool; 3],
 }
 
-/// What an entry is.
+/// Kind of an entry.
 enum Kind {
     Page,
     Table,
@@ -107,7 +107,7 @@ impl Walker {
         [0, self.root.block_size, self.root.block_size + 9, self.root.block_size + 18][level as usize]
     }
 
-    /// How far into the tables an address is, if it is in their range.
+    /// Distance of an address from the tables' first one, in bytes, if it is in their range.
     fn offset(&self, va: u64) -> Option<u64> {
         let upper = va >> 48;
         let negative = va >> 47 & 1 == 1;
@@ -118,7 +118,7 @@ impl Walker {
         if va < self.root.start || va > self.root.end { None } else { Some(va - self.root.start) }
     }
 
-    /// Where the entry for an address is in a table that an entry or the root names.
+    /// Place of the entry for an address in a table that an entry or the root names.
     #[must_use]
     pub fn entry(&self, table: u64, level: u32, va: u64) -> Option<Physical> {
         let page = self.offset(va)? >> 12;
@@ -154,7 +154,7 @@ impl Walker {
         unreachable!("the last level is a page");
     }
 
-    /// What an entry is that is valid.
+    /// Kind of a valid entry.
     fn kind(&self, entry: u64, level: u32) -> Kind {
         let is = |bit| bits(entry, bit, bit) == 1;
         match (self.root.format, level) {
@@ -175,7 +175,8 @@ impl Walker {
         }
     }
 
-    /// Whether a page has something that is not modelled: PRT, and TF where it would lead further than a table.
+    /// Returns true if a page has something that is not modelled: PRT, and TF where it would lead further
+    /// than a table.
     fn is_unmodelled(&self, entry: u64, level: u32) -> bool {
         let is = |bit| bits(entry, bit, bit) == 1;
         match self.root.format {
@@ -185,7 +186,7 @@ impl Walker {
         }
     }
 
-    /// What makes a page of an entry of a directory.
+    /// Bit that makes an entry of a directory a page.
     #[must_use]
     pub fn huge(&self, level: u32) -> u64 {
         match self.root.format {
@@ -233,7 +234,7 @@ impl Walker {
 
     /// Goes through bytes in order, up to the first that cannot be accessed: its address, and why.
     ///
-    /// An entry counts until its block ends, whatever is written to the tables meanwhile.
+    /// An entry counts until its block ends, even if the tables are written meanwhile.
     pub fn each(
         &mut self,
         va: u64,

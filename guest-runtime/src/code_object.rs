@@ -53,7 +53,7 @@ pub enum CodeObjectError {
     /// A segment, symbol or relocation lies outside the file or the loaded image.
     #[error("{what} at {address:#x} (+{size:#x}) lies outside the code object")]
     OutOfRange {
-        /// What was looked at.
+        /// Item that was read.
         what: &'static str,
         /// Its address or file offset.
         address: u64,
@@ -68,7 +68,7 @@ pub enum CodeObjectError {
     Relocation {
         /// `R_AMDGPU_*`.
         kind: u32,
-        /// Where it applies.
+        /// Address at which it applies.
         address: u64,
     },
     /// A symbol the code object does not define.

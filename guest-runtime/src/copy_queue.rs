@@ -23,10 +23,10 @@ use crate::signal::{Condition, Signal, SignalError};
 
 /// Bytes of the ring.
 const RING: u64 = 64 << 10;
-/// Where the pointers are in their page, a cache line each.
+/// Offsets of the pointers in their page, in bytes; each has a cache line of its own.
 const READ_POINTER: usize = 0;
 const WRITE_POINTER: usize = 64;
-/// Priority of those who do not care.
+/// Priority of queues whose user asks for none.
 const PRIORITY: u32 = 7;
 
 /// A queue of a copy engine. What is submitted is done in order; [`finish`](Self::finish) waits for it.
@@ -78,7 +78,7 @@ impl CopyQueue {
         Ok(Self { gpu, ring, pointers, id, doorbell, doorbell_offset, written: 0, uses: Vec::new() })
     }
 
-    /// Copies a whole buffer to one that is at least as long, in whatever memory either is.
+    /// Copies a whole buffer to one that is at least as long; either may be in any kind of memory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What differs between generations of GPUs for those who submit to them.
+//! Differences between generations of GPUs that matter to code which submits to them.
 
 use belfry_abi::aql::{TMPRING_WAVESIZE_UNIT, TMPRING_WAVESIZE_UNIT_GFX9};
 
@@ -49,7 +49,7 @@ const GFX11: Generation = Generation {
 };
 
 impl Generation {
-    /// That of an agent, by its instruction set: those that nothing is known of count as the latest.
+    /// Generation of an agent, by its instruction set: an unknown set counts as the latest.
     pub(crate) fn of(agent: &Agent) -> &'static Self {
         if agent.gfx_version < 100_000 { &GFX9 } else { &GFX11 }
     }

@@ -68,7 +68,7 @@ impl Gpu {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What the topology says about it.
+    /// Properties of the GPU in the topology.
     pub fn agent(&self) -> &Agent {
         &self.inner.agent
     }
@@ -192,7 +192,7 @@ impl Gpu {
         Ok(self.inner.process.kfd.set_trap_handler(self.inner.agent.gpu_id, handler.entry(), memory)?)
     }
 
-    /// Where the LDS and scratch apertures are.
+    /// Places of the LDS and scratch apertures.
     pub fn apertures(&self) -> &ProcessDeviceApertures {
         &self.inner.apertures
     }

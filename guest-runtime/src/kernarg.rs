@@ -17,9 +17,9 @@ pub enum ArgumentError {
     Count {
         /// The kernel.
         kernel: String,
-        /// What the metadata says.
+        /// Number of arguments in the metadata.
         expected: usize,
-        /// What was passed.
+        /// Number of arguments that were passed.
         given: usize,
     },
     /// A value of the wrong size.
@@ -31,9 +31,9 @@ pub enum ArgumentError {
         index: usize,
         /// Its declaration, as far as the metadata has it.
         what: String,
-        /// What the metadata says.
+        /// Bytes of the argument in the metadata.
         expected: u32,
-        /// What was passed.
+        /// Bytes that were passed.
         given: usize,
     },
     /// A value where a buffer belongs, an integer where a float belongs, and so on.
@@ -45,9 +45,9 @@ pub enum ArgumentError {
         index: usize,
         /// Its declaration, as far as the metadata has it.
         what: String,
-        /// What the kernel wants.
+        /// Kind of argument that the kernel expects.
         expected: String,
-        /// What was passed.
+        /// Kind of argument that was passed.
         given: &'static str,
     },
 }

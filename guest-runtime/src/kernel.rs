@@ -62,7 +62,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// What the metadata says about it.
+    /// Metadata of the kernel.
     pub fn info(&self) -> &KernelInfo {
         &self.info
     }

@@ -29,7 +29,7 @@ const EVENT_AGE_VERSION: (u32, u32) = (1, 14);
 pub struct KfdError {
     /// The request, `AMDKFD_IOC_*` without the prefix, or `mmap`.
     pub operation: &'static str,
-    /// What it returned.
+    /// Errno that it returned.
     pub errno: Errno,
 }
 
@@ -263,8 +263,8 @@ impl Kfd {
         unsafe { self.call("UPDATE_QUEUE", ioctl::UPDATE_QUEUE, args) }
     }
 
-    /// What of the context save area of a queue that does not run is in use.
-    /// Has the headers of a queue's context save area, which begins at `area`, say what is saved there.
+    /// Has the driver write headers to the context save area at `area` of a queue that does not run: they
+    /// give the sizes of the parts that are in use.
     pub(crate) fn queue_wave_state(&self, queue_id: u32, area: u64) -> Result<(), KfdError> {
         let mut args = GetQueueWaveStateArgs::new_zeroed();
         args.queue_id = queue_id;

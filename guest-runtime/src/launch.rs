@@ -29,7 +29,7 @@ pub enum LaunchError {
         kernel: String,
         /// `grid` or `block`.
         what: &'static str,
-        /// What was given.
+        /// Extent that was given.
         extent: [u32; 3],
     },
     /// The block is larger than the kernel was compiled for.
@@ -39,7 +39,7 @@ pub enum LaunchError {
     BlockTooLarge {
         /// The kernel.
         kernel: String,
-        /// What was given.
+        /// Block that was given.
         block: [u32; 3],
         /// Work-items of it.
         items: u64,
@@ -51,9 +51,9 @@ pub enum LaunchError {
     BlockRequired {
         /// The kernel.
         kernel: String,
-        /// What was given.
+        /// Block that was given.
         block: [u32; 3],
-        /// What the source says.
+        /// Block that the source requires.
         required: [u32; 3],
     },
     /// More LDS than a workgroup can have.
@@ -273,7 +273,7 @@ fn check_geometry(
     if let Some(required) = required.filter(|required| *required != block) {
         return Err(LaunchError::BlockRequired { kernel: kernel(), block, required });
     }
-    // No hardware runs more than 1024 work-items in a workgroup, whatever the metadata says.
+    // No hardware runs more than 1024 work-items in a workgroup, even if the metadata allows it.
     let limit = limit.min(1024);
     let items =
         block.iter().map(|size| u64::from(*size)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);

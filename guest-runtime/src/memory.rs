@@ -36,7 +36,7 @@ pub enum MemoryError {
     Reserve {
         /// Bytes asked for.
         size: usize,
-        /// What mmap returned.
+        /// Errno of mmap.
         errno: Errno,
     },
     /// The driver refused.
@@ -61,7 +61,7 @@ pub enum MemoryError {
     },
 }
 
-/// Where memory is.
+/// Place of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryKind {
     /// The GPU's own memory, mapped for the processor as well.
@@ -82,7 +82,7 @@ impl std::fmt::Display for MemoryKind {
     }
 }
 
-/// What the processor may do with an allocation.
+/// Access of the processor to an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostAccess {
     /// Mapped readable and writable.
@@ -309,7 +309,7 @@ impl Pool {
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements that nobody has written: its bytes are whatever is there.
+    /// A buffer of `len` elements that was not written: its bytes are undefined.
     ///
     /// # Errors
     ///
@@ -371,7 +371,7 @@ impl<T> Buffer<T> {
         self.allocation.address()
     }
 
-    /// Where the memory is.
+    /// Place of the memory.
     pub fn kind(&self) -> MemoryKind {
         self.allocation.kind()
     }

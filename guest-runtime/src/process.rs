@@ -1,4 +1,4 @@
-//! What all agents of one process share: the event page, the pool of signals, and memory faults.
+//! State that all agents of one process share: the event page, the pool of signals, and memory faults.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use crate::kfd::{Kfd, KfdError};
 use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
 use crate::signal::Slot;
 
-/// How long a waiter polls before it sleeps: longer than a small kernel takes, shorter than a time slice.
+/// Time for which a waiter polls before it sleeps: longer than a small kernel takes, shorter than a time
+/// slice.
 const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep without ages: a waiter that shares an auto-reset event can miss it, so it looks again.
 const SLICE_WITHOUT_AGES_MS: u32 = 50;
@@ -24,7 +25,7 @@ const SLICE_MS: u32 = 1000;
 /// Pause between looks where there are no events to sleep on.
 const POLL: Duration = Duration::from_micros(100);
 
-/// Locks a mutex whose data stays valid whatever a panicking holder did.
+/// Locks a mutex whose data stays valid even if a holder has panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -88,7 +89,7 @@ pub(crate) struct Process {
     /// Free signal slots, auto-reset and manual-reset.
     free_slots: [Mutex<Vec<Slot>>; 2],
     fault: OnceLock<MemoryFault>,
-    /// How long a wait lasts that was given no time.
+    /// Limit of a wait that was given no time.
     limit: OnceLock<Duration>,
 }
 
@@ -144,7 +145,7 @@ impl Process {
         let _ = self.limit.set(limit);
     }
 
-    /// How long a wait lasts that was given no time; `None`: for ever.
+    /// Limit of a wait that was given no time; `None`: for ever.
     pub(crate) fn wait_limit(&self) -> Option<Duration> {
         self.limit.get().copied()
     }

@@ -46,17 +46,17 @@ pub use stop::StopCode;
 const PACKETS: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 /// Dependencies of one barrier packet.
 const BARRIER_SIGNALS: usize = 5;
-/// How long a stopped queue waits for the memory fault that may have stopped it.
+/// Time for which a stopped queue waits for the memory fault that may have stopped it.
 const FAULT_GRACE: Duration = Duration::from_millis(50);
 
-/// How a queue is made.
+/// Options of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueOptions {
     /// Packets the ring holds: a power of two from 64 to 1 Mi.
     pub packets: u32,
     /// 0 (lowest) to 15.
     pub priority: u32,
-    /// Where the ring is.
+    /// Kind of memory of the ring.
     pub ring: MemoryKind,
     /// The context save area is in system memory, where [`Queue::context`] reads it.
     pub readable_context: bool,
@@ -75,7 +75,7 @@ pub struct Queue {
     pub(crate) inner: Arc<QueueInner>,
 }
 
-/// What a packet uses until its signal reaches zero.
+/// Resources that a packet uses until its signal reaches zero.
 struct InFlight {
     signal: Signal,
     _uses: Uses,
@@ -260,8 +260,8 @@ impl Queue {
 
     /// Destroys the queue at once: what runs on it is stopped, what waits on it never begins.
     ///
-    /// Waits for outstanding completions, in this thread and others, end with [`QueueError::Destroyed`], and so does
-    /// whatever is submitted through other clones.
+    /// Waits for outstanding completions, in this thread and others, end with [`QueueError::Destroyed`].
+    /// Submissions through other clones fail with this error, too.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl QueueInner {
                 // The slot stays reserved: nothing behind it is ever read, as nothing before it was.
                 return Err(QueueError::Timeout(limit));
             }
-            // The reader frees slots without telling anyone: poll, gently once it takes long.
+            // The GPU frees slots without telling the process: poll, gently once it takes long.
             if start.elapsed() < Duration::from_millis(1) {
                 std::thread::yield_now();
             } else {

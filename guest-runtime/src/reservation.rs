@@ -9,8 +9,8 @@ use crate::transport::Errno;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// Where the first range is asked for, and how far ranges may go before they are left to the kernel. A program that
-/// allocates the same things in the same order gets the same addresses, wherever its other maps are.
+/// Addresses that are asked for, from the first one on; after the last one, the kernel chooses. A program
+/// that allocates the same things in the same order gets the same addresses, wherever its other maps are.
 const WANTED: core::ops::Range<usize> = 0x2000_0000_0000..0x4000_0000_0000;
 
 /// Address to ask for next.
@@ -26,14 +26,14 @@ fn wanted(len: usize, align: usize) -> *mut libc::c_void {
     std::ptr::without_provenance_mut(start)
 }
 
-/// A range of anonymous address space with a page behind it that nobody can touch, unmapped on drop.
+/// A range of anonymous address space, followed by a page that cannot be accessed; unmapped on drop.
 ///
 /// Overruns of the processor end at that page, and those of the GPU as well: no buffer object is ever there.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     addr: NonNull<u8>,
     len: usize,
-    /// The range itself was unmapped by somebody else, and may be another's by now.
+    /// True if other code has unmapped the range, which may have another owner by now.
     forgotten: bool,
 }
 
@@ -92,7 +92,7 @@ impl Reservation {
         self.len
     }
 
-    /// Gives the range up without unmapping it: somebody else has.
+    /// Gives the range up without unmapping it: other code has done that.
     pub(crate) fn forget(&mut self) {
         self.forgotten = true;
     }

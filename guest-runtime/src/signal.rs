@@ -27,7 +27,7 @@ pub enum SignalError {
     MemoryFault(MemoryFault),
 }
 
-/// What a wait compares a signal's value with (`hsa_signal_condition_t`).
+/// Condition on a signal's value that ends a wait (`hsa_signal_condition_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// The value equals the operand.
@@ -169,7 +169,7 @@ impl Signal {
     ///
     /// # Errors
     ///
-    /// What the driver refuses.
+    /// As for the driver's ioctl.
     pub fn reset_event(&self) -> Result<(), KfdError> {
         match &self.inner.slot().event {
             Some(event) => self.inner.process.kfd.reset_event(event.id),
@@ -183,13 +183,13 @@ impl Signal {
         }
     }
 
-    /// Sleeps until the signal's event is set, whatever its value is, or for a time; whether it is set. For programs that bring
-    /// a loop of their own: [`wait`](Self::wait) looks at the value, and misses nothing. A signal without an event is not waited
-    /// for.
+    /// Sleeps until the signal's event is set, with any value, or until the time has passed. Returns true if
+    /// the event is set. For programs with a loop of their own: [`wait`](Self::wait) looks at the value, and
+    /// misses nothing. For a signal without an event it returns false at once.
     ///
     /// # Errors
     ///
-    /// What the driver refuses.
+    /// As for the driver's ioctl.
     pub fn wait_event(&self, timeout: Option<Duration>) -> Result<bool, KfdError> {
         let Some(event) = &self.inner.slot().event else { return Ok(false) };
         // Without an age: it is not asked what came before.
@@ -245,8 +245,8 @@ impl Signal {
         slot.page.address() + slot.offset as u64
     }
 
-    /// Where the GPU writes the number of the signal's event before it raises the event's interrupt, and that number; none
-    /// for a signal that the driver had no event for.
+    /// Address at which the GPU writes the number of the signal's event before it raises the event's
+    /// interrupt, and that number; `None` for a signal that the driver had no event for.
     pub(crate) fn mailbox(&self) -> Option<(u64, u32)> {
         let slot = self.inner.slot();
         slot.event.as_ref().map(|event| (slot.mailbox, event.id))

@@ -17,7 +17,7 @@ pub enum TopologyError {
     Read {
         /// Path below the topology directory.
         path: String,
-        /// What the read returned.
+        /// Error of the read.
         error: io::Error,
     },
     /// A file does not hold what it should.

@@ -1,4 +1,4 @@
-//! How the runtime reaches KFD: one trait, implemented over the real device nodes and over hosted mode.
+//! Access of the runtime to KFD: one trait, implemented over the real device nodes and over hosted mode.
 //!
 //! Everything above this module is the same in a guest and in-process; a transport only carries ioctls,
 //! maps and sysfs reads.
@@ -14,7 +14,7 @@ mod linux;
 
 pub use linux::{LinuxTransport, OpenError};
 
-/// Which device file a request goes to.
+/// Device file that a request goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Node {
     /// `/dev/kfd`: compute ioctls, doorbell maps.

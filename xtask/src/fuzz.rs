@@ -29,7 +29,7 @@ const SEED: u32 = 1;
 /// Inputs of a target in a run that repeats, where `[package.metadata.inputs]` of `fuzz/Cargo.toml` says nothing.
 const INPUTS: u64 = 10_000;
 
-/// What to fuzz.
+/// Targets to fuzz, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Runs each target this many seconds, with a new seed [default: a fixed number of inputs from a fixed seed].
@@ -51,7 +51,7 @@ struct Target {
     artifacts: PathBuf,
 }
 
-/// How far a target is run.
+/// Length of a run of a target.
 #[derive(Debug, Clone, Copy)]
 enum Extent {
     /// This many inputs, from the fixed seed and the committed corpus alone.
@@ -60,14 +60,14 @@ enum Extent {
     Seconds(u32),
 }
 
-/// What a run of a target came to.
+/// Result of a run of a target.
 #[derive(Debug, Default, PartialEq)]
 struct Report {
     executions: u64,
     /// Coverage of the corpus, and after the run.
     coverage: (u64, u64),
     new_units: u64,
-    /// What went wrong, and the input that did it.
+    /// Failure, and the input that caused it.
     failure: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How many inputs each target runs in a run that repeats: `[package.metadata.inputs]` of the manifest.
+/// Number of inputs of each target in a run that repeats: `[package.metadata.inputs]` of the manifest.
 fn inputs(directory: &Path) -> Result<Value> {
     let metadata = xtask::tidy::metadata(&directory.join("Cargo.toml"))?;
     Ok(metadata["packages"][0]["metadata"]["inputs"].clone())
@@ -279,7 +279,7 @@ fn report(log: &str) -> Report {
     }
 }
 
-/// What libFuzzer says of the input that failed: the panic, the kind of failure, and where the input is.
+/// Lines of libFuzzer about the input that failed: the panic, the kind of failure, and the path of the input.
 fn failure(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let mut said: Vec<&str> = Vec::new();

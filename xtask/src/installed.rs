@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// What packages give, by the names in the cache; everything else there was built.
+/// Names in the cache of files that come from packages; everything else there was built.
 const PACKAGES: [&str; 3] = ["qemu", "kernel", "headers"];
 
 /// The code object that is launched, as the tree has it.
@@ -100,7 +100,7 @@ fn below(tree: &Path, directory: &Path) -> Result<Vec<PathBuf>> {
 /// The program, and where it runs.
 struct Installed {
     belfry: PathBuf,
-    /// Where the tree was that it was built from.
+    /// Path of the source tree that it was built from.
     tree: PathBuf,
     /// An empty directory.
     home: PathBuf,

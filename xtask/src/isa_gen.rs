@@ -64,7 +64,7 @@ pub(crate) fn fixtures(root: &Path, work: Option<&Path>) -> Result<()> {
     isa_verify::write_vectors(root)
 }
 
-/// Where the source package and the dump are kept.
+/// Directory in which the source package and the dump are kept.
 fn directory(root: &Path, work: Option<&Path>) -> PathBuf {
     work.map_or_else(|| root.join("target/isa-gen"), PathBuf::from)
 }

@@ -106,7 +106,7 @@ fn opencl(root: &Path) -> Result<bool> {
     Ok(programs.pass() && kernels.pass() && others.pass())
 }
 
-/// How the tests of one target went.
+/// Results of the tests of one target.
 struct Tests {
     held: usize,
     all: usize,

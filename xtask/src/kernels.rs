@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 const CLANG: &str = "clang-19";
 /// Its linker, which clang runs for amdgcn.
 const LINKER: &str = "ld.lld-19";
-/// Where Debian's `rocm-device-libs` installs its bitcode.
+/// Directory in which Debian's `rocm-device-libs` installs its bitcode.
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
 /// The device libraries `ocml.cl` links, beside those of its processor.
@@ -69,7 +69,7 @@ const TRAP_HANDLERS: &[(&str, &str)] = &[
     ("gfx942", "guest-driver/core/src/asic/gfx9/trap_handler"),
     ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler"),
 ];
-/// What takes the code out of an object.
+/// Program that takes the code out of an object.
 const OBJCOPY: &str = "llvm-objcopy-19";
 
 /// Compiles every `*.cl` of [`FOLDERS`] for each of the [`PROCESSORS`], and assembles the [`TRAP_HANDLERS`].

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Where a program of LLVM is, `llvm-mc-19` for example.
+/// Path of a program of LLVM, `llvm-mc-19` for example.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ enum Command {
         /// `llvm-tblgen -dump-json` output of `AMDGPU.td` (made from the fetched source package when absent).
         #[arg(long)]
         json: Option<PathBuf>,
-        /// Where the source package and the dump are kept (`target/isa-gen` when absent).
+        /// Directory in which the source package and the dump are kept (`target/isa-gen` when absent).
         #[arg(long)]
         work: Option<PathBuf>,
         /// Only prove that the committed tables are what LLVM's description gives.
@@ -82,7 +82,7 @@ enum Command {
     },
     /// Make a root file system in which programs of another distribution run, and print its path; list them without a name.
     Rootfs {
-        /// Which one, `rocm` for example.
+        /// Name of the file system, `rocm` for example.
         name: Option<String>,
         /// Ask the archive for newer packages.
         #[arg(long)]
@@ -90,7 +90,7 @@ enum Command {
     },
     /// Unbind and bind the GPU in a guest, again and again, under processes that use it in every way.
     GuestRace {
-        /// How many times.
+        /// Number of rounds.
         #[arg(long, default_value_t = 500)]
         rounds: u64,
         /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
@@ -102,7 +102,7 @@ enum Command {
     },
     /// Share a program's memory with the GPU in a guest, move it to VRAM and back, and change it under the GPU.
     GuestSvm {
-        /// How many times.
+        /// Number of rounds.
         #[arg(long, default_value_t = 5)]
         rounds: u64,
         /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
@@ -114,7 +114,7 @@ enum Command {
     },
     /// Kill processes that use the GPU in a guest at random points, and look for what they leave.
     GuestKills {
-        /// How many.
+        /// Number of points.
         #[arg(long, default_value_t = 1000)]
         points: u64,
         /// On a kernel with KASAN and lockdep, built from Debian's source on first use, for up to an hour.
@@ -129,7 +129,7 @@ enum Command {
         /// Make disks without the driver, and put that in by `belfry image install-driver`, for an hour.
         #[arg(long)]
         install_driver: bool,
-        /// Where the disks of packages are kept and found again (made anew when absent).
+        /// Directory in which the disks of packages are kept and found again (made anew when absent).
         #[arg(long, value_name = "DIR")]
         disks: Option<PathBuf>,
         /// Only these cases.
@@ -137,7 +137,7 @@ enum Command {
     },
     /// Make the pictures of the documents from runs of belfry, and fail where one does not show what it is for.
     Pictures {
-        /// Where they go (`docs/pictures` when absent).
+        /// Directory of the pictures (`docs/pictures` when absent).
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
     },
@@ -145,7 +145,7 @@ enum Command {
     Rocm(rocm::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
     Suite {
-        /// What runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
+        /// Mode that runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
         #[arg(long, value_parser = ["exec", "guest"], default_value = "guest")]
         mode: String,
         /// Arguments of the test program: a part of the cases' names, `--list`, `--skip NAME`, `--exact`.
@@ -170,7 +170,7 @@ enum Command {
 enum IsaCommand {
     /// Write the fixtures of the disassembly tests: compiled kernels and a sample of LLVM's vectors.
     Fixtures {
-        /// Where LLVM's source package is kept (`target/isa-gen` when absent).
+        /// Directory in which LLVM's source package is kept (`target/isa-gen` when absent).
         #[arg(long)]
         work: Option<PathBuf>,
     },
@@ -179,7 +179,7 @@ enum IsaCommand {
         /// Check many times more, for hours.
         #[arg(long)]
         long: bool,
-        /// Where the random numbers start.
+        /// Seed of the random numbers.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Compare only with results captured on cards.

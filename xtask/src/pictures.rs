@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How long a GPU may take to come to its breakpoint.
+/// Longest time a GPU may take to come to its breakpoint.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lines of a profile that are shown.
 const PROFILE: usize = 40;

@@ -1,9 +1,12 @@
-//! `cargo xtask rocm`: ROCm as Debian packages it, and programs that nobody here wrote, under `belfry exec`.
+//! `cargo xtask rocm`: ROCm as Debian packages it, and programs from outside this project, under `belfry
+//! exec`.
 //!
-//! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's libraries and of
-//! ggml (llama.cpp), each binary for a limited time, in images that are made of the packages on first use (several
-//! gigabytes), `--only guest` rocminfo and the suites in guests, `--only monitors` programs that watch a card beside one that
-//! keeps it busy, and `--only debugger` the cases of a debugger, in a guest and without one (docs/debugger.md). docs/rocm-tests.md has results, and what of it is expected to take too long.
+//! The short form runs the tools and the suites in both images. `--long` adds Debian's own tests of ROCm's
+//! libraries and of ggml (llama.cpp), each binary for a limited time, in images that are made of the packages
+//! on first use (several gigabytes). `--only guest` runs rocminfo and the suites in guests, `--only monitors`
+//! programs that watch a card beside one that keeps it busy, and `--only debugger` the cases of a debugger,
+//! in a guest and without one (docs/debugger.md). docs/rocm-tests.md has results, and lists the tests that
+//! are expected to take too long.
 
 mod debugger;
 mod guest;
@@ -23,7 +26,7 @@ use serde::Serialize;
 use plan::{Image, Place, Step};
 use verdict::Counts;
 
-/// What is run, and for how long.
+/// Steps to run, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Debian's tests of ROCm's libraries and of ggml as well: hours.
@@ -41,12 +44,12 @@ pub(crate) struct Options {
     /// Write the results as JSON on stdout, as well as the table on stderr.
     #[arg(long)]
     json: bool,
-    /// Where what the programs print is kept (`target/rocm` when absent).
+    /// Directory for the output of the programs (`target/rocm` when absent).
     #[arg(long)]
     logs: Option<PathBuf>,
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Debug, Serialize)]
 struct Outcome {
     image: &'static str,
@@ -192,7 +195,7 @@ impl Runner {
         command
     }
 
-    /// What a program prints, for a list of things to run.
+    /// Runs a program and returns its output, for a list of things to run.
     fn output(&self, image: &Image, program: &[&str]) -> Result<String> {
         let output = self.exec(image.name, 120).args(program).output().context("running timeout")?;
         ensure!(output.status.success(), "{program:?}: {}", output.status);

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// Which package of the workspace may name which, beside crates from outside.
+/// Packages of the workspace that each package may name, beside crates from outside.
 ///
 /// ARCHITECTURE.md explains each arrow; anything not listed here is refused.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -157,7 +157,7 @@ fn arrows(root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What `cargo metadata` says of a workspace's own packages.
+/// Output of `cargo metadata` about a workspace's own packages.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use belfry_abi::pm4::{Opcode, Pm4Header};
 use super::{Driver, HIQ_MQDS, LISTED_MQDS, LISTS, PASID, QUEUES, TABLES, kernel};
 use belfry_abi::gpuvm::PTE_VALID;
 
-/// Where KIQs are: micro engine, pipe, queue.
+/// Place of KIQs: micro engine, pipe, queue.
 pub(super) const KIQ_PLACE: [u32; 3] = [2, 1, 0];
 /// VMIDs that processes get, and hardware queues of the first pipe's micro engine.
 const VMIDS: u32 = 0xfff8;
@@ -28,7 +28,7 @@ pub fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
 }
 
 impl Driver<'_> {
-    /// Where the MQDs of a queue are.
+    /// Address of the MQDs of a queue.
     pub(super) fn listed_mqds(nth: usize) -> u64 {
         LISTED_MQDS + nth as u64 * MQDS
     }
@@ -70,7 +70,7 @@ impl Driver<'_> {
         self.hiq_works()
     }
 
-    /// Whether the HIQ writes a fence.
+    /// Returns true if the HIQ writes a fence.
     pub(super) fn hiq_works(&mut self) -> bool {
         let (memory, status) = self.fence();
         let (at, value) = (status.api_completion_fence_addr.get(), status.api_completion_fence_value.get());

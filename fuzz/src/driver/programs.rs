@@ -27,7 +27,7 @@ fn vecadd(file: &[u8]) -> (Vec<u8>, u64) {
 }
 
 impl<'a> Driver<'a> {
-    /// Sets a signal up that nobody sleeps on; its address for the process.
+    /// Sets up a signal on which no thread sleeps; its address for the process.
     pub fn signal(&self, nth: usize, value: i64) -> u64 {
         let at = SIGNALS + nth as u64 % 64 * 64;
         self.rig.put(at, &[1i64, value, 0, 0, 0, 0, 0, 0]);

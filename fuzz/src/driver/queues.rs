@@ -17,7 +17,7 @@ use super::{CONTEXT, Driver, MQD, PACKETS, PASID, QUEUE, TABLES, kernel, user};
 const QUEUE_AREA: u64 = 0x2000;
 
 impl Driver<'_> {
-    /// Where a queue's ring, `amd_queue_t` and MQD are; of several MQDs, the first one.
+    /// Addresses of a queue's ring, `amd_queue_t` and MQD; of several MQDs, the first one.
     #[must_use]
     pub fn queue(&self, nth: usize) -> [u64; 3] {
         let area = QUEUE + nth as u64 * QUEUE_AREA;

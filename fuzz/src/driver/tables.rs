@@ -9,7 +9,7 @@ use belfry_device::chip::PteFormat;
 use super::{BASE, Driver, GART, MORE, MORE_GART, PROCESS, QUEUES_VMIDS, SIZE, TABLES, USER, USER_READ_ONLY};
 use crate::rig::RAM;
 
-/// What directories have beside addresses, by level.
+/// Bits of directories beside addresses, by level.
 fn directory(format: PteFormat, level: u32) -> u64 {
     match (format, level) {
         (PteFormat::Gfx9, 2) => PTE_VALID | gfx9::pde_bfs(9),
@@ -63,7 +63,7 @@ impl Driver<'_> {
         rig.write(at, cntl.bits());
     }
 
-    /// What else of guest memory is the kernel's.
+    /// Maps the other guest memory of the kernel's.
     fn map_more(&self, flags: u64) {
         let (base, size) = RAM[2];
         let pages = size as u64 / 4096;

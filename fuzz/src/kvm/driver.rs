@@ -15,7 +15,7 @@ use crate::virtio::{Block, Console, Device, DiskConfig, Network, Progress, Share
 pub const RAM: [(u64, usize); 2] = [(0, 0x1_0000), (0x2_0000, 0x8000)];
 /// Free memory for buffers.
 pub const BUFFERS: u64 = 0xd000;
-/// Where the queues are.
+/// Addresses of the queues.
 const QUEUES: u64 = 0x1000;
 const QUEUE: u64 = 0x2000;
 /// Flags of descriptors.
@@ -30,7 +30,7 @@ const NOTIFY: u64 = 0x2000;
 /// More steps than any input can ask for.
 const STEPS: u32 = 1 << 20;
 
-/// Where a device's interrupts go, and what must hold of them.
+/// Receiver of a device's interrupts, which checks them.
 #[derive(Debug)]
 struct Sink {
     vectors: u16,
@@ -133,7 +133,7 @@ impl Driver {
         self.function.write(0, offset, data);
     }
 
-    /// What the status register says.
+    /// Value of the status register.
     #[must_use]
     pub fn status(&self) -> u8 {
         let mut status = [0];
@@ -208,7 +208,7 @@ impl Driver {
         self.set(NOTIFY + 4 * queue as u64, &(queue as u16).to_le_bytes());
     }
 
-    /// How many requests of a queue have come back since it was started.
+    /// Number of requests of a queue that have come back since it was started.
     #[must_use]
     pub fn returned(&self, queue: usize) -> u16 {
         self.word(self.used(queue) + 2)

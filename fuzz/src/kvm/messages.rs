@@ -16,7 +16,7 @@ use crate::interrupts::{Chips, Interrupts, Message, Route, Routes, Vectors, line
 const GPU: u8 = 1;
 const OTHER: u8 = 2;
 
-/// Whether this KVM takes a message: some it does not, so that what then happens is seen.
+/// Returns true if this KVM takes a message. Some it refuses, so that the refusal is tested.
 #[must_use]
 pub fn is_taken(address: u64) -> bool {
     address >> 32 & 0xff != 0xff
@@ -122,13 +122,13 @@ impl Messages {
         self.messages.register_write(offset, data).is_ok()
     }
 
-    /// Where the messages of a vector of the GPU go: address and data.
+    /// Destination of the messages of a vector of the GPU: address and data.
     #[must_use]
     pub fn route(&self, vector: u16) -> Option<(u64, u32)> {
         self.kvm.message(self.first + u32::from(vector))
     }
 
-    /// How many messages a vector of the GPU has sent since the last call.
+    /// Number of messages that a vector of the GPU has sent since the last call.
     #[must_use]
     pub fn sent(&self, vector: u16) -> u64 {
         let state = self.kvm.state();
@@ -136,7 +136,7 @@ impl Messages {
         eventfd.and_then(|eventfd| eventfd.read().ok()).unwrap_or(0)
     }
 
-    /// Whether the GPU's line is asserted.
+    /// Returns true if the GPU's line is asserted.
     #[must_use]
     pub fn pin(&self) -> bool {
         self.kvm.state().lines.get(&line_of(GPU, 0)).copied().unwrap_or(false)
@@ -147,7 +147,7 @@ impl Messages {
         Interrupts::route(&*self.other, &[Some(Message { address, data })]);
     }
 
-    /// Where the message of the other function goes.
+    /// Destination of the other function's message: address and data.
     #[must_use]
     pub fn other(&self) -> Option<(u64, u32)> {
         self.kvm.message(self.first + u32::from(MSIX_VECTORS))

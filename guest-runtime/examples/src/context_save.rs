@@ -13,9 +13,9 @@ use crate::{count, kernels, verify};
 const GROUP: u32 = 128;
 /// Rounds of mixing before and after the wait.
 const ROUNDS: u32 = 40;
-/// What the workgroups keep in their LDS: this and the number of the work-item.
+/// Words that the workgroups keep in their LDS: this one, and the number of the work-item.
 const SENTINEL: u32 = 0x5e17_0000;
-/// How long the GPU may take to come to where the workgroups wait.
+/// Longest time until all workgroups come to their wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
@@ -32,7 +32,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
         .args((&words, &result, ROUNDS, SENTINEL))
         .submit()?;
 
-    // As they come, workgroups are taken off the GPU in the middle of whatever they do.
+    // While they arrive, workgroups are taken off the GPU in the middle of their work.
     let begin = Instant::now();
     let mut times = 0;
     while words.get(1)? < groups {
@@ -80,7 +80,7 @@ fn preempt(queue: &Queue, look: impl FnOnce(&[u8], usize) -> anyhow::Result<()>)
     looked.map(|()| context.waves.len())
 }
 
-/// What the kernel computes.
+/// Expected result of the kernel.
 fn expected(groups: u32) -> Vec<u32> {
     (0..groups)
         .flat_map(|group| {

@@ -40,7 +40,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
         }
         bytes += ping_pong(runtime, &mut queue)?;
     }
-    // A kernel's result goes out by an engine that nobody named, while the next one is computed.
+    // A kernel's result goes out by an engine that the driver chooses, while the next one is computed.
     let (a, b) =
         (gpu.vram().buffer_from(&vec![1.5f32; COUNT])?, gpu.vram().buffer_from(&vec![2.5f32; COUNT])?);
     let (sum, back) = (gpu.vram().buffer::<f32>(COUNT)?, gpu.gtt().buffer::<f32>(COUNT)?);

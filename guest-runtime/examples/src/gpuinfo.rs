@@ -1,4 +1,4 @@
-//! What the driver says about the system.
+//! Properties of the system as the driver reports them.
 
 use std::io::Write;
 

@@ -17,7 +17,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// It is not compiled for that one.
+    /// The kernel is not compiled for that processor.
     pub fn object(&self, processor: &str) -> anyhow::Result<&'static [u8]> {
         let object = self.objects.iter().find(|(name, _)| *name == processor);
         object.map(|(_, bytes)| *bytes).with_context(|| {
@@ -30,7 +30,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// It is not compiled for its processor.
+    /// The kernel is not compiled for the GPU's processor.
     pub fn on(&self, gpu: &Gpu) -> anyhow::Result<&'static [u8]> {
         self.object(&gpu.agent().gfx_name())
     }

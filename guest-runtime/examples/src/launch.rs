@@ -38,7 +38,7 @@ const MAX_FILE: u64 = 256 << 20;
 ///
 /// # Errors
 ///
-/// What is wrong, in one line.
+/// The first mistake, in one line.
 pub fn check(args: &[String]) -> anyhow::Result<()> {
     if wants_help(args) {
         return Ok(());
@@ -192,7 +192,7 @@ fn explain(error: QueueError, buffers: &[Output<'_>]) -> anyhow::Error {
         return error.into();
     };
     let near = buffers.iter().find(|buffer| {
-        // Behind each buffer's last page is one that nobody can touch.
+        // The page after each buffer's last one cannot be accessed.
         let end = (buffer.memory.address() + buffer.memory.len() as u64).next_multiple_of(PAGE);
         (end..end + PAGE).contains(&fault.address)
     });

@@ -20,7 +20,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     Ok(())
 }
 
-/// Where the instruction has the elements of its matrices.
+/// Placement of the elements of the matrices in the registers of an instruction.
 struct Layout {
     name: &'static str,
     /// Lanes of the wave.
@@ -29,9 +29,9 @@ struct Layout {
     rows: usize,
     /// Values of k that a lane of A and of B holds.
     depth: usize,
-    /// Which value of k the `item`th one of a lane is.
+    /// Value of k of a lane's `item`th value of A or B.
     k: fn(lane: usize, item: usize) -> usize,
-    /// Which row of C the `item`th element of a lane is in.
+    /// Row of C of a lane's `item`th element.
     row: fn(lane: usize, item: usize) -> usize,
 }
 

@@ -1,4 +1,5 @@
-//! What the other examples do not reach: 64-bit integers and division, doubles, halves, divergent loops, shifts.
+//! Features that the other examples do not reach: 64-bit integers and division, doubles, halves, divergent
+//! loops, shifts.
 
 use std::io::Write;
 

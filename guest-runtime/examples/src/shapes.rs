@@ -1,4 +1,5 @@
-//! How kernels are launched and loaded: three dimensions with partial workgroups, LDS sized here, relocated pointers.
+//! Ways to launch and load kernels: three dimensions with partial workgroups, LDS sized here, relocated
+//! pointers.
 
 use std::io::Write;
 

@@ -10,9 +10,9 @@ use belfry_runtime::{Gpu, Runtime};
 
 use crate::{count, kernels, verify};
 
-/// How long the GPU may take to begin, and to let go.
+/// Longest time the GPU may take to begin, and to let go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a stopped kernel is watched for signs of life.
+/// Time for which a stopped kernel is watched for signs of life.
 const WATCH: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {

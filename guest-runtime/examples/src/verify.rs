@@ -5,7 +5,7 @@ use std::fmt::{self, Debug};
 /// The exit status of the examples as a program where a result is wrong; other errors have 1.
 pub const WRONG_RESULT: u8 = 3;
 
-/// What the GPU has computed is not what the processor has.
+/// A result of the GPU that differs from the processor's.
 #[derive(Debug)]
 pub struct WrongResult(String);
 

@@ -17,7 +17,7 @@ const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 /// First bytes of what LLVM's newer driver makes (`llvm/Object/OffloadBinary.h`).
 const OFFLOAD_BINARY: &[u8] = &[0x10, 0xff, 0x10, 0xad];
 const SECTION: &str = ".hip_fatbin";
-/// What the entries of AMD GPUs have in their names.
+/// Text in the names of entries of AMD GPUs.
 const TRIPLE: &str = "amdgcn-amd-amdhsa-";
 /// Most entries read of one bundle: there are not that many processors.
 const ENTRIES: u64 = 256;

@@ -28,7 +28,7 @@ const R_AMDGPU_REL64: u32 = 5;
 const R_AMDGPU_ABS32: u32 = 6;
 const R_AMDGPU_RELATIVE64: u32 = 13;
 
-/// What one file yields.
+/// Contents of one parsed file.
 pub(super) struct Parsed {
     pub(super) target: String,
     pub(super) image: Vec<u8>,

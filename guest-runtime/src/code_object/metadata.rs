@@ -11,7 +11,7 @@ const MAX_KERNARG: u32 = 64 << 10;
 /// Deepest nesting accepted; clang's is four.
 const MAX_DEPTH: usize = 32;
 
-/// What the metadata says about one kernel.
+/// Metadata of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelInfo {
     /// Name in the source.
@@ -51,7 +51,7 @@ impl KernelInfo {
     }
 }
 
-/// What the metadata says about one argument.
+/// Metadata of one argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentInfo {
     /// Name in the source, when the compiler recorded it.
@@ -64,7 +64,7 @@ pub struct ArgumentInfo {
     pub size: u32,
     /// Alignment of what a `__local` pointer points to, in bytes.
     pub pointee_align: u32,
-    /// What it is.
+    /// Kind of the argument.
     pub kind: ArgumentKind,
 }
 

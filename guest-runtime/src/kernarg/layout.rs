@@ -21,7 +21,7 @@ impl Geometry {
     }
 }
 
-/// What hidden arguments need to know beside the geometry.
+/// Values of hidden arguments beside the geometry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HiddenValues {
     pub(crate) queue: u64,

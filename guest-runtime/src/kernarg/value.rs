@@ -59,7 +59,7 @@ pub enum KernelArg {
     Buffer {
         /// Address.
         address: u64,
-        /// What keeps the memory.
+        /// Reference that keeps the memory.
         memory: Arc<dyn Any + Send + Sync>,
     },
     /// This many bytes of LDS, for `__local` pointers.

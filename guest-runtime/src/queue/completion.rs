@@ -50,7 +50,7 @@ impl Completion {
         &self.signal
     }
 
-    /// How long the GPU worked, by its own clock; `None` until it is done.
+    /// Time for which the GPU worked, by its own clock; `None` until it is done.
     pub fn gpu_time(&self) -> Option<Duration> {
         let (start, end) = self.signal.timestamps();
         let ticks = end.checked_sub(start).filter(|_| self.is_done())?;

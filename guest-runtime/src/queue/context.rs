@@ -11,7 +11,7 @@ use super::{Queue, QueueError, QueueInner};
 /// The state of a queue that was taken off the GPU, as the GPU wrote it to memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedContext {
-    /// What was running.
+    /// Control stack: the waves that were running.
     pub control_stack: Vec<u8>,
     /// Registers and LDS of the waves.
     pub waves: Vec<u8>,
@@ -36,7 +36,7 @@ impl Queue {
         self.inner.set_share(KFD_MAX_QUEUE_PERCENTAGE)
     }
 
-    /// What was saved when the queue was taken off the GPU.
+    /// Reads the context that was saved when the queue was taken off the GPU.
     ///
     /// # Errors
     ///

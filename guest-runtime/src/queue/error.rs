@@ -16,9 +16,9 @@ pub enum QueueError {
     Option {
         /// The option.
         what: &'static str,
-        /// What was asked for.
+        /// Value that was asked for.
         value: u64,
-        /// What would be right.
+        /// Values that are allowed.
         allowed: &'static str,
     },
     /// The driver refused.

@@ -27,7 +27,7 @@ pub(super) struct Scratch {
     _backing: Option<Allocation>,
 }
 
-/// How much scratch to allocate for a kernel.
+/// Amount of scratch memory to allocate for a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
     wave_bytes: u64,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Errno, Node, Protection, Transport};
 
-/// Where the kernel publishes KFD's topology.
+/// Directory in which the kernel publishes KFD's topology.
 const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
 
 /// Why the device files could not be opened.
@@ -22,7 +22,7 @@ pub enum OpenError {
     Device {
         /// The device file.
         path: PathBuf,
-        /// What the open returned.
+        /// Error of the open.
         error: io::Error,
     },
     /// The topology could not be read.
@@ -30,7 +30,7 @@ pub enum OpenError {
     Topology {
         /// The file or directory.
         path: PathBuf,
-        /// What the read returned.
+        /// Error of the read.
         error: io::Error,
     },
     /// The topology lists CPU nodes only.

@@ -1,6 +1,6 @@
 //! A KFD without a kernel: it keeps the books, checks the rules of CREATE_QUEUE, and retires packets on doorbells.
 //!
-//! It runs no shader. What a dispatch would do is up to the test (`Mock::on_dispatch`).
+//! The mock runs no shader. The test decides the effects of a dispatch (`Mock::on_dispatch`).
 
 mod memory;
 mod rules;
@@ -282,7 +282,7 @@ impl Mock {
                 assert!(state.acquired.contains(&args.gpu_id), "allocation before ACQUIRE_VM");
                 let flags = AllocFlags::from_bits(args.flags).expect("known flags");
                 assert!(args.va_addr.is_multiple_of(4096) && args.size > 0);
-                // The driver gives whole pages, whatever is asked for.
+                // The driver gives whole pages for any size.
                 args.size = args.size.next_multiple_of(4096);
                 args.handle = u64::from(GPU_ID) << 32 | u64::from(next);
                 args.mmap_offset = if flags.contains(AllocFlags::MMIO_REMAP) {

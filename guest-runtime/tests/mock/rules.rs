@@ -1,4 +1,4 @@
-//! What the stand-in tells about its GPU, and what it wants of a queue.
+//! Topology of the stand-in's GPU, and rules for its queues.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("nodes/1/io_links/0/properties", "node_to 0\n"),
 ];
 
-/// What linux 6.12's `kfd_queue_acquire_buffers` wants.
+/// Checks the rules of linux 6.12's `kfd_queue_acquire_buffers`.
 pub(crate) fn check_queue(state: &State, args: &CreateQueueArgs) {
     let at = |address: u64| {
         let found = state.bos.values().find(|bo| (bo.va..bo.va + bo.size).contains(&address));

@@ -12,7 +12,7 @@ use super::manifest::{CHIPS, Object, Program};
 /// Seconds that a compiler may take.
 const LIMIT: u32 = 600;
 
-/// What compiles.
+/// Compiler of the cases' programs.
 #[derive(Debug)]
 pub(super) struct Builder<'a> {
     pub(super) belfry: &'a Path,
@@ -20,7 +20,7 @@ pub(super) struct Builder<'a> {
     pub(super) image: &'a str,
     /// The header that all programs may include.
     pub(super) shared: PathBuf,
-    /// Where programs are kept.
+    /// Directory in which programs are kept.
     pub(super) work: PathBuf,
 }
 

@@ -74,7 +74,7 @@ fn usual_limit() -> u32 {
 }
 
 impl Manifest {
-    /// That of a folder; without one, each `*.hip` in it is a program for all chips.
+    /// Reads the manifest of a folder; without one, each `*.hip` in it is a program for all chips.
     pub(super) fn of(folder: &Path) -> Result<Self> {
         let path = folder.join("case.toml");
         if !path.exists() {
@@ -133,7 +133,7 @@ impl Program {
         }
     }
 
-    /// Whether what a run printed, and whether it ended with status 0, is what is wanted.
+    /// Returns true if a run passes, by its output and by its success (status 0).
     pub(super) fn passes(&self, success: bool, printed: &str) -> bool {
         match &self.says {
             Some(says) => printed.contains(says.as_str()),
@@ -142,7 +142,7 @@ impl Program {
     }
 }
 
-/// Whether a last line says so: it ends with the word.
+/// Returns true if a last line ends with the word `PASS`.
 fn passes(line: &str) -> bool {
     line.split_whitespace().next_back() == Some("PASS")
 }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use build::{Builder, Made};
 use manifest::{CHIPS, Manifest, Program};
 
-/// Which cases, and with what.
+/// Cases to run, and the tools to run them with.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only these cases (all when absent).

@@ -242,7 +242,7 @@ fn entries() -> Group {
         ("AMDGPU_PTE_TF", gpuvm::PTE_TF),
         ("AMDGPU_PDE_PTE", gpuvm::PDE_PTE),
         ("AMDGPU_PDE_BFS(9)", gpuvm::gfx9::pde_bfs(9)),
-        // What nobody waits for, as the driver writes it.
+        // Entry of a page at which waves are not to wait, as the driver writes it.
         ("AMDGPU_VM_NORETRY_FLAGS_TF", gpuvm::PTE_VALID | gpuvm::PTE_SYSTEM | gpuvm::PTE_PRT),
         ("AMDGPU_PTE_MTYPE_VG10_SHIFT(1ULL)", gpuvm::gfx9::pte_mtype(1)),
         ("AMDGPU_PTE_MTYPE_VG10_SHIFT(3ULL)", gpuvm::gfx9::pte_mtype(3)),

@@ -308,8 +308,8 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
     groups
 }
 
-/// Where fields of version 12 lie that version 11 has elsewhere: a frame with a mark in the field is converted, and the mark is
-/// looked for where the header has the field.
+/// Checks of fields that version 12 has in other places than version 11: a frame with a mark in the field is
+/// converted, and the mark is looked for in the place that the header gives.
 fn mes_v12() -> Group {
     macro_rules! field {
         ($c_type:literal, $opcode:ident, $frame:ident.$field:ident) => {

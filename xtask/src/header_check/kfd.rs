@@ -458,8 +458,8 @@ fn commands() -> impl Iterator<Item = Constant> {
         .chain(render_commands())
 }
 
-/// Those of the render node, and what INFO is asked. GEM_VA and GEM_OP have grown since Linux 6.12, which leaves
-/// their numbers.
+/// Commands of the render node, and the queries of INFO. GEM_VA and GEM_OP are left out: they have grown
+/// since Linux 6.12, which changes their numbers.
 fn render_commands() -> impl Iterator<Item = Constant> {
     let commands = drm::DRM_COMMANDS.iter().filter(|(_, value)| ![drm::GEM_VA, drm::GEM_OP].contains(value));
     commands

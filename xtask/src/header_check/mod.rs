@@ -88,7 +88,7 @@ impl Defines {
     }
 }
 
-/// What one group of headers must agree with.
+/// Facts that one group of headers must agree with.
 #[derive(Debug, Default)]
 pub struct Group {
     /// Headers, in the form `#include` takes.

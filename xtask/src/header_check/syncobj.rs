@@ -7,7 +7,7 @@ use super::{Constant, Group, constants, layout};
 /// Newer kernels add a point to `struct drm_syncobj_handle`, which leaves the commands' numbers.
 const GROWN: [u32; 2] = [drm::DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, drm::DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE];
 
-/// What the headers must agree with.
+/// Facts that the headers must agree with.
 pub(super) fn group() -> Group {
     let commands: Vec<Constant> = constants![
         drm::DRM_IOCTL_SYNCOBJ_CREATE,

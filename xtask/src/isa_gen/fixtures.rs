@@ -198,7 +198,7 @@ fn judged(tree: &Path, target: &Target) -> Result<String> {
     Ok(out)
 }
 
-/// What `llvm-mc` calls each code; `None` for what is not one instruction.
+/// Text of `llvm-mc` for each code; `None` for a code that is not one instruction.
 fn texts(processor: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
     const END: &str = "[0x5a,0x5a,0x8d,0xbf]\n";
     const END_TEXT: &str = "s_sethalt 0x5a5a";

@@ -64,7 +64,7 @@ pub(crate) struct Form {
     pub(crate) syntax: usize,
     pub(crate) operands: usize,
     pub(crate) flags: u32,
-    /// What the text of an image instruction depends on besides.
+    /// Shape that the text of an image instruction depends on as well.
     pub(crate) image: Option<Image>,
 }
 
@@ -286,7 +286,7 @@ fn draft_like(drafts: &[Draft], addition: &Addition) -> Result<Draft> {
 struct Syntax {
     op: String,
     dual: Option<String>,
-    /// What follows the mnemonic.
+    /// Text after the mnemonic.
     text: String,
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 
 use super::records::{Bit, Records};
 
-/// How an operand is read and printed: `encoding::Kind`.
+/// Way to read and print an operand: `encoding::Kind`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) decode: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Kind {
     pub(crate) class: String,
 }
 
-/// Where a field is: runs of (first bit in the instruction, first bit in the field, length).
+/// Place of a field: runs of (first bit in the instruction, first bit in the field, length).
 pub(crate) type Field = Vec<(u8, u8, u8)>;
 
 /// Runs of bits that belong to the operand.
@@ -36,7 +36,7 @@ pub(super) fn field(bits: &[Bit], name: &str) -> Field {
     field
 }
 
-/// How the operand is read and printed.
+/// Finds the way to read and print an operand.
 pub(super) fn kind(records: &Records<'_>, name: &str, definition: &str) -> Result<Kind> {
     let record = records.get(definition).with_context(|| format!("no operand {definition}"))?;
     let class = records.register_class(definition);

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::target::{TARGETS, Target};
 
-/// What is read of a record. Records of other kinds lack most of it, or have something else of that name.
+/// Fields that are read of a record. Records of other kinds lack most of them, or have something else of that
+/// name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
@@ -244,7 +245,7 @@ impl AllRecords {
     }
 }
 
-/// What one processor has of the dump.
+/// Records of the dump, as one processor has them.
 #[derive(Debug)]
 pub(crate) struct Records<'a> {
     records: &'a BTreeMap<String, Record>,
@@ -274,12 +275,12 @@ impl Records<'_> {
         self.records.values().filter_map(Record::image)
     }
 
-    /// Whether the processor has a feature.
+    /// Returns true if the processor has a feature.
     pub(crate) fn has(&self, feature: &str) -> bool {
         self.features.contains(feature)
     }
 
-    /// Whether the processor satisfies an assembler predicate.
+    /// Returns true if the processor satisfies an assembler predicate.
     pub(crate) fn holds(&self, predicate: &str) -> bool {
         let Some(record) = self.records.get(predicate) else { return false };
         record.matcher != 1 || record.condition.is_null() || self.condition(&record.condition)
@@ -307,8 +308,9 @@ impl Records<'_> {
     }
 }
 
-/// Whether an instruction exists only where registers have names for their halves, which LLVM 19 does not use by itself for
-/// this processor. Newer ones do, and the processor has the instruction in any case.
+/// Returns true if an instruction exists only if registers have names for their halves, which LLVM 19 does
+/// not use by itself for this processor. Newer releases do, and the processor has the instruction in any
+/// case.
 fn is_true16_alone(name: &str, predicate: &str) -> bool {
     predicate == "UseRealTrue16Insts" && name.starts_with("V_MOV_B16_")
 }

@@ -9,15 +9,15 @@ pub(crate) struct Target {
     pub(crate) file: &'static str,
     /// Decoder tables LLVM's disassembler searches for it, in its order, with the length in bytes of each.
     pub(crate) namespaces: &'static [(u64, &'static str)],
-    /// How cache policies are written.
+    /// Syntax of cache policies.
     pub(crate) cache_policy: CachePolicy,
     /// VOP3 has `OPSEL` for all operations of 16 bits.
     pub(crate) has_halves: bool,
-    /// It has no waves of 32.
+    /// True if it has no waves of 32.
     pub(crate) only_waves_of_64: bool,
     /// LLVM has tests with its texts; those of older processors hold as far as it has their instructions.
     pub(crate) has_own_tests: bool,
-    /// What files of LLVM's tests that hold code for it begin with.
+    /// First words of the names of LLVM's test files that hold code for it.
     pub(crate) vectors: &'static [&'static str],
     /// Operations that newer releases of LLVM describe.
     pub(crate) additions: &'static [Addition],

@@ -16,9 +16,10 @@ const NAME: &str = "debugger";
 const WITHOUT_GUEST: &str = "debugger-exec";
 /// The library, and its header.
 const PACKAGES: &str = "librocm-dbgapi0 amd-dbgapi-dev";
-/// Where the sources are.
+/// Directory of the sources.
 const SOURCES: &str = "tests/programs/debugger";
-/// How the programs are made: the first one, which also needs the chip's name, is debugged by the second.
+/// Commands that make the programs: the first one, which also needs the chip's name, is debugged by the
+/// second.
 const PROGRAMS: [(&str, &[&str]); 2] = [
     ("debugged", &["hipcc", "-g", "-O1", "debugged.hip", "-o"]),
     (
@@ -40,7 +41,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 /// Seconds for all cases, of which each has a limit of its own.
 const LIMIT: u32 = 7200;
 
-/// Whether a name is that of one of the steps.
+/// Returns true if a name is that of one of the steps.
 pub(super) fn has(name: &str) -> bool {
     [NAME, WITHOUT_GUEST].contains(&name)
 }

@@ -6,11 +6,12 @@ use super::Runner;
 use super::plan::{Image, Place, Step};
 use super::verdict::{Counts, Expected};
 
-/// What the names of the steps begin with.
+/// First word of the names of the steps.
 const NAME: &str = "guest";
 /// ROCm of Debian's sid, which knows every chip.
 const IMAGE: &str = "rocm-sid";
-/// What the suites come to, on every chip: passed, failed and absent cases (docs/exec-suite.md says why those are absent).
+/// Results of the suites, on every chip: passed, failed and absent cases (docs/exec-suite.md has the reasons
+/// of absent ones).
 const SUITES: [(&str, [u64; 3]); 3] =
     [("hip-suite", [232, 0, 1]), ("hsa-suite", [85, 0, 1]), ("opencl-suite", [28, 0, 2])];
 /// Seconds for a guest.
@@ -18,7 +19,7 @@ const LIMIT: u32 = 7200;
 /// As much VRAM as `belfry exec` gives.
 const VRAM: &str = "1G";
 
-/// Whether a part of a step's name is one of these steps'.
+/// Returns true if a part of a step's name is one of these steps'.
 pub(super) fn has(only: &str) -> bool {
     only.starts_with(NAME)
 }
@@ -45,7 +46,7 @@ pub(super) fn name(chip: &str) -> &str {
     chip.split(':').next().unwrap_or_default()
 }
 
-/// What runs a step, which is still without its program.
+/// Command that runs a step; the step's program is still to be added.
 pub(super) fn command(runner: &Runner, step: &Step) -> Command {
     let limit = step.limit.to_string();
     let mut command = Command::new("timeout");

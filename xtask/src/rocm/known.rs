@@ -30,8 +30,8 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
-/// What is known of the cases that failed in a step: each with its reason. `None` if one of them, or one whose name the program has
-/// not told, is not known.
+/// The cases that failed in a step, each with its known reason. `None` if one of them is not known, or if the
+/// program has not told the name of one.
 pub(super) fn explained(step: &str, text: &str, failed: u64) -> Option<Vec<(&'static str, &'static str)>> {
     let names = failures(text);
     if failed == 0 || names.len() as u64 != failed {

@@ -15,7 +15,7 @@ use super::{Runner, guest};
 const NAME: &str = "monitors";
 /// Debian's monitors; ROCm's own are in the image already.
 const PACKAGES: &str = "radeontop nvtop";
-/// Where the program that keeps the card busy is.
+/// Directory of the program that keeps the card busy.
 const SOURCES: &str = "tests/programs/monitors";
 /// The monitor that no distribution has, as its authors publish it.
 const CRATE: &str = "amdgpu_top@0.11.5";
@@ -37,7 +37,7 @@ const MONITORS: [Monitor; 5] = [
     ("nvtop", &["nvtop", "-s"], nvtop),
 ];
 
-/// Whether a name is that of the steps, or of one of them.
+/// Returns true if a name is that of the steps, or of one of them.
 pub(super) fn has(name: &str) -> bool {
     name.starts_with(NAME)
 }
@@ -126,7 +126,7 @@ pub(super) fn installed(runner: &Runner, command: &[String]) -> Result<Vec<Strin
     Ok([binary.display().to_string()].into_iter().chain(arguments.iter().cloned()).collect())
 }
 
-/// What is wrong with these figures, which are to be more than nothing; `None` if all of them are.
+/// Error about the first figure that is absent or not above zero; `None` if all are above zero.
 fn above_zero(figures: &[(&str, Option<f64>)]) -> Option<String> {
     figures.iter().find_map(|(name, figure)| match figure {
         None => Some(format!("it does not tell {name}")),

@@ -1,4 +1,4 @@
-//! What is run in which image.
+//! Steps that run in each image.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::verdict::Expected;
 use super::{Options, debugger, guest, monitors};
 
-/// Where a program runs.
+/// Place where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Under `belfry exec`.
@@ -31,7 +31,7 @@ pub(super) struct Step {
     /// Seconds after which it hangs; of steps of the long form, the command line decides.
     pub(super) limit: u32,
     pub(super) place: Place,
-    /// What it has to come to, where that is known.
+    /// Result that it must have, if that is known.
     pub(super) expected: Option<Expected>,
 }
 
@@ -45,7 +45,7 @@ impl Step {
 /// Finds steps in an image.
 pub(super) type Find = fn(&Places<'_>) -> Result<Vec<Step>>;
 
-/// Where steps are found.
+/// Places where steps are found.
 pub(super) struct Places<'a> {
     pub(super) output: Output<'a>,
     /// The folder of [`Image::alone`], and what the names of its steps begin with.
@@ -68,12 +68,12 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Whether its steps are those of the long form.
+    /// Returns true if its steps are those of the long form.
     pub(super) fn is_long(&self) -> bool {
         self.packages.is_some() || self.alone.is_some()
     }
 
-    /// Whether a step that is still to be found can have `only` in its name.
+    /// Returns true if a step that is still to be found can have `only` in its name.
     pub(super) fn may_have(&self, only: &str) -> bool {
         let header_library = HEADERS.iter().find(|(_, name)| only.starts_with(name));
         self.lists.is_some() && header_library.is_none_or(|library| self.alone == Some(*library))
@@ -90,7 +90,7 @@ const LIBRARIES: &str = "
     libhipblas0-tests librocsparse0-tests librocsparse0-tests-data libhipsparse0-tests librocsolver0-tests
     libhipsolver0-tests librocalution0-tests
 ";
-/// Where they are.
+/// Directory of these libraries' tests.
 const TESTS: &str = "/usr/libexec/rocm";
 /// Of these, the cases that their authors run most often. hipSPARSE's have no such group.
 const QUICK: [(&str, &str); 5] = [

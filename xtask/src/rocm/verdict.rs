@@ -1,4 +1,4 @@
-//! How many cases of a test program passed, from what it prints.
+//! Number of cases of a test program that passed, from its output.
 
 use std::fmt;
 
@@ -21,19 +21,19 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What a program has to come to.
+/// Result that a program must have.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     /// Its cases, exactly.
     Cases(Counts),
     /// A word that it prints.
     Word(String),
-    /// What this finds nothing wrong with.
+    /// Check of the output, which returns an error or nothing.
     Told(fn(&str) -> Option<String>),
 }
 
 impl Expected {
-    /// What is otherwise, of a program that has printed this.
+    /// Error of a program that has printed `text`, if its result is not the expected one.
     pub(super) fn unmet(&self, text: &str, counts: Option<&Counts>) -> Option<String> {
         match (self, counts) {
             (Self::Cases(cases), Some(counts)) if cases == counts => None,
@@ -85,7 +85,8 @@ fn googletest(text: &str) -> Option<Counts> {
     (counts != Counts::default()).then_some(counts)
 }
 
-/// Whether a program of googletest had no case to run: a filter of ours fits none, and nothing has been tested.
+/// Returns true if a program of googletest had no case to run: a filter of ours fits none, and nothing has
+/// been tested.
 pub(super) fn chose_nothing(text: &str) -> bool {
     text.contains("] Running 0 tests ")
 }

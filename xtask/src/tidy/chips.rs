@@ -1,4 +1,4 @@
-//! Which chip there is decides nothing outside of the places that are made of it.
+//! Rule for choices by a chip: only the places that put a chip together may decide by it.
 
 use std::path::Path;
 
@@ -35,7 +35,8 @@ pub(super) fn findings(path: &Path, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a line is an arm of a `match` or a comparison that names a chip, its instruction set or its page tables.
+/// Returns true if a line is an arm of a `match` or a comparison that names a chip, its instruction set or
+/// its page tables.
 fn chooses(line: &str) -> bool {
     let line = line.trim_start();
     if line.starts_with("//") {

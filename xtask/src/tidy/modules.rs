@@ -14,7 +14,7 @@ pub(super) struct Source {
 /// From a module to the modules it names, and where it first names each.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What is wrong with the modules of one crate.
+/// Finds the faults of the modules of one crate.
 pub(super) fn findings(sources: &[Source]) -> Vec<String> {
     let modules: BTreeSet<&str> = sources.iter().filter_map(|source| module(&source.path)).collect();
     let mut findings = Vec::new();
@@ -45,12 +45,12 @@ fn module(path: &str) -> Option<&str> {
     Some(path.split('/').next()?.trim_end_matches(".rs"))
 }
 
-/// How many modules a file is below the crate's root.
+/// Number of modules from the crate's root down to a file.
 fn depth(path: &str) -> usize {
     Path::new(path).components().count() - usize::from(path.ends_with("/mod.rs"))
 }
 
-/// What a file names at the crate's root: line and name.
+/// Names that a file uses at the crate's root: line and name.
 fn names(path: &str, text: &str) -> Vec<(usize, String)> {
     let mut code = String::new();
     let mut lines = text.lines().peekable();

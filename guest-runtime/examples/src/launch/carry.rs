@@ -17,7 +17,7 @@ pub struct Carried {
     pub guest: PathBuf,
 }
 
-/// What a command line needs of the file system.
+/// Files that a command line reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileUse {
     /// Files to be there before the launch: the code object and buffer contents.
@@ -35,7 +35,7 @@ pub struct FileUse {
 ///
 /// # Errors
 ///
-/// What is wrong with the command line or its input files, in one line.
+/// The first mistake in the command line or its input files, in one line.
 pub fn files(args: &[String]) -> anyhow::Result<FileUse> {
     if wants_help(args) {
         return Ok(FileUse { args: args.to_vec(), ..FileUse::default() });

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::spec::Spec;
 
-/// What `launch --help` prints.
+/// Output of `launch --help`.
 pub const USAGE: &str = "\
 usage: launch FILE --kernel NAME --grid X,Y,Z --block X,Y,Z [--shared BYTES] --arg SPEC...
 

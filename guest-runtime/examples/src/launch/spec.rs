@@ -33,11 +33,11 @@ pub(super) struct BufferSpec {
     pub(super) element: Element,
     pub(super) count: usize,
     pub(super) contents: Contents,
-    /// Where the buffer is written once the kernel is done.
+    /// File to which the buffer is written once the kernel is done.
     pub(super) output: Option<PathBuf>,
 }
 
-/// What a buffer holds at the start.
+/// Contents of a buffer at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Contents {
     Zero,

@@ -1,4 +1,4 @@
-//! Bundles as clang makes them, and as nobody does.
+//! Bundles as clang makes them, and damaged ones.
 
 use super::*;
 
@@ -197,7 +197,7 @@ fn compressed_bundles_of_clang_have_code_for_each_kind() {
     }
 }
 
-/// Whatever one changes in them, there is an answer, which is code or a reason.
+/// A bundle with any byte changed gives an answer, which is code or a reason.
 #[test]
 fn damaged_compressed_bundles_of_clang_end() {
     for file in [V2, V3] {
