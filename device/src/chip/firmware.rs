@@ -1,4 +1,4 @@
-//! Which firmware maps a chip's queues.
+//! The firmware that maps a chip's queues.
 
 /// The firmware that maps queues, as the driver finds it on a card of the chip.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,7 +14,7 @@ pub enum Firmware {
 pub struct HwsFirmware;
 
 impl Firmware {
-    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
+    /// Value of `CP_MES_GP3_LO` on the scheduler's pipes.
     #[must_use]
     pub const fn mes_version(self) -> u32 {
         match self {
@@ -23,7 +23,7 @@ impl Firmware {
         }
     }
 
-    /// Whether one image runs on both pipes of the scheduler's micro engine.
+    /// Returns true if one image runs on both pipes of the scheduler's micro engine.
     #[must_use]
     pub const fn is_on_both_pipes(self) -> bool {
         match self {
@@ -38,10 +38,11 @@ impl Firmware {
 pub struct MesFirmware {
     /// Layout of its frames.
     pub frames: MesFrames,
-    /// What `CP_MES_GP3_LO` reads: version 11:0, API 23:12.
+    /// Value of `CP_MES_GP3_LO`: version 11:0, API 23:12.
     pub version: u32,
-    /// It runs on both pipes of its micro engine: the ring of the second takes frames, too, and maps the first one's. Otherwise
-    /// that is the kernel interface queue, which takes packets.
+    /// True if it runs on both pipes of its micro engine. The ring of the second pipe then takes frames, too,
+    /// and maps the ring of the first. Otherwise the ring of the second pipe is the kernel interface queue,
+    /// which takes packets.
     pub on_both_pipes: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Entries of the interrupt ring: who they come from, and what their words hold.
+//! Entries of the interrupt ring: their sources, and the contents of their words.
 
 use belfry_abi::ih::{Client, Source};
 
-/// What a wave tells the driver through the SQ.
+/// Reasons for which a wave interrupts the driver through the SQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqInterrupt {
     /// `s_sendmsg MSG_INTERRUPT` with `M0[23:0]`.
     Message(u32),
-    /// The same from a wave in its trap handler.
+    /// `s_sendmsg MSG_INTERRUPT` with `M0[23:0]` from a wave in its trap handler.
     HandlerMessage(u32),
     /// A wave ran into an illegal instruction (`SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST`).
     IllegalInstruction,
@@ -17,7 +17,7 @@ pub enum SqInterrupt {
     Poison,
 }
 
-/// An access that did not translate, as an entry tells it.
+/// An access that did not translate, as an entry reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFault {
     /// Number of the page.
@@ -46,7 +46,7 @@ pub struct InterruptFormat {
     pub cp_eop: (Client, Source),
     /// A packet was refused.
     pub bad_opcode: (Client, Source),
-    /// A wave tells something.
+    /// A wave interrupts: see [`SqInterrupt`].
     pub sq: (Client, Source),
     /// A packet of an SDMA queue asks for an interrupt.
     pub sdma_trap: fn(engine: u8) -> (Client, Source),
@@ -65,7 +65,7 @@ pub struct InterruptFormat {
     /// Context word 0 of a refused packet: KFD's exception code, 0 for the kernel's own queues, and the number of the
     /// doorbell in its slice.
     pub bad_opcode_word: fn(code: u32, doorbell: u32) -> u32,
-    /// Context words of what a wave tells.
+    /// Context words of an interrupt by a wave.
     pub sq_words: fn(SqInterrupt) -> [u32; 4],
     /// Ring id and context words of an access that did not translate.
     pub page_fault_words: fn(PageFault) -> (u8, [u32; 4]),

@@ -1,9 +1,9 @@
-//! What a kernel descriptor may ask for.
+//! Demands of a kernel descriptor, and the limits of a chip.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::ComputeRegister;
 
-/// Why a kernel descriptor is refused.
+/// Reasons for refusing a kernel descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
     /// A reserved byte is not 0.
@@ -18,7 +18,7 @@ pub enum DescriptorError {
         value: u32,
         /// The field.
         field: &'static str,
-        /// Why a kernel leaves it 0.
+        /// Reason why a kernel leaves it 0.
         reason: &'static str,
     },
     /// `ENABLE_VGPR_WORKITEM_ID` has its undefined value.
@@ -32,7 +32,7 @@ pub enum DescriptorError {
     DynamicInWave64,
 }
 
-/// How a chip reads kernel descriptors.
+/// Rules by which a chip reads kernel descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelRules {
     /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
@@ -50,9 +50,10 @@ pub struct KernelRules {
     pub has_wave32: bool,
     /// Register of packets that stands for `COMPUTE_PGM_RSRC3`.
     pub rsrc3: ComputeRegister,
-    /// Checks what a descriptor must leave alone.
+    /// Checks the fields that a descriptor must leave 0.
     pub check: fn(&KernelDescriptor) -> Result<(), DescriptorError>,
-    /// Vector registers a lane has to itself, and those that the halves of a wave share; too many are the error.
+    /// Vector registers that a lane has to itself, and those that the halves of a wave share. If there are
+    /// too many, their number is the error.
     pub vgprs: fn(&KernelDescriptor) -> Result<(u16, u16), u32>,
     /// The first of the vector registers that matrices accumulate in, on chips that number them apart.
     pub accum_offset: fn(&KernelDescriptor) -> u16,

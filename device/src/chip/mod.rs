@@ -1,8 +1,9 @@
-//! What differs from chip to chip: constants of a chip live nowhere else.
+//! Differences between chips: the constants of a chip live nowhere else.
 //!
-//! A [`Model`] is what a configuration names, a [`Chip`] is one of it with its number of compute units: identity, IP blocks
-//! and where their registers are. What chips of one generation share is in a [`Generation`], a static of plain tables and
-//! codecs. Code that needs a part of it is given that part once, and looks nothing up per instruction or per access.
+//! A configuration names a [`Model`]. A [`Chip`] is a model with its number of compute units: identity, IP
+//! blocks and the places of their registers. The common parts of one generation's chips are in a
+//! [`Generation`], a static of plain tables and codecs. Code that needs a part of it is given that part once,
+//! and looks nothing up per instruction or per access.
 
 mod bar;
 mod card;
@@ -43,8 +44,9 @@ pub use shader::{CuMask, MAX_ENGINES, QueuePlace, ShaderRules, StackForm, TmpRin
 pub(crate) use shader::{MAX_CUS, MAX_SIMDS};
 pub use xcc::XccShares;
 
-/// How the compute units are laid out: graphics cores (XCCs) that are alike, each with as many processors, which are work group
-/// processors, or compute units where there are none.
+/// Layout of the compute units: graphics cores (XCCs) that are alike, each with the same number of
+/// processors. A processor is a work group processor, or a compute unit on chips without work group
+/// processors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Topology {
     /// Graphics cores.
@@ -76,13 +78,13 @@ impl Topology {
 pub struct IpBlock {
     /// Kind.
     pub ip: Ip,
-    /// Which of the blocks of this kind.
+    /// Number of the block among those of its kind.
     pub instance: u8,
     /// IP version: major, minor, revision.
     pub version: [u8; 3],
-    /// Where the segments of its registers begin, in dwords.
+    /// First dwords of the segments of its registers.
     pub bases: &'static [u32],
-    /// Whether it is fused off: declared, and named in the harvest table.
+    /// True if it is fused off: declared, and named in the harvest table.
     pub harvested: bool,
 }
 
@@ -109,7 +111,7 @@ pub struct UserRegisters {
     pub thread_trace_userdata: std::ops::RangeInclusive<u32>,
 }
 
-/// What all chips of one generation have in common, apart from where their registers are.
+/// The common parts of all chips of one generation, except for the places of their registers.
 #[derive(Debug)]
 pub struct Generation {
     /// Instruction set of the compute units.
@@ -118,15 +120,15 @@ pub struct Generation {
     pub firmware: Firmware,
     /// Sizes of a compute unit, and how its waves start.
     pub shader: ShaderRules,
-    /// What a kernel descriptor may ask for.
+    /// Limits of kernel descriptors.
     pub kernel: KernelRules,
-    /// How fast a card of it is.
+    /// Speed of a card of it.
     pub card: Card,
-    /// Where a queue's state is in its MQD.
+    /// Places of a queue's state in its MQD.
     pub mqd: MqdLayout,
-    /// What packets the command processor takes.
+    /// Packets that the command processor takes.
     pub pm4: Pm4Packets,
-    /// What SDMA engines take.
+    /// Packets and MQDs that SDMA engines take.
     pub sdma: SdmaRules,
     /// Registers that packets of user queues reach.
     pub user_registers: UserRegisters,
@@ -136,9 +138,10 @@ pub struct Generation {
     pub interrupts: InterruptFormat,
     /// The BAR of the registers.
     pub register_bar: RegisterBar,
-    /// Where a register of packets is on a graphics core: packets name all registers as those of the first core.
+    /// Returns the index of a register of packets on a graphics core: packets name all registers as those of
+    /// the first core.
     pub local_register: fn(index: u32, xcc: u8) -> u32,
-    /// Values after reset that some registers of the graphics core have instead of those of Navi 31.
+    /// Values after reset, of registers of the graphics core that differ from Navi 31.
     pub resets: &'static [(Offset, u32)],
 }
 
@@ -158,7 +161,7 @@ pub trait Chip: Debug + Send + Sync {
         2
     }
 
-    /// Where registers lie in the blocks.
+    /// Places of registers in the blocks.
     fn registers(&self) -> Layout;
 
     /// Absolute dword index of a register in the register BAR; `None` if the chip has no such block or segment.

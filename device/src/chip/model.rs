@@ -1,21 +1,21 @@
-//! Which chips there are: what a configuration names.
+//! The chips that a configuration can name.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::{Chip, Generation, gfx942, gfx1100, gfx1201};
 
-/// A chip that can be had.
+/// A chip that a configuration can name.
 pub struct Model {
     /// Its name: that of its instruction set, as compilers and tools spell it.
     pub name: &'static str,
     /// The product it is taken from.
     pub product: &'static str,
-    /// What there is of it.
+    /// Parts of the product that are modelled.
     pub modelled: &'static str,
-    /// What it has in common with others of its generation.
+    /// Common parts of all chips of its generation.
     pub generation: &'static Generation,
-    /// What of it there is unless a configuration asks for more.
+    /// Shape unless a configuration asks for another.
     pub default: Shape,
     /// Most compute units it can have.
     pub max_cus: u32,
@@ -25,11 +25,11 @@ pub struct Model {
     pub max_xccs: u32,
     /// Least and most bytes of VRAM it can have.
     pub vram: RangeInclusive<u64>,
-    /// Makes one of this shape.
+    /// Makes a chip of this shape.
     pub(super) make: fn(Shape) -> Box<dyn Chip>,
 }
 
-/// How much there is of a chip.
+/// Size of a chip.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
     /// Graphics cores; there is one on chips that do not number them.
@@ -89,7 +89,7 @@ impl Model {
         model.copied().ok_or_else(|| UnknownChip { name: name.to_owned() })
     }
 
-    /// Whether it can have this shape.
+    /// Returns true if it can have this shape.
     #[must_use]
     pub fn can_be(&self, shape: Shape) -> bool {
         let Shape { xccs, cus } = shape;
@@ -99,7 +99,7 @@ impl Model {
             && cus.is_multiple_of(steps)
     }
 
-    /// One of this shape.
+    /// Makes a chip of this shape.
     #[must_use]
     pub fn chip(&self, shape: Shape) -> Box<dyn Chip> {
         (self.make)(shape)

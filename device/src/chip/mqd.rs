@@ -1,4 +1,4 @@
-//! Where a queue's state is in its MQD.
+//! Places of a queue's state in its MQD.
 
 /// Positions in a compute MQD of 512 dwords, in dwords.
 ///
@@ -9,17 +9,19 @@ pub struct MqdLayout {
     pub header: u32,
     /// First of the HQD registers.
     pub hqd_first: usize,
-    /// How many there are, up to `CP_HQD_PQ_WPTR_HI`.
+    /// Number of HQD registers, up to `CP_HQD_PQ_WPTR_HI`.
     pub hqd_dwords: usize,
     /// First of the compute registers, `COMPUTE_DISPATCH_INITIATOR`.
     pub compute_first: usize,
-    /// How many there are, up to the last of the user data.
+    /// Number of compute registers, up to the last of the user data.
     pub compute_dwords: usize,
     /// `COMPUTE_PGM_RSRC2`.
     pub rsrc2: usize,
-    /// The bit of it that says that waves take traps. It is the driver's: kernels and packets do not set it.
+    /// Bit of `COMPUTE_PGM_RSRC2` for waves that take traps. It is the driver's: kernels and packets do not
+    /// set it.
     pub traps: u32,
-    /// Which compute units waves may use, for each shader engine (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on).
+    /// Masks of the compute units that waves may use, for each shader engine
+    /// (`COMPUTE_STATIC_THREAD_MGMT_SE0` and on).
     pub thread_mgmt: &'static [usize],
     /// Context save area, low and high (`CP_HQD_CTX_SAVE_BASE_ADDR`).
     pub save_base: [usize; 2],
@@ -27,13 +29,13 @@ pub struct MqdLayout {
     pub save_size: usize,
     /// Bytes of its control stack (`CP_HQD_CNTL_STACK_SIZE`).
     pub stack_size: usize,
-    /// Where the control stack's last entry begins (`CP_HQD_CNTL_STACK_OFFSET`).
+    /// Offset of the control stack's last entry (`CP_HQD_CNTL_STACK_OFFSET`).
     pub stack_offset: usize,
-    /// Where the waves end (`CP_HQD_WG_STATE_OFFSET`).
+    /// Offset of the end of the waves (`CP_HQD_WG_STATE_OFFSET`).
     pub waves_offset: usize,
     /// Counters of the global wave sync, one for each resource.
     pub gws: usize,
-    /// Where the fields of queues on several graphics cores are.
+    /// Fields of queues on several graphics cores.
     pub xccs: Option<XccFields>,
 }
 

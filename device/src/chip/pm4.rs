@@ -1,4 +1,4 @@
-//! Which packets the command processor takes.
+//! The packets that the command processor takes.
 
 /// PM4 packets, where generations differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,4 +1,4 @@
-//! Entries of page tables: what the walker asks of them, and which format a chip has.
+//! Entries of page tables: their contents for the walker, and the format of each chip.
 
 use super::{gfx942, gfx1100, gfx1201};
 
@@ -13,7 +13,7 @@ pub enum PteFormat {
     Gfx12,
 }
 
-/// A table: a root, or where an entry of a directory leads.
+/// A table: a root, or the target of a directory's entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Table {
     /// Physical address of its first entry.
@@ -39,16 +39,17 @@ pub struct Page {
     pub fragment: u8,
 }
 
-/// What an entry says.
+/// Decoded entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Entry {
-    /// It maps nothing.
+    /// Maps nothing.
     Absent,
     /// A table of the next level.
     Table(Table),
     /// Memory.
     Page(Page),
-    /// Something the format has and the model has not: no access is better than a wrong one.
+    /// Something that the format has and the model has not: the access is refused, as that is better than a
+    /// wrong one.
     Unmodelled,
 }
 
@@ -64,8 +65,8 @@ impl PteFormat {
         }
     }
 
-    /// Levels of directories and log2 of the pages of a PTB, of a context with these fields in its `CNTL`; `None` for what the
-    /// model does not have.
+    /// Levels of directories, and log2 of the pages of a PTB, of a context with these fields in its `CNTL`;
+    /// `None` for a form that the model does not have.
     #[must_use]
     pub fn shape(self, depth: u32, block_size: u32) -> Option<(u32, u32)> {
         match self {
@@ -79,7 +80,7 @@ impl PteFormat {
     #[must_use]
     pub fn root(self, bits: u64) -> Table {
         match self {
-            // The same on all.
+            // All formats have the same bits here.
             Self::Gfx9 | Self::Gfx11 | Self::Gfx12 => gfx1100::pte::table(bits),
         }
     }

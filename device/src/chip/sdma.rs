@@ -1,4 +1,4 @@
-//! What SDMA engines take: MQDs and packets.
+//! MQDs and packets that SDMA engines take.
 
 /// The SDMA engines of a generation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,12 +1,12 @@
-//! How the workgroups of a queue's dispatches are dealt to graphics cores.
+//! Distribution of a dispatch's workgroups over graphics cores.
 
 /// Most graphics cores.
 const MOST: usize = 8;
 
-/// Which graphics core has which workgroups.
+/// Shares of the graphics cores in a dispatch's workgroups.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct XccShares {
-    /// Workgroups in a row that one core takes; 0 where one takes all.
+    /// Workgroups in a row that one core takes; 0 if one core takes all.
     chunk: u32,
     /// The core of each share.
     cores: [u8; MOST],
@@ -15,7 +15,8 @@ pub struct XccShares {
 }
 
 impl XccShares {
-    /// Chunks of workgroups, by turns: core n has the share `ids[n]`. `None` unless each share has one core.
+    /// Chunks of `chunk` workgroups, one core after the other: core n has the share `ids[n]`. `None` unless
+    /// each share has one core.
     #[must_use]
     pub fn dealt(chunk: u32, ids: &[u32]) -> Option<Self> {
         if chunk == 0 || ids.is_empty() || ids.len() > MOST {
@@ -30,20 +31,20 @@ impl XccShares {
         shares.iter().all(|&core| core != u8::MAX).then_some(Self { chunk, cores, count: ids.len() as u8 })
     }
 
-    /// All workgroups on one of `count` cores; `None` if it is none of them.
+    /// All workgroups on the core with number `core`; `None` unless it is one of `count` cores.
     #[must_use]
     pub fn only(core: u32, count: u32) -> Option<Self> {
         let fits = core < count && count as usize <= MOST;
         fits.then_some(Self { chunk: 0, cores: [core as u8; MOST], count: count as u8 })
     }
 
-    /// Cores.
+    /// Number of cores.
     #[must_use]
     pub fn count(&self) -> u8 {
         self.count
     }
 
-    /// The core that executes the packets of a queue that one core alone executes.
+    /// The core that executes the packets of a queue that only one core executes.
     #[must_use]
     pub fn first(&self) -> u8 {
         self.cores[0]
@@ -57,7 +58,8 @@ impl XccShares {
         self.cores[share as usize % MOST]
     }
 
-    /// Whether cores could have been dealt to like this.
+    /// Returns true if this is a possible distribution: there are 1 to 8 cores, and every share's core is one
+    /// of them.
     pub(crate) fn is_possible(&self) -> bool {
         let count = usize::from(self.count);
         (1..=MOST).contains(&count) && self.cores[..count].iter().all(|&core| core < self.count)

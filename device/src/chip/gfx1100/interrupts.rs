@@ -18,8 +18,8 @@ pub(in crate::chip) const FORMAT: InterruptFormat = InterruptFormat {
     bad_opcode: (Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR),
     sq: (Client::GFX, Source::SQ_INTERRUPT),
     sdma_trap: |_| (Client::GFX, Source::SDMA_TRAP),
-    // What hardware raises for a bad packet of a user queue, no public source says: the driver is told of a queue that does
-    // not get on, by the source that `irqsrcs_gfx_11_0_0.h` has for that.
+    // No public source says which interrupt hardware raises for a bad packet of a user queue. The driver is
+    // told of a queue that does not get on, with the source that `irqsrcs_gfx_11_0_0.h` has for that.
     sdma_stopped: |_| (Client::GFX, Source::SDMA_QUEUE_HANG),
     sdma_poison: |_| (Client::GFX, Source::SDMA_ECC),
     page_fault: |_| (Client::GFX, Source::UTCL2_FAULT),

@@ -1,4 +1,4 @@
-//! IP blocks of Navi 31 and where their registers are, in dwords: the one table of this chip.
+//! IP blocks of Navi 31 and the places of their registers, in dwords: the one table of this chip.
 //!
 //! The IP discovery table is written from it, and the register file resolves addresses by it. Bases: the discovery table
 //! of a card, and the block-base comments of Linux `drivers/gpu/drm/amd/include/asic_reg`.
@@ -29,7 +29,8 @@ pub(super) const IPS: &[IpBlock] = &[
     IpBlock { harvested: true, ..IpBlock::new(Ip::VCN, [4, 0, 0], &[0x7800, 0x7e00, 0x240_3000]) },
 ];
 
-/// Absolute dword index of a register on this chip, for those who drive it without reading its discovery table.
+/// Absolute dword index of a register on this chip, for code that drives it without reading its discovery
+/// table.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What a kernel descriptor may ask for on gfx11.
+//! Limits of a kernel descriptor on gfx11.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::ComputeRegister;
@@ -32,7 +32,7 @@ const ZERO: &[Field] = &[
     (Register::Rsrc3, 0x7_ffff << 12, "bits 30:12", Owner::Reserved),
 ];
 
-/// Checks what a descriptor must leave alone.
+/// Checks the fields that a descriptor must leave 0.
 fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     navi::check(descriptor, ZERO)?;
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count();
@@ -42,7 +42,7 @@ fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     Ok(())
 }
 
-/// Vector registers a lane has to itself, and those that the halves of a wave share.
+/// Vector registers that a lane has to itself, and those that the halves of a wave share.
 fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
     let shared = descriptor.compute_pgm_rsrc3.shared_vgpr_count() * SHARED_GRANULE;
     let own = navi::vgprs(descriptor);

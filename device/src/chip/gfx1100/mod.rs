@@ -21,7 +21,7 @@ pub use ips::dword;
 pub(super) use mqd::LAYOUT as GENERATION_MQD;
 pub(super) use shader::RULES as SHADER_RULES;
 
-/// What a configuration names.
+/// The model that a configuration can name.
 pub static MODEL: Model = Model {
     name: "gfx1100",
     product: "Navi 31, Radeon RX 7900 XTX",
@@ -31,7 +31,8 @@ pub static MODEL: Model = Model {
     max_cus: SPEC.cus(),
     cu_step: 2,
     max_xccs: 1,
-    // Room for the tables and firmware at the top; a card has 24 GiB, which is no power of two, as the size of a BAR is.
+    // Room for the tables and firmware at the top. A card has 24 GiB, which is no power of two; the size of a
+    // BAR has to be one.
     vram: 16 << 20..=16 << 30,
     make: |shape| Box::new(chip(shape.cus)),
 };
@@ -39,7 +40,7 @@ pub static MODEL: Model = Model {
 /// GC 11.0.0.
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx1100,
-    // API 14, firmware 0x84: new enough for queues to be mapped by frames and for write pointers in the GART.
+    // API 14, firmware 0x84: new enough for queues that frames map and for write pointers in the GART.
     firmware: Firmware::Mes(MesFirmware {
         frames: MesFrames::V11,
         version: 14 << 12 | 0x84,
@@ -47,8 +48,9 @@ pub static GENERATION: Generation = Generation {
     }),
     shader: shader::RULES,
     kernel: kernel::RULES,
-    // RX 7900 XTX: 2482 MHz as its driver tells, 960 GB/s (20 Gbit/s on 384 bits). 32 lanes in a cycle, a quarter of it for transcendental
-    // functions, a sixteenth for doubles, 256 floating-point operations of a SIMD in a cycle for matrices (8192 each).
+    // RX 7900 XTX: 2482 MHz by its driver, 960 GB/s (20 Gbit/s on 384 bits). A SIMD does 32 lanes per cycle,
+    // a quarter of that for transcendental functions, a sixteenth for doubles, and 256 floating-point
+    // operations per cycle for matrices (8192 each).
     card: Card { clock_mhz: 2482, gigabytes_per_second: 960, cycles: [1, 4, 16, 32, 1], cache_bytes: 128 },
     mqd: mqd::LAYOUT,
     pm4: Pm4Packets::V10,
@@ -91,7 +93,8 @@ pub(super) static SPEC: Spec = Spec {
     },
 };
 
-/// A Navi 31 with as many compute units as asked for; the real chip has 96 in 6 engines x 2 arrays x 4 work group processors.
+/// A Navi 31 with this number of compute units; the real chip has 96 in 6 engines x 2 arrays x 4 work group
+/// processors.
 #[must_use]
 pub fn chip(cus: u32) -> Navi {
     Navi::new(&SPEC, cus)

@@ -63,10 +63,8 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
     u32::from(wave == 0) << 31 | (wave & 0x1f) << 20 | waves & 0x3f
 }
 
-/// `ttmp8` to `ttmp10` have the workgroup's identifier (ROCdbgapi), `ttmp11` the wave's number in its workgroup, and whether it
-/// has no scratch memory (ROCr `trap_handler.s`).
-/// `ttmp6` 24:0 `DispatchPktIndx`; `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 6 `NoScratch`
-/// (ROCr, `trap_handler.s`).
+/// `ttmp6` 24:0 `DispatchPktIndx`; `ttmp8` to `ttmp10` the workgroup's identifier (ROCdbgapi); `ttmp11` 5:0
+/// `WaveIdInWG`, 6 `NoScratch` (ROCr, `trap_handler.s`).
 fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     state.set_ttmp(6, packet & 0x1ff_ffff);
     for (ttmp, id) in (8..).zip([x, y, z]) {
@@ -79,7 +77,7 @@ fn wave_ttmp((wave, _packet): (u32, u32), scratch: bool) -> u32 {
     wave & 0x3f | u32::from(!scratch) << 6
 }
 
-/// As [`set_ttmps`] puts it there.
+/// Reads the identifier from the places that [`set_ttmps`] writes.
 fn workgroup_of(wave: &Wave) -> [u32; 3] {
     [0, 1, 2].map(|dimension| wave.sgpr(TTMP8 + dimension))
 }

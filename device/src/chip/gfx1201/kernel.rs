@@ -1,4 +1,4 @@
-//! What a kernel descriptor may ask for on gfx12.
+//! Limits of a kernel descriptor on gfx12.
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::pm4::ComputeRegister;
@@ -28,7 +28,7 @@ const ZERO: &[Field] = &[
     (Register::Rsrc3, 0x1_ffff << 14, "bits 30:14", Owner::Reserved),
 ];
 
-/// Checks what a descriptor must leave alone.
+/// Checks the fields that a descriptor must leave 0.
 fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     navi::check(descriptor, ZERO)?;
     let wave64 = !descriptor.kernel_code_properties.enable_wavefront_size32();
@@ -38,8 +38,8 @@ fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     Ok(())
 }
 
-/// Vector registers of a lane; the halves of a wave share none. Waves that allocate them begin with a block, whatever the descriptor
-/// says.
+/// Vector registers of a lane; the halves of a wave share none. A wave that allocates them while it runs
+/// begins with one block, and the descriptor's number does not count.
 fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
     if descriptor.compute_pgm_rsrc2.enable_dynamic_vgpr() {
         return Ok((VGPR_BLOCK, 0));
@@ -49,8 +49,8 @@ fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
     if own > u32::from(MAX_VGPRS) { Err(own) } else { Ok((own as u16, 0)) }
 }
 
-/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1`. The exceptions of `COMPUTE_PGM_RSRC2` are in `TRAP_CTRL`, which
-/// the engine keeps where `MODE` had them.
+/// `MODE` register at the start, from `COMPUTE_PGM_RSRC1`. The exceptions of `COMPUTE_PGM_RSRC2` are in
+/// `TRAP_CTRL`; the engine keeps them in the bits that other generations have in `MODE`.
 fn mode(descriptor: &KernelDescriptor) -> u32 {
     let rsrc1 = descriptor.compute_pgm_rsrc1;
     rsrc1.float_mode()

@@ -14,7 +14,7 @@ use super::{
     RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
 };
 
-/// What a configuration names.
+/// The model that a configuration can name.
 pub static MODEL: Model = Model {
     name: "gfx1201",
     product: "Navi 48, Radeon RX 9070 XT",
@@ -28,11 +28,11 @@ pub static MODEL: Model = Model {
     make: |shape| Box::new(chip(shape.cus)),
 };
 
-/// GC 12.0.1. What is not here is as on gfx11: the HQD's order, the compute MQD as far as firmware goes by it, the interrupts,
-/// and the registers that packets of user queues reach.
+/// GC 12.0.1. The other parts are those of gfx11: the HQD's order, the fields of the compute MQD that
+/// firmware reads, the interrupts, and the registers that packets of user queues reach.
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx1201,
-    // API 0x14, firmware 0x80: new enough for all that KFD asks of it.
+    // API 0x14, firmware 0x80: new enough for all requests of KFD.
     firmware: Firmware::Mes(MesFirmware {
         frames: MesFrames::V12,
         version: 0x14 << 12 | 0x80,
@@ -40,7 +40,8 @@ pub static GENERATION: Generation = Generation {
     }),
     shader: shader::RULES,
     kernel: kernel::RULES,
-    // RX 9070 XT: 2350 MHz as its driver tells, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi 31.
+    // RX 9070 XT: 2350 MHz by its driver, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi
+    // 31.
     card: Card { clock_mhz: 2350, gigabytes_per_second: 640, cycles: [1, 4, 16, 16, 1], cache_bytes: 128 },
     // Bit 6 of `COMPUTE_PGM_RSRC2` is `ENABLE_DYNAMIC_VGPR`; no public source says where `TRAP_PRESENT` went, and this bit has no name.
     mqd: MqdLayout { traps: 1 << 31, ..gfx1100::GENERATION.mqd },
@@ -60,7 +61,7 @@ pub(super) static SPEC: Spec = Spec {
     registers: layout::GFX12,
     names: Names::new(include_str!("names.txt")),
     shader_engines: 4,
-    // As rocminfo tells of a card: 8 MiB of L2, and no cache between that and a compute unit's.
+    // As rocminfo reports a card: 8 MiB of L2, and no cache between it and a compute unit's cache.
     gc: GcInfo {
         render_backends: 4,
         gl2_channels: 16,
@@ -71,7 +72,8 @@ pub(super) static SPEC: Spec = Spec {
     },
 };
 
-/// A Navi 48 with as many compute units as asked for; the real chip has 64 in 4 engines x 2 arrays x 4 work group processors.
+/// A Navi 48 with this number of compute units; the real chip has 64 in 4 engines x 2 arrays x 4 work group
+/// processors.
 #[must_use]
 pub fn chip(cus: u32) -> Navi {
     Navi::new(&SPEC, cus)

@@ -11,11 +11,11 @@ pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     if !entry.valid() {
         return Entry::Absent;
     }
-    // In the last level the bit is left out by some drivers and set by others.
+    // In the last level some drivers leave the bit out and others set it.
     if level != 0 && bits & PTE_IS_PTE == 0 {
         return Entry::Table(gfx1100::pte::table(bits));
     }
-    // A partially resident page is not valid, as drivers write it.
+    // Drivers write a partially resident page as not valid; one that is valid is not modelled.
     if bits & PTE_PRT != 0 {
         return Entry::Unmodelled;
     }

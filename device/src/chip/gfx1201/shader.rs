@@ -1,6 +1,7 @@
-//! Compute units of gfx12: those of gfx11 in most.
+//! Compute units of gfx12, which mostly equal those of gfx11.
 //!
-//! Sizes: LLVM `AMDGPUBaseInfo.cpp`, as for gfx11. What trap temporaries hold: `SIISelLowering.cpp` (architected SGPRs: `ttmp9`
+//! Sizes: LLVM `AMDGPUBaseInfo.cpp`, as for gfx11. Contents of trap temporaries: `SIISelLowering.cpp`
+//! (architected SGPRs: `ttmp9`
 //! has the workgroup's X, `ttmp7` Y and Z, `ttmp8` 29:25 the wave in its workgroup).
 
 use belfry_isa::wave::Wave;
@@ -36,7 +37,7 @@ fn wave_ttmp((wave, packet): (u32, u32), _scratch: bool) -> u32 {
     (wave & 0x1f) << 25 | packet & 0x1ff_ffff
 }
 
-/// As [`set_ttmps`] puts it there.
+/// Reads the identifier from the places that [`set_ttmps`] writes.
 fn workgroup_of(wave: &Wave) -> [u32; 3] {
     let yz = wave.sgpr(TTMP0 + 7);
     [wave.sgpr(TTMP0 + 9), yz & 0xffff, yz >> 16]

@@ -1,4 +1,5 @@
-//! Interrupt entries of gfx9: SOC15 clients, sources of `irqsrcs_gfx_9_0.h` and `irqsrcs_sdma0_4_0.h`, and the node that each is from.
+//! Interrupt entries of gfx9: SOC15 clients, sources of `irqsrcs_gfx_9_0.h` and `irqsrcs_sdma0_4_0.h`, and
+//! the node of each entry.
 //!
 //! Context words as Linux `amdkfd/kfd_int_process_v9.c` decodes them.
 
@@ -12,8 +13,8 @@ const ENGINES_PER_DIE: u8 = 4;
 pub(super) const FORMAT: InterruptFormat = InterruptFormat {
     sq: (Client::SE0SH, Source::SQ_INTERRUPT),
     sdma_trap: |engine| (client(engine), Source::SDMA4_TRAP),
-    // What hardware raises for a bad packet of a user queue, no public source says: the driver is told that the engine stands
-    // still.
+    // No public source says which interrupt hardware raises for a bad packet of a user queue. The driver is
+    // told that the engine stands still.
     sdma_stopped: |engine| (client(engine), Source::SDMA4_FROZEN),
     sdma_poison: |engine| (client(engine), Source::SDMA4_ECC),
     page_fault,

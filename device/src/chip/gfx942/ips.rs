@@ -1,8 +1,9 @@
-//! IP blocks of MI300X and where their registers are, in dwords.
+//! IP blocks of MI300X and the places of their registers, in dwords.
 //!
-//! Versions: what linux binds to an MI300X (`amdgpu_discovery.c`, `aqua_vanjaram.c`). Bases of the graphics cores and SDMA engines are
-//! those that gem5's model of the chip has from a card's table; those of others are in the block-base comments of the
-//! `asic_reg` headers. `docs/chips.md` says which are chosen.
+//! Versions: those that linux binds to an MI300X (`amdgpu_discovery.c`, `aqua_vanjaram.c`). Bases of the
+//! graphics cores and SDMA engines are those that gem5's model of the chip has from a card's table; the bases
+//! of other blocks are in the block-base comments of the `asic_reg` headers. `docs/chips.md` says which bases
+//! are our choice.
 
 use belfry_abi::regs::Ip;
 
@@ -42,12 +43,12 @@ static SDMA_BASES: [[u32; 1]; 16] = {
     bases
 };
 
-/// Segment of the memory hub of each die. `0x1_a000`, where other chips have it, is XCC 1's.
+/// Segment of the memory hub of each die. `0x1_a000`, its place on other chips, belongs to XCC 1.
 static MMHUB_BASES: [[u32; 1]; 4] =
     [[0x1_8000], [0x1_8000 + DIE_STRIDE], [0x1_8000 + 2 * DIE_STRIDE], [0x1_8000 + 3 * DIE_STRIDE]];
 
 const MP_BASES: &[u32] = &[0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
-/// Most of the bus interface is in segment 8, behind the windows alone.
+/// Most of the bus interface is in segment 8, after the windows alone.
 const NBIO_BASES: &[u32] =
     &[0, 0x14, 0xd20, 0x1_0400, 0x241_b000, 0x50_0000, 0x50_0000, 0x50_0000, 0x404_0000];
 
@@ -56,7 +57,7 @@ const SDMA: IpBlock = IpBlock::new(Ip::SDMA0, [4, 4, 2], &SDMA_BASES[0]);
 const MMHUB: IpBlock = IpBlock::new(Ip::MMHUB, [1, 8, 0], &MMHUB_BASES[0]);
 const VCN: IpBlock = IpBlock::new(Ip::VCN, [4, 0, 3], &[0x7800, 0x7e00, 0x240_3000]);
 
-/// SDMA engines that go with as many XCCs: two for each, as the whole chip has.
+/// Number of SDMA engines of a shape: two for each XCC, as the whole chip has.
 pub(super) const fn engines(shape: Shape) -> u32 {
     shape.xccs * (ENGINES_PER_DIE / XCCS_PER_DIE)
 }
@@ -83,7 +84,7 @@ pub(super) fn ips(shape: Shape) -> Vec<IpBlock> {
     blocks.extend([
         IpBlock::new(Ip::ATHUB, [1, 8, 0], &[0xc20, 0x1_1800]),
         IpBlock::new(Ip::HDP, [4, 4, 2], &[0xf20]),
-        // One for all memory.
+        // A single one for all memory.
         IpBlock::new(Ip::UMC, [12, 0, 0], &[0x1_4000]),
         IpBlock::new(Ip::OSSSYS, [4, 4, 2], &[0x10a0]),
         IpBlock::new(Ip::NBIF, [7, 9, 0], NBIO_BASES),

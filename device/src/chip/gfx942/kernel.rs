@@ -1,4 +1,4 @@
-//! What a kernel descriptor may ask for on gfx942.
+//! Limits of a kernel descriptor on gfx942.
 
 use belfry_abi::kernel_descriptor::{ComputePgmRsrc3Gfx90a, KernelDescriptor};
 use belfry_abi::pm4::ComputeRegister;
@@ -23,7 +23,7 @@ pub(super) const RULES: KernelRules = KernelRules {
 
 /// Rows of vector registers in a unit of `GRANULATED_WORKITEM_VGPR_COUNT`.
 const GRANULE: u32 = 8;
-/// Registers of a lane, those that matrices accumulate in included.
+/// Most registers of a lane, including those that matrices accumulate in.
 const MOST: u32 = 512;
 
 /// Fields that a descriptor leaves 0.
@@ -48,12 +48,12 @@ const ZERO: &[Field] = &[
     (Register::Properties, 0b1111 << 12, "bits 15:12", Owner::Reserved),
 ];
 
-/// Checks what a descriptor must leave alone.
+/// Checks the fields that a descriptor must leave 0.
 fn check(descriptor: &KernelDescriptor) -> Result<(), DescriptorError> {
     navi::check_fields(descriptor, &[ZERO])
 }
 
-/// Vector registers of a lane; there are no halves that share any.
+/// Vector registers of a lane; no halves share any.
 fn vgprs(descriptor: &KernelDescriptor) -> Result<(u16, u16), u32> {
     let own = (descriptor.compute_pgm_rsrc1.granulated_workitem_vgpr_count() + 1) * GRANULE;
     // At most 512.

@@ -19,7 +19,7 @@ use super::{
     RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
 };
 
-/// What a configuration names.
+/// The model that a configuration can name.
 pub static MODEL: Model = Model {
     name: "gfx942",
     product: "MI300X",
@@ -29,7 +29,7 @@ pub static MODEL: Model = Model {
     max_cus: WHOLE.cus,
     cu_step: 1,
     max_xccs: WHOLE.xccs,
-    // A card has 192 GiB, which is no power of two, as the size of a BAR is.
+    // A card has 192 GiB, which is no power of two; the size of a BAR has to be one.
     vram: 16 << 20..=16 << 30,
     make: |shape| Box::new(chip(shape)),
 };
@@ -43,7 +43,8 @@ pub static GENERATION: Generation = Generation {
     firmware: Firmware::Hws(HwsFirmware),
     shader: shader::RULES,
     kernel: kernel::RULES,
-    // 2100 MHz, 5300 GB/s. 16 lanes in a cycle, doubles as well; matrix instructions take 16 cycles, as that of 16x16x16 halves does.
+    // 2100 MHz, 5300 GB/s. A SIMD does 16 lanes per cycle, of doubles as well; a matrix instruction takes 16
+    // cycles, as the one of 16x16x16 halves does.
     card: Card { clock_mhz: 2100, gigabytes_per_second: 5300, cycles: [4, 16, 4, 16, 4], cache_bytes: 64 },
     mqd: mqd::LAYOUT,
     pm4: Pm4Packets::V9,
@@ -65,7 +66,8 @@ const USER_REGISTERS: UserRegisters =
 const LOCAL: [std::ops::Range<u32>; 2] = [0x2000..0x3400, 0xa000..0x1_0000];
 
 fn local_register(index: u32, xcc: u8) -> u32 {
-    // Packets may have the number of the core in it, too: it is their own core's that counts.
+    // Packets may have the number of the core in the index, too; only the number of the core that executes
+    // them counts.
     let first = index & 0xffff;
     let is_local = LOCAL.iter().any(|range| range.contains(&first)) && index >> 16 < ips::XCCS;
     if is_local { first + u32::from(xcc) * ips::XCC_STRIDE } else { index }

@@ -34,8 +34,9 @@ pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     }
 }
 
-/// Levels of directories, and log2 of the pages of a PTB, of a context with these fields in its `CNTL`. A root with directories has
-/// the form that [`translate_further`](self) has; the flat table of VMID 0 has none.
+/// Levels of directories, and log2 of the pages of a PTB, of a context with these fields in its `CNTL`. A
+/// root with directories has the form of [`translate_further`](self); the flat table of VMID 0 has no
+/// directories.
 #[inline]
 pub(in crate::chip) fn shape(depth: u32, block_size: u32) -> Option<(u32, u32)> {
     match (depth, block_size) {
@@ -75,7 +76,8 @@ mod tests {
         assert!(matches!(entry(plain, 0), Entry::Page(_)), "a page");
         assert!(matches!(entry(plain, 1), Entry::Page(_)), "2 MiB");
         assert!(matches!(entry(plain | PDE_PTE, 2), Entry::Page(_)), "1 GiB");
-        // A directory that would have entries of another size, a page table that would lead further, and pages that are not resident.
+        // A directory with entries of another size, a page table that leads further, and pages that are not
+        // resident.
         for (bits, level) in [(plain, 2), (plain | PTE_TF, 0), (plain | PTE_PRT, 1)] {
             assert_eq!(entry(bits, level), Entry::Unmodelled, "level {level}");
         }

@@ -1,4 +1,4 @@
-//! Compute units of gfx942, which belong to no work group processors.
+//! Compute units of gfx942, which has no work group processors.
 //!
 //! Sizes: LLVM `AMDGPUBaseInfo.cpp`; `HW_ID`: `gc_9_4_3_sh_mask.h`, `SQ_WAVE_HW_ID__*`.
 
@@ -33,7 +33,7 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     set_ttmps,
     wave_ttmp,
     workgroup_info,
-    // Where trap temporaries have the workgroup's identifier: as on gfx11.
+    // Trap temporaries have the workgroup's identifier where gfx11 has it.
     ..gfx1100::SHADER_RULES
 };
 
@@ -48,8 +48,8 @@ fn workgroup_info(wave: u32, waves: u32) -> u32 {
     u32::from(wave == 0) << 31 | (wave & 0x3f) << 6 | waves & 0x3f
 }
 
-/// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (what ROCdbgapi reads of gfx942).
-/// Bit 31 is for the program's handler to say that it has set up the others.
+/// `ttmp8` to `ttmp10` the workgroup's identifier; `ttmp11` 5:0 `WaveIdInWG`, 30:6 `DispatchPktIndx` (as
+/// ROCdbgapi reads them on gfx942). The program's trap handler sets bit 31 once it has set up the others.
 fn set_ttmps(state: &mut Wave, x: u32, (y, z): (u32, u32), (wave, packet): (u32, u32), scratch: bool) {
     for (ttmp, id) in (8..).zip([x, y, z]) {
         state.set_ttmp(ttmp, id);
@@ -81,7 +81,7 @@ fn enabled_cus(mask: &CuMask, place: WavePlace) -> u32 {
     engine.checked_shr(place.array * 16 + place.processor).unwrap_or(0) & 1
 }
 
-/// `COMPUTE_TMPRING_SIZE`; waves are counted for one XCC.
+/// Decodes `COMPUTE_TMPRING_SIZE`; waves are counted for one XCC.
 fn tmp_ring(bits: u32) -> TmpRing {
     let size = TmpringSizeGfx9::from_bits(bits);
     TmpRing { waves: size.waves(), wave_bytes: u64::from(size.wavesize()) * TMPRING_WAVESIZE_UNIT_GFX9 }

@@ -1,4 +1,4 @@
-//! What the kernel descriptors of the Navi chips may ask for.
+//! Limits of kernel descriptors on the Navi chips.
 //!
 //! Source: LLVM AMDGPUUsage, "Kernel Descriptor". `docs/kernel-descriptor.md` has a row for each field.
 
@@ -6,7 +6,7 @@ use belfry_abi::kernel_descriptor::KernelDescriptor;
 
 use crate::chip::DescriptorError;
 
-/// Where a field is.
+/// Word of the descriptor that a field is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::chip) enum Register {
     Rsrc1,
@@ -33,7 +33,7 @@ pub(in crate::chip) enum Owner {
     Reserved,
 }
 
-/// A field that a descriptor leaves 0: where, which bits, its name, and whose it is.
+/// A field that a descriptor leaves 0: its word, its bits, its name, and its owner.
 pub(in crate::chip) type Field = (Register, u32, &'static str, Owner);
 
 /// Fields that a descriptor leaves 0 on gfx11 and gfx12 alike.
@@ -96,12 +96,12 @@ impl Owner {
     }
 }
 
-/// Checks what a descriptor must leave alone: these fields beside those of all Navi chips.
+/// Checks the fields that a descriptor must leave 0: these fields and those of all Navi chips.
 pub(in crate::chip) fn check(descriptor: &KernelDescriptor, fields: &[Field]) -> Result<(), DescriptorError> {
     check_fields(descriptor, &[ZERO_OF_NAVI, fields])
 }
 
-/// Checks what a descriptor must leave alone: the fields of these tables, and reserved bytes.
+/// Checks the fields that a descriptor must leave 0: the fields of these tables, and reserved bytes.
 pub(in crate::chip) fn check_fields(
     descriptor: &KernelDescriptor,
     tables: &[&[Field]],
@@ -110,7 +110,7 @@ pub(in crate::chip) fn check_fields(
     if bytes.into_iter().flatten().any(|&byte| byte != 0) {
         return Err(DescriptorError::ReservedBytes);
     }
-    // Taken apart once: this is gone through for each dispatch.
+    // Split into words once, as this runs for each dispatch.
     let values = Register::ALL.map(|register| register.of(descriptor));
     for &(register, mask, field, owner) in tables.iter().copied().flatten() {
         let value = values[register as usize];

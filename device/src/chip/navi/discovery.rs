@@ -1,4 +1,5 @@
-//! The IP discovery table: which blocks a chip has, where their registers are, and the shape of its graphics core.
+//! The IP discovery table: the blocks of a chip, the places of their registers, and the shape of its graphics
+//! core.
 //!
 //! Layout: Linux `drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `die_header`,
 //! `gpu_info_header`, `harvest_table`); everything little endian and packed, checksums are 16-bit sums of bytes.
@@ -36,7 +37,7 @@ pub(in crate::chip) struct GcInfo {
 pub(in crate::chip) struct DieTable {
     /// `ip_discovery_header.version`.
     pub(in crate::chip) version: u16,
-    /// Where a byte of flags is and what it holds, where bases have 64 bits.
+    /// Offset of a byte of flags and its value, if bases have 64 bits.
     pub(in crate::chip) flags: Option<(usize, u8)>,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn table(spec: &Spec, topology: &Topology) -> Vec<u8> {
     binary(&[ip_table(FORM, spec.ips), gc_table(&spec.gc, topology), harvest_table(spec.ips)])
 }
 
-/// The header, and the tables of blocks, of the graphics core and of what is fused off.
+/// The header, and the tables of the blocks, of the graphics core and of the units that are fused off.
 pub(in crate::chip) fn binary(tables: &[Vec<u8>; 3]) -> Vec<u8> {
     let total = BINARY_HEADER_SIZE + tables.iter().map(Vec::len).sum::<usize>() as u16;
     let mut rest = total.to_le_bytes().to_vec();
@@ -108,7 +109,7 @@ pub(in crate::chip) fn ip_table(form: DieTable, blocks: &[IpBlock]) -> Vec<u8> {
     table
 }
 
-/// `gpu_info_header` of a table with as many bytes behind it.
+/// `gpu_info_header` of a table with `bytes` bytes after it.
 pub(in crate::chip) fn gc_header([major, minor]: [u16; 2], bytes: usize) -> Vec<u8> {
     let mut table = GC_SIGNATURE.to_le_bytes().to_vec();
     table.extend(major.to_le_bytes());

@@ -1,5 +1,5 @@
-//! What the Navi chips have in common: a graphics core of shader engines with two arrays of work group processors, and an IP
-//! discovery table of version 3 with one die.
+//! The common parts of the Navi chips: a graphics core of shader engines with two arrays of work group
+//! processors, and an IP discovery table of version 3 with one die.
 
 mod descriptor;
 mod discovery;
@@ -17,14 +17,14 @@ pub(super) use names::Names;
 /// Work group processors of a shader array.
 const WGPS_PER_ARRAY: u32 = 4;
 
-/// A chip that is whole.
+/// A whole chip.
 #[derive(Debug)]
 pub(super) struct Spec {
     /// PCI identity.
     pub(super) identity: Identity,
     /// Every IP block, in the order of the discovery table.
     pub(super) ips: &'static [IpBlock],
-    /// Where its registers lie in the blocks.
+    /// Places of its registers in the blocks.
     pub(super) registers: Layout,
     /// Names of its registers.
     pub(super) names: Names,
@@ -41,7 +41,7 @@ impl Spec {
     }
 }
 
-/// A chip with as many compute units as asked for.
+/// A chip with the configured number of compute units.
 #[derive(Clone, Copy, Debug)]
 pub struct Navi {
     spec: &'static Spec,

@@ -10,7 +10,7 @@ use once_cell::race::OnceBox;
 #[derive(Debug)]
 pub(in crate::chip) struct Names {
     text: &'static str,
-    /// No thread waits for another one that makes it, as a forked child may not have that.
+    /// Made without waiting for another thread that makes it: a forked child may not have that thread.
     table: OnceBox<HashMap<u32, &'static str>>,
 }
 
@@ -54,7 +54,7 @@ mod tests {
             (regs::smuio::IP, regs::smuio::ALL),
             (regs::mp::IP, regs::mp::ALL),
         ];
-        // What gfx12 calls otherwise.
+        // Registers that gfx12 gives another name.
         let renamed = |name: &'static str| match name {
             "GCVM_L2_PROTECTION_FAULT_STATUS" => "GCVM_L2_PROTECTION_FAULT_STATUS_LO32",
             _ => name.strip_prefix("MP0_").unwrap_or(name),

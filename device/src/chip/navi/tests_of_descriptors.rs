@@ -48,7 +48,7 @@ pub(in crate::chip) fn with(register: Register, value: u32) -> KernelDescriptor 
     descriptor
 }
 
-/// Every bit has one row, and exactly those are refused whose row says so.
+/// Checks that every bit has one row, and that exactly the bits are refused whose row says so.
 pub(in crate::chip) fn assert_documented(
     chip: &str,
     check: fn(&KernelDescriptor) -> Result<(), DescriptorError>,
@@ -66,7 +66,7 @@ pub(in crate::chip) fn assert_documented(
             let row: Vec<_> = rows.iter().filter(|row| (row.first..=row.last).contains(&bit)).collect();
             assert_eq!(row.len(), 1, "{} bit {bit}", register.name());
             let Row { field, effect, .. } = row[0];
-            // What only waves of 32 lanes may have is no bit that is refused.
+            // A bit that only waves of 32 lanes may set is not refused.
             let mut in_wave32 = with(register, 1 << bit);
             in_wave32.kernel_code_properties.set_enable_wavefront_size32(true);
             let result =
