@@ -1,4 +1,4 @@
-//! Accesses to memory that others change at the same time.
+//! Accesses to memory that processors change at the same time.
 //!
 //! Guest memory is shared with the guest's CPUs and with the shader workers, so no Rust reference to its bytes is ever
 //! made: every access is a relaxed (or stronger) atomic of one to eight bytes. A wide copy can be torn by a racing
@@ -37,7 +37,7 @@ impl<'a> Block<'a> {
         self.len
     }
 
-    /// The block without its first bytes; with none, if it is not as long.
+    /// The block without its first `offset` bytes; an empty block if it is shorter.
     pub(super) fn from(self, offset: u64) -> Block<'a> {
         let offset = offset.min(self.len);
         Block {
@@ -72,11 +72,13 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// As [`read`](Self::read), as the processor likes best: of what is written at the same time, any byte may be old or new.
+    /// Copies as [`read`](Self::read) does, in any order: of bytes that are written at the same time, each
+    /// may be old or new.
     pub(crate) fn copy_out(self, out: &mut [u8]) {
         assert!(out.len() as u64 <= self.len);
-        // SAFETY: the block is mapped for so many bytes (asserted), and `out` has them. No Rust reference to the block exists, and the
-        // copy is not one that the compiler knows of, so that a racing access is no race of Rust's.
+        // SAFETY: the block is mapped for as many bytes as `out` has (asserted). No Rust reference to the
+        // block exists, and the compiler does not know of the copy, so that a racing access is no race of
+        // Rust's.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(
@@ -118,14 +120,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Copies `len` bytes from the start of this block to that of another, where those are not among the bytes copied; both
-    /// blocks must be long enough.
+    /// Copies `len` bytes from the start of this block to the start of another, which must not be among the
+    /// bytes copied; both blocks must be long enough.
     ///
-    /// Bytes are moved as the processor likes best: a racing reader may see any byte before any other.
+    /// The processor chooses the order of the bytes: a racing reader may see any byte before any other.
     pub(crate) fn copy_to(self, to: Block<'_>, len: u64) {
         assert!(len <= self.len && len <= to.len);
-        // SAFETY: both blocks are mapped for `len` bytes (asserted). No Rust reference to them exists, and the copy is not
-        // one that the compiler knows of, so that a racing access is no race of Rust's.
+        // SAFETY: both blocks are mapped for `len` bytes (asserted). No Rust reference to them exists, and
+        // the compiler does not know of the copy, so that a racing access is no race of Rust's.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(
@@ -142,7 +144,7 @@ impl<'a> Block<'a> {
             let mut done = 0;
             while done < len {
                 let now = part.len().min((len - done) as usize);
-                // SAFETY: both blocks go on for `len - done` bytes, as mapped as they are.
+                // SAFETY: both blocks go on for `len - done` bytes, which are mapped like the first ones.
                 let (from, to) = unsafe {
                     (
                         Block::new(self.host.add(done as usize), len - done),
@@ -156,15 +158,17 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Writes these eight bytes again and again over the first `len` bytes, as far as they go; the block must be long enough.
+    /// Writes these eight bytes again and again over the first `len` bytes, the last time only as far as
+    /// `len` goes; the block must be long enough.
     ///
-    /// Racing readers see what they see of [`copy_to`](Self::copy_to).
+    /// Racing readers may see any byte before any other, as with [`copy_to`](Self::copy_to).
     pub(crate) fn fill(self, pattern: [u8; 8], len: u64) {
         assert!(len <= self.len);
         #[cfg(target_arch = "x86_64")]
         let whole = {
-            // SAFETY: the block is mapped for `len` bytes (asserted), and no more than these are written. No Rust reference to
-            // them exists, and the writes are none that the compiler knows of, so that a racing access is no race of Rust's.
+            // SAFETY: the block is mapped for `len` bytes (asserted), and no more than these are written. No
+            // Rust reference to them exists, and the compiler does not know of the writes, so that a racing
+            // access is no race of Rust's.
             unsafe {
                 core::arch::asm!(
                     "rep stosq",
@@ -179,12 +183,12 @@ impl<'a> Block<'a> {
         #[cfg(not(target_arch = "x86_64"))]
         let whole = {
             for at in (0..len & !7).step_by(8) {
-                // SAFETY: the block goes on for `len - at` bytes, as mapped as it is.
+                // SAFETY: the block goes on for `len - at` bytes, which are mapped like the first ones.
                 unsafe { Block::new(self.host.add(at as usize), len - at) }.write(&pattern);
             }
             len & !7
         };
-        // SAFETY: the block goes on for `len - whole` bytes, as mapped as it is.
+        // SAFETY: the block goes on for `len - whole` bytes, which are mapped like the first ones.
         let rest = unsafe { Block::new(self.host.add(whole as usize), len - whole) };
         rest.write(&pattern[..(len - whole) as usize]);
     }

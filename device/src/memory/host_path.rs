@@ -1,8 +1,10 @@
-//! The host data path (HDP): what processors write to VRAM through its BAR may stay there until it is flushed.
+//! The host data path (HDP): bytes that processors write to VRAM through its BAR may stay there until it is
+//! flushed.
 //!
-//! The model has no such cache: what a processor has written is there at once. For the sanitizer a device that works on a
-//! [copy](super::Mirror) of memory takes notes as if it had one. A flush brings all of VRAM into the copy; a page that differs from it
-//! when the device comes to look was written without one.
+//! The model has no such cache: a processor's write is in VRAM at once. For the sanitizer, a device that
+//! works on a [copy](super::Mirror) of memory takes notes as if it had one. A flush brings all of VRAM into
+//! the copy. If a page differs from the copy when the device reads it, a processor wrote to it without a
+//! flush.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +14,16 @@ use std::time::{Duration, Instant};
 use super::Memory;
 use crate::record::Run;
 
-/// Pages that are kept apart.
+/// Most pages that are noted.
 const MOST: usize = 64;
-/// How long a processor may take from a store to the flush behind it. A page may hold something else that the device looks at meanwhile:
-/// entries of a page table, packets. So completions of what may have used too old bytes are held back for as long.
+/// Longest time that a processor may take from a store to the flush after it. The page may hold other things
+/// that the device reads meanwhile: entries of a page table, packets. So the completion of work that may have
+/// used old bytes is held back for this time.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The page of a program's flushes, where that is memory.
+/// The page of a program's flushes, if it is memory.
 pub trait FlushPage: Send + Sync {
-    /// Whether a program has flushed since this was asked for the last time.
+    /// Returns true if a program has flushed since the last call.
     fn is_flushed(&self) -> bool;
 }
 
@@ -33,7 +36,7 @@ pub(crate) struct Unflushed {
     pub(crate) bytes: u64,
 }
 
-/// Where programs flush.
+/// The page by which programs flush.
 #[derive(Default)]
 pub(super) struct Programs(OnceLock<Arc<dyn FlushPage>>);
 
@@ -44,62 +47,63 @@ impl fmt::Debug for Programs {
 }
 
 impl Memory {
-    /// Says where programs flush, if that is memory.
+    /// Sets the page by which programs flush, if it is memory.
     pub(crate) fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
         self.flush_page.set(page);
     }
 
-    /// What others have written to VRAM by now is flushed.
+    /// Notes that all bytes that processors have written to VRAM by now are flushed.
     pub(crate) fn host_flushed(&self) {
         if let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) {
             mirror.host_flushed(&self.resident_vram(), |page| self.find(page));
         }
     }
 
-    /// Looks whether a program has flushed.
+    /// Checks if a program has flushed.
     pub(crate) fn look_for_flush(&self) {
         if self.flush_page.have_flushed() | self.own.have_flushed() {
             self.host_flushed();
         }
     }
 
-    /// Whether the device has looked at what others have written to VRAM and may still flush in time.
+    /// Returns true if the device has read bytes that were written to VRAM and that may still be flushed in
+    /// time.
     pub(crate) fn is_flush_due(&self) -> bool {
         let Some(mirror) = self.mirror.as_ref().filter(|mirror| mirror.has_host_path()) else { return false };
         self.look_for_flush();
         mirror.is_flush_due()
     }
 
-    /// What the device has looked at that others had written to VRAM and not flushed in time, which is told of once.
+    /// Returns bytes that the device has read although they were not flushed in time. They are reported once.
     pub(crate) fn unflushed(&self) -> Option<Unflushed> {
         self.mirror.as_ref().filter(|mirror| mirror.has_host_path())?.unflushed()
     }
 }
 
 impl Programs {
-    /// Has this page looked at; the first one counts.
+    /// Sets the page of flushes; only the first call counts.
     pub(super) fn set(&self, page: Arc<dyn FlushPage>) {
         let _ = self.0.set(page);
     }
 
-    /// Whether a program has flushed since this was asked for the last time.
+    /// Returns true if a program has flushed since the last call.
     pub(super) fn have_flushed(&self) -> bool {
         self.0.get().is_some_and(|page| page.is_flushed())
     }
 }
 
-/// What the device has come to look at before it was flushed.
+/// Unflushed bytes that the device has read.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pages: BTreeMap<u64, Unflushed>,
-    /// When the first of them was met.
+    /// Time at which the first of the pages was found.
     since: Option<Instant>,
-    /// A flush goes on: what differs is flushed.
+    /// True during a flush: bytes that differ then are flushed ones.
     pub(super) flushing: bool,
 }
 
 impl Notes {
-    /// Others have written to a page of VRAM that begins at this offset.
+    /// Notes that a processor has written to the page of VRAM that begins at offset `first`.
     pub(super) fn written(&mut self, first: u64, runs: &[Run]) {
         if self.flushing || (self.pages.len() == MOST && !self.pages.contains_key(&first)) {
             return;
@@ -110,18 +114,18 @@ impl Notes {
         self.pages.entry(first).or_insert(Unflushed { offset: first + u64::from(run.at), bytes });
     }
 
-    /// All that was written is flushed.
+    /// Forgets all pages: their bytes are flushed.
     pub(super) fn forget(&mut self) {
         self.pages.clear();
         self.since = None;
     }
 
-    /// Whether something may still be flushed in time.
+    /// Returns true if the pages may still be flushed in time.
     pub(super) fn is_undecided(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() < GRACE)
     }
 
-    /// What was not flushed in time, which is told of once.
+    /// Takes the pages if they were not flushed in time, and returns the first of them.
     pub(super) fn take(&mut self) -> Option<Unflushed> {
         if self.is_undecided() {
             return None;

@@ -1,16 +1,19 @@
 //! The copy of memory that a device works on while it is recorded, and while a record is replayed.
 //!
-//! Others write to VRAM and guest memory at any time. So that a replay sees the same, the device never looks at them directly:
+//! Processors write to VRAM and guest memory at any time. So that a replay sees the same bytes, the device
+//! never reads them directly:
 //!
-//! - Before it accesses a page, the page is compared with the copy, at most once while nothing new was seen (an *epoch*). What
-//!   differs was written by others: it is an input, and begins another epoch, so that whatever is read afterwards is at
-//!   least as new as what was just seen. An operation of the device begins an epoch, too.
-//! - What it stores goes into the copy, and from there into memory before its next access of another page and before its next
-//!   store, in the order of its stores: the bytes that have changed, each word by one access.
-//! - Atomics are done on the memory; what they find is an input if it is not what the copy has. A wave may try again and again
-//!   while a page is not compared, so that such an input has the number of its access.
+//! - Before it accesses a page, the page is compared with the copy, at most once in an *epoch*, that is,
+//!   while nothing new was seen. Bytes that differ were written by a processor: they are an input, and begin
+//!   another epoch, so that later reads are at least as new as these bytes. An operation of the device begins
+//!   an epoch, too.
+//! - The device's stores go into the copy, and from there into memory before its next access of another page
+//!   and before its next store, in the order of its stores: only bytes that have changed, each word by one
+//!   access.
+//! - Atomics are done on the memory; the value that one finds is an input if the copy has another. A wave may
+//!   try again and again while a page is not compared, so such an input has the number of its access.
 //!
-//! In a replay there is nothing but the copy. It begins with zeros in either case.
+//! A replay has nothing but the copy. The copy begins with zeros both times.
 
 #![expect(unsafe_code, reason = "the copy is written by waves, through raw pointers as memory is")]
 
@@ -31,7 +34,7 @@ use crate::split_mix::mix;
 pub(crate) use changes::Changes;
 
 const BYTES: usize = PAGE as usize;
-/// Bytes that a run of input takes beside its own: runs closer than that become one.
+/// Bytes that a run of input takes beside its own bytes: runs closer together than that become one run.
 const GAP: usize = 4;
 /// Pages of a copy at most: 64 GiB.
 const MOST_PAGES: usize = 16 << 20;
@@ -43,7 +46,8 @@ const LINE: usize = 64;
 #[repr(C, align(4096))]
 struct Bytes(UnsafeCell<[u8; BYTES]>);
 
-// SAFETY: nobody makes a reference to the bytes; they are accessed as guest memory is, by atomics through raw pointers.
+// SAFETY: no code makes a reference to the bytes; they are accessed like guest memory, by atomics through raw
+// pointers.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
@@ -55,9 +59,9 @@ struct Page {
     compared: u64,
     /// The digest of its bytes when they were last looked at.
     digest: u64,
-    /// It may have changed since.
+    /// True if the bytes may have changed since the digest was taken.
     dirty: bool,
-    /// It may have changed since changes were last taken.
+    /// True if the bytes may have changed since changes were last taken.
     changed: bool,
 }
 
@@ -68,12 +72,12 @@ impl Page {
     }
 
     fn block(&self) -> Block<'_> {
-        // SAFETY: the box owns so many bytes, and nobody makes a reference to them.
+        // SAFETY: the box owns `PAGE` bytes, and no code makes a reference to them.
         unsafe { Block::new(self.bytes.0.get().cast(), PAGE) }
     }
 }
 
-/// A page that the device may have stored to since this was noted.
+/// A page that the device may have stored to, and its bytes before that.
 struct Stored {
     page: u64,
     before: Box<[u8; BYTES]>,
@@ -85,24 +89,24 @@ struct State {
     marked: Marked,
     /// The sum of the pages' digests.
     digest: u64,
-    /// What is not in memory yet.
+    /// Stores that are not in memory yet.
     stored: Option<Stored>,
-    /// Room for the next one.
+    /// Buffer for the next page that is stored to.
     spare: Option<Box<[u8; BYTES]>>,
-    /// Room for what is compared.
+    /// Buffers for comparing a page.
     compared: Option<Box<[[u8; BYTES]; 2]>>,
     /// Guest memory: first address and bytes, lowest first.
     ranges: Vec<(u64, u64)>,
-    /// What was not flushed.
+    /// Notes about unflushed bytes.
     host_path: Notes,
 }
 
-/// Pages that may have changed since somebody asked.
+/// Numbers of pages that may have changed.
 #[derive(Default)]
 struct Marked {
-    /// Whose digest is not known.
+    /// Pages whose digest is not known.
     dirty: Vec<u64>,
-    /// Whose changes were not taken, where they are kept.
+    /// Pages whose changes were not taken, once changes are kept.
     changed: Option<Vec<u64>>,
 }
 
@@ -113,7 +117,7 @@ pub(crate) struct Mirror {
     epoch: AtomicU64,
     /// Atomic accesses in the operation.
     atomics: AtomicU64,
-    /// Whether notes are taken of what others write to VRAM.
+    /// True if notes are taken of the processors' writes to VRAM.
     has_host_path: bool,
     state: Mutex<State, rank::Mirror>,
 }
@@ -141,12 +145,12 @@ fn page_digest(page: u64, bytes: &[u8; BYTES]) -> u64 {
     if *bytes == [0; BYTES] { 0 } else { mix(digest(bytes) ^ mix(page)) }
 }
 
-/// What differs, as runs of the new bytes.
+/// Finds the bytes that differ, as runs of the new bytes.
 fn differences(old: &[u8; BYTES], new: &[u8; BYTES]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut at = 0;
     while at < BYTES {
-        // Most is the same, and compared eight bytes at a time.
+        // Most bytes are equal, and are compared eight at a time.
         if at % 8 == 0 && old[at..].first_chunk::<8>() == new[at..].first_chunk::<8>() {
             at += 8;
             continue;
@@ -162,7 +166,7 @@ fn differences(old: &[u8; BYTES], new: &[u8; BYTES]) -> Vec<Run> {
     runs
 }
 
-/// Writes what has changed in a page to memory, each word by one access, and leaves the rest to others.
+/// Writes the changed bytes of a page to memory, each word by one access, and leaves all others alone.
 fn publish(before: &[u8; BYTES], after: &[u8; BYTES], memory: Block<'_>) {
     let lines = before.as_chunks::<LINE>().0.iter().zip(after.as_chunks::<LINE>().0).enumerate();
     let words = lines.filter(|(_, (old, new))| old != new).flat_map(|(line, (old, new))| {
@@ -196,7 +200,8 @@ impl Mirror {
         self.has_host_path
     }
 
-    /// Takes over all that others have written to VRAM; `resident` says which of its pages may hold something.
+    /// Takes over all writes of processors to VRAM; `resident` has a byte for each page, and bit 0 is set if
+    /// it may hold something.
     pub(super) fn host_flushed<'a>(&self, resident: &[u8], memory: impl Fn(Location) -> Option<Block<'a>>) {
         let mut state = self.lock();
         self.flush_locked(&mut state, &memory);
@@ -209,12 +214,12 @@ impl Mirror {
         state.host_path.flushing = false;
     }
 
-    /// Whether the device has looked at what may still be flushed in time.
+    /// Returns true if the device has read bytes that may still be flushed in time.
     pub(super) fn is_flush_due(&self) -> bool {
         self.lock().host_path.is_undecided()
     }
 
-    /// What the device has looked at that others had written and not flushed in time, which is told of once.
+    /// Returns bytes that the device has read although they were not flushed in time. They are reported once.
     pub(super) fn unflushed(&self) -> Option<Unflushed> {
         self.lock().host_path.take()
     }
@@ -232,19 +237,19 @@ impl Mirror {
         self.epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Says which guest memory there is from now on.
+    /// Sets the ranges of guest memory that exist from now on.
     pub(crate) fn set_ranges(&self, ranges: Vec<(u64, u64)>) {
         self.lock().ranges = ranges;
         self.advance();
     }
 
-    /// An operation begins.
+    /// Begins an operation.
     pub(crate) fn begin(&self) {
         self.atomics.store(0, Ordering::SeqCst);
         self.advance();
     }
 
-    /// Whether there is memory for a whole page.
+    /// Returns true if there is memory for a whole page.
     fn exists(&self, state: &State, page: u64) -> bool {
         let first = (page & !SYSTEM) * PAGE;
         if page & SYSTEM == 0 {
@@ -255,8 +260,9 @@ impl Mirror {
         range.is_some_and(|range| range.1.checked_sub(first - range.0).is_some_and(|left| left >= PAGE))
     }
 
-    /// A block from a location to the end of its page, in the copy, which is as new as it has to be; `memory` finds the memory that
-    /// is mirrored. As with [`Memory::find`](super::Memory), callers tie the block to a slice of the memory that owns the mirror.
+    /// A block from a location to the end of its page, in the copy, which is brought up to date as far as
+    /// needed. `memory` finds the memory that is mirrored. As with [`Memory::find`](super::Memory), callers
+    /// tie the block to a slice of the memory that owns the mirror.
     pub(super) fn block<'a, 'b>(
         &self,
         at: Location,
@@ -276,12 +282,12 @@ impl Mirror {
         }
         let host = state.pages.get(&page)?.block().host();
         let offset = at.address() % PAGE;
-        // SAFETY: the page is `PAGE` bytes long and kept as long as `self`, which callers see to; nobody makes references to its
-        // bytes.
+        // SAFETY: the page is `PAGE` bytes long, and callers see to it that `self`, which keeps it, lives
+        // long enough; no code makes references to its bytes.
         Some(unsafe { Block::new(host.wrapping_add(offset as usize), PAGE - offset) })
     }
 
-    /// Has a page in the copy that was compared in this epoch.
+    /// Compares a page with the copy, unless it was compared in this epoch.
     fn compare<'a>(
         &self,
         state: &mut State,
@@ -295,8 +301,9 @@ impl Mirror {
         }
         let copy = state.pages.entry(page).or_insert_with(Page::new);
         let is_recording = self.journal.is_recording();
-        // A replay asks each time: what comes next in the record is for the access that was compared then. A device that has begun
-        // within the record may come to the page sooner, as it has no translations yet.
+        // A replay asks each time: the next input of the record is for the access that was compared at that
+        // point. A device that has begun within the record may come to the page sooner, as it has no
+        // translations yet.
         if is_recording && copy.compared == epoch {
             return Some(());
         }
@@ -310,7 +317,7 @@ impl Mirror {
             let runs = if old == new {
                 Vec::new()
             } else {
-                // Each word as it is, and not half of what is being written.
+                // Each word by one access, so that no word is half old and half new.
                 block.read(new);
                 differences(old, new)
             };
@@ -364,12 +371,13 @@ impl Mirror {
         state.spare = Some(before);
     }
 
-    /// Has everything that was stored in memory.
+    /// Writes all stores to memory.
     pub(super) fn flush<'a>(&self, memory: impl Fn(Location) -> Option<Block<'a>>) {
         self.flush_locked(&mut self.lock(), &memory);
     }
 
-    /// Atomically replaces a naturally aligned word of 4 or 8 bytes in the memory and in the copy; the value before.
+    /// Atomically replaces a naturally aligned word of 4 or 8 bytes in the memory and in the copy; returns
+    /// the value before.
     pub(super) fn update<'a>(
         &self,
         (at, size): (Location, u64),
@@ -437,7 +445,7 @@ impl Mirror {
     }
 }
 
-/// A page may have another digest from now on.
+/// Notes that a page may have another digest from now on.
 fn mark(copy: &mut Page, page: u64, marked: &mut Marked) {
     if !std::mem::replace(&mut copy.dirty, true) {
         marked.dirty.push(page);
@@ -449,7 +457,8 @@ fn mark(copy: &mut Page, page: u64, marked: &mut Marked) {
     }
 }
 
-/// Atomically replaces the word of 4 or 8 bytes that a block begins with, if there is something to replace it by; the value before.
+/// Atomically replaces the word of 4 or 8 bytes at the start of a block, if `new` gives a value; returns the
+/// value before.
 fn replace(block: Block<'_>, size: u64, new: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
     let order = Ordering::SeqCst;
     if size == 4 {

@@ -1,4 +1,4 @@
-//! The copy that a recorded device works on, against memory that others write.
+//! The copy that a recorded device works on, against memory that other processors write.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn plain() -> Memory {
     Memory::new(MmapRegion::new(VRAM).expect("anonymous memory"), GuestMemoryAtomic::new(map))
 }
 
-/// Memory with a second view of it, which is that of the host's processors.
+/// Memory with a second view of it: the view of the host's processors.
 struct Both {
     device: Memory,
     host: Memory,
@@ -41,7 +41,7 @@ fn what_others_write_is_noted_when_it_is_read() {
     assert_eq!(device.load_u64(at), Ok(0), "nothing new was seen since the page was compared");
     device.mirror().expect("mirrored").begin();
     assert_eq!(device.load_u64(at), Ok(0x1234));
-    // A flag that is news has what was written before it read anew.
+    // A flag that is new makes the device read the data written before it again.
     let (data, flag) = (Location::System(0x1000), Location::System(0x3000));
     assert_eq!((device.load_u32(data), device.load_u32(flag)), (Ok(0), Ok(0)));
     device.mirror().expect("mirrored").begin();
@@ -141,10 +141,10 @@ fn replays_have_the_copy_alone() {
     let record = crate::record::testing::record_of(&[], &all);
     let (journal, _) = Journal::open(Cursor::new(record)).expect("a record");
     let Both { device, host } = both(&journal);
-    // What of a run is beyond the page is nowhere.
+    // The bytes of a run beyond the page are dropped.
     assert_eq!(device.load_u32(Location::System(0x1ffc)), Ok(0x0403_0201));
     assert_eq!(device.load_u32(Location::System(0x2000)), Ok(0));
-    // What a later access of the same word has found is nothing to those before.
+    // The value that a later access of a word has found does not count for earlier ones.
     let word = Location::System(0x1010);
     assert_eq!((device.fetch_add_u64(word, 1), device.fetch_add_u64(word, 1)), (Ok(0), Ok(1)));
     assert_eq!(device.fetch_add_u64(word, 1), Ok(9));
@@ -179,7 +179,7 @@ fn changes_put_together_are_the_copy() {
     let ranges = vec![(0x1000, 0x3000)];
     assert_eq!(again(&[&first]), (of_first, ranges.clone(), 0));
     assert_eq!(again(&[&first, &second]), (mirror.digest(), ranges.clone(), 0));
-    // One that goes leaves what it has to the next one.
+    // Changes that are dropped leave their pages to the later ones.
     let mut both = second;
     both.add_earlier(first);
     assert_eq!(again(&[&both]), (mirror.digest(), ranges, 0));

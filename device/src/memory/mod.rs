@@ -1,11 +1,12 @@
 //! Physical memory: the device's VRAM and the guest's RAM, by location.
 //!
 //! VRAM is one region for the life of the device. Guest RAM is a map the host may replace; the engines keep using the
-//! map they know until [`Memory::changed`] is called, which switches to the new one and returns when nobody uses the
-//! old one any more. A host pointer into guest RAM is therefore only ever held inside a [`Slice`].
+//! map they know until [`Memory::changed`] is called, which switches to the new one and returns when no
+//! thread uses the old one any more. A host pointer into guest RAM is therefore only ever held inside a
+//! [`Slice`].
 //!
-//! The old map may be the last owner of its regions, because a host forgets a range before it tells the device: it is
-//! kept until the slices that may use it are over, and only then unmapped.
+//! The old map may be the last owner of its regions, because a host forgets a range before it tells the
+//! device. The device keeps the old map until all slices that may use it are over, and only then unmaps it.
 
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
@@ -20,7 +21,7 @@ mod quiescence;
 mod quiescence_tests;
 mod save;
 
-/// What `quiescence.rs` is made of; under a model, of other parts.
+/// The parts that `quiescence.rs` is made of; under a model, others stand in for them.
 mod sync {
     pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -89,13 +90,13 @@ impl Location {
     }
 }
 
-/// Why a physical access was refused.
+/// Reasons for refusing a physical access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No memory answers at (all of) the location.
     #[error("no memory at {location:x?} for {len} bytes")]
     OutOfRange {
-        /// First byte without memory behind it.
+        /// First byte without memory.
         location: Location,
         /// Bytes wanted from there.
         len: u64,
@@ -114,17 +115,17 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Memory {
     vram: MmapRegion,
-    /// What the host replaces.
+    /// The map that the host replaces.
     source: SystemMemory,
-    /// What the engines use: follows `source` in `changed` only.
+    /// The map that the engines use: follows `source` in `changed` only.
     active: SystemMemory,
     generation: AtomicU64,
     quiescence: Quiescence,
-    /// Where address spaces count the slices that are theirs and this memory's.
+    /// Counters of address spaces, which count slices of the space and of this memory.
     counters: Mutex<Vec<Weak<Quiescence>>, rank::SliceCounters>,
     /// The copy that the device works on, while it is recorded or a record is replayed.
     mirror: Option<Mirror>,
-    /// Where programs flush the host data path, beside the register.
+    /// The page by which programs flush the host data path, beside the register.
     flush_page: host_path::Programs,
     /// The device's own pages, in front of what the host has installed.
     own: Own,
@@ -154,36 +155,37 @@ impl Memory {
         }
     }
 
-    /// The same memory behind a copy that the device works on. What others change is told to, or comes from, a journal.
+    /// Puts a copy in front of this memory, which the device works on. Changes by processors go into a
+    /// journal, or come from it.
     pub(crate) fn mirrored(self, journal: Arc<Journal>) -> Memory {
         let vram = self.vram_size();
         Memory { mirror: Some(Mirror::new(journal, vram)), ..self }
     }
 
-    /// Has notes taken of what others have written to VRAM and not flushed, where memory is mirrored.
+    /// Turns on notes about unflushed writes of processors to VRAM, if memory is mirrored.
     pub(crate) fn with_host_path(mut self) -> Memory {
         self.mirror = self.mirror.map(Mirror::with_host_path);
         self
     }
 
-    /// Says which pages on the bus are the device's own.
+    /// Sets the pages on the bus that are the device's own.
     pub(crate) fn set_own(&self, pages: Arc<dyn OwnPages>) {
         self.own.set(pages);
     }
 
-    /// Pages of VRAM that may hold something: one byte for each, of which the lowest bit says so.
+    /// Pages of VRAM that may hold something: one byte for each page, with bit 0 set if it may.
     fn resident_vram(&self) -> Vec<u8> {
         let size = self.vram.size();
         let mut pages = vec![0; size.div_ceil(PAGE as usize)];
-        // SAFETY: the region is mapped for so many bytes as long as `self` lives, and there is room for a byte for each of its pages
-        // (mincore(2)).
+        // SAFETY: the region is mapped for `size` bytes as long as `self` lives, and `pages` has a byte for
+        // each of its pages (mincore(2)).
         if unsafe { libc::mincore(self.vram.as_ptr().cast(), size, pages.as_mut_ptr()) } != 0 {
             pages.fill(1);
         }
         pages
     }
 
-    /// Whether there is a copy that the device works on.
+    /// Returns true if the device works on a copy.
     pub(crate) fn is_mirrored(&self) -> bool {
         self.mirror.is_some()
     }
@@ -207,7 +209,8 @@ impl Memory {
         Slice { _inside: self.quiescence.enter() }
     }
 
-    /// Where an address space counts the slices that it [begins](Self::slice): [`Memory::changed`] waits for them, too.
+    /// Makes a counter for the slices that an address space [begins](Self::slice): [`Memory::changed`] waits
+    /// for them, too.
     pub(crate) fn counter(&self) -> Arc<Quiescence> {
         let counter = Arc::default();
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,8 +219,8 @@ impl Memory {
         counter
     }
 
-    /// A slice as [`Memory::enter`] begins one, of an address space that has a [counter](Self::counter) of this memory: to be counted
-    /// twice would cost it as much again.
+    /// Begins a slice as [`Memory::enter`] does, for an address space that has a [counter](Self::counter) of
+    /// this memory. Only that counter counts it: to count it twice would cost twice as much.
     pub(crate) fn slice<'a>(&self, counter: &'a Quiescence) -> Slice<'a> {
         Slice { _inside: counter.enter() }
     }
@@ -226,12 +229,12 @@ impl Memory {
     #[must_use]
     pub fn generation(&self) -> u64 {
         let copies = self.mirror.as_ref().map_or(0, Mirror::epoch);
-        // Both only grow.
+        // Both numbers only grow.
         self.generation.load(Ordering::SeqCst).wrapping_add(copies)
     }
 
-    /// Switches to the guest RAM map the host has installed; returns when no engine uses the old one, and then lets
-    /// go of it.
+    /// Switches to the guest RAM map that the host has installed; returns when no engine uses the old one,
+    /// and then drops it.
     pub fn changed(&self) {
         self.flush();
         let old: Arc<GuestMemoryMmap> = self.quiescence.wait_after(|| {
@@ -246,12 +249,12 @@ impl Memory {
             self.generation.fetch_add(1, Ordering::SeqCst);
             old
         });
-        // An address space that is made from now on finds the new map.
+        // An address space made from now on finds the new map.
         let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for counter in counters.iter().filter_map(Weak::upgrade) {
             counter.wait_after(|| ());
         }
-        // Regions that are in no other map are unmapped here: no slice that has seen them is left.
+        // Regions that are in no other map are unmapped here: every slice that has seen them is over.
         drop(old);
     }
 
@@ -287,8 +290,8 @@ impl Memory {
         self.find(location).map(|block| (before, block.host(), block.len()))
     }
 
-    /// A block at a location, as long as memory is contiguous from there, for the duration of a slice, and for this access; where
-    /// memory is mirrored, for one that comes before anything else is asked of this memory.
+    /// A block at a location, as long as memory is contiguous from there. It is valid for the duration of a
+    /// slice and for this access; if memory is mirrored, only until the next call on this memory.
     #[inline]
     pub(crate) fn block<'a>(
         &self,
@@ -302,8 +305,8 @@ impl Memory {
         }
     }
 
-    /// Atomically replaces a naturally aligned word of `size` bytes (4 or 8) of memory that is mirrored, in it and in its copy; the
-    /// value before.
+    /// Atomically replaces a naturally aligned word of `size` bytes (4 or 8) in mirrored memory and in its
+    /// copy; returns the value before.
     pub(crate) fn update_mirrored(
         &self,
         _slice: &Slice<'_>,
@@ -314,7 +317,7 @@ impl Memory {
         self.mirror.as_ref()?.update((location, size), update, |page| self.find(page))
     }
 
-    /// Has everything in memory that the device has stored to the copy it works on.
+    /// Writes all of the device's stores to memory, if it works on a copy.
     pub(crate) fn flush(&self) {
         if let Some(mirror) = &self.mirror {
             mirror.flush(|page| self.find(page));
@@ -352,14 +355,14 @@ impl Memory {
                 let left = self.vram_size().checked_sub(offset).filter(|&left| left > 0)?;
                 // In range: `left` is positive. `as usize` is lossless, the region exists on this host.
                 let host = self.vram.as_ptr().wrapping_add(offset as usize);
-                // SAFETY: the region is `left` bytes long from `offset` on and lives as long as `self`; nobody makes
-                // references to its bytes. Callers tie the block to a slice of this memory.
+                // SAFETY: the region is `left` bytes long from `offset` on and lives as long as `self`; no
+                // code makes references to its bytes. Callers tie the block to a slice of this memory.
                 Some(unsafe { Block::new(host, left) })
             }
             Location::System(address) => {
                 if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
-                    // SAFETY: of the device's own pages, which are mapped for so many bytes as long as `self` has them, and which
-                    // are never referenced.
+                    // SAFETY: these are the device's own pages, which are mapped for `after` bytes as long as
+                    // `self` has them, and which are never referenced.
                     return Some(unsafe { Block::new(host, after) });
                 }
                 let map = self.active.memory();

@@ -3,31 +3,31 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Where an address of the bus is in a page of the device's own.
+/// Place of a bus address in a page of the device's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnPlace {
     /// The address on the host.
     pub(crate) host: *mut u8,
-    /// Bytes of the device's own before it, and from it on.
+    /// Bytes of the device's own before that address, and from it on.
     pub(crate) before: u64,
     pub(crate) after: u64,
 }
 
-/// The BARs whose pages take what is stored to them.
+/// The BARs whose pages take stores.
 ///
 /// # Safety
 ///
-/// What [`find`](Self::find) gives is mapped, readable and writable, as long as the object lives, and is only ever accessed through
-/// atomics.
+/// Memory that [`find`](Self::find) returns is mapped, readable and writable, as long as the object lives,
+/// and is only ever accessed through atomics.
 pub(crate) unsafe trait OwnPages: Send + Sync {
     /// The place of an address on the bus, if the device answers there.
     fn find(&self, address: u64) -> Option<OwnPlace>;
 
-    /// Whether the device has flushed the host data path by a store since this was asked for the last time.
+    /// Returns true if the device has flushed the host data path by a store since the last call.
     fn have_flushed(&self) -> bool;
 }
 
-/// The device's own pages, once it is known where they are.
+/// The device's own pages, once their places are known.
 #[derive(Default)]
 pub(super) struct Own(OnceLock<Arc<dyn OwnPages>>);
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Own {
 }
 
 impl Own {
-    /// Has these looked at; the first ones count.
+    /// Sets the device's own pages; only the first call counts.
     pub(super) fn set(&self, pages: Arc<dyn OwnPages>) {
         let _ = self.0.set(pages);
     }

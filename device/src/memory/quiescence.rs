@@ -1,17 +1,18 @@
-//! Waiting until nobody uses what has been taken away.
+//! Waiting until no thread uses a resource that has been withdrawn.
 //!
 //! Engines work in slices: they enter, translate and touch memory for a bounded number of instructions, and leave.
 //! A thread that withdraws a mapping publishes the withdrawal first and then waits here until every slice that may have seen
 //! the old state is over. Slices that begin meanwhile see the new state and are not waited for.
 //!
-//! What was withdrawn may be the last owner of what slices point into (a mapping of guest RAM, say), so it is dropped
-//! after the wait and not before. `tests/models` runs this file under loom's memory model.
+//! The withdrawn resource may be the last owner of memory that slices point into (a mapping of guest RAM,
+//! say), so it is dropped after the wait and not before. `tests/models` runs this file under loom's memory
+//! model.
 
 use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError, TurnMutex};
 
 /// Counts slices in two generations, the current and the one being waited for.
 ///
-/// In cache lines of its own: every slice writes to it, and what lies beside it is read all the time.
+/// In cache lines of its own: every slice writes to it, and the fields beside it are read all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Quiescence {
@@ -41,8 +42,8 @@ impl Quiescence {
 
     /// Withdraws something, and returns it once every slice that had begun before is over.
     ///
-    /// `withdraw` runs first, exclusively of other waits, and hands out what slices may still use. A thread inside a
-    /// slice must not call this.
+    /// `withdraw` runs first, in one thread at a time, and returns the resource that slices may still use. A
+    /// thread inside a slice must not call this.
     pub(crate) fn wait_after<T>(&self, withdraw: impl FnOnce() -> T) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let withdrawn = withdraw();
@@ -58,10 +59,10 @@ impl Quiescence {
         withdrawn
     }
 
-    /// Whether a wait is asleep because slices are in progress.
+    /// Returns true if a wait is asleep because slices are in progress.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests alone ask"))]
     pub(crate) fn is_asleep(&self) -> bool {
-        // A wait holds the lock from before it counts itself until after, but for its sleep.
+        // A wait holds the lock from before it counts itself until after it, except while it sleeps.
         let _lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.load(Ordering::SeqCst) != 0
     }

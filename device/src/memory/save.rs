@@ -45,7 +45,7 @@ impl Memory {
         SavedVram(runs)
     }
 
-    /// Takes over the contents of another device's VRAM, whatever there was before.
+    /// Replaces the contents of VRAM with those of another device's VRAM.
     pub(crate) fn restore(&self, saved: &SavedVram) -> Result<(), Broken> {
         let mut end = 0;
         for run in &saved.0 {

@@ -83,7 +83,8 @@ fn changed_waits_for_slices_in_progress() {
     changes_behind(slice, &memory, &memory.quiescence);
 }
 
-/// Checks that a change of the memory map waits for a slice, which that counter counts, and returns once it is over.
+/// Checks that a change of the memory map waits for a slice counted by `counter`, and returns once it is
+/// over.
 pub(crate) fn changes_behind(slice: impl Sized, memory: &Memory, counter: &Quiescence) {
     let slice_is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -91,7 +92,7 @@ pub(crate) fn changes_behind(slice: impl Sized, memory: &Memory, counter: &Quies
             memory.changed();
             slice_is_over.load(Ordering::SeqCst)
         });
-        // Asleep, so that nothing but the end of the slice can let it go on.
+        // The thread is asleep, so that only the end of the slice can let it go on.
         while !counter.is_asleep() {
             assert!(!changing.is_finished(), "changed returned while a slice was in progress");
             std::thread::yield_now();
@@ -116,14 +117,14 @@ fn changed_keeps_the_old_map_until_its_slices_are_over() {
     std::thread::scope(|scope| {
         let slice = memory.enter();
         let block = memory.block(&slice, Location::System(0), Access::Read).expect("mapped");
-        // As a host does that takes a range away: it forgets the range, and then tells the device.
+        // A host that takes a range away does this: it forgets the range, and then tells the device.
         source.lock().expect("not poisoned").replace(map(region(0x8000)));
         let changing = scope.spawn(|| memory.changed());
         while !memory.quiescence.is_asleep() {
             assert!(!changing.is_finished(), "changed returned while a slice was in progress");
             std::thread::yield_now();
         }
-        // Others see the new map already, and the slice still its memory.
+        // New accesses see the new map already, and the slice still sees its memory.
         assert!(memory.load_u32(Location::System(0)).is_err());
         assert!(mapped.upgrade().is_some(), "memory was unmapped under a slice that uses it");
         block.write(&[1; 8]);

@@ -7,7 +7,8 @@ use belfry_isa::mem::Access;
 use super::{AddressSpace, Fault, FaultKind};
 
 impl AddressSpace {
-    /// An atomic update of `size` bytes (4 or 8) of memory that is mirrored; `None` where it is not, and is done in place.
+    /// Atomically updates `size` bytes (4 or 8) of mirrored memory; `None` if memory is not mirrored, and the
+    /// update is done in place.
     pub(super) fn update_mirrored(
         &self,
         va: u64,
@@ -79,7 +80,7 @@ impl AddressSpace {
         self.enter().fetch_add_u64(va, value)
     }
 
-    /// Replaces 32 bits by what becomes of them, atomically; returns the value before.
+    /// Replaces 32 bits with `new` of their value, atomically; returns the value before.
     pub fn update_u32(&self, va: u64, new: impl Fn(u32) -> u32) -> Result<u32, Fault> {
         if let Some(old) = self.update_mirrored(va, 4, &|old| new(old as u32).into())? {
             return Ok(old as u32);
@@ -91,7 +92,7 @@ impl AddressSpace {
         })
     }
 
-    /// Replaces 64 bits by what becomes of them, atomically; returns the value before.
+    /// Replaces 64 bits with `new` of their value, atomically; returns the value before.
     pub fn update_u64(&self, va: u64, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         if let Some(old) = self.update_mirrored(va, 8, &new)? {
             return Ok(old);

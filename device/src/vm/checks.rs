@@ -1,4 +1,4 @@
-//! Whether pages change without an invalidation before their next use, for the sanitizer.
+//! Checks for the sanitizer that no page changes without an invalidation before its next use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +13,7 @@ use crate::sanitize::{Misuse, Rule, Sanitizer};
 /// Pages that are remembered for each address space; with more, all of them are forgotten.
 const MAX_PAGES: usize = 1 << 20;
 
-/// Where a page was when it was used, and what was allowed there.
+/// Location of a page when it was used, and the accesses that it allowed.
 type Seen = (Location, [bool; 3]);
 
 /// The pages of an address space that were used since the last invalidation.
@@ -29,7 +29,7 @@ impl Checks {
         sanitizer.checks(Rule::StaleTranslation).then(checks)
     }
 
-    /// An address is used, which translates so.
+    /// Notes that an address with this translation is used.
     pub(super) fn used(&self, va: u64, translation: &Translation) {
         let page = va >> PAGE_SHIFT;
         let Some(location) = translation.locate(page << PAGE_SHIFT) else { return };
@@ -47,7 +47,7 @@ impl Checks {
         }
     }
 
-    /// The TLBs are invalidated.
+    /// Forgets all pages, as the TLBs are invalidated.
     pub(super) fn forget(&self) {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

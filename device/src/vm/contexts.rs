@@ -1,4 +1,4 @@
-//! VM contexts: the page tables, the process and the apertures each VMID stands for.
+//! VM contexts: the page tables, the process and the apertures of each VMID.
 //!
 //! A context's address space is made from its tables when it is first used, and made anew after they change. Registers
 //! (`GCVM_CONTEXTn_*`, `IH_VMID_n_LUT`, `SH_MEM_*`) and firmware that maps processes both end here: this is the only copy.
@@ -39,14 +39,14 @@ impl Tables {
     }
 }
 
-/// What a shader's memory accesses go by in a context: `SH_MEM_BASES` and `SH_MEM_CONFIG`.
+/// Registers of a context for a shader's memory accesses: `SH_MEM_BASES` and `SH_MEM_CONFIG`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct ShaderMemory {
     pub(crate) bases: u32,
     pub(crate) config: u32,
 }
 
-/// Where VRAM lies in VMID 0: the `FB_LOCATION_BASE`, `FB_LOCATION_TOP` and `FB_OFFSET` registers, in 16 MiB.
+/// Place of VRAM in VMID 0: the `FB_LOCATION_BASE`, `FB_LOCATION_TOP` and `FB_OFFSET` registers, in 16 MiB.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct FrameBuffer {
     pub(crate) base: u32,
@@ -129,7 +129,7 @@ impl State {
 /// Every context of the hub the engines run in.
 pub(crate) struct Contexts {
     state: Mutex<State, rank::Contexts>,
-    /// Spaces made since their tables last changed. Taken after `state` where both are.
+    /// Spaces made since their tables last changed. A thread that takes both locks takes `state` first.
     spaces: RwLock<[Option<Arc<AddressSpace>>; VMIDS], rank::ContextSpaces>,
     /// Changes of `spaces`, counted under its lock.
     changes: AtomicU64,
@@ -179,7 +179,7 @@ impl Contexts {
         self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(vmid)?.clone()
     }
 
-    /// The driver has looked at a page that a wave waits for.
+    /// Notes that the driver has handled a page that a wave waits for.
     pub(crate) fn retried(&self, vmid: u8, page: u64) {
         if let Some(space) = self.existing(vmid.into()) {
             space.waits.forget_page(page);
@@ -194,8 +194,8 @@ impl Contexts {
         }
     }
 
-    /// Changes whenever a VMID gets another address space or loses the one it has: who reads this first and then asks for a
-    /// [space](Self::space) may use it until this reads as something else.
+    /// Counts the changes of VMIDs' address spaces. A caller that reads this first and then asks for a
+    /// [space](Self::space) may use the space until this reads as another value.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -248,7 +248,7 @@ impl Contexts {
         self.make(root).map(Arc::new)
     }
 
-    /// Gives a VMID an address space that has been made before, if its tables still describe the same one.
+    /// Gives a VMID an address space that exists already, if its tables still describe that space.
     pub(crate) fn install_space(&self, vmid: u8, space: &Arc<AddressSpace>) -> bool {
         let vmid = usize::from(vmid) % VMIDS;
         let state = self.lock();
@@ -295,7 +295,7 @@ impl Contexts {
         change(&mut self.lock().contexts[usize::from(vmid) % VMIDS].shader);
     }
 
-    /// Where VRAM lies in VMID 0.
+    /// Place of VRAM in VMID 0.
     pub(crate) fn frame_buffer(&self) -> FrameBuffer {
         self.lock().frame_buffer
     }
@@ -322,7 +322,7 @@ impl Contexts {
         *kept = fault_page(fault);
     }
 
-    /// The fault kept.
+    /// The fault that is kept.
     pub(crate) fn fault(&self) -> FaultRecord {
         self.lock().fault
     }
@@ -332,7 +332,7 @@ impl Contexts {
         self.lock().fault = FaultRecord::default();
     }
 
-    /// Back to the values of power on.
+    /// Returns to the values of power on.
     pub(crate) fn reset(&self) {
         *self.lock() = State::new(self.frame_buffer);
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What a debugger has set for the waves of an address space.
+//! Settings of a debugger for the waves of an address space.
 //!
 //! Hardware has one `SPI_GDBG_PER_VMID_CNTL` for each VMID, and `TCP_WATCHn_CNTL` with a VMID in it; the scheduler loads them
 //! for the process that gets the VMID. Here they stay with the address space.
@@ -15,18 +15,18 @@ use crate::lock::{Mutex, rank};
 /// `TCP_WATCHn`.
 pub const WATCHES: usize = 4;
 
-/// `SPI_GDBG_PER_VMID_CNTL`: how waves are launched.
+/// `SPI_GDBG_PER_VMID_CNTL`: control of wave launches.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct LaunchControl(pub u32);
 
-/// How waves begin (`LAUNCH_MODE`).
+/// First state of a wave (`LAUNCH_MODE`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LaunchMode {
-    /// As ever.
+    /// As without a debugger.
     Normal,
     /// Halted before their first instruction.
     Halt,
-    /// They are taken away: nothing asks for it, and there is no such wave here.
+    /// The wave is taken away: no driver asks for it, and this device has no such wave.
     Kill,
     /// With a trap after each instruction.
     Debug,
@@ -50,7 +50,7 @@ impl LaunchControl {
         self.0 >> 4 & 0x1ff
     }
 
-    /// `EXCP_REPLACE`: the kernel's own exceptions do not count.
+    /// `EXCP_REPLACE`: the exceptions of the kernel itself do not count.
     #[must_use]
     pub fn replaces_exceptions(self) -> bool {
         self.0 >> 13 & 1 == 1
@@ -62,7 +62,7 @@ impl LaunchControl {
         self.0 & !0x3ffe
     }
 
-    /// Whether a wave begins otherwise than it would without a debugger.
+    /// Returns true if a wave starts in another way than without a debugger.
     #[inline(always)]
     #[must_use]
     pub fn changes_launch(self) -> bool {
@@ -73,9 +73,9 @@ impl LaunchControl {
 /// All that a debugger sets for a process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct DebugSettings {
-    /// How waves are launched.
+    /// Control of wave launches.
     pub launch: LaunchControl,
-    /// What traps when it is accessed.
+    /// Addresses whose accesses trap.
     pub watches: [Option<Watch>; WATCHES],
 }
 
@@ -84,14 +84,14 @@ impl DebugSettings {
         self.watches.iter().any(Option::is_some)
     }
 
-    /// Whether waves are any different from those of a process without a debugger.
+    /// Returns true if waves differ at all from those of a process without a debugger.
     #[must_use]
     pub fn change_anything(&self) -> bool {
         self.launch.changes_launch() || self.is_watching()
     }
 }
 
-/// The settings where waves find them.
+/// The settings in a form that waves read.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     launch: AtomicU32,

@@ -1,4 +1,5 @@
-//! Faults on purpose that strike an address space: TLBs that do not hear an invalidation, and memory whose errors cannot be corrected.
+//! Deliberate faults of an address space: TLBs that miss an invalidation, and memory whose errors cannot be
+//! corrected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -13,24 +14,25 @@ use crate::memory::Location;
 
 /// Bytes of the smallest page.
 const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
-/// Translations that are remembered: as many as a large TLB has.
+/// Most translations that are remembered: as many as a large TLB has.
 const ENTRIES: usize = 4096;
 
 /// Translations by their first address.
 type Entries = BTreeMap<u64, Translation>;
 
-/// The translations to VRAM that TLBs would keep if they did not hear an invalidation.
+/// The translations to VRAM that TLBs would keep if they missed an invalidation.
 ///
-/// They serve loads and fetches alone. VRAM lives as long as the device, so that an old translation reads wrong bytes at worst. One
-/// to system memory could lead to pages that the host has taken back, and a store could reach page tables.
+/// They serve loads and fetches only. VRAM lives as long as the device, so that an old translation reads
+/// wrong bytes at worst. A translation to system memory could lead to pages that the host has taken back, and
+/// a store could reach page tables.
 #[derive(Debug, Default)]
 pub(super) struct StaleTlb(Mutex<Kept, rank::StaleTlb>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Walked since the last invalidation.
+    /// Translations of walks since the last invalidation.
     fresh: Entries,
-    /// Those of before an invalidation that was not heard.
+    /// Translations from before an invalidation that the TLBs missed.
     stale: Entries,
 }
 
@@ -54,7 +56,7 @@ impl StaleTlb {
         }
     }
 
-    /// The TLBs are invalidated, and hear of it or not.
+    /// Invalidates the TLBs, which either take the invalidation or miss it.
     fn invalidate(&self, heard: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = std::mem::take(&mut kept.fresh);
@@ -73,25 +75,25 @@ impl Poisoned {
 }
 
 impl AddressSpace {
-    /// Remembers what a walk has found, in case that it outlives an invalidation.
+    /// Remembers the result of a walk, as it may outlive an invalidation.
     pub(super) fn note_translation(&self, translation: &Translation) {
         if self.root.kind == RootKind::Process && matches!(translation.location, Location::Vram(_)) {
             self.stale.note(translation);
         }
     }
 
-    /// Looks for a fault at an invalidation of the TLBs of a process.
+    /// Applies a planned fault at an invalidation of a process's TLBs.
     pub(super) fn strike_invalidation(&self) {
         if self.root.kind != RootKind::Process {
             return;
         }
-        // The pages may be others from now on.
+        // The pages may have other contents from now on.
         self.poisoned.pages().clear();
         let place = || Place { what: "invalidation", ..Place::default() };
         self.stale.invalidate(self.faults.meets(Hook::Invalidation, place).is_none());
     }
 
-    /// Looks for a fault at an access of a wave that is not in its TLB.
+    /// Applies a planned fault at an access of a wave that misses its TLB.
     ///
     /// # Errors
     ///
@@ -115,8 +117,9 @@ impl AddressSpace {
         Err(Fault::new(va, access, FaultKind::Poison))
     }
 
-    /// Bytes before and from an address on that a wave's TLB keeps with it: where a plan names reads of VRAM, or has struck one, no more
-    /// than its page, so that each page has a moment.
+    /// Bytes before an address and from it on that a wave's TLB keeps with its translation. If a plan names
+    /// reads of VRAM, or has struck one, this is at most the rest of its page, so that each page has its own
+    /// moment for a fault.
     pub(super) fn moment_of(&self, va: u64, location: Location, (before, after): (u64, u64)) -> (u64, u64) {
         let by_pages = self.faults.is_on()
             && matches!(location, Location::Vram(_))
@@ -128,7 +131,7 @@ impl AddressSpace {
         (before.min(inside), after.min(PAGE_SIZE - inside))
     }
 
-    /// Looks for a fault at a read of an engine.
+    /// Applies a planned fault at a read of an engine.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! A page-table walk level by level, and the addresses that a physical page is mapped at, for people who look at them.
+//! A page-table walk level by level, and the addresses that a physical page is mapped at, for the inspector.
 //!
-//! Neither is counted as a walk of the device.
+//! Neither counts as a walk of the device.
 
 use std::sync::atomic::Ordering;
 
@@ -11,13 +11,13 @@ use super::{AddressSpace, Root, RootKind};
 use crate::chip::{Entry, Table};
 use crate::memory::{Location, Memory, Slice};
 
-/// One entry that a walk has looked at.
+/// One entry that a walk has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     /// 0 is the last one, the table of pages.
     pub(crate) level: u32,
     pub(crate) index: u64,
-    /// Where the entry is.
+    /// Location of the entry.
     pub(crate) at: Location,
     /// The entry; `None` where no memory answers.
     pub(crate) bits: Option<u64>,
@@ -35,9 +35,9 @@ pub(crate) struct Found {
     pub(crate) len: u64,
 }
 
-/// Entries that a search looks at, at most.
+/// Most entries that a search reads.
 const MAX_ENTRIES: u64 = 1 << 22;
-/// Addresses that a search gives, at most.
+/// Most addresses that a search returns.
 const MAX_FOUND: usize = 64;
 
 fn location(system: bool, address: u64) -> Location {
@@ -60,7 +60,7 @@ impl Root {
 }
 
 impl AddressSpace {
-    /// The entries that lead to an address, from the root on; none of an address that the tables do not have.
+    /// The entries that lead to an address, from the root on; none if the tables do not cover the address.
     pub(crate) fn levels(&self, va: u64) -> Vec<Level> {
         let slice = self.memory.enter();
         let mut levels = Vec::new();
@@ -113,7 +113,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches a table whose first entry is for `first`; false when it gave up.
+    /// Searches a table whose first entry is for `first`; returns false if it gave up.
     fn table(&mut self, table: Table, level: u32, first: u64) -> bool {
         let root = *self.space.root();
         let shift = root.level_shift(level);
@@ -123,7 +123,7 @@ impl Search<'_> {
             }
             self.left -= 1;
             let Some(address) = table.address.checked_add(index << 3) else { return true };
-            // Nobody waits long for the slice.
+            // The slice is short, so that no thread waits for it for long.
             let bits = {
                 let slice = self.space.memory.enter();
                 load(&self.space.memory, &slice, location(table.system, address))

@@ -47,7 +47,7 @@ const PAGE: u64 = 1 << PAGE_SHIFT;
 /// Deepest page directory: PDB2 -> PDB1 -> PDB0 -> PTB.
 pub const MAX_DEPTH: u32 = 3;
 
-/// What the registers of a VM context say about its page tables.
+/// Page-table registers of a VM context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     /// `PAGE_TABLE_BASE_ADDR`: where the top table is, in the form of a directory entry.
@@ -82,7 +82,7 @@ pub enum RootKind {
     Process,
 }
 
-/// Why a root is refused.
+/// Reasons for refusing a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// More levels than the hardware has.
@@ -120,11 +120,11 @@ pub struct AddressSpace {
     stale: faulty::StaleTlb,
     poisoned: faulty::Poisoned,
     checks: Option<checks::Checks>,
-    /// Memory that nothing has written has marks.
+    /// True if memory that nothing has written has marks.
     marked: bool,
 }
 
-/// A span of work in an address space: while it lasts, what has been translated stays in place.
+/// A span of work in an address space: while it lasts, translated addresses stay in place.
 #[derive(Debug)]
 pub struct Slice<'a> {
     space: &'a AddressSpace,
@@ -171,23 +171,25 @@ impl AddressSpace {
         })
     }
 
-    /// The same with faults that strike its walks.
+    /// Adds faults that strike the walks of this space.
     pub(crate) fn with_faults(self, faults: &Faults) -> AddressSpace {
         AddressSpace { faults: faults.clone(), ..self }
     }
 
-    /// The same with checks of what drivers do with its tables.
+    /// Adds checks of the driver's use of the tables.
     pub(crate) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> AddressSpace {
         let marked = sanitizer.is_some_and(|sanitizer| sanitizer.marks_memory());
         AddressSpace { checks: sanitizer.and_then(checks::Checks::new), marked, ..self }
     }
 
-    /// Whether memory that nothing has written has [marks](Sanitizer::mark), which are to go with what is copied.
+    /// Returns true if memory that nothing has written has [marks](Sanitizer::mark), which a copy must take
+    /// along.
     pub(crate) fn has_marks(&self) -> bool {
         self.marked
     }
 
-    /// Holds what is at an address against what was there before: a worker may have it in its TLB. Only with checks.
+    /// Compares the page at an address with the last use of it: a worker may have it in its TLB. Only with
+    /// checks.
     pub(crate) fn check_page(&self, va: u64) {
         if let Some(checks) = &self.checks
             && let Some(translation) = self.peek(va)
@@ -196,39 +198,41 @@ impl AddressSpace {
         }
     }
 
-    /// Whether [`check_page`](Self::check_page) does anything.
+    /// Returns true if [`check_page`](Self::check_page) does anything.
     pub(crate) fn checks_pages(&self) -> bool {
         self.checks.is_some()
     }
 
-    /// Says whether waves and queues of this space wait for pages that they do not have.
+    /// Sets whether waves and queues of this space wait for pages that they do not have.
     pub(crate) fn set_waiting(&self, on: bool) {
         self.waits.set(on);
     }
 
-    /// What waves and queues of this space wait for; `None` if they do not wait.
+    /// The pages that waves and queues of this space wait for; `None` if they do not wait.
     pub(crate) fn waits(&self) -> Option<&Waits> {
         self.waits.is_on().then_some(&self.waits)
     }
 
-    /// Whether an access that failed like this is tried again, and if so, whether the driver is to be told of it.
+    /// Returns `Some` if an access that failed like this is tried again, with true if the driver is to be
+    /// told of it.
     pub(crate) fn tries_again(&self, fault: &Fault) -> Option<bool> {
         let waits = self.waits().filter(|_| Waits::may(fault))?;
         Some(waits.is_news(fault.va))
     }
 
-    /// Sets what a debugger wants of the waves of this space: launches and turns that begin later go by it.
+    /// Sets a debugger's settings for the waves of this space: they apply to launches and turns that begin
+    /// later.
     pub fn set_debug(&self, settings: &DebugSettings) {
         self.debugger.set(settings);
     }
 
-    /// How waves are launched here.
+    /// Control of wave launches.
     #[inline(always)]
     pub(crate) fn launch_control(&self) -> LaunchControl {
         self.debugger.launch()
     }
 
-    /// Which addresses are watched; `None` if none is.
+    /// The addresses that are watched; `None` if there are none.
     pub(crate) fn watches(&self) -> Option<[Option<Watch>; WATCHES]> {
         self.debugger.watches()
     }
@@ -270,7 +274,7 @@ impl AddressSpace {
         self.translate_in(&self.enter(), va, access)
     }
 
-    /// The same without counting it, for people who look at the tables.
+    /// Walks the page tables for `va` without counting the walk, for the inspector.
     pub(crate) fn peek(&self, va: u64) -> Option<Translation> {
         let access = [Access::Read, Access::Execute, Access::Write];
         let slice = self.memory.enter();
@@ -299,16 +303,17 @@ impl AddressSpace {
         Ok(translation)
     }
 
-    /// What blocks are known by that this thread has [just used](recent); `None` where something watches accesses.
+    /// Key of the blocks that this thread has [just used](recent); `None` if accesses are watched and have to
+    /// walk.
     #[inline]
     fn known(&self) -> Option<recent::Known> {
         let watched = self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored();
-        // An invalidation, or a change of the memory map, changes the generation first, and then waits until slices end that have begun
-        // before.
+        // An invalidation, or a change of the memory map, first changes the generation, and then waits for
+        // the end of the slices that have begun before.
         (!watched).then(|| (self.context, Mmu::generation(self)))
     }
 
-    /// Takes note of the page at `va`, as far as memory goes on from its start.
+    /// Remembers the page at `va`, as far as memory is contiguous from its start.
     fn remember(&self, slice: &Slice<'_>, known: recent::Known, va: u64, translation: &Translation) {
         let page = va & !(PAGE - 1);
         let Some(before) = page.checked_sub(translation.va) else { return };
@@ -318,7 +323,8 @@ impl AddressSpace {
         recent::put(known, va, Recent { va: page, host: block.host(), len, rights: translation.rights() });
     }
 
-    /// Whether `va` is mapped for an access: by what this thread has [just used](recent), or by a walk.
+    /// Checks that `va` is mapped for an access: in a block that this thread has [just used](recent), or by a
+    /// walk.
     fn reaches(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<(), Fault> {
         let known = self.known();
         if known.is_some_and(|known| recent::get(known, va, access).is_some()) {
@@ -331,7 +337,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The block at `va`, and how many of its bytes are behind addresses that follow each other.
+    /// The block at `va`, and the number of its bytes that consecutive addresses map.
     #[inline]
     fn block_at<'a>(
         &self,
@@ -343,8 +349,9 @@ impl AddressSpace {
         if let Some(known) = known
             && let Some(Recent { host, len, .. }) = recent::get(known, va, access)
         {
-            // SAFETY: so much was mapped there in this generation, which was looked up inside of the slice: who takes it away changes the
-            // generation first, and then waits for the end of the slice.
+            // SAFETY: `len` bytes were mapped at `host` in this generation, which was read inside of the
+            // slice. A thread that takes the memory away changes the generation first, and then waits for the
+            // end of the slice.
             return Ok((unsafe { crate::memory::Block::new(host, len) }, len));
         }
         self.walk_to(slice, known, va, access)
@@ -394,8 +401,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Writes these eight bytes again and again over a range, which may end within them; stops at the first fault, when
-    /// earlier bytes have been written.
+    /// Writes these eight bytes again and again over a range, the last time only as far as it goes; stops at
+    /// the first fault, when earlier bytes have been written.
     pub(crate) fn fill(&self, to: u64, pattern: [u8; 8], len: u64) -> Result<(), Fault> {
         let slice = self.enter();
         let mut done = 0;
@@ -432,7 +439,7 @@ impl AddressSpace {
 // shader workers, the only callers of `run`, hold a slice of this space around each `run`.
 unsafe impl Mmu for AddressSpace {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
-        // No TLB has what is executed: the code of each dispatch is compared with what it was.
+        // No TLB has the code that is executed: the code of each dispatch is compared with the earlier one.
         let known = self.known().filter(|_| access == Access::Execute);
         if let Some(known) = known
             && let Some(Recent { va, host, len, rights }) = recent::get(known, va & !(PAGE - 1), access)

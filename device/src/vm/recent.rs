@@ -1,8 +1,8 @@
 //! Blocks of memory that a thread has just used, for packet processors and copy engines.
 //!
-//! They come back to the same few pages with every packet: the ring, the queue's own structure, a kernel's descriptor, a signal. What is
-//! here holds for one generation of an address space and of the memory underneath, as what workers have in their TLBs does. Absent pages are
-//! never here.
+//! These return to the same few pages with every packet: the ring, the queue's own structure, a kernel's
+//! descriptor, a signal. An entry holds for one generation of an address space and of the memory underneath,
+//! like an entry of a worker's TLB. Absent pages have no entry.
 
 use std::cell::Cell;
 
@@ -12,19 +12,19 @@ use super::walk::Rights;
 
 /// Sets of entries. A page has one of them.
 const SETS: usize = 64;
-/// Entries of a set: two pages that meet in one do not drive each other out.
+/// Entries of a set: two pages of one set do not drive each other out.
 const WAYS: usize = 2;
 
-/// What a block is known by: the address space, and its [generation](belfry_isa::mem::Mmu::generation).
+/// Key of a block: the address space, and its [generation](belfry_isa::mem::Mmu::generation).
 pub(super) type Known = (u64, u64);
 
-/// Memory behind addresses that follow each other.
+/// Memory at consecutive addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recent {
-    /// First virtual address, and where it is on the host.
+    /// First virtual address, and its address on the host.
     pub(super) va: u64,
     pub(super) host: *mut u8,
-    /// Bytes behind both.
+    /// Bytes from both addresses on.
     pub(super) len: u64,
     pub(super) rights: Rights,
 }
@@ -54,7 +54,7 @@ pub(super) fn get(known: Known, va: u64, access: Access) -> Option<Recent> {
     })
 }
 
-/// Takes note of the memory from an address on, which is used from `va` on.
+/// Remembers a block of memory, in the set of the page at `va`.
 pub(super) fn put(known: Known, va: u64, recent: Recent) {
     RECENT.with(|all| {
         let [first, second] = &all[set(known.0, va)];
@@ -82,7 +82,7 @@ mod tests {
             |va: u64| get(known, va + 16, Access::Read).map(|found| (found.host.addr() as u64, found.len));
         for _ in 0..3 {
             pages[..2].iter().for_each(|va| put(known, *va, page(*va)));
-            // The same once more drives nothing out.
+            // Another use of the newest page drives nothing out.
             put(known, pages[1], page(pages[1]));
             pages[..2].iter().for_each(|va| assert_eq!(at(*va), Some((va + 16, 4080))));
         }

@@ -18,7 +18,7 @@ pub(crate) struct SavedRoot {
     block_size: u32,
     start: u64,
     end: u64,
-    /// Of VMID 0: first and last byte of the frame buffer, and where it begins in VRAM.
+    /// For VMID 0: first and last byte of the frame buffer, and its offset in VRAM.
     frame_buffer: Option<(u64, u64, u64)>,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct SavedContexts {
     spaces: [Option<u32>; VMIDS],
 }
 
-/// Address spaces while a device is saved: each gets a number, however many contexts, processes and queues hold it.
+/// Address spaces while a device is saved: each gets one number, even if several contexts, processes and
+/// queues hold it.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceList(Vec<Arc<AddressSpace>>);
 
@@ -63,7 +64,7 @@ impl SavedRoot {
         Self { base, depth, block_size, start, end, frame_buffer }
     }
 
-    /// The root, if registers could describe it.
+    /// Returns the root, or an error if registers cannot describe it.
     fn root(&self, contexts: &Contexts) -> Result<Root, Broken> {
         let nothing = (self.start, self.end) == (1, 0);
         check("first address of page tables", self.start, nothing || self.start & 0xfff == 0)?;
@@ -83,7 +84,7 @@ impl SavedRoot {
     }
 }
 
-/// Address spaces that were made again, by number.
+/// Restored address spaces, by number.
 #[derive(Debug)]
 pub(crate) struct Spaces(Vec<Arc<AddressSpace>>);
 

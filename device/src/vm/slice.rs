@@ -1,4 +1,4 @@
-//! Accesses within one slice: what belongs together enters the address space once.
+//! Accesses within one slice: accesses that belong together enter the address space once.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,8 @@ use super::{Fault, FaultKind, Slice};
 use crate::memory::Block;
 
 impl Slice<'_> {
-    /// Walks the page tables for `va`, or finds what a walk has just found: whether an access is possible.
+    /// Checks that an access to `va` is possible, by a walk of the page tables or by the result of a recent
+    /// walk.
     pub(crate) fn translate(&self, va: u64, access: Access) -> Result<(), Fault> {
         self.space.reaches(self, va, access)
     }

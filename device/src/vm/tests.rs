@@ -14,7 +14,7 @@ const RWX: u64 = PTE_VALID | PTE_READABLE | PTE_WRITEABLE | PTE_EXECUTABLE;
 const VRAM: usize = 8 << 20;
 /// Tables of the test space, one page each: PDB2, PDB1, PDB0, PTB.
 const TABLES: [u64; 4] = [0x1000, 0x2000, 0x3000, 0x4000];
-/// Index 1, 2, 3, 4 at the four levels, so that mixing two of them up is noticed.
+/// Index 1, 2, 3, 4 at the four levels, so that a test notices if two of them are mixed up.
 const VA: u64 = 1 << 39 | 2 << 30 | 3 << 21 | 4 << 12;
 const ENTRIES: [u64; 4] = [0x1000 + 8, 0x2000 + 16, 0x3000 + 24, 0x4000 + 32];
 
@@ -100,7 +100,7 @@ fn a_page_is_walked_to_once_until_the_space_is_invalidated() {
     memory.write(Location::Vram(0x6000), &8u64).expect("in VRAM");
     assert_eq!((one.load_u64(VA), one.load_u64(VA + 8), one.load_u64(VA)), (Ok(7), Ok(0), Ok(7)));
     assert_eq!(one.walks.get(), 1);
-    // What an entry refuses is walked to again, and so is an absent page.
+    // An entry that refuses an access is walked to again, and so is an absent page.
     assert_eq!(one.store_u64(VA, 1).expect_err("read only").kind, FaultKind::ReadOnly);
     assert!(one.load_u64(VA + 0x1000).is_err() && one.load_u64(VA + 0x1000).is_err());
     assert_eq!(one.walks.get(), 4);
@@ -142,7 +142,7 @@ fn code_is_where_it_was_until_the_space_is_invalidated() {
     let memory = memory();
     let space = space(&memory, root());
     tables(&memory, RWX | 0x5000);
-    // As the packet processor looks whether there is a kernel, and a worker fetches it then.
+    // The packet processor checks that there is a kernel, and then a worker fetches it.
     assert_eq!(space.enter().translate(VA + 0x100, Access::Execute), Ok(()));
     let walks = space.walks.get();
     let code = || Mmu::translate(&space, VA + 0x100, Access::Execute).expect("mapped");
@@ -375,7 +375,7 @@ fn bad_roots_are_refused() {
     assert_eq!(make(Root { block_size: 64, ..root() }), Err(Error::BlockSize(64)));
 }
 
-/// The same with faults.
+/// A space as [`space`] makes it, with the faults of a plan.
 fn faulty(memory: &Arc<Memory>, plan: &str) -> (AddressSpace, Faults) {
     let clock = Clock::new(&TimeSource::manual());
     let wake = Arc::<Wake>::default();

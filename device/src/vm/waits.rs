@@ -1,8 +1,9 @@
-//! Pages that waves wait for (XNACK): which faults are tried again, and which of them the driver is told of.
+//! Pages that waves wait for (XNACK): the faults that are tried again, and those that the driver is told of.
 //!
-//! `UTCL2` tells of the same page again and again until it translates, and a filter in the interrupt handler keeps all but the first
-//! (linux `vega20_ih.c`, the retry CAM). Here a page is told of once after each invalidation of the TLBs, after the filter has let it go,
-//! and again after many tries, as an entry may be lost. The filter itself is in the interrupt handler.
+//! `UTCL2` reports a page again and again until it translates, and a filter in the interrupt handler keeps
+//! all reports but the first (linux `vega20_ih.c`, the retry CAM). Here a page is reported once after each
+//! invalidation of the TLBs, once after the filter has released it, and again after many tries, as an entry
+//! may be lost. The filter itself is in the interrupt handler.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -13,16 +14,16 @@ use belfry_abi::gpuvm::PAGE_SHIFT;
 use super::{Fault, FaultKind};
 use crate::lock::{Mutex, rank};
 
-/// Tries of a page until it is told of again.
+/// Tries of a page after which it is reported again.
 const TRIES: u32 = 1 << 14;
-/// Pages that are remembered: as many as the filter has room for.
+/// Most pages that are remembered: as many as the filter has room for.
 const PAGES: usize = 1024;
 
-/// What waves of an address space wait for.
+/// Pages that waves of an address space wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     on: AtomicBool,
-    /// How often each page was tried.
+    /// Tries of each page, by its number.
     pages: Mutex<BTreeMap<u64, u32>, rank::Waits>,
 }
 
@@ -35,13 +36,13 @@ impl Waits {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Whether an access that failed like this is tried again: the page is not there, or does not allow it
-    /// (`RETRY_PERMISSION_OR_INVALID_PAGE_FAULT`).
+    /// Returns true if an access that failed like this is tried again: the page is not there, or does not
+    /// allow it (`RETRY_PERMISSION_OR_INVALID_PAGE_FAULT`).
     pub(crate) fn may(fault: &Fault) -> bool {
         matches!(fault.kind, FaultKind::NotPresent) || fault.kind.is_permission()
     }
 
-    /// Whether the driver is to be told that a wave waits for the page of an address.
+    /// Returns true if the driver is to be told that a wave waits for the page of an address. Counts a try.
     pub(crate) fn is_news(&self, va: u64) -> bool {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.len() >= PAGES && !pages.contains_key(&(va >> PAGE_SHIFT)) {
@@ -53,12 +54,13 @@ impl Waits {
         news
     }
 
-    /// The driver has looked at a page that it was told of: what still does not translate is news.
+    /// Notes that the driver has handled a page that was reported: if it still does not translate, it is
+    /// reported again.
     pub(super) fn forget_page(&self, page: u64) {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).remove(&page);
     }
 
-    /// Page tables have changed: what still does not translate is news.
+    /// Notes that page tables have changed: pages that still do not translate are reported again.
     pub(super) fn forget(&self) {
         if self.is_on() {
             self.pages.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -81,7 +83,7 @@ mod tests {
         assert!(waits.is_news(0x1008));
         let again = (1..=TRIES).filter(|_| waits.is_news(0x1000)).count();
         assert_eq!(again, 1);
-        // More pages than there is room for.
+        // More pages than are remembered.
         for page in 0..3 * PAGES as u64 {
             waits.is_news(page << PAGE_SHIFT);
         }

@@ -16,7 +16,7 @@ pub struct Translation {
     pub va: u64,
     /// Bytes in the block: a page, a huge page, or the fragment its entry declares.
     pub len: u64,
-    /// Where the block lies.
+    /// Location of the block.
     pub location: Location,
     /// Loads are allowed.
     pub readable: bool,
@@ -35,7 +35,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Whether such an access is allowed.
+    /// Returns true if this access is allowed.
     pub(super) fn allow(self, access: Access) -> bool {
         match access {
             Access::Read => self.readable,
@@ -47,13 +47,13 @@ impl Rights {
 }
 
 impl Translation {
-    /// What its entry allows.
+    /// The accesses that the entry allows.
     pub(super) fn rights(&self) -> Rights {
         let Translation { readable, writable, executable, .. } = *self;
         Rights { readable, writable, executable }
     }
 
-    /// Whether the entry allows such an access.
+    /// Returns true if the entry allows this access.
     fn allows(&self, access: Access) -> bool {
         self.rights().allow(access)
     }

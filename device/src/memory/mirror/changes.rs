@@ -1,4 +1,4 @@
-//! What of the copy has changed, and the copy put together again from that: for the checkpoints of a replay.
+//! Changed pages of the copy, and the copy put together again from them: for the checkpoints of a replay.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use super::{BYTES, Mirror, PAGE, Page, mark};
 pub(crate) struct Changes(HashMap<u64, Box<[u8; BYTES]>>);
 
 impl Changes {
-    /// Memory that they take, about.
+    /// Bytes of memory that they take, roughly.
     pub(crate) fn size(&self) -> u64 {
-        /// Of an entry beside its page.
+        /// Bytes of an entry beside its page.
         const ENTRY: u64 = 32;
         self.0.len() as u64 * (PAGE + ENTRY)
     }
 
-    /// Adds what was before these changes, where they have nothing themselves.
+    /// Adds the pages of earlier changes that these changes do not have.
     pub(crate) fn add_earlier(&mut self, earlier: Self) {
         for (page, bytes) in earlier.0 {
             self.0.entry(page).or_insert(bytes);
@@ -42,12 +42,13 @@ impl Mirror {
         Changes(bytes.collect())
     }
 
-    /// Which guest memory there is.
+    /// Ranges of guest memory.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         self.lock().ranges.clone()
     }
 
-    /// Puts the copy together, on a mirror that has no pages: these changes one after the other, and what guest memory there is.
+    /// Builds the copy on a mirror that has no pages: from these changes in order, and from the ranges of
+    /// guest memory.
     pub(crate) fn put<'a>(&self, all: impl Iterator<Item = &'a Changes>, ranges: &[(u64, u64)]) {
         {
             let mut state = self.lock();
@@ -57,7 +58,7 @@ impl Mirror {
                 page.block().write(&bytes[..]);
                 mark(page, number, &mut state.marked);
             }
-            // From here on there are other changes.
+            // Changes are noted from here on.
             state.pages.values_mut().for_each(|page| page.changed = false);
             state.marked.changed = Some(Vec::new());
         }
