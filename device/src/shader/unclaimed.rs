@@ -20,8 +20,8 @@ const PARTS: u64 = 4;
 /// Workgroups of a grid that are left, handed out in shares of neighbours. Taken one by one, each would move a cache
 /// line between the workers; and neighbours find each other's data in the cache.
 ///
-/// The count and the ranges have cache lines of their own, because workers read the dispatch's other fields for every workgroup. Room around it
-/// takes the place of an alignment, with which the memory of a dispatch would take longer to allocate.
+/// The fields have cache lines of their own, because workers read the other fields of a dispatch for every workgroup.
+/// Padding does that instead of an alignment, with which the memory of a dispatch would take longer to allocate.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Unclaimed {
