@@ -1,4 +1,4 @@
-//! An AQL queue: reads packets in order, starts what they ask for, retires them in order.
+//! An AQL queue: reads packets in order, starts the work they ask for, retires them in order.
 //!
 //! The read index moves, and the packet's header becomes INVALID, when the packet has *completed* and all earlier ones
 //! have: until then a kernel may read its packet through the dispatch pointer, and the producer must not overwrite it.
@@ -35,7 +35,7 @@ use crate::vm::{AddressSpace, Fault, Slice};
 
 pub(crate) use save::SavedAql;
 
-/// Packets a queue may have started and not retired.
+/// Most packets that a queue may have started and not retired.
 pub const MAX_IN_FLIGHT: usize = 16;
 /// Packets consumed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 32;
@@ -51,46 +51,46 @@ pub struct AqlQueue {
     fetch_index: u64,
     /// Next packet to retire.
     read_index: u64,
-    /// What the read index was last reported as; `None` if an engine before this one may have waited to report it.
+    /// Read index that was last reported; `None` if an engine before this one may have waited to report it.
     reported: Option<u64>,
-    /// Packets `read_index..fetch_index`; `None` is one that completed when it was started.
+    /// Packets `read_index..fetch_index`; `None` for a packet that completed when it was started.
     started: VecDeque<Option<Arc<InFlight>>>,
     scratch: Option<Arc<ScratchPool>>,
     asked: Option<scratch::Asked>,
     waiting: Waiting,
-    /// It goes to its context save area, and waits for pages: nothing else is done.
+    /// Set while the queue goes to its context save area and waits for pages: it does nothing else.
     leaving: Option<Leaving>,
     traced: trace::Traced,
     faults: Faults,
-    /// It stays at its packet for good.
+    /// True if the queue stays at its packet for good.
     hangs: bool,
-    /// Behind the last packet that it was decided of whether the queue hangs at it.
+    /// Index after the last packet for which an injected hang was decided.
     decided: u64,
     rung: check::Rung,
 }
 
-/// What stands between the queue and its next packet, beyond the packet itself.
+/// Obstacle between the queue and its next packet, beyond the packet itself.
 #[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
 enum Waiting {
     #[default]
     Nothing,
-    /// The runtime to answer the code in the queue's inactive signal.
+    /// The runtime has to answer the code in the queue's inactive signal.
     Inactive(u64),
-    /// The dispatch that used scratch memory once to end, so that it can be handed back.
+    /// The dispatch that used scratch memory once has to end, so that the memory can be handed back.
     Reclaim,
-    /// The rest of an indirect buffer.
+    /// The rest of an indirect buffer has to be executed.
     Pm4(indirect::Execution),
-    /// Pages of what it goes on from, or of what that leads to: nothing of it is restored.
+    /// Pages of the saved context, or of memory it leads to, are missing: nothing of it is restored.
     Context(Context),
     /// Nothing follows: the queue has stopped for good.
     Stopped,
 }
 
-/// What became of one packet.
+/// Result of one packet.
 enum Packet {
-    /// Started and, without a dispatch to wait for, completed.
+    /// Started. Without a dispatch to wait for, it has completed.
     Started(Option<Arc<InFlight>>),
-    /// Not yet.
+    /// Not started yet.
     Blocked(BlockedOn),
 }
 
@@ -109,9 +109,10 @@ impl std::fmt::Debug for AqlQueue {
 }
 
 impl AqlQueue {
-    /// A queue as its HQD describes it, running in `space` with this global wave sync.
+    /// Makes a queue as its HQD describes it, running in `space` with this global wave sync.
     ///
-    /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::from_context`] makes the next one.
+    /// The queue lives as long as it is on one slot: [`QueueEngine::save`] ends it, and [`AqlQueue::from_context`]
+    /// makes the next one.
     #[must_use]
     pub fn new(config: AqlConfig, space: Arc<AddressSpace>, gws: Arc<Gws>, env: &CpEnv) -> AqlQueue {
         let reported = space.waits().is_none().then_some(config.read_index);
@@ -142,10 +143,10 @@ impl AqlQueue {
         self.started.iter().flatten().any(|dispatch| !dispatch.is_done())
     }
 
-    /// Starts what can be started and retires what has completed.
+    /// Starts the packets that can be started and retires those that have completed.
     ///
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
-    /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
+    /// [`BlockedOn::Memory`]. The write pointer in memory tells how far producers have got.
     pub fn service(&mut self) -> Progress<QueueError> {
         let _packets = spent::enter(Part::Packets);
         if matches!(self.waiting, Waiting::Stopped) || self.hangs {
@@ -173,13 +174,14 @@ impl AqlQueue {
                     self.fetch_index = self.fetch_index.wrapping_add(1);
                 }
                 Ok(Some(Packet::Blocked(on))) => {
-                    // Completions between the two looks have woken the device's thread; it will be back.
+                    // Dispatches that completed since `retire` have woken the device thread, which will serve the queue
+                    // again.
                     let advanced = before != (self.read_index, self.fetch_index);
                     return if advanced { Progress::Advanced } else { self.blocked(on) };
                 }
                 Ok(None) => {
                     return match () {
-                        // Another look would find the same, and the program may be waiting for this one to end.
+                        // Another look would find no change, and the program may be waiting for this one to end.
                         () if self.started.is_empty() => Progress::Idle,
                         () if before != (self.read_index, self.fetch_index) => Progress::Advanced,
                         () => self.blocked(BlockedOn::Dispatches),
@@ -195,12 +197,12 @@ impl AqlQueue {
         Progress::Advanced
     }
 
-    /// The queue waits for something, or for a flush that may still come.
+    /// Reports that the queue is blocked; on memory, if a flush may still come.
     fn blocked(&self, on: BlockedOn) -> Progress<QueueError> {
         Progress::Blocked(if self.state.is_flush_due() { BlockedOn::Memory } else { on })
     }
 
-    /// Stops at a packet that cannot be processed: tells the runtime and the driver.
+    /// Stops at a packet that cannot be processed, and informs the runtime and the driver.
     fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
         self.state.shader.stop();
         if let Some(code) = cause.inactive_code() {
@@ -233,7 +235,8 @@ impl AqlQueue {
         }
         let slice = self.state.space().enter();
         while is_done(self.started.front()) {
-            // The producer may reuse the slot once the read index has passed it: the header is INVALID before.
+            // The producer may reuse the slot once the read index has passed it: the header becomes INVALID before
+            // that.
             let header = PacketHeader::new(PacketType::INVALID, false, 0, 0);
             slice
                 .store_u16(self.slot(self.read_index), header.bits())
@@ -271,7 +274,7 @@ impl AqlQueue {
         let reserved = slice
             .load_u64(self.config.wptr_poll)
             .map_err(|fault| Cause::Memory { what: "write index", fault })?;
-        // Both count packets for ever; a write index behind the read index is what a producer could only do by mistake.
+        // Both indices count packets for ever. A write index behind the read index can only be a producer's mistake.
         let ahead = reserved.wrapping_sub(self.fetch_index).cast_signed();
         if ahead <= 0 || self.fetch_index.wrapping_sub(self.read_index) >= self.config.ring_packets {
             return Ok(None);
@@ -287,7 +290,7 @@ impl AqlQueue {
         let packet: [u32; 16] = slice.read(address).map_err(ring)?;
         drop(slice);
         if header.packet_type() != PacketType::VENDOR_SPECIFIC {
-            // The producer has changed its mind about a packet half executed.
+            // The producer has replaced a packet that was half executed.
             self.waiting = Waiting::Nothing;
         }
         if self.keeps(header, &packet) {
@@ -320,7 +323,7 @@ impl AqlQueue {
         .map(Some)
     }
 
-    /// Completes a packet that has nothing more to do, or leaves it for later.
+    /// Completes a packet that has nothing more to do, or leaves it for later if it is not satisfied.
     fn wait_or_complete(&self, satisfied: bool, signal: u64) -> Result<Packet, Cause> {
         if !satisfied {
             return Ok(Packet::Blocked(BlockedOn::Memory));
@@ -334,7 +337,7 @@ impl AqlQueue {
     fn dispatch(&mut self, address: u64, packet: &KernelDispatchPacket) -> Result<Packet, Cause> {
         self.check_written(packet);
         let slice = self.state.space().enter();
-        // Read into its place, as a copy of what has just been read is waited for.
+        // Read into its final place: copying a value that was read a moment before would stall.
         let mut queue = AmdQueue::new_zeroed();
         let at = self.read_amd_queue(&slice, &mut queue)?;
         let queue = at.map(|at| (at, &queue));
@@ -380,7 +383,7 @@ impl AqlQueue {
         Ok(Packet::Started(Some(in_flight)))
     }
 
-    /// Adds what comes from the queue, and from where in it the packet is.
+    /// Fills in the fields of a launch that depend on the queue and on the packet's place in it.
     fn complete_launch(&self, launch: &mut Launch, index: u64) {
         launch.packet = self.config.place(index) as u32;
         launch.trap = self.config.trap;
@@ -390,14 +393,14 @@ impl AqlQueue {
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 
-    /// The `amd_queue_t` and its address; `None` if the read index is not part of one.
+    /// Returns the `amd_queue_t` and its address; `None` if the read index is not part of one.
     fn amd_queue(&self) -> Result<Option<(u64, AmdQueue)>, Cause> {
         let mut queue = AmdQueue::new_zeroed();
         let at = self.read_amd_queue(&self.state.space().enter(), &mut queue)?;
         Ok(at.map(|at| (at, queue)))
     }
 
-    /// Reads the `amd_queue_t` within a slice of the queue's address space, and gives its address, if there is one.
+    /// Reads the `amd_queue_t` within a slice of the queue's address space. Returns its address, if there is one.
     fn read_amd_queue(&self, space: &Slice<'_>, queue: &mut AmdQueue) -> Result<Option<u64>, Cause> {
         let failed = |fault: Fault| Cause::Memory { what: "amd_queue_t", fault };
         let field = self.config.rptr_report.wrapping_add(BASE_OFFSET_FIELD);
@@ -419,10 +422,10 @@ impl QueueEngine for AqlQueue {
     /// Returns within a few thousand instructions.
     fn suspend(&mut self) {
         self.state.shader.suspend();
-        // A suspended queue does not complete what faults hold back: it is completed now.
+        // A suspended queue does not complete signals that injected faults hold back: they are written now.
         self.complete_late(true);
-        // What has completed is retired now: the read index that is saved must not lead to it again. If the ring has
-        // become inaccessible, the next service says so.
+        // Completed packets are retired now: the saved read index must not lead to them again. If the ring has become
+        // inaccessible, the next service says so.
         if let Err(cause) = self.retire() {
             log::debug!(target: "gpu::cp", "not retired at suspension: {cause}");
         }
@@ -446,7 +449,7 @@ impl QueueEngine for AqlQueue {
         self.shader.remove(&self.state.shader);
     }
 
-    /// Whether packets were started and not retired, or one is half processed.
+    /// Returns true if packets were started and not retired, or one is half processed.
     fn is_busy(&self) -> bool {
         match self.waiting {
             Waiting::Stopped => false,
@@ -475,6 +478,6 @@ fn profiles(queue: &AmdQueue) -> bool {
 }
 
 fn parse<T: FromBytes>(packet: &[u32; 16]) -> Result<T, Cause> {
-    // Every packet structure has 64 bytes; the error is for the type system.
+    // Every packet structure has 64 bytes, but the type system cannot know that.
     T::read_from_bytes(packet.as_bytes()).map_err(|_| Cause::PacketLength)
 }

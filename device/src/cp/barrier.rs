@@ -6,7 +6,7 @@ use super::complete;
 use super::error::Cause;
 use crate::vm::AddressSpace;
 
-/// Whether all signals have reached 0; null handles do not count.
+/// Returns true if all signals have reached 0; null handles do not count.
 pub(super) fn and_satisfied(space: &AddressSpace, packet: &BarrierPacket) -> Result<bool, Cause> {
     for &signal in packet.dep_signal.iter().filter(|&&signal| signal != 0) {
         if complete::value(space, signal)? != 0 {
@@ -16,7 +16,7 @@ pub(super) fn and_satisfied(space: &AddressSpace, packet: &BarrierPacket) -> Res
     Ok(true)
 }
 
-/// Whether one signal has reached 0, or there is none.
+/// Returns true if one signal has reached 0, or there is none.
 pub(super) fn or_satisfied(space: &AddressSpace, packet: &BarrierPacket) -> Result<bool, Cause> {
     let mut any = false;
     for &signal in packet.dep_signal.iter().filter(|&&signal| signal != 0) {
@@ -28,7 +28,7 @@ pub(super) fn or_satisfied(space: &AddressSpace, packet: &BarrierPacket) -> Resu
     Ok(!any)
 }
 
-/// Whether the masked value of the signal compares as the packet wants.
+/// Returns true if the masked value of the signal compares as the packet wants.
 pub(super) fn value_satisfied(space: &AddressSpace, packet: &BarrierValuePacket) -> Result<bool, Cause> {
     if packet.signal == 0 {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! What the contexts of AQL and PM4 queues have in common: scratch memory, indirect buffers, and waves that come back.
+//! Parts that the contexts of AQL and PM4 queues share: scratch memory, indirect buffers, and waves that come back.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::shader::{
 };
 use crate::vm::AddressSpace;
 
-/// Bytes of a page, at least.
+/// Least bytes of a page.
 const PAGE: usize = 4096;
-/// Pages that the driver is told of at a time.
+/// Most missing pages that the driver is told of at a time.
 const TOLD: usize = 64;
-/// Pages that are looked at each time before anything is restored: an area may be said to be larger than any is. Of those behind
-/// them, restoring itself finds what is missing.
+/// Most pages that are checked before anything is restored: a guest may declare an area that is larger than any real
+/// one. Missing pages after those are found by the restore itself.
 const LOOKED_AT: usize = 1 << 14;
 
-/// What a queue goes on from: its context save area, and what of that is in use.
+/// Context that a queue goes on from: its context save area, and the offsets of the part in use.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Context {
     pub(super) area: Option<ContextArea>,
@@ -34,8 +34,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Whether pages of it are missing that the queue waits for, of which the driver is told. To look before anything is
-    /// restored saves doing that again for each of them.
+    /// Returns true if pages of the area are missing that the queue waits for. The driver is told of them. The check
+    /// saves a failed restore for each missing page.
     pub(super) fn waits(&self, state: &QueueState) -> bool {
         let ContextOffsets { stack, waves } = self.offsets;
         // Offsets that are not valid are refused when the area is read.
@@ -47,7 +47,7 @@ impl Context {
     }
 }
 
-/// Whether pages of a part of an area are missing that the queue waits for, of which the driver is told.
+/// Returns true if pages of a part of an area are missing that the queue waits for. The driver is told of them.
 fn lacks_pages(state: &QueueState, base: u64, part: Range<u32>, access: Access) -> bool {
     let (from, end) = (base.wrapping_add(part.start.into()), base.wrapping_add(part.end.into()));
     let pages = (from & !(PAGE as u64 - 1)..end).step_by(PAGE).take(LOOKED_AT);
@@ -59,22 +59,23 @@ fn lacks_pages(state: &QueueState, base: u64, part: Range<u32>, access: Access) 
     missing.take(TOLD).count() != 0
 }
 
-/// How far a queue has got that goes to its context save area, and waits for pages on the way.
+/// Progress of a queue that goes to its context save area and waits for pages on the way.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Leaving {
     area: ContextArea,
-    /// Where the waves end that are in the area.
+    /// Offset after the waves that are in the area.
     used: u32,
 }
 
 impl Leaving {
-    /// Nothing is in the area yet.
+    /// Begins with nothing in the area.
     pub(super) fn to(area: Option<&ContextArea>) -> Result<Self, ContextError> {
         let area = *area.ok_or(ContextError::NoArea)?;
         Ok(Self { area, used: area.stack_size })
     }
 
-    /// Saves the waves of the queue that are not in the area yet; `None` if that waits for pages, which the driver has been told of.
+    /// Saves the waves of the queue that are not in the area yet. Returns `None` if pages are missing; the driver has
+    /// been told of them.
     pub(super) fn save_waves(
         &mut self,
         shader: &ShaderEngine,
@@ -82,7 +83,7 @@ impl Leaving {
     ) -> Result<Option<Vec<SavedDispatch>>, ContextError> {
         let ContextArea { base, size, stack_size } = self.area;
         if state.space().waits().is_some() {
-            // To look first tells of several pages at a time.
+            // The check tells the driver of several missing pages at a time.
             let bytes = u32::try_from(shader.context_bytes(&state.shader)).unwrap_or(u32::MAX);
             let end = self.used.saturating_add(bytes).min(size);
             if lacks_pages(state, base, self.used..end, Access::Write) {
@@ -95,13 +96,13 @@ impl Leaving {
         saved.map(Some)
     }
 
-    /// Writes the control stack, behind which nothing is left to do.
+    /// Writes the control stack, the last part of the context.
     pub(super) fn finish(&self, space: &AddressSpace, words: &[u32]) -> Result<ContextOffsets, ContextError> {
         let stack = control_stack::write(space, (self.area.base, self.area.stack_size), words)?;
         Ok(ContextOffsets { stack, waves: self.used })
     }
 
-    /// Whether a queue can have got there.
+    /// Checks that a queue can have got there.
     pub(super) fn check(&self) -> Result<(), Broken> {
         let ContextArea { size, stack_size, .. } = self.area;
         check("waves in a context save area", self.used, (stack_size..=size).contains(&self.used))
@@ -134,7 +135,7 @@ impl Scratch {
         Ok(Self { base, wave_bytes, slots })
     }
 
-    /// Gives it to the launch that had it; `queue` is the pool of all dispatches of the queue.
+    /// Gives the memory back to the launch that had it. `queue` is the pool of all dispatches of the queue.
     pub(super) fn give_again(
         self,
         launch: &mut Launch,
@@ -146,7 +147,7 @@ impl Scratch {
         }
         let pool = match queue {
             Some(pool) if pool.is(base, wave_bytes, slots) => Arc::clone(pool),
-            // Dispatches never have different scratch memory at the same time.
+            // All dispatches in progress use one scratch memory.
             Some(_) => return Err(ContextError::Corrupt("scratch memory")),
             None => Arc::new(ScratchPool::new(base, wave_bytes, slots)),
         };
@@ -156,7 +157,7 @@ impl Scratch {
     }
 }
 
-/// Writes where indirect buffers are executed.
+/// Writes the positions in the indirect buffers being executed.
 pub(super) fn put_buffers(state: &mut Vec<u8>, execution: &Execution) {
     let buffers = execution.buffers();
     put_number(state, buffers.len() as u64);
@@ -166,7 +167,7 @@ pub(super) fn put_buffers(state: &mut Vec<u8>, execution: &Execution) {
     }
 }
 
-/// What [`put_buffers`] has written.
+/// Reads the bytes that [`put_buffers`] has written.
 pub(super) fn read_buffers(reader: &mut Reader<'_>) -> Result<Execution, ContextError> {
     let count = reader.number()?.min(MAX_NESTING as u64 + 1);
     let buffers = (0..count).map(|_| Ok((reader.quad()?, reader.word()?)));
@@ -180,8 +181,8 @@ pub(super) fn take_groups(waves: &mut Vec<Waves>, dispatch: u32) -> Vec<SavedGro
     mine.map_or_else(Vec::new, |mine| waves.remove(mine).groups)
 }
 
-/// Puts the dispatches of a queue on the engine again, `used` bytes of whose area are of waves; `left` are waves that no
-/// dispatch has taken.
+/// Puts the dispatches of a queue on the engine again. The waves end at offset `used` of the area. `left` are waves
+/// that no dispatch has taken, which is an error.
 pub(super) fn restore(
     shader: &ShaderEngine,
     queue: &Arc<ShaderQueue>,
@@ -199,7 +200,8 @@ pub(super) fn restore(
     if dispatches.iter().map(waves_of).sum::<u64>() > shader.capacity() {
         return corrupt("more waves than the GPU holds");
     }
-    // No workgroup begins before all have what is theirs: it would get, and write to, scratch memory of those to come.
+    // No workgroup begins before all have their scratch memory: it would take, and write to, memory of those that are
+    // restored later.
     queue.suspend();
     let mut states = WaveStates { base, bounds: (stack_size, size), used };
     let mut dispatches = dispatches.into_iter().rev();

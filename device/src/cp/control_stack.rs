@@ -1,10 +1,10 @@
-//! The control stack: what of a preempted queue is in no wave's context.
+//! The control stack: the state of a preempted queue that is in no wave's context.
 //!
 //! Its words, from the lowest address on, as readers of stacks expect them (ROCdbgapi `queue.cpp`, `architecture.cpp`):
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | two words | SET_SH_REG of COMPUTE_RELAUNCH: what follows are values of it |
+//! | two words | SET_SH_REG of COMPUTE_RELAUNCH: its values follow |
 //! | bit 31 | a state: how the waves that follow are made; on gfx11 with a second word |
 //! | bit 30 | an event, which debuggers skip |
 //! | neither | a wave, in the order in which they are launched again |
@@ -23,12 +23,12 @@
 //! | blocks of vector registers that it has allocated beside its first one (gfx12) | 23:21 | |
 //! | it waits for the global wave sync, at a semaphore instead of a barrier, of which resource | 13, 14, 20:15 | 5, 6, 12:7 |
 //!
-//! An event with bit 29: the scratch slot of the wave before it, in bits 15:0.
-//! Other events: one to three bytes of the packet processor's state, in bits 23:0, and how many in bits 25:24.
+//! An event with bit 29: the scratch slot of the wave before it, in bits 15:0. Other events: one to three bytes of the
+//! packet processor's state, in bits 23:0, and their number in bits 25:24.
 //!
-//! The first wave in the stack has its context at the end of the waves, and so on downwards; that of a wave that allocates has room for
-//! all registers that it could have. The number of a wave, what it waits for,
-//! where its dispatch is and what the events mean is this device's own choice: hardware has them, undocumented.
+//! The first wave in the stack has its context at the end of the waves, and so on downwards. The context of a wave that
+//! allocates has room for all registers that it could have. The encoding of a wave's number, of its wait, of its
+//! dispatch and of the events is this device's own choice: hardware has them, undocumented.
 
 use std::ops::Range;
 
@@ -42,21 +42,21 @@ use crate::vm::AddressSpace;
 
 /// Bytes before the control stack: `kfd_context_save_area_header`, and the eight that the kernel adds to it.
 const HEADER: u32 = 48;
-/// Control stacks are not larger, whatever a descriptor says.
+/// Most bytes of a control stack; a descriptor that declares more is refused.
 const MAX_STACK: u32 = 1 << 20;
 
-/// PM4 type 3, SET_SH_REG with one value, and the register's place.
+/// PM4 type 3, SET_SH_REG with one value, and the register's offset.
 const LEADER: [u32; 2] = [0xc001_7600, 0x231];
 const STATE: u32 = 1 << 31;
 const EVENT: u32 = 1 << 30;
 const SCRATCH: u32 = 1 << 29;
 const DISPATCH: u32 = 1 << 28;
-/// Waves of gfx9 have none.
+/// Shift of the number of allocated blocks. Waves of gfx9 have none.
 const BLOCKS_SHIFT: u32 = 21;
 /// `COMPUTE_RELAUNCH` of gfx9: 128 scalar registers.
 const SGPRS: u32 = 7 << 6;
 
-/// Where the fields of a wave are.
+/// Bits of the fields of a wave.
 struct Form {
     first: u32,
     last: u32,
@@ -107,13 +107,13 @@ impl Form {
 /// The groups of waves of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Waves {
-    /// Which dispatch, counted from the read index.
+    /// Number of the dispatch, counted from the read index.
     pub(super) dispatch: u32,
-    /// In the order of their contexts, from the lowest address on.
+    /// Workgroups in the order of their contexts, from the lowest address on.
     pub(super) groups: Vec<SavedGroup>,
 }
 
-/// Puts a stack together. `state` is the packet processor's; dispatches and groups are in the order of their contexts.
+/// Puts a stack together. `state` is the packet processor's. Dispatches and groups are in the order of their contexts.
 pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)], form: StackForm) -> Vec<u32> {
     let fields = Form::of(form);
     let mut words = LEADER.to_vec();
@@ -136,7 +136,7 @@ pub(super) fn encode(state: &[u8], waves: &[(Waves, &Launch)], form: StackForm) 
     words
 }
 
-/// Writes a stack to the area at `base`, whose stack ends at `end`; where it begins.
+/// Writes a stack to the area at `base`, so that the stack ends at offset `end`. Returns the offset of its start.
 pub(super) fn write(
     space: &AddressSpace,
     (base, end): (u64, u32),
@@ -174,7 +174,7 @@ pub(super) fn read(
     decode(&words, form)
 }
 
-/// `COMPUTE_RELAUNCH` of the state of a dispatch.
+/// Returns `COMPUTE_RELAUNCH` of the state of a dispatch.
 fn relaunch(launch: &Launch) -> u32 {
     let (wave32, unit) = match launch.wave_size {
         WaveSize::Wave32 => (1 << 24, 8),
@@ -184,10 +184,10 @@ fn relaunch(launch: &Launch) -> u32 {
     STATE | wave32 | vgprs & 0x3f | (launch.lds_size.div_ceil(512) & 0xff) << 10
 }
 
-/// The same of gfx9.
+/// Returns `COMPUTE_RELAUNCH` in the form of gfx9.
 fn relaunch_gfx9(launch: &Launch) -> u32 {
     let all = u32::from(launch.vgpr_count).max(1).next_multiple_of(8);
-    // A kernel without accumulation registers of its own has all as others.
+    // A kernel without accumulation registers of its own has only other vector registers.
     let offset = match u32::from(launch.accum_offset) {
         0 => all.min(256),
         offset => offset.min(all),
@@ -197,8 +197,8 @@ fn relaunch_gfx9(launch: &Launch) -> u32 {
     STATE | SGPRS | (all / 8 - 1) & 0x3f | (first & 0x3f) << 24 | lds << 9
 }
 
-/// Takes a stack apart, which anybody may have written: the packet processor's state, and the waves, both in the order in
-/// which [`encode`] was given them.
+/// Takes a stack apart: returns the packet processor's state and the waves, both in the order in which [`encode`] was
+/// given them. The guest may have written anything there.
 pub(super) fn decode(words: &[u32], form: StackForm) -> Result<(Vec<u8>, Vec<Waves>), ContextError> {
     let fields = Form::of(form);
     let corrupt = |what| Err(ContextError::Corrupt(what));
@@ -256,7 +256,7 @@ pub(super) fn decode(words: &[u32], form: StackForm) -> Result<(Vec<u8>, Vec<Wav
     Ok((state, waves))
 }
 
-/// Bytes of the packet processor's state that are read one after the other.
+/// Cursor over the bytes of the packet processor's state.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A number of seven bits a byte, the lowest first.
+    /// Reads a number of seven bits a byte, the lowest first.
     pub(super) fn number(&mut self) -> Result<u64, ContextError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -293,7 +293,7 @@ impl Reader<'_> {
         Err(ContextError::Corrupt("a number without an end"))
     }
 
-    /// What [`put_ranges`] has written.
+    /// Reads the ranges that [`put_ranges`] has written.
     pub(super) fn ranges(&mut self) -> Result<Vec<Range<u64>>, ContextError> {
         let mut ranges = Vec::new();
         let mut end = 0u64;
@@ -319,7 +319,7 @@ pub(super) fn put_ranges(state: &mut Vec<u8>, ranges: &[Range<u64>]) {
     }
 }
 
-/// Writes what [`Reader::number`] reads.
+/// Writes a number as [`Reader::number`] reads it.
 pub(super) fn put_number(state: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         state.push(number as u8 | 0x80);

@@ -15,7 +15,7 @@ use crate::chip::{CuMask, Generation};
 use crate::shader::{Launch, MAX_WORKGROUP_SIZE};
 use crate::vm::{Fault, Slice};
 
-/// A dispatch packet where it lies in its ring.
+/// A dispatch packet in its ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     /// The packet.
@@ -28,7 +28,7 @@ pub(super) struct Source<'a> {
     pub(super) queue: Option<(u64, &'a AmdQueue)>,
 }
 
-/// A launch that lacks nothing but its scratch memory.
+/// A launch that is complete except for its scratch memory.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) launch: Launch,
@@ -36,7 +36,8 @@ pub(super) struct Prepared {
     pub(super) scratch_per_wave: u64,
 }
 
-/// Checks a dispatch packet and its kernel descriptor and works out how waves start, within a slice of the queue's address space.
+/// Checks a dispatch packet and its kernel descriptor and works out the initial state of its waves, within a slice of
+/// the queue's address space.
 #[inline(always)]
 pub(super) fn prepare(slice: &Slice<'_>, source: Source<'_>, chip: &Generation) -> Result<Prepared, Cause> {
     let (grid, workgroup) = sizes(source.packet)?;
@@ -63,8 +64,9 @@ pub(super) fn prepare(slice: &Slice<'_>, source: Source<'_>, chip: &Generation) 
     Ok(Prepared { launch, scratch_per_wave: scratch_per_wave.next_multiple_of(chip.shader.scratch_granule) })
 }
 
-/// What of a launch follows from the kernel's descriptor, which says how many vector registers there are, own and shared; the rest is empty.
-// Inlined, as is what goes on from it: a launch is large, and made in its place.
+/// Fills in the part of a launch that follows from the kernel's descriptor; the rest is empty. The numbers of vector
+/// registers, own and shared, are given.
+// Inlined, as are its callers: a launch is large, and built in its final place.
 #[inline(always)]
 pub(super) fn of_kernel(
     descriptor: &KernelDescriptor,
@@ -107,7 +109,7 @@ pub(super) fn of_kernel(
     }
 }
 
-/// Refuses a launch that the GPU cannot hold a workgroup of, or whose workgroups cannot be counted.
+/// Refuses a launch if the GPU cannot hold one of its workgroups, or if its workgroups cannot be counted.
 pub(super) fn check(launch: &Launch, dimensions: u16, chip: &Generation) -> Result<(), Cause> {
     if !launch.fits_at_all(&chip.shader) {
         let vgprs = (launch.most_vgprs() + launch.shared_vgprs).into();
@@ -119,13 +121,13 @@ pub(super) fn check(launch: &Launch, dimensions: u16, chip: &Generation) -> Resu
     Ok(())
 }
 
-/// Grid and workgroup size, with 1 in the dimensions that are not used.
+/// Returns grid and workgroup size, with 1 in the dimensions that are not used.
 fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
     let dimensions = packet.setup & 3;
     let grid = [packet.grid_size_x, packet.grid_size_y, packet.grid_size_z];
     let sizes = [packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z];
     let used = usize::from(dimensions);
-    // Sizes of unused dimensions are 1; 0 is what careless producers leave there.
+    // Sizes of unused dimensions are 1; careless producers leave 0 there.
     if used == 0 || grid[..used].contains(&0) || grid[used..].iter().any(|&size| size > 1) {
         return Err(Cause::Dimensions { dimensions, grid });
     }
@@ -136,7 +138,7 @@ fn sizes(packet: &KernelDispatchPacket) -> Result<([u32; 3], [u32; 3]), Cause> {
     Ok((grid.map(|size| size.max(1)), sizes.map(|size| u32::from(size.max(1)))))
 }
 
-/// The kernel descriptor and the address of the first instruction.
+/// Reads the kernel descriptor and returns it with the address of the first instruction.
 fn kernel(slice: &Slice<'_>, address: u64, chip: &Generation) -> Result<(KernelDescriptor, u64), Cause> {
     let bad = |reason| Cause::KernelObject { address, reason };
     if address == 0 || !address.is_multiple_of(KERNEL_DESCRIPTOR_ALIGN) {
@@ -153,13 +155,13 @@ fn kernel(slice: &Slice<'_>, address: u64, chip: &Generation) -> Result<(KernelD
     Ok((descriptor, entry))
 }
 
-/// Which kernel arguments are in user SGPRs, if any are.
+/// Returns the kernel arguments that are preloaded into user SGPRs, if there are any.
 fn preload(descriptor: &KernelDescriptor, chip: &Generation) -> Option<KernargPreload> {
     let preload = KernargPreload::from_bits(descriptor.kernarg_preload);
     (chip.kernel.preloads_arguments && preload.length() != 0).then_some(preload)
 }
 
-/// Values of the user SGPRs the kernel asks for, in the fixed order; arguments are behind the others.
+/// Returns the values of the user SGPRs that the kernel asks for, in the fixed order; arguments come after the others.
 fn user_sgprs(
     source: Source<'_>,
     descriptor: &KernelDescriptor,

@@ -1,4 +1,4 @@
-//! What a queue's packet processor needs from the rest of the device.
+//! Parts of the device that a queue's packet processor needs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::time::Clock;
 use crate::trace::Tracer;
 use crate::vm::Fault;
 
-/// Where the packet processor's interrupts go; the device turns them into IH ring entries.
+/// Receiver of the packet processor's interrupts; the device turns them into IH ring entries.
 ///
-/// Called from the device's thread and from shader workers, never inside a slice of guest memory, so that an
+/// Called from the device thread and from shader workers, never inside a slice of guest memory, so that an
 /// implementation may take its locks and invalidate address spaces.
 pub trait CpInterrupts: Send + Sync {
     /// `CP_EOP`: a packet completed and its signal has a mailbox; `event_id` becomes context ID 0.
@@ -34,8 +34,8 @@ pub trait CpInterrupts: Send + Sync {
     /// `SDMA_ECC`: an SDMA queue has read memory with an error that cannot be corrected.
     fn sdma_poison(&self, queue: &QueueIdentity);
 
-    /// A wave has come to an instruction that it cannot execute: told before its process's trap handler has it, which may say
-    /// nothing of it. `kernel` shows the name of the kernel, which is looked up where it is shown.
+    /// A wave has come to an instruction that it cannot execute. Called before the wave enters its process's trap
+    /// handler, which may not report it. `kernel` shows the name of the kernel, which is looked up when it is shown.
     fn illegal_instruction(&self, queue: &QueueIdentity, failure: &WaveFailure, kernel: &dyn fmt::Display) {
         let _ = (queue, failure, kernel);
     }
@@ -43,8 +43,8 @@ pub trait CpInterrupts: Send + Sync {
     /// UTCL2 fault: the packet processor or a wave touched an address that does not translate.
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault);
 
-    /// UTCL2 fault of an access that is tried again until it goes through: a wave or the packet processor waits for a page. It
-    /// happens on chips alone that do so.
+    /// UTCL2 fault of an access that is tried again until it goes through: a wave or the packet processor waits for a
+    /// page. It happens only on chips that try accesses again.
     fn vm_retry(&self, queue: &QueueIdentity, fault: &Fault) {
         self.vm_fault(queue, fault);
     }
@@ -54,7 +54,7 @@ pub trait CpInterrupts: Send + Sync {
         self.vm_retry(queue, fault);
     }
 
-    /// A fault of an SDMA engine, which translates in the hub of its die where there are several.
+    /// A fault of an SDMA engine. On a chip with several dies, it translates in the hub of its die.
     fn sdma_fault(&self, queue: &QueueIdentity, fault: &Fault) {
         self.vm_fault(queue, fault);
     }
@@ -65,15 +65,16 @@ pub trait CpInterrupts: Send + Sync {
 pub struct CpEnv {
     /// Reads the 100 MHz golden counter.
     pub clock: Clock,
-    /// Where interrupts go.
+    /// Receiver of interrupts.
     pub interrupts: Arc<dyn CpInterrupts>,
-    /// Records what happens to packets.
+    /// Records the events of packets.
     pub tracer: Tracer,
     /// Runs dispatches.
     pub shader: Arc<ShaderEngine>,
-    /// Wakes the device's thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on, or has failed.
+    /// Wakes the device thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on,
+    /// or has failed.
     pub wake: Arc<dyn Fn() + Send + Sync>,
-    /// What fails on purpose.
+    /// Faults that are injected on purpose.
     pub faults: Faults,
 }
 

@@ -1,4 +1,4 @@
-//! Why a queue stopped.
+//! Reasons that a queue stopped.
 
 use belfry_abi::aql::inactive;
 
@@ -20,10 +20,10 @@ pub struct QueueError {
 /// Reason for a queue's stop.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Cause {
-    /// The ring, `amd_queue_t`, a packet or a signal lies where the queue's address space has no memory.
+    /// The ring, `amd_queue_t`, a packet or a signal lies at an address where the queue's address space has no memory.
     #[error("{what} cannot be accessed: {fault}")]
     Memory {
-        /// What was accessed.
+        /// Name of the memory that was accessed.
         what: &'static str,
         /// The fault.
         fault: Fault,
@@ -34,16 +34,16 @@ pub enum Cause {
     /// Vendor packet format that is not supported.
     #[error("vendor packet format {0} is not supported")]
     VendorFormat(u8),
-    /// The PM4 packets that a vendor packet leads to are malformed, or ask for what is not modelled.
+    /// The PM4 packets that a vendor packet leads to are malformed, or ask for an operation that is not modelled.
     #[error("vendor packet: {0}")]
     Pm4(pm4::Error),
-    /// A packet of a PM4 queue is malformed, or asks for what is not modelled.
+    /// A packet of a PM4 queue is malformed, or asks for an operation that is not modelled.
     #[error("{0}")]
     Ring(pm4::Error),
     /// A write pointer more than a ring ahead of the read pointer.
     #[error("the write pointer is {ahead} dwords ahead in a ring of {ring}")]
     WritePointer {
-        /// Dwords.
+        /// Dwords between the pointers.
         ahead: u64,
         /// Dwords of the ring.
         ring: u64,
@@ -51,7 +51,7 @@ pub enum Cause {
     /// A condition of a barrier-value packet that does not exist.
     #[error("vendor packet: barrier-value condition {0} does not exist")]
     BarrierCondition(u32),
-    /// A packet structure that is not as long as a packet; there is none.
+    /// A packet structure that is not as long as a packet; no structure is.
     #[error("packet structure of another length than a packet")]
     PacketLength,
     /// Dimensions outside 1 to 3, a zero size, or a size in a dimension that is not used.
@@ -73,7 +73,7 @@ pub enum Cause {
     KernelObject {
         /// Address in the packet.
         address: u64,
-        /// What is wrong with it.
+        /// Defect of the kernel object.
         reason: KernelError,
     },
     /// More vector registers than a wave can have.
@@ -90,10 +90,10 @@ pub enum Cause {
     /// The queue may use no compute unit that holds a workgroup.
     #[error("the queue's CU mask leaves no compute unit for a workgroup (COMPUTE_STATIC_THREAD_MGMT)")]
     ComputeUnits,
-    /// More scratch memory than the queue has, and no inactive signal to ask for more with.
+    /// More scratch memory than the queue has, and no inactive signal to ask for more.
     #[error("{0} bytes of private memory per work-item are more than the queue has scratch memory for")]
     Scratch(u32),
-    /// The runtime answers that there is scratch memory, and there is not.
+    /// The runtime answers that there is scratch memory, but there is not enough.
     #[error(
         "the runtime was asked {times} times for {bytes} bytes of scratch memory a wave, set the inactive signal back to 0, and \
          the queue still has too little (COMPUTE_TMPRING_SIZE)"
@@ -101,13 +101,13 @@ pub enum Cause {
     ScratchAnswer {
         /// Bytes that a wave needs.
         bytes: u64,
-        /// Questions for this packet.
+        /// Requests for this packet.
         times: u8,
     },
     /// A wave failed.
     #[error("{0}")]
     Wave(WaveFailure),
-    /// Something before the device was saved, which the runtime and the driver have been told of.
+    /// A failure from before the device was saved, which the runtime and the driver know.
     #[error("{0}")]
     Earlier(String),
     /// The queue was preempted, and its state was not saved, or not restored.
@@ -115,7 +115,7 @@ pub enum Cause {
     Context(#[from] ContextError),
 }
 
-/// What is wrong with a kernel object.
+/// Defect of a kernel object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// The address is 0 or no multiple of 64.
@@ -124,10 +124,10 @@ pub enum KernelError {
     /// The descriptor cannot be read.
     #[error("unreadable: {0}")]
     Unreadable(Fault),
-    /// The descriptor asks for what the chip does not have.
+    /// The descriptor asks for a feature that the chip does not have.
     #[error("{0}")]
     Descriptor(DescriptorError),
-    /// The first instruction, at this address, is not where one may be.
+    /// The first instruction, at this address, is not aligned as it has to be.
     #[error("entry point {0:#x} is not aligned to 256 bytes")]
     EntryAlignment(u64),
     /// The first instruction cannot be fetched.
@@ -138,9 +138,9 @@ pub enum KernelError {
     UserSgprs {
         /// `COMPUTE_PGM_RSRC2.USER_SGPR`.
         declared: usize,
-        /// Those that the descriptor's other fields enable.
+        /// User SGPRs that the descriptor's other fields enable.
         wanted: usize,
-        /// Those that a wave of this chip can have.
+        /// Most user SGPRs of a wave of this chip.
         most: usize,
     },
 }
@@ -167,7 +167,8 @@ mod ec {
 }
 
 impl Cause {
-    /// Code stored into the queue's inactive signal; `None` where hardware leaves it alone (memory faults are the driver's).
+    /// Returns the code stored into the queue's inactive signal; `None` if hardware leaves the signal alone (memory
+    /// faults are the driver's).
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         Some(match self {
@@ -182,7 +183,7 @@ impl Cause {
             Cause::WorkgroupSize(_) => inactive::WORKGROUP_SIZE_INVALID,
             Cause::GroupSegment(_) => inactive::GROUP_SEGMENT_INVALID,
             Cause::KernelObject { .. } => inactive::CODE_INVALID,
-            // Not the question again, which the runtime would answer as before.
+            // Not the code that asks for scratch memory, which the runtime would answer as before.
             Cause::Registers(_)
             | Cause::Occupancy { .. }
             | Cause::ComputeUnits
@@ -199,7 +200,7 @@ impl Cause {
         })
     }
 
-    /// KFD exception code of the `CP_BAD_OPCODE` interrupt; `None` if the cause is not a bad packet.
+    /// Returns the KFD exception code of the `CP_BAD_OPCODE` interrupt; `None` if the cause is not a bad packet.
     #[must_use]
     pub fn exception_code(&self) -> Option<u32> {
         Some(match self {
@@ -223,7 +224,8 @@ impl Cause {
         })
     }
 
-    /// The fault of an access by the packet processor, after which the same packet can be executed, or the same context restored.
+    /// Returns the fault of an access by the packet processor itself, after which the packet can be executed, or the
+    /// context restored, once more.
     pub(super) fn own_fault(&self) -> Option<Fault> {
         match self {
             Cause::Context(ContextError::Stack(fault)) => Some(*fault),
@@ -237,7 +239,7 @@ impl Cause {
         }
     }
 
-    /// The translation fault behind it, if that is what it was.
+    /// Returns the translation fault that caused it, if there was one.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {

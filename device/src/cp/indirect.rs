@@ -1,7 +1,7 @@
 //! Indirect buffers of PM4 packets, which vendor packets of AQL queues and packets of PM4 queues lead to.
 //!
-//! What user space puts into those of AQL queues: cache invalidation after loading code, and small reads and writes of memory for
-//! profiling. An operation that is not modelled stops the queue under its name.
+//! User space puts these packets into buffers of AQL queues: cache invalidation after loading code, and small reads and
+//! writes of memory for profiling. An operation that is not modelled stops the queue under its name.
 
 use belfry_abi::pm4::{IndirectBuffer, Opcode, Pm4Header};
 use zerocopy::{FromBytes, IntoBytes};
@@ -11,12 +11,12 @@ use crate::pm4::{self, Effect, Error, Port};
 use crate::save::{Broken, count};
 use crate::vm::{AddressSpace, Fault};
 
-/// Buffers that may be nested, the outermost one included.
+/// Most buffers that may be nested, the outermost one included.
 pub(super) const MAX_NESTING: usize = 4;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_STEP: u32 = 256;
 
-/// What executing a part of a buffer led to.
+/// Result of executing a part of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The buffer is finished.
@@ -27,7 +27,7 @@ pub(super) enum Step {
     More,
 }
 
-/// A packet, taken from where it lay.
+/// A packet that was read from its buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) header: Pm4Header,
@@ -35,7 +35,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Dwords it has in all.
+    /// Returns its dwords, header included.
     pub(super) fn dwords(&self) -> u32 {
         1 + self.header.body_dwords()
     }
@@ -50,20 +50,20 @@ pub(super) struct Execution {
     xcc: u8,
 }
 
-/// Place of the core's number beside the dwords left of the outermost buffer, in what is saved.
+/// Shift of the core's number above the dwords left of the outermost buffer, in the saved state.
 const XCC_SHIFT: u32 = 24;
 
-/// What the packets reach: a process's memory and interrupt, and no registers.
+/// Parts that the packets reach: a process's memory and interrupt, and no registers.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) space: &'a AddressSpace,
     /// The 100 MHz counter, now.
     pub(super) now: u64,
-    /// Which packets there are.
+    /// Packets that the chip knows.
     pub(super) packets: Pm4Packets,
     /// The graphics core that executes them.
     pub(super) xcc: u8,
-    /// Context identifiers of the interrupts asked for.
+    /// Context identifiers of the interrupts that packets ask for.
     pub(super) interrupts: Vec<u32>,
 }
 
@@ -99,7 +99,7 @@ impl Port for Context<'_> {
 }
 
 impl Execution {
-    /// The core that executes it.
+    /// Returns the core that executes it.
     pub(super) fn xcc(&self) -> u8 {
         self.xcc
     }
@@ -129,13 +129,13 @@ impl Execution {
         }
     }
 
-    /// Whether packets could have led to it.
+    /// Checks that packets could have led to it.
     pub(super) fn check(&self) -> Result<(), Broken> {
         count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)?;
         count("dwords left of an indirect buffer", 0, self.stack.last().is_none_or(|&(_, left)| left != 0))
     }
 
-    /// Where it is: buffers entered, innermost last: next address, dwords left.
+    /// Returns its position: the buffers entered, innermost last, each with the next address and the dwords left.
     pub(super) fn buffers(&self) -> Vec<(u64, u32)> {
         let mut buffers = self.stack.clone();
         if let Some((_, left)) = buffers.first_mut() {
@@ -144,7 +144,7 @@ impl Execution {
         buffers
     }
 
-    /// One that goes on in these buffers; `None` if it cannot be there.
+    /// Makes an execution that goes on in these buffers; `None` if they are nested too deeply.
     pub(super) fn restored(mut stack: Vec<(u64, u32)>) -> Option<Execution> {
         let mut xcc = 0;
         if let Some((_, left)) = stack.first_mut() {
@@ -156,7 +156,7 @@ impl Execution {
         Some(execution)
     }
 
-    /// Goes on in a buffer, and comes back behind the packet unless the buffer is chained.
+    /// Goes on in a buffer. Unless the buffer is chained, execution comes back after the packet.
     fn enter(&mut self, buffer: &IndirectBuffer) -> Result<(), Error> {
         if !buffer.control.valid() {
             return Err(Error::InvalidBuffer);
@@ -172,7 +172,7 @@ impl Execution {
         Ok(())
     }
 
-    /// The next packet; `None` at the end.
+    /// Reads the next packet; `None` at the end.
     pub(super) fn fetch(&self, space: &AddressSpace) -> Result<Option<Packet>, Error> {
         let Some(&(at, left)) = self.stack.last() else { return Ok(None) };
         let header = pm4::header(space.load_u32(at).map_err(unreadable)?)?;
@@ -185,7 +185,7 @@ impl Execution {
         Ok(Some(Packet { header, body }))
     }
 
-    /// Goes behind so many dwords.
+    /// Moves on by this many dwords.
     pub(super) fn advance(&mut self, dwords: u32) {
         if let Some((at, left)) = self.stack.last_mut() {
             *at = at.wrapping_add(4 * u64::from(dwords));
@@ -199,7 +199,7 @@ impl Execution {
         while self.stack.pop_if(|(_, left)| *left == 0).is_some() {}
     }
 
-    /// Goes behind so many dwords that follow a packet.
+    /// Moves on by a packet and the dwords after it that it skips.
     pub(super) fn skip(&mut self, packet: u32, dwords: u32) -> Result<(), Error> {
         let left = self.stack.last().map_or(0, |&(_, left)| left.saturating_sub(packet));
         if dwords > left {
@@ -209,7 +209,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Executes until the end, a wait, or enough for one go.
+    /// Executes packets until the end, a wait, or the limit of one turn.
     pub(super) fn step(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
         for _ in 0..PACKETS_PER_STEP {
             let Some(packet) = self.fetch(context.space)? else { return Ok(Step::Done) };
@@ -228,11 +228,11 @@ impl Execution {
         Ok(Step::More)
     }
 
-    /// Goes behind a packet of so many dwords, and from there on into a buffer.
+    /// Moves on by a packet of this many dwords, and from there into a buffer.
     ///
     /// # Errors
     ///
-    /// A buffer that is not valid, and more of them in each other than there may be.
+    /// Returns an error for a buffer that is not valid, and if buffers are nested too deeply.
     pub(super) fn go_to(&mut self, packet: u32, buffer: &IndirectBuffer) -> Result<(), Error> {
         if let Some((at, left)) = self.stack.last_mut() {
             *at = at.wrapping_add(4 * u64::from(packet));

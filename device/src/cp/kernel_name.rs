@@ -1,8 +1,9 @@
 //! Names of kernels, from the code objects that are loaded beside them.
 //!
-//! A dispatch names a kernel descriptor by its address. The descriptor lies in the first segment of a code object, which begins with
-//! the ELF header and has the dynamic symbols, so that the name can be found in the process's memory, whatever runtime has loaded
-//! it (LLVM's AMDGPUUsage, "Code Object"; System V ABI, chapters 4 and 5). Only traces, and people who look at the device, ask for names.
+//! A dispatch names a kernel descriptor by its address. The descriptor lies in the first segment of a code object,
+//! which begins with the ELF header and has the dynamic symbols. So the name can be found in the process's memory, no
+//! matter which runtime has loaded the code object (LLVM's AMDGPUUsage, "Code Object"; System V ABI, chapters 4 and 5).
+//! Names are only looked up for traces, checks, injected faults, and tools that inspect the device.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,11 +19,11 @@ use crate::sanitize;
 use crate::shader::ShaderEngine;
 use crate::vm::AddressSpace;
 
-/// Fills bytes from an address of the process; whether they are mapped.
+/// Fills bytes from an address of the process. Returns false if they are not mapped.
 type Read<'a> = dyn Fn(u64, &mut [u8]) -> bool + 'a;
 
-/// The process's memory for one search, which ends as if nothing more were mapped when it has read often enough: a program may
-/// have something like a code object in every page.
+/// The process's memory for one search. After [`MAX_READS`] accesses it answers as if nothing were mapped, which ends
+/// the search: a program may have bytes like a code object in every page.
 struct Memory<'a> {
     read: &'a Read<'a>,
     left: Cell<u32>,
@@ -40,22 +41,22 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Pages in front of a descriptor that are searched for the header of its code object.
+/// Most pages in front of a descriptor that are searched for the header of its code object.
 const MAX_PAGES: u64 = 4096;
 const PAGE: u64 = 4096;
-/// Program headers of a code object that are looked at.
+/// Most program headers of a code object that are read.
 const MAX_HEADERS: u16 = 32;
-/// Entries of a dynamic section that are looked at.
+/// Most entries of a dynamic section that are read.
 const MAX_DYNAMIC: u64 = 64;
-/// Symbols that are looked at in a code object.
+/// Most symbols of a code object that are read.
 const MAX_SYMBOLS: u64 = 1 << 16;
-/// Accesses to memory in one search: some of them for each symbol of the largest code object.
+/// Most accesses to memory in one search: a few for each symbol of the largest code object.
 const MAX_READS: u32 = 1 << 18;
-/// The longest name, and the zero byte behind it.
+/// Most bytes of a name, with the zero byte after it.
 const MAX_NAME: usize = 1024;
 /// Bytes of a name that are read at once.
 const PIECE: usize = 64;
-/// Kernels that a queue remembers.
+/// Most kernels that a queue remembers.
 const MAX_KNOWN: usize = 4096;
 
 /// `EM_AMDGPU`.
@@ -67,31 +68,31 @@ const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 /// Bytes of an `Elf64_Sym`.
 const SYMBOL_SIZE: u64 = 24;
-/// What the symbol of a descriptor ends with.
+/// End of the name of a descriptor's symbol.
 const SUFFIX: &str = ".kd";
 
-/// Where a name is in memory.
+/// A name that was found in memory.
 #[derive(Clone, Debug)]
 struct Found {
     /// Address of the symbol.
     symbol: u64,
-    /// The symbol, by which one sees that it is still there.
+    /// Bytes of the symbol: if they are unchanged, the code object is still there.
     bytes: [u8; SYMBOL_SIZE as usize],
     name: String,
 }
 
-/// The name of a kernel in an address space, which is looked up when it is shown; `?` where there is none.
+/// The name of a kernel in an address space, which is looked up when it is shown; `?` if there is none.
 pub(crate) struct NameOf<'a> {
     pub(crate) space: &'a AddressSpace,
     pub(crate) kernel: KernelAt,
 }
 
-/// Where a kernel is.
+/// Address by which a kernel is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KernelAt {
-    /// Its descriptor.
+    /// Address of its descriptor.
     Descriptor(u64),
-    /// Its first instruction.
+    /// Address of its first instruction.
     Entry(u64),
 }
 
@@ -105,12 +106,12 @@ impl fmt::Display for NameOf<'_> {
     }
 }
 
-/// What is known of a descriptor.
+/// Result of the last search for a descriptor's name.
 #[derive(Debug)]
 enum Known {
     Named(Found),
-    /// It had no name when it was looked for. A code object may come there later, so that it is looked for again after `wait`
-    /// dispatches, of which `left` are still to come, and after twice as many the next time.
+    /// No name was found. A code object may be loaded there later, so the search is repeated after `wait` dispatches,
+    /// of which `left` are still to come, and after twice as many the next time.
     Unnamed {
         left: u32,
         wait: u32,
@@ -122,10 +123,10 @@ impl Known {
         found(&Memory::new(read), descriptor).map_or(Self::Unnamed { left: wait, wait }, Self::Named)
     }
 
-    /// What is known at a further dispatch.
+    /// Brings the result up to date at a further dispatch.
     fn again(&mut self, read: &Read<'_>, descriptor: u64) {
         match self {
-            // Another code object may be where this one was.
+            // Another code object may be in the place of this one.
             Self::Named(found) if bytes(&Memory::new(read), found.symbol) == Some(found.bytes) => {}
             Self::Named(_) => *self = Self::search(read, descriptor, 1),
             Self::Unnamed { left: 0, wait } => *self = Self::search(read, descriptor, wait.saturating_mul(2)),
@@ -139,7 +140,7 @@ impl Known {
 pub(crate) struct KernelNames(BTreeMap<u64, Known>);
 
 impl KernelNames {
-    /// The name of the kernel with a descriptor at this address; empty where there is none.
+    /// Returns the name of the kernel with a descriptor at this address; empty if there is none.
     pub(crate) fn get(&mut self, space: &AddressSpace, descriptor: u64) -> &str {
         self.get_in(&|address, bytes| space.read_bytes(address, bytes).is_ok(), descriptor)
     }
@@ -163,7 +164,7 @@ impl KernelNames {
     }
 }
 
-/// Bytes of memory; nothing where they are not mapped.
+/// Reads bytes of memory; `None` if they are not mapped.
 fn bytes<const N: usize>(memory: &Memory<'_>, address: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     memory.fill(address, &mut bytes).then_some(bytes)
@@ -210,7 +211,7 @@ struct Symbols {
 }
 
 impl Symbols {
-    /// Those of the code object that is loaded at `base`.
+    /// Reads the tables of the code object that is loaded at `base`.
     fn of(memory: &Memory<'_>, base: u64) -> Option<Self> {
         let at = |offset: u64| base.checked_add(offset);
         let headers = at(long(memory, base + 32)?)?;
@@ -234,7 +235,8 @@ impl Symbols {
             }
         }
         let (strings, first) = (strings?, symbols?);
-        // As many as there are chains; without that table, linkers put the strings behind the symbols.
+        // The hash table has one chain for each symbol. Without that table, linkers put the strings right after the
+        // symbols.
         let count = match hash {
             Some(hash) => word(memory, hash.checked_add(4)?)?.into(),
             None => strings.checked_sub(first)? / SYMBOL_SIZE,
@@ -242,7 +244,8 @@ impl Symbols {
         Some(Self { base, strings, first, count: count.min(MAX_SYMBOLS) })
     }
 
-    /// The descriptors from symbol `from` on: the symbol's number, the descriptor's address, and what is to be remembered.
+    /// Finds the next descriptor from symbol `from` on: returns the symbol's number, the descriptor's address and the
+    /// name.
     fn next(&self, memory: &Memory<'_>, from: u64, wanted: Option<u64>) -> Option<(u64, u64, Found)> {
         for index in from..self.count {
             let symbol = self.first.checked_add(index * SYMBOL_SIZE)?;
@@ -261,13 +264,14 @@ impl Symbols {
     }
 }
 
-/// The symbol of a descriptor among the dynamic symbols of a code object that is loaded at `base`.
+/// Finds the symbol of a descriptor among the dynamic symbols of a code object that is loaded at `base`.
 fn in_code_object(memory: &Memory<'_>, base: u64, descriptor: u64) -> Option<Found> {
     let (_, _, found) = Symbols::of(memory, base)?.next(memory, 0, Some(descriptor))?;
     Some(found)
 }
 
-/// The code object around a descriptor: where it is loaded, and the addresses and names of at most `most` kernels of it.
+/// Finds the code object around a descriptor: returns the address at which it is loaded, and the addresses and names of
+/// at most `most` of its kernels.
 pub(crate) fn kernels_beside(
     space: &AddressSpace,
     descriptor: u64,
@@ -287,13 +291,14 @@ pub(crate) fn kernels_beside(
     Some((base, kernels))
 }
 
-/// The name of the kernel whose first instruction is at an address, of the code object that is loaded around it.
+/// Returns the name of the kernel whose first instruction is at an address, from the code object that is loaded around
+/// it.
 pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
     descriptor_of(space, entry).map(|(_, name)| name)
 }
 
-/// The address of the descriptor of a kernel whose first instruction is at an address, and its name; the instruction may be the one
-/// that waves begin with whose arguments are in registers.
+/// Returns the address of the descriptor of a kernel whose first instruction is at an address, and its name. The
+/// instruction may also be the one that waves with preloaded arguments begin with.
 fn descriptor_of(space: &AddressSpace, entry: u64) -> Option<(u64, String)> {
     let read = |address: u64, bytes: &mut [u8]| space.read_bytes(address, bytes).is_ok();
     described(&Memory::new(&read), entry)
@@ -328,13 +333,14 @@ fn described(memory: &Memory<'_>, entry: u64) -> Option<(u64, String)> {
     None
 }
 
-/// Tells what checks or counts what kernels do what one is called.
+/// Gives the profiler and the sanitizer the name of the kernel that begins at `entry`.
 pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry: u64) {
     if let Some(profiler) = shader.profiler() {
         profiler.name_kernel(space.context(), entry, || {
             let Some((address, name)) = descriptor_of(space, entry) else { return Named::default() };
             let descriptor: Option<KernelDescriptor> = space.read(address).ok();
-            // Elsewhere every wave has all of them. A unit of the field is 8, but they come in 16 (AMDGPUUsage, "compute_pgm_rsrc1").
+            // Other chips give every wave all scalar registers. A unit of the field is 8, but registers come in 16
+            // (AMDGPUUsage, "compute_pgm_rsrc1").
             let sgprs = descriptor.filter(|_| shader.chip().kernel.allocates_sgprs).map(|descriptor| {
                 (descriptor.compute_pgm_rsrc1.granulated_wavefront_sgpr_count() / 2 + 1) * 16
             });
@@ -349,12 +355,12 @@ pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry
     }
 }
 
-/// A string of a string table; nothing if it is none, or too long.
+/// Reads a string of a string table; `None` if it is not a string, or too long.
 fn text(memory: &Memory<'_>, from: u64) -> Option<String> {
     let mut text = Vec::new();
     while text.len() < MAX_NAME {
         let address = from.checked_add(text.len() as u64)?;
-        // Not beyond the page: the next one may not be mapped.
+        // Not over the end of the page: the next one may not be mapped.
         let mut piece = [0; PIECE];
         let piece =
             &mut piece[..usize::try_from(PAGE - address % PAGE).map_or(PIECE, |rest| rest.min(PIECE))];

@@ -35,21 +35,21 @@ use belfry_isa::trap::TrapHandler;
 use crate::chip::{CuMask, XccShares};
 use crate::queue::QueueIdentity;
 
-/// Scratch slots a queue may have; more waves than this are never resident.
+/// Most scratch slots of a queue; more waves than this are never resident.
 const MAX_SCRATCH_SLOTS: u64 = 1 << 16;
 
 /// Registers of the HQD that an AQL queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct AqlConfig {
-    /// Who the queue is in interrupts.
+    /// Identity of the queue in interrupts.
     pub identity: QueueIdentity,
     /// Address of the ring, `CP_HQD_PQ_BASE << 8`.
     pub ring_base: u64,
     /// 64-byte packets in the ring, a power of two.
     pub ring_packets: u64,
-    /// `CP_HQD_PQ_RPTR_REPORT_ADDR`: where the read index goes; the `amd_queue_t` is found from here.
+    /// `CP_HQD_PQ_RPTR_REPORT_ADDR`: address to which the read index is written; the `amd_queue_t` is found from it.
     pub rptr_report: u64,
-    /// `CP_HQD_PQ_WPTR_POLL_ADDR`: the 64-bit count of packets producers have reserved.
+    /// `CP_HQD_PQ_WPTR_POLL_ADDR`: address of the 64-bit count of packets that producers have reserved.
     pub wptr_poll: u64,
     /// First packet to read, `CP_HQD_PQ_RPTR`; 0 for a new queue.
     pub read_index: u64,
@@ -57,17 +57,17 @@ pub struct AqlConfig {
     pub apertures: Apertures,
     /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
     pub trap: Option<TrapHandler>,
-    /// `COMPUTE_STATIC_THREAD_MGMT_SE0` and on of the MQD.
+    /// `COMPUTE_STATIC_THREAD_MGMT_SE0` and the registers after it, from the MQD.
     pub cus: CuMask,
-    /// How workgroups are dealt to graphics cores; `None` where there is one.
+    /// Rule by which workgroups are dealt to graphics cores; `None` on a chip with one core.
     pub shares: Option<XccShares>,
 }
 
 impl AqlConfig {
-    /// The place of a packet in the ring, in packets.
+    /// Returns the place of a packet in the ring, in packets.
     fn place(&self, index: u64) -> u64 {
         let packets = self.ring_packets.max(1);
-        // A division takes long, and a snapshot alone may have another number than a power of two.
+        // A division takes long, and only a snapshot may have a number that is no power of two.
         if packets.is_power_of_two() { index & (packets - 1) } else { index % packets }
     }
 }

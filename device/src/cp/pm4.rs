@@ -1,9 +1,10 @@
-//! A PM4 queue: executes packets in order, starts what they dispatch, and writes fences when that has ended.
+//! A PM4 queue: executes packets in order, starts the dispatches that they ask for, and writes fences when those have
+//! ended.
 //!
 //! Pointers count dwords: the write pointer in memory for ever, and the reported read pointer modulo the ring. The read
-//! pointer passes a packet when it has been executed, whatever it has started; an indirect buffer counts as executed at its
-//! end. RELEASE_MEM takes effect when all dispatches before it have ended, and does not keep later packets from being
-//! executed; EVENT_WRITE of `CS_PARTIAL_FLUSH` does.
+//! pointer passes a packet when it has been executed, even if the work that it has started goes on; an indirect buffer
+//! counts as executed at its end. RELEASE_MEM takes effect when all dispatches before it have ended, and does not keep
+//! later packets from being executed; EVENT_WRITE of `CS_PARTIAL_FLUSH` does.
 
 mod context;
 mod dispatch;
@@ -37,26 +38,27 @@ use registers::ComputeRegisters;
 
 pub(crate) use save::SavedPm4;
 
-/// Dispatches and fences a queue may have started and not retired: as many as a small control stack has room for.
+/// Most dispatches and fences that a queue may have started and not retired: as many as a small control stack has room
+/// for.
 const MAX_STARTED: usize = 6;
 /// Packets executed before other queues have their turn.
 const PACKETS_PER_SERVICE: usize = 256;
-/// Turns in which a queue may do nothing but execute indirect buffers, which may lead to each other for ever. After that it
-/// gets on as slowly as one that waits.
+/// Turns in which a queue may do nothing but execute indirect buffers, which may lead to each other for ever. After
+/// that it is served as rarely as a queue that waits.
 const TURNS_IN_BUFFERS: u32 = 64;
 
 /// Registers of the HQD that a PM4 queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct Pm4Config {
-    /// Who the queue is in interrupts.
+    /// Identity of the queue in interrupts.
     pub identity: QueueIdentity,
     /// Address of the ring, `CP_HQD_PQ_BASE << 8`.
     pub ring_base: u64,
     /// Dwords of the ring, a power of two.
     pub ring_dwords: u64,
-    /// `CP_HQD_PQ_RPTR_REPORT_ADDR`: where the read pointer goes, 32 bits.
+    /// `CP_HQD_PQ_RPTR_REPORT_ADDR`: address to which the read pointer is written, 32 bits.
     pub rptr_report: u64,
-    /// `CP_HQD_PQ_WPTR_POLL_ADDR`: the 64-bit count of dwords that producers have written.
+    /// `CP_HQD_PQ_WPTR_POLL_ADDR`: address of the 64-bit count of dwords that producers have written.
     pub wptr_poll: u64,
     /// First dword to read, counted as the write pointer; 0 for a new queue.
     pub read_index: u64,
@@ -64,7 +66,7 @@ pub struct Pm4Config {
     pub apertures: Apertures,
     /// `SQ_SHADER_TBA` and `SQ_SHADER_TMA` of the process; `None` without a trap handler.
     pub trap: Option<TrapHandler>,
-    /// Which graphics core executes it, and has its workgroups; `None` where there is one.
+    /// Graphics core that executes it and has its workgroups; `None` on a chip with one core.
     pub shares: Option<XccShares>,
 }
 
@@ -74,41 +76,41 @@ pub struct Pm4Queue {
     state: Arc<QueueState>,
     shader: Arc<ShaderEngine>,
     registers: ComputeRegisters,
-    /// The compute units of its MQD when it was mapped, by shader engine.
+    /// Compute units that its MQD allowed when it was mapped, by shader engine.
     allowed_cus: [u32; 8],
     /// Next dword of the ring.
     read_index: u64,
-    /// What the read pointer was last reported as.
+    /// Read pointer that was last reported.
     reported: Option<u64>,
     /// Indirect buffers being executed.
     buffers: Execution,
-    /// What packets have started, in their order.
+    /// Dispatches and fences that packets have started, in their order.
     started: VecDeque<Started>,
-    /// Dispatches started, by which they are told apart.
+    /// Number of dispatches started, by which they are told apart.
     dispatches: u64,
     scratch: Option<Arc<ScratchPool>>,
     /// `GPU_HDP_FLUSH_REQ`, as the queue has written it.
     hdp_flush: u32,
     /// Turns since the ring's last packet.
     turns_in_buffers: u32,
-    /// What it goes on from when its pages are there: nothing of it is restored.
+    /// Context that it goes on from when its pages are there: nothing of it is restored.
     returning: Option<Context>,
-    /// It goes to its context save area, and waits for pages: nothing else is done.
+    /// Set while the queue goes to its context save area and waits for pages: it does nothing else.
     leaving: Option<Leaving>,
     stopped: bool,
     /// The last packet that was recorded: its place in the ring, and in the innermost buffer.
     traced: Option<(u64, Option<u64>)>,
 }
 
-/// What a packet has started.
+/// Work that a packet has started.
 #[derive(Clone, Debug)]
 enum Started {
     Dispatch(Arc<Pm4Dispatch>),
-    /// A fence, which is due when everything before it has ended.
+    /// A fence, which is due when all work before it has ended.
     Release(ReleaseMem),
 }
 
-/// What became of an attempt to go on.
+/// Result of an attempt to go on.
 enum Step {
     Advanced,
     Blocked(BlockedOn),
@@ -134,9 +136,11 @@ impl std::fmt::Debug for Pm4Queue {
 }
 
 impl Pm4Queue {
-    /// A queue as its HQD describes it, running in `space` with this global wave sync, and the compute registers of its MQD.
+    /// Makes a queue as its HQD describes it, running in `space` with this global wave sync, and the compute registers
+    /// of its MQD.
     ///
-    /// It is for the time on one slot: [`QueueEngine::save`] ends it, and [`Pm4Queue::from_context`] makes the next one.
+    /// The queue lives as long as it is on one slot: [`QueueEngine::save`] ends it, and [`Pm4Queue::from_context`]
+    /// makes the next one.
     #[must_use]
     pub fn new(
         config: Pm4Config,
@@ -168,10 +172,10 @@ impl Pm4Queue {
         }
     }
 
-    /// Executes what can be executed, and writes the fences that are due.
+    /// Executes the packets that can be executed, and writes the fences that are due.
     ///
     /// Call it when the doorbell has rung, after a wake-up, and again soon while it says [`Progress::Advanced`] or
-    /// [`BlockedOn::Memory`]. How far producers have got is read from the write pointer in memory.
+    /// [`BlockedOn::Memory`]. The write pointer in memory tells how far producers have got.
     pub fn service(&mut self) -> Progress<QueueError> {
         let _packets = spent::enter(Part::Packets);
         if self.stopped {
@@ -199,7 +203,8 @@ impl Pm4Queue {
             };
             match step {
                 Ok(Step::Advanced) => advanced = true,
-                // Completions between the two looks have woken the device's thread; it will be back.
+                // Dispatches that completed since the last look have woken the device thread, which will serve the
+                // queue again.
                 Ok(_) if advanced => return Progress::Advanced,
                 Ok(Step::Blocked(on)) => return Progress::Blocked(on),
                 Ok(Step::Empty) if self.started.is_empty() => return Progress::Idle,
@@ -218,7 +223,7 @@ impl Pm4Queue {
         Progress::Advanced
     }
 
-    /// Stops at a packet that cannot be processed, and tells the driver.
+    /// Stops at a packet that cannot be processed, and informs the driver.
     fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
         self.state.shader.stop();
         self.state.announce_error(&cause);
@@ -231,7 +236,7 @@ impl Pm4Queue {
         Progress::Error(error)
     }
 
-    /// Retires, in order, what has ended; whether there was anything.
+    /// Retires, in order, the work that has ended. Returns false if there was none.
     fn retire(&mut self) -> Result<bool, Cause> {
         let before = self.started.len();
         while let Some(front) = self.started.front() {
@@ -251,7 +256,7 @@ impl Pm4Queue {
     /// Executes the next packet, if there is a whole one.
     fn step(&mut self) -> Result<Step, Cause> {
         if self.state.space().waits().is_some() {
-            // What an earlier packet waited for a page to report.
+            // An earlier packet may have waited for a page to report the read pointer.
             self.report()?;
         }
         let from_ring = self.buffers.buffers().is_empty();
@@ -285,7 +290,7 @@ impl Pm4Queue {
         Ok(Step::Advanced)
     }
 
-    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
     fn keeps(&self, packet: &Packet) -> bool {
         let inner = self.buffers.buffers().last().map_or(0, |&(at, _)| at.wrapping_add(1));
         let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);
@@ -293,7 +298,7 @@ impl Pm4Queue {
         self.shader.stops().keeps_packet(place, kind, String::new)
     }
 
-    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
+    /// Records a packet when it is first looked at; later events belong to the packet of the ring.
     fn trace_packet(&mut self, packet: &Packet) -> JobScope {
         let tracer = self.state.tracer();
         if !tracer.is_on() {
@@ -317,20 +322,20 @@ impl Pm4Queue {
         }
     }
 
-    /// Dwords written and not read yet.
+    /// Returns the dwords written and not read yet.
     fn available(&self) -> Result<u64, Cause> {
         let written = self
             .state
             .space()
             .load_u64(self.config.wptr_poll)
             .map_err(|fault| Cause::Memory { what: "write pointer", fault })?;
-        // A write pointer behind the read pointer is what a producer could only write by mistake.
+        // A write pointer behind the read pointer can only be a producer's mistake.
         let ahead = u64::try_from(written.wrapping_sub(self.read_index).cast_signed()).unwrap_or(0);
         let ring = self.config.ring_dwords;
         if ahead > ring { Err(Cause::WritePointer { ahead, ring }) } else { Ok(ahead) }
     }
 
-    /// Dwords available, where so many can be at all.
+    /// Returns the dwords available, after a check that the ring can hold `dwords` at all.
     fn check_length(&self, dwords: u64) -> Result<u64, Cause> {
         if dwords > self.config.ring_dwords {
             let left = u32::try_from(self.config.ring_dwords).unwrap_or(u32::MAX);
@@ -339,7 +344,7 @@ impl Pm4Queue {
         self.available()
     }
 
-    /// The next packet of the ring, once all of it has been written.
+    /// Reads the next packet of the ring, once all of it has been written.
     fn fetch(&self) -> Result<Option<Packet>, Cause> {
         let available = self.available()?;
         if available == 0 {
@@ -394,7 +399,7 @@ impl Pm4Queue {
     }
 }
 
-/// The error of a packet, as a queue stops for it.
+/// Turns the error of a packet into the reason that a queue stops.
 fn ring(error: Error) -> Cause {
     match error {
         Error::Memory { what, fault } => Cause::Memory { what, fault },
@@ -426,7 +431,7 @@ impl QueueEngine for Pm4Queue {
         self.shader.remove(&self.state.shader);
     }
 
-    /// Whether something was started and not retired, or an indirect buffer is half executed.
+    /// Returns true if work was started and not retired, or an indirect buffer is half executed.
     fn is_busy(&self) -> bool {
         let has_work = !self.started.is_empty() || !self.buffers.buffers().is_empty();
         (has_work || self.returning.is_some()) && !self.stopped

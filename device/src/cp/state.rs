@@ -1,4 +1,4 @@
-//! What a queue's packet processor shares with its dispatches in flight.
+//! State that a queue's packet processor shares with its dispatches in flight.
 
 mod save;
 
@@ -36,7 +36,8 @@ pub(super) struct QueueState {
     interrupts: Arc<dyn CpInterrupts>,
     wake: Arc<dyn Fn() + Send + Sync>,
     failure: Mutex<Option<QueueError>, rank::QueueFailure>,
-    /// There may be a failure. Every service of the queue asks, and an atomic is read where a lock would be taken.
+    /// True if there may be a failure. Every service of the queue asks, and reading an atomic is cheaper than taking a
+    /// lock.
     failed: AtomicBool,
     tracer: Tracer,
     faults: Faults,
@@ -80,14 +81,14 @@ impl QueueState {
         &self.tracer
     }
 
-    /// Whose what happens on the queue is.
+    /// Returns the owner of the queue's events in traces.
     pub(super) fn owner(&self) -> trace::Owner {
         self.identity.owner(Engine::Cp)
     }
 
-    /// Takes the failure a dispatch left behind.
+    /// Takes the failure that a dispatch left behind.
     pub(super) fn take_failure(&self) -> Option<QueueError> {
-        // Who leaves a failure wakes the device's thread behind that, which then finds both.
+        // A dispatch that leaves a failure wakes the device thread after that; the thread then finds both.
         if !self.failed.load(Ordering::Acquire) {
             return None;
         }
@@ -99,12 +100,12 @@ impl QueueState {
     /// Leaves a failure behind, or none.
     fn leave_failure(&self, error: Option<QueueError>) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        // It changes under the lock alone.
+        // It changes only under the lock.
         self.failed.store(error.is_some(), Ordering::Release);
         *failure = error;
     }
 
-    /// What keeps the queue, which is at this packet, from being saved.
+    /// Returns the failure that keeps the queue, which is at this packet, from being saved.
     pub(super) fn failure_before_save(&self, packet: u64) -> Option<QueueError> {
         // The thread that stopped the queue reports the failure.
         let stopped = || QueueError { packet, cause: Cause::Context(ContextError::Stopped) };
@@ -120,7 +121,7 @@ impl QueueState {
         Ok(())
     }
 
-    /// Tells of a signal that was 0 before it was decremented.
+    /// Reports a signal that was 0 or less before it was decremented.
     fn check_signal(&self, signal: u64, before: Option<i64>) {
         if let Some(sanitizer) = &self.sanitizer
             && let Some(before) = before.filter(|&before| before <= 0)
@@ -130,12 +131,12 @@ impl QueueState {
         }
     }
 
-    /// Whether what a packet may have used may still be flushed in time: its completion waits for that.
+    /// Returns true if memory that a packet may have used can still be flushed in time: its completion waits for that.
     pub(super) fn is_flush_due(&self) -> bool {
         self.sanitizer.is_some() && self.space().memory().is_flush_due()
     }
 
-    /// The same, and bytes that were not flushed in time are reported.
+    /// Returns true if a flush can still come in time; reports bytes that were not flushed in time.
     fn waits_for_flush(&self) -> bool {
         self.sanitizer.as_ref().is_some_and(|sanitizer| {
             let (pasid, doorbell) = (self.identity.pasid, self.identity.doorbell.dwords());
@@ -143,7 +144,7 @@ impl QueueState {
         })
     }
 
-    /// What was done to this queue that must not be done.
+    /// Makes a report of a misuse of this queue.
     pub(super) fn misuse(&self, rule: Rule, found: String) -> Misuse {
         Misuse::new(rule, found).of(self.identity.pasid, self.identity.doorbell.dwords())
     }
@@ -179,7 +180,8 @@ impl QueueState {
                 FailureClass::Aperture => SqInterrupt::MemoryViolation,
                 FailureClass::Poison => SqInterrupt::Poison,
                 FailureClass::IllegalInstruction => {
-                    // No handler of the process has seen it: what it would have said, so that a runtime hears of the queue.
+                    // No handler of the process has seen the failure. This is the message that it would have sent, so
+                    // that a runtime hears of the queue.
                     let message = identity.doorbell_id() & 0x3ff | WAVE_ILLEGAL_INSTRUCTION << 10;
                     self.interrupts.sq_interrupt(identity, SqInterrupt::HandlerMessage(message));
                     SqInterrupt::IllegalInstruction
@@ -190,13 +192,14 @@ impl QueueState {
         }
     }
 
-    /// Whether what failed is tried again, without telling anybody.
+    /// Returns true if the failed access is tried again. Reports nothing.
     pub(super) fn waits_for(&self, cause: &Cause) -> bool {
         let may = cause.own_fault().is_some_and(|fault| Waits::may(&fault));
         may && self.space().waits().is_some()
     }
 
-    /// Whether what failed is tried again, as it waits for a page (XNACK); the driver is told of that.
+    /// Returns true if the failed access is tried again because it waits for a page (XNACK). The driver is told of a
+    /// page once.
     pub(super) fn tries_again(&self, cause: &Cause) -> bool {
         let Some(fault) = cause.own_fault() else { return false };
         let tries = self.space().tries_again(&fault);
@@ -206,19 +209,19 @@ impl QueueState {
         tries.is_some()
     }
 
-    /// Keeps the failure of a dispatch for the queue's next service, and tells the driver.
+    /// Keeps the failure of a dispatch for the queue's next service, and informs the driver.
     pub(super) fn dispatch_failed(&self, error: QueueError) {
         self.announce_error(&error.cause);
         self.leave_failure(Some(error));
         self.wake();
     }
 
-    /// Wakes the device's thread, which looks at the queue again.
+    /// Wakes the device thread, which looks at the queue again.
     pub(super) fn wake(&self) {
         (self.wake)();
     }
 
-    /// Names the instruction that a wave cannot execute, if that is what it failed at.
+    /// Reports the instruction that a wave cannot execute, if the wave failed at one.
     pub(super) fn name_instruction(&self, failure: &WaveFailure, kernel: KernelAt) {
         if failure.class() == FailureClass::IllegalInstruction {
             let name = NameOf { space: self.space(), kernel };
@@ -226,7 +229,7 @@ impl QueueState {
         }
     }
 
-    /// Tells what a wave of a kernel tells while it runs on.
+    /// Passes on a notice that a wave of a kernel gives while it runs on.
     pub(super) fn notice(&self, notice: Notice, kernel: KernelAt) {
         let identity = self.identity();
         match notice {
@@ -236,7 +239,7 @@ impl QueueState {
                 self.interrupts.sq_interrupt(identity, interrupt);
             }
             Notice::Waits(fault) => self.interrupts.vm_retry(identity, &fault),
-            // The rest is the handler's to tell.
+            // The trap handler reports the rest.
             Notice::Trapped(failure) => {
                 self.name_instruction(&failure, kernel);
                 if let Some(fault) = failure.vm_fault() {
@@ -257,15 +260,15 @@ pub(super) struct InFlight {
     packet: KernelDispatchPacket,
     /// Start, if timestamps are wanted.
     start: Option<u64>,
-    /// Signal to tell the reason of a failure.
+    /// Signal that is given the reason of a failure.
     inactive_signal: u64,
     done: AtomicBool,
     job: Job,
-    /// What must not change while it runs.
+    /// Memory that must not change while it runs.
     kept: Option<Box<Kept>>,
-    /// It has ended, and its signal waits for a page: the queue tries again to write it.
+    /// True if it has ended and its signal waits for a page: the queue tries again to write it.
     waits: AtomicBool,
-    /// It has ended, and its signal is held back until this time of the device.
+    /// Time of the device until which its signal is held back; set once it has ended.
     late: Mutex<Option<Duration>, rank::LateSignal>,
 }
 
@@ -314,7 +317,7 @@ impl InFlight {
         }
     }
 
-    /// The same, while these must not change.
+    /// Adds the memory that must not change while it runs.
     #[inline(always)]
     pub(super) fn with(self, kept: Option<Box<Kept>>) -> InFlight {
         InFlight { kept, ..self }
@@ -324,12 +327,12 @@ impl InFlight {
         self.done.load(Ordering::Acquire)
     }
 
-    /// When it started, if timestamps are wanted.
+    /// Returns the time of its start, if timestamps are wanted.
     pub(super) fn start(&self) -> Option<u64> {
         self.start
     }
 
-    /// Whether the signal of the dispatch, which has ended, is held back.
+    /// Decides if the signal of the dispatch, which has ended, is held back by an injected fault.
     fn is_held_back(&self) -> bool {
         let identity = &self.state.identity;
         let place = || Place {
@@ -347,12 +350,12 @@ impl InFlight {
         struck.is_some()
     }
 
-    /// Whether it has ended, and its signal waits for a page.
+    /// Returns true if it has ended and its signal waits for a page.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// It has ended, and its signal is to be written.
+    /// Notes that it has ended and its signal has still to be written.
     pub(super) fn set_waits(&self) {
         self.waits.store(true, Ordering::Release);
     }
@@ -361,7 +364,7 @@ impl InFlight {
     ///
     /// # Errors
     ///
-    /// What keeps it from being written: a page that it still waits for, and anything else.
+    /// Returns an error if the signal cannot be written: for a page that it still waits for, or any other reason.
     pub(super) fn complete_waiting(&self) -> Result<(), Cause> {
         if !self.waits() || self.state.waits_for_flush() {
             return Ok(());
@@ -383,7 +386,7 @@ impl InFlight {
         self.complete(Runner::Submitter).announce(self);
     }
 
-    /// Writes the signal of the dispatch, which has ended well; what is to be told of that.
+    /// Writes the signal of the dispatch, which has ended well. Returns the announcement of it.
     fn complete(&self, runner: Runner) -> Announcement {
         let timestamps = self.start.map(|start| (start, self.state.now()));
         if self.state.waits_for_flush() {
@@ -396,7 +399,7 @@ impl InFlight {
                 self.done.store(true, Ordering::Release);
                 Announcement::Ended { event: completed.event, runner }
             }
-            // The queue tells of the page when it tries again.
+            // The queue reports the page when it tries again.
             Err(cause) if self.state.waits_for(&cause) => self.wait(),
             Err(cause) => {
                 self.state.shader.begin_stop();
@@ -405,7 +408,7 @@ impl InFlight {
         }
     }
 
-    /// The queue has to try again to write the signal.
+    /// Has the queue try again to write the signal.
     fn wait(&self) -> Announcement {
         self.waits.store(true, Ordering::Release);
         let state = Arc::clone(&self.state);
@@ -460,7 +463,7 @@ impl Owner for InFlight {
     fn ended(&self, event: Option<u32>, runner: Runner) {
         let _scope = self.state.tracer.scope(self.job);
         self.state.announce(Completed { event });
-        // Who submits a packet looks at its queue again anyway.
+        // The thread that submits a packet looks at its queue again anyway.
         if runner == Runner::Worker {
             self.state.wake();
         }

@@ -1,4 +1,4 @@
-//! What the sanitizer looks at of an AQL queue: its doorbell, its packets, and what its dispatches use.
+//! The sanitizer's checks of an AQL queue: of its doorbell, its packets, and the memory that its dispatches use.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::cp::state::QueueState;
 use crate::sanitize::{self, Reach, Rule, Sanitizer};
 use crate::vm::AddressSpace;
 
-/// Packets that are remembered between their doorbell and their start.
+/// Most packets that are remembered between their doorbell and their start.
 const MAX_PACKETS: usize = 4096;
-/// Bytes of arguments, and of code behind a kernel's entry, that are remembered while a dispatch runs.
+/// Most bytes of arguments, and of code after a kernel's entry, that are remembered while a dispatch runs.
 const MAX_KEPT: usize = 4096;
 
-/// What is remembered of packets.
+/// Packets that the sanitizer remembers.
 #[derive(Default)]
 pub(super) struct Rung {
-    /// Those whose doorbell has been rung, as they were then, by index.
+    /// Packets whose doorbell has been rung, as they were at that time, by index.
     packets: BTreeMap<u64, [u32; 16]>,
-    /// The index behind the last one of which it was looked at what it uses.
+    /// Index after the last packet whose memory was checked for unwritten parts.
     looked_at: u64,
 }
 
 impl AqlQueue {
-    /// The doorbell has been rung with the index of a packet, or with one behind it.
+    /// Checks a doorbell that has been rung with the index of a packet, or with the index after it.
     pub(super) fn check_doorbell(&mut self, value: u64) {
         let Some(sanitizer) = self.state.sanitizer.clone() else { return };
         let Ok(reserved) = self.state.space().load_u64(self.config.wptr_poll) else { return };
-        // Runtimes ring with the index of their packet; some with the write index, which is behind it.
+        // Runtimes ring with the index of their packet; some with the write index, which is one more.
         let index = if value == reserved { value.wrapping_sub(1) } else { value };
         let ahead = |of: u64| index.wrapping_sub(of).cast_signed();
         if ahead(self.fetch_index) < 0 {
@@ -61,7 +61,7 @@ impl AqlQueue {
         }
     }
 
-    /// The packet at an index, if its header is valid.
+    /// Returns the packet at an index, if its header is valid.
     fn valid_packet(&self, index: u64) -> Option<[u32; 16]> {
         let (space, address) = (self.state.space(), self.slot(index));
         let header = PacketHeader::from_bits(space.load_u16(address).ok()?);
@@ -69,7 +69,7 @@ impl AqlQueue {
         (header.packet_type() != PacketType::INVALID).then_some(packet)
     }
 
-    /// The next packet is about to be started.
+    /// Checks that the next packet, which is about to be started, has not changed since its doorbell.
     pub(super) fn check_packet(&mut self, packet: &[u32; 16]) {
         let Some(sanitizer) = &self.state.sanitizer else { return };
         let later = self.rung.packets.split_off(&self.fetch_index.wrapping_add(1));
@@ -81,7 +81,7 @@ impl AqlQueue {
         sanitizer.misused(misuse.at_packet(self.fetch_index).at(self.slot(self.fetch_index)));
     }
 
-    /// Tells of what a dispatch uses that nothing has written: its kernel's descriptor and code, and its signal.
+    /// Reports memory of a dispatch that has never been written: its kernel's descriptor and code, and its signal.
     pub(super) fn check_written(&mut self, packet: &KernelDispatchPacket) {
         if !self.state.space().has_marks() {
             return;
@@ -96,15 +96,15 @@ impl AqlQueue {
         ]);
     }
 
-    /// Tells of a signal that a barrier waits for and that nothing has written.
+    /// Reports a signal that a barrier waits for and that has never been written.
     pub(super) fn check_dependencies(&mut self, packet: &BarrierPacket) {
         if self.state.space().has_marks() {
             self.check_parts(&packet.dep_signal.map(|signal| ("a signal that a barrier waits for", signal)));
         }
     }
 
-    /// Tells of the first part that the next packet uses and that nothing has written, of parts that are a name and an address or 0; once
-    /// for a packet that waits.
+    /// Reports the first of the parts that has never been written; once for a packet that waits. A part of the next
+    /// packet is a name and an address, or 0 for no address.
     fn check_parts(&mut self, parts: &[(&str, u64)]) {
         let Some(sanitizer) = &self.state.sanitizer else { return };
         if self.fetch_index < self.rung.looked_at {
@@ -119,7 +119,7 @@ impl AqlQueue {
         }
     }
 
-    /// What must not change while a dispatch runs, if that is checked.
+    /// Copies the memory that must not change while a dispatch runs, if that is checked.
     pub(super) fn keep(&self, packet: &KernelDispatchPacket) -> Option<Box<Kept>> {
         let sanitizer = self.state.sanitizer.as_ref()?;
         let rules = [Rule::KernargChanged, Rule::CodeChanged, Rule::UnmappedInFlight];
@@ -138,7 +138,7 @@ impl AqlQueue {
 /// Memory that a dispatch uses, as it was when the dispatch began.
 pub(in crate::cp) struct Kept {
     parts: Vec<Part>,
-    /// Where its arguments point, if that is checked.
+    /// Bytes of its arguments, which may hold pointers, if those are checked.
     arguments: Vec<u8>,
     reach: Option<Reach>,
 }
@@ -175,14 +175,14 @@ impl Kept {
         Some(Self { parts, arguments: arguments.flatten().unwrap_or_default(), reach: None })
     }
 
-    /// The dispatch has ended: from now on it reaches nothing any more.
+    /// Notes that the dispatch has ended: it reaches no memory any more.
     pub(in crate::cp) fn ended(&self) {
         if let Some(reach) = &self.reach {
             reach.end();
         }
     }
 
-    /// Tells of what has changed, before the dispatch of this packet completes.
+    /// Reports bytes that have changed. Called before the dispatch of this packet completes.
     pub(in crate::cp) fn check(&self, state: &QueueState, packet: u64) {
         let Some(sanitizer) = &state.sanitizer else { return };
         for Part { rule, what, address, bytes } in &self.parts {

@@ -1,4 +1,4 @@
-//! How an AQL queue is written to its context save area, and goes on from there.
+//! Saving an AQL queue to its context save area, and restoring it from there.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
 use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
 use crate::vm::AddressSpace;
 
-/// What of a started packet is not in its ring.
+/// Part of a started packet that is not in its ring.
 enum Started {
     Done,
     Running(Running),
 }
 
 struct Running {
-    /// When it started, if that is wanted.
+    /// Time of its start, if timestamps are wanted.
     start: Option<u64>,
     scratch: Option<Scratch>,
     /// Workgroups that have not begun.
     unclaimed: Vec<std::ops::Range<u64>>,
 }
 
-/// What the packet processor has beside the ring and the waves.
+/// State of the packet processor beside the ring and the waves.
 struct State {
     waiting: Waiting,
-    /// From the read index on.
+    /// Started packets, from the read index on.
     started: Vec<Started>,
 }
 
@@ -40,7 +40,7 @@ impl AqlQueue {
     /// [`QueueEngine::save`].
     pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
         if let Waiting::Context(Context { offsets, .. }) = self.waiting {
-            // It is in the area as it was.
+            // The context is still in the area, unchanged.
             self.stop();
             return Ok(Saving::Done(Some(offsets)));
         }
@@ -67,7 +67,7 @@ impl AqlQueue {
         }
     }
 
-    /// Writes the waves and the control stack; `None` if that waits for pages.
+    /// Writes the waves and the control stack. Returns `None` if pages are missing.
     fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
         let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
         let saved = leaving.save_waves(&self.shader, &self.state);
@@ -89,7 +89,7 @@ impl AqlQueue {
                     let unclaimed = unclaimed.clone();
                     Started::Running(Running { start: packet.start(), scratch, unclaimed })
                 }
-                // It has ended, and its signal waits for a page.
+                // The dispatch has ended, and its signal waits for a page.
                 (Some(packet), None) if packet.waits() => {
                     Started::Running(Running { start: packet.start(), scratch: None, unclaimed: Vec::new() })
                 }
@@ -101,12 +101,13 @@ impl AqlQueue {
         leaving.finish(self.state.space(), &words).map(Some)
     }
 
-    /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
-    /// It waits for pages first where its process does (XNACK).
+    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
+    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
     ///
     /// # Errors
     ///
-    /// When it cannot go on. The runtime and the driver have then been told that the queue has stopped.
+    /// Returns an error if the queue cannot go on. The runtime and the driver have then been informed that it has
+    /// stopped.
     pub fn from_context(
         config: AqlConfig,
         space: Arc<AddressSpace>,
@@ -121,7 +122,7 @@ impl AqlQueue {
         }
     }
 
-    /// Goes on from a context; `false` if the queue waits for pages first, and does so later.
+    /// Goes on from a context. Returns `false` if pages are missing: the queue goes on later.
     pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
         let Context { area, offsets } = context;
         self.waiting = Waiting::Context(context);
@@ -173,7 +174,7 @@ impl AqlQueue {
         Ok(())
     }
 
-    /// The launch of a packet that was started before.
+    /// Makes the launch of a packet that was started before.
     fn launch_again(&mut self, index: u64, running: &Running) -> Result<(Arc<InFlight>, Launch), Cause> {
         let address = self.slot(index);
         let words: [u32; 16] =

@@ -1,4 +1,4 @@
-//! Where faults strike an AQL queue.
+//! Injected faults of an AQL queue.
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 
@@ -12,7 +12,7 @@ impl AqlQueue {
         KernelNames::default().get(self.state.space(), kernel_object).to_owned()
     }
 
-    /// Whether the queue hangs at the packet that is next; it is asked once for each.
+    /// Decides if the queue hangs at the next packet. It decides once for each packet.
     pub(super) fn strikes(&mut self, header: PacketHeader, packet: &[u32; 16]) -> bool {
         if self.decided > self.fetch_index {
             return false;
@@ -27,7 +27,7 @@ impl AqlQueue {
         self.hangs
     }
 
-    /// Whether the first wave of a dispatch hangs.
+    /// Decides if the first wave of a dispatch hangs.
     pub(super) fn wave_hangs(&self, kernel_object: u64) -> bool {
         let kernel = || self.kernel_name(kernel_object);
         let struck = self.faults.meets(Hook::Dispatch, || self.place("dispatch", Some(&kernel)));

@@ -33,22 +33,22 @@ pub(crate) struct SavedAql {
 }
 
 impl SavedAql {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.shader.waves()
     }
 }
 
 impl AqlQueue {
-    /// The queue and its dispatches, while the engine is [held](shader::ShaderEngine::hold). The scheduler
-    /// that made the queue saves the global wave sync.
+    /// Saves the queue and its dispatches while the engine is [held](shader::ShaderEngine::hold). The scheduler that
+    /// made the queue saves the global wave sync.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedAql {
         let packet = |owner: &Arc<dyn Owner>| {
             let owns =
                 |dispatch: &&Arc<InFlight>| std::ptr::addr_eq(Arc::as_ptr(dispatch), Arc::as_ptr(owner));
             self.started.iter().flatten().find(owns).map(|dispatch| dispatch.index())
         };
-        // A saved queue does not complete what faults hold back: it is completed now.
+        // A saved queue does not complete signals that injected faults hold back: they are written now.
         self.complete_late(true);
         SavedAql {
             config: self.config,
@@ -65,7 +65,7 @@ impl AqlQueue {
         }
     }
 
-    /// A queue in the state of another one. It is suspended.
+    /// Makes a queue in the state of a saved one. It is suspended.
     pub(crate) fn restored(
         saved: &SavedAql,
         spaces: &Spaces,

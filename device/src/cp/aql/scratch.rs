@@ -1,12 +1,13 @@
 //! Scratch memory for the dispatches of an AQL queue.
 //!
-//! The runtime gives a queue scratch memory when the packet processor asks for it through the queue's inactive signal: it writes
-//! `COMPUTE_TMPRING_SIZE` and the address into `amd_queue_t`, and sets the signal back to 0. How many waves there is room for
-//! follows from the register alone: ROCr 7.2 leaves `scratch_backing_memory_byte_size` 0 (ROCr `amd_aql_queue.cpp`,
-//! `AqlQueue::InitScratchSRD`).
+//! The runtime gives a queue scratch memory when the packet processor asks for it through the queue's inactive signal:
+//! it writes `COMPUTE_TMPRING_SIZE` and the address into `amd_queue_t`, and sets the signal back to 0. The register
+//! alone gives the number of waves there is room for: ROCr 7.2 leaves `scratch_backing_memory_byte_size` 0 (ROCr
+//! `amd_aql_queue.cpp`, `AqlQueue::InitScratchSRD`).
 //!
-//! A queue whose runtime sets `AMD_QUEUE_CAPS_SW_ASYNC_RECLAIM` has a second memory for small grids, and takes memory back while
-//! the queue runs: it forbids dispatches behind the last that has used it (`AqlQueue::AsyncReclaimMainScratch`).
+//! A queue whose runtime sets `AMD_QUEUE_CAPS_SW_ASYNC_RECLAIM` has a second memory for small grids, and takes memory
+//! back while the queue runs: it forbids the memory to dispatches after the last one that has used it
+//! (`AqlQueue::AsyncReclaimMainScratch`).
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::cp::error::Cause;
 use crate::queue::BlockedOn;
 use crate::shader::ScratchPool;
 
-/// Times that the runtime is asked for scratch memory for one packet.
+/// Most times that the runtime is asked for scratch memory for one packet.
 ///
 /// ROCr's first answer is enough, unless it takes memory back at that moment.
 const MOST_QUESTIONS: u8 = 16;
@@ -36,15 +37,15 @@ const MOST_QUESTIONS: u8 = 16;
 struct Area {
     base: u64,
     tmpring: u32,
-    /// Last packet that may use it.
+    /// Index of the last packet that may use it.
     last: u64,
 }
 
-/// The last question for scratch memory, until a dispatch has some.
+/// The last request for scratch memory, until a dispatch has some.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Asked {
     packet: u64,
-    /// Scratch memory that the queue had then.
+    /// Scratch memories that the queue had at that time.
     had: [Area; 2],
     times: u8,
 }
@@ -100,7 +101,7 @@ impl AqlQueue {
         Ok(BlockedOn::Memory)
     }
 
-    /// Says whether the queue's wait is over.
+    /// Returns true if the queue's wait is over.
     pub(super) fn wait_is_over(&mut self) -> Result<bool, Cause> {
         match self.waiting {
             Waiting::Nothing => Ok(true),
@@ -117,7 +118,7 @@ impl AqlQueue {
         }
     }
 
-    /// The memories that a packet may use.
+    /// Returns the memories that a packet may use.
     fn areas(&self, queue: &AmdQueue, packet: &KernelDispatchPacket) -> [Option<Area>; 2] {
         let main = Area {
             base: queue.scratch_backing_memory_location,
@@ -138,12 +139,12 @@ impl AqlQueue {
         [Some(main), small.then_some(alternate)]
     }
 
-    /// Says whether the runtime and the chip know the fields of a queue with two scratch memories.
+    /// Returns true if the runtime and the chip know the fields of a queue with two scratch memories.
     fn reclaims(&self, queue: &AmdQueue) -> bool {
         self.shader.chip().shader.scratch_reclaim && queue.caps & QUEUE_CAPS_SW_ASYNC_RECLAIM != 0
     }
 
-    /// Base, bytes of a wave and slots of a memory, if a launch has enough in it.
+    /// Returns the base, the bytes of a wave and the slots of a memory, if it has enough for a launch.
     fn pool_of(&self, area: Area, prepared: &Prepared) -> Option<(u64, u64, u32)> {
         let TmpRing { waves, wave_bytes } = (self.shader.chip().shader.tmp_ring)(area.tmpring);
         let enough = waves >= prepared.launch.waves_per_workgroup()
@@ -153,7 +154,8 @@ impl AqlQueue {
         enough.then_some((area.base, wave_bytes, slots.min(MAX_SCRATCH_SLOTS) as u32))
     }
 
-    /// Counts the questions for a packet. An answer that changes nothing, or one that is never enough, would go on for ever.
+    /// Counts the requests for a packet. A runtime whose answer changes nothing, or is never enough, would be asked for
+    /// ever.
     fn note_question(&mut self, had: [Option<Area>; 2], bytes: u64) -> Result<(), Cause> {
         let none = Area { base: 0, tmpring: 0, last: 0 };
         let had = had.map(|area| area.unwrap_or(none));
@@ -166,7 +168,7 @@ impl AqlQueue {
         Ok(())
     }
 
-    /// Says in the queue which packet has used a memory last, on each graphics core.
+    /// Writes the packet's index into the queue as the last one that has used a memory, for each graphics core.
     pub(super) fn note_use(&self, at: u64, queue: &AmdQueue, given: &Given) -> Result<(), Cause> {
         if !self.reclaims(queue) {
             return Ok(());
@@ -186,7 +188,8 @@ impl AqlQueue {
         Ok(())
     }
 
-    /// Says in the queue that the packet processor knows two scratch memories, as it does when it connects a queue.
+    /// Sets the capability bit in the queue that the packet processor knows two scratch memories, as it does when it
+    /// connects a queue.
     pub(super) fn show_reclaim(&self) {
         if !self.shader.chip().shader.scratch_reclaim {
             return;

@@ -1,4 +1,4 @@
-//! What an AQL queue records of its packets.
+//! Trace events of the packets of an AQL queue.
 
 use belfry_abi::aql::{AmdFormat, KernelDispatchPacket, PacketHeader, PacketType};
 
@@ -7,17 +7,17 @@ use crate::cp::kernel_name::{KernelNames, name_for_probes};
 use crate::shader::Launch;
 use crate::trace::{Job, JobScope, TraceEvent};
 
-/// What a queue remembers for the trace; nothing of it is part of a saved state.
+/// State that a queue keeps for the trace; it is not part of a saved state.
 #[derive(Default)]
 pub(super) struct Traced {
-    /// Behind the last packet that was recorded.
+    /// Index after the last packet that was recorded.
     next: u64,
     kernels: KernelNames,
-    /// The packet in front of which somebody has looked for code.
+    /// Packet in front of which a debugger has already looked for code.
     looked: Option<u64>,
 }
 
-/// What an AQL packet is called.
+/// Returns the name of an AQL packet.
 pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
     match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
         (PacketType::INVALID, _) => "INVALID",
@@ -32,7 +32,7 @@ pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
 }
 
 impl AqlQueue {
-    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
     pub(super) fn keeps(&mut self, header: PacketHeader, packet: &[u32; 16]) -> bool {
         let (doorbell, index) = (self.config.identity.doorbell.dwords(), self.fetch_index);
         let dispatches = header.packet_type() == PacketType::KERNEL_DISPATCH;
@@ -50,7 +50,7 @@ impl AqlQueue {
         self.shader.stops().keeps_packet(place, || ("", aql_kind(header, packet[0])), kernel)
     }
 
-    /// Records a dispatch, and what its kernel is called.
+    /// Records a dispatch and its kernel's name.
     pub(super) fn tell_of_dispatch(&mut self, kernel_object: u64, launch: &Launch) {
         let (grid, workgroup) = (launch.grid, launch.workgroup);
         name_for_probes(&self.shader, self.state.space(), launch.entry);
@@ -60,7 +60,7 @@ impl AqlQueue {
         }
     }
 
-    /// Records a packet when it is looked at first; what follows belongs to it.
+    /// Records a packet when it is first looked at; later events belong to it.
     pub(super) fn trace_packet(&mut self, header: PacketHeader, first: u32) -> JobScope {
         let tracer = self.state.tracer();
         if !tracer.is_on() {

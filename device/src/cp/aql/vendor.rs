@@ -33,7 +33,7 @@ impl AqlQueue {
                 let mut step = match step {
                     Ok(step) => step,
                     Err(error) => {
-                        // A page may come for it: the buffer goes on at this packet then.
+                        // If a missing page comes, the buffer goes on at this packet.
                         self.waiting = Waiting::Pm4(execution);
                         return Err(error.into());
                     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const BASE: u64 = 0x7f00_0000_0000;
-/// Where the image has its parts.
+/// Offsets of the parts of the image.
 const DYNAMIC: usize = 0x200;
 const HASH: usize = 0x300;
 const SYMBOLS: usize = 0x400;
@@ -128,7 +128,7 @@ fn kernel_without_a_name_is_looked_for_again_now_and_then() {
 }
 
 proptest! {
-    /// What a program has there instead of a code object is no name, and takes a bounded time.
+    /// Any bytes in place of a code object are searched in a bounded time, without a panic.
     #[test]
     fn any_image_is_looked_at(changes in proptest::collection::vec((0usize..0x600, any::<u8>()), 1..40)) {
         let mut image = image("vecadd.kd");

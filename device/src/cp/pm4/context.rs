@@ -1,4 +1,4 @@
-//! How a PM4 queue is written to its context save area, and goes on from there. Its compute registers go to its MQD.
+//! Saving a PM4 queue to its context save area, and restoring it from there. Its compute registers go to its MQD.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
 use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
 use crate::vm::AddressSpace;
 
-/// What of a started packet is not in the waves.
+/// Part of a started packet that is not in the waves.
 enum Kept {
     Dispatch(Running),
     Release(ReleaseMem),
@@ -36,7 +36,7 @@ impl Pm4Queue {
         if let Some(Context { offsets, .. }) = self.returning
             && !self.stopped
         {
-            // It is in the area as it was.
+            // The context is still in the area, unchanged.
             self.stop();
             return Ok(Saving::Done(Some(offsets)));
         }
@@ -63,7 +63,7 @@ impl Pm4Queue {
         }
     }
 
-    /// Writes the waves and the control stack; `None` if that waits for pages.
+    /// Writes the waves and the control stack. Returns `None` if pages are missing.
     fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
         let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
         let saved = leaving.save_waves(&self.shader, &self.state);
@@ -74,7 +74,7 @@ impl Pm4Queue {
         for started in &self.started {
             match started {
                 Started::Release(packet) => kept.push(Kept::Release(*packet)),
-                // What has ended keeps nothing waiting.
+                // An ended dispatch keeps nothing waiting.
                 Started::Dispatch(dispatch) if dispatch.is_done() => {}
                 Started::Dispatch(dispatch) => {
                     let mine = saved.iter().find(|saved| saved.packet == dispatch.number());
@@ -94,12 +94,12 @@ impl Pm4Queue {
         leaving.finish(self.state.space(), &words).map(Some)
     }
 
-    /// A queue that goes on from what [`QueueEngine::save`] has written. The guest may have changed it since.
-    /// It waits for pages first where its process does (XNACK).
+    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
+    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
     ///
     /// # Errors
     ///
-    /// When it cannot go on. The driver has then been told that the queue has stopped.
+    /// Returns an error if the queue cannot go on. The driver has then been informed that it has stopped.
     pub fn from_context(
         config: Pm4Config,
         space: Arc<AddressSpace>,
@@ -115,7 +115,7 @@ impl Pm4Queue {
         }
     }
 
-    /// Goes on from a context; `false` if the queue waits for pages first, and does so later.
+    /// Goes on from a context. Returns `false` if pages are missing: the queue goes on later.
     pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
         let Context { area, offsets } = context;
         self.returning = Some(context);
@@ -166,7 +166,7 @@ impl Pm4Queue {
         Ok(())
     }
 
-    /// The launch of a dispatch that was started before.
+    /// Makes the launch of a dispatch that was started before.
     fn launch_again(&mut self, running: &Running) -> Result<Launch, Cause> {
         let prepared = launch::prepare(self.state.space(), &running.registers, self.shader.chip())?;
         let mut launch = prepared.ok_or(ContextError::Corrupt("a dispatch of no workgroups"))?.launch;

@@ -16,9 +16,9 @@ use crate::trace::{self, Job, TraceEvent};
 /// A dispatch in progress.
 pub(super) struct Pm4Dispatch {
     state: Arc<QueueState>,
-    /// Dispatches of the queue before it.
+    /// Number of the queue's dispatches before it.
     number: u64,
-    /// What it was launched from.
+    /// Registers that it was launched from.
     registers: ComputeRegisters,
     done: AtomicBool,
     job: Job,
@@ -82,7 +82,7 @@ impl Owner for Pm4Dispatch {
     }
 
     fn ended(&self, _event: Option<u32>, runner: Runner) {
-        // Who submits a packet looks at its queue again anyway.
+        // The thread that submits a packet looks at its queue again anyway.
         if runner == Runner::Worker {
             self.state.wake();
         }

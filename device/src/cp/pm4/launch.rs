@@ -1,6 +1,6 @@
 //! From the compute registers to a launch.
 //!
-//! Registers: linux `gc_11_0_0_offset.h`, fields `gc_11_0_0_sh_mask.h`. What a user of PM4 puts there: mesa
+//! Registers: linux `gc_11_0_0_offset.h`, fields `gc_11_0_0_sh_mask.h`. Values that a user of PM4 writes: mesa
 //! `radv_cmd_buffer.c`, `radv_emit_dispatch_packets`.
 
 use belfry_abi::kernel_descriptor::{
@@ -20,7 +20,7 @@ use crate::vm::AddressSpace;
 
 /// Unit of `COMPUTE_PGM_RSRC2.LDS_SIZE` in bytes.
 const LDS_UNIT: u32 = 512;
-/// Which compute units waves may use, by shader engine.
+/// Registers with the compute units that waves may use, by shader engine.
 pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
     ComputeRegister::STATIC_THREAD_MGMT_SE0,
     ComputeRegister::STATIC_THREAD_MGMT_SE1,
@@ -31,16 +31,17 @@ pub(super) const STATIC_THREAD_MGMT: [ComputeRegister; 8] = [
     ComputeRegister::STATIC_THREAD_MGMT_SE6,
     ComputeRegister::STATIC_THREAD_MGMT_SE7,
 ];
-/// What of `COMPUTE_PGM_RSRC1` descriptors leave to the packet processor and has no effect: `PRIORITY`, which is a hint, and
-/// `PRIV`. Drivers of PM4 set that so that their waves are not saved (tinygrad `ops_amd.py`); here waves are preempted
-/// whatever they are, and run as others do, without the registers of trap handlers.
+/// Fields of `COMPUTE_PGM_RSRC1` that descriptors leave to the packet processor and that have no effect here:
+/// `PRIORITY`, which is a hint, and `PRIV`. Drivers of PM4 set `PRIV` so that their waves are not saved (tinygrad
+/// `ops_amd.py`). Here all waves are preempted alike, and those with `PRIV` run as others do, without the registers of
+/// trap handlers.
 const WITHOUT_EFFECT: u32 = 0b11 << 10 | 1 << 20;
 /// `COMPUTE_PGM_RSRC2.EXCP_EN_MSB`: address watches and memory violations.
 const EXCP_EN_MSB: u32 = 0b11 << 13;
-/// From there to where `MODE.EXCP_EN` has them, behind the math exceptions.
+/// Shift from there to the bits of `MODE.EXCP_EN`, above the math exceptions.
 const EXCP_EN_MSB_TO_MODE: u32 = 19 - 13;
-/// What of `COMPUTE_PGM_RSRC2` descriptors leave to the packet processor: LDS, the upper exceptions, and with them [whether
-/// waves take traps](crate::chip::MqdLayout::traps).
+/// Fields of `COMPUTE_PGM_RSRC2` that descriptors leave to the packet processor: LDS, the upper exceptions, and with
+/// them [whether waves take traps](crate::chip::MqdLayout::traps).
 const FILLED_IN: u32 = 0x1ff << 15 | EXCP_EN_MSB;
 
 /// Work-items of a dispatch, all counted from the origin of the grid.
@@ -52,7 +53,7 @@ struct Sizes {
     start: [u32; 3],
 }
 
-/// Works out how the waves of a dispatch start; `None` for one of no workgroups.
+/// Works out the initial state of the waves of a dispatch; `None` for one of no workgroups.
 pub(super) fn prepare(
     space: &AddressSpace,
     registers: &ComputeRegisters,
@@ -94,7 +95,7 @@ pub(super) fn prepare(
     Ok(Some(Prepared { launch, scratch_per_wave }))
 }
 
-/// The registers as a kernel descriptor has them: the same rules hold.
+/// Makes a kernel descriptor of the registers: the rules for descriptors hold for them.
 fn descriptor(
     initiator: DispatchInitiator,
     registers: &ComputeRegisters,
@@ -112,12 +113,13 @@ fn descriptor(
     descriptor
 }
 
-/// `MODE` at the start of a kernel's waves, which enables the upper exceptions, too.
+/// Returns `MODE` at the start of a kernel's waves, which enables the upper exceptions, too.
 fn mode(of_descriptor: u32, rsrc2: ComputePgmRsrc2) -> u32 {
     of_descriptor | (rsrc2.bits() & EXCP_EN_MSB) << EXCP_EN_MSB_TO_MODE
 }
 
-/// The compute units that its waves may use: those of the engines that the chip has registers for, on each graphics core alike.
+/// Returns the compute units that its waves may use. The masks are those of the engines that the chip has registers
+/// for, alike on each graphics core.
 fn cus(registers: &ComputeRegisters, chip: &Generation) -> CuMask {
     let engines = STATIC_THREAD_MGMT.len().min(chip.mqd.thread_mgmt.len());
     let mut mask = CuMask::ALL;
@@ -129,7 +131,7 @@ fn cus(registers: &ComputeRegisters, chip: &Generation) -> CuMask {
     mask
 }
 
-/// Scratch memory of a dispatch.
+/// Returns the scratch memory of a dispatch.
 pub(super) fn scratch(registers: &ComputeRegisters, chip: &Generation) -> TmpRing {
     (chip.shader.tmp_ring)(registers.get(ComputeRegister::TMPRING_SIZE))
 }
@@ -140,7 +142,7 @@ fn check(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<(
     if !modelled {
         return refused("COMPUTE_DISPATCH_INITIATOR", initiator.bits());
     }
-    // No public source says whether a start is in workgroups or in work-items where the sizes are in work-items.
+    // If the sizes are in work-items, no public source says if a start is in workgroups or in work-items.
     match start(initiator, registers).into_iter().find(|&start| start != 0) {
         Some(start) if initiator.use_thread_dimensions() => {
             refused("dispatch in work-items with COMPUTE_START", start)
@@ -149,14 +151,14 @@ fn check(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<(
     }
 }
 
-/// Where the workgroups of a dispatch begin.
+/// Returns the identifier of the first workgroup of a dispatch.
 fn start(initiator: DispatchInitiator, registers: &ComputeRegisters) -> [u32; 3] {
     if initiator.force_start_at_000() { [0; 3] } else { registers.three(ComputeRegister::START_X) }
 }
 
-/// Sizes of a dispatch; `None` for one without any workgroup.
+/// Returns the sizes of a dispatch; `None` for one without any workgroup.
 ///
-/// The sizes of a dispatch that begins behind the origin are ends and not counts (mesa `radv_cmd_buffer.c`,
+/// The sizes of a dispatch with a start are ends and not counts (mesa `radv_cmd_buffer.c`,
 /// `radv_emit_dispatch_packets`).
 fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<Option<Sizes>, Cause> {
     let dim = registers.three(ComputeRegister::DIM_X);
@@ -164,7 +166,7 @@ fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<O
     let workgroup = threads.map(|threads| threads & 0xffff);
     let items: u64 = workgroup.iter().map(|&size| u64::from(size)).product();
     if items == 0 || items > u64::from(MAX_WORKGROUP_SIZE) {
-        // Each has 16 bits.
+        // Each size has 16 bits.
         return Err(Cause::WorkgroupSize(workgroup.map(|size| size as u16)));
     }
     let start = start(initiator, registers);
@@ -177,7 +179,7 @@ fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<O
     let mut grid = [0; 3];
     for at in 0..3 {
         let partial = if initiator.partial_tg_en() { threads[at] >> 16 } else { 0 };
-        // Of a last workgroup that is not whole, the rest is not there.
+        // A last workgroup that is partial lacks these work-items.
         let missing = if partial == 0 { 0 } else { workgroup[at].saturating_sub(partial) };
         let size = dim[at].checked_mul(workgroup[at]).map(|size| size - missing);
         grid[at] = size.ok_or(Cause::Dimensions { dimensions: 3, grid: dim })?;

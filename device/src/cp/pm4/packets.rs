@@ -1,4 +1,4 @@
-//! What the packets of a PM4 queue do: those about dispatches here, all others as in every stream.
+//! Execution of the packets of a PM4 queue: those about dispatches here, all others as in every stream.
 
 use std::sync::Arc;
 
@@ -21,24 +21,25 @@ use crate::queue::BlockedOn;
 use crate::shader::{Launch, ScratchPool};
 use crate::vm::AddressSpace;
 
-/// Registers that a driver sets and that have no effect here, as absolute dword indices: `COMPUTE_DISPATCH_TUNNEL`, which is
-/// about speed, and `TA_CS_BC_BASE_ADDR` with its upper half, border colours of images, which nothing reads (mesa
-/// `ac_cmdbuf.c`, `gfx10_init_compute_preamble_state`, `gfx12_init_compute_preamble_state`); `CP_COHER_START_DELAY`, clocks
-/// before a cache is flushed (`ac_init_compute_preamble_state` of chips without graphics).
+/// Registers that a driver sets and that have no effect here, as absolute dword indices: `COMPUTE_DISPATCH_TUNNEL`,
+/// which is about speed, and `TA_CS_BC_BASE_ADDR` with its upper half, border colours of images, which nothing reads
+/// (mesa `ac_cmdbuf.c`, `gfx10_init_compute_preamble_state`, `gfx12_init_compute_preamble_state`);
+/// `CP_COHER_START_DELAY`, clocks before a cache is flushed (`ac_init_compute_preamble_state` of chips without
+/// graphics).
 const WITHOUT_EFFECT: [u32; 4] = [SH_REG_START + 0x27d, 0xc380, 0xc381, 0xc07b];
 
-/// What is left to do after a packet.
+/// Work that is left to do after a packet.
 pub(super) enum Outcome {
     Done,
     /// Look at it again later.
     Blocked(BlockedOn),
     /// Go on in this buffer.
     Enter(IndirectBuffer),
-    /// Go on behind so many dwords that follow the packet.
+    /// Go on after this many dwords that follow the packet.
     Skip(u32),
 }
 
-/// What packets reach: the process's memory, the registers that user queues may use, and the interrupt.
+/// Parts that packets reach: the process's memory, the registers that user queues may use, and the interrupt.
 struct Reach<'a> {
     space: &'a AddressSpace,
     now: u64,
@@ -48,7 +49,7 @@ struct Reach<'a> {
     allowed: &'static UserRegisters,
     registers: &'a mut ComputeRegisters,
     hdp_flush: &'a mut u32,
-    /// Context identifiers of the interrupts asked for.
+    /// Context identifiers of the interrupts that packets ask for.
     interrupts: Vec<u32>,
 }
 
@@ -62,7 +63,7 @@ impl Port for Reach<'_> {
         if register.name().is_some() {
             return Ok(self.registers.get(register));
         }
-        // A flush is done when it has been asked for.
+        // A flush is done as soon as it is asked for.
         if index == self.allowed.hdp_flush_req || index == self.allowed.hdp_flush_done {
             return Ok(*self.hdp_flush);
         }
@@ -78,7 +79,7 @@ impl Port for Reach<'_> {
             self.space.memory().host_flushed();
             return Ok(());
         }
-        // Markers of a thread trace, and there is none.
+        // Markers of a thread trace, which there is not.
         if self.allowed.thread_trace_userdata.contains(&index) || WITHOUT_EFFECT.contains(&index) {
             return Ok(());
         }
@@ -125,7 +126,7 @@ impl Pm4Queue {
             }
             Opcode::EVENT_WRITE => {
                 let event: EventWrite = pm4::prefix(opcode, body).map_err(ring)?;
-                // One with an address writes counters.
+                // An event with an address writes counters.
                 if body.len() == 3 {
                     return Err(ring(Error::CounterEvent { event: event.event_type() }));
                 }
@@ -182,7 +183,8 @@ impl Pm4Queue {
         result.map_err(ring)
     }
 
-    /// SET_SH_REG, and SET_SH_REG_INDEX, whose masks of compute units are within the one that the queue was mapped with.
+    /// Executes SET_SH_REG, and SET_SH_REG_INDEX, whose masks of compute units are limited to the one that the queue
+    /// was mapped with.
     fn set_sh_reg(&mut self, opcode: Opcode, body: &[u32]) -> Result<(), Cause> {
         let name = opcode.name().unwrap_or_default();
         let Some((&start, values)) = body.split_first() else {
@@ -201,7 +203,7 @@ impl Pm4Queue {
         Ok(())
     }
 
-    /// The compute units that the kernel allows, by the register with their mask.
+    /// Returns the compute units that the kernel driver allows, for the register with their mask.
     fn allowed_cus(&self, register: ComputeRegister) -> Result<u32, Cause> {
         let at = launch::STATIC_THREAD_MGMT.iter().position(|&mask| mask == register);
         let refused = Error::Field { what: "mask of compute units in register", value: register.0 };
@@ -238,7 +240,7 @@ impl Pm4Queue {
         Ok(Outcome::Done)
     }
 
-    /// Adds what comes from the queue and not from its registers.
+    /// Fills in the fields of a launch that depend on the queue and not on its registers.
     pub(super) fn complete_launch(&self, launch: &mut Launch) {
         crate::cp::name_for_probes(&self.shader, self.state.space(), launch.entry);
         launch.trap = self.config.trap;
@@ -247,7 +249,7 @@ impl Pm4Queue {
         launch.queue_ids = (self.shader.chip().shader.queue_ids)(self.config.identity.place());
     }
 
-    /// Gives a launch scratch memory; false if that has to wait for earlier dispatches.
+    /// Gives a launch scratch memory. Returns false if the launch has to wait for earlier dispatches.
     fn assign_scratch(
         &mut self,
         registers: &ComputeRegisters,

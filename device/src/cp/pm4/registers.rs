@@ -1,4 +1,4 @@
-//! The compute registers of a queue: what SET_SH_REG writes, and dispatches are launched from.
+//! The compute registers of a queue: SET_SH_REG writes them, and dispatches are launched from them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use belfry_abi::pm4::{COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegiste
 #[serde(try_from = "Vec<u32>", into = "Vec<u32>")]
 pub(super) struct ComputeRegisters(Box<[u32; COMPUTE_REGISTERS]>);
 
-/// What a dispatch uses of them.
+/// Registers that a dispatch uses.
 const OF_DISPATCH: [ComputeRegister; 26] = [
     ComputeRegister::DISPATCH_INITIATOR,
     ComputeRegister::DIM_X,
@@ -73,7 +73,7 @@ impl TryFrom<Vec<u32>> for ComputeRegisters {
 }
 
 impl ComputeRegisters {
-    /// As an MQD has them.
+    /// Makes registers with the values of an MQD.
     pub(super) fn of(values: &[u32]) -> Self {
         let mut registers = Self::default();
         registers.0.iter_mut().zip(values).for_each(|(register, &value)| *register = value);
@@ -94,7 +94,7 @@ impl ComputeRegisters {
         Self::position(register).map_or(0, |at| self.0[at])
     }
 
-    /// Writes a register; whether it exists.
+    /// Writes a register. Returns false if it does not exist.
     pub(super) fn set(&mut self, register: ComputeRegister, value: u32) -> bool {
         let position = Self::position(register);
         if let Some(at) = position {
@@ -103,23 +103,23 @@ impl ComputeRegisters {
         position.is_some()
     }
 
-    /// Two registers as 64 bits, the lower half first.
+    /// Reads two registers as 64 bits, the lower half first.
     pub(super) fn pair(&self, lo: ComputeRegister, hi: ComputeRegister) -> u64 {
         u64::from(self.get(lo)) | u64::from(self.get(hi)) << 32
     }
 
-    /// Registers of a dimension, by the one of x.
+    /// Reads the three registers of a dimension, from the one of x on.
     pub(super) fn three(&self, x: ComputeRegister) -> [u32; 3] {
         [0, 1, 2].map(|dim| self.get(ComputeRegister(x.0 + dim)))
     }
 
-    /// User data, from the first register on.
+    /// Returns the user data, from the first register on.
     pub(super) fn user_data(&self) -> &[u32] {
         let first = ComputeRegister::USER_DATA_0.0 - COMPUTE_REGISTERS_FIRST;
         &self.0[first as usize..]
     }
 
-    /// What of them is of use to a dispatch.
+    /// Returns a copy with only the registers that a dispatch uses.
     pub(super) fn of_dispatch(&self) -> Self {
         let mut registers = Self::default();
         for register in dispatch_registers() {
@@ -128,7 +128,7 @@ impl ComputeRegisters {
         registers
     }
 
-    /// Those of a dispatch as bytes: which are not 0, and those.
+    /// Writes the registers that a dispatch uses: a mask of those that are not 0, and then their values.
     pub(super) fn put(&self, bytes: &mut Vec<u8>) {
         let values = || dispatch_registers().map(|register| self.get(register));
         let mask = (0..).zip(values()).fold(0u64, |mask, (at, value)| mask | u64::from(value != 0) << at);
@@ -136,7 +136,7 @@ impl ComputeRegisters {
         bytes.extend(values().filter(|&value| value != 0).flat_map(u32::to_le_bytes));
     }
 
-    /// Those that [`put`](Self::put) has written, of which `word` gives the next.
+    /// Reads registers that [`put`](Self::put) has written; `word` gives the next value.
     pub(super) fn take<E>(mask: u64, mut word: impl FnMut() -> Result<u32, E>) -> Result<Self, E> {
         let mut registers = Self::default();
         for (at, register) in (0..).zip(dispatch_registers()) {

@@ -18,7 +18,7 @@ use crate::save::{Broken, check, count, counter};
 use crate::shader::{self, Gws, Owner, Restoring, SavedScratch, ScratchPool, ShaderQueue};
 use crate::vm::{SpaceList, Spaces};
 
-/// What a packet has started.
+/// Work that a packet has started.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum SavedStarted {
     Dispatch { number: u64, registers: ComputeRegisters, done: bool },
@@ -49,7 +49,7 @@ pub(crate) struct SavedPm4 {
 }
 
 impl SavedPm4 {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.shader.waves()
     }
@@ -63,8 +63,8 @@ impl Pm4Queue {
         })
     }
 
-    /// The queue and its dispatches, while the engine is [held](shader::ShaderEngine::hold). The scheduler
-    /// that made the queue saves the global wave sync.
+    /// Saves the queue and its dispatches while the engine is [held](shader::ShaderEngine::hold). The scheduler that
+    /// made the queue saves the global wave sync.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedPm4 {
         let packet = |owner: &Arc<dyn Owner>| {
             let owns =
@@ -100,7 +100,7 @@ impl Pm4Queue {
         }
     }
 
-    /// A queue in the state of another one. It is suspended.
+    /// Makes a queue in the state of a saved one. It is suspended.
     pub(crate) fn restored(
         saved: &SavedPm4,
         spaces: &Spaces,

@@ -25,13 +25,13 @@ pub(in crate::cp) struct SavedInFlight {
 pub(in crate::cp) struct SavedFailure(u64, String);
 
 impl QueueState {
-    /// The failure that a dispatch has left behind.
+    /// Returns the failure that a dispatch has left behind.
     pub(in crate::cp) fn save_failure(&self) -> Option<SavedFailure> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.as_ref().map(|error| SavedFailure(error.packet, error.cause.to_string()))
     }
 
-    /// Leaves a failure behind.
+    /// Restores a failure that a dispatch has left behind.
     pub(in crate::cp) fn restore_failure(&self, saved: Option<&SavedFailure>) {
         let failure = saved.map(|SavedFailure(packet, why)| QueueError {
             packet: *packet,
@@ -71,12 +71,12 @@ impl InFlight {
         }
     }
 
-    /// Index of its packet.
+    /// Returns the index of its packet.
     pub(in crate::cp) fn index(&self) -> u64 {
         self.index
     }
 
-    /// Whether it is of this packet, and not complete.
+    /// Returns true if it is of this packet, and not complete.
     pub(in crate::cp) fn is_of(&self, packet: u64) -> bool {
         self.index == packet && !self.done.load(Ordering::Acquire)
     }
