@@ -22,7 +22,7 @@ const ROUNDS: u32 = 40;
 /// Repetitions, of which the fastest is printed.
 const RUNS: usize = 200;
 
-/// What instructions have in common.
+/// Sources that all instructions of a loop share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sources {
     /// A and B; C is zero.

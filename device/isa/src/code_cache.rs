@@ -8,14 +8,15 @@
 //! of it: the regions it has used, and the epoch in which it compared each with memory. Only a worker that has not got
 //! a region, or finds its own out of date, takes a lock.
 //!
-//! What regions take is counted in bytes. Where that is more than an address space or the process may have, those go that
-//! were looked for longest ago. A worker owns the region that it used last, and of others only knows where they were.
+//! Regions are counted in bytes. If they take more than an address space or the process may have, the regions that
+//! were looked for longest ago are dropped. A worker owns only the region that it used last; of the others it knows
+//! only the place.
 
 mod budget;
 mod compiler;
 mod once;
 
-/// What `once` is made of; the model in `tests/models` has loom's.
+/// Locks and counters that `once` is built on; the model in `tests/models` puts loom's in their place.
 mod sync {
     pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 }
@@ -53,23 +54,23 @@ pub(crate) struct Region {
     /// The code as fetched.
     pub(crate) bytes: Box<[u8]>,
     pub(crate) code: Box<[Di]>,
-    /// What each element of `code` executes.
+    /// Operation that each element of `code` executes.
     pub(crate) roles: Box<[Role]>,
-    /// What each element of `code` does, for compiled code.
+    /// Form of each element of `code`, for compiled code.
     pub(crate) forms: Box<[Form]>,
-    /// When it is compiled.
+    /// Rule for when the region is compiled.
     pub(crate) tier: Tier,
-    /// Which instructions it was lowered for, and compiled code has.
+    /// Host instructions that the region was lowered for, and that its compiled code uses.
     pub(crate) kind: BackendKind,
-    /// Whether compiled code counts what it does.
+    /// True if compiled code counts the elements that it executes.
     pub(crate) counts: bool,
-    /// Where its machine code is kept, if it is.
+    /// Store of machine code, if the process keeps any.
     pub(crate) kept: Option<Arc<KeptCode>>,
-    /// How much it was used, until it is compiled.
+    /// Uses of the region so far, counted until it is compiled.
     pub(crate) heat: AtomicU32,
-    /// Whether it waits for the thread that compiles, or has come out of there.
+    /// Set once the region has been handed to the thread that compiles.
     pub(crate) compiles: AtomicBool,
-    /// Its machine code; nothing if it is not to have any.
+    /// Machine code of the region; `None` inside if it is not to have any.
     pub(crate) compiled: OnceLock<Option<Compiled>>,
     /// Dword offset from `start` of each element of `code`.
     pub(crate) offsets: Box<[u32]>,
@@ -81,16 +82,16 @@ pub(crate) struct Region {
     pub(crate) vgprs: u16,
     /// Dword offset of the instruction that names the highest of them.
     pub(crate) highest_at: u32,
-    /// Whether the code reads `TRAPSTS`.
+    /// True if the code reads `TRAPSTS`.
     pub(crate) names_trapsts: bool,
-    /// Whether it ends where nothing more could be fetched.
+    /// True if the region ends because nothing more could be fetched.
     pub(crate) is_cut: bool,
-    /// What it was lowered for.
+    /// Architecture that it was lowered for.
     pub(crate) arch: Arch,
     pub(crate) key: Key,
-    /// When a worker looked for it last, by [`LOOKS`].
+    /// Time of the last look-up by any worker, as a value of [`LOOKS`].
     pub(crate) looked_for: AtomicU64,
-    /// What it takes, if anybody counts.
+    /// Bytes that the region takes, if they are counted.
     pub(crate) charge: Option<Charge>,
 }
 
@@ -98,7 +99,7 @@ pub(crate) struct Region {
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 impl Region {
-    /// Whether memory still holds the code, and no more of it than there was.
+    /// Returns true if memory still holds the code, and if a region that was cut short could not be longer now.
     fn is_current(&self, global: &mut Global<'_>) -> bool {
         if !global.holds(self.start, &self.bytes) {
             return false;
@@ -114,7 +115,7 @@ impl Region {
         self.compiled.get()?.as_ref()
     }
 
-    /// Whether compiled code does an element without its handler.
+    /// Returns true if compiled code executes this element without its handler.
     pub(crate) fn has_template(&self, index: usize) -> bool {
         let element = self.code.get(index).zip(self.forms.get(index));
         element.is_some_and(|(di, form)| Compiled::has_template(self.kind, *form, di, self.key.halves))
@@ -169,7 +170,7 @@ impl Region {
         self.looked_for.store(LOOKS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Whether it writes registers that the halves of a wave share.
+    /// Returns true if the region writes registers that the halves of a wave share.
     fn shares_registers(&self) -> bool {
         self.key.second_from != 0 && self.arch.registers().unified.is_none()
     }
@@ -213,18 +214,19 @@ impl Region {
     }
 }
 
-/// What lowering depended on besides the bytes.
+/// State that lowering depends on besides the bytes of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) pc: u64,
     pub(crate) halves: u32,
     /// `MODE` bits that change lowering.
     pub(crate) mode: u32,
-    /// First vector register of the second kind: of those the halves share, or of the accumulation registers, whichever the
-    /// architecture has; 0 when there are none.
+    /// First vector register of the second kind: one that the halves share, or an accumulation register, whichever
+    /// the architecture has. 0 if there are none.
     pub(crate) second_from: u16,
-    /// Vector registers that a wave has which allocates them while it runs: instructions that name others are lowered to
-    /// their fault. 0 for waves that keep those that they begin with, whose regions are compared with these as a whole.
+    /// Vector registers of a wave that allocates them while it runs: an instruction that names another one is lowered
+    /// to its fault. 0 for waves with a fixed number of registers; for them the highest register of the region is
+    /// checked when they enter it.
     pub(crate) allocated: u16,
 }
 
@@ -284,7 +286,7 @@ impl SharedCode {
         SharedCode { arch, backend, kept: None, regions, budget: Budget::new(most) }
     }
 
-    /// Makes room where there is too much, unless somebody else does.
+    /// Drops old regions if there are too many, unless another thread is at it.
     fn make_room(&self) {
         let count = self.regions.len();
         let count = if count >= MAX_REGIONS { count / 4 } else { 0 };
@@ -315,7 +317,7 @@ impl SharedCode {
     }
 }
 
-/// How a worker came by its regions.
+/// Number of regions that a worker has got, by the way it got them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionCounts {
     /// Decoded and lowered by this worker.
@@ -380,7 +382,7 @@ impl CodeCache {
         }
     }
 
-    /// How it came by its regions since the last call.
+    /// Returns how the worker got its regions since the last call.
     pub fn take_counts(&mut self) -> RegionCounts {
         core::mem::take(&mut self.counts)
     }

@@ -9,7 +9,7 @@ use core::error::Error;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What code is kept under: SHA-256 of what it was made from.
+/// Key of a piece of code: SHA-256 of everything that it was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeKey(pub [u8; 32]);
 
@@ -19,32 +19,33 @@ impl fmt::Display for CodeKey {
     }
 }
 
-/// What a store has under a key.
+/// Answer of a store to a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// Something that it does not trust.
+    /// An entry that the store does not trust.
     Refused,
-    /// What was given to [`CodeStore::keep`], or what has become of it.
+    /// The bytes that were given to [`CodeStore::keep`], possibly damaged since.
     Code(Vec<u8>),
 }
 
-/// Where code is kept from one process to the next.
+/// A store that keeps code from one process to the next.
 ///
-/// Several threads call it at once. What it cannot do it says itself, at most once in a while: a run does not fail for it.
+/// Several threads call it at once. A store reports its own failures, and not too often; a run does not fail because
+/// of them.
 pub trait CodeStore: fmt::Debug + Send + Sync {
-    /// What is kept under a key.
+    /// Looks up the code under a key.
     fn find(&self, key: &CodeKey) -> Found;
 
-    /// Keeps code under a key; whether it is kept.
+    /// Keeps code under a key; returns true if it is kept.
     fn keep(&self, key: &CodeKey, code: &[u8]) -> bool;
 
     /// Is told that what it has found under a key is no code of this key, and need not be kept.
     fn discard(&self, key: &CodeKey, why: &dyn Error);
 }
 
-/// What has come of regions that were to be compiled, in a process that keeps code.
+/// Numbers of regions that were to be compiled, by outcome, in a process that keeps code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct KeptCounts {
     /// Found, and not compiled.
@@ -88,7 +89,7 @@ impl KeptCode {
         }
     }
 
-    /// What has come of regions so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> KeptCounts {
         KeptCounts {
@@ -102,12 +103,13 @@ impl KeptCode {
 
 #[cfg(target_arch = "x86_64")]
 impl KeptCode {
-    /// Whether code of so many elements is kept.
+    /// Returns true if code of a region with this many elements is kept.
     pub(crate) fn keeps(&self, elements: usize) -> bool {
         elements >= self.least
     }
 
-    /// What `open` makes of what is kept under a key.
+    /// Opens the code that is kept under a key with `open`. Returns `None` if there is none, if the store does not
+    /// trust it, or if `open` refuses it.
     pub(crate) fn load<T, E: Error>(
         &self,
         key: &CodeKey,

@@ -24,7 +24,7 @@ pub const SGPR_BYTES: u32 = 128 * 4;
 /// Bytes of its hardware registers and trap temporaries: 16 words each.
 pub const HWREG_BYTES: u32 = 32 * 4;
 
-/// Where the context of a wave is.
+/// Place of a wave's saved context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextSlot {
     /// GPU virtual address, of which bits 47:0 count.
@@ -54,23 +54,24 @@ impl Wave {
         u32::from(self.vgpr_count).div_ceil(4).max(1)
     }
 
-    /// Whether it can be taken into its trap handler now: it is not in there already, and no instruction is partly done.
+    /// Returns true if the wave can be taken into its trap handler now: it is not in the handler already, and no
+    /// instruction is partly done.
     pub fn is_at_boundary(&self) -> bool {
         !self.is_privileged() && !self.is_partly_done()
     }
 
-    /// Whether its context can be saved where its process waits for pages: what is left of an instruction that is partly done is part of
-    /// the context then.
+    /// Returns true if the context can be saved while the process waits for pages. The rest of an instruction that is
+    /// partly done then becomes part of the context.
     pub fn can_keep_rest(&self) -> bool {
         self.is_at_boundary() || self.has_rest()
     }
 
-    /// What is left of an instruction that is partly done goes to its context, which is about to be saved.
+    /// Writes the rest of an instruction that is partly done into the context, which is about to be saved.
     pub fn keep_rest(&mut self) {
         self.rest_to_mask();
     }
 
-    /// It goes on in the middle of an instruction, if its context, which has been restored, says so.
+    /// Makes the wave continue in the middle of an instruction, if its restored context says so.
     pub fn take_rest(&mut self) {
         self.rest_from_mask();
     }
@@ -81,9 +82,9 @@ impl Wave {
     }
 
     /// Asks the wave, which is at a boundary, to save itself: it goes on in its trap handler and ends with
-    /// [`Stop::Saved`](crate::exec::Stop::Saved). `false`, and nothing changed, when there is no handler.
+    /// [`Stop::Saved`](crate::exec::Stop::Saved). Returns `false`, and changes nothing, if there is no handler.
     ///
-    /// Whether traps are enabled makes no difference.
+    /// The wave saves itself even if traps are not enabled.
     pub fn begin_context_save(&mut self, slot: ContextSlot) -> bool {
         if self.handler.tba == 0 || self.is_privileged() {
             return false;

@@ -58,8 +58,8 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
     Err(failure.unwrap_or_else(|| code.unknown(Notation::of(arch))))
 }
 
-/// How many of the dwords in `bytes`, which begin with no instruction, belong to what is none: as many as its encoding has at least,
-/// so that what follows is read in step.
+/// Returns the number of dwords at the beginning of `bytes`, which is no instruction, to step over: the minimum
+/// length of the encoding, so that the dwords after it are read in step.
 pub(crate) fn unreadable(arch: Arch, bytes: &[u8]) -> u32 {
     let Some(word) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return 1 };
     let (_, length) = Notation::of(arch).encoding(word);
@@ -102,7 +102,7 @@ struct Reader {
     bytes: usize,
     /// The literal: the encoding's own constant, or the dword after the encoding once an operand asked for it.
     literal: Option<u32>,
-    /// Whether the literal follows the encoding.
+    /// True if the literal follows the encoding.
     trailing: bool,
 }
 
@@ -253,7 +253,8 @@ impl Reader {
         Ok(Operand::Agpr(low8(number)))
     }
 
-    /// Whether an operand of a memory instruction is an accumulation register because the one before it is.
+    /// Returns true if an operand of a memory instruction is an accumulation register because the operand before it
+    /// is one.
     #[expect(clippy::unused_self, reason = "one of the operand readers")]
     fn follows_accumulator(&self, inst: &Inst, name: Name) -> bool {
         let before = match (name, inst.format) {

@@ -67,7 +67,7 @@ impl Line {
         &self.words[..usize::from(self.count)]
     }
 
-    /// Where a branch goes.
+    /// Returns the target address of a branch.
     pub fn target(&self) -> Option<u64> {
         self.inst.ok().and_then(|inst| inst.branch_target(self.address))
     }
@@ -397,7 +397,7 @@ impl Printer<'_> {
         )
     }
 
-    /// Whether the first operands have registers of 64 bits.
+    /// Returns true if the first operands have registers of 64 bits.
     fn has_wide_registers(&self) -> bool {
         [Name::Vdst, Name::Src0, Name::Src1]
             .into_iter()

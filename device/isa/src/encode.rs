@@ -27,7 +27,7 @@ pub enum EncodeError {
         op: Op,
         /// LLVM's name of the operand.
         name: &'static str,
-        /// What the instruction has there.
+        /// Operand that the instruction has in this place.
         operand: Operand,
     },
 }
@@ -132,8 +132,8 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
     whole & !read
 }
 
-/// Bits of the instruction `inst` was decoded from that belong to no operand of its form and tell no form of the operation from
-/// another, literal excluded: whatever they are, they change nothing.
+/// Returns the bits of the encoding of `inst` (without its literal) that belong to no operand of its form and do not
+/// tell the forms of the operation apart: their values change nothing.
 pub fn unused_bits(arch: Arch, inst: &Inst) -> u128 {
     let tables = Tables::of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return 0 };

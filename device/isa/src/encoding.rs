@@ -49,7 +49,7 @@ impl Tables {
     }
 }
 
-/// What the cache policy of memory instructions consists of.
+/// Parts of the cache policy of memory instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CachePolicy {
     /// A bit for each cache to bypass: GLC, SLC, DLC.
@@ -107,7 +107,7 @@ impl Flags {
     pub(crate) const PACKED: Flags = Flags(1 << 2);
     /// `op_sel` has a bit for the destination.
     pub(crate) const OPSEL: Flags = Flags(1 << 3);
-    /// Matrix operation: three modifier bits are printed whatever the operands.
+    /// Matrix operation: three modifier bits are always printed, for any operands.
     pub(crate) const WMMA: Flags = Flags(1 << 4);
     /// Atomic that returns the old value.
     pub(crate) const RTN: Flags = Flags(1 << 5);
@@ -142,7 +142,7 @@ impl Flags {
     /// Buffer operation with `lds`.
     pub(crate) const LDS: Flags = Flags(1 << 19);
 
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub(crate) const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -191,7 +191,7 @@ impl Image {
     /// Returns four texels of one channel.
     pub(crate) const GATHER4: u8 = 1 << 6;
 
-    /// Whether the property is set.
+    /// Returns true if the property is set.
     pub(crate) const fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -201,7 +201,7 @@ impl Image {
 #[derive(Debug)]
 pub(crate) struct Syntax(pub(crate) &'static str);
 
-/// How an operand is read and printed.
+/// Way in which an operand is read and printed.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) decode: Decode,
@@ -214,7 +214,7 @@ pub(crate) struct Kind {
     pub(crate) class: &'static str,
 }
 
-/// What an operand's bits mean.
+/// Meaning of an operand's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decode {
     /// A number.
@@ -280,7 +280,7 @@ pub enum Imm {
     V2Bf16,
 }
 
-/// How an operand is printed, after LLVM's printer methods.
+/// Way in which an operand is printed, named after LLVM's printer methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::upper_case_acronyms, reason = "names are LLVM's")]
 pub(crate) enum Print {

@@ -38,8 +38,9 @@ pub(crate) fn write(tables: &Tables, form: &Form, bits: u128, op_sel: u8) -> u12
     bits & !field | (u128::from(op_sel) << SHIFT & field)
 }
 
-/// Which operands of an operation are halves, as bits of `OPSEL`, where the target description gives its VOP3 form no modifiers
-/// that say so: operations of 16-bit numbers, conversions of them, and operations with a 16-bit count.
+/// Returns the operands of an operation that are halves, as bits of `OPSEL`, for operations whose VOP3 form has no
+/// modifiers that say so in the target description: operations of 16-bit numbers, conversions of them, and operations
+/// with a 16-bit count.
 #[rustfmt::skip]
 const fn halves(op: Op) -> u8 {
     match op {

@@ -10,7 +10,7 @@
 //!   `src[2]` as well, one that reads and writes its SGPR destination (`S_ADDK_I32`, `S_CMOV_B32`) does not.
 //! * `V_FMAMK_F32` and `V_FMAAK_F32` are both `src[0] * src[1] + src[2]` with the constant as [`Operand::Literal`].
 //!
-//! Where each format keeps its operands:
+//! Places of the operands of each format:
 //!
 //! | format | `dst` | `dst2` | `src[0]` | `src[1]` | `src[2]` | `src[3]` | other |
 //! |---|---|---|---|---|---|---|---|
@@ -71,7 +71,7 @@ impl Arch {
         }
     }
 
-    /// Whether it has instructions that read and write images.
+    /// Returns true if the architecture has instructions that read and write images.
     pub fn has_images(self) -> bool {
         !crate::encoding::Tables::of(self).images.is_empty()
     }
@@ -121,12 +121,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether its instructions are those of images.
+    /// Returns true if instructions of the format read or write images.
     pub(crate) const fn is_image(self) -> bool {
         matches!(self, Format::Mimg | Format::Vimage | Format::Vsample)
     }
 
-    /// Whether its instructions go through a buffer descriptor, with vector registers.
+    /// Returns true if instructions of the format go through a buffer descriptor, with vector registers.
     pub(crate) const fn is_buffer(self) -> bool {
         matches!(self, Format::Mubuf | Format::Mtbuf)
     }
@@ -142,12 +142,12 @@ impl Op {
         }
     }
 
-    /// Whether `BLGP` of a matrix operation says which operands are negated.
+    /// Returns true if `BLGP` of a matrix operation says which operands are negated.
     pub(crate) const fn negates_by_blgp(self) -> bool {
         matches!(self, Op::V_MFMA_F64_16X16X4_F64 | Op::V_MFMA_F64_4X4X4_4B_F64)
     }
 
-    /// Whether its source is the number of a barrier.
+    /// Returns true if the source is the number of a barrier.
     pub(crate) const fn names_barrier(self) -> bool {
         matches!(
             self,
@@ -311,7 +311,7 @@ impl Dpp8 {
 pub struct Sdwa {
     /// Part of the destination that is written, see [`Sdwa::DWORD`]. VOPC, which writes a mask, has none: a dword.
     pub dst_sel: u8,
-    /// What becomes of the rest of the destination: 0 zeros, 1 the sign of the result, 2 what it was.
+    /// Value of the rest of the destination: 0 zeros, 1 the sign of the result, 2 unchanged.
     pub dst_unused: u8,
     /// Part of `src[0]` and `src[1]` that is read.
     pub src_sel: [u8; 2],
@@ -359,7 +359,7 @@ pub struct MemFields {
 }
 
 impl MemFields {
-    /// Whether the access is to be seen, or to see, beyond the wave's own compute unit.
+    /// Returns true if the access must see stores of other compute units, or be seen by them.
     pub fn is_coherent(&self) -> bool {
         self.glc || self.dlc || self.scope > 0
     }

@@ -17,13 +17,14 @@ use crate::exec::MAX_LDS_SIZE;
 use crate::mem::{read_words, write_words};
 use crate::wave::Chunk;
 
-/// Bytes behind every LDS, whatever its size: some more than the largest, for wide accesses at the last address.
+/// Bytes of storage of every LDS, for any size of it: a few more than the largest size, for wide accesses at the last
+/// address.
 pub(crate) const LDS_STORAGE: usize = MAX_LDS_SIZE as usize + 64;
 
 /// Instructions the interpreter's handlers are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BackendKind {
-    /// Whatever the build targets (SSE2 on x86-64), any architecture.
+    /// Instructions that the build targets on any architecture (SSE2 on x86-64).
     Portable,
     /// AVX2, FMA, F16C, BMI.
     Avx2,
@@ -31,14 +32,14 @@ pub enum BackendKind {
     Avx512,
 }
 
-/// Which code is compiled to machine code instead of interpreted; for [`BackendKind::Portable`] none can be.
+/// Code that is compiled to machine code instead of interpreted; for [`BackendKind::Portable`] there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Tier {
     /// None.
     Zero,
     /// All of it, before it is first used.
     One,
-    /// What is used often.
+    /// Code that is used often.
     #[default]
     Auto,
 }
@@ -54,7 +55,7 @@ impl Tier {
     }
 }
 
-/// How matrix instructions of 16-bit floats form their sums.
+/// Way in which matrix instructions of 16-bit floats form their sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Matrices {
     /// Products exact, added one after the other with a rounding each.
@@ -136,12 +137,12 @@ impl Backend {
         Backend { matrices, ..self }
     }
 
-    /// Whether sums of matrix instructions are those of cards.
+    /// Returns true if sums of matrix instructions are those of cards.
     pub(crate) fn has_exact_matrices(self) -> bool {
         self.matrices == Matrices::Exact
     }
 
-    /// Whether compiled code counts what it does.
+    /// Returns true if compiled code counts the elements that it executes.
     pub(crate) fn counts(self) -> bool {
         self.counts
     }
@@ -153,12 +154,12 @@ impl Backend {
         kinds.into_iter().filter_map(Self::force).chain(compiling.map(|backend| backend.with_tier(Tier::One)))
     }
 
-    /// Which instructions it has.
+    /// Returns the host instructions that the backend uses.
     pub fn kind(self) -> BackendKind {
         self.kind
     }
 
-    /// What of the code is compiled.
+    /// Returns the tier: the part of the code that is compiled.
     pub fn tier(self) -> Tier {
         self.tier
     }
@@ -376,7 +377,7 @@ pub(crate) trait Lanes: 'static {
     fn truncated(a: Self::V) -> Self::V;
     /// As [`Lanes::truncated`], rounded towards minus infinity; for others, NaNs among them, the least or the largest integer.
     fn floored(a: Self::V) -> Self::V;
-    /// Whether [`Lanes::floored_product`] rounds down what is less than the least number.
+    /// True if [`Lanes::floored_product`] rounds products below the smallest number down, too.
     const ROUNDS: bool = false;
     /// The products rounded towards minus infinity, as [`Lanes::floored`] has it. Without [`Lanes::ROUNDS`] a product that is not
     /// exact has been rounded before.

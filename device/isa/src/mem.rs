@@ -25,7 +25,7 @@ pub(crate) use words::{read_words, write_words};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What a memory access wants to do.
+/// Kind of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Load.
@@ -39,7 +39,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether it changes memory.
+    /// Returns true if the access changes memory.
     #[inline]
     #[must_use]
     pub const fn is_write(self) -> bool {
@@ -60,8 +60,8 @@ pub struct Mapping {
     pub writable: bool,
     /// Instruction fetch is allowed.
     pub executable: bool,
-    /// What is at `host` is a copy that somebody keeps of the memory: each store is translated anew, and atomics are done by
-    /// [`Mmu::update`].
+    /// True if `host` points at a copy of the memory, kept by the owner of the [`Mmu`]: each store is then translated
+    /// anew, and [`Mmu::update`] does the atomics.
     pub mirrored: bool,
 }
 
@@ -80,12 +80,12 @@ pub enum FaultKind {
     Bus,
     /// Outside the memory of the shared or the private aperture; no page table has been asked.
     Aperture,
-    /// What is in memory has an error that cannot be corrected (ECC).
+    /// The memory holds an error that cannot be corrected (ECC).
     Poison,
 }
 
 impl FaultKind {
-    /// What a page lacks that does not allow this access.
+    /// Returns the fault of a page that does not allow this access.
     #[must_use]
     pub const fn refusal(access: Access) -> Self {
         match access {
@@ -95,7 +95,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether there is a page, which does not allow the access.
+    /// Returns true if there is a page, and it does not allow the access.
     #[must_use]
     pub const fn is_permission(self) -> bool {
         matches!(self, Self::NoRead | Self::ReadOnly | Self::NoExecute)
@@ -110,9 +110,9 @@ impl FaultKind {
 pub struct Fault {
     /// GPU virtual address.
     pub va: u64,
-    /// What was tried.
+    /// Kind of the access that failed.
     pub access: Access,
-    /// Why it was refused.
+    /// Reason of the fault.
     pub kind: FaultKind,
     /// Level of the table that refused it, 0 for the PTB; `None` where the tables were not asked, or had translated the
     /// address and there is no memory behind it.
@@ -122,7 +122,7 @@ pub struct Fault {
 // A look-up in the TLB comes back in two registers: every access of memory goes through one.
 const _: () = assert!(size_of::<Result<*mut u8, Fault>>() == 2 * size_of::<u64>());
 
-/// Where a fault was found, for its text.
+/// Returns the level that refused the access, as words for the fault's text.
 fn place(level: Option<u8>) -> String {
     level.map_or_else(String::new, |level| format!(" at level {level}"))
 }
@@ -157,13 +157,13 @@ pub unsafe trait Mmu: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::translate`]; a bus fault where nothing is mirrored.
+    /// Faults as [`Self::translate`] does; a bus fault if nothing is mirrored.
     fn update(&self, va: u64, _size: u64, _update: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
         Err(Fault::new(va, Access::Atomic, FaultKind::Bus))
     }
 }
 
-/// Where the shared (LDS) and private (scratch) windows of the flat address space lie.
+/// Bases of the shared (LDS) and private (scratch) windows of the flat address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Apertures {
     /// `SH_MEM_BASES.SHARED_BASE << 48`: 4 GiB from here are LDS. 0: there is no shared window.
@@ -172,7 +172,7 @@ pub struct Apertures {
     pub private_base: u64,
 }
 
-/// Which memory a flat address means.
+/// Memory that a flat address means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     /// GPU virtual memory.
@@ -284,8 +284,8 @@ impl Global<'_> {
         Ok(())
     }
 
-    /// Whether a store of `bytes` bytes at `va`, at most a page, can be done as a whole. It asks only where the bytes are in
-    /// two pages: in one, the store itself is done or not.
+    /// Checks that a store of `bytes` bytes at `va`, at most a page, can be done as a whole. Only a store that
+    /// reaches into a second page is looked up: within one page, the store itself is done as a whole or not at all.
     #[inline(always)]
     pub(crate) fn reaches(&mut self, va: u64, bytes: u64) -> Result<(), Fault> {
         if !crosses(va, bytes) {
@@ -336,7 +336,8 @@ impl Global<'_> {
             .unwrap_or_else(|old| old))
     }
 
-    /// An atomic on memory that somebody keeps a copy of. What it finds may be news, before which no cached page is as new.
+    /// Executes an atomic on memory that is mirrored. The value found may be newer than every cached page, so the TLB
+    /// is brought up to date after it.
     #[cold]
     #[inline(never)]
     fn update_mirrored(&mut self, va: u64, size: u64, update: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
@@ -359,7 +360,7 @@ impl Global<'_> {
     }
 }
 
-/// Whether `size` bytes at `va` reach into the next page.
+/// Returns true if `size` bytes at `va` reach into the next page.
 #[inline(always)]
 fn crosses(va: u64, size: u64) -> bool {
     va % PAGE_SIZE > PAGE_SIZE - size

@@ -15,7 +15,8 @@ use crate::exec::dot::Card;
 use crate::inst::Arch;
 use name::ScalarName;
 
-/// Where a wave keeps scalar registers and what is read as one. The first 128 are numbered as on gfx11.
+/// Places of the scalar registers in a wave, and of everything that is read as one. The first 128 are numbered as on
+/// gfx11.
 pub(crate) mod slot {
     /// `FLAT_SCRATCH` where it is a scalar register.
     pub(crate) const FLAT_SCRATCH: usize = 102;
@@ -33,7 +34,7 @@ pub(crate) mod slot {
     pub(crate) const EXECZ: usize = 252;
     /// `src_scc`: SCC lives here, as 0 or 1.
     pub(crate) const SCC: usize = 253;
-    /// Where writes to `NULL` go: two registers nothing reads.
+    /// Target of writes to `NULL`: two registers that nothing reads.
     pub(crate) const DUMP: usize = 254;
 }
 
@@ -94,12 +95,12 @@ impl HardwareRegister {
         HardwareRegister::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether it shows which float exceptions were raised.
+    /// Returns true if the register shows which float exceptions were raised.
     pub(crate) fn shows_exceptions(self) -> bool {
         matches!(self, HardwareRegister::TrapSts | HardwareRegister::ExcpFlagUser)
     }
 
-    /// Whether `s_setreg_b32` may name it.
+    /// Returns true if `s_setreg_b32` may name the register.
     pub(crate) fn is_writable(self) -> bool {
         use HardwareRegister::{
             ExcpFlagPriv, ExcpFlagUser, FlatScratchHigh, FlatScratchLow, IbSts, Mode, SchedMode, StatePriv,
@@ -156,9 +157,10 @@ pub(crate) struct RegisterFile {
     pub(crate) trap_id: u32,
     /// Matrix instructions find A and B in the first sixteen lanes, and copies in the others.
     pub(crate) copies_matrices: bool,
-    /// Where the number of the workgroup on its compute unit is: bits of `HW_ID1` (`HW_ID` on gfx942) and of `HW_ID2`.
+    /// Bits of `HW_ID1` (`HW_ID` on gfx942) and of `HW_ID2` that hold the number of the workgroup on its compute
+    /// unit.
     pub(crate) workgroup_id: [u32; 2],
-    /// Bits of `TRAPSTS` that are elsewhere than on gfx11: where they are, and where they are there.
+    /// Bits of `TRAPSTS` that have another place than on gfx11: the place here, then the place on gfx11.
     pub(crate) moved_trapsts: &'static [(u8, u8)],
     /// `s_sendmsg` has answers, which it leaves in `EXEC`.
     pub(crate) answers_in_exec: bool,
@@ -166,7 +168,7 @@ pub(crate) struct RegisterFile {
     pub(crate) exchange_mask: u8,
     /// Messages that `s_sendmsg_rtn` has an answer to.
     pub(crate) messages: &'static [u32],
-    /// How 16-bit floats are summed, where cards were seen to do it.
+    /// Order and rounding of sums of 16-bit floats, if they were measured on cards.
     pub(crate) float_sums: Option<Card>,
     /// Dot products of integers take the halves that `op_sel` and `op_sel_hi` name.
     pub(crate) dots_choose_halves: bool,
@@ -374,12 +376,12 @@ impl Arch {
 }
 
 impl RegisterFile {
-    /// What is kept as the `MODE` of a wave that begins with `mode`, exceptions included.
+    /// Returns the internal `MODE` of a wave that begins with `mode`, exceptions included.
     pub(crate) fn internal_mode(&self, mode: u32) -> u32 {
         mode & !self.absent_mode | self.implied_mode
     }
 
-    /// Where scalar register `number` is kept; `None` for `NULL` and for what is no register.
+    /// Returns the place of scalar register `number`; `None` for `NULL` and for numbers of no register.
     pub(crate) fn slot(&self, number: u8) -> Option<usize> {
         let within = |first: u8, count: u8| number.checked_sub(first).filter(|n| *n < count).map(usize::from);
         if Some(number) == self.null {
@@ -394,7 +396,8 @@ impl RegisterFile {
             .or_else(|| within(self.exec, 2).map(|n| slot::EXEC + n))
     }
 
-    /// Where `count` registers from `number` on are kept, if they are there and side by side.
+    /// Returns the place of the first of `count` registers from `number` on, if all exist and their places are side
+    /// by side.
     pub(crate) fn slots(&self, number: u8, count: u32) -> Option<usize> {
         let first = self.slot(number)?;
         let follows = |n: u32| {
@@ -411,7 +414,8 @@ impl RegisterFile {
         banks.into_iter().find(|bank| bank.contains(&number))
     }
 
-    /// Whether an operand has no alignment: LLVM knows no three trap temporaries, and keeps the number.
+    /// Returns true if an operand has no alignment: LLVM knows no groups of three trap temporaries, and keeps the
+    /// number.
     pub(crate) fn keeps_number(&self, number: u8, width: u32) -> bool {
         width == 3 && (self.ttmp0..self.ttmp0 + TTMPS as u8).contains(&number)
     }
@@ -434,13 +438,13 @@ impl RegisterFile {
         (u32::from(first) + width <= u32::from(bank.end) + more).then_some(first)
     }
 
-    /// Whether an operand of any width may begin with this register outside the [banks](Self::bank).
+    /// Returns true if an operand of any width may begin with this register outside the [banks](Self::bank).
     pub(crate) fn begins_any_width(&self, number: u8) -> bool {
         let pairs = [Some(self.vcc), Some(self.exec), self.flat_scratch, self.xnack_mask];
         pairs.contains(&Some(number)) || self.is_null(number)
     }
 
-    /// Whether a number is listed as `null`.
+    /// Returns true if a number is listed as `null`.
     pub(crate) fn is_null(&self, number: u8) -> bool {
         Some(number) == self.null || Some(number) == self.listed_null
     }
@@ -450,7 +454,7 @@ impl RegisterFile {
         self.unified.unwrap_or(self.vgprs)
     }
 
-    /// Whether the number is that of a scalar register or of `NULL`.
+    /// Returns true if the number is that of a scalar register or of `NULL`.
     pub(crate) fn names(&self, number: u8) -> bool {
         self.is_null(number) || self.slot(number).is_some()
     }

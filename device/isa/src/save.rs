@@ -27,7 +27,7 @@ pub struct SavedWave {
     registers: u16,
     /// First accumulation register among its own, where there are any.
     accumulators_from: u16,
-    /// It allocates its vector registers while it runs.
+    /// True if the wave allocates vector registers while it runs.
     allocates_vgprs: bool,
     /// Rows of 32 lanes in little-endian words, in the order of the registers, two rows for each of a wave64.
     #[serde(with = "serde_bytes")]
@@ -72,10 +72,10 @@ pub enum Error {
     /// The architecture has no waves of this size.
     #[error("no waves of {0:?}")]
     Size(WaveSize),
-    /// It says that it allocates registers, and no such wave does.
+    /// The context says that the wave allocates registers, and no wave of this kind does.
     #[error("no such wave allocates vector registers while it runs")]
     NotDynamic,
-    /// The contents of the registers are not as many as the registers.
+    /// The bytes of the registers do not match their number.
     #[error("{found} bytes of {what} registers where the wave has {expected}")]
     Contents {
         /// Kind of register.
@@ -94,7 +94,7 @@ impl SavedWave {
         self.size
     }
 
-    /// Whether it allocates vector registers while it runs.
+    /// Returns true if the wave allocates vector registers while it runs.
     #[must_use]
     pub fn allocates_vgprs(&self) -> bool {
         self.allocates_vgprs

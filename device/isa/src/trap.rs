@@ -68,14 +68,14 @@ pub(crate) mod mode {
     pub(crate) const TRAP_AFTER_INST_EN: u32 = 1 << 11;
 }
 
-/// Where `EXCP_EN` begins in `MODE`.
+/// First bit of `EXCP_EN` in `MODE`.
 pub(crate) const EXCP_EN_SHIFT: u32 = 12;
 /// The math exceptions of `MODE.EXCP_EN`.
 pub(crate) const EXCP_EN: u32 = trapsts::MATH << EXCP_EN_SHIFT;
 /// All of `MODE.EXCP_EN`: the address watch and memory violations follow the math exceptions.
 const ALL_EXCP_EN: u32 = 0x1ff << EXCP_EN_SHIFT;
 
-/// What takes a wave into its trap handler.
+/// Event that takes a wave into its trap handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrapCause<'a> {
     /// `s_trap` with this identifier; the wave has gone past it.
@@ -135,13 +135,13 @@ impl Wave {
         self.trapsts |= ((met & 1) * trapsts::ADDR_WATCH) | ((met >> 1 & 7) * trapsts::ADDR_WATCH1);
     }
 
-    /// Whether it takes a trap when it meets an address watch.
+    /// Returns true if the wave traps when an access hits an address watch.
     pub fn traps_watches(&self) -> bool {
         self.mode & trapsts::ADDR_WATCH << EXCP_EN_SHIFT != 0
             && self.status & (status::TRAP_EN | status::PRIV) == status::TRAP_EN
     }
 
-    /// Whether it enters its trap handler after the next instruction.
+    /// Returns true if the wave enters its trap handler after the next instruction.
     #[inline(always)]
     pub fn steps(&self) -> bool {
         self.mode & mode::TRAP_AFTER_INST_EN != 0
@@ -154,7 +154,7 @@ impl Wave {
         self.stepped = true;
     }
 
-    /// Whether the instruction that it is to trap after is done.
+    /// Returns true if the instruction that the wave is to trap after is done.
     pub fn has_stepped(&self) -> bool {
         self.stepped
     }
@@ -176,17 +176,17 @@ impl Wave {
         self.mode |= mode::TRAP_AFTER_INST_EN;
     }
 
-    /// Whether the wave runs its trap handler.
+    /// Returns true if the wave runs its trap handler.
     pub fn is_privileged(&self) -> bool {
         self.status & status::PRIV != 0
     }
 
-    /// Whether there is a handler that traps are taken to.
+    /// Returns true if there is a handler that traps are taken to.
     pub fn has_trap_handler(&self) -> bool {
         self.status & status::TRAP_EN != 0
     }
 
-    /// Whether `STATUS.HALT` keeps the wave from going on.
+    /// Returns true if `STATUS.HALT` keeps the wave from going on.
     pub fn is_halted(&self) -> bool {
         self.status & (status::HALT | status::PRIV) == status::HALT
     }
@@ -202,8 +202,8 @@ impl Wave {
     }
 }
 
-/// What a fault leaves in `TRAPSTS`; `None` for what no hardware would stop at, and for poison, at which a wave halts for good: its
-/// handler could go on with what it has read.
+/// Returns the bits that a fault sets in `TRAPSTS`. `None` for faults that no hardware stops at, and for poison: a
+/// wave that has read it halts for good, because its handler could go on with the bad data.
 fn recorded(fault: &FaultCause) -> Option<u32> {
     Some(match fault {
         FaultCause::Memory { fault, .. } if fault.kind == FaultKind::Aperture => trapsts::MEM_VIOL,

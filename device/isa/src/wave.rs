@@ -76,7 +76,7 @@ impl Vgprs {
     }
 }
 
-/// What a wave starts with, set up by the dispatcher as the hardware does (SPI).
+/// State that a wave starts with, set up by the dispatcher as the hardware does (SPI).
 #[derive(Clone, Copy, Debug)]
 pub struct WaveInit<'a> {
     /// Instruction set, which decides what registers there are.
@@ -94,14 +94,15 @@ pub struct WaveInit<'a> {
     /// Vector registers allocated, at most as many as the architecture has (256 on gfx11; 512 on gfx942, accumulation registers
     /// included); using one beyond stops the wave.
     pub vgpr_count: u16,
-    /// How many of them are `v0..`: those from there on are `a0..` (gfx942; `COMPUTE_PGM_RSRC3.ACCUM_OFFSET` in units of 4,
-    /// plus 4).
+    /// Number of them that are `v0..`: those from there on are `a0..` (gfx942; `COMPUTE_PGM_RSRC3.ACCUM_OFFSET` in
+    /// units of 4, plus 4).
     pub accum_offset: u16,
     /// Further vector registers, numbered from `vgpr_count` on, of 32 lanes that both halves of a wave64 share
     /// (`COMPUTE_PGM_RSRC3.SHARED_VGPR_COUNT` in units of 8); as many together at most. A wave32 has none.
     pub shared_vgprs: u16,
-    /// It allocates vector registers while it runs (`COMPUTE_PGM_RSRC2.ENABLE_DYNAMIC_VGPR`), in blocks, and begins with
-    /// `vgpr_count` of them, or a block if that is fewer. Only waves of 32 lanes on gfx12 do.
+    /// True if the wave allocates vector registers while it runs (`COMPUTE_PGM_RSRC2.ENABLE_DYNAMIC_VGPR`). It does
+    /// so in blocks, and begins with `vgpr_count` registers, or with a block if that is more. Only waves of 32 lanes
+    /// on gfx12 do.
     pub allocates_vgprs: bool,
     /// `MODE` register: bits 3:0 `FP_ROUND`, 7:4 `FP_DENORM`, 8 `DX10_CLAMP`, 9 `IEEE`, 18:12 `EXCP_EN` (the first eight
     /// bits are `COMPUTE_PGM_RSRC1.FLOAT_MODE`, `EXCP_EN` is `COMPUTE_PGM_RSRC2.ENABLE_EXCEPTION_*`).
@@ -179,13 +180,13 @@ pub struct Wave {
     pub(crate) accumulators_from: u16,
     /// Vector registers of a block, if it allocates them while it runs; else 0.
     pub(crate) vgpr_block: u16,
-    /// Whether float operations record their exceptions.
+    /// True if float operations record their exceptions.
     pub(crate) watched: bool,
     /// Runs end when it comes out of its trap handler.
     pub(crate) stops_at_return: bool,
-    /// It has looked for what other waves write; see [`Wave::take_looked`].
+    /// True if the wave has looked for writes of other waves; see [`Wave::take_looked`].
     pub(crate) looked: bool,
-    /// It has done the instruction that it enters its trap handler after; see [`Wave::has_stepped`].
+    /// True if the wave has done the instruction after which it enters its trap handler; see [`Wave::has_stepped`].
     pub(crate) stepped: bool,
     /// `TRAPSTS`.
     pub(crate) trapsts: u32,
@@ -200,9 +201,9 @@ pub struct Wave {
     /// Lanes that the instruction at hand has done, if it faults.
     pub(crate) done: u64,
     pub(crate) handler: TrapHandler,
-    /// What instructions that faulted have done: one of the program, and one of its trap handler.
+    /// Progress of instructions that faulted: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
-    /// What it has done with LDS since the last barrier (`exec/ds/order.rs`).
+    /// Accesses of LDS since the last barrier, as bits (`exec/ds/order.rs`).
     pub(crate) lds_order: u8,
     /// Address of the last `s_barrier`, `s_barrier_wait` or `s_trap`.
     pub(crate) stopped_at: u64,
@@ -210,7 +211,7 @@ pub struct Wave {
     pub(crate) barriers_taken: [u32; BARRIERS],
     /// The split barrier that it waits at.
     pub(crate) waits_at: Option<u8>,
-    /// What `MSG_RTN_SAVE_WAVE` answers while it is asked to save its context.
+    /// Answer of `MSG_RTN_SAVE_WAVE` while the wave is asked to save its context.
     pub(crate) context_slot: Option<u64>,
 }
 
@@ -365,13 +366,15 @@ impl Wave {
         self.pair(slot::EXEC)
     }
 
-    /// Whether the wave has looked for what waves of other workgroups write, by coherent loads, atomics that return or
-    /// invalidated caches, since the last call: if it waits for one of them, that one has to run.
+    /// Returns true if the wave has looked for writes of waves of other workgroups since the last call: by coherent
+    /// loads, by atomics that return a value, or by invalidating caches. If it waits for one of those waves, that
+    /// wave has to run.
     pub fn take_looked(&mut self) -> bool {
         core::mem::take(&mut self.looked)
     }
 
-    /// Whether it waits at a split barrier, and not at one that it comes to and waits at at once.
+    /// Returns true if the wave waits at a split barrier, and not at one where arriving and waiting are one
+    /// instruction.
     pub fn waits_at_split_barrier(&self) -> bool {
         self.waits_at.is_some()
     }
@@ -471,7 +474,7 @@ impl Wave {
         if self.has_shared_vgprs() { self.vgpr_count } else { self.accumulators_from }
     }
 
-    /// Whether its halves share vector registers.
+    /// Returns true if the halves of the wave share vector registers.
     #[inline(always)]
     pub(crate) fn has_shared_vgprs(&self) -> bool {
         self.registers > self.vgpr_count

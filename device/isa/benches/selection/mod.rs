@@ -1,8 +1,8 @@
-//! What the arguments of a benchmark select.
+//! Backends and operations that the arguments of a benchmark select.
 
 use belfry_isa::lanes::Backend;
 
-/// Backends by their names, and parts of operations' names; all of those that no argument is of.
+/// Backends by name, and parts of the names of operations. A kind that no argument names is selected as a whole.
 pub(crate) struct Selection {
     backends: Vec<String>,
     names: Vec<String>,

@@ -99,7 +99,8 @@ impl Function {
 /// The last of the numbers that ordered additions count through: all bits of `VGT_GS_MAX_WAVE_ID`.
 const MAX_ORDERED_ID: u32 = 0xfff;
 
-/// What becomes of a number and a sum, low and high words, where `data` is the number whose turn it is and what is to be added.
+/// Returns the new value of an ordered addition. The low word is the number whose turn it is, the high word the sum;
+/// `data` has the number that adds, and the amount.
 fn ordered_add(old: u64, data: u64) -> u64 {
     let (id, sum) = (old as u32, (old >> 32) as u32);
     if id != data as u32 {

@@ -21,7 +21,7 @@ pub(crate) const MAX_NUMBER: i32 = 0;
 /// Bits of `M0` that are the number of a barrier; none of those below 0 can be there.
 const M0_NUMBER: u32 = 31;
 
-/// What an instruction does besides, in [`Di::aux`].
+/// Further effects of a barrier instruction, in [`Di::aux`].
 pub(crate) mod flag {
     /// Says in SCC whether it is the first signal.
     pub(crate) const IS_FIRST: u8 = 1;
@@ -56,7 +56,7 @@ impl Barriers {
         }
     }
 
-    /// Whether what a wave waits for has come.
+    /// Returns true if the barrier that the wave waits for is complete, or if it waits for none.
     #[must_use]
     pub fn lets_pass(&self, wave: &Wave) -> bool {
         wave.waits_at.is_none_or(|number| {
@@ -81,7 +81,7 @@ impl Barriers {
         }
     }
 
-    /// Whether a wave's bit says that a barrier is complete.
+    /// Returns true if a wave's bit says that a barrier is complete.
     pub(crate) fn is_complete(&self, wave: &Wave, number: usize) -> bool {
         self.barriers[number].completions != wave.barriers_taken[number]
     }

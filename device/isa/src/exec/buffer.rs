@@ -50,7 +50,7 @@ pub(crate) struct Buffer {
     pub(crate) select: [u32; 4],
 }
 
-/// Where a lane's element lies.
+/// Place of a lane's element in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     index: u64,

@@ -2,7 +2,7 @@
 
 use super::float::half;
 
-/// How the bits of a component are read.
+/// Meaning of the bits of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Unorm,
@@ -100,12 +100,12 @@ impl BufferFormat {
         u64::from(self.bits.iter().sum::<u32>() / 8)
     }
 
-    /// Whether registers hold floats.
+    /// Returns true if registers hold floats.
     fn is_float(self) -> bool {
         !matches!(self.number, Number::Uint | Number::Sint)
     }
 
-    /// What a constant 1 is.
+    /// Returns the bits of the constant 1.
     pub(crate) fn one(self) -> u32 {
         if self.is_float() { 0x3f80_0000 } else { 1 }
     }

@@ -16,7 +16,7 @@ pub(crate) trait CarryOp: Sized + 'static {
     type D: Reg;
     const ARITY: usize;
     const FORMAT: Format;
-    /// Whether it writes a mask.
+    /// True if the operation writes a mask.
     const OUT: bool;
     /// Handler, by the lane form where there is one.
     fn handler(backend: BackendKind) -> Handler {
@@ -125,14 +125,14 @@ pub(crate) fn each_handler<O: CarryOp>(backend: BackendKind) -> Handler {
     }
 }
 
-/// What lowering needs to know.
+/// Handler and operand types that lowering needs.
 pub(crate) struct CarryEntry {
     pub(crate) handler: Handler,
     pub(crate) arity: usize,
     pub(crate) bits: [u32; 3],
     pub(crate) dst_bits: u32,
     pub(crate) format: Format,
-    /// Where the mask in comes from.
+    /// Source of the mask in.
     pub(crate) carry: CarryIn,
 }
 

@@ -69,7 +69,7 @@ const TWO_PI: u64 = 0xc9_0fd5;
 /// Distances from a whole turn whose cosine is 1.
 const NO_DISTANCE: u64 = 46_592;
 
-/// Where on the circle a number of turns is.
+/// Place on the circle after a number of turns.
 struct Place {
     /// Quarters of a turn that are behind it.
     quarter: u32,

@@ -4,7 +4,7 @@ use super::properties::{Effect, Family, Space, properties};
 use super::touches::bytes_of;
 use crate::inst::Inst;
 
-/// What an instruction occupies.
+/// Part of the compute unit that an instruction occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -34,7 +34,7 @@ pub enum Class {
     Private,
     /// Waits, hints and cache control, which the counters of a device do not count.
     Wait,
-    /// What this engine has no semantics for.
+    /// Instructions that this engine has no semantics for.
     Other,
 }
 
@@ -120,7 +120,7 @@ impl Class {
         }
     }
 
-    /// Whether its instructions are executed lane by lane.
+    /// Returns true if instructions of the class are executed lane by lane.
     #[must_use]
     pub const fn has_lanes(self) -> bool {
         !matches!(self, Self::Scalar | Self::Control | Self::ScalarMemory | Self::Wait | Self::Other)
@@ -148,7 +148,7 @@ pub fn private_bytes(inst: &Inst) -> u32 {
     }
 }
 
-/// Whether what follows an instruction in memory begins another basic block.
+/// Returns true if the instruction ends its basic block.
 #[must_use]
 pub fn ends_block(inst: &Inst, pc: u64) -> bool {
     inst.branch_target(pc).is_some() || properties(inst.op).ends

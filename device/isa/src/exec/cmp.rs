@@ -16,7 +16,7 @@ pub(crate) const EQUAL: u8 = 2;
 pub(crate) const GREATER: u8 = 4;
 pub(crate) const UNORDERED: u8 = 8;
 
-/// What a comparison compares.
+/// Type of the operands of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operands {
     U16,
@@ -39,13 +39,14 @@ pub(crate) trait Compared: Sized + 'static {
     type A: Reg;
     type B: Reg;
     const FORMAT: Format;
-    /// Whether `b` is a mask of classes.
+    /// True if `b` is a mask of classes.
     const CLASS: bool = false;
     /// Handler, by the lane form where there is one.
     fn handler(_backend: BackendKind) -> Handler {
         each_handler::<Self>
     }
-    /// Whether the comparison is true, given the outcomes that are.
+    /// Returns true if the comparison is true. `outcomes` has a bit for each result (less, equal, greater, unordered)
+    /// that counts as true.
     fn scalar(a: Self::A, b: Self::B, outcomes: u8) -> bool;
     /// Lanes that are less, equal, unordered.
     #[inline(always)]
@@ -134,7 +135,7 @@ pub(crate) fn on_scalars<T: Compared>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di
     Flow::NEXT
 }
 
-/// Lanes of one half for which the comparison is true, whatever EXEC.
+/// Returns the lanes of one half for which the comparison is true, lanes that are off in EXEC included.
 #[inline(always)]
 fn compare<T: Compared, L: Lanes>(w: &Wave, d: &Di, half: u32) -> u32 {
     let a = read::<L, false>(w, &d.src[0], half, T::FORMAT);
@@ -199,7 +200,7 @@ fn each_handler<T: Compared>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow
     to_mask(w, d, first, second)
 }
 
-/// How a comparison is lowered.
+/// Handlers of a comparison, for lowering.
 pub(crate) struct Comparison {
     pub(crate) handler: Handler,
     /// For modes that flush denormals.

@@ -92,7 +92,7 @@ pub(crate) fn refresh_limits(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow
     Flow::NEXT
 }
 
-/// Where the preparations of [`branch_half_loop`] leave whether it branches.
+/// Register in which the preparations of [`branch_half_loop`] leave 1 if it is to branch.
 const HALF_LOOP: usize = 240;
 
 /// `s_subvector_loop_begin`: the low half first, when it has lanes; `dst` keeps the other half's mask.

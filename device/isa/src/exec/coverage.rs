@@ -1,4 +1,4 @@
-//! Which operations have semantics, found by lowering every encoding of them.
+//! Operations that have semantics, found by lowering every encoding of them.
 //!
 //! An encoding counts when it lowers in every variation that its fields allow: vector and scalar sources, source
 //! modifiers, `clamp`, `omod`, every wave size it exists in, and modes that round and flush in other ways.
@@ -11,7 +11,7 @@ use crate::encoding::{Decode, Form, Name, OperandSpec, Segment, Tables};
 use crate::inst::{Arch, Format, Op, WaveSize};
 use crate::wave::Wave;
 
-/// What the engine makes of one operation.
+/// Coverage of one operation by the engine.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     /// The operation.
@@ -23,13 +23,13 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Whether every variation of every encoding has semantics.
+    /// Returns true if every variation of every encoding has semantics.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
-/// Whether every encoding of `op` on `arch`, and there is one, has semantics.
+/// Returns true if `op` has an encoding on `arch` and every encoding has semantics.
 pub fn supports(arch: Arch, op: Op) -> bool {
     coverage(arch).iter().any(|entry| entry.op == op && entry.is_complete())
 }
@@ -73,7 +73,7 @@ struct Variation {
     field: fn(&Form, Operand) -> u64,
 }
 
-/// What a variation may look at of an operand.
+/// Properties of an operand that a variation depends on.
 #[derive(Clone, Copy)]
 struct Operand {
     name: Name,

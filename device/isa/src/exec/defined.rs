@@ -1,8 +1,10 @@
-//! Which bits of a wave's registers something has written: the hardware gives a wave a few of them, and the others hold what an earlier
-//! wave has left there. This engine gives zeros, so nothing of it decides what a kernel computes here.
+//! Tracks which bits of a wave's registers the program has written. The hardware initialises only a few registers of
+//! a wave; the others hold values that an earlier wave left there. This engine gives zeros instead, so a kernel that
+//! reads such a register always computes the same here, and may not on a card.
 //!
-//! What is not defined may be copied and computed with. It is told of where it matters: in an address, in what is stored, and where the
-//! wave branches or switches lanes. What looks across lanes, or at parts of registers, counts as defined.
+//! Undefined bits may be copied and computed with. They are reported where they matter: in an address, in data that
+//! is stored, and where they decide a branch or the active lanes. Results of operations across lanes, or on parts of
+//! registers, count as defined.
 
 mod scalar;
 mod vector;
@@ -19,14 +21,14 @@ use crate::wave::Wave;
 /// Vector registers and, from 256 on, accumulation registers.
 const VECTORS: usize = 512;
 
-/// What a register is used for that nothing has written.
+/// Use of a register that nothing has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It is part of an address.
+    /// The register is part of an address.
     Address,
-    /// It is stored.
+    /// The register is stored.
     Data,
-    /// It decides where the wave goes on, or with which lanes.
+    /// The register decides where the wave goes on, or with which lanes.
     Branch,
 }
 
@@ -42,7 +44,7 @@ pub struct Undefined {
 }
 
 impl Undefined {
-    /// What the register is called.
+    /// Returns the name of the register.
     #[must_use]
     pub fn register(&self, arch: Arch) -> String {
         match self.register {
@@ -54,7 +56,7 @@ impl Undefined {
     }
 }
 
-/// What is defined of one wave's registers.
+/// Defined bits of one wave's registers.
 #[derive(Clone, Debug)]
 pub struct Defined {
     arch: Arch,
@@ -64,7 +66,7 @@ pub struct Defined {
     /// Bits of each scalar register, by the place that a wave keeps it in.
     scalars: [u32; 128],
     scc: bool,
-    /// Registers were written that are not known: nothing is told any more.
+    /// Set once unknown registers were written: nothing is reported after that.
     lost: bool,
 }
 
@@ -98,7 +100,7 @@ impl Defined {
         self.arch.registers().slot(u8::try_from(number).ok()?).filter(|slot| *slot < 128)
     }
 
-    /// Which bits of a scalar pair, or of one register, are defined; what there are no registers for is.
+    /// Returns the defined bits of a scalar pair, or of one register. Numbers of no register count as defined.
     fn scalar(&self, first: u16, words: u16) -> u64 {
         let word = |at: u16| self.slot(first + at).map_or(u32::MAX, |slot| self.scalars[slot]);
         let high = if words >= 2 { word(1) } else { u32::MAX };
@@ -215,7 +217,8 @@ impl Defined {
         told
     }
 
-    /// Whether operands at some places are not defined in some of the lanes. They are from now on.
+    /// Returns the first use of an operand at one of `places` that is not defined in some of the active lanes. That
+    /// operand counts as defined from then on.
     fn uses(
         &mut self,
         inst: &Inst,
@@ -257,7 +260,7 @@ impl Defined {
         }
     }
 
-    /// What an instruction writes is defined.
+    /// Marks everything that an instruction writes as defined.
     fn define(&mut self, inst: &Inst, types: &[OperandType], active: u64) {
         for kind in types.iter().filter(|kind| is_destination(kind.place)) {
             self.set(value(inst, kind.place), kind, active, u64::MAX);

@@ -29,7 +29,7 @@ pub(crate) unsafe fn leave_to(handler: Handler, w: &mut Wave, m: &mut Machine<'_
     unsafe { handler(w, m, d) }
 }
 
-/// Where to go after an instruction.
+/// Next step after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow(u32);
 
@@ -67,7 +67,7 @@ impl Flow {
         Flow(number)
     }
 
-    /// Whether it came from [`Flow::to`].
+    /// Returns true if it came from [`Flow::to`].
     #[inline(always)]
     pub(crate) fn is_jump(self) -> bool {
         self.0.wrapping_sub(1) < Flow::BARRIER.0 - 1
@@ -79,7 +79,7 @@ impl Flow {
     }
 }
 
-/// How a source operand is read.
+/// Way in which a source operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -112,12 +112,12 @@ impl Source {
     pub(crate) const ZERO: Source =
         Source { value: 0, kind: Kind::Constant, high: false, neg: false, abs: false };
 
-    /// Whether it is a vector register as it is.
+    /// Returns true if the source is a whole vector register without modifiers.
     pub(crate) fn is_plain_vector(self) -> bool {
         self.kind == Kind::Vector && !self.high && !self.neg && !self.abs
     }
 
-    /// Whether it is a scalar or a constant as it is.
+    /// Returns true if the source is a scalar or a constant without modifiers.
     pub(crate) fn is_plain_uniform(self) -> bool {
         self.kind != Kind::Vector && !self.high && !self.neg && !self.abs
     }
@@ -183,7 +183,8 @@ pub(crate) mod flag {
     pub(crate) const NO_OVERFLOW: u8 = 32;
 }
 
-/// What an element of a region executes. Kept beside the elements, because the interpreter has no use for it.
+/// Operation that an element of a region executes. Kept beside the elements, because the interpreter has no use for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The operation; each instruction has one such element, or none if it does nothing.
@@ -200,7 +201,7 @@ pub(crate) struct Di {
     pub(crate) f: Handler,
     /// First destination: row or scalar register.
     pub(crate) dst: u32,
-    /// Second destination, or whatever the handler says.
+    /// Second destination, or another operand of the handler's choice.
     pub(crate) dst2: u32,
     pub(crate) src: [Source; 3],
     /// Immediate, offset, branch target or index of a side table.
@@ -214,7 +215,7 @@ pub(crate) struct Di {
     pub(crate) aux: u8,
 }
 
-/// What handlers reach besides the wave.
+/// State that handlers reach besides the wave.
 pub(crate) struct Machine<'a> {
     pub(crate) global: Global<'a>,
     pub(crate) lds: &'a mut Lds,

@@ -33,13 +33,14 @@ pub(super) fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     })
 }
 
-/// How a wave has come out of a region: the flow, and the element it is of; a jump where the budget is used up. Where there is no
-/// element, the machine has what the wave stops with.
+/// Way in which a wave has come out of a region: the flow, and the index of its element. The flow is a jump if the
+/// budget is used up. If there is no element, the machine holds the stop.
 ///
-/// What is frequent follows from this in registers, without a [`Stop`], which would be put together in memory and taken apart again.
+/// Callers can decide the frequent cases from these two values, which stay in registers; a [`Stop`] would be built in
+/// memory and taken apart again.
 pub(super) type Out = (Flow, usize);
 
-/// As an element would have it that a wave cannot begin with.
+/// Gives the result of an element that stops the wave, for a wave that cannot begin.
 #[cold]
 fn unable(machine: &mut Machine<'_>, stop: Option<Stop>) -> Out {
     (stop.map_or(Flow::LEAVE, |stop| machine.stop_here(stop)), 0)
@@ -69,7 +70,7 @@ pub(super) fn run_to_flow(
     }
 }
 
-/// What a wave that has come out of a region stops with, if it does.
+/// Returns the stop of a wave that has come out of a region, if it stops.
 #[inline(always)]
 pub(super) fn stop_of(
     wave: &mut Wave,
@@ -161,7 +162,7 @@ pub(super) fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn
     run_with(wave, env, u64::MAX, |wave, machine, region, _| Some(stepper.step(wave, machine, region)))
 }
 
-/// What waves run on, with translations as they are now, and the worker's code.
+/// Brings the translations up to date and returns the machine that waves run on, and the worker's code.
 #[inline(always)]
 pub(super) fn enter<'a>(env: &'a mut Env<'_>) -> (Machine<'a>, &'a mut CodeCache) {
     env.tlb.synchronise(env.mmu);
@@ -215,7 +216,7 @@ pub(super) fn run_with(
     }
 }
 
-/// What lowering depends on.
+/// Returns the state of a wave that lowering depends on.
 #[inline(always)]
 pub(super) fn key_of(wave: &Wave) -> Key {
     let mode = wave.mode & LOWERED_MODE | watch_bits(wave);
@@ -227,7 +228,7 @@ pub(super) fn is_fetch_fault(stop: &Stop) -> bool {
     matches!(stop, Stop::Fault(at) if matches!(&at.kind, FaultCause::Memory { fault, .. } if fault.access == Access::Execute))
 }
 
-/// What else lowering looks at: whether exceptions are recorded, and which of them trap.
+/// Returns further bits that lowering depends on: whether exceptions are recorded, and which of them trap.
 fn watch_bits(wave: &Wave) -> u32 {
     match wave.watched {
         false => 0,
@@ -236,7 +237,7 @@ fn watch_bits(wave: &Wave) -> u32 {
     }
 }
 
-/// Where in a region a wave begins, if it may run there.
+/// Returns the index at which a wave begins in a region, if it may run there.
 #[inline(always)]
 pub(super) fn entry(wave: &Wave, region: &Region) -> Result<usize, Stop> {
     let Some(index) = region.index_of(wave.pc) else {
@@ -300,14 +301,14 @@ fn interpret(
     }
 }
 
-/// Where in a region a wave begins or goes on, with what an instruction that faulted has left done.
+/// Returns the index at which a wave begins or goes on in a region. An instruction that faulted is completed first.
 #[inline(always)]
 fn begin(wave: &mut Wave, machine: &mut Machine<'_>, region: &Region) -> Result<usize, Option<Stop>> {
     let index = entry(wave, region).map_err(Some)?;
     if wave.is_partly_done() { go_on(wave, machine, region, index) } else { Ok(index) }
 }
 
-/// What a wave stops with that comes behind the last element.
+/// Returns the stop of a wave that has run past the last element.
 #[cold]
 fn outside(region: &Region) -> Stop {
     let kind =
@@ -330,7 +331,8 @@ fn go_on(
     }
 }
 
-/// What follows from a `flow` that ends the run or leaves the region. Apart, to keep a jump table out of the loop.
+/// Ends a run or leaves a region as `flow` says; returns the stop, if there is one. A function of its own, to keep a
+/// jump table out of the loop.
 #[inline(never)]
 pub(super) fn end(
     wave: &mut Wave,

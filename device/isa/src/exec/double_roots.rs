@@ -149,7 +149,7 @@ pub(super) fn sqrt(a: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How far a result is from the exact one, in units of 2^-52 of it.
+    /// Returns the distance of a result from the exact one, in units of 2^-52 of it.
     fn off(result: u64, exact: f64) -> f64 {
         ((double::of(result) - exact) / exact).abs() * 2f64.powi(52)
     }

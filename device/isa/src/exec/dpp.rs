@@ -18,7 +18,7 @@ pub(crate) mod bit {
     pub(crate) const FETCH_INACTIVE: u32 = 18;
 }
 
-/// What says which lane a lane reads from.
+/// Way in which each lane finds the lane that it reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Control {
     /// DPP16.
@@ -40,24 +40,24 @@ impl Control {
         }
     }
 
-    /// Whether `lane` is among those that are written.
+    /// Returns true if `lane` is among those that are written.
     pub(crate) fn writes(self, d: &Di, lane: u32) -> bool {
         let (row_mask, bank_mask) = (d.imm >> bit::ROW_MASK & 15, d.imm >> bit::BANK_MASK & 15);
         self == Control::Eight || row_mask >> (lane >> 4) & 1 != 0 && bank_mask >> (lane >> 2 & 3) & 1 != 0
     }
 
-    /// Whether no lane is ever taken from EXEC.
+    /// Returns true if no lane is ever taken from EXEC.
     pub(crate) fn keeps_exec(self, d: &Di) -> bool {
         has_bound_ctrl(d) && (0..64).all(|lane| self.writes(d, lane))
     }
 }
 
-/// Whether lanes read from lanes that are off.
+/// Returns true if lanes may read from lanes that are off.
 pub(crate) fn fetches_inactive(d: &Di) -> bool {
     d.imm >> bit::FETCH_INACTIVE & 1 != 0
 }
 
-/// Whether lanes that have no source read 0, rather than not being written.
+/// Returns true if lanes without a source read 0; otherwise they are not written.
 pub(crate) fn has_bound_ctrl(d: &Di) -> bool {
     d.imm >> bit::BOUND_CTRL & 1 != 0
 }

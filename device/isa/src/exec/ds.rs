@@ -3,9 +3,9 @@
 //! `src[0]` is the address row, `src[1]` and `src[2]` the data rows, `imm` the byte offset (two-address operations: the
 //! second in `dst2`).
 //!
-//! What lies outside of the workgroup's allocation reads 0, is not written and does not fault ("RDNA3 Instruction Set
-//! Architecture", 3.3.4.1, with `LDS_CONFIG.ADDR_OUT_OF_RANGE_REPORTING` 0). Each lane's access counts as a whole: with
-//! one byte outside, all of it is. Atomics at an address that is no multiple of their size fault (3.3.3).
+//! Bytes outside the workgroup's allocation read 0, are not written and do not fault ("RDNA3 Instruction Set
+//! Architecture", 3.3.4.1, with `LDS_CONFIG.ADDR_OUT_OF_RANGE_REPORTING` 0). Each lane's access counts as a whole: if
+//! one byte is outside, all of it is. Atomics at an address that is no multiple of their size fault (3.3.3).
 
 mod atomic;
 mod load;
@@ -52,7 +52,7 @@ fn each_address(
     });
 }
 
-/// How a DS operation is lowered.
+/// Handler and operands of a DS operation, for lowering.
 pub(crate) struct DsEntry {
     pub(crate) handler: Handler,
     pub(crate) aux: u8,
@@ -64,7 +64,7 @@ pub(crate) struct DsEntry {
     pub(crate) unit: u32,
 }
 
-/// What a DS operation is.
+/// Kind of a DS operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// A load, a store, or an atomic that returns nothing.
@@ -85,7 +85,7 @@ pub(crate) enum Operation {
     Consume,
 }
 
-/// How an operation with such an effect on LDS is lowered; `None` if no operation is like that.
+/// Returns the entry of an operation with this effect on LDS; `None` if no operation is like that.
 pub(crate) fn entry(operation: Operation, effect: Option<Effect>, backend: BackendKind) -> Option<DsEntry> {
     use Effect::{Load, Store};
     use Moves::{Dwords, Part};

@@ -156,7 +156,7 @@ fn exchange64(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     )
 }
 
-/// How such an LDS operation is lowered.
+/// Handler and operands of an LDS operation that exchanges, for lowering.
 pub(crate) struct ExchangeEntry {
     pub(crate) handler: Handler,
     /// Registers of the result and of each data operand.
