@@ -166,7 +166,7 @@ pub(crate) struct ExchangeEntry {
     pub(crate) unit: u32,
 }
 
-/// What such an LDS operation is.
+/// Kind of an LDS operation that exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// `ds_load_addtid_b32`.
@@ -179,7 +179,7 @@ pub(crate) enum Operation {
     Two { dwords: u32, unit: u32 },
 }
 
-/// How an operation is lowered; `None` if there is none like that.
+/// Returns the entry of an operation; `None` if there is no such operation.
 pub(crate) fn entry(operation: Operation) -> Option<ExchangeEntry> {
     let entry = |handler: Handler, dst: u32, data: u32, unit: u32| ExchangeEntry { handler, dst, data, unit };
     Some(match operation {

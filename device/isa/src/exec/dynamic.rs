@@ -31,21 +31,22 @@ pub(crate) fn allocate(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 }
 
 impl Wave {
-    /// Whether it allocates vector registers while it runs.
+    /// Returns true if the wave allocates vector registers while it runs.
     #[must_use]
     pub fn allocates_vgprs(&self) -> bool {
         self.vgpr_block != 0
     }
 
-    /// Has so many vector registers from now on, for somebody who saves it or restores it; false, and nothing has changed, where it
-    /// does not allocate them, or not as many.
+    /// Sets the number of vector registers, for the code that saves or restores the wave. Returns false, and changes
+    /// nothing, if the wave does not allocate registers or cannot have that many.
     #[must_use]
     pub fn set_vgprs(&mut self, count: u16) -> bool {
         self.vgpr_block != 0 && self.allocate_vgprs(count)
     }
 
-    /// Has so many vector registers from now on, or as many more as fill a block, at least one block; whether it can. What it gives up
-    /// is cleared, so that registers are 0 when it gets them, and when the next wave does.
+    /// Sets the number of vector registers to `wanted`, rounded up to whole blocks, at least one. Returns false if a
+    /// wave cannot have that many. Registers that the wave gives up are cleared: they are 0 when it gets them again,
+    /// and when the next wave does.
     fn allocate_vgprs(&mut self, wanted: u16) -> bool {
         let block = self.vgpr_block;
         let count = wanted.max(1).next_multiple_of(block);

@@ -16,7 +16,7 @@ use crate::wave::Wave;
 /// Bit of the lowering mode: exceptions are recorded.
 pub(crate) const WATCHED: u32 = 1 << 31;
 
-/// How an operation raises exceptions.
+/// Rule by which an operation raises exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Rule {
@@ -70,7 +70,7 @@ const RULES: [Rule; 20] = [
     Rule::Quiet,
 ];
 
-/// Whether an operand of these bits is read as what the operation calculates with, not as a count or a mask.
+/// Returns the code of an operand's width: 0 for 16 bits, 1 for 32 bits, 2 for others.
 fn bits_code(bits: u32) -> u8 {
     match bits {
         16 => 0,
@@ -136,7 +136,7 @@ fn operand(w: &Wave, source: &Source, code: u8, lane: u32) -> u64 {
     }
 }
 
-/// As an [element](element), for an operation on scalar registers, which is done once whatever EXEC.
+/// As an [element](element), for an operation on scalar registers, which is done once, also if EXEC is zero.
 pub(crate) fn once(element: Di) -> Di {
     Di { f: watch_once, ..element }
 }
@@ -189,7 +189,7 @@ pub(crate) fn check(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     if w.raised & trapsts::MATH & w.mode >> EXCP_EN_SHIFT != 0 { m.stop(Stop::Exception) } else { Flow::NEXT }
 }
 
-/// What a half among the sources of an operation on singles raises by itself.
+/// Returns the exceptions that a half among the sources of an operation on singles raises by itself.
 pub(crate) fn of_half_source(bits: u16, mode: u32) -> u32 {
     let bits = float::flush_input(u64::from(bits), Format::F16, mode);
     match () {
@@ -199,7 +199,7 @@ pub(crate) fn of_half_source(bits: u16, mode: u32) -> u32 {
     }
 }
 
-/// What an operation on singles raises, with a result in `output`.
+/// Returns the exceptions that an operation on singles raises, with a result in `output`.
 pub(crate) fn of_single(rule: Rule, values: &[u64], output: Format, mode: u32) -> u32 {
     raises(rule, (Format::F32, output), values, mode)
 }

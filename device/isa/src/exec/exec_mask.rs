@@ -40,7 +40,7 @@ impl Function {
     }
 }
 
-/// What the destination gets.
+/// Value that the destination gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Result {
     /// EXEC as it was, `S_*_SAVEEXEC_*`.

@@ -25,7 +25,7 @@ use atomic::{atomic32, atomic64};
 use load::{load_b32, load_n, load_narrow};
 use store::{store_b32, store_n, store_narrow};
 
-/// How a FLAT, GLOBAL or SCRATCH operation is lowered.
+/// Handler and operands of a FLAT, GLOBAL or SCRATCH operation, for lowering.
 pub(crate) struct FlatEntry {
     pub(crate) handler: Handler,
     pub(crate) aux: u8,
@@ -42,7 +42,7 @@ impl FlatEntry {
     }
 }
 
-/// How an operation with such an effect is lowered; `None` if no operation is like that.
+/// Returns the entry of an operation with this effect; `None` if no operation is like that.
 pub(crate) fn entry(moves: Moves, effect: Effect, backend: BackendKind) -> Option<FlatEntry> {
     let load = |handler: Handler, dst: u32| FlatEntry { dst, ..FlatEntry::new(handler) };
     let store = |handler: Handler, data: u32| FlatEntry { data, ..FlatEntry::new(handler) };

@@ -12,7 +12,7 @@ use crate::wave::Wave;
 /// Resources there are (`GWS_RSRC` has six bits).
 pub const GWS_RESOURCES: u32 = 64;
 
-/// What `ds_gws_*` asks for.
+/// Request of a `ds_gws_*` instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GwsRequest {
     /// The operation.

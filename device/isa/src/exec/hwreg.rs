@@ -55,7 +55,7 @@ fn trapsts_of(w: &Wave) -> u32 {
     moved.iter().fold(kept, |bits, (own, kept)| bits | (w.trapsts >> kept & 1) << own)
 }
 
-/// What is kept of a `TRAPSTS` of the architecture.
+/// Returns the internal form of a `TRAPSTS` value of the architecture.
 fn trapsts_from(w: &Wave, value: u32) -> u32 {
     let moved = w.file.moved_trapsts;
     let kept = moved.iter().fold(value, |bits, (own, kept)| bits & !(1 << kept | 1 << own));
@@ -94,9 +94,10 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         ExcpFlagPriv => split::excp_flag_priv(w),
         ExcpFlagUser => w.trapsts & trapsts::MATH,
         TrapCtrl => split::trap_ctrl(w),
-        // Instructions are done in order whatever it says.
+        // Instructions are done in order, for any value of it.
         SchedMode | PerfSnapshot => 0,
-        // Where the blocks of a wave that allocates them are in the memory of the SIMD, as `VGPR_BASE` is of the others.
+        // Place of the blocks of a wave that allocates them, in the memory of the SIMD, as `VGPR_BASE` is for other
+        // waves.
         DvgprAlloc => 0,
         ShaderCyclesLow => shader_clock(w, m) as u32,
         ShaderCyclesHigh => (shader_clock(w, m) >> 32) as u32,

@@ -20,7 +20,7 @@ pub(crate) const DST: u8 = 3;
 /// First bit in `aux` of how many registers an operand has.
 pub(crate) const REGISTERS: u8 = 2;
 
-/// What an instruction changes of the index.
+/// Changes that an instruction makes to the index.
 pub(crate) mod change {
     /// `M0[7:0]` by a source.
     pub(crate) const INDEX: u8 = 1;
@@ -28,7 +28,7 @@ pub(crate) mod change {
     pub(crate) const OPERANDS: u8 = 2;
     /// `MODE.GPR_IDX_EN` is set.
     pub(crate) const ON: u8 = 4;
-    /// It is cleared.
+    /// `MODE.GPR_IDX_EN` is cleared.
     pub(crate) const OFF: u8 = 8;
 }
 

@@ -197,7 +197,7 @@ pub(crate) fn readlane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// `v_writelane_b32`: writes whatever EXEC says.
+/// `v_writelane_b32`: writes the lane even if it is off in EXEC.
 pub(crate) fn writelane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let lane = d.src[1].scalar(w) & (w.halves * 32 - 1);
     let value = d.src[0].scalar(w);
@@ -205,7 +205,7 @@ pub(crate) fn writelane(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// Those of lanes 0 to 31, or of the high ones, that are below a lane.
+/// Returns the lanes below `lane`: of lanes 0 to 31, or of the high ones.
 pub(crate) fn lanes_below(high: bool, lane: u32) -> u32 {
     match (high, lane) {
         (false, 32..) => u32::MAX,

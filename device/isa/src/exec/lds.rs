@@ -42,9 +42,9 @@ impl Default for Lds {
 
 #[cfg(target_arch = "x86_64")]
 impl Lds {
-    /// Where compiled code finds the pointer to its bytes.
+    /// Offset at which compiled code finds the pointer to the bytes.
     pub(crate) const STORAGE: usize = core::mem::offset_of!(Lds, storage);
-    /// Where compiled code finds how many they are.
+    /// Offset at which compiled code finds the number of bytes.
     pub(crate) const SIZE: usize = core::mem::offset_of!(Lds, size);
 }
 
@@ -98,13 +98,13 @@ impl Lds {
         self.storage.0.get(address as usize..)?.first_chunk()
     }
 
-    /// Whether `count` bytes at `address` are inside.
+    /// Returns true if `count` bytes at `address` are inside.
     #[inline(always)]
     pub(crate) fn contains(&self, address: u32, count: u32) -> bool {
         u64::from(address) + u64::from(count) <= u64::from(self.size)
     }
 
-    /// `N` bytes at an address that [`Lds::contains`] them; other addresses wrap, which is no use to anyone.
+    /// Reads `N` bytes at an address that [`Lds::contains`] them. Other addresses wrap, and give useless bytes.
     #[inline(always)]
     pub(crate) fn get<const N: usize>(&self, address: u32) -> [u8; N] {
         const { assert!(N <= SLACK, "wide accesses stay within the slack") };

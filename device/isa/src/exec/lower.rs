@@ -89,7 +89,7 @@ pub(crate) fn region(
     }
 }
 
-/// Whether an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
+/// Returns true if an instruction has semantics, operands, modifiers and all, under `mode` in a wave of `wave` lanes.
 pub(crate) fn has_semantics(inst: &Inst, arch: Arch, wave: WaveSize, mode: u32) -> bool {
     alone(inst, arch, wave, mode).is_ok()
 }
@@ -133,11 +133,11 @@ struct Lowering {
     at: u32,
     /// Dword offset of the one after it.
     next: u32,
-    /// Whether the next element emitted counts as an instruction.
+    /// True if the next element emitted counts as an instruction.
     counted: bool,
-    /// What the next element emitted executes.
+    /// Operation that the next element emitted executes.
     role: Role,
-    /// What the next element emitted does, for compiled code.
+    /// Form of the next element emitted, for compiled code.
     form: Form,
     code: Vec<Di>,
     roles: Vec<Role>,
@@ -165,11 +165,11 @@ struct Lowering {
     destinations: [Operand; 2],
     /// Registers among them that the halves share, from the first to before the last.
     shared_writes: Option<(u16, u16)>,
-    /// Whether the instruction being lowered writes `FLAT_SCRATCH`.
+    /// True if the instruction being lowered writes `FLAT_SCRATCH`.
     moves_scratch: bool,
-    /// Whether the instruction being lowered records exceptions.
+    /// True if the instruction being lowered records exceptions.
     watches: bool,
-    /// Whether sources of the instruction being lowered that name EXEC are read from a copy.
+    /// True if sources of the instruction being lowered that name EXEC are read from a copy.
     copies_exec: bool,
 }
 

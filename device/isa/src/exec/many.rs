@@ -96,7 +96,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Where a wave begins, if that is in machine code.
+    /// Returns the entry at which a wave begins, if that is in machine code.
     fn of(wave: &Wave, region: &'a Region) -> Option<Entry<'a>> {
         let code = region.machine_code()?;
         let index = region.index_of(wave.pc)?;
@@ -114,7 +114,8 @@ impl<'a> Entry<'a> {
         Entry { point: known.unwrap_or(self.point), ..self }
     }
 
-    /// Where code may start other waves that begin here, behind one that changes registers as `touched` says.
+    /// Returns the address at which code may start other waves that begin here, after a wave that changes registers
+    /// as `touched` says.
     fn follow(self, touched: &'a Touched) -> Option<(&'a Touched, *const u8)> {
         (self.index == 0 && self.code.follows()).then(|| (touched, self.code.address(self.point)))
     }

@@ -1,11 +1,13 @@
 //! Matrix instructions of CDNA3 (`v_mfma_*`, `v_smfmac_*`): D = A × B + C in one block or several.
 //!
-//! All lanes take part, whatever EXEC is, and `MODE` has no say: denormal numbers are kept, sums are rounded to nearest even.
-//! Where elements are: [`shape`]. Singles and doubles are added by fused multiply-adds in the order of k, others as
-//! [`fused`] has it; `v_smfmac_*` adds the elements of A that are there in their order, as many at a time as if the others did not exist.
+//! All lanes take part, also those that are off in EXEC, and `MODE` has no effect: denormal numbers are kept, sums
+//! are rounded to nearest even. [`shape`] has the places of elements. Singles and doubles are added by fused
+//! multiply-adds in the order of k, other elements as [`fused`] says. `v_smfmac_*` adds the elements of A that exist,
+//! in their order, as many at a time as if there were no others.
 //!
-//! All sources are read before D is written. `CBSZ` and `ABID` let blocks share one of A's; of instructions with one block they
-//! mean nothing. `BLGP` is a pattern of B's lanes for all but doubles, of which it negates sources.
+//! All sources are read before D is written. `CBSZ` and `ABID` let several blocks share one block of A; they mean
+//! nothing for instructions with one block. `BLGP` is a pattern of B's lanes, except for doubles, where it negates
+//! sources.
 
 mod block;
 mod convert;
@@ -31,7 +33,7 @@ use kept::Kept;
 use shape::{Element, Rule, SHAPES, source_lanes};
 use sum::{Quad, Term, group_of, rule};
 
-/// What `imm` of a lowered instruction has.
+/// Fields in `imm` of a lowered instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
     pub(crate) cbsz: u32,
@@ -58,7 +60,7 @@ impl Control {
 }
 
 impl Shape {
-    /// What executes it.
+    /// Returns the handler that executes the shape.
     pub(crate) fn handler(&self, backend: BackendKind) -> Handler {
         match self.rule() {
             Rule::Chain if self.is_double() => doubles(backend),
@@ -87,7 +89,8 @@ fn sum_lanes<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, register: usize, sixteen
     L::load(&w.v.row(base + (register * 2 + sixteen / 2) as u32)[sixteen & 1])
 }
 
-/// What instructions calculate with, kept from one to the next because clearing it takes as long as a small matrix.
+/// Buffers that instructions calculate with, kept from one to the next because clearing them takes as long as a small
+/// matrix.
 struct Bench {
     a: Left,
     b: Right,
@@ -321,7 +324,7 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     bench.write(w, d, shape);
 }
 
-/// Whether it was [done](block::done) as a single block.
+/// Executes the instruction as a [single block](block::done), if it is one; returns true if it did.
 #[inline(always)]
 fn is_block<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) -> bool {
     match (shape.a, shape.n) {

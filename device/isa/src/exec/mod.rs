@@ -98,7 +98,7 @@ pub use profile::{CodeTimes, Profile};
 pub use succession::{Followed, Follower, Following};
 pub use touches::{Place, Touch};
 
-/// What a wave runs in: one per worker thread, put together for each call of [`run`].
+/// Surroundings of a wave that runs: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
     /// Address space of the wave's process.
     pub mmu: &'a dyn Mmu,
@@ -179,11 +179,11 @@ const _: () = assert!(size_of::<Option<Stop>>() == 16);
 pub struct WaveFault {
     /// Address of the instruction.
     pub pc: u64,
-    /// What happened.
+    /// Cause of the fault.
     pub kind: FaultCause,
 }
 
-/// What a wave can fail with.
+/// Cause of a fault of a wave.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FaultCause {
     /// A memory access, or the fetch of the instruction itself.
@@ -257,20 +257,23 @@ pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
     dispatch::run(wave, env, budget)
 }
 
-/// What waves come behind one that has ended, in its storage.
+/// Source of the waves that run in the storage of one that has ended.
 pub trait Next {
-    /// Makes a wave that has ended into another that is to run, [started](Wave::start_as) in its storage; its budget, or `None` where
-    /// there is none. LDS is for it to make ready, where the next one is of another workgroup. What the ended wave has changed since its
-    /// own start is for [`Wave::start_behind`]; where that is given, the next one has to start as the ended one did. Vector registers of a
+    /// Turns a wave that has ended into the next one to run, [started](Wave::start_as) in its storage. Returns that
+    /// wave's budget, or `None` if there is no further wave. If the next wave is of another workgroup, this call
+    /// makes LDS ready for it. `touched` says what the ended wave has changed since its own start, for
+    /// [`Wave::start_behind`]; if it is given, the next wave has to start as the ended one did. The vector registers
+    /// of a wave that has ended may not be in memory.
     /// wave that has ended may be in no memory.
     fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64>;
 
-    /// Waves that may be started behind the one that [`Next::next`] has just made, without asking it again.
+    /// Returns the waves that may be started after the one that [`Next::next`] has just made, without asking it
+    /// again.
     fn follow(&mut self) -> Option<Following<'_>> {
         None
     }
 
-    /// How far [those](Next::follow) have come: all before the last one have ended.
+    /// Tells how far [these waves](Next::follow) have come: all before the last one have ended.
     fn followed(&mut self, _lds: &mut Lds, _how_far: Followed) {}
 }
 
@@ -280,7 +283,7 @@ pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut impl
     many::run_many(wave, env, budget, next)
 }
 
-/// How the turn of a wave ends behind which another one's usually follows.
+/// End of a wave's turn after which the turn of another wave usually follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// [`Stop::Barrier`].
@@ -294,30 +297,31 @@ pub enum TurnEnd {
 /// Turns that waves have taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// How often all waves had come to their barriers, and have gone on.
+    /// Number of times that all waves had come to their barriers, and have gone on.
     pub opened: u64,
-    /// Which waves have come to their barriers ([`TurnEnd::Barrier`]) since then, by their numbers; all others but `at` go on. `None` where no other wave has
-    /// had its turn: they are as they were.
+    /// Waves that have come to their barriers ([`TurnEnd::Barrier`]) since then, a bit for each number; all others
+    /// but `at` go on. `None` if no other wave has had its turn: the others are then as they were.
     pub waiting: Option<u64>,
     /// The wave that had its turn last.
     pub at: usize,
-    /// How that has ended.
+    /// End of that turn.
     pub end: TurnEnd,
     /// Instructions of all of them.
     pub executed: u64,
 }
 
-/// Who goes on.
+/// Next turn: the wave that goes on, and its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Go {
     /// The wave.
     pub wave: usize,
     /// Instructions that it may execute.
     pub budget: u64,
-    /// All waves may go on, this one, which is the first, before the others. One that comes to a barrier, or lets others have their turn, is
-    /// followed by the next one that is not at a barrier, in the same budget.
+    /// True if all waves may go on. `wave` is then the first of the workgroup, and runs before the others. When a
+    /// wave comes to a barrier, or lets the others have their turn, the next wave that is not at a barrier follows in
+    /// the same budget.
     pub all: bool,
-    /// Where all of them have come to a barrier, all may go on from the first one on, so many times.
+    /// Number of times that all waves may go on, from the first one on, after all have come to a barrier.
     pub more: u64,
 }
 
@@ -326,25 +330,26 @@ pub struct Go {
 pub struct Stopped {
     /// As in [`Turns`].
     pub opened: u64,
-    /// As there.
+    /// As in [`Turns`].
     pub waiting: Option<u64>,
     /// The wave.
     pub at: usize,
-    /// What it has stopped with.
+    /// Reason of the stop.
     pub stop: Stop,
     /// As in [`Turns`].
     pub executed: u64,
 }
 
-/// Is told which turns there were; says who goes on, or `None` where the caller is to see to it.
+/// Function that is told of the turns taken, and returns the next turn; `None` if the caller is to decide.
 pub type NextTurn<'a> = dyn FnMut(&mut [Wave], &mut Lds, Turns) -> Option<Go> + 'a;
 
-/// Runs one of the waves of a workgroup, with a budget, and then whichever `next` says: as [`run`] would run each in its turn,
-/// without what is the same for all of them. Returns which wave has stopped with something else, if it is that.
+/// Runs one of the waves of a workgroup, with a budget, and then each wave that `next` names: as [`run`] would run
+/// each in its turn, without repeating the work that is common to all of them. Returns the wave that has stopped for
+/// a reason that is not a [`TurnEnd`], if there is one.
 ///
 /// # Panics
 ///
-/// Where there is no wave of that number.
+/// If there is no wave of that number.
 pub fn run_in_turns(
     waves: &mut [Wave],
     env: &mut Env<'_>,
@@ -378,7 +383,8 @@ pub fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut d
     dispatch::run_probed(wave, env, budget, probe)
 }
 
-/// What the instruction that the wave is at is about to access of memory that waves share; nothing where it cannot be fetched.
+/// Returns the accesses of memory that waves share which the wave's next instruction is about to make; none if it
+/// cannot be fetched.
 pub fn touches(wave: &mut Wave, env: &mut Env<'_>) -> Vec<Touch> {
     dispatch::touches(wave, env)
 }

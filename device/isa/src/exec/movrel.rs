@@ -6,7 +6,7 @@ use super::lane::for_each_active;
 use crate::registers::slot;
 use crate::wave::Wave;
 
-/// What `M0` is added to, in [`Di::aux`].
+/// Register numbers that `M0` is added to, in [`Di::aux`].
 pub(crate) mod shifts {
     /// The source.
     pub(crate) const SOURCE: u8 = 1;

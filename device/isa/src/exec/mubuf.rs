@@ -65,7 +65,7 @@ fn failure(
     })
 }
 
-/// What each lane has loaded.
+/// Words that each lane has loaded.
 type Loaded = [[u32; 4]; 64];
 
 /// Runs `f` for each active lane, the highest first, for what it loads; then `put` for each. A failure stops the wave before any register
@@ -127,13 +127,13 @@ fn units(dwords: u32) -> impl DoubleEndedIterator<Item = (usize, bool)> {
     (0..dwords as usize).step_by(2).map(move |n| (n, n + 1 < dwords as usize))
 }
 
-/// Whether two dwords are side by side.
+/// Returns the address of two dwords that are side by side; `None` if they are not.
 fn are_together(places: &[Option<u64>; 4], first: usize) -> Option<u64> {
     let va = places[first]?;
     (places[first + 1]? == va.wrapping_add(4)).then_some(va)
 }
 
-/// Where the dwords of a lane's element are that are inside.
+/// Returns the addresses of the dwords of a lane's element; `None` for each dword outside the buffer.
 fn places(w: &Wave, d: &Di, buffer: &Buffer, lane: u32) -> [Option<u64>; 4] {
     let place = buffer.place(w, d, lane);
     let at = |n: u32| if n < d.dst2 { buffer.address(place, u64::from(n) * 4, 4) } else { None };
@@ -318,7 +318,7 @@ fn store_from_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
-/// How the components of a typed access lie in registers.
+/// Layout of the components of a typed access in registers.
 mod layout {
     /// The format is the instruction's (MTBUF): no component selects.
     pub(super) const TYPED: u8 = 1;
@@ -429,7 +429,7 @@ fn store_format(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
-/// How a buffer operation is lowered.
+/// Handler and operands of a buffer operation, for lowering.
 pub(crate) struct BufferEntry {
     pub(crate) handler: Handler,
     pub(crate) aux: u8,
@@ -450,7 +450,7 @@ pub(crate) enum Packing {
     High,
 }
 
-/// What a buffer operation is.
+/// Kind of a buffer operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// A load, a store or an atomic.
@@ -465,8 +465,8 @@ pub(crate) enum Operation {
     FormatToLds,
 }
 
-/// How an operation with such an effect is lowered, where stores by a format repeat their first component (`repeats`) or do not;
-/// `None` if there is none like that.
+/// Returns the entry of an operation with this effect; `None` if there is no such operation. `repeats` is true if
+/// stores by a format repeat their first component.
 pub(crate) fn entry(operation: Operation, effect: Effect, repeats: bool) -> Option<BufferEntry> {
     let entry = |handler: Handler, aux: u8, count: u32, registers: u32| {
         Some(BufferEntry { handler, aux, count, registers })

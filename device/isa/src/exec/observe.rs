@@ -87,7 +87,7 @@ pub trait Observer {
     fn step(&mut self, step: &Step<'_>);
 }
 
-/// What a wave's registers held before the instruction at hand.
+/// Values of a wave's registers before the instruction at hand.
 #[derive(Debug)]
 struct Before {
     scalars: [u32; 128],

@@ -38,9 +38,9 @@ pub(crate) trait VectorOp: Sized + 'static {
     const INPUT: Format;
     /// Format of the result, for `omod`, `clamp` and denormals.
     const OUTPUT: Format;
-    /// Whether [`VectorOp::lanes`] is there; all operands are then `u32`.
+    /// True if [`VectorOp::lanes`] is defined; all operands are then `u32`.
     const LANES: bool = false;
-    /// Whether NaNs of the lane form have unspecified payloads, so that lanes with NaN results are done again.
+    /// True if NaNs of the lane form have unspecified payloads, so that lanes with NaN results are done again.
     const NAN: bool = false;
     /// The definition.
     fn scalar(a: Self::A, b: Self::B, c: Self::C) -> Self::D;
@@ -128,7 +128,7 @@ per_backend! {
     dual_pair [X: VectorOp, Y: VectorOp] [X, Y] |w, _m, d, L| dual::<X, Y, L>(w, d)
 }
 
-/// What lowering needs to know about an operation.
+/// Handlers and operand types of an operation, for lowering.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) general: Handler,

@@ -27,7 +27,7 @@ pub struct Hazard {
 }
 
 impl Hazard {
-    /// What the register is called.
+    /// Returns the name of the register.
     #[must_use]
     pub fn register(&self, arch: Arch) -> String {
         match (self.is_vector, self.number) {
@@ -38,7 +38,7 @@ impl Hazard {
     }
 }
 
-/// What comes back in order with others of its kind.
+/// Kind of an operation that a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Vector,
@@ -75,7 +75,7 @@ impl Registers {
 struct Event {
     kind: Kind,
     pc: u64,
-    /// What it writes, until somebody was told of it.
+    /// Registers that it writes; `None` once a use of them was reported.
     into: Option<Registers>,
 }
 
@@ -103,7 +103,7 @@ impl Counter {
     }
 }
 
-/// What one wave has loaded and not waited for.
+/// Loads of one wave that it has not waited for.
 #[derive(Clone, Debug)]
 pub struct Pending {
     arch: Arch,
@@ -179,7 +179,8 @@ impl Pending {
         true
     }
 
-    /// What an instruction adds to which counters: vector memory, LDS, scalar memory.
+    /// Returns the event that an instruction adds, and the counters that it is added to: vector memory, LDS, scalar
+    /// memory.
     fn event(&self, pc: u64, inst: &Inst) -> Option<(Event, [bool; 3])> {
         let row = properties(inst.op);
         let notation = Notation::of(self.arch);

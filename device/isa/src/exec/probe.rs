@@ -18,9 +18,9 @@ pub struct About<'a> {
     pub pc: u64,
     /// The instruction.
     pub inst: &'a Inst,
-    /// What it accesses of memory that waves share.
+    /// Accesses of memory that waves share.
     pub touches: &'a [Touch],
-    /// What it reads as a scalar load: address and bytes.
+    /// Address and bytes of a scalar load.
     pub scalar: Option<(u64, u32)>,
     /// The resource of global wave sync that it goes to.
     pub gws: Option<u8>,

@@ -1,4 +1,4 @@
-//! How often each operation is executed.
+//! Counts of how often each operation is executed.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::di::Role;
 use crate::code_cache::Region;
 use crate::inst::Op;
 
-/// What compiled code has done, in ticks of [`ticks`](super::ticks).
+/// Work of compiled code, with times in ticks of [`ticks`](super::ticks).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeTimes {
     /// Times that it was entered.
@@ -27,7 +27,7 @@ pub struct CodeTimes {
 #[derive(Clone, Debug)]
 pub struct Profile {
     counts: Box<[u64]>,
-    /// Those of them that compiled code leaves to the operation's handler, whatever the operands' values are.
+    /// Executions among them that compiled code leaves to the operation's handler for all values of the operands.
     called: Box<[u64]>,
 }
 

@@ -1,8 +1,8 @@
-//! What is known of an operation besides its definition: one row per operation, one column per question.
+//! Properties of an operation besides its definition: one row per operation, one column per question.
 //!
-//! Lowering, the exception rules and whatever else wants to know something of an operation ask this table, and not the
-//! operation's mnemonic. The rows are in files by kind of instruction; the table is put together, and an operation that is
-//! in it twice refused, when the crate is compiled.
+//! Lowering, the exception rules and all other parts that need to know something about an operation ask this table,
+//! and not the operation's mnemonic. The rows are in files by kind of instruction; the table is put together, and an
+//! operation that is in it twice refused, when the crate is compiled.
 
 mod compare;
 mod matrix;
@@ -24,7 +24,7 @@ use crate::lanes::BackendKind;
 /// Definitions of one file of vector operations.
 pub(crate) type Definitions = fn(Op, BackendKind) -> Option<Entry>;
 
-/// Which part of lowering an operation is for.
+/// Part of lowering that handles an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
     /// No semantics: images, exports, interpolation.
@@ -65,7 +65,7 @@ pub(crate) enum Family {
     Pair,
     /// A vector move relative to `M0`.
     Relative,
-    /// What else looks at vector registers in a way of its own.
+    /// Another operation that reads or writes vector registers in a way of its own.
     Special,
     /// A matrix multiplication.
     Matrix,
@@ -90,7 +90,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Whether its instructions are those of the vector ALU, with DPP and modifiers.
+    /// Returns true if instructions of the family are those of the vector ALU, with DPP and modifiers.
     pub(crate) fn is_vector(self) -> bool {
         matches!(
             self,
@@ -106,7 +106,7 @@ impl Family {
     }
 }
 
-/// Where an operation accesses memory.
+/// Memory that an operation accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     /// By scalar address, through the scalar cache.
@@ -127,7 +127,7 @@ pub(crate) enum Space {
     BufferToLds,
 }
 
-/// What an operation does to memory.
+/// Effect of an operation on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Load,
@@ -136,7 +136,7 @@ pub(crate) enum Effect {
     Atomic,
 }
 
-/// What an operation moves between memory and vector registers.
+/// Data that an operation moves between memory and vector registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Moves {
     /// This many dwords.
@@ -147,13 +147,13 @@ pub(crate) enum Moves {
     Atomic(Function, u32),
 }
 
-/// When an operation looks for what waves of other workgroups write.
+/// Condition under which an operation looks for writes of waves of other workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
     Never,
-    /// When it is to bypass caches (`GLC`, `DLC`).
+    /// If it is to bypass caches (`GLC`, `DLC`).
     Coherently,
-    /// It invalidates caches.
+    /// Always: the operation invalidates caches.
     Always,
 }
 
@@ -161,9 +161,9 @@ pub(crate) enum Looks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Properties {
     pub(crate) family: Family,
-    /// How it raises float exceptions, if it does.
+    /// Rule by which it raises float exceptions, if it does.
     pub(crate) raises: Option<Rule>,
-    /// What it does to which memory.
+    /// Memory that it accesses, and its effect on it.
     pub(crate) memory: Option<(Space, Effect)>,
     pub(crate) looks: Looks,
     /// Execution never continues behind it.
@@ -205,7 +205,8 @@ const fn of(family: Family) -> Properties {
 }
 
 impl Properties {
-    /// Whether an instruction looks for what other waves write, if it is to bypass caches or not.
+    /// Returns true if an instruction that is `coherent`, which bypasses caches, or is not, looks for writes of other
+    /// waves.
     pub(crate) fn looks(&self, coherent: bool) -> bool {
         match self.looks {
             Looks::Never => false,
@@ -300,7 +301,7 @@ pub(crate) fn meaning(op: Op) -> Op {
     MEANINGS[op as usize]
 }
 
-/// What is known of an operation.
+/// Returns the properties of an operation.
 pub(crate) fn properties(op: Op) -> &'static Properties {
     &TABLE[op as usize]
 }

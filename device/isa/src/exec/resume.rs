@@ -17,7 +17,7 @@ pub(crate) struct PartlyDone {
     lanes: u64,
 }
 
-/// What [`begin`] took away.
+/// State that [`begin`] took away.
 pub(super) struct Rest {
     exec: u64,
     done: u64,
@@ -31,21 +31,22 @@ impl Wave {
         self.done = self.exec() & exists & below;
     }
 
-    /// Whether an instruction of the program or of the trap handler is partly done.
+    /// Returns true if an instruction of the program or of the trap handler is partly done.
     #[inline(always)]
     pub(crate) fn has_partly_done(&self) -> bool {
         let [own, handlers] = &self.partly_done;
         own.lanes | handlers.lanes != 0
     }
 
-    /// Whether an instruction of the program, or in the trap handler of the handler, is partly done.
+    /// Returns true if an instruction is partly done: one of the trap handler if the wave is in it, else one of the
+    /// program.
     #[inline(always)]
     pub(crate) fn is_partly_done(&self) -> bool {
         self.partly_done[usize::from(self.is_privileged())].lanes != 0
     }
 
-    /// Whether the only thing between it and its trap handler is an instruction of the program that is partly done, and whose rest can be
-    /// in its context.
+    /// Returns true if the wave could enter its trap handler but for an instruction of the program that is partly
+    /// done, and the rest of that instruction can be saved in its context.
     pub(crate) fn has_rest(&self) -> bool {
         self.file.xnack_mask.is_some() && !self.is_privileged() && self.partly_done[0].lanes != 0
     }
@@ -82,7 +83,7 @@ impl Wave {
 /// Leaves EXEC the lanes that the instruction at element `at` has not done yet, if it is the one that faulted.
 pub(super) fn begin(w: &mut Wave, region: &Region, at: usize) -> Option<Rest> {
     let privileged = usize::from(w.is_privileged());
-    // Whatever comes next, afterwards there is nothing to go on with.
+    // The note is used up here, even if the wave has come to another instruction.
     let PartlyDone { pc, lanes } = core::mem::take(&mut w.partly_done[privileged]);
     let offset = region.offsets.get(at)?;
     let elements =

@@ -17,7 +17,7 @@ use crate::wave::Wave;
 #[repr(C)]
 pub(crate) struct Seat {
     pub(crate) wave: *mut Wave,
-    /// Where it goes on in machine code.
+    /// Address at which it goes on in machine code.
     pub(crate) entry: *const u8,
     /// The element that it goes on at. Code that has brought it to a barrier, or to a store to LDS that waits, says so here.
     pub(crate) element: u32,
@@ -26,13 +26,14 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// It has to be found out where the wave is.
+    /// Element of a wave whose place is not known.
     const UNKNOWN: u32 = u32::MAX;
     const EMPTY: Seat = Seat { wave: ptr::null_mut(), entry: ptr::null(), element: Seat::UNKNOWN, waits: 0 };
 }
 
-/// Who goes on in compiled code, where a wave has come to a barrier or to a store to LDS that waits: the next wave behind it that is
-/// not at a barrier, or the first such one. If all are at a barrier, it opens.
+/// Choice of the wave that goes on in compiled code after one has come to a barrier, or to a store to LDS that waits:
+/// the next wave after it that is not at a barrier, or else the first such wave. If all are at a barrier, the barrier
+/// opens.
 #[repr(C)]
 pub(crate) struct Round {
     /// The seat of the wave that runs.
@@ -41,11 +42,11 @@ pub(crate) struct Round {
     pub(crate) last: *mut Seat,
     /// The number of its instructions at which that wave is to stop.
     pub(crate) limit: u64,
-    /// How many times the barrier has opened, and one; 0 if the wave that runs is alone.
+    /// Number of times that the barrier has opened, plus one; 0 if the wave that runs is alone.
     pub(crate) generation: u32,
-    /// The generation in which the barrier does not open, as the caller wants to see that.
+    /// The generation at whose end the barrier does not open, because the caller wants to see that.
     pub(crate) last_generation: u32,
-    /// Whether it had to be looked for who goes on: otherwise each was followed by the next one.
+    /// True if the next wave had to be searched for; otherwise each wave was followed by its neighbour.
     pub(crate) chose: bool,
 }
 
@@ -62,30 +63,30 @@ impl Round {
     };
 }
 
-/// What a round has come to.
+/// Result of a round.
 pub(super) struct RoundEnd {
     /// The wave that has stopped.
     pub(super) at: usize,
-    /// How it came out of the code.
+    /// State in which that wave came out of the code.
     pub(super) out: Out,
     /// The number of its instructions at which it was to stop.
     pub(super) limit: u64,
     pub(super) generation: u32,
-    /// Whether waves have had their turns before it.
+    /// True if other waves have had their turns before it.
     pub(super) several: bool,
 }
 
-/// Where the waves of a workgroup go on in the region at hand.
+/// Places at which the waves of a workgroup go on in the region at hand.
 #[derive(Default)]
 pub(super) struct Seats(SmallVec<[Seat; 16]>);
 
 impl Seats {
-    /// Another region is at hand.
+    /// Forgets all places: another region is at hand.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// A wave's turn has ended in front of an element, or somewhere.
+    /// Notes the element before which a wave's turn has ended, if it is known.
     #[inline(always)]
     pub(super) fn leaves(&mut self, wave: usize, element: Option<usize>) {
         if let Some(seat) = self.0.get_mut(wave) {
@@ -93,10 +94,10 @@ impl Seats {
         }
     }
 
-    /// Whether all waves can go on in the region's machine code, which is that.
+    /// Takes a seat for each wave, and returns the region's machine code; `None` if not all waves can go on in it.
     pub(super) fn take<'a>(&mut self, waves: &mut [Wave], region: &'a Region) -> Option<&'a Compiled> {
         let code = region.machine_code()?;
-        // More cannot be told of.
+        // A mask of waves has no more bits.
         if waves.len() > u64::BITS as usize {
             return None;
         }
@@ -118,13 +119,13 @@ impl Seats {
         Some(code)
     }
 
-    /// Runs waves from the first one on, with one budget for all of them, until one stops otherwise than at a barrier or before a store to LDS
-    /// that waits, or all are at the barrier once more than that.
+    /// Runs waves from the first one on, with one budget for all of them. Ends if a wave stops other than at a
+    /// barrier or before a store to LDS that waits, or if all are at the barrier after it has opened `more` times.
     ///
     /// # Safety
     ///
-    /// The waves that seats were [taken](Seats::take) for, with that code of the region, are borrowed by the caller alone, and have not been touched since.
-    /// There is one.
+    /// There is at least one seat. The caller alone borrows the waves that the seats were [taken](Seats::take) for,
+    /// with this code of the region, and has not touched them since.
     #[inline(always)]
     pub(super) unsafe fn run(
         &mut self,
@@ -152,7 +153,8 @@ impl Seats {
         RoundEnd { at, out, limit, generation, several: chose || at != 0 }
     }
 
-    /// Says in waves but for one that each goes on where its seat says; which of these are at a barrier in this generation, a bit for each.
+    /// Sets the program counter of all waves but one to the place in their seats. Returns the waves among them that
+    /// are at a barrier in this generation, a bit for each.
     pub(super) fn bring(&self, (but, generation): (usize, u32), waves: &mut [Wave], region: &Region) -> u64 {
         let (mut last, mut waiting) = ((Seat::UNKNOWN, 0), 0);
         for (at, (seat, wave)) in self.0.iter().zip(waves).enumerate() {

@@ -1,7 +1,8 @@
 //! Operations under a rounding mode other than to nearest.
 //!
-//! What is not listed here does not round, or rounds to nearest in every mode: the transcendental operations, whose
-//! results are not correctly rounded in hardware in any mode, dot products, matrices and texture helpers.
+//! Operations that are not listed here do not round, or round to nearest in every mode: the transcendental
+//! operations, whose results are not correctly rounded in hardware in any mode, dot products, matrices and texture
+//! helpers.
 
 use core::marker::PhantomData;
 
@@ -100,7 +101,7 @@ fn mad(a: u16, b: u16, c: u16, round: Round) -> u16 {
     half::flushed(add(HALF, product.into(), c.into(), round) as u16)
 }
 
-/// What is behind the point, below 1 however it is rounded; of integers +0.
+/// Returns the part after the point, which stays below 1 in every rounding mode; +0 for integers.
 fn fract(layout: Layout, a: u64, round: Round) -> u64 {
     let whole = layout.value(a).floor();
     let exact = layout.number(a).plus(DOUBLE.number((-whole).to_bits()), round);

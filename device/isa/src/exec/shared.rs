@@ -7,13 +7,13 @@ use super::di::{Di, Flow, Machine};
 use crate::registers::slot;
 use crate::wave::Wave;
 
-/// Which lanes an instruction writes, in [`Di::aux`] of [`note`].
+/// Lanes that an instruction writes, in [`Di::aux`] of [`note`].
 pub(crate) mod lanes {
-    /// Those in EXEC.
+    /// Lanes that are on in EXEC.
     pub(crate) const ACTIVE: u8 = 0;
-    /// The one `src[1]` names.
+    /// The lane that `src[1]` names.
     pub(crate) const ONE: u8 = 1;
-    /// Every one.
+    /// All lanes.
     pub(crate) const ALL: u8 = 2;
 }
 

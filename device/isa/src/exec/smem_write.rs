@@ -51,7 +51,7 @@ fn put<const N: usize>(w: &Wave, m: &mut Machine<'_>, d: &Di, (va, count): (u64,
     }
 }
 
-/// Where an atomic of `bytes` bytes is, `None` if its buffer ends before.
+/// Returns the address of an atomic of `bytes` bytes; `None` if its buffer ends before it does.
 fn place<const BUFFER: bool>(w: &Wave, d: &Di, bytes: u64) -> Option<u64> {
     if !BUFFER {
         return Some(address(w, d));

@@ -49,7 +49,7 @@ impl Layout {
         (1 << (self.exponent - 1)) - 1
     }
 
-    /// Whether the bits are neither an infinity nor a NaN.
+    /// Returns true if the bits are neither an infinity nor a NaN.
     pub(crate) const fn is_finite(self, bits: u64) -> bool {
         bits & self.infinity() != self.infinity()
     }
@@ -59,12 +59,12 @@ impl Layout {
         bits & (self.sign() - 1)
     }
 
-    /// Whether the bits are a NaN.
+    /// Returns true if the bits are a NaN.
     pub(crate) const fn is_nan(self, bits: u64) -> bool {
         self.magnitude(bits) > self.infinity()
     }
 
-    /// Whether the bits are a signalling NaN.
+    /// Returns true if the bits are a signalling NaN.
     pub(crate) const fn is_signalling(self, bits: u64) -> bool {
         self.is_nan(bits) && bits >> (self.fraction - 1) & 1 == 0
     }
@@ -74,7 +74,7 @@ impl Layout {
         bits | 1 << (self.fraction - 1)
     }
 
-    /// Whether the bits are a number other than zero too small for a full fraction.
+    /// Returns true if the bits are a number other than zero that is too small for a full fraction.
     pub(crate) const fn is_denormal(self, bits: u64) -> bool {
         bits & self.infinity() == 0 && self.magnitude(bits) != 0
     }
@@ -88,8 +88,9 @@ impl Layout {
         f64::from_bits(self.number(bits).rounded(DOUBLE, Round::Nearest))
     }
 
-    /// What the output multiplier makes of a rounded result: `omod` 1 and 2 take it two and four times, 3 halves it. There are no
-    /// denormal numbers: what is one becomes +0, what would become one a zero of its sign. Infinities and NaNs stay.
+    /// Applies the output multiplier to a rounded result: `omod` 1 multiplies by two, 2 by four, and 3 halves. There
+    /// are no denormal numbers: a denormal operand becomes +0, a denormal result becomes a zero of its sign.
+    /// Infinities and NaNs stay.
     pub(crate) fn multiplied(self, bits: u64, omod: u8, round: Round) -> u64 {
         let (field, last) = ((bits & self.infinity()) >> self.fraction, self.infinity() >> self.fraction);
         let (sign, step) = (bits & self.sign(), 1 << self.fraction);
@@ -176,7 +177,8 @@ impl Number {
         Number { negative, digits, exponent: big.exponent }
     }
 
-    /// Whether the number, rounded as if there were more exponents, is larger than the largest of a format.
+    /// Returns true if the number, rounded as if exponents had no limit, is larger than the largest number of a
+    /// format.
     pub(crate) fn overflows(self, layout: Layout, round: Round) -> bool {
         // A quarter of it has room for the digits, and compares with a quarter of the power behind the largest.
         let quarter = layout.magnitude(self.scaled(-2).rounded(layout, round));

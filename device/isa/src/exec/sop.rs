@@ -44,14 +44,14 @@ impl Scalar for () {
     fn write(self, _w: &mut Wave, _register: u32) {}
 }
 
-/// How a scalar operation is lowered.
+/// Handler and operand types of a scalar operation, for lowering.
 pub(crate) struct ScalarEntry {
     pub(crate) handler: Handler,
     /// Bits of the sources.
     pub(crate) bits: [u32; 2],
     /// Bits of the destination, 0 for none.
     pub(crate) dst_bits: u32,
-    /// Whether the destination is a source too, as `src[2]`.
+    /// True if the destination is a source too, as `src[2]`.
     pub(crate) reads_dst: bool,
 }
 

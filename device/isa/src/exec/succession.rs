@@ -9,7 +9,7 @@ use crate::registers::slot;
 use crate::tier1::{LINE, Touched};
 use crate::wave::Wave;
 
-/// What a wave of a workgroup starts with that other waves of the workgroup do not.
+/// Start state of a wave that differs from wave to wave of a workgroup.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Follower {
@@ -19,9 +19,9 @@ pub struct Follower {
     pub exec: u64,
     /// `HW_ID1` and `HW_ID2`.
     pub hw_ids: [u32; 2],
-    /// What the trap temporary has that [`Following::wave_ttmp`] names.
+    /// Value of the trap temporary that [`Following::wave_ttmp`] names.
     pub ttmp: u32,
-    /// Of how many halves all lanes exist, and have numbers that are counted on from lane to lane, from the first half on.
+    /// Number of halves, from the first one on, in which all lanes exist and `v0` counts up by one from lane to lane.
     pub(crate) counted: u32,
 }
 
@@ -36,13 +36,13 @@ impl Follower {
     }
 }
 
-/// Waves that may be started behind one of a workgroup: the others of that workgroup, and those of workgroups whose identifiers follow in X.
-/// But for what is said here they start as that one has.
+/// Waves that may be started after one of a workgroup: the others of that workgroup, and the waves of the workgroups
+/// that follow in X. They start as that wave has, except for the state named here.
 #[derive(Debug, Default)]
 pub struct Following<'a> {
     /// The waves of each workgroup.
     pub followers: &'a [Follower],
-    /// Which of them has been started, and the X of its workgroup.
+    /// Index of the follower that has been started, and the X of its workgroup.
     pub number: usize,
     /// See `number`.
     pub x: u32,
@@ -54,13 +54,13 @@ pub struct Following<'a> {
     pub x_ttmp: Option<u8>,
     /// The trap temporary that differs from wave to wave of a workgroup.
     pub wave_ttmp: Option<u8>,
-    /// What is left of the turn's budget, that wave's instructions not counted.
+    /// Budget that is left of the turn, without the instructions of that wave.
     pub budget: u64,
-    /// What there has to be left behind a wave for another one to be started.
+    /// Budget that has to be left after a wave for another one to be started.
     pub floor: u64,
-    /// The same for another workgroup.
+    /// Budget that has to be left for a wave of another workgroup to be started.
     pub workgroup_floor: u64,
-    /// What a wave costs the budget beside its instructions, and what a workgroup costs beside its waves.
+    /// Cost of a wave besides its instructions, and of a workgroup besides its waves, in units of the budget.
     pub wave_cost: u64,
     /// See `wave_cost`.
     pub workgroup_cost: u64,
@@ -68,14 +68,14 @@ pub struct Following<'a> {
     pub quantum: u64,
 }
 
-/// How far compiled code has come.
+/// Progress of compiled code that starts waves itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
     /// The wave that was started last, and the X of its workgroup.
     pub number: usize,
     /// See `number`.
     pub x: u32,
-    /// What is left of the budget, that wave's instructions not counted.
+    /// Budget that is left, without the instructions of that wave.
     pub budget: u64,
     /// Instructions of the waves before that one, from the first one of [`Following`] on.
     pub instructions: u64,
@@ -87,7 +87,7 @@ pub struct Followed {
 pub(crate) struct Stretch {
     /// GPU virtual address.
     pub(crate) start: u64,
-    /// How many places from there on the access fits at.
+    /// Number of addresses from there on at which the access fits.
     pub(crate) places: u64,
     /// Host address minus GPU virtual address.
     pub(crate) delta: u64,
@@ -98,7 +98,7 @@ impl Stretch {
     const NONE: Stretch = Stretch { start: 0, places: 0, delta: 0 };
 }
 
-/// The same, as compiled code reads and writes it.
+/// State of [`Following`] and [`Followed`] as compiled code reads and writes it.
 #[repr(C, align(64))]
 pub(crate) struct Succession {
     /// Lines of scalar registers that code may change, as waves start with them: those that [`Touched`] names.
@@ -116,16 +116,16 @@ pub(crate) struct Succession {
     /// The number of instructions at which the wave that was started last is to stop.
     pub(crate) limit: u64,
     pub(crate) instructions: u64,
-    /// Where waves begin in the code.
+    /// Address in the code at which waves begin.
     pub(crate) entry: *const u8,
     /// Distances from the wave: of X, twice, and of what differs from wave to wave.
     pub(crate) x_at: [u32; 2],
     pub(crate) ttmp_at: u32,
     pub(crate) x: u32,
     pub(crate) end: u32,
-    /// What waves start with of the same name.
+    /// Value of `Wave::lds_order` that waves start with.
     pub(crate) lds_order: u32,
-    /// Where accesses of the code that is at hand have been.
+    /// Stretches of memory that the accesses of the code at hand have found.
     pub(crate) stretches: [Stretch; Succession::STRETCHES],
 }
 
@@ -159,13 +159,13 @@ impl Succession {
         stretches: [Stretch::NONE; Succession::STRETCHES],
     };
 
-    /// Other code is at hand, or the TLB has changed.
+    /// Forgets the stretches: other code is at hand, or the TLB has changed.
     pub(super) fn forget_stretches(&mut self) {
         self.stretches = [Stretch::NONE; Succession::STRETCHES];
     }
 
-    /// Has waves follow one that has just been started, and begin at an address of its region's code, which changes registers as `touched` says.
-    /// `false` if there are none, or if they cannot be started by code.
+    /// Lets waves follow one that has just been started. They begin at an address of its region's code, which changes
+    /// registers as `touched` says. Returns `false` if there are none, or if code cannot start them.
     pub(super) fn begin(
         &mut self,
         following: &Following<'_>,
@@ -203,7 +203,7 @@ impl Succession {
         true
     }
 
-    /// How far code has come, with the wave that it has started last.
+    /// Returns the progress of the code; `wave` is the wave that it has started last.
     pub(super) fn followed(&self, wave: &mut Wave) -> Followed {
         // A launch whose waves have no register for X has it stored here; no instruction reads this slot.
         wave.s[slot::DUMP] = 0;

@@ -314,7 +314,7 @@ fn comparisons_by_lanes_equal_the_scalar_definition() {
     }
 }
 
-/// The steps compilers divide by give the correctly rounded quotient, whatever the operands.
+/// The steps that compilers divide by give the correctly rounded quotient for all operands.
 #[test]
 fn division_by_scale_fmas_fixup_is_exact() {
     let step = |name: Op| super::carry::entry(name, BackendKind::Portable).map(|entry| entry.handler);

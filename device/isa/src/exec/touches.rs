@@ -1,7 +1,7 @@
-//! What an instruction is about to access of memory that waves share: global memory and LDS.
+//! Accesses of memory that waves share, global memory and LDS, which an instruction is about to make.
 //!
-//! Private memory belongs to a lane, and scalar loads are of constants as compilers make them: neither is among the accesses, nor are
-//! buffer instructions with formats. What a scalar load [reads](scalar_read) is told of apart.
+//! Private memory belongs to a lane, and compilers make scalar loads for constants only: neither is among the
+//! accesses, nor are buffer instructions with formats. [`scalar_read`] tells the bytes that a scalar load reads.
 
 use super::atomic::Function;
 use super::buffer::{Buffer, field};
@@ -14,7 +14,7 @@ use crate::mem::{Access, Segment};
 use crate::registers::slot;
 use crate::wave::Wave;
 
-/// Where an access is.
+/// Place of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// GPU virtual address.
@@ -23,18 +23,18 @@ pub enum Place {
     Lds(u32),
 }
 
-/// What one lane is about to access.
+/// Access that one lane is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// The lane.
     pub lane: u8,
-    /// Where.
+    /// Place of the access.
     pub place: Place,
     /// Bytes.
     pub bytes: u32,
-    /// What it does.
+    /// Kind of the access.
     pub access: Access,
-    /// Whether it does not depend on what is there: stores, and atomic exchanges.
+    /// True if the access does not depend on the old value: stores, and atomic exchanges.
     pub replaces: bool,
 }
 

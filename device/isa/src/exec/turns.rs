@@ -30,7 +30,7 @@ pub(super) fn run_in_turns(
         let key = key_of(&waves[going]);
         let region = code.region(key, epoch, machine.apertures, &mut machine.global);
         seats.forget();
-        // Whether the wave that goes on is known to be in the region.
+        // True if the wave that goes on is known to be in the region.
         let mut is_here = true;
         let distrusts = loop {
             let round = if all { seats.take(waves, region) } else { None };
@@ -102,18 +102,18 @@ pub(super) fn run_in_turns(
     }
 }
 
-/// What has run; see [`Turns`].
+/// Turns that have been taken; see [`Turns`].
 struct Ran {
     opened: u64,
     waiting: Option<u64>,
     at: usize,
     out: Out,
-    /// What the wave's instructions would have been before, had it executed all of them.
+    /// Instruction count of wave `at` before the turn, as if that wave had executed all instructions of it.
     before: u64,
 }
 
-/// How the turn of a wave has ended, and the element that it goes on at, if it is known; or else what it has stopped with, if it has not left
-/// the region.
+/// End of a wave's turn, and the element that the wave goes on at, if it is known. The error is the reason of its
+/// stop, or `None` if it has left the region.
 type End = Result<(TurnEnd, Option<usize>), Option<Stop>>;
 
 /// Runs waves whose seats have been [taken](Seats::take), from the first one on, until one stops otherwise than at a barrier or before
@@ -139,7 +139,7 @@ fn run_round(
     Ran { opened, waiting, at, out, before: limit.wrapping_sub(budget) }
 }
 
-/// What comes of a wave that has come out of the region.
+/// Returns the end of the turn of a wave that has come out of the region.
 #[inline(always)]
 fn turn_end(wave: &mut Wave, machine: &mut Machine<'_>, region: &Arc<Region>, (flow, at): Out) -> End {
     match flow {

@@ -19,7 +19,7 @@ pub(crate) mod high {
     pub(crate) const NEG: u32 = 3;
 }
 
-/// A scalar definition on halves, whatever its number of sources.
+/// A scalar definition on halves, with any number of sources.
 type Element = fn(u16, u16, u16) -> u16;
 
 pub(crate) fn packed2<O: VectorOp<A = u16, B = u16, C = u32, D = u16>>(

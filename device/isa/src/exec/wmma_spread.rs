@@ -1,9 +1,9 @@
 //! Matrix instructions of gfx12: D = A × B + C on 16×16 tiles, where no two lanes hold the same, and A may be sparse.
 //!
-//! Where element (i, k) of A is, and (k, j) of B with j for i, of *K* elements of so many bits: [`place`], from the layouts
-//! that AMD's matrix instruction calculator prints. Row *r* of C and D in 32 bits is in register *r* % 8, lanes 16(*r* / 8) to
-//! 16(*r* / 8) + 15 (wave64: register *r* % 4, sixteen lanes from 32(*r* / 4 % 2) + 16(*r* / 8) on); in 16 bits two rows share
-//! a register.
+//! [`place`] gives the place of element (i, k) of A, and of element (k, j) of B with j for i, for *K* elements of a
+//! given size. It follows the layouts that AMD's matrix instruction calculator prints. Row *r* of C and D in 32 bits
+//! is in register *r* % 8, lanes 16(*r* / 8) to 16(*r* / 8) + 15 (wave64: register *r* % 4, sixteen lanes from 32(*r*
+//! / 4 % 2) + 16(*r* / 8) on); in 16 bits two rows share a register.
 //!
 //! A of `V_SWMMAC_*` has two of each four elements of a row. The index register of the lane that has them says which: two bits
 //! for each element, four for a pair, in the order of the elements in the lane.
@@ -38,7 +38,7 @@ const N: usize = 16;
 const MOST_KEPT: usize = 32;
 const MOST: usize = 64;
 
-/// Where element `k` of a row is: number in its lane, and the first of the sixteen lanes.
+/// Returns the place of element `k` of a row: its number in the lane, and the first of the sixteen lanes.
 #[inline(always)]
 fn place(bits: u32, count: u32, halves: u32, k: u32) -> (u32, u32) {
     let (per, own, lanes) = geometry(bits, count, halves);
@@ -372,7 +372,7 @@ fn factors(shape: &Shape) -> Option<Factors> {
     }
 }
 
-/// Whether [`exact`] has the sums of a shape.
+/// Returns true if [`exact`] has the sums of a shape.
 pub(crate) fn has_exact(shape: &Shape) -> bool {
     factors(shape).is_some()
 }

@@ -10,31 +10,31 @@ use crate::wave::Wave;
 
 /// The wave is one of several that take turns.
 const TAKES_TURNS: u8 = 1;
-/// It has loaded from LDS since the last barrier.
+/// The wave has loaded from LDS since the last barrier.
 const HAS_LOADED: u8 = 2;
-/// It has stopped since then.
+/// The wave has stopped since then.
 const HAS_STOPPED: u8 = 4;
 
 impl Wave {
-    /// Has the wave stop once between two barriers ([`Stop::Turn`](crate::exec::Stop::Turn)), before its first store to LDS
-    /// behind a load of it, or not.
+    /// Makes the wave stop once between two barriers ([`Stop::Turn`](crate::exec::Stop::Turn)), before its first
+    /// store to LDS after a load of it, or not.
     pub fn take_turns(&mut self, whether: bool) {
         self.lds_order = self.lds_order & !TAKES_TURNS | u8::from(whether);
     }
 
-    /// It has loaded from LDS.
+    /// Notes that the wave has loaded from LDS.
     #[inline(always)]
     pub(crate) fn has_loaded_lds(&mut self) {
         self.lds_order |= HAS_LOADED;
     }
 
-    /// It is at a barrier.
+    /// Notes that the wave is at a barrier.
     #[inline(always)]
     pub(crate) fn is_at_barrier(&mut self) {
         self.lds_order &= TAKES_TURNS;
     }
 
-    /// Whether the store to LDS that it is about to execute has to wait for its next turn.
+    /// Returns true if the store to LDS that the wave is about to execute has to wait for its next turn.
     #[inline(always)]
     pub(crate) fn lets_others_load(&mut self) -> bool {
         if self.lds_order != TAKES_TURNS | HAS_LOADED {

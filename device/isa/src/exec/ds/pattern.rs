@@ -1,9 +1,9 @@
-//! How the addresses of a wave's lanes lie, and pairs of registers by lane.
+//! Patterns of the addresses of a wave's lanes, and pairs of registers by lane.
 
 use crate::lanes::Lanes;
 use crate::wave::{Chunk, Wave};
 
-/// How the addresses of sixteen lanes lie.
+/// Pattern of the addresses of sixteen lanes.
 #[derive(Clone, Copy)]
 pub(crate) enum Pattern {
     /// One element after the other from here.

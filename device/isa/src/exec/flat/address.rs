@@ -1,4 +1,4 @@
-//! Where lanes' elements are.
+//! Addresses of the elements of lanes.
 
 use crate::exec::di::{Di, Kind, Machine};
 use crate::exec::ds::pattern::{Pattern, Steps, lane64, pattern};
@@ -6,7 +6,7 @@ use crate::lanes::Lanes;
 use crate::mem::Segment;
 use crate::wave::Wave;
 
-/// How an instruction's address is made.
+/// Way in which an instruction's address is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Form {
@@ -65,7 +65,8 @@ fn moved(at: Segment, offset: i32) -> Segment {
     }
 }
 
-/// Addresses of sixteen lanes from `first_lane` on, where they are of global memory whatever they are.
+/// Returns the addresses of sixteen lanes from `first_lane` on, if all of them, also those of lanes that are off, are
+/// in global memory.
 #[inline(always)]
 pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u32) -> Option<[u64; 16]> {
     let (half, chunk) = (first_lane / 32, (first_lane >> 4 & 1) as usize);
@@ -104,7 +105,7 @@ pub(super) fn advance(at: Segment, n: usize) -> Segment {
     }
 }
 
-/// Where sixteen active lanes' elements of `bytes` bytes lie, when that is global memory in one piece.
+/// Place of the elements of active lanes, if they are in one piece.
 pub(super) enum Block {
     Contiguous(u64),
     Uniform(u64),
@@ -172,7 +173,7 @@ pub(super) fn block<L: Lanes, const N: usize>(
     }
 }
 
-/// Where 32 active lanes' dwords lie, when that is global memory in one piece.
+/// Returns the place of the dwords of 32 active lanes, if they are one piece of global memory.
 #[inline(always)]
 pub(super) fn block32<L: Lanes>(w: &Wave, d: &Di, half: u32) -> Block {
     let form = Form::of(d);

@@ -1,4 +1,4 @@
-//! What a failed access stops a wave with.
+//! Stops of a wave after a failed access.
 
 use super::address::{scratch_address, segment};
 use crate::exec::di::{Di, Flow, Machine};

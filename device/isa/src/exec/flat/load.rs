@@ -103,7 +103,7 @@ pub(super) fn load_chunk<L: Lanes, const N: usize>(
     Ok(rows)
 }
 
-/// One lane after the other, whatever their addresses.
+/// Loads one lane after the other, for any addresses.
 #[inline(never)]
 pub(super) fn load_lanes<const N: usize>(
     w: &Wave,

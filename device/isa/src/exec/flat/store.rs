@@ -79,7 +79,7 @@ pub(super) fn store_chunk<L: Lanes, const N: usize>(
     store_lanes::<N>(w, m, d, first_lane, mask)
 }
 
-/// One lane after the other, whatever their addresses.
+/// Stores one lane after the other, for any addresses.
 #[inline(never)]
 pub(super) fn store_lanes<const N: usize>(
     w: &Wave,

@@ -1,6 +1,6 @@
 //! Loads that transpose a matrix: each lane loads a part of a row, and gets a part of a column.
 //!
-//! Where elements go is in `docs/isa-choices.md`, "Loads that transpose".
+//! `docs/isa-choices.md`, "Loads that transpose", has the places of the elements.
 
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;

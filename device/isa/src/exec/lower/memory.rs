@@ -86,7 +86,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Where memory has ECC, a load of half a register leaves zeros in the other half.
+    /// Zeroes the other half of a register after a load of one half, on chips whose memory has ECC.
     pub(super) fn keep_loaded_half(&mut self, row: u32, part: Narrow) {
         if let Some(half) = part.half.filter(|_| self.file.zeroes_halves) {
             self.keep_half(row, half == Half::High);
@@ -202,7 +202,7 @@ impl Lowering {
     }
 }
 
-/// Whether the first data operand is the one that is compared with memory, and the second the one that is stored.
+/// Returns true if the first data operand is compared with memory, and the second is stored.
 fn has_compared_first(op: Op) -> bool {
     matches!(
         op,

@@ -8,7 +8,7 @@ use crate::exec::op::Format;
 use crate::inst::{FloatConst, Mods, Operand};
 use crate::registers::slot;
 
-/// What an operand is read as.
+/// Width and format in which an operand is read.
 #[derive(Clone, Copy)]
 pub(super) struct Width {
     pub(super) bits: u32,
@@ -130,14 +130,14 @@ impl Lowering {
         })
     }
 
-    /// Where `registers` scalar registers from a source's number on are kept.
+    /// Returns the place of `registers` scalar registers from a source's number on.
     pub(super) fn scalar_slot(&self, register: u8, registers: u32) -> Result<u32, Unsupported> {
         let slot = self.file.slots(register, registers).ok_or(Unsupported)?;
         let copy = slot >= slot::EXEC && self.copies_exec;
         Ok(if copy { slot - slot::EXEC + control::EXEC_COPY } else { slot } as u32)
     }
 
-    /// Where the four registers of a buffer descriptor are kept.
+    /// Returns the place of the four registers of a buffer descriptor.
     pub(super) fn descriptor(&self, operand: Operand) -> Result<u32, Unsupported> {
         let Operand::Sgpr(register) = operand else { return Err(Unsupported) };
         self.scalar_slot(register, 4)
@@ -161,12 +161,12 @@ impl Lowering {
         Ok(slot as u32)
     }
 
-    /// Whether an operand is `NULL`.
+    /// Returns true if an operand is `NULL`.
     pub(super) fn is_null(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Sgpr(register) if Some(register) == self.file.null)
     }
 
-    /// Whether an operand is or begins with `EXEC`, or is its high half.
+    /// Returns true if an operand is or begins with `EXEC`, or is its high half.
     pub(super) fn is_exec(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Sgpr(register) if self.file.slot(register).is_some_and(|slot| slot >= slot::EXEC))
     }

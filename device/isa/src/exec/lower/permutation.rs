@@ -1,4 +1,4 @@
-//! What DPP needs before an operation.
+//! Preparation that DPP needs before an operation.
 
 use super::{Di, Lowering};
 use crate::exec::di::{Handler, Kind, Source};
@@ -32,7 +32,7 @@ impl Lowering {
     }
 }
 
-/// What the preparation of DPP has in `imm`.
+/// Returns `imm` of the preparation of DPP.
 pub(super) fn permutation_bits(fields: &Dpp16) -> u32 {
     u32::from(fields.ctrl)
         | u32::from(fields.row_mask) << bit::ROW_MASK

@@ -15,9 +15,9 @@ use crate::wave::TEMP_ROW;
 
 /// Registers of the engine's own for each operand.
 const EACH: u8 = 4;
-/// Those of the destination.
+/// First register of the destination.
 const RESULT: u8 = 3 * EACH;
-/// First row of them, behind those that other preparations use.
+/// First row of these registers, after those that other preparations use.
 const FIRST_ROW: u32 = TEMP_ROW as u32 + 8;
 
 /// Row of a prepared register.
@@ -34,11 +34,11 @@ fn vector(value: u32) -> [Source; 3] {
     [Source { value, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO]
 }
 
-/// What an instruction's operands have become.
+/// Operands of an instruction after the preparation.
 pub(super) struct Prepared {
     pub(super) dst: Operand,
     pub(super) src: [Operand; 3],
-    /// What brings the result from its prepared register to where it belongs.
+    /// Element that brings the result from its prepared register to the destination.
     store: Option<Di>,
 }
 

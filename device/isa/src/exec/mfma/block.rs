@@ -15,7 +15,7 @@ const GROUP: usize = group_of(rule::EIGHTS);
 /// The powers of the groups of each quad.
 type Powers = [[Chunk; GROUPS]; QUADS];
 
-/// Whether an instruction is one of those here; blocks of `SIXTEENS` times sixteen rows and columns.
+/// Returns true if an instruction is one of those here, with blocks of `SIXTEENS` times sixteen rows and columns.
 #[inline(always)]
 fn is_here<const SIXTEENS: usize>(d: &Di, shape: &Shape) -> bool {
     shape.blocks == 1
@@ -24,7 +24,8 @@ fn is_here<const SIXTEENS: usize>(d: &Di, shape: &Shape) -> bool {
         && Control::of(d).blgp == 0
 }
 
-/// Whether D can be written bit by bit: nothing of it is read later, but by the row of the same place.
+/// Returns true if D can be written piece by piece: no part of it is read later, except as C of the row in that
+/// place.
 #[inline(always)]
 fn is_apart<const SIXTEENS: usize>(d: &Di) -> bool {
     let rows = 8 * (SIXTEENS * SIXTEENS) as u32;

@@ -8,7 +8,7 @@ use crate::wave::{Chunk, Wave};
 
 /// Exponent fields of singles that [powers](Matrix::power) are made of: between 2^-30 and 2^30.
 const FIELDS: [u32; 2] = [97, 157];
-/// What a power is larger by than a single's exponent field is smaller.
+/// Difference between a single's exponent field and its power, which is smaller.
 const BIAS: u32 = 31;
 /// [`EMPTY`] in every byte.
 pub(super) const EMPTIES: u32 = EMPTY * 0x0101_0101;
@@ -52,7 +52,7 @@ impl Right {
         Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
 }
 
-/// What is read.
+/// Matrix that is filled with a block.
 pub(super) enum Matrix<'a> {
     Left(&'a mut Left),
     Right(&'a mut Right),
@@ -69,7 +69,7 @@ impl Matrix<'_> {
     }
 }
 
-/// Which part of a matrix is read.
+/// Part of a matrix that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     /// Row of its first register.
@@ -84,7 +84,7 @@ pub(super) struct Block {
     pub(super) pattern: u32,
 }
 
-/// Whether all elements seen have powers.
+/// Limits of the elements seen so far, which tell whether all of them have powers.
 pub(super) struct Range<L: Lanes> {
     largest: L::V,
     least: L::V,
@@ -191,8 +191,8 @@ fn powers_of_halves<L: Lanes>(word: L::V, base: u32, range: &mut Range<L>) -> L:
     L::half_exponents(word, base)
 }
 
-/// What is added to the field of a half's exponent, which is 15 more than that, for the power of an element of A, and for that of
-/// one of B, so that both make [`POWERS`] and the largest of either is below 128.
+/// Numbers that are added to the exponent field of a half to give the power of an element of A, and of B. The field
+/// is 15 more than the exponent, so the two powers of a product make [`POWERS`]; the largest of either is below 128.
 const BASES: [u32; 2] = [80, POWERS - 2 * 15 - 80];
 
 /// An element of B, of which products are added as integers.
@@ -201,7 +201,7 @@ pub(super) fn smaller<L: Lanes>(value: L::V) -> L::V {
     L::fmul(value, L::splat(SMALLER))
 }
 
-/// Reads a block, and whether all of its elements have powers.
+/// Reads a block; returns true if all of its elements have powers.
 #[inline(always)]
 pub(super) fn read<L: Lanes>(w: &Wave, element: Element, at: &Block, mut into: Matrix<'_>) -> bool {
     let mut range = Range::<L>::new();

@@ -9,8 +9,8 @@
 //! With 8-bit floats the even and the odd k of sixteen are added apart, and both sums cut off as C is; a C that begins further than 25
 //! bits below is dropped.
 //!
-//! What hardware does with infinities and NaNs in detail is not known. Here a product of at least 2^128 is an infinity, the sum of
-//! infinities is as in IEEE 754, and every NaN that comes out is the same one.
+//! The details of infinities and NaNs in hardware are not known. Here a product of at least 2^128 is an infinity, the
+//! sum of infinities is as in IEEE 754, and every NaN that comes out has the same bits.
 
 use super::super::float::single;
 use super::shape::Element;
@@ -71,7 +71,7 @@ fn products<'a>(pairs: impl Iterator<Item = (&'a u32, &'a u32)> + Clone, least: 
     (sum, largest)
 }
 
-/// What comes out where there are infinities and NaNs, or products that are infinite; `None` if there are none.
+/// Returns the result if there are infinities, NaNs, or products that are infinite; `None` if there are none.
 fn special(a: &[u32], b: &[u32], c: u32) -> Option<u32> {
     let mut sum = 0f32;
     for (a, b) in a.iter().zip(b) {

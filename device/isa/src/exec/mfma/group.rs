@@ -13,7 +13,7 @@ use crate::lanes::Lanes;
 pub(super) struct Group {
     pub(super) at: Quad,
     pub(super) start: usize,
-    /// Whether there may be elements of D without any products.
+    /// True if elements of D may have no products at all.
     pub(super) may_be_empty: bool,
 }
 

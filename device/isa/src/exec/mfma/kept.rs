@@ -14,7 +14,7 @@ pub(super) const ROWS: usize = 4;
 /// Matrices of each side: a square of four by four blocks needs as many.
 pub(super) const PLACES: usize = 4;
 
-/// How elements are and lie, unlike for all others.
+/// Returns a number for the type and the layout of elements: a different one for each combination, and never 0.
 const fn form(is_brain: bool, sixteens: usize) -> u8 {
     1 + is_brain as u8 + 2 * (sixteens == 2) as u8
 }
@@ -24,7 +24,7 @@ pub(super) struct Kept<M> {
     raw: [Row; ROWS],
     /// [`form`], or 0 while there is none.
     form: u8,
-    /// Whether all elements have powers.
+    /// True if all elements have powers.
     has_powers: bool,
     matrix: M,
 }

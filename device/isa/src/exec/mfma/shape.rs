@@ -2,7 +2,7 @@
 //!
 //! Sources: the layouts that AMD's matrix instruction calculator prints, LLVM `VOP3PInstructions.td` (mnemonics, sizes).
 
-/// What the elements of A or B are.
+/// Type of the elements of A or B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Double,
@@ -30,7 +30,7 @@ impl Element {
     }
 }
 
-/// How an instruction calculates.
+/// Way in which an instruction calculates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Fused multiply-adds in the order of k.
@@ -82,17 +82,17 @@ impl Shape {
         }
     }
 
-    /// Whether the third source is an index, and not C.
+    /// Returns true if the third source is an index, and not C.
     pub(crate) const fn is_sparse(&self) -> bool {
         self.sparse
     }
 
-    /// Whether its elements are doubles, which have no lane patterns but signs.
+    /// Returns true if the elements are doubles, which have signs instead of lane patterns.
     pub(crate) const fn is_double(&self) -> bool {
         matches!(self.a, Element::Double)
     }
 
-    /// Whether it calculates with floats.
+    /// Returns true if the instruction calculates with floats.
     pub(crate) const fn is_float(&self) -> bool {
         !matches!(self.a, Element::Byte)
     }
@@ -116,7 +116,8 @@ impl Shape {
         k * lines * self.blocks / 64
     }
 
-    /// Where element `k` of line `line` of A or B is, in a matrix as for [`Shape::in_lane`]: its number in the lane, and the lane.
+    /// Returns the place of element `k` of line `line` of A or B, in a matrix as for [`Shape::in_lane`]: its number
+    /// in the lane, and the lane.
     pub(super) const fn factor_place(
         &self,
         lines: u32,
@@ -129,7 +130,7 @@ impl Shape {
         (k % own, line + lines * (block + self.blocks * (k / own)))
     }
 
-    /// Where element (i, j) of C or D is: its number in the lane, and the lane.
+    /// Returns the place of element (i, j) of C or D: its number in the lane, and the lane.
     pub(super) const fn sum_place(&self, block: u32, i: u32, j: u32) -> (u32, u32) {
         if self.is_double() {
             // One row of all blocks after the other in sixteen lanes each, four of them in a register.

@@ -54,14 +54,14 @@ fn value(element: Element, bits: u32) -> u32 {
         Element::Fp8 => Byte::Fp8Fnuz.to_single(bits as u8),
         Element::Bf8 => Byte::Bf8Fnuz.to_single(bits as u8),
         Element::Byte => i32::from((bits as u8).cast_signed()).cast_unsigned(),
-        // A NaN stays one, whatever digits it has.
+        // A NaN stays a NaN, even if all the digits that it has would be cut off.
         Element::Xf32 if single::is_nan(bits) => bits | single::QUIET,
         Element::Xf32 => bits & 0xffff_e000,
         Element::Single | Element::Double => bits,
     }
 }
 
-/// Which two of each four elements of a row of A are there, of those that a lane has: two bits for each.
+/// Returns which two of each four elements of a row of A exist, for the elements that a lane has: two bits for each.
 #[inline(always)]
 pub(super) fn columns(w: &Wave, d: &Di, shape: &Shape, lane: u32) -> u32 {
     let control = Control::of(d);
@@ -127,7 +127,7 @@ pub(super) fn lanes(w: &Wave, d: &Di, shape: &Shape, at: Sixteen) -> Chunk {
     Chunk(core::array::from_fn(|lane| one(w, d, shape, at, lane as u32)))
 }
 
-/// Those of `mask` again.
+/// Calculates the lanes in `mask` again.
 #[cold]
 #[inline(never)]
 pub(super) fn again(w: &Wave, d: &Di, shape: &Shape, at: Sixteen, mask: u16, values: &mut [u32; 16]) {

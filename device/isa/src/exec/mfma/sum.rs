@@ -41,8 +41,9 @@ pub(super) struct Sums<L: Lanes, const R: usize> {
     pub(super) again: [u16; R],
 }
 
-/// What makes integers in units of 2^-24 of what the largest product begins with, added to the exponents of products; it is
-/// positive, and at most 126.
+/// Returns the number that is added to the exponents of products, in the place of the exponent field, to make them
+/// integers in units of 2^-24 of the power of two that the largest product begins with. It is positive, and at most
+/// 126.
 #[inline(always)]
 fn scale<L: Lanes>(power: L::V) -> L::V {
     L::shl(L::sub(L::splat(255), power), L::splat(23))
@@ -66,8 +67,8 @@ pub(super) fn whole<L: Lanes>(c: L::V, scale: L::V) -> L::V {
     L::floored_product(c, scale_of_c::<L>(scale))
 }
 
-/// What has the sign bit set where C was too large to be added to products: whatever is no number of less than 31 digits has
-/// become -2^31.
+/// Returns words whose sign bit is set if C was too large to be added to products: [`whole`] has turned numbers of 31
+/// digits or more, infinities and NaNs into -2^31.
 #[inline(always)]
 pub(super) fn large<L: Lanes>(whole: L::V) -> L::V {
     L::add(whole, L::splat(1 << 30))
@@ -158,7 +159,7 @@ fn join<L: Lanes>(sums: [L::V; 2], powers: [L::V; 2]) -> (L::V, L::V) {
     (L::add(first, second), power)
 }
 
-/// Where four rows and sixteen columns of D are.
+/// Place of four rows and sixteen columns of D.
 #[derive(Clone, Copy)]
 pub(super) struct Quad {
     /// Fours of rows, and sixteens of columns.
@@ -186,7 +187,7 @@ pub(super) fn scales<L: Lanes>(powers: L::V) -> [L::V; 4] {
     ]
 }
 
-/// Whether there is a byte that is [`EMPTY`]; there is none below.
+/// Returns true if a byte is [`EMPTY`]. No byte may be smaller.
 #[inline(always)]
 pub(super) fn is_some_empty<L: Lanes>(powers: L::V) -> bool {
     let zero = L::xor(powers, L::splat(EMPTIES));
@@ -218,7 +219,7 @@ fn above_tiny<L: Lanes>(c: L::V) -> L::V {
 /// 2^-112, where backends do not round as an instruction says: the least factor that makes integers is 2^-37.
 const TINY: u32 = (127 - 112) << 23;
 
-/// What a sum of products and a C that is not large can be at most: each product is less than 2^26, C is less than 2^30 then.
+/// Largest sum of products and a C that is not large: each product is less than 2^26, and such a C is less than 2^30.
 ///
 /// All other sums are larger, those that have wrapped too.
 pub(super) const MOST: u32 = (127 + 29) << 23;

@@ -164,7 +164,7 @@ fn elements(shape: &Shape) -> impl Iterator<Item = (u32, u32, u32)> {
     (0..shape.blocks * m * n).map(move |at| (at / n / m, at / n % m, at % n))
 }
 
-/// How often the kinds of numbers that aim at limits are tried.
+/// Number of extra tries of each kind of numbers that aims at limits.
 const ROUNDS: usize = 6;
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::float::byte::Byte;
 use super::super::float::{brain, half};
 use crate::inst::Op;
 
-/// What an element is.
+/// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Half,
@@ -42,7 +42,7 @@ impl Element {
     }
 }
 
-/// What C and D consist of.
+/// Type of the elements of C and D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sum {
     Single,
@@ -79,17 +79,17 @@ impl Shape {
         [registers(self.kept(), self.a.bits()), registers(self.k, self.b.bits()), sum / halves]
     }
 
-    /// Whether the third source is an index, and not C.
+    /// Returns true if the third source is an index, and not C.
     pub(crate) const fn is_sparse(&self) -> bool {
         self.sparse
     }
 
-    /// Whether C and D have 16 bits.
+    /// Returns true if C and D have 16 bits.
     pub(super) const fn is_narrow(&self) -> bool {
         matches!(self.sum, Sum::Half | Sum::Brain)
     }
 
-    /// Whether it calculates with floats.
+    /// Returns true if the shape calculates with floats.
     pub(crate) const fn is_float(&self) -> bool {
         !matches!(self.sum, Sum::Integer)
     }
@@ -151,8 +151,8 @@ pub(crate) fn of(op: Op) -> Option<(u8, &'static Shape)> {
     (0..).zip(&SHAPES).find(|(_, shape)| shape.op == op)
 }
 
-/// How elements of so many bits are spread: elements of a register, elements of a row in sixteen lanes, and the lanes that
-/// have any.
+/// Returns the distribution of elements of `bits` bits: elements of a register, elements of a row in sixteen lanes,
+/// and the number of lanes that have any.
 pub(super) const fn geometry(bits: u32, k: u32, halves: u32) -> (u32, u32, u32) {
     let per = 32 / bits;
     // Fewer than a register's worth in each of 64 lanes: half of the lanes have none.
