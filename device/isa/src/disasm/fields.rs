@@ -1,4 +1,5 @@
-//! Where [`Inst`] keeps what a form's operand names: the way back from an instruction to its fields.
+//! Place in [`Inst`] of the register or constant that a form's operand names: the way back from an instruction to its
+//! fields.
 
 use crate::encoding::{Flags, Form, Kind, Name};
 use crate::halves;
@@ -38,7 +39,8 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
     whole(inst, name, kind, value)
 }
 
-/// Where the byte of an image's further address registers is in [`crate::inst::MemFields::offset`].
+/// Returns the shift of the byte in [`crate::inst::MemFields::offset`] that holds an image's further address
+/// register.
 pub(crate) fn address_shift(name: Name) -> u32 {
     match name {
         Name::Vaddr2 => 8,

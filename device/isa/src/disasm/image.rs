@@ -29,7 +29,7 @@ struct Shape {
 }
 
 impl Printer<'_> {
-    /// What follows the mnemonic of an image instruction.
+    /// Prints the operands of an image instruction, after the mnemonic.
     pub(super) fn image(&self, out: Out<'_, '_>) -> fmt::Result {
         let images = self.tables.images;
         let Ok(index) = images.binary_search_by_key(&self.inst.form, |image| image.form) else {
@@ -64,7 +64,7 @@ impl Printer<'_> {
         out.write_str(syntax)
     }
 
-    /// How many registers the data and the addresses have.
+    /// Returns the number of registers that the data and the addresses have.
     fn shape(&self, image: &Image) -> Shape {
         // VIMAGE and VSAMPLE have their addresses apart, even if there is one.
         let nsa = self.has(Name::Vaddr1) || self.inst.format != Format::Mimg;

@@ -77,7 +77,7 @@ pub(super) fn register(
     }
 }
 
-/// Whether LLVM's register class `class` holds the register.
+/// Returns true if LLVM's register class `class` holds the register.
 fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
     let exec = |number: u8| number == file.exec || number == file.exec + 1;
     let scalar = |class: &str, number: u8| match class {

@@ -1,8 +1,8 @@
 //! Operands: registers, constants and the values that the hardware provides.
 
-/// Where an operand's value is read or written.
+/// Register or constant that an operand is read from or written to.
 ///
-/// A number names the first register; how many follow is the operation's business (and in the form table).
+/// A number names the first register; the operation (and the form table) tells how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand {
     /// Absent.
@@ -45,12 +45,12 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Whether the operand is there at all.
+    /// Returns true if there is an operand.
     pub const fn is_some(self) -> bool {
         !matches!(self, Operand::None)
     }
 
-    /// Whether it is [`Operand::None`].
+    /// Returns true if it is [`Operand::None`].
     pub const fn is_none(self) -> bool {
         matches!(self, Operand::None)
     }

@@ -22,7 +22,7 @@ impl Global<'_> {
         (done, None)
     }
 
-    /// Whether the code at `va` is this, to the last byte.
+    /// Returns true if the code at `va` is `code`, to the last byte.
     pub(crate) fn holds(&mut self, va: u64, code: &[u8]) -> bool {
         let mut done = 0;
         while done < code.len() {

@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) delta: u64,
 }
 
-/// Where memory goes on that a page is in: elements of several pages need one look-up if they are all in it.
+/// Contiguous memory around a page: elements of several pages need one look-up if they are all in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// GPU virtual address. A span is within one block of [`Span::MAX`] bytes.
@@ -46,7 +46,7 @@ struct Range {
 }
 
 impl Range {
-    /// What of it may be reached from one of its pages.
+    /// Returns the span of the range that can be reached from one of its pages.
     fn span(&self, page: u64) -> Span {
         let pages = Span::MAX / PAGE_SIZE;
         let block = page - page % pages;
@@ -76,20 +76,20 @@ pub struct Tlb {
     oldest: usize,
     owner: (u64, u64),
     misses: u64,
-    /// What scalar loads have read for the launch at hand, where that is kept.
+    /// Values that scalar loads have read for the launch at hand, if they are kept.
     pub(crate) known: Known,
-    /// Pages that these are in are never cached.
+    /// Watched addresses; their pages are never cached.
     watches: Option<Box<Watches>>,
-    /// Somebody keeps a copy of the memory: [`Mapping::mirrored`](super::Mapping::mirrored).
+    /// True if a copy of the memory is kept: [`Mapping::mirrored`](super::Mapping::mirrored).
     pub(crate) mirrored: bool,
 }
 
-/// What scalar loads of a launch's code have read, and the addresses that they have read it from.
+/// Values that scalar loads of a launch's code have read, and the addresses that they were read from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
     /// The code, and the launch; zeros if there are none.
     pub(crate) of: (u64, u64),
-    /// Whether the loads have succeeded.
+    /// True if the loads have succeeded.
     pub(crate) is_there: bool,
     pub(crate) bases: [u64; Known::BASES],
     pub(crate) values: [u32; Known::VALUES],
@@ -110,11 +110,12 @@ impl Tlb {
     /// Single pages it has, a power of two.
     pub(crate) const ENTRIES: usize = 1024;
 
-    /// What a page's number, as far as 32 bits of it go, is multiplied by, of which the highest bits are the number of its entry: 2^32 by
-    /// the golden ratio. Pages that follow each other are spread evenly, and streams a power of two apart share no entries with
-    /// each other's next pages. Buffers of 4 MiB side by side did where bits were shifted and mixed instead.
+    /// Factor of the hash that gives a page its entry: 2^32 by the golden ratio. The low 32 bits of a page's number
+    /// are multiplied by it, and the highest bits of the product are the number of the entry. Pages that follow each
+    /// other are spread evenly, and streams a power of two apart share no entries with each other's next pages. A
+    /// hash of shifts and exclusive ors let buffers of 4 MiB side by side share them.
     pub(crate) const MIX: u32 = 0x9e37_79b1;
-    /// By how much the product is shifted.
+    /// Number of bits that the product is shifted right by.
     pub(crate) const MIX_SHIFT: u8 = 32 - Tlb::ENTRIES.trailing_zeros() as u8;
 
     /// An empty TLB.
@@ -157,19 +158,19 @@ impl Tlb {
         self.watches.as_mut().map_or(0, |watches| core::mem::take(&mut watches.met))
     }
 
-    /// Whether any address is watched.
+    /// Returns true if any address is watched.
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
         self.watches.is_some()
     }
 
-    /// Whether atomics are for the [`Mmu`] to do.
+    /// Returns true if the [`Mmu`] has to do atomics.
     #[inline(always)]
     pub(crate) fn is_mirrored(&self) -> bool {
         self.mirrored
     }
 
-    /// Whether there is a watch in the page of `va`.
+    /// Returns true if there is a watch in the page of `va`.
     #[cold]
     pub(crate) fn watches_page(&self, va: u64) -> bool {
         self.watches.as_ref().is_some_and(|watches| watches.touch_page(va))

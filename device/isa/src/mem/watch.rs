@@ -2,7 +2,7 @@
 
 use super::Access;
 
-/// Which accesses a watch is for (`TCP_WATCHn_CNTL.MODE`).
+/// Accesses that a watch is for (`TCP_WATCHn_CNTL.MODE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum WatchMode {
     /// Loads.
@@ -18,22 +18,22 @@ pub enum WatchMode {
 /// Addresses that agree in the bits of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Watch {
-    /// The bits of the mask have to be these.
+    /// Value that the bits of the mask must have.
     pub address: u64,
-    /// Which bits of an address are compared: none of the lowest seven.
+    /// Bits of an address that are compared: none of the lowest seven.
     pub mask: u64,
-    /// Which accesses count.
+    /// Kind of the accesses that count.
     pub mode: WatchMode,
 }
 
 impl Watch {
-    /// Whether the byte at `va` is watched.
+    /// Returns true if the byte at `va` is watched.
     #[must_use]
     pub fn covers(&self, va: u64) -> bool {
         va & self.mask == self.address
     }
 
-    /// Whether any byte of the page of `va` may be watched.
+    /// Returns true if any byte of the page of `va` may be watched.
     fn touches_page(&self, va: u64) -> bool {
         let mask = self.mask & !(super::PAGE_SIZE - 1);
         va & mask == self.address & mask

@@ -285,7 +285,7 @@ impl Global<'_> {
         Some([unsafe { read_row::<L>(host) }, high])
     }
 
-    /// Whether [`Self::store_vectors`] would store there.
+    /// Returns true if [`Self::store_vectors`] would store at `va`.
     #[inline(always)]
     pub(crate) fn stores_vectors(&mut self, va: u64) -> bool {
         !crosses(va, 128) && self.tlb.lookup_block(self.mmu, va, Access::Write).is_ok()

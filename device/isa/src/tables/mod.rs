@@ -43,7 +43,7 @@ pub fn patterns(arch: Arch) -> impl Iterator<Item = Pattern> {
     })
 }
 
-/// Where [`Inst`] keeps an operand.
+/// Field of [`Inst`] that holds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// [`Inst::dst`].
@@ -58,20 +58,20 @@ pub enum Place {
     DualSrc(usize),
 }
 
-/// What the target description says about one operand of an instruction.
+/// Properties of one operand of an instruction, from the target description.
 #[derive(Clone, Copy, Debug)]
 pub struct OperandType {
-    /// Which operand.
+    /// Operand that is described.
     pub place: Place,
     /// 32-bit registers it occupies; of lane masks 0, because the wave size decides.
     pub words: u8,
     /// Type of a constant in its place.
     pub constant: Imm,
-    /// Whether it is a lane mask.
+    /// True if it is a lane mask.
     pub mask: bool,
-    /// Whether it has floating-point `neg` and `abs`.
+    /// True if it has floating-point `neg` and `abs`.
     pub float_modifiers: bool,
-    /// Whether bit 7 of a vector register's number says which half of it.
+    /// True if bit 7 of a vector register's number says which half of it is meant.
     pub halves: bool,
 }
 

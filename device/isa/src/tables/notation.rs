@@ -1,4 +1,5 @@
-//! What assembler texts and errors name that the target description has no tables of: encodings, hardware registers, messages.
+//! Names in assembler texts and errors that the target description has no tables of: encodings, hardware registers,
+//! messages.
 //!
 //! Encodings: leading bits of the formats, LLVM `SIInstrFormats.td` and the files of each format. Names: LLVM 19's
 //! `AMDGPUAsmUtils.cpp` and `SIDefines.h`.
@@ -8,7 +9,7 @@ use crate::inst::Arch;
 /// An encoding by its leading bits.
 #[derive(Debug)]
 pub(crate) struct Encoding {
-    /// How many of the first dword's leading bits select it, and their value.
+    /// Number of leading bits of the first dword that select it, and their value.
     pub(crate) bits: u32,
     pub(crate) value: u32,
     /// As the manuals write it.
@@ -28,15 +29,15 @@ pub(crate) struct Notation {
     messages: &'static [(u8, &'static str)],
     /// Counters of `s_waitcnt`: name, first bit, first bit of what is above, and how many bits each has.
     pub(crate) wait_counters: [(&'static str, [u8; 4]); 3],
-    /// Whether `vmcnt` counts stores as well.
+    /// True if `vmcnt` counts stores as well.
     pub(crate) stores_count: bool,
-    /// Whether scalar loads have a counter of their own, `kmcnt`.
+    /// True if scalar loads have a counter of their own, `kmcnt`.
     pub(crate) scalar_counter: bool,
-    /// How it is written, where that changed with GFX10.
+    /// Style of notations that changed with GFX10.
     pub(crate) style: Style,
 }
 
-/// How permutations of DPP, messages and buffer formats are written.
+/// Notation of DPP permutations, messages and buffer formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Permutations across rows, messages with operations, a data and a number format.

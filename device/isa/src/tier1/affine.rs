@@ -18,9 +18,9 @@ use crate::mem::{Span, Tlb, TlbEntry};
 
 mod sums;
 
-/// Waves that follow each other, of which code has where accesses have been.
+/// Address of the [`Succession`], which keeps the stretches that accesses have found.
 const SUCCESSION: Gpr = Gpr::R10;
-/// Where the machine has its address.
+/// Place in the machine of that address.
 const IN_MACHINE: At = At(MACHINE, offset_of!(Machine<'_>, succession) as i32);
 
 fn of_stretch(stretch: usize, field: usize) -> At {
@@ -35,7 +35,7 @@ pub(super) struct Linear {
     step: u32,
 }
 
-/// What a vector register has.
+/// Content of a vector register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// A number of 32 bits and those counted on from it.
@@ -54,7 +54,7 @@ pub(super) enum Value {
     Lost,
 }
 
-/// What the low half of a sum was made of.
+/// Register that the low half of a sum was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Low(Linear),
@@ -82,7 +82,7 @@ fn is_plain(source: &Source) -> bool {
     !(source.neg || source.abs || source.high)
 }
 
-/// Registers of which that is known, and what code has refused by.
+/// Registers whose contents are known, and the label of code that refuses.
 pub(super) struct Affine {
     values: Vec<(u32, Value)>,
     places: usize,
@@ -93,7 +93,7 @@ pub(super) struct Affine {
     halves: u32,
     /// Accesses whose address is not in the stretch that it was in last.
     elsewhere: Vec<Elsewhere>,
-    /// Where code goes that refuses.
+    /// Label that code jumps to if it refuses.
     pub(super) refuses: Label,
 }
 
@@ -199,18 +199,18 @@ impl Affine {
         Some(())
     }
 
-    /// Whether a scalar register is what it should be.
+    /// Returns true if a scalar register has its right value.
     fn is_there(&self, register: u32) -> bool {
         !self.lost.iter().any(|lost| lost.abs_diff(register) < 2)
     }
 
-    /// Whether an element finds all scalar registers that it reads.
+    /// Returns true if all scalar registers that an element reads have their right values.
     pub(super) fn finds_scalars(&self, d: &Di) -> bool {
         let mut sources = d.src.iter().filter(|source| source.kind == Kind::Scalar);
         sources.all(|source| self.is_there(source.value))
     }
 
-    /// Whether a sum or difference finds its carries.
+    /// Returns true if the carries that a sum or difference reads are there.
     pub(super) fn finds_carries(&self, op: Op, d: &Di) -> bool {
         !template::takes_carry(op) || self.is_there(d.imm)
     }
@@ -354,12 +354,12 @@ impl Affine {
         Some(())
     }
 
-    /// What is to come behind the program.
+    /// Returns the code that is still to be placed after the program.
     pub(super) fn finish(self) -> Vec<Elsewhere> {
         self.elsewhere
     }
 
-    /// Whether a scalar register has a mask of all lanes.
+    /// Returns true if a scalar register has a mask of all lanes.
     pub(super) fn is_full(&self, source: &Source) -> bool {
         source.kind == Kind::Scalar && self.full.contains(&source.value)
     }

@@ -12,13 +12,13 @@ use crate::exec::di::{Di, Kind};
 use crate::inst::Op;
 use crate::registers::slot;
 
-/// What code can keep at a time.
+/// Number of findings that code can keep at a time.
 pub(super) const SLOTS: usize = 4;
 
 /// An access to global memory beside others that lie alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alike {
-    /// Where it is kept whether elements follow each other.
+    /// Slot that keeps whether elements follow each other.
     pub(super) slot: usize,
     /// The first such access of the block: the one that finds out.
     pub(super) first: bool,
@@ -36,7 +36,7 @@ struct Half {
     kin: Kin,
 }
 
-/// What is known of rows.
+/// Addresses that rows are known to hold.
 struct Rows {
     halves: u32,
     /// The first row of an address, whether there is a high half behind it, and its kind.
@@ -164,7 +164,7 @@ mod tests {
     use super::super::tests::elements;
     use super::*;
 
-    /// How many accesses find out, and how many go by that, in each region of a code object.
+    /// Returns for each region of a code object how many accesses find out, and how many use what was found.
     fn counts(code_object: &[u8], halves: u32) -> Vec<[usize; 2]> {
         let regions = elements(code_object);
         let of = |(code, forms): &(Vec<Di>, Vec<Form>)| {

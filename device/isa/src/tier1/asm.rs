@@ -113,7 +113,7 @@ pub(super) enum Integer {
     Mov = 0x8b,
 }
 
-/// Where a place is named.
+/// Target of a displacement.
 enum Target {
     Label(Label),
     /// A constant of the pool.
@@ -128,7 +128,7 @@ enum Target {
 #[derive(Default)]
 pub(super) struct Assembler {
     code: Vec<u8>,
-    /// Where each label is.
+    /// Place of each label.
     labels: Vec<Option<usize>>,
     /// Labels that are where others are.
     same: Vec<(Label, Label)>,
@@ -140,7 +140,7 @@ pub(super) struct Assembler {
     links: Links,
     /// Rows of vector registers that code stores to memory, but for [cold ways](super::body::Cold) and the ends of waves.
     pub(super) stored: Vec<u32>,
-    /// How many rows code has loaded from memory.
+    /// Number of rows that code has loaded from memory.
     pub(super) filled: usize,
 }
 
@@ -195,7 +195,7 @@ impl Assembler {
         (self.code, self.labels, self.links)
     }
 
-    /// Where a label is in the list that [`Assembler::finish`] gives.
+    /// Returns the index of a label in the list that [`Assembler::finish`] gives.
     pub(super) fn index(label: Label) -> usize {
         label.0 as usize
     }

@@ -21,9 +21,9 @@ use crate::mem::Tlb;
 /// The lane at hand, and the active lanes from it on.
 pub(super) const LANE: Gpr = Gpr::Rsi;
 const LEFT: Gpr = Gpr::Rdi;
-/// Where its element is, from the base on.
+/// Offset of its element from the base.
 const PLACE: Gpr = Gpr::Rcx;
-/// What is there, and will be; the first one is where `cmpxchg` has it.
+/// Old and new value; the old one is where `cmpxchg` has it.
 const OLD: Gpr = Gpr::Rax;
 const NEW: Gpr = Gpr::Rdx;
 /// The operands.
@@ -36,7 +36,7 @@ const OF_SPAN: Gpr = Gpr::R8;
 /// Bytes of a row.
 const ROW: i32 = 128;
 
-/// Whether there is code for a function of so many bits.
+/// Returns true if there is code for a function of `bits` bits.
 pub(super) fn has(function: Function, bits: u32) -> bool {
     let known = !matches!(
         function,
@@ -60,18 +60,18 @@ struct Atomic {
     wide: bool,
     data: u32,
     other: u32,
-    /// Where what was there goes, if that is wanted.
+    /// First row of the old value, if that is wanted.
     result: Option<u32>,
 }
 
-/// Where the elements of lanes are.
+/// Places of the elements of lanes.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     /// The row of addresses, or of their low halves, and what is added to each.
     row: u32,
     offset: u32,
     base: Gpr,
-    /// Whether others may access them meanwhile.
+    /// True if others may access them meanwhile.
     shared: bool,
 }
 
@@ -139,7 +139,7 @@ impl Body<'_> {
         let cold = self.leave_from_memory();
         let done = self.a.label();
         self.leave_out_none(done);
-        // Somebody has to be told of atomics.
+        // If a copy of the memory is kept, the handler has to do the atomic.
         self.a.load(Integer::Mov, true, Gpr::Rcx, TLB);
         self.a.byte_immediate(7, At(Gpr::Rcx, offset_of!(Tlb, mirrored) as i32), 0);
         self.a.jump_if(Condition::NotEqual, cold.entry);
@@ -171,7 +171,7 @@ impl Body<'_> {
         cold
     }
 
-    /// Whether rows are in registers of the processor, and EXEC in masks.
+    /// Returns true if rows are in registers of the processor, and EXEC in masks.
     fn has_masks(&self) -> bool {
         self.kind == BackendKind::Avx512
     }
@@ -248,7 +248,7 @@ impl Body<'_> {
         self.a.integer(Integer::Or, true, to, NEW);
     }
 
-    /// What the lane at hand does.
+    /// Emits the atomic of the lane at hand.
     fn modify(&mut self, atomic: &Atomic, places: Places) {
         let Atomic { function, wide, .. } = *atomic;
         self.load_lane(wide, DATA, atomic.data);

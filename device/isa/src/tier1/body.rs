@@ -21,7 +21,7 @@ use crate::wave::Wave;
 /// The wave.
 pub(super) const WAVE: Gpr = Gpr::Rbx;
 
-/// Masks for whatever an operation needs.
+/// Masks that any operation may use.
 pub(super) const SCRATCH: [Mask; 2] = [Mask(5), Mask(6)];
 /// A mask of every other lane, while it is needed.
 pub(super) const ODD: Mask = Mask(7);
@@ -32,18 +32,18 @@ pub(super) const SIGN: u32 = 0x8000_0000;
 pub(super) const SPILL: At = At(Gpr::Rsp, 0);
 /// Room for a row there.
 const SAVED: At = At(Gpr::Rsp, 2 * 64);
-/// Where it keeps the time that it was entered at, if it counts.
+/// Place of the time at which the code was entered, if it counts.
 pub(super) const ENTERED: At = At(Gpr::Rsp, 4 * 64);
-/// Where it keeps what it has found out of accesses, a dword for each; behind them the frame is aligned again.
+/// Offset of the findings about accesses, a dword for each; after them the frame is aligned again.
 const FOUND: i32 = 4 * 64 + 8;
-/// Where it has numbers that lanes are counted on from, eight bytes each.
+/// Place of the first lane's numbers of affine registers, eight bytes each.
 pub(super) const AFFINE: At = At(Gpr::Rsp, FOUND + SLOTS as i32 * 4);
-/// How many of these there are.
+/// Number of these places.
 pub(super) const AFFINE_PLACES: usize = 24;
 /// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
 pub(super) const FRAME: u32 = AFFINE.1 as u32 + AFFINE_PLACES as u32 * 8;
 
-/// Whether elements of accesses that lie alike follow each other, in the frame.
+/// Returns the place in the frame that says whether elements of accesses that lie alike follow each other.
 pub(super) fn found(slot: usize) -> At {
     At(Gpr::Rsp, FOUND + slot as i32 * 4)
 }
@@ -58,7 +58,7 @@ pub(super) struct Cold {
     pub(super) entry: Label,
     pub(super) back: Label,
     pub(super) element: usize,
-    /// Where rows are when it is entered, and where they are to be when it is left.
+    /// Places of rows when the code is entered, and the places that they must have when it is left.
     pub(super) before: Rows,
     pub(super) after: Rows,
     /// A row that is to be as it was saved.
@@ -74,22 +74,22 @@ pub(super) struct Exit {
     pub(super) element: usize,
     /// Instructions of the block that are not counted yet.
     pub(super) uncounted: u32,
-    /// What `Rax` is to be, if it is not.
+    /// Value for `Rax`, if it does not hold the flow yet.
     pub(super) flow: Option<u32>,
 }
 
 /// The machine.
 pub(super) const MACHINE: Gpr = Gpr::R12;
-/// Where the machine has the address of its TLB.
+/// Place in the machine of the address of its TLB.
 pub(super) const TLB: At =
     At(MACHINE, (offset_of!(Machine<'_>, global) + offset_of!(Global<'_>, tlb)) as i32);
 /// The region's elements.
 pub(super) const ELEMENTS: Gpr = Gpr::R13;
 
-/// What calls handlers.
+/// Way in which handlers are called.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Callee<'a> {
-    /// What it counts in, if it does.
+    /// Counters that calls are counted in, if the code counts.
     pub(super) counters: Option<&'a Counters>,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Body<'a> {
     pub(super) rows: Rows,
     /// Lanes are chosen by EXEC, which is in masks 1 to 4; otherwise all are active.
     pub(super) masked: bool,
-    /// Which instructions there are.
+    /// Host instructions that the code uses.
     pub(super) kind: BackendKind,
     pub(super) halves: u32,
     /// The only lanes that elements are done for, if not for all.
@@ -159,10 +159,11 @@ pub(super) struct Body<'a> {
     pub(super) restores: Option<u32>,
     /// Rows of each element from this block's first on.
     pub(super) touched: &'a [Vec<u32>],
-    /// Who reads the mask that an element writes, and which accesses lie alike, for each element from this block's first on.
+    /// Readers of the mask that an element writes, and accesses that lie alike, for each element from this block's
+    /// first on.
     pub(super) wanted: &'a [Wanted],
     pub(super) alike: &'a [Option<Alike>],
-    /// How far apart addresses of loads from LDS are guessed to be, for each element of the region.
+    /// Guessed distance of neighbouring lanes' addresses for loads from LDS, for each element of the region.
     pub(super) steps: &'a [Option<u32>],
     /// A lane mask whose sixteens are in [`SCRATCH`] as well as in its scalar register, and the element that finds it there.
     pub(super) kept_mask: Option<(u32, usize)>,
@@ -353,7 +354,7 @@ impl Body<'_> {
         }
     }
 
-    /// Ends a wave: brings memory up to date if somebody may look at its registers.
+    /// Ends a wave: brings memory up to date, unless the machine says that its registers are not read any more.
     pub(super) fn forget(&mut self) {
         if self.rows.is_clean() {
             return;
@@ -393,9 +394,9 @@ fn distance(later: &[Vec<u32>]) -> impl Fn(u32) -> u32 + use<'_> {
     }
 }
 
-/// Where `VCC` is, for a branch.
+/// Register number of `VCC`, for a branch.
 pub(super) const VCC: u32 = slot::VCC as u32;
-/// Where `EXEC` is.
+/// Register number of `EXEC`.
 pub(super) const EXEC: u32 = slot::EXEC as u32;
-/// Where `SCC` is.
+/// Register number of `SCC`.
 pub(super) const SCC: u32 = slot::SCC as u32;

@@ -1,14 +1,15 @@
-//! What machine code is made from, and what comes of it.
+//! Sources of machine code, and the code made from them.
 
 use super::asm::Links;
 use super::form::Form;
 use crate::exec::di::{self, Di};
 use crate::lanes::BackendKind;
 
-/// What a compiled region is made from, all of it: equal sources make equal code, which [`key`](super::kept::key) goes by.
+/// Everything that a compiled region is made from: equal sources make equal code, so [`key`](super::kept::key) is
+/// their hash.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
-    /// Which instructions there are: those of AVX2 or AVX-512.
+    /// Host instructions that the code uses: those of AVX2 or AVX-512.
     pub(super) kind: BackendKind,
     /// Elements as [`bare`] leaves them.
     pub(super) code: &'a [Di],
@@ -18,8 +19,8 @@ pub(super) struct Source<'a> {
     pub(super) waits: bool,
 }
 
-/// The elements of a region that starts there, without what their code does not depend on: wherever the guest has the region, they are the
-/// same.
+/// Returns the elements of a region that begins at `start`, without the parts that their code does not depend on.
+/// They do not depend on where the guest has the region.
 ///
 /// Code calls handlers by way of the region's own elements, so that it needs no operands of what handlers always do. Addresses
 /// that branches leave the region for become distances from its start.
@@ -29,7 +30,7 @@ pub(super) fn bare(start: u64, code: &[Di], forms: &[Form]) -> Vec<Di> {
             let src = [di::Source::ZERO; 3];
             Di { f: d.f, dst: 0, dst2: 0, src, imm: 0, flags: 0, omod: 0, count: d.count, aux: 0 }
         }
-        // Within the region, `imm` says where it leads.
+        // Within the region, `imm` is the element that it leads to.
         Form::Branch(_) if d.aux == 0 => Di { dst: 0, dst2: 0, ..*d },
         Form::Branch(_) | Form::Barrier => {
             let distance = (u64::from(d.dst) | u64::from(d.dst2) << 32).wrapping_sub(start);
@@ -49,7 +50,7 @@ pub(super) struct Code {
     pub(super) entries: Box<[u32]>,
     /// Offset of the code that begins with known loads, or `NO_ENTRY`.
     pub(super) known_entry: u32,
-    /// What is to be put into it.
+    /// Addresses that are still to be put into it.
     pub(super) links: Links,
     /// Bytes of instructions, before the constants.
     pub(super) instructions: u32,

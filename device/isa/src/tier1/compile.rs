@@ -1,9 +1,10 @@
 //! A region's code, from its elements.
 //!
-//! Elements fall into blocks: straight code that is entered at its first element alone. A block is there twice, for waves in
-//! which EXEC has all lanes and for others, and so are the ways from block to block; after whatever may have changed EXEC the
-//! way leads over a look at it. Within a block rows of vector registers are in registers of the processor, and at its end they
-//! are in memory. An element that has no template, or is not to be what its template says, is called as tier 0 does.
+//! Elements fall into blocks: straight code that is entered at its first element alone. Each block is compiled twice,
+//! once for waves in which EXEC has all lanes and once for others, and so are the ways from block to block. After an
+//! element that may change EXEC, the code looks at EXEC to choose. Within a block, rows of vector registers are in
+//! registers of the processor; at its end they are in memory. The code calls the handler, as tier 0 does, for an
+//! element that has no template, or whose template does not apply.
 
 use core::mem::offset_of;
 
@@ -47,31 +48,31 @@ struct Compiler<'a> {
     a: Assembler,
     /// Rows that each element of the block at hand uses.
     touched: Vec<Vec<u32>>,
-    /// Who reads the masks that they write, and which accesses lie alike.
+    /// Readers of the masks that they write, and accesses that lie alike.
     wanted: Vec<Wanted>,
     alike: Vec<Option<Alike>>,
-    /// How far apart addresses of each load from LDS are guessed to be.
+    /// Guessed distance of neighbouring lanes' addresses for each load from LDS.
     steps: Vec<Option<u32>>,
     /// The blocks, and those of the beginning once more for waves whose loads are known.
     ways: [Ways; 2],
     /// Loads that may be known.
     known: Option<&'a KnownLoads>,
-    /// Whether the blocks at hand are those of waves whose loads are known.
+    /// True while the blocks of waves whose loads are known are compiled.
     knows: bool,
     exits: Vec<Exit>,
     cold: Vec<Cold>,
     rare: Vec<Rare>,
     common: Label,
-    /// Where code goes whose wave has ended, if others may follow.
+    /// Label that code jumps to when its wave has ended, if others may follow.
     ends: Option<Label>,
     /// The program for waves that count addresses on.
     counting: Option<Counting>,
     callee: Callee<'a>,
 }
 
-/// Where blocks begin; of elements within blocks, nothing.
+/// Labels at which blocks begin; `None` for elements within blocks.
 struct Ways {
-    /// Where each block is entered that EXEC may be anything for.
+    /// Label of each block's entry for any EXEC, which looks at it.
     looks: Vec<Option<Label>>,
     /// The blocks themselves, for all lanes and for some.
     bodies: [Vec<Option<Label>>; 2],

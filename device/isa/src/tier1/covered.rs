@@ -1,4 +1,4 @@
-//! Which elements compiled code does itself, and which of them may change EXEC.
+//! Elements that compiled code does without their handlers, and elements that may change EXEC.
 
 use super::body::EXEC;
 use super::form::Form;
@@ -7,7 +7,7 @@ use crate::exec::cmp::Operands;
 use crate::exec::di::{Di, Kind, flag};
 use crate::inst::Op;
 
-/// Whether compiled code does an element without its handler.
+/// Returns true if compiled code does an element without its handler.
 pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
     match form {
@@ -43,12 +43,12 @@ pub(super) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     }
 }
 
-/// Whether an element that is covered is done by its handler in a block.
+/// Returns true if the handler does a covered element in a block all the same.
 pub(super) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
     form.is_memory() && !memory::has(form, masked) || permute::is_by_handler(form, d, masked)
 }
 
-/// Whether an element may change EXEC.
+/// Returns true if an element may change EXEC.
 pub(super) fn changes_exec(form: Form, d: &Di) -> bool {
     // The scalar destination may be a pair.
     let to_exec = |register: u32| register + 1 >= EXEC && register < EXEC + 2;

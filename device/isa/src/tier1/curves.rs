@@ -1,6 +1,7 @@
 //! `v_sqrt_f32` and `v_exp_f32`, see [`polynomials`](super::polynomials), and `v_rsq_f32`, see [`reciprocals`](super::reciprocals).
 //!
-//! What is no usual number is left to the handlers: for roots what is no positive normal one, for powers NaNs and what is too large.
+//! Unusual numbers are left to the handlers: for roots all but positive normal ones, for powers NaNs and numbers that
+//! are too large.
 
 use super::asm::{At, Mask, Operand, Zmm};
 use super::body::{Body, Cold, SCRATCH, SPILL};

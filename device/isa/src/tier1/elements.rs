@@ -74,7 +74,7 @@ impl Body<'_> {
         rows.iter().skip(half as usize).step_by(self.halves as usize).copied().collect()
     }
 
-    /// Whether a load keeps what is in parts of its registers.
+    /// Returns true if a load keeps parts of its registers.
     pub(super) fn keeps(moves: Moves) -> bool {
         matches!(moves, Moves::Part(Narrow { half: Some(_), .. }))
     }
@@ -265,7 +265,7 @@ impl Body<'_> {
         self.a.evex(VPERMD, to, to, from);
     }
 
-    /// What was loaded, extended to a dword, to where it belongs.
+    /// Moves a loaded part, extended to a dword, to its place in the register.
     fn part(&mut self, part: Narrow, to: Zmm, value: Zmm, mask: Mask) {
         // Bits of the destination or of the value, and bits of the destination that stay.
         let (either, high, low) = (0xec, 0xffff_0000, 0xffff);

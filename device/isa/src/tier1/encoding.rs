@@ -14,11 +14,11 @@ pub(super) struct Evex {
     pub(super) immediate: Option<u8>,
     /// Its memory operand is one element anyway (broadcasts).
     pub(super) scalar: bool,
-    /// It is of 128 bits.
+    /// True if it is of 128 bits.
     pub(super) short: bool,
     /// Bytes of its memory operand, in which displacements count.
     pub(super) unit: i32,
-    /// How it rounds, if not as `MXCSR` says; its operands are registers then.
+    /// Rounding, if not as `MXCSR` says; its operands are registers then.
     pub(super) rounding: Option<u8>,
 }
 
@@ -161,7 +161,7 @@ pub(super) const VFMSUB213PS: Evex = evex(2, 1, 0xaa);
 pub(super) const VFNMADD213PS: Evex = evex(2, 1, 0xac);
 /// `a - b * c` of the same.
 pub(super) const VFNMADD231PS: Evex = evex(2, 1, 0xbc);
-/// Which lanes are numbers of some classes.
+/// Mask of the lanes that are numbers of some classes.
 pub(super) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
 pub(super) const VRNDSCALEPS: Evex = evex(3, 1, 0x08);
 pub(super) const VPADDW: Evex = evex(1, 1, 0xfd);

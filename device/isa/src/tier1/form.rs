@@ -1,4 +1,4 @@
-//! What lowering tells of an element, for code that is to do the same without its handler.
+//! Forms of elements: lowering tells them, so that compiled code can do an element without its handler.
 
 use crate::exec::atomic::Function;
 use crate::exec::cmp::Operands;
@@ -6,13 +6,13 @@ use crate::exec::dpp::Control;
 use crate::exec::properties::Moves;
 use crate::inst::Op;
 
-/// What an element of a region does.
+/// Effect of an element of a region.
 ///
-/// Everything but [`Form::Call`] says that the element does what the operation's definition says with the operands in
-/// the [`Di`](crate::exec::di::Di): no mode, modifier of the result or exception makes it anything else.
+/// Every form but [`Form::Call`] promises that the element does exactly what the operation's definition says with the
+/// operands in the [`Di`](crate::exec::di::Di): no mode, modifier of the result or exception changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Form {
-    /// Whatever its handler does.
+    /// Any effect: only its handler knows.
     #[default]
     Call,
     /// A vector operation with a definition: `src` to the row `dst`.
@@ -84,7 +84,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Whether it is computed for each lane by itself, with nothing but registers.
+    /// Returns true if it is computed for each lane by itself, from registers alone.
     pub(crate) fn is_arithmetic(self) -> bool {
         matches!(
             self,
@@ -100,12 +100,12 @@ impl Form {
         )
     }
 
-    /// Whether it reads memory and writes it.
+    /// Returns true if it reads and writes memory.
     pub(crate) fn is_atomic(self) -> bool {
         matches!(self, Form::LdsAtomic(..) | Form::GlobalAtomic(..))
     }
 
-    /// Whether it is a load, a store or an atomic.
+    /// Returns true if it is a load, a store or an atomic.
     pub(crate) fn is_memory(self) -> bool {
         use Form::{GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo, LdsStore, LdsStoreTwo};
         matches!(
@@ -115,7 +115,7 @@ impl Form {
     }
 }
 
-/// When a branch is taken.
+/// Condition under which a branch is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum When {
     Always,

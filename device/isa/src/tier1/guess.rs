@@ -29,12 +29,12 @@ impl Lanes {
         Lanes { values: [value; LANES], exact }
     }
 
-    /// Whether all lanes of each sixteen have one value.
+    /// Returns true if all lanes of each sixteen have one value.
     fn is_same(&self) -> bool {
         self.values.chunks(SIXTEEN).all(|sixteen| sixteen.iter().all(|value| *value == sixteen[0]))
     }
 
-    /// What all lanes are known to be.
+    /// Returns the value of all lanes, if it is known.
     fn number(&self) -> Option<u32> {
         (self.exact && self.values.iter().all(|value| *value == self.values[0])).then_some(self.values[0])
     }
@@ -75,7 +75,7 @@ impl Lanes {
         self.bits(other, |a, b| a | b).unwrap_or_else(|| self.sum(other))
     }
 
-    /// How far neighbours are apart, if that is the same in every sixteen.
+    /// Returns the distance of neighbours, if every sixteen has one distance.
     fn step(&self) -> Option<u32> {
         let step = self.values[1].wrapping_sub(self.values[0]);
         let holds = |sixteen: &[u32]| sixteen.windows(2).all(|two| two[1].wrapping_sub(two[0]) == step);
@@ -83,7 +83,7 @@ impl Lanes {
     }
 }
 
-/// What is known of rows, by the first one of each register.
+/// Known lanes of registers, by the first row of each register.
 #[derive(Default)]
 struct Known(Vec<(u32, Lanes)>);
 
@@ -136,7 +136,7 @@ impl Known {
         lanes.or_else(|| self.of_same(op, d))
     }
 
-    /// What comes of sources that are the same in all lanes of each sixteen is that too.
+    /// Guesses a result that has one value in each sixteen, if all sources have.
     fn of_same(&self, op: Op, d: &Di) -> Option<Lanes> {
         let arity = template::vector(op, d)?.arity();
         let is_same = |source: &Source| self.source(source).is_some_and(|lanes| lanes.is_same());

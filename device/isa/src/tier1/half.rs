@@ -112,7 +112,7 @@ impl Body<'_> {
         self.signs(source, to);
     }
 
-    /// What `neg` and `abs` make of singles.
+    /// Applies `neg` and `abs` to singles.
     fn signs(&mut self, source: &Source, value: Zmm) {
         if source.abs {
             self.a.evex(VPANDD, value, value, Operand::Constant(!SIGN));

@@ -23,14 +23,14 @@ use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
 use crate::wave::{ROWS, Wave};
 
 const MAGIC: [u8; 8] = *b"BelfryT1";
-/// Of the bytes; what the code itself depends on is in its key.
+/// Version of the bytes; the key covers everything that the code itself depends on.
 const VERSION: u32 = 4;
-/// What this package was built from and by, which `build.rs` has made a hash of.
+/// Hash, made by `build.rs`, of everything that this package was built from and by.
 const BUILD: &str = env!("BELFRY_ISA_BUILD");
 /// Bytes of the checksum.
 const SUM: usize = 32;
 
-/// Why bytes are not the code that they were found as.
+/// Reason why bytes are not the code that was looked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeptError {
     /// They end too early, or too late.
@@ -48,7 +48,7 @@ pub(super) enum KeptError {
     /// They have changed.
     #[error("its checksum is not that of its content")]
     Checksum,
-    /// What no compiler has made.
+    /// Content that no compiler has made.
     #[error("its {0} are out of range")]
     Content(&'static str),
 }
@@ -74,8 +74,8 @@ impl Hasher for Bytes {
     }
 }
 
-/// Where code finds what it reads and writes of the process. The compiler chooses these, and [`BUILD`] is to name it: this is
-/// for what that may have missed.
+/// Sizes and offsets of the data of the process that code reads and writes. The compiler chooses these, and [`BUILD`]
+/// should tell them apart; this covers a choice that it misses.
 fn layouts() -> [usize; 50] {
     [
         size_of::<Di>(),
@@ -268,7 +268,7 @@ fn link([at, kind, low, high]: [u32; 4], instructions: u32) -> Option<Link> {
 /// Bytes that were not looked at yet.
 struct Rest<'a> {
     bytes: &'a [u8],
-    /// How many there were.
+    /// Number of bytes at the beginning.
     all: usize,
 }
 

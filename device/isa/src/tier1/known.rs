@@ -1,12 +1,14 @@
 //! Scalar loads at the beginning of a region whose values a launch gives all of its waves alike: arguments, most of all.
 //!
-//! A wave that comes into the region at its beginning goes from element to element as far as the first call, store, atomic or end. A load on
-//! that way from an address that the wave began with reads the same for every wave that begins with the same address. What it has
-//! read is kept for the launch by the worker's TLB ([`Known`]), and the elements of that way are compiled once more, with such loads
-//! copied from there. The code compares the addresses first; waves with others go the usual way.
+//! A wave that comes into the region at its beginning goes from element to element as far as the first call, store,
+//! atomic or end. A load on that way from an address that the wave began with reads the same value for every wave
+//! that begins with the same address. The worker's TLB ([`Known`]) keeps these values for the launch, and the
+//! elements of that way are compiled once more, with such loads copied from there. The code compares the addresses
+//! first; waves with others go the usual way.
 //!
-//! What a scalar load reads while the launch writes the same memory is not defined: scalar caches are not coherent. Instructions that
-//! look for what others write, because they invalidate caches or bypass them, say so ([`Form::Look`]), and that ends the way.
+//! The result of a scalar load while the launch writes the same memory is not defined: scalar caches are not
+//! coherent. Instructions that look for writes of others, by invalidating or bypassing caches, have a form of their
+//! own ([`Form::Look`]), and end that way.
 
 #![expect(unsafe_code, reason = "has handlers load what is to be known")]
 
@@ -37,7 +39,7 @@ pub(super) struct KnownLoad {
     pub(super) place: usize,
 }
 
-/// What is to be known of a region for code that begins with it.
+/// Loads of a region whose values may be known when a wave begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KnownLoads {
     /// In the order of their elements.

@@ -15,11 +15,11 @@ use crate::wave::Wave;
 
 /// Bit of the wave's order of LDS accesses.
 pub(super) const HAS_LOADED: u8 = 2;
-/// What is left of the others at a barrier: whether it takes turns.
+/// Bits of the order that stay at a barrier: whether the wave takes turns.
 pub(super) const AT_BARRIER: u8 = 1;
-/// It takes turns, and has loaded and not stopped since.
+/// State in which the wave takes turns, and has loaded and not stopped since.
 pub(super) const MUST_STOP: u8 = 3;
-/// It has stopped since the last barrier.
+/// Set if the wave has stopped since the last barrier.
 pub(super) const HAS_STOPPED: u8 = 4;
 
 impl Body<'_> {

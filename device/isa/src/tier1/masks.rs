@@ -38,18 +38,19 @@ impl Body<'_> {
         self.a.mask(KUNPCKWD, low, high, low);
     }
 
-    /// Where the bits of sixteen lanes are of a mask in a scalar register.
+    /// Returns the place of the bits of sixteen lanes of a mask in a scalar register.
     fn word(register: u32, half: u32, chunk: u8) -> At {
         let At(base, displacement) = scalar(register + half);
         At(base, displacement + i32::from(chunk) * 2)
     }
 
-    /// Whether the next element can have the masks of all sixteens: there are four more where EXEC has none.
+    /// Returns true if the next element can have the masks of all sixteens: four more mask registers are free if EXEC
+    /// has none.
     fn keeps_masks(&self) -> bool {
         self.only.is_none() && (self.halves == 1 || !self.masked)
     }
 
-    /// Where the mask of a sixteen is for the next element.
+    /// Returns the mask register that has the mask of a sixteen for the next element.
     fn lane_mask(&self, half: u32, chunk: u8) -> Mask {
         if self.halves == 1 || self.masked {
             SCRATCH[usize::from(chunk)]
@@ -76,7 +77,8 @@ impl Body<'_> {
         self.kept_mask = Some((register, self.at + 1));
     }
 
-    /// Whether the element before has left the mask of a scalar register: from memory it would come many cycles later.
+    /// Returns true if the element before has left the mask of a scalar register: from memory it would come many
+    /// cycles later.
     fn finds_mask(&self, register: u32) -> bool {
         self.kept_mask == Some((register, self.at)) && self.keeps_masks()
     }
@@ -147,7 +149,7 @@ impl Body<'_> {
         }
     }
 
-    /// Who reads the mask of carries that the element at hand writes.
+    /// Returns the readers of the mask of carries that the element at hand writes.
     fn wanted_mask(&self, d: &Di) -> Wanted {
         if d.dst2 == slot::DUMP as u32 {
             return Wanted::ByNobody;
@@ -308,7 +310,8 @@ impl Body<'_> {
         }
     }
 
-    /// Sixteen lanes of a sum where all lanes are active: to its place at once, and its carries to `out` if somebody wants them.
+    /// Sixteen lanes of a sum where all lanes are active: to its place at once, and its carries to `out`, if a later
+    /// element reads them.
     fn sum(&mut self, d: &Di, (half, chunk): (u32, u8), carry_in: Option<Mask>, out: Option<Mask>) {
         let (t0, t1) = (Zmm(0), Zmm(1));
         let (first, second) = if d.src[0].kind == Kind::Vector { (0, 1) } else { (1, 0) };

@@ -101,7 +101,8 @@ impl Body<'_> {
         self.a.store(false, found(alike.slot), Gpr::Rcx);
     }
 
-    /// What the access at hand has in common with others, and a label for where it goes by that.
+    /// Returns the group of the access at hand that lies alike, if it has one, and a label for the code that uses
+    /// what the group has found.
     fn alike(&mut self) -> (Option<Alike>, Label) {
         let alike = if self.masked { None } else { self.alike[self.at - self.first] };
         (alike, self.a.label())
@@ -141,9 +142,10 @@ impl Body<'_> {
         a.jump_if(Condition::NotEqual, cold.entry);
     }
 
-    /// Which low halves of addresses have elements of `bytes` in the span that the first lane's element is in, whose address is made
-    /// of the base in `Rdx` and its low half in `Rax`: from the one in `R9` on, by `R10` more at most. In `Rdx` is the first element's
-    /// host address then. Leaves where the first element is not in the TLB, or not in the span.
+    /// Finds the low halves of addresses whose elements of `bytes` are in one span with the first lane's element.
+    /// Takes the base of that lane's address in `Rdx` and its low half in `Rax`. Leaves the first such low half in
+    /// `R9`, the distance of the last one from it in `R10`, and the host address of the first lane's element in
+    /// `Rdx`. Leaves the code if that element is not in the TLB, or not in the span.
     pub(super) fn span(&mut self, d: &Di, (bytes, write): (u32, bool), cold: &Cold) {
         self.add_offset(d);
         self.page_entry(write, cold);
@@ -231,7 +233,7 @@ impl Body<'_> {
         (low, high)
     }
 
-    /// How far the second lane's address is from the first one's, which is in `Rax`: in `Rsi`.
+    /// Puts the distance of the second lane's address from the first one's, which is in `Rax`, into `Rsi`.
     fn first_distance(&mut self, low: &[Pair]) {
         self.a.first_two_lanes(Gpr::Rsi, low[0].chunk(0));
         self.a.shift_by(5, true, Gpr::Rsi, 32);
@@ -485,7 +487,7 @@ impl Body<'_> {
     }
 }
 
-/// Whether compiled code does a load or store itself; in blocks for waves with inactive lanes, if `masked`.
+/// Returns true if compiled code does a load or store itself; if `masked`, in blocks for waves with inactive lanes.
 pub(super) fn has(form: Form, masked: bool) -> bool {
     match form {
         Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves) <= 4,

@@ -1,9 +1,9 @@
 //! Tier 1: regions compiled to machine code of the host.
 //!
-//! The interpreter (tier 0) goes from handler to handler; a region that it has run often is compiled, and what its elements do is
-//! then done by code of its own, with vector registers kept in registers of the processor. The code does what the handlers
-//! do, to the bit, and stops where they stop: whatever an element has no template for is done by its handler, called from
-//! the code. See docs/tiers.md.
+//! The interpreter (tier 0) goes from handler to handler. A region that it has run often is compiled: code of its own
+//! then does the work of its elements, with vector registers kept in registers of the processor. The code gives the
+//! results of the handlers, to the bit, and stops where they stop. For an element without a template the code calls
+//! its handler. See docs/tiers.md.
 //!
 //! There are two back ends, for x86-64 with AVX-512 and with AVX2. Other hosts stay in tier 0.
 

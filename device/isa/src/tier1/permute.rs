@@ -15,16 +15,16 @@ use crate::wave::Wave;
 
 /// Sixteen lanes that come from sixteen lanes.
 struct Sixteen {
-    /// Which sixteen they come from.
+    /// Number of the sixteen that they come from.
     from: u32,
-    /// Which lane of it each of them is; lanes that have none have lane 0.
+    /// Lane of that sixteen that each of them reads; 0 for lanes that have no source.
     index: [u32; 16],
     /// All bits for lanes that have a source, none for others.
     inside: [u32; 16],
 }
 
 impl Sixteen {
-    /// Those from lane `16 * n` on, if they come from one sixteen alone.
+    /// Returns the sixteen from lane `16 * n` on, if all its lanes come from one sixteen.
     fn of(n: u32, source: impl Fn(u32) -> Option<u32>) -> Option<Sixteen> {
         let sources: [Option<u32>; 16] = core::array::from_fn(|lane| source(16 * n + lane as u32));
         let from = sources.iter().flatten().next().map_or(n, |lane| lane / 16);
@@ -46,7 +46,7 @@ fn selected(d: &Di, other: bool, lane: u32) -> Option<u32> {
     Some(lane_of_row(select, other, lane))
 }
 
-/// Whether there is code for such an element, where nothing about its result is unusual.
+/// Returns true if there is code for such an element, provided that nothing about its result is unusual.
 pub(super) fn has(form: Form, d: &Di, halves: u32) -> bool {
     let from_row = d.src[0].kind == Kind::Vector;
     match form {
@@ -71,7 +71,7 @@ pub(super) fn has(form: Form, d: &Di, halves: u32) -> bool {
     }
 }
 
-/// Whether an element that has code is done by its handler all the same, where EXEC may lack lanes.
+/// Returns true if the handler does an element that has code all the same, where EXEC may lack lanes.
 pub(super) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
     masked
         && match form {
@@ -84,7 +84,7 @@ pub(super) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
 }
 
 impl Body<'_> {
-    /// What other lanes get of a row's sixteen: lanes that are off give 0.
+    /// Returns the lanes of a row's sixteen as other lanes read them: lanes that are off give 0.
     fn given(&mut self, rows: &[Pair], sixteen: u32, (to, off_too): (Zmm, bool)) -> Zmm {
         let (half, chunk) = (sixteen / 2, (sixteen & 1) as u8);
         let from = rows[half as usize].chunk(chunk);

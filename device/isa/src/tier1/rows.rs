@@ -1,11 +1,11 @@
-//! Which rows of vector registers are in registers of the processor, and which of those memory does not have yet.
+//! Rows of vector registers that are in registers of the processor, and rows that memory does not have yet.
 
 use core::ops::Range;
 
 use super::asm::{Assembler, At, Gpr, Operand, Zmm};
 use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
 
-/// Where rows are: the wave's vector registers.
+/// Address of the wave's rows in memory.
 pub(super) const ROWS: Gpr = Gpr::Rbp;
 
 /// Registers that no row is in; a row takes two.
@@ -176,7 +176,7 @@ impl Rows {
         }
     }
 
-    /// Whether memory is up to date.
+    /// Returns true if memory is up to date.
     pub(super) fn is_clean(&self) -> bool {
         !self.places.iter().flatten().any(|place| place.dirty)
     }

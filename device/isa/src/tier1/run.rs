@@ -37,13 +37,13 @@ pub(crate) struct Compiled {
     touched: Option<Touched>,
     /// The same for a wave that took no cold way and did not store its registers at its end.
     touched_usually: Option<Touched>,
-    /// What the code counts in, if it does.
+    /// Counters of the code, if it counts.
     counters: Option<Counters>,
     /// Loads that may be known, and offset of the code for waves that begin with such.
     known: Option<(KnownLoads, u32)>,
     /// See [`Compiled::follows`].
     follows: bool,
-    /// Which of all regions that this process has compiled it is.
+    /// Number of the region among all that this process has compiled.
     number: u64,
 }
 
@@ -141,26 +141,26 @@ impl Compiled {
         }
     }
 
-    /// Which registers in memory a wave may have changed that has ended in the region, if that is known;
-    /// [more](Machine::wrote_more) than code usually does, if it did.
+    /// Returns the registers in memory that a wave which has ended in the region may have changed, if they are known.
+    /// `more` says that it has changed [more](Machine::wrote_more) than code usually does.
     #[inline(always)]
     pub(crate) fn touched(&self, more: bool) -> Option<&Touched> {
         if more { self.touched.as_ref() } else { self.touched_usually.as_ref() }
     }
 
-    /// Whether code does an element without its handler, usually.
+    /// Returns true if code usually does an element without its handler.
     pub(crate) fn has_template(kind: BackendKind, form: Form, di: &Di, halves: u32) -> bool {
         is_covered(form, di, halves) && (kind == BackendKind::Avx512 || avx2::has(form, di, false))
     }
 
-    /// Where the code can be entered at an element.
+    /// Returns the point at which the code can be entered at an element.
     #[inline(always)]
     pub(crate) fn entry(&self, element: usize) -> Option<EntryPoint> {
         self.entries.get(element).filter(|&&entry| entry != NO_ENTRY).map(|&entry| EntryPoint(entry))
     }
 
-    /// Where it is entered at the first element by waves of a launch that load there what others have loaded before; what that is, is found out
-    /// with the first of these, which has not begun. Waves with other addresses may come that way as well.
+    /// Returns the entry at the first element for waves of a launch whose first loads are known. The first such wave,
+    /// which has not begun, loads the values. Waves with other addresses may use the entry as well.
     ///
     /// # Safety
     ///
@@ -182,7 +182,7 @@ impl Compiled {
         machine.global.tlb.known.is_there.then_some(EntryPoint(*entry))
     }
 
-    /// Whether the code may start waves behind others that have ended, as [`Machine::succession`] says.
+    /// Returns true if the code may start waves after others that have ended, as [`Machine::succession`] says.
     pub(crate) fn follows(&self) -> bool {
         self.follows
     }

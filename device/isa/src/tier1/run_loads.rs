@@ -38,7 +38,7 @@ pub(super) fn load(form: Form, d: &Di) -> Option<(u32, Vec<u32>)> {
     }
 }
 
-/// What is known of addresses within a run: a row and a constant that is added to it, where the row is as it was before the run.
+/// Addresses within a run: the row and the constant that make up each, where the row is as it was before the run.
 #[derive(Default)]
 pub(super) struct Addresses {
     written: Vec<u32>,
@@ -79,7 +79,7 @@ impl Addresses {
     }
 }
 
-/// Whether loads whose addresses are so far apart have a way of their own.
+/// Returns true if loads whose addresses are `step` bytes apart have code of their own.
 pub(super) fn has_way(step: u32, dwords: u32) -> bool {
     step == 0 || step == dwords * 4 || step == 16 && dwords == 2
 }
@@ -143,7 +143,7 @@ impl Body<'_> {
         guesses
     }
 
-    /// What comes of the first so many sums together.
+    /// Combines the first `chains` sums.
     fn joined(&mut self, op: Evex, chains: usize) -> Zmm {
         for chain in &CHAINS[1..chains] {
             self.a.evex(op, CHAINS[0].sum, CHAINS[0].sum, chain.sum);

@@ -10,8 +10,8 @@ use crate::registers::slot;
 /// Most elements of a run.
 pub(super) const LONGEST: usize = 512;
 
-/// Where scalars are in the frame while a loop is done for some lanes after the others: behind what one register takes, and before the
-/// room for a row.
+/// Offset of the scalars in the frame while a loop is done for some lanes after the others: after the bytes that one
+/// register takes, and before the room for a row.
 const FRAME: i32 = 64;
 /// Words there: the count of instructions, and scalar registers that the loop writes.
 const ROOM: usize = 16;
@@ -118,7 +118,7 @@ impl Scalars {
         true
     }
 
-    /// Whether a scalar element can be before all those of the lanes so far.
+    /// Returns true if a scalar element can be done before all elements of the lanes so far.
     fn is_apart(&self, d: &Di) -> bool {
         let reads_mask = d
             .src
@@ -162,8 +162,8 @@ fn kept(word: usize) -> At {
     At(Gpr::Rsp, FRAME + word as i32 * 4)
 }
 
-/// Whether a block's elements, without its branch, are such a loop: every few lanes go through as many rounds with the same scalars, as
-/// nothing that scalar elements or the branch read comes from lanes.
+/// Returns the loop that a block's elements, without its branch, make, if they do. Every few lanes then go through as
+/// many rounds with the same scalars, because nothing that scalar elements or the branch read comes from lanes.
 pub(super) fn loop_of(
     elements: &[(Form, &Di)],
     when: When,

@@ -10,7 +10,7 @@ const A: Gpr = Gpr::Rax;
 const B: Gpr = Gpr::Rcx;
 const OTHER: Gpr = Gpr::Rdx;
 
-/// How a scalar operation is done.
+/// Way in which a scalar operation is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Move,
@@ -34,7 +34,7 @@ enum Shape {
     Extreme(Condition),
 }
 
-/// What an operation does to `SCC`.
+/// Effect of an operation on `SCC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scc {
     Keeps,
@@ -116,7 +116,7 @@ fn shape(op: Op) -> Option<(Shape, bool, [usize; 2])> {
     })
 }
 
-/// Whether compiled code does the operation itself.
+/// Returns true if compiled code does the operation itself.
 pub(super) fn has(op: Op) -> bool {
     shape(op).is_some()
 }

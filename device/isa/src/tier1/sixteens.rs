@@ -20,15 +20,15 @@ const WORTH_WITH_LOADS: usize = 8;
 const IN_TURN: usize = 32;
 /// Bytes of a row in memory that sixteen lanes take.
 const SIXTEEN: i32 = 64;
-/// Where rows are of the last sixteen, meanwhile.
+/// Address of the rows of the last sixteen, meanwhile.
 const LAST: Gpr = Gpr::R10;
 
-/// Whether the code of an element names the lanes that it is for, as it has masks of them.
+/// Returns true if the code of an element names the lanes that it is for, because it has masks of them.
 fn names_lanes(form: Form) -> bool {
     matches!(form, Form::Compare(_) | Form::Select | Form::Carry(_))
 }
 
-/// Whether an element is one of those that are done for some lanes after the others: it has no way to its handler.
+/// Returns true if an element can be done for some lanes after the others: it never goes to its handler.
 pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => template::vector(op, d)
@@ -76,7 +76,7 @@ pub(super) fn loop_of(
     Some((runs::loop_of(elements, when, halves, is_of_lanes)?, rows))
 }
 
-/// What a loop counts and where it goes.
+/// Instruction counts of a loop.
 pub(super) struct Counts {
     /// Instructions of a round.
     pub(super) round: u32,

@@ -9,7 +9,7 @@ use crate::lanes::BackendKind;
 /// The low two bits of each part of an address count as 0.
 const WORDS: u32 = !3;
 
-/// Whether compiled code does a load of so many dwords itself.
+/// Returns true if compiled code does a load of `dwords` dwords itself.
 pub(super) fn has(dwords: u32, d: &Di) -> bool {
     let base = d.src[0].kind == Kind::Scalar && d.src[0].value < EXEC;
     let offset = matches!(d.src[1].kind, Kind::Scalar | Kind::Constant);

@@ -1,4 +1,4 @@
-//! Which operations compiled code does itself, and how.
+//! Operations that compiled code does itself, and their templates.
 
 use super::curves::Curve;
 use super::elements::registers;
@@ -8,7 +8,7 @@ use super::half::{self, Arithmetic};
 use crate::exec::di::{Di, Kind, Source, flag};
 use crate::inst::Op;
 
-/// How a vector operation is done on sixteen lanes.
+/// Way in which a vector operation is done on sixteen lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Template {
     Move,
@@ -100,12 +100,12 @@ impl Template {
         }
     }
 
-    /// Whether its sources and its result are pairs of registers.
+    /// Returns true if its sources and its result are pairs of registers.
     fn is_wide(self) -> bool {
         matches!(self, Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair)
     }
 
-    /// Whether `neg` and `abs` of its sources mean something.
+    /// Returns true if `neg` and `abs` of its sources mean something.
     pub(super) fn is_float(self) -> bool {
         matches!(
             self,
@@ -121,7 +121,7 @@ impl Template {
     }
 }
 
-/// Whether an element has sources of 64 bits.
+/// Returns true if an element has sources of 64 bits.
 pub(super) fn is_wide(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => vector(op, d).is_some_and(Template::is_wide),
@@ -130,7 +130,7 @@ pub(super) fn is_wide(form: Form, d: &Di) -> bool {
     }
 }
 
-/// Whether a sum or difference has a carry among its sources.
+/// Returns true if a sum or difference has a carry among its sources.
 pub(super) fn takes_carry(op: Op) -> bool {
     matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32)
 }
@@ -139,7 +139,7 @@ fn is_constant(source: &Source) -> bool {
     matches!(source.kind, Kind::Constant | Kind::Signed)
 }
 
-/// How the vector operation `op` is done with the operands of `d`; `None` leaves it to the handler.
+/// Returns the template of the vector operation `op` with the operands of `d`; `None` leaves it to the handler.
 pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
     let constant = |n: usize| is_constant(&d.src[n]);
     Some(match op {

@@ -1,4 +1,4 @@
-//! Registers that somebody changes who looks at a wave.
+//! Registers that a debugger changes in a stopped wave.
 
 use super::{Wave, slot};
 
@@ -24,7 +24,8 @@ pub enum RegisterName {
 }
 
 impl Wave {
-    /// Sets a register; false, and nothing is changed, where the wave does not have it, or it cannot have the value.
+    /// Sets a register. Returns false, and changes nothing, if the wave does not have the register, or if it cannot
+    /// have the value.
     pub fn set_register(&mut self, register: RegisterName, value: u64) -> bool {
         let narrow = u32::try_from(value);
         let has_lane = |lane| lane < self.lanes();

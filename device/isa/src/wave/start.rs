@@ -8,20 +8,20 @@ use crate::exec::resume::PartlyDone;
 use crate::registers::slot;
 use crate::tier1::{LINE, Touched};
 
-/// What the waves of a grid have in common when they start: worked out once, and copied into each of them.
+/// Start state that the waves of a grid share: worked out once, and copied into each of them.
 #[derive(Clone, Debug)]
 pub struct Start {
     wave: Wave,
-    /// Scalar registers that are included, of which the caller sets some behind each start.
+    /// Scalar registers that are included. The caller sets some of them after each start.
     included: Range<usize>,
 }
 
-/// What a wave of a grid starts with that the others do not, `v0` aside.
+/// Start state of a wave of a grid that the others do not share, except `v0`.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// Lanes that exist.
     pub exec: u64,
-    /// The first of the scalar registers that differ, and what they are.
+    /// First of the scalar registers that differ, and their values.
     pub sgprs: (usize, [u32; OWN_SGPRS]),
     /// `HW_ID1` and `HW_ID2`.
     pub hw_ids: [u32; 2],
@@ -207,7 +207,7 @@ impl Wave {
 
 /// Places of scalar registers end here; see [`slot`].
 const REGISTERS: usize = slot::EXEC + 2;
-/// What is read as scalar registers begins here.
+/// First place of the values that are read as scalar registers.
 const VALUES: usize = slot::INV_TWO_PI;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What operations on scalar registers leave defined: masks bit by bit, anything else as a whole.
+//! Defined bits after operations on scalar registers: masks bit by bit, all other results as a whole.
 
 use super::{Defined, Undefined, Use};
 use crate::exec::exec_mask;
@@ -9,7 +9,7 @@ use crate::registers::slot;
 use crate::tables::{OperandType, Place};
 use crate::wave::Wave;
 
-/// How an operation on masks treats bits of two sources that it knows.
+/// Operation of a mask on bits of two sources, of which some are known.
 #[derive(Clone, Copy)]
 enum Bits {
     And,
@@ -31,7 +31,7 @@ impl Bits {
         })
     }
 
-    /// Which bits of the result are defined, and the bits but for a `not` of them all.
+    /// Returns the result of the bits, not inverted, and which of them are defined.
     fn apply(self, (a, known_a): (u64, u64), (b, known_b): (u64, u64)) -> (u64, u64) {
         let both = known_a & known_b;
         match self {
@@ -44,7 +44,7 @@ impl Bits {
     }
 }
 
-/// Whether an operation of the scalar ALU leaves SCC as it is.
+/// Returns true if an operation of the scalar ALU leaves SCC as it is.
 fn keeps_scc(op: Op) -> bool {
     let name = op.mnemonic();
     let kept = [

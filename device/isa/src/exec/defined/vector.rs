@@ -1,4 +1,4 @@
-//! What vector operations leave defined.
+//! Defined lanes after vector operations.
 
 use super::{Defined, Undefined, value};
 use crate::exec::properties::{Family, properties};
@@ -6,7 +6,7 @@ use crate::inst::{Inst, Op, Operand};
 use crate::tables::{OperandType, Place};
 use crate::wave::Wave;
 
-/// Whether an operation takes parts of its sources (halves or bytes): the other parts may be unwritten.
+/// Returns true if an operation takes parts of its sources (halves or bytes): the other parts may be unwritten.
 fn takes_parts(op: Op) -> bool {
     let name = op.mnemonic();
     let parts = [
@@ -24,7 +24,7 @@ fn takes_parts(op: Op) -> bool {
     parts.iter().any(|part| name.starts_with(part)) || name.contains("f16") || name.contains("16")
 }
 
-/// Whether the low word of a 64-bit result depends on low words alone.
+/// Returns true if the low word of a 64-bit result depends on low words alone.
 fn is_by_word(op: Op) -> bool {
     matches!(
         op,
@@ -154,7 +154,7 @@ impl Defined {
     }
 }
 
-/// What a vector operation writes: its lanes, and in which of them each of two words is defined.
+/// Result of a vector operation: its active lanes, and the lanes in which each of two words is defined.
 #[derive(Clone, Copy)]
 struct Written {
     active: u64,

@@ -21,7 +21,7 @@ const SUM_DIGITS: i32 = 26;
 #[derive(Clone, Copy)]
 pub(crate) struct Prepared {
     value: [f32; 16],
-    /// What the exponent's field says, also of denormal numbers.
+    /// Exponent that the field stands for, also of denormal numbers.
     exponent: [i32; 16],
     /// 1 where the number is left to the definition.
     others: Words,

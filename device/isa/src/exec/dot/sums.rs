@@ -61,7 +61,7 @@ impl Factors {
     }
 }
 
-/// Which cards' sums.
+/// Card whose sums are calculated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Card {
     /// Negative numbers are ones' complements in the frame of the third source's sign, and singles have no denormals.
@@ -167,7 +167,7 @@ impl Factor {
 /// A product and what is special of it.
 struct Product {
     term: Term,
-    /// Where its grid begins; of a zero nowhere.
+    /// Place at which its grid begins; below all others for a zero.
     grid: i32,
     is_nan: bool,
     is_invalid: bool,

@@ -90,7 +90,7 @@ pub(super) fn trap_ctrl(w: &Wave) -> u32 {
     w.mode >> EXCP_EN_SHIFT & EXCEPTIONS | step
 }
 
-/// What is kept as `MODE` with another `TRAP_CTRL`.
+/// Returns the internal `MODE` with another `TRAP_CTRL`.
 pub(super) fn with_trap_ctrl(w: &Wave, value: u32) -> u32 {
     let step = if value & TRAP_AFTER_INST != 0 { mode::TRAP_AFTER_INST_EN } else { 0 };
     w.mode & !w.file.trap_mode | (value & EXCEPTIONS) << EXCP_EN_SHIFT | step

@@ -66,7 +66,7 @@ impl Lowering {
         }
     }
 
-    /// Whether a result of 16 bits leaves zeros in the upper half.
+    /// Returns true if a result of 16 bits leaves zeros in the upper half.
     pub(super) fn zeroes_half(&self, inst: &Inst) -> bool {
         if !self.file.zeroes_halves || matches!(inst.op, Op::V_MAC_F16 | Op::V_MADAK_F16 | Op::V_MADMK_F16) {
             return false;

@@ -1,4 +1,4 @@
-//! What lowering says of its elements.
+//! Tests of the roles and forms that lowering gives its elements.
 
 use super::*;
 use crate::inst::Op;

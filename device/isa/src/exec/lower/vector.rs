@@ -190,12 +190,12 @@ impl Lowering {
         Ok(flags)
     }
 
-    /// Whether the architecture has a `MODE.IEEE`.
+    /// Returns true if the architecture has a `MODE.IEEE`.
     fn has_ieee(&self) -> bool {
         self.file.absent_mode & IEEE == 0
     }
 
-    /// Whether signalling NaNs stay what they are, as without `MODE.IEEE`.
+    /// Returns true if signalling NaNs stay signalling, as they do with `MODE.IEEE` off.
     fn signals(&self) -> bool {
         self.has_ieee() && self.mode & IEEE == 0
     }

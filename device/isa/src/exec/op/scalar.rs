@@ -10,7 +10,7 @@ use crate::wave::Wave;
 /// Sixteen lanes of an operation: the only code each operation without a lane form has to itself.
 pub(super) type Apply<A, B, C, D> = unsafe fn(&[A; 16], &[B; 16], &[C; 16], &mut [D; 16]);
 
-/// What [`each_lane`] needs to know about an operation.
+/// Properties of an operation that [`each_lane`] needs.
 pub(super) struct Shape<A, B, C, D> {
     apply: Apply<A, B, C, D>,
     arity: usize,

@@ -28,9 +28,9 @@ pub(super) fn vector<O: VectorOp, L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// The same without modifiers: vector registers for all sources, or all but the first with `UNIFORM`.
+/// As the function above, without modifiers: vector registers for all sources, or all but the first with `UNIFORM`.
 ///
-/// What is rare is left to another handler as a whole, so that no operand has to go through memory for it.
+/// Rare cases are left to another handler as a whole, so that no operand has to go through memory for them.
 #[inline(always)]
 #[expect(unsafe_code, reason = "calls handlers of the same backend as the one it is called from")]
 pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
@@ -39,7 +39,7 @@ pub(super) fn unmodified<O: VectorOp, L: Lanes, const UNIFORM: bool>(
     d: &Di,
 ) -> Flow {
     let low = half_of::<O, L, UNIFORM>(w, d, 0);
-    // Nothing is written before all is read: whatever is left is done anew.
+    // All sources are read before anything is written, so the other handler can do the instruction anew.
     let high = if w.halves == 1 { low } else { half_of::<O, L, UNIFORM>(w, d, 1) };
     let is_nan = |r: [L::V; 2]| O::NAN && L::unordered(r[0], r[1]) != 0;
     if is_nan(low) || w.halves != 1 && is_nan(high) {

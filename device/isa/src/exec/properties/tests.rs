@@ -108,7 +108,7 @@ fn place(outcome: &str) -> u32 {
     .trailing_zeros()
 }
 
-/// Whether a condition is true of less, equal, greater and unordered.
+/// Returns for which of less, equal, greater and unordered a condition is true.
 fn relation(condition: &str) -> [bool; 4] {
     let not = |[less, equal, greater, unordered]: [bool; 4]| [!less, !equal, !greater, !unordered];
     match condition {
