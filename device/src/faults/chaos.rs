@@ -1,4 +1,4 @@
-//! Faults by chance, which is a function of a seed.
+//! Faults by chance, decided by a seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,13 @@ use super::when::shorten;
 use super::{PlanError, Rule};
 use crate::split_mix::mix;
 
-/// Parts of a rate: it has six decimals.
+/// Parts of a rate: a rate has six decimals.
 const ONE: u32 = 1_000_000;
 /// One strike in a thousand moments.
 const USUAL: u32 = 1000;
 
-/// Every rule at every moment of its hook, with this chance: decided by seed, rule and the moment's number alone.
+/// Every rule may strike at every moment of its hook, with this chance. Only the seed, the rule and the
+/// moment's number decide.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Chaos {
     /// The seed.
@@ -28,7 +29,7 @@ impl Chaos {
         Self { seed, rate: USUAL }
     }
 
-    /// Whether a rule strikes at the moment of this number.
+    /// Returns true if a rule strikes at the moment with this number.
     pub(super) fn strikes(self, rule: Rule, number: u64) -> bool {
         let Some(rarity) = rule.rarity() else { return false };
         let name = rule.name().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -85,7 +86,7 @@ mod tests {
         let chaos = Chaos { seed: 7, rate: 20_000 };
         let struck = strikes(chaos, Rule::FrameLate);
         assert_eq!(struck, strikes(chaos, Rule::FrameLate));
-        // Two in a hundred, and not all at the same numbers.
+        // About two in a hundred strike, and not all at the same numbers.
         assert!((100..400).contains(&struck.len()), "{}", struck.len());
         assert_ne!(struck, strikes(chaos, Rule::SignalLate));
         assert_ne!(struck, strikes(Chaos { seed: 8, ..chaos }, Rule::FrameLate));

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Units from the largest to the smallest, in nanoseconds.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000), ("ns", 1)];
 
-/// Reads `250ms` and its like.
+/// Reads a duration such as `250ms`.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(*nanoseconds).map(Duration::from_nanos)
 }
 
-/// Shows what [`parse`] reads.
+/// Shows a duration as [`parse`] reads it.
 pub(super) struct Shown(pub(super) Duration);
 
 impl fmt::Display for Shown {

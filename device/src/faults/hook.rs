@@ -1,16 +1,16 @@
-//! The moments at which something can fail.
+//! The moments at which a part can fail.
 
 macro_rules! hooks {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A kind of moment at which something can fail.
+        /// A kind of moment at which a part can fail.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum Hook { $($(#[$doc])* $name,)* }
 
         impl Hook {
-            /// All of them, in the order of their numbers.
+            /// All hooks, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// What one of them is called.
+            /// Name of the hook.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -57,12 +57,12 @@ hooks! {
 }
 
 impl Hook {
-    /// Whether it is the driver that meets it.
+    /// Returns true if the driver meets this hook.
     pub(crate) const fn is_of_driver(self) -> bool {
         matches!(self, Self::Vram | Self::System | Self::QueueDoorbell | Self::Call)
     }
 
-    /// Its place in tables of all hooks.
+    /// Index in tables of all hooks.
     pub(super) const fn number(self) -> usize {
         self as usize
     }

@@ -12,24 +12,24 @@ use crate::threads::Wake;
 use crate::time::Clock;
 use crate::trace::{Engine, Owner, TraceEvent, Tracer};
 
-/// How long what is late is held back, unless a plan says how long.
+/// Time for which a late thing is held back, unless a plan gives one.
 const LATE: Duration = Duration::from_millis(10);
-/// How far the golden counter jumps, unless a plan says how far: more than any driver waits for anything.
+/// Time by which the golden counter jumps, unless a plan gives one: longer than any driver waits.
 const JUMP: Duration = Duration::from_secs(60);
-/// What a memory controller counts up to: its counter has 16 bits.
+/// Highest count of a memory controller: its counter has 16 bits.
 const MOST_CORRECTED: u32 = 0xffff;
-/// Strikes that are remembered one by one.
+/// Most strikes that are remembered one by one.
 const REMEMBERED: usize = 1000;
 
-/// A fault strikes.
+/// A fault that strikes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Struck {
     pub(crate) rule: Rule,
-    /// Until when what is late is held back, by the device's time.
+    /// Time of the device until which a late thing is held back.
     pub(crate) until: Duration,
 }
 
-/// What a driver can run out of.
+/// Resources that a driver can run out of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exhausted {
     /// VRAM.
@@ -40,34 +40,34 @@ pub enum Exhausted {
     Doorbells,
 }
 
-/// The faults of a device; cheap to clone. Without a plan, a look at a hook is one branch.
+/// The faults of a device; cheap to clone. Without a plan, the check at a hook is one branch.
 #[derive(Clone, Default)]
 pub struct Faults(Option<Arc<Live>>);
 
 struct Live {
     armed: Mutex<Arc<Armed>, rank::Faults>,
-    /// The function is out of its slot.
+    /// True once the function is out of its slot.
     removed: AtomicBool,
-    /// Registers that are stuck, by their offset, if there are any.
+    /// True once a register is stuck.
     any_stuck: AtomicBool,
     stuck: Mutex<BTreeMap<u64, u32>, rank::Faults>,
-    /// Errors of memory that were corrected: the counter of the memory controller, on chips that have one.
+    /// Number of corrected memory errors: the counter of the memory controller, on chips that have one.
     corrected: Arc<AtomicU32>,
-    /// When something that is held back goes on.
+    /// Times at which things that are held back go on.
     due: Mutex<Vec<Duration>, rank::Faults>,
     clock: Clock,
     tracer: Tracer,
     wake: Arc<Wake>,
 }
 
-/// A plan, and what has come of it.
+/// A plan, and its counts.
 struct Armed {
     plan: Plan,
-    /// Moments that count for each rule of the plan.
+    /// Number of moments that met the conditions, for each rule of the plan.
     counts: Box<[AtomicU64]>,
-    /// Moments of each hook.
+    /// Number of moments of each hook.
     met: [AtomicU64; Hook::ALL.len()],
-    /// Nothing strikes any more.
+    /// True once nothing strikes any more.
     over: AtomicBool,
     struck: Mutex<(Vec<Strike>, BTreeMap<Rule, u64>), rank::Faults>,
 }
@@ -94,7 +94,7 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// Those of a plan; `wake` is woken when one strikes that holds something back.
+    /// The faults of a plan; `wake` is woken when a strike holds something back.
     pub(crate) fn new(plan: &Plan, clock: &Clock, tracer: &Tracer, wake: &Arc<Wake>) -> Self {
         Self((!plan.is_off()).then(|| {
             Arc::new(Live {
@@ -111,21 +111,22 @@ impl Faults {
         }))
     }
 
-    /// Whether a device has a plan.
+    /// Returns true if the device has a plan.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// From now on nothing strikes any more. What has struck stays as it is.
+    /// Ends the plan: nothing strikes any more. Faults that have struck stay.
     pub fn end(&self) {
         if let Some(live) = &self.0 {
             live.armed().over.store(true, Ordering::SeqCst);
         }
     }
 
-    /// From now on another plan holds, whose moments and strikes are counted from nothing; answers whether it does, which it does
-    /// not on a device that began without one. A function that is out of its slot and a register that is stuck stay so.
+    /// Begins another plan, whose moments and strikes are counted from zero. Returns false on a device that
+    /// began without a plan, which takes none. A function that is out of its slot and a register that is
+    /// stuck stay so.
     pub fn begin(&self, plan: &Plan) -> bool {
         if let Some(live) = &self.0 {
             *live.armed.lock().unwrap_or_else(PoisonError::into_inner) = Armed::new(plan);
@@ -133,7 +134,7 @@ impl Faults {
         self.is_on()
     }
 
-    /// What has come of the plan up to now.
+    /// Returns the strikes and counts up to now.
     #[must_use]
     pub fn report(&self) -> FaultReport {
         let Some(live) = self.0.as_ref().map(|live| live.armed()) else { return FaultReport::default() };
@@ -142,7 +143,7 @@ impl Faults {
         FaultReport { strikes, struck, met: met.collect() }
     }
 
-    /// A hook is met; the fault that strikes there, if one does.
+    /// Counts a moment of a hook; returns the fault that strikes there, if one does.
     #[inline(always)]
     pub(crate) fn meets<'a>(&self, hook: Hook, place: impl FnOnce() -> Place<'a>) -> Option<Struck> {
         match &self.0 {
@@ -151,13 +152,14 @@ impl Faults {
         }
     }
 
-    /// Whether a rule of the plan strikes at this hook; chaos does not count.
+    /// Returns true if a rule of the plan strikes at this hook; chaos does not count.
     pub(crate) fn plans(&self, hook: Hook) -> bool {
         let armed = self.0.as_ref().map(|live| live.armed());
         armed.is_some_and(|armed| armed.plan.rules().iter().any(|planned| planned.rule.hook() == hook))
     }
 
-    /// Whether a driver of this process finds nothing where it takes something for itself or for the process of this PASID.
+    /// Returns true if a driver in this process is to find none left when it takes a resource, for itself or
+    /// for the process of this PASID.
     #[must_use]
     pub fn is_exhausted(&self, what: Exhausted, pasid: Option<u32>) -> bool {
         let (hook, what) = match what {
@@ -168,28 +170,28 @@ impl Faults {
         self.meets(hook, || Place { what, pasid, ..Place::default() }).is_some()
     }
 
-    /// What strikes the driver of this process before it looks at a call of the process of this PASID: [`Rule::DriverUnbound`] or
-    /// [`Rule::Suspend`].
+    /// Returns the fault that strikes the driver in this process before it handles a call of the process of
+    /// this PASID: [`Rule::DriverUnbound`] or [`Rule::Suspend`].
     #[must_use]
     pub fn at_call(&self, pasid: u32) -> Option<Rule> {
         let place = || Place { what: "call", pasid: Some(pasid), ..Place::default() };
         self.meets(Hook::Call, place).map(|struck| struck.rule)
     }
 
-    /// Whether the function is out of its slot.
+    /// Returns true if the function is out of its slot.
     #[inline(always)]
     pub(crate) fn is_removed(&self) -> bool {
         self.0.as_ref().is_some_and(|live| live.removed.load(Ordering::Relaxed))
     }
 
-    /// The function is out of its slot.
+    /// Takes the function out of its slot.
     pub(crate) fn remove(&self) {
         if let Some(live) = &self.0 {
             live.removed.store(true, Ordering::SeqCst);
         }
     }
 
-    /// The register at an offset of the BAR reads as this for good.
+    /// Makes the register at an offset of the BAR read as this value for good.
     pub(crate) fn stick(&self, offset: u64, value: u32) {
         if let Some(live) = &self.0 {
             live.stuck.lock().unwrap_or_else(PoisonError::into_inner).insert(offset, value);
@@ -197,31 +199,31 @@ impl Faults {
         }
     }
 
-    /// The counter of errors of memory that were corrected, which stays 0 without a plan.
+    /// The counter of corrected memory errors, which stays 0 without a plan.
     pub(crate) fn corrected(&self) -> Arc<AtomicU32> {
         self.0.as_ref().map(|live| Arc::clone(&live.corrected)).unwrap_or_default()
     }
 
-    /// What a register is stuck at.
+    /// The value that a register is stuck at.
     pub(crate) fn stuck_at(&self, offset: u64) -> Option<u32> {
         let live = self.0.as_ref().filter(|live| live.any_stuck.load(Ordering::Relaxed))?;
         live.stuck.lock().unwrap_or_else(PoisonError::into_inner).get(&offset).copied()
     }
 
-    /// Whether what is held back until a point in time goes on.
+    /// Returns true once a thing that was held back until this time may go on.
     pub(crate) fn is_over(&self, until: Duration) -> bool {
         self.0.as_ref().is_none_or(|live| live.clock.now() >= until)
     }
 
-    /// Something is held back from now on: has the device's thread look when that is due.
+    /// Wakes the device's thread, so that it finds out when the thing that is held back now is due.
     pub(crate) fn look_again(&self) {
         if let Some(live) = &self.0 {
             live.wake.wake();
         }
     }
 
-    /// How long it is, on the host, until something that is held back goes on; `None` if nothing is, or if the host's clock does not
-    /// say.
+    /// Time on the host until the next thing that is held back goes on; `None` if there is none, or if the
+    /// host's clock cannot tell.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let live = self.0.as_ref()?;
         let now = live.clock.now();
@@ -268,7 +270,7 @@ impl Live {
             return None;
         }
         if rule == Rule::VramEccCorrectable {
-            // Who reads gets what was written.
+            // A reader gets the bytes that were written.
             let count = |count| (count < MOST_CORRECTED).then_some(count + 1);
             let _ = self.corrected.fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
             return None;

@@ -1,11 +1,11 @@
-//! Where a hook is met.
+//! Places at which a hook is met.
 
 use std::fmt;
 
-/// Where a hook is met, as conditions go by it.
+/// Place at which a hook is met, with the values that conditions compare.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place<'a> {
-    /// What it is about, in words.
+    /// Subject of the place, in words.
     pub(crate) what: &'a str,
     /// The queue's doorbell, in dwords of BAR2.
     pub(crate) doorbell: Option<u32>,
@@ -13,7 +13,7 @@ pub(crate) struct Place<'a> {
     pub(crate) pasid: Option<u32>,
     /// An address of memory, or an offset in the register BAR.
     pub(crate) address: Option<u64>,
-    /// What the kernel is called, which takes a while to find.
+    /// Finds the kernel's name, which takes a while.
     pub(crate) kernel: Option<&'a dyn Fn() -> String>,
 }
 

@@ -6,19 +6,19 @@ use std::str::FromStr;
 use super::when::{When, shorten};
 use super::{Chaos, Rule};
 
-/// Rules of a plan at most.
+/// Most rules of a plan.
 const MAX_RULES: usize = 64;
-/// Bytes of the text of a plan at most.
+/// Most bytes of the text of a plan.
 const MAX_TEXT: usize = 16 << 10;
 
-/// Why a text is no plan.
+/// Reasons why a text is no plan.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A rule that there is not.
+    /// An unknown rule.
     #[error("{0:?} is no fault; there are {names}", names = names())]
     Rule(String),
-    /// A condition that no rule, or not this one, has.
+    /// A condition that no rule has, or that this one does not have.
     #[error(
         "{part:?} of {rule} is not N, every:N, after:DURATION (as 5ms), queue:DOORBELL, process:PASID, kernel:NAME, \
          address:FROM..TO or, of what is late and of clock-jump, for:DURATION"
@@ -37,10 +37,10 @@ pub enum PlanError {
         /// The second one.
         part: String,
     },
-    /// A seed or a rate.
+    /// Not a seed and a rate.
     #[error("{0:?} is not SEED or SEED:RATE, with a rate above 0 and at most 1, of six decimals")]
     Chaos(String),
-    /// Chaos twice.
+    /// A second chaos.
     #[error("a plan has one chaos")]
     SecondChaos,
     /// Too many rules.
@@ -58,9 +58,9 @@ fn names() -> String {
 /// A rule and its moments: `RULE@WHEN`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Planned {
-    /// What fails.
+    /// Fault that strikes.
     pub rule: Rule,
-    /// When.
+    /// Moments at which it strikes.
     pub when: When,
 }
 
@@ -85,17 +85,18 @@ impl fmt::Display for Planned {
     }
 }
 
-/// What fails, and when. Its text has semicolons between rules: `RULE@WHEN;RULE@WHEN;chaos:SEED:RATE`.
+/// Faults and the moments at which they strike. The text has semicolons between rules:
+/// `RULE@WHEN;RULE@WHEN;chaos:SEED:RATE`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
     rules: Vec<Planned>,
     chaos: Option<Chaos>,
-    /// The device counts its moments though nothing fails.
+    /// True if the device counts its moments though nothing fails.
     counts: bool,
 }
 
 impl Plan {
-    /// Nothing fails, and the device counts the moments at which something could.
+    /// A plan without faults, by which the device counts the moments at which a fault could strike.
     #[must_use]
     pub const fn counting() -> Self {
         Self { rules: Vec::new(), chaos: None, counts: true }
@@ -126,19 +127,19 @@ impl Plan {
         }
     }
 
-    /// Its rules.
+    /// Rules of the plan.
     #[must_use]
     pub fn rules(&self) -> &[Planned] {
         &self.rules
     }
 
-    /// Its chaos.
+    /// Chaos of the plan.
     #[must_use]
     pub const fn chaos(&self) -> Option<Chaos> {
         self.chaos
     }
 
-    /// Whether a device has nothing to do for it.
+    /// Returns true if a device has nothing to do for this plan.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.rules.is_empty() && self.chaos.is_none() && !self.counts
@@ -148,7 +149,7 @@ impl Plan {
 impl FromStr for Plan {
     type Err = PlanError;
 
-    /// Reads rules and chaos with semicolons between them; an empty text is the plan by which nothing fails.
+    /// Reads rules and chaos with semicolons between them; an empty text is the plan without faults.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         if text.len() > MAX_TEXT {
             return Err(PlanError::TooLong(text.len()));
@@ -185,7 +186,7 @@ mod tests {
     use super::super::Often;
     use super::*;
 
-    /// Numbers that are the same each time.
+    /// A sequence of numbers that is equal in each run.
     struct Numbers(u64);
 
     impl Numbers {

@@ -1,36 +1,37 @@
-//! What can fail, and how.
+//! The faults that can strike.
 
 use super::Hook;
 
 macro_rules! rules {
     ($($name:ident = $text:literal, $hook:ident, $late:literal, $effect:literal;)*) => {
-        /// What fails at a hook, and how.
+        /// A fault that can strike at a hook.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum Rule { $(#[doc = $effect] $name,)* }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name that plans have it by.
+            /// The name of the rule in plans.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Where it strikes.
+            /// Hook at which it strikes.
             #[must_use]
             pub const fn hook(self) -> Hook {
                 match self { $(Self::$name => Hook::$hook,)* }
             }
 
-            /// Whether it has a time, `for:DURATION`: after which what is late comes, or by which a clock jumps.
+            /// Returns true if it has a time, `for:DURATION`: the delay of a late thing, or the jump of a
+            /// clock.
             #[must_use]
             pub const fn is_late(self) -> bool {
                 match self { $(Self::$name => $late,)* }
             }
 
-            /// What it does, in one sentence.
+            /// Effect of the rule, in one sentence.
             #[must_use]
             pub const fn effect(self) -> &'static str {
                 match self { $(Self::$name => $effect,)* }
@@ -73,14 +74,15 @@ rules! {
 }
 
 impl Rule {
-    /// The rule of this name.
+    /// The rule with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
     }
 
-    /// By how much less often than asked for [`Chaos`](super::Chaos) lets it strike, as a power of two: some hooks are met for
-    /// every packet, others a thousand times for each; `None` of what no device comes back from.
+    /// Power of two by which [`Chaos`](super::Chaos) lets the rule strike less often than asked for: some
+    /// hooks are met once for every packet, others a thousand times. `None` for a rule after which no device
+    /// works again.
     #[must_use]
     pub const fn rarity(self) -> Option<u32> {
         match self {

@@ -9,13 +9,13 @@ use super::{Hook, Rule};
 /// A fault that has struck.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Strike {
-    /// What failed.
+    /// Rule that struck.
     pub rule: Rule,
-    /// The number of its moment among all of its hook, from 1 on.
+    /// Number of its moment among all moments of its hook, from 1 on.
     pub moment: u64,
     /// The device's time.
     pub time: Duration,
-    /// Where, in words.
+    /// Place of the strike, in words.
     pub place: String,
 }
 
@@ -32,13 +32,13 @@ impl fmt::Display for Strike {
     }
 }
 
-/// What a plan has come to.
+/// Strikes and counts of a plan.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FaultReport {
-    /// The first strikes, in their order; those behind the first thousand are counted alone.
+    /// The first thousand strikes, in their order; later ones are only counted.
     pub strikes: Vec<Strike>,
-    /// How often each rule has struck.
+    /// Number of strikes of each rule.
     pub struck: BTreeMap<Rule, u64>,
-    /// How many moments each hook had.
+    /// Number of moments of each hook.
     pub met: BTreeMap<Hook, u64>,
 }

@@ -1,4 +1,4 @@
-//! At which of a hook's moments a rule strikes.
+//! The moments of a hook at which a rule strikes.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use super::{Place, PlanError, Rule};
 /// The most bytes of a kernel's name.
 const MAX_NAME: usize = 256;
 
-/// How often a rule strikes at the moments that its conditions leave.
+/// Number or interval of the strikes, among the moments that meet all conditions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Often {
-    /// At the one of this number, from 1 on.
+    /// Strikes at the moment with this number, from 1 on.
     Once(u64),
-    /// At each one whose number is a multiple.
+    /// Strikes at each moment whose number is a multiple of this.
     Every(u64),
 }
 
-/// At which moments a rule strikes: those that meet all its conditions are counted.
+/// The moments at which a rule strikes: only moments that meet all its conditions are counted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct When {
-    /// At which of them.
+    /// Number or interval of the strikes among them.
     pub often: Often,
-    /// Time of the device before which none counts.
+    /// Time of the device before which no moment counts.
     pub after: Option<Duration>,
-    /// Of the queue with this doorbell, in dwords of BAR2.
+    /// Counts only moments of the queue with this doorbell, in dwords of BAR2.
     pub queue: Option<u32>,
-    /// Of the process with this PASID.
+    /// Counts only moments of the process with this PASID.
     pub process: Option<u32>,
-    /// Of dispatches of the kernel of this name.
+    /// Counts only dispatches of the kernel with this name.
     pub kernel: Option<String>,
-    /// At addresses from the first to before the second: of memory, or bytes of the register BAR.
+    /// Counts only addresses from the first to before the second: of memory, or bytes of the register BAR.
     pub address: Option<(u64, u64)>,
-    /// How long what is late is held back, or how far a clock jumps; the rule's usual time if it is not said.
+    /// Time for which a late thing is held back, or by which a clock jumps; the rule's usual time if absent.
     pub length: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Default for When {
 }
 
 impl When {
-    /// At the moment of this number.
+    /// Strikes at the moment with this number.
     #[must_use]
     pub fn nth(number: u64) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl When {
         Ok(when)
     }
 
-    /// Whether a moment at this place counts.
+    /// Returns true if a moment at this place counts.
     pub(super) fn counts(&self, now: impl FnOnce() -> Duration, place: &Place<'_>) -> bool {
         let Self { after, queue, process, kernel, address, often: _, length: _ } = self;
         queue.is_none_or(|queue| place.doorbell == Some(queue))
@@ -104,7 +104,7 @@ impl When {
             && kernel.as_ref().is_none_or(|name| place.kernel.is_some_and(|kernel| kernel() == *name))
     }
 
-    /// Whether it strikes at the one of this number that counts.
+    /// Returns true if the rule strikes at the counted moment with this number.
     pub(super) fn strikes(&self, number: u64) -> bool {
         match self.often {
             Often::Once(wanted) => number == wanted,
@@ -141,7 +141,7 @@ impl fmt::Display for When {
     }
 }
 
-/// What an error shows of a text that somebody else wrote.
+/// Shortens a text of a user for an error message.
 pub(super) fn shorten(text: &str) -> String {
     const SHOWN: usize = 60;
     if text.chars().count() <= SHOWN {
@@ -151,7 +151,7 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-/// A number of digits, in base 10 or, behind 0x, in base 16.
+/// Reads a number of digits, in base 16 after `0x`, and otherwise in base 10.
 fn number(text: &str) -> Option<u64> {
     let (digits, base) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     digits.chars().all(|c| c.is_digit(base)).then(|| u64::from_str_radix(digits, base).ok())?
@@ -161,7 +161,7 @@ fn count(text: &str) -> Option<u64> {
     number(text).filter(|count| *count != 0)
 }
 
-/// What a kernel can be called in a plan.
+/// Returns true if a plan can have this kernel name.
 fn is_name(name: &str) -> bool {
     let parts = |c: char| c.is_control() || c.is_whitespace() || matches!(c, ',' | ';' | '@');
     !name.is_empty() && name.len() <= MAX_NAME && !name.contains(parts)

@@ -1,4 +1,4 @@
-//! Digests of bytes: they find what differs by mistake, and withstand nobody who wants them equal.
+//! Digests of bytes: they find accidental differences, and do not withstand an attacker who wants them equal.
 
 use crate::split_mix::mix;
 

@@ -1,4 +1,4 @@
-//! What a record is made of.
+//! Entries of a record.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::trace::{Counter, Engine, Job, Kind, Owner, Record};
 
-/// What happened, in order. Those of the first group begin an operation; the others belong to the operation before them.
+/// Entries of a record, in order. An entry of the first group begins an operation; the others belong to the
+/// operation before them.
 ///
 /// | entry | is |
 /// | --- | --- |
 /// | `Turn`, `Call` | the beginning of an operation, which ends before the next one begins |
-/// | `Doorbell`, `Memory`, `Found` | an input: something that others have written |
-/// | `Answer`, `Event`, `Check` | an output: what the device has done with that, and has to do again |
+/// | `Doorbell`, `Memory`, `Found` | an input: something that a processor has written |
+/// | `Answer`, `Event`, `Check` | an output: the device's reaction, which a replay has to repeat |
 /// | `State`, `End` | the end of the record |
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Entry {
@@ -21,11 +22,11 @@ pub(crate) enum Entry {
         /// Nanoseconds since the operation before.
         ns: u64,
     },
-    /// The host calls.
+    /// The host calls the device.
     Call {
         /// Nanoseconds since the operation before.
         ns: u64,
-        /// What for.
+        /// Call of the host.
         call: Call,
     },
     /// A doorbell has a value that was stored without an access.
@@ -35,26 +36,26 @@ pub(crate) enum Entry {
         /// The value.
         value: u64,
     },
-    /// Others have written to a page since the device last saw it.
+    /// A processor has written to a page since the device last read it.
     Memory {
         /// The page, as the mirror numbers them.
         page: u64,
-        /// What.
+        /// Bytes that were written.
         runs: Vec<Run>,
     },
-    /// An atomic access has found something else than the device last saw there.
+    /// An atomic access has found another value than the device last saw there.
     Found {
         /// The page.
         page: u64,
         /// Byte in the page.
         at: u16,
-        /// What it found, of 4 or 8 bytes.
+        /// Value that it found, of 4 or 8 bytes.
         value: u64,
-        /// Its number among the atomic accesses of the operation: those of a wave that tries again and again have nothing else between
-        /// them.
+        /// Its number among the atomic accesses of the operation: nothing else tells apart the accesses of a
+        /// wave that tries again and again.
         number: u64,
     },
-    /// What the host was given; `None` where it was refused.
+    /// Answer to the host; `None` if the call was refused.
     Answer(#[serde(with = "serde_bytes")] Option<Vec<u8>>),
     /// An event of the device.
     Event(Event),
@@ -74,19 +75,19 @@ pub(crate) enum Entry {
     End,
 }
 
-/// Bytes in a page that others have written.
+/// Bytes in a page that a processor has written.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Run {
-    /// The first one.
+    /// Offset of the first byte in the page.
     pub(crate) at: u16,
     #[serde(with = "serde_bytes")]
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What a host calls a device for.
+/// Calls of a host to a device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Call {
-    /// The first one: the ranges of guest memory, as in `Memory`.
+    /// The first call: the ranges of guest memory, as in `Memory`.
     Start(Vec<(u64, u64)>),
     BarRead {
         bar: u8,
@@ -133,7 +134,7 @@ pub(crate) struct Event {
     vmid: u8,
     doorbell: Option<u32>,
     engine: (u8, u16),
-    /// Without the zeros at the end.
+    /// Arguments without the zeros at the end.
     arguments: Vec<u64>,
     text: String,
 }
@@ -156,8 +157,9 @@ impl From<&Record> for Event {
 }
 
 impl Event {
-    /// Whether this event of a device that has begun within the record is the recorded one. Its caches are empty, it has moved
-    /// nothing yet, and packets of PM4 that were in flight have no job: no snapshot has these.
+    /// Returns true if this event, of a device that has begun within the record, stands for the recorded one.
+    /// The caches of such a device are empty, it has moved nothing yet, and its PM4 packets in flight have no
+    /// job: no snapshot has these.
     pub(crate) fn stands_for(&self, recorded: &Self) -> bool {
         let (got, mut recorded) = (self.without_history(), recorded.without_history());
         if got.job == Job::NONE.bits() {
@@ -166,16 +168,17 @@ impl Event {
         got == recorded
     }
 
-    /// Whether such a device may tell of it a second time: of packets that were told of when they were looked at first.
+    /// Returns true if such a device may report this event a second time: it reports packets again that the
+    /// recorded device had read before.
     pub(crate) fn may_be_repeated(&self) -> bool {
         matches!(Kind::from_number(self.kind), Some(Kind::PacketRead | Kind::SdmaStart))
     }
 
-    /// The event without what it says of all that was before.
+    /// The event without the parts that depend on earlier events.
     fn without_history(&self) -> Self {
-        /// Where an end of workgroups has the misses of TLBs.
+        /// Index of the misses of TLBs in the arguments of an end of workgroups.
         const MISSES: usize = 5;
-        /// Where a counter has its number, and its value.
+        /// Indices of the number and of the value in the arguments of a counter.
         const COUNTER: (usize, usize) = (0, 1);
         let mut event = self.clone();
         let number = event.arguments.get(COUNTER.0).copied().unwrap_or_default();
@@ -223,7 +226,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The first bytes of some.
+/// Shows the first bytes of a longer list.
 struct Bytes<'a>(&'a [u8]);
 
 impl fmt::Display for Bytes<'_> {
@@ -239,7 +242,7 @@ impl fmt::Display for Bytes<'_> {
 /// Bit of a page's number that tells guest memory from VRAM.
 pub(crate) const SYSTEM: u64 = 1 << 63;
 
-/// A place in a page, in words.
+/// Shows a place in a page.
 struct At(u64, u16);
 
 impl fmt::Display for At {

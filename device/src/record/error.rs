@@ -1,12 +1,12 @@
-//! Why a record cannot be replayed.
+//! Reasons why a record cannot be replayed.
 
 use std::io;
 
-/// Why a record cannot be replayed.
+/// Reasons why a record cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The bytes begin as no record does.
+    /// The bytes do not begin like a record.
     #[error("this is no record of a device")]
     Magic,
     /// The bytes are of another version of the format.
@@ -32,39 +32,39 @@ pub enum RecordError {
     /// The device of the record cannot be made.
     #[error("the record is of a device that cannot be: {0}")]
     Config(String),
-    /// The record ends before the run that it is of did.
+    /// The record ends before the recorded run did.
     #[error(
         "the record ends after {at} bytes, before the device's end: the run was killed, or could not write any more; \
          --until replays the part that there is"
     )]
     Short {
-        /// Bytes that there are.
+        /// Bytes that the record has.
         at: u64,
     },
-    /// Something in it is not as it was written.
+    /// A part of the record was changed after it was written.
     #[error("the record is damaged: {what}, at byte {at} or behind it, is not as it was written")]
     Damaged {
-        /// Byte of the file that it is behind.
+        /// Offset in the file after which the damage is.
         at: u64,
-        /// What.
+        /// Part that is damaged.
         what: &'static str,
     },
-    /// There is something behind the end.
+    /// There are bytes after the end of the record.
     #[error("the record is damaged: there is something behind its end")]
     Trailing,
-    /// It cannot be read.
+    /// Reading the record has failed.
     #[error("the record cannot be read: {0}")]
     Read(#[source] io::Error),
-    /// The device has done something else than when it was recorded.
+    /// The device has behaved differently than in the record.
     #[error("{0}")]
     Diverged(Box<Divergence>),
-    /// The device was made, but not so that it can be replayed.
+    /// The device was made, but not in a way that can be replayed.
     #[error("the device cannot be replayed: {0}")]
     Device(String),
-    /// The replay is behind an event already.
+    /// The replay has passed an event already.
     #[error("the replay is behind {0} already")]
     Behind(String),
-    /// A record has no such event.
+    /// The record has no such event.
     #[error("the record ends before {0}")]
     NoEvent(String),
 }
@@ -78,12 +78,12 @@ pub enum RecordError {
 pub struct Divergence {
     /// Number of the operation, from 1 on: a turn of the device, or a call of the host's.
     pub operation: u64,
-    /// What the operation is.
+    /// Operation during which they differ.
     pub during: String,
     /// Events before it.
     pub events: u64,
-    /// What the record has.
+    /// Entry of the record.
     pub expected: String,
-    /// What the replay has come to.
+    /// Entry of the replay.
     pub got: String,
 }

@@ -16,18 +16,18 @@ use super::digest::digest;
 use super::entry::Entry;
 use super::error::RecordError;
 
-/// What every record begins with.
+/// First bytes of every record.
 pub(super) const MAGIC: [u8; 8] = *b"belfryRR";
-/// Version of the format, and of what devices do: another one whenever an entry changes, or a device does something else with
-/// the same inputs.
+/// Version of the format and of the behaviour of devices: a new one whenever an entry changes, or a device
+/// reacts differently to the same inputs.
 pub(super) const VERSION: u32 = 5;
-/// Bytes of entries that become a chunk.
+/// Bytes of entries that make up a chunk.
 const CHUNK: usize = 256 << 10;
-/// Bytes of an unpacked chunk at most.
+/// Most bytes of an unpacked chunk.
 const MOST: usize = 16 << 20;
-/// Bytes of a configuration at most.
+/// Most bytes of a configuration.
 const MOST_HEAD: usize = 16 << 10;
-/// How hard chunks are packed: the fastest, as the device waits meanwhile.
+/// Level at which chunks are packed: the fastest, as the device waits meanwhile.
 const LEVEL: u8 = 1;
 
 /// Writes a record.
@@ -60,7 +60,7 @@ impl Writer {
         self.write(config)
     }
 
-    /// Adds an entry, which is written sooner or later.
+    /// Adds an entry, which is written with its chunk.
     pub(super) fn put(&mut self, entry: &Entry) -> io::Result<()> {
         let before = self.entries.len();
         let taken = std::mem::take(&mut self.entries);
@@ -84,14 +84,14 @@ impl Writer {
         self.write(&packed)
     }
 
-    /// Writes what is left.
+    /// Writes the entries that are left.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.end_chunk()?;
         self.out.flush()
     }
 }
 
-/// Where a record comes from. Only who goes back in it seeks, so that it may be a pipe otherwise.
+/// Input of a record. Only going back in the record seeks, so that it may be a pipe otherwise.
 pub(super) trait Source: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> Source for T {}
@@ -99,7 +99,7 @@ impl<T: Read + Seek + Send> Source for T {}
 /// A place between two entries of a record.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Position {
-    /// The byte that its chunk begins at.
+    /// First byte of its chunk in the file.
     chunk: u64,
     /// Bytes of entries before it in the chunk.
     at: usize,
@@ -113,12 +113,12 @@ pub(super) struct Reader {
     at: usize,
     /// Bytes read.
     read: u64,
-    /// The byte that the chunk begins at.
+    /// First byte of the chunk in the file.
     begin: u64,
 }
 
 impl Reader {
-    /// The record that `from` begins with, and its configuration.
+    /// Opens the record at the start of `from`; returns it with its configuration.
     pub(super) fn open(from: Box<dyn Source>) -> Result<(Self, Vec<u8>), RecordError> {
         let mut reader = Self { from, entries: Vec::new(), at: 0, read: 0, begin: 0 };
         let mut magic = [0; 8];
@@ -141,12 +141,12 @@ impl Reader {
         Ok((reader, config))
     }
 
-    /// Where the next entry is.
+    /// Position of the next entry.
     pub(super) fn position(&self) -> Position {
         Position { chunk: self.begin, at: self.at }
     }
 
-    /// Goes to a place that [`Self::position`] has given.
+    /// Goes to a position that [`Self::position`] has returned.
     pub(super) fn go_to(&mut self, place: Position) -> Result<(), RecordError> {
         self.from.seek(SeekFrom::Start(place.chunk)).map_err(RecordError::Read)?;
         (self.read, self.begin) = (place.chunk, place.chunk);
@@ -155,7 +155,7 @@ impl Reader {
             return Ok(());
         }
         self.chunk()?;
-        // The file is another one by now.
+        // The file was changed in between.
         if place.at > self.entries.len() {
             return Err(RecordError::Damaged { at: place.chunk, what: "a chunk, which has another size" });
         }
@@ -178,7 +178,7 @@ impl Reader {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// The next entry.
+    /// Reads the next entry.
     pub(super) fn next(&mut self) -> Result<Entry, RecordError> {
         if self.at == self.entries.len() {
             self.chunk()?;
@@ -195,14 +195,14 @@ impl Reader {
         self.begin = begin;
         let damaged = |what| RecordError::Damaged { at: begin, what };
         let (unpacked, len) = (self.number()? as usize, self.number()? as usize);
-        // What DEFLATE cannot make smaller becomes a little larger.
+        // Bytes that DEFLATE cannot make smaller become a little more.
         if unpacked == 0 || unpacked > MOST || len > unpacked + unpacked / 8 + 64 {
             return Err(damaged("the size of a chunk"));
         }
         let mut expected = [0; 8];
         self.fill(&mut expected)?;
         let mut packed = Vec::new();
-        // As many bytes as there are: a chunk may say that it has more.
+        // Reads as many bytes as there are: a damaged chunk may claim more.
         let got = (&mut self.from).take(len as u64).read_to_end(&mut packed).map_err(RecordError::Read)?;
         self.read += got as u64;
         if got != len {
@@ -220,7 +220,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether there is nothing any more.
+    /// Returns true if there are no more entries and bytes.
     pub(super) fn is_over(&mut self) -> Result<bool, RecordError> {
         if self.at != self.entries.len() {
             return Ok(false);

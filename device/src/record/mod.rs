@@ -1,9 +1,9 @@
-//! Records: every input of a device that is not determined, so that the device alone does the same again.
+//! Records: every input of a device that is not determined, so that the device alone can repeat its run.
 //!
-//! A device that is recorded does one thing after the other: it is a deterministic one, its turns are taken on one thread, and
-//! no call of the host's comes within one. What is left is when the host calls and what for, what time it is, and what others
-//! have written to memory and doorbells since the device last looked. A `Journal` has these as entries, in order, and between
-//! them what the device has done, which a replay is held against.
+//! A recorded device does one thing after the other: it is deterministic, one thread takes its turns, and no
+//! call of the host's comes within a turn. The rest are inputs: the calls of the host and their times, the
+//! clock, and writes of processors to memory and doorbells since the device last read them. A `Journal` has
+//! these as entries, in order, and between them the outputs of the device, which a replay is compared with.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | the format of the bytes | `file.rs` |
 //! | digests of memory and of the device | `digest.rs` |
 //! | events that a replay stops at | `until.rs` |
-//! | what can be wrong with a record, and how a replay differs | `error.rs` |
+//! | errors of a record, and differences of a replay | `error.rs` |
 //!
 //! Memory is in `memory/mirror.rs`, doorbells are in `doorbell/mirror.rs`, the operations in `device/session.rs` and
 //! `device/replay.rs`.
@@ -39,9 +39,10 @@ use file::{Reader, Writer};
 pub(crate) use player::{Place, Player, Progress, Stopped};
 pub use until::{Until, UntilError};
 
-/// How a device of a configuration is recorded: where to.
+/// Output of a device's record.
 ///
-/// Clones are the same record. It is of one device, and complete when that was [stopped](crate::Gpu::stop).
+/// Clones are of one record. It belongs to one device, and is complete when that device was
+/// [stopped](crate::Gpu::stop).
 #[derive(Clone)]
 pub struct Recording(Arc<Journal>);
 
@@ -51,32 +52,32 @@ impl std::fmt::Debug for Recording {
     }
 }
 
-/// What was recorded.
+/// Counts of a record.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Recorded {
     /// Turns of the device and calls of the host's.
     pub operations: u64,
-    /// Inputs: what others had written to memory and doorbells.
+    /// Inputs: writes of processors to memory and doorbells.
     pub inputs: u64,
     /// Events.
     pub events: u64,
     /// Bytes of the record.
     pub bytes: u64,
-    /// Bytes before they were packed.
+    /// Bytes before packing.
     pub unpacked: u64,
-    /// Whether the device was stopped, and with it the record complete.
+    /// True if the device was stopped, which completes the record.
     pub complete: bool,
 }
 
 impl Recording {
-    /// A record that goes to `out`, in writes of some ten thousand bytes, on the threads that drive the device. The first write that
-    /// fails is the last one: the device goes on, and [`Self::recorded`] has the error.
+    /// A record that goes to `out`, in writes of some ten thousand bytes, on the threads that drive the
+    /// device. No write follows one that fails: the device goes on, and [`Self::recorded`] returns the error.
     #[must_use]
     pub fn new(out: impl Write + Send + 'static) -> Self {
         Self::with(Writer::new(Box::new(out)), false)
     }
 
-    /// Has a device work as if it were recorded; nothing is written.
+    /// A record for a device that works as if it were recorded; nothing is written.
     pub(crate) fn nowhere() -> Self {
         Self::with(Writer::new(Box::new(io::sink())), true)
     }
@@ -86,11 +87,11 @@ impl Recording {
         Self(Arc::new(Journal { state: Mutex::new(State::Recording(Box::new(recorder))), recording: true }))
     }
 
-    /// What was recorded up to now.
+    /// Counts of the record up to now.
     ///
     /// # Errors
     ///
-    /// What kept the record from being written on.
+    /// The error that stopped the writing of the record.
     pub fn recorded(&self) -> io::Result<Recorded> {
         let mut state = self.0.lock();
         let State::Recording(recorder) = &mut *state else { return Ok(Recorded::default()) };
@@ -115,9 +116,9 @@ impl Recording {
 
 struct Recorder {
     writer: Writer,
-    /// Nothing is written.
+    /// True if nothing is written.
     discards: bool,
-    /// It is of a device already.
+    /// True once it belongs to a device.
     begun: bool,
     counts: Recorded,
     error: Option<io::Error>,
@@ -166,7 +167,7 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// The record that `from` begins with, to be replayed, and the configuration of its device.
+    /// Opens the record at the start of `from` for a replay; returns it with the configuration of its device.
     pub(crate) fn open(from: impl Read + Seek + Send + 'static) -> Result<(Arc<Self>, Vec<u8>), RecordError> {
         let (reader, config) = Reader::open(Box::new(from))?;
         Ok((Self::playing(Player::new(reader)), config))
@@ -176,8 +177,8 @@ impl Journal {
         Arc::new(Self { state: Mutex::new(State::Playing(Box::new(player))), recording: false })
     }
 
-    /// The same record from another place on, for another device: this one has nothing to compare itself with any more. Nothing is
-    /// compared or given out before the player is [opened](Player::open).
+    /// Continues this record at another place, for another device: this journal has nothing to compare with
+    /// any more. The new one compares and gives out nothing before its player is [opened](Player::open).
     pub(crate) fn again(&self, place: &Place) -> Result<Arc<Self>, RecordError> {
         let player = self.player(|player| player.go_to(place));
         let none = || RecordError::Device("it is recorded".to_owned());
@@ -188,12 +189,12 @@ impl Journal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the record is written.
+    /// Returns true if the record is written, and false if it is read.
     pub(crate) fn is_recording(&self) -> bool {
         self.recording
     }
 
-    /// Begins the record of a device; `false` if it is of another one already.
+    /// Begins the record of a device; `false` if it belongs to another one already.
     pub(crate) fn begin(&self, config: &[u8]) -> bool {
         let State::Recording(recorder) = &mut *self.lock() else { return false };
         if recorder.begun {
@@ -205,14 +206,14 @@ impl Journal {
         true
     }
 
-    /// Notes an operation or an input.
+    /// Writes an operation or an input to the record.
     pub(crate) fn note(&self, entry: &Entry) {
         if let State::Recording(recorder) = &mut *self.lock() {
             recorder.put(entry);
         }
     }
 
-    /// Ends the record: nothing is noted any more.
+    /// Ends the record: nothing is written any more.
     pub(crate) fn end(&self) {
         if let State::Recording(recorder) = &mut *self.lock()
             && !recorder.counts.complete
@@ -224,7 +225,7 @@ impl Journal {
         }
     }
 
-    /// What the device has done: notes it, or holds it against the record.
+    /// Takes an output of the device: writes it, or compares it with the record.
     pub(crate) fn output(&self, entry: &Entry) {
         match &mut *self.lock() {
             State::Recording(recorder) => recorder.put(entry),
@@ -232,13 +233,14 @@ impl Journal {
         }
     }
 
-    /// What others had written to a page when the device came to look at it; of a record that is read.
+    /// Bytes that a processor had written to a page before the device read it; only from a record that is
+    /// read.
     pub(crate) fn memory(&self, page: u64) -> Option<Vec<Run>> {
         let State::Playing(player) = &mut *self.lock() else { return None };
         player.memory(page)
     }
 
-    /// What an atomic access had found, if that was something new; of a record that is read.
+    /// Value that an atomic access had found, if it was new; only from a record that is read.
     pub(crate) fn found(&self, place: (u64, u16), access: u64) -> Option<u64> {
         let State::Playing(player) = &mut *self.lock() else { return None };
         player.found(place, access)
@@ -253,7 +255,7 @@ impl Journal {
     }
 }
 
-/// The sink of a device's events that a journal has, before whoever else wants them.
+/// A journal's sink for the events of a device, in front of the sink that a user has set.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) journal: Arc<Journal>,

@@ -1,4 +1,4 @@
-//! A record that is replayed: gives out its inputs, and holds outputs against it.
+//! A record that is replayed: it gives out its inputs, and compares the outputs.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use super::error::{Divergence, RecordError};
 use super::file::{Position, Reader};
 use super::until::Until;
 
-/// Why a replay does not go on.
+/// Reasons why a replay stops.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stopped {
-    /// At the event that it was to stop at.
+    /// It has come to the event to stop at.
     AtEvent,
-    /// At the end of the record.
+    /// It has come to the end of the record.
     AtEnd,
 }
 
-/// How far a replay has come.
+/// Progress of a replay.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) operations: u64,
     pub(crate) events: u64,
-    /// Number of the last event, or of the one that was to be reached.
+    /// Number of the last event, or of the event to stop at once that is reached.
     pub(crate) event: u64,
-    /// That event, in words.
+    /// The event with that number, in words.
     pub(crate) last: String,
 }
 
-/// Where a replay is between two operations, and what it has counted until then.
+/// Place of a replay between two operations, and its counts until then.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     position: Position,
-    /// The entry before the position that was looked at, and comes next.
+    /// The entry before the position, if it was read ahead; it comes next.
     next: Option<Entry>,
     pub(crate) operations: u64,
     pub(crate) events: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Place {
 
 #[cfg(test)]
 impl Place {
-    /// Somewhere behind so many operations and events.
+    /// A place after this number of operations and events.
     pub(crate) fn of(operations: u64, events: u64) -> Self {
         let position = Position::default();
         Self { position, next: None, operations, events, kinds: BTreeMap::new(), last: None }
@@ -50,24 +50,24 @@ impl Place {
 
 /// A record that is read.
 pub(crate) struct Player {
-    /// None once another device goes on with it.
+    /// `None` once another device continues the record.
     reader: Option<Reader>,
-    /// The entry that comes next, once it was looked at.
+    /// The next entry, if it was read ahead.
     next: Option<Entry>,
-    /// Why it cannot go on.
+    /// Error because of which it cannot go on.
     failed: Option<RecordError>,
-    /// Nothing is compared and nothing given out any more.
+    /// True if nothing is compared or given out.
     closed: bool,
-    /// The device has begun within the record, from a snapshot.
+    /// True if the device has begun within the record, from a snapshot.
     cold: bool,
     operations: u64,
-    /// The operation at hand, once there is one.
+    /// The current operation, once there is one.
     during: Option<Entry>,
     events: u64,
     kinds: BTreeMap<u16, u64>,
     /// The event to stop at.
     until: Option<Until>,
-    /// The last event, or the one that was to be reached.
+    /// The last event, or the event to stop at once that is reached.
     last: Option<Event>,
     last_number: u64,
     reached: bool,
@@ -129,7 +129,7 @@ impl Player {
             let expected = expected.clone();
             return self.differs(&expected, got.to_string());
         }
-        // What was recorded is what there is to say of it.
+        // The recorded event is kept, as this is the one to report.
         if let Some(Entry::Event(event)) = self.next.take() {
             self.events += 1;
             let of_kind = self.kinds.entry(event.kind).or_default();
@@ -160,7 +160,8 @@ impl Player {
         }
     }
 
-    /// What the atomic access of this number in its operation has found at a byte of a page, if it was something new.
+    /// Takes the value that an atomic access has found at a byte of a page, if the record has one; `access`
+    /// is the number in the operation.
     pub(super) fn found(&mut self, wanted: (u64, u16), access: u64) -> Option<u64> {
         let Some(&Entry::Found { page, at, value, number }) = self.peek() else { return None };
         if ((page, at), number) != (wanted, access) {
@@ -170,7 +171,7 @@ impl Player {
         Some(value)
     }
 
-    /// The doorbells that come next, which were stored without an access.
+    /// Takes the next stored doorbell, if one comes next: its number and its value.
     pub(crate) fn doorbell(&mut self) -> Option<(u64, u64)> {
         let Some(&Entry::Doorbell { at, value }) = self.peek() else { return None };
         self.next = None;
@@ -185,7 +186,7 @@ impl Player {
         }
         match self.peek() {
             Some(Entry::Turn { .. } | Entry::Call { .. }) => {}
-            // Left for the device's own to be compared with.
+            // Left in place, to be compared with the state of this device.
             Some(state @ Entry::State { .. }) => return Ok(state.clone()),
             Some(Entry::End) => {
                 self.next = None;
@@ -214,12 +215,12 @@ impl Player {
         }
     }
 
-    /// Whether the digest of memory comes next.
+    /// Returns true if the digest of memory comes next.
     pub(crate) fn wants_check(&mut self) -> bool {
         matches!(self.peek(), Some(Entry::Check { .. }))
     }
 
-    /// The event to stop at from now on. Goes on from the one that it has stopped at.
+    /// Sets the event to stop at. If the replay has stopped at an event, it goes on.
     pub(crate) fn stop_at(&mut self, until: Option<Until>) {
         self.until = until;
         if std::mem::take(&mut self.reached) {
@@ -227,7 +228,7 @@ impl Player {
         }
     }
 
-    /// Whether an event was passed already.
+    /// Returns true if an event was passed already.
     pub(crate) fn is_behind(&self, until: Until) -> bool {
         let passed = match until.kind {
             None => self.events,
@@ -236,12 +237,12 @@ impl Player {
         passed >= until.number
     }
 
-    /// How many operations have begun.
+    /// Number of operations that have begun.
     pub(crate) fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Where it is, if it can go on from there.
+    /// The current place, if the replay can go on from there.
     pub(crate) fn place(&self) -> Option<Place> {
         if self.closed || self.reached || self.failed.is_some() {
             return None;
@@ -256,7 +257,8 @@ impl Player {
         })
     }
 
-    /// Another one, which goes on from a place of the same record and is closed. This one has nothing to read any more.
+    /// Makes another player, which is closed and continues at a place of the record. This player has nothing
+    /// to read any more.
     pub(super) fn go_to(&mut self, place: &Place) -> Result<Self, RecordError> {
         let gone = || RecordError::Device("another device goes on with its record".to_owned());
         self.reader.as_mut().ok_or_else(gone)?.go_to(place.position)?;
@@ -279,24 +281,24 @@ impl Player {
         })
     }
 
-    /// Compares and gives out, from now on.
+    /// Compares and gives out entries from now on.
     pub(crate) fn open(&mut self) {
         self.closed = false;
     }
 
-    /// Why the replay cannot go on, if there is something.
+    /// Takes the error because of which the replay cannot go on, if there is one.
     pub(crate) fn take_failure(&mut self) -> Option<RecordError> {
         let failed = self.failed.take();
-        // A record that was cut off behind the event has what was asked for.
+        // A record that was cut off after the event to stop at is long enough.
         failed.filter(|failed| !self.reached || !matches!(failed, RecordError::Short { .. }))
     }
 
-    /// From now on, nothing is compared.
+    /// Stops comparing and giving out entries.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// How far it has come.
+    /// Progress up to now.
     pub(crate) fn progress(&self) -> Progress {
         Progress {
             operations: self.operations,

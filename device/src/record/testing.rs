@@ -39,7 +39,7 @@ pub(crate) fn entries(record: &[u8]) -> (Vec<u8>, Vec<Entry>) {
     }
 }
 
-/// A record of these.
+/// A record of this head and these entries.
 pub(crate) fn record_of(head: &[u8], entries: &[Entry]) -> Vec<u8> {
     let file = File::default();
     let mut writer = Writer::new(Box::new(file.clone()));
@@ -49,7 +49,7 @@ pub(crate) fn record_of(head: &[u8], entries: &[Entry]) -> Vec<u8> {
     file.bytes()
 }
 
-/// A record that has begun, and where it goes.
+/// A record that has begun, and the file that it goes to.
 pub(crate) fn begun() -> (Recording, File) {
     let file = File::default();
     let recording = Recording::new(file.clone());

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use crate::trace::Kind;
 
-/// An event of a record: a number among all of them or among those of a kind, from 1 on.
+/// An event of a record: a number among all events or among the events of a kind, from 1 on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Until {
-    /// Events of this kind are counted; all, if there is none.
+    /// Kind of the events that are counted; all kinds if there is none.
     pub kind: Option<Kind>,
     /// The number.
     pub number: u64,
@@ -23,7 +23,7 @@ const SHORT: [(&str, Kind); 5] = [
     ("fault", Kind::PageFault),
 ];
 
-/// What is no event.
+/// Error for a text that names no event.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{text:?} is not NUMBER or KIND:NUMBER, from 1 on; kinds are {kinds}", kinds = kinds())]
 pub struct UntilError {
