@@ -10,9 +10,9 @@ use super::until::Until;
 /// Reasons why a replay stops.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stopped {
-    /// It has come to the event to stop at.
+    /// The event to stop at is reached.
     AtEvent,
-    /// It has come to the end of the record.
+    /// The end of the record is reached.
     AtEnd,
 }
 

@@ -1,10 +1,11 @@
-//! Caches that are written back and invalidated: a load through the cache of a compute unit may find there what was in memory before a
-//! wave elsewhere wrote.
+//! Caches that are written back and invalidated: a load through the cache of a compute unit may find old
+//! bytes there after a wave elsewhere has written to memory.
 //!
-//! On gfx11 and gfx12 stores go through to the cache that all compute units share, and a wave that has learned of a store has to
-//! invalidate the caches in front of that (`buffer_gl1_inv` and `buffer_gl0_inv`, `global_inv` of the device's scope) before it loads. On
-//! gfx942 that is `buffer_inv sc1`, and each XCD has a cache of its own, which the wave that has stored has to write back
-//! (`buffer_wbl2 sc1`, or a store with `sc1`) (LLVM AMDGPUUsage, "Memory Model").
+//! On gfx11 and gfx12 stores go through to the cache that all compute units share. A wave that has learned of
+//! a store has to invalidate the caches in front of it before it loads (`buffer_gl1_inv` and
+//! `buffer_gl0_inv`, or `global_inv` of the device's scope). On gfx942 the instruction is `buffer_inv sc1`.
+//! Each XCD there has a cache of its own, which the wave that has stored has to write back (`buffer_wbl2
+//! sc1`, or a store with `sc1`) (LLVM AMDGPUUsage, "Memory Model").
 
 use belfry_isa::inst::{Inst, Op};
 
@@ -13,10 +14,10 @@ use super::grid::{Known, WaveClock};
 use super::group::Group;
 use super::shadow::{Cell, Does, Record};
 
-/// What an instruction does with caches.
+/// Effect of an instruction on caches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Upkeep {
-    /// Invalidates those of the compute unit, those behind them, or both.
+    /// Invalidates the caches of the compute unit, the caches after them, or both.
     Invalidates([bool; 2]),
     WritesBack,
 }
@@ -35,7 +36,7 @@ impl Upkeep {
     }
 }
 
-/// What a wave has done with caches since it was looked at last.
+/// Effects of a wave's instructions on caches that are not applied yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Due {
     invalidates: [bool; 2],
@@ -54,7 +55,7 @@ impl Due {
 }
 
 impl Group {
-    /// A wave goes on behind a barrier: what others have invalidated is so for it.
+    /// Applies other waves' invalidations to a wave that goes on after a barrier.
     pub(super) fn refresh(&self, known: &mut Known, number: u32) {
         let Known { waves, room, .. } = known;
         let Some(own) = waves.get_mut(number as usize) else { return };
@@ -64,7 +65,7 @@ impl Group {
         }
     }
 
-    /// A wave has invalidated caches or written them back.
+    /// Applies a wave's invalidations and write-backs.
     pub(super) fn keep_up(&self, known: &mut Known, number: u32, due: Due) {
         let Known { waves, room, .. } = known;
         let Some(own) = waves.get_mut(number as usize) else { return };
@@ -79,7 +80,8 @@ impl Group {
     }
 }
 
-/// The store of another workgroup that a load, which is ordered behind it, may not see, and the rule that is broken.
+/// Finds a store of another workgroup that a load may not see although it is ordered after the store; returns
+/// the rule that is broken.
 pub(super) fn stale(
     waves: &[WaveClock],
     cell: &Cell,

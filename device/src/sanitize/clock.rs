@@ -1,11 +1,12 @@
-//! What a wave knows of other waves' pasts: vector clocks, as in FastTrack (Flanagan and Freund, PLDI 2009).
+//! Vector clocks: the parts of other waves' pasts that a wave knows, as in FastTrack (Flanagan and Freund,
+//! PLDI 2009).
 
 use std::collections::BTreeMap;
 
-/// Waves of which one is known; with more, all of them count as known.
+/// Most waves whose past is known; with more, all waves count as known.
 const MAX_WAVES: usize = 4096;
 
-/// How many more pasts may be known, in all of a dispatch.
+/// Number of pasts that may still be added, in all of a dispatch.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
@@ -16,21 +17,21 @@ impl Default for Room {
     }
 }
 
-/// How far the past of each wave is known.
+/// Time up to which the past of each wave is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
     of: BTreeMap<u32, u32>,
-    /// Too many to be kept: nothing is held against anybody any more.
+    /// True if there were too many to keep: then every access counts as ordered.
     all: bool,
 }
 
 impl Clocks {
-    /// Whether what a wave did at a time is known.
+    /// Returns true if the past of a wave is known up to a time.
     pub(super) fn cover(&self, wave: u32, time: u32) -> bool {
         self.all || self.of.get(&wave).is_some_and(|&known| known >= time)
     }
 
-    /// Learns of a wave's past up to a time. Answers false once there are too many.
+    /// Learns the past of a wave up to a time. Returns false once there are too many.
     pub(super) fn learn(&mut self, wave: u32, time: u32, room: &mut Room) -> bool {
         if self.all {
             return true;
@@ -48,7 +49,7 @@ impl Clocks {
         true
     }
 
-    /// Learns what another one knows.
+    /// Learns all that another clock knows. Returns false once there is too much.
     pub(super) fn join(&mut self, other: &Self, room: &mut Room) -> bool {
         if other.all && !self.all {
             self.know_all(room);

@@ -1,9 +1,9 @@
-//! Rules, and what is told of one that was broken.
+//! Rules, and reports of broken ones.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a kernel, or a driver or runtime, must not do.
+/// A rule that a kernel, a driver or a runtime must keep; each variant says how it is broken.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -11,7 +11,7 @@ pub enum Rule {
     LdsRace,
     /// Two waves access global memory, one of them writes, and no barrier or atomic is between.
     GlobalRace,
-    /// LDS is read that nothing in the workgroup has written.
+    /// LDS is read before anything in the workgroup has written it.
     LdsUninitialized,
     /// LDS is accessed beyond the workgroup's allocation, where hardware reads 0 and drops stores.
     LdsOutOfBounds,
@@ -23,52 +23,52 @@ pub enum Rule {
     GlobalOutOfBounds,
     /// Global memory is accessed after it was freed.
     UseAfterFree,
-    /// A register that nothing has written is part of an address, stored, or decides where a wave goes on.
+    /// A register that nothing has written is part of an address, is stored, or decides a branch.
     RegisterUninitialized,
-    /// Global memory is read that nothing has written since it was allocated.
+    /// Global memory is read before anything has written it since its allocation.
     MemoryUninitialized,
-    /// A load may find in a cache what was there before another workgroup wrote.
+    /// A load may find old bytes in a cache after another workgroup has written.
     CacheNotInvalidated,
-    /// A store may still be in a cache when another workgroup loads what it wrote.
+    /// A store may still be in a cache when another workgroup loads its bytes.
     CacheNotWrittenBack,
     /// A doorbell is rung for a packet whose header is not valid yet.
     DoorbellBeforePacket,
-    /// A doorbell is rung for a packet that nobody has reserved.
+    /// A doorbell is rung for a packet that no program has reserved.
     DoorbellBeyondWriteIndex,
     /// A doorbell is rung for a packet that lies over one that is not retired.
     RingOverrun,
-    /// A packet is another one than when its doorbell was rung.
+    /// A packet differs from its state when its doorbell was rung.
     PacketChanged,
     /// A kernel's arguments are changed while it runs.
     KernargChanged,
     /// A kernel's descriptor or code is changed while it runs.
     CodeChanged,
-    /// A completion signal is decremented that has come to 0 already.
+    /// A completion signal is decremented although it is 0 already.
     SignalBelowZero,
     /// A queue's MQD is changed while the queue is on a hardware queue.
     MqdChanged,
     /// A queue is taken away with packets or waves left.
     QueueRemovedBusy,
-    /// A page is mapped to something else, and used, without an invalidation in between.
+    /// A page is mapped to another place, and used, without an invalidation in between.
     StaleTranslation,
     /// An interrupt does not reach the driver.
     InterruptLost,
-    /// A doorbell is rung that no queue listens to.
+    /// A doorbell is rung that belongs to no queue.
     DoorbellOfNobody,
     /// A frame of the MES is written again before the scheduler has taken it.
     MesFrameReused,
     /// The device is reset while waves run.
     ResetBusy,
-    /// Memory is unmapped that arguments of a dispatch point into which runs.
+    /// Memory is unmapped while a dispatch runs whose arguments point into it.
     UnmappedInFlight,
-    /// The device looks at VRAM that a processor has written through its BAR and not flushed.
+    /// The device reads VRAM that a processor has written through its BAR and not flushed.
     HdpNotFlushed,
-    /// The device refuses what it is asked for.
+    /// The device refuses a request.
     Refused,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 29] = [
         Self::LdsRace,
         Self::GlobalRace,
@@ -101,12 +101,12 @@ impl Rule {
         Self::Refused,
     ];
 
-    /// Those that are [usual](Self::is_usual).
+    /// The [usual](Self::is_usual) rules.
     pub fn usual() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|rule| rule.is_usual())
     }
 
-    /// Whether it is kernels that must keep it; drivers and runtimes keep the others.
+    /// Returns true if kernels must keep the rule; drivers and runtimes keep the others.
     #[must_use]
     pub const fn is_for_kernels(self) -> bool {
         matches!(
@@ -126,8 +126,9 @@ impl Rule {
         )
     }
 
-    /// Whether it is checked unless somebody chooses rules: some programs break the others on purpose, as those do that end a kernel
-    /// which does not end by itself, or copy what they have written only in part.
+    /// Returns true if the rule is checked unless a user chooses rules. Some programs break the others on
+    /// purpose: programs that end a kernel which does not end by itself, or that copy memory of which they
+    /// have written only a part.
     #[must_use]
     pub const fn is_usual(self) -> bool {
         !matches!(
@@ -141,7 +142,7 @@ impl Rule {
         )
     }
 
-    /// What it is called on command lines and in reports.
+    /// Name of the rule on command lines and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -177,7 +178,7 @@ impl Rule {
         }
     }
 
-    /// What is wrong where it is broken, and what was expected.
+    /// Description of the mistake; for drivers and runtimes, of the right behaviour.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -262,14 +263,14 @@ pub struct Source {
     pub line: u32,
 }
 
-/// `vecadd.cl:14`
+/// Shows `vecadd.cl:14`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.rsplit('/').next().unwrap_or_default(), self.line)
     }
 }
 
-/// A place in a kernel, and who was there.
+/// A place in a kernel, and the wave that was there.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Other {
     /// The workgroup.
@@ -282,9 +283,9 @@ pub struct Other {
     pub pc: u64,
     /// The instruction.
     pub instruction: String,
-    /// What it does there.
+    /// Action of the wave there.
     pub does: String,
-    /// Its source line, where a host has debug information; the device has none.
+    /// Its source line, if a host has debug information; the device has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
 }
@@ -298,21 +299,21 @@ pub struct Finding {
     pub kernel: String,
     /// Address of the kernel's first instruction.
     pub entry: u64,
-    /// Address of its descriptor, where its code object was found.
+    /// Address of its descriptor, if its code object was found.
     #[serde(default)]
     pub descriptor: Option<u64>,
-    /// The number of the dispatch, the first where it was met.
+    /// Number of the first dispatch in which it was found.
     pub dispatch: u64,
-    /// Where it was noticed.
+    /// Place at which it was noticed.
     pub here: Other,
-    /// What it is against, if it takes two.
+    /// The other place, if the rule takes two.
     pub against: Option<Other>,
-    /// How often it was met.
+    /// Number of times that it was found.
     pub count: u64,
 }
 
 impl Finding {
-    /// Whether it is the same finding in another process, in which the kernel may be somewhere else.
+    /// Returns true for the same finding in another process, where the kernel may be at another address.
     fn is_same(&self, other: &Self) -> bool {
         let offset = |finding: &Self, at: &Other| (at.pc.wrapping_sub(finding.entry), at.instruction.clone());
         let places = |finding: &Self| {
@@ -321,7 +322,7 @@ impl Finding {
         (self.rule, &self.kernel) == (other.rule, &other.kernel) && places(self) == places(other)
     }
 
-    /// Counts the times of the same finding in another process; whether it is the same.
+    /// Adds the count of the same finding in another process; returns false if it is another finding.
     pub(super) fn takes(&mut self, other: &Self) -> bool {
         let same = self.is_same(other);
         if same {

@@ -1,4 +1,4 @@
-//! What is known of one dispatch: its waves' clocks, and who accessed which global memory.
+//! State of one dispatch: its waves' clocks, and the accesses to global memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -10,9 +10,9 @@ use super::unwritten::LINE;
 use super::{Named, Sanitizer};
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// Waves of a dispatch that are looked at.
+/// Most waves of a dispatch that are checked.
 const MAX_WAVES: usize = 4 << 20;
-/// Addresses at which waves meet by atomics.
+/// Most addresses at which waves meet by atomics.
 const MAX_MEETINGS: usize = 1 << 18;
 
 /// A dispatch that is checked.
@@ -25,36 +25,36 @@ pub(crate) struct Grid {
     pub(super) sight: Sight,
 }
 
-/// Looks at the page of an address that a wave is about to access.
+/// Checks the page of an address that a wave is about to access.
 pub(crate) type Look = dyn Fn(u64) + Send + Sync;
-/// Says whether something may be at an address.
+/// Returns true if there may be memory at an address.
 pub(crate) type IsMapped = dyn Fn(u64) -> bool + Send + Sync;
 
 /// Reads the line at an address, if there is memory.
 pub(crate) type ReadLine = dyn Fn(u64) -> Option<[u8; LINE]> + Send + Sync;
 
-/// What a dispatch lets be seen of itself.
+/// Functions and facts of a dispatch for the checks.
 pub(crate) struct Sight {
-    /// Where pages are looked at.
+    /// Checks a page, if pages are checked.
     pub(crate) look: Option<Box<Look>>,
     pub(crate) is_mapped: Box<IsMapped>,
     pub(crate) read_line: Box<ReadLine>,
     /// Scalar registers that its waves begin with.
     pub(crate) sgprs: usize,
-    /// Whether stores stay in a cache of one XCD until that is written back.
+    /// True if stores stay in a cache of one XCD until that cache is written back.
     pub(crate) keeps_stores: bool,
 }
 
-/// Where a wave is, and what it knows of others.
+/// Place of a wave, and its knowledge of other waves.
 pub(super) struct WaveClock {
     pub(super) workgroup: [u32; 3],
     wave: u32,
-    /// Grows whenever others can learn of what it has done.
+    /// Time of the wave: grows whenever other waves can learn its past.
     pub(super) time: u32,
     pub(super) knows: Clocks,
-    /// What it knew when it last invalidated the caches of its compute unit, and those behind them.
+    /// Its knowledge when it last invalidated the caches of its compute unit, and the caches after them.
     pub(super) fresh: [Clocks; 2],
-    /// Until when all that it has stored is written back.
+    /// Time up to which all of its stores are written back.
     pub(super) written_back: u32,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Known {
     pub(super) waves: Vec<WaveClock>,
     pub(super) pages: Pages,
     pub(super) room: Room,
-    /// What waves that update an address have left there.
+    /// Knowledge that waves have left at the addresses that they update.
     meetings: HashMap<u64, Clocks>,
     /// Numbers of instructions, by address; their addresses and texts.
     numbers: HashMap<u64, u32>,
@@ -80,7 +80,7 @@ impl Known {
         })
     }
 
-    /// Who and what made a record.
+    /// The wave and the instruction of a record.
     pub(super) fn other(&self, record: &Record, place: &str) -> Option<Other> {
         let wave = self.waves.get(record.wave as usize)?;
         let (pc, instruction) = self.texts.get(record.at as usize)?;
@@ -100,14 +100,15 @@ impl Known {
         })
     }
 
-    /// A wave that is about to do something.
+    /// The place of a wave that is about to act.
     pub(super) fn here(&self, wave: u32, pc: u64, lane: Option<u8>, text: String, does: String) -> Other {
         let (workgroup, number) =
             self.waves.get(wave as usize).map_or(([0; 3], 0), |known| (known.workgroup, known.wave));
         Other { workgroup, wave: number, lane, pc, instruction: text, does, source: None }
     }
 
-    /// A wave updates an address: others that do so later, and see what it leaves there, know what it knows.
+    /// Notes that a wave updates an address: it leaves its knowledge there for waves that update it later and
+    /// see the value; if it `sees` the value, it learns theirs.
     pub(super) fn meet(&mut self, wave: u32, key: u64, sees: bool) -> bool {
         if self.meetings.len() == MAX_MEETINGS && !self.meetings.contains_key(&key) {
             return false;
@@ -122,7 +123,8 @@ impl Known {
         learned & left & meeting.learn(wave, own.time, room)
     }
 
-    /// A wave sees what all others have left at an address that they update.
+    /// Notes that a wave sees a value that others have updated: it learns the knowledge that they have left
+    /// there.
     pub(super) fn see(&mut self, wave: u32, key: u64) -> bool {
         let (Some(own), Some(meeting)) = (self.waves.get_mut(wave as usize), self.meetings.get(&key)) else {
             return true;
@@ -130,7 +132,8 @@ impl Known {
         own.knows.join(meeting, &mut self.room)
     }
 
-    /// A wave sees what another one has left, by a load that bypasses caches: it knows what that one knows now.
+    /// Notes that a wave sees another wave's store by a load that bypasses caches: it learns what that wave
+    /// knows now.
     pub(super) fn learn_from(&mut self, wave: u32, other: u32) -> bool {
         let Some(from) = self.waves.get_mut(other as usize) else { return true };
         let (knows, time) = (from.knows.clone(), from.time);
@@ -141,8 +144,8 @@ impl Known {
     }
 }
 
-/// The access that must not be unordered with one of these bytes; in global memory loads may meet updates, as they do in front of
-/// loops that compare and swap.
+/// Finds an access of these bytes that must be ordered with this one and is not. In global memory loads may
+/// meet updates, as they do in front of compare-and-swap loops.
 pub(super) fn conflict(waves: &[WaveClock], cell: &Cell, now: &Record, global: bool) -> Option<Record> {
     let knows = waves.get(now.wave as usize).map(|own| &own.knows);
     cell.conflict(now, global, |before| knows.is_none_or(|knows| knows.cover(before.wave, before.time)))
@@ -166,7 +169,7 @@ impl Grid {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in the waves of a workgroup: the number of the first; `None` where there are too many.
+    /// Adds the waves of a workgroup; returns the number of the first, or `None` if there are too many.
     pub(super) fn enter(&self, workgroup: [u32; 3], count: u32) -> Option<u32> {
         let mut known = self.lock();
         if known.waves.len() + count as usize > MAX_WAVES {
@@ -186,7 +189,7 @@ impl Grid {
         Some(first)
     }
 
-    /// Tells of something.
+    /// Reports a broken rule.
     pub(super) fn found(&self, rule: Rule, pcs: (u64, u64), parts: impl FnOnce() -> (Other, Option<Other>)) {
         let finding = || {
             let (here, against) = parts();

@@ -1,4 +1,4 @@
-//! One workgroup that is checked: its LDS, its barriers, and what its waves have loaded.
+//! One workgroup that is checked: its LDS, its barriers, and the pending loads of its waves.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::finding::Rule;
 use super::grid::{Grid, Known, conflict};
 use super::shadow::{Cell, Does, Record, dwords};
 
-/// Bit of a meeting's key that says that it is in LDS; further bits are the workgroup's.
+/// Bit of a meeting's key for LDS; further bits are the workgroup's.
 const IN_LDS: u64 = 1 << 63;
 /// Bits of the key of a resource of global wave sync, which is no address.
 const IN_GWS: u64 = 1 << 62;
@@ -29,13 +29,13 @@ pub(crate) struct Group {
     /// Number of its first wave in the dispatch.
     pub(super) first: u32,
     waves: Vec<InGroup>,
-    /// Of each dword, as far as it was accessed.
+    /// Records of each dword, up to the last dword that was accessed.
     lds: Vec<Cell>,
-    /// What waves that have come to a barrier know.
+    /// Knowledge of the waves that have come to a barrier.
     at_barriers: Clocks,
-    /// The address of the barrier at which the last waves met, by number; two are under way at most.
+    /// Number and address of the barriers at which the last waves met; two are in progress at most.
     barriers: [(u32, u64); 2],
-    /// What caches were invalidated of by waves that have come to a barrier.
+    /// Knowledge of the waves that have come to a barrier at their last invalidations of caches.
     pub(super) fresh_at_barriers: [Clocks; 2],
     /// The allocation that was accessed last.
     pub(super) within: Within,
@@ -45,17 +45,17 @@ struct InGroup {
     pending: Pending,
     defined: Option<Defined>,
     due: Due,
-    /// It has come to a barrier, and goes on when all have.
+    /// True if the wave waits at a barrier, and goes on when all waves have come to it.
     joins: bool,
-    /// It has come to a resource of global wave sync, by the key of its meeting.
+    /// Key of the resource of global wave sync that the wave has come to.
     sees: Option<u64>,
-    /// Barriers it has come to.
+    /// Number of barriers that the wave has come to.
     barriers: u32,
-    /// It has waited for all of its stores, and done nothing since.
+    /// True if the wave has waited for all of its stores, and done nothing since.
     releases: bool,
 }
 
-/// What an instruction does at a barrier.
+/// Action of an instruction at a barrier.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum AtBarrier {
     Comes,
@@ -85,7 +85,7 @@ impl Probe for WaveProbe<'_> {
         if let Some(look) = &self.group.grid.sight.look {
             each_page(about, look);
         }
-        // Trap handlers save and restore what is not theirs.
+        // Trap handlers save and restore registers of others.
         if !wave.is_privileged() {
             self.group.strays(self.wave, about);
             self.group.unwritten(self.wave, about);
@@ -95,7 +95,7 @@ impl Probe for WaveProbe<'_> {
     }
 }
 
-/// Looks at each page that an instruction accesses, once for those that follow each other.
+/// Checks each page that an instruction accesses, once for accesses in a row to one page.
 fn each_page(about: &About<'_>, look: &dyn Fn(u64)) {
     let mut last = None;
     for touch in about.touches {
@@ -109,7 +109,7 @@ fn each_page(about: &About<'_>, look: &dyn Fn(u64)) {
 }
 
 impl Group {
-    /// The workgroup of this identifier, with `count` waves; `None` where it cannot be checked.
+    /// The workgroup with this identifier and `count` waves; `None` if it cannot be checked.
     pub(crate) fn new(
         grid: &Arc<Grid>,
         (arch, size): (Arch, WaveSize),
@@ -162,8 +162,8 @@ impl Group {
         let grid = Arc::clone(&self.grid);
         let mut known = grid.lock();
         let number = self.first + index as u32;
-        // Only what a wave does once it goes on comes here: waits behind a barrier, and invalidations that have no element, are told of
-        // when it comes to that.
+        // Waits at a barrier, and invalidations, touch no memory. They are applied here, before the wave's next
+        // action that counts.
         let (joins, sees) = (std::mem::take(&mut wave.joins), wave.sees.take());
         let due = std::mem::take(&mut wave.due);
         let Known { waves, room, .. } = &mut *known;
@@ -258,11 +258,11 @@ impl Group {
         }
     }
 
-    /// Holds accesses against those before. Of one instruction only the first of each rule is told of.
+    /// Compares accesses with earlier ones. Of each rule, an instruction reports only its first break.
     fn touches(&mut self, known: &mut Known, number: u32, about: &About<'_>, (lds, releases): (u32, bool)) {
         let Some(first) = about.touches.first() else { return };
         let at = known.instruction(about.pc, || self.text(about.inst));
-        // A store right behind a wait for all stores is how compilers release, and meets other atomic ones there.
+        // Compilers release by a store right after a wait for all stores, and other atomics may meet that store.
         let releases = releases && first.access == Access::Write && matches!(first.place, Place::Global(_));
         let updates = first.access == Access::Atomic || releases;
         if updates {
@@ -293,7 +293,7 @@ impl Group {
         }
     }
 
-    /// A wave leaves what it knows for others, and goes on to a later time.
+    /// Leaves a wave's knowledge for other waves, and advances its time.
     fn meet(&self, known: &mut Known, number: u32, key: u64) {
         if !known.meet(number, key, false) {
             self.grid.sanitizer.incomplete();
@@ -392,7 +392,8 @@ impl Group {
                 self.grid.sanitizer.incomplete();
                 return;
             };
-            // A wave looks for what others have stored by loads that bypass caches. It learns what they know; such a load is no race.
+            // By loads that bypass caches a wave looks for stores of other waves. It learns what they know; such a
+            // load is no race.
             if coherent && now.does == Does::Reads {
                 let change = cell.last_change(mask).filter(|change| change.wave != now.wave);
                 let seen = known.see(now.wave, va);
@@ -423,7 +424,7 @@ impl Group {
     }
 }
 
-/// Rules that an instruction was told of.
+/// Rules for which an instruction has reported a break.
 #[derive(Default)]
 struct Told {
     race: bool,
@@ -445,7 +446,7 @@ fn race(
     grid.found(rule, pcs, || (known.here(now.wave, pc, Some(touch.lane), text, doing(touch)), Some(other)));
 }
 
-/// Whether an instruction waits for all stores, or writes caches back before such a wait.
+/// Returns true if an instruction waits for all stores, or writes caches back before such a wait.
 fn waits_for_stores(inst: &Inst) -> bool {
     match inst.op {
         Op::S_WAITCNT_VSCNT | Op::S_WAIT_STORECNT => inst.imm & 0x3f == 0,
@@ -455,7 +456,8 @@ fn waits_for_stores(inst: &Inst) -> bool {
     }
 }
 
-/// Whether an instruction is a wait or a hint, which compilers put between a wait and what it is for.
+/// Returns true if an instruction is a wait or a hint that compilers put between a wait and the access that it is
+/// for.
 fn is_wait(op: Op) -> bool {
     matches!(
         op,

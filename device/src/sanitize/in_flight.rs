@@ -1,4 +1,5 @@
-//! Dispatches that run, and where their arguments point: memory that is unmapped under one of them is told of.
+//! Running dispatches and the addresses in their arguments: unmapping memory that one of them may use is
+//! reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use super::Sanitizer;
 use super::finding::Rule;
 use super::misuse::Misuse;
 
-/// Dispatches that are looked at at once.
+/// Most running dispatches that are checked.
 const MAX_RUNNING: usize = 4096;
-/// Words of arguments that are looked at.
+/// Most quadwords of arguments that are checked.
 const MAX_WORDS: usize = 512;
 
 /// The dispatches, by the order in which they began.
@@ -20,9 +21,9 @@ pub(super) struct InFlight {
 }
 
 struct Running {
-    /// Tells whose it is.
+    /// Report that names the dispatch.
     misuse: Misuse,
-    /// Each quadword of its arguments, with where in them it is.
+    /// Each nonzero quadword of its arguments, with its offset in them.
     words: Vec<(usize, u64)>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// The dispatch runs no more.
+    /// Notes that the dispatch has ended.
     pub(crate) fn end(&self) {
         self.sanitizer.lock().in_flight.running.remove(&self.number);
     }
@@ -46,7 +47,7 @@ impl Drop for Reach {
 }
 
 impl Sanitizer {
-    /// A dispatch begins, which has these arguments; `misuse` tells whose it is.
+    /// Notes that a dispatch with these arguments begins; `misuse` is the report that names it.
     pub(crate) fn begun(self: &Arc<Self>, misuse: Misuse, arguments: &[u8]) -> Option<Reach> {
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let words = (0..).step_by(8).zip(arguments.chunks_exact(8).map(word));
@@ -65,8 +66,8 @@ impl Sanitizer {
         Some(Reach { sanitizer: Arc::clone(self), number })
     }
 
-    /// A driver is about to unmap what it has at a GPU virtual address. Only for drivers whose processes have no address in common, as
-    /// in hosted mode.
+    /// Notes that a driver is about to unmap memory at a GPU virtual address. Only for drivers whose
+    /// processes have no address in common, as in hosted mode.
     pub fn unmapped(&self, va: u64, bytes: u64) {
         if !self.checks(Rule::UnmappedInFlight) {
             return;

@@ -1,22 +1,24 @@
-//! The allocations that a driver has told of, each with the bytes that were asked for, and those that were freed lately.
+//! The allocations that a driver has reported, each with the requested size in bytes, and the allocations
+//! that were freed lately.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Allocations that are known at once.
+/// Most allocations.
 const MAX_ALLOCATIONS: usize = 1 << 18;
-/// Freed allocations that are remembered.
+/// Most freed allocations that are remembered.
 const MAX_FREED: usize = 1 << 12;
-/// How far from an allocation an access of what is not mapped counts as one beyond its end, or before it.
+/// Bytes from an allocation within which an access of unmapped memory counts as beyond its end, or before its
+/// beginning.
 const BESIDE: u64 = 1 << 20;
 /// Memory is given in pages.
 const PAGE: u64 = 4096;
 
-/// Where an access is that is in no allocation, or beyond the bytes of one.
+/// Place of an access that is in no allocation, or beyond the bytes of one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stray {
-    /// Behind the end of an allocation, or before its beginning.
+    /// After the end of an allocation, or before its beginning.
     Beside { va: u64, bytes: u64 },
-    /// In one that was freed.
+    /// In an allocation that was freed.
     Freed { va: u64, bytes: u64 },
 }
 
@@ -33,7 +35,7 @@ fn pages(bytes: u64) -> u64 {
 }
 
 impl Allocations {
-    /// Bytes are allocated at an address. Answers false where there are too many.
+    /// Adds an allocation. Returns false if there are too many.
     pub(super) fn allocated(&mut self, va: u64, bytes: u64) -> bool {
         let end = va.saturating_add(pages(bytes));
         self.freed.retain(|&(old, size)| old >= end || old.saturating_add(pages(size)) <= va);
@@ -44,7 +46,7 @@ impl Allocations {
         true
     }
 
-    /// The allocation at an address is freed.
+    /// Removes an allocation that is freed.
     pub(super) fn freed(&mut self, va: u64) {
         let Some(bytes) = self.live.remove(&va) else { return };
         if self.freed.len() == MAX_FREED {
@@ -53,15 +55,16 @@ impl Allocations {
         self.freed.push_back((va, bytes));
     }
 
-    /// The allocation around an address, as addresses of its first byte and the one behind its last.
+    /// The allocation around an address, as addresses of its first byte and of the byte after its last.
     pub(super) fn around(&self, va: u64) -> Option<(u64, u64)> {
         let (&first, &bytes) = self.live.range(..=va).next_back()?;
         let end = first.saturating_add(bytes);
         (va < end).then_some((first, end))
     }
 
-    /// The allocation that an access outside of all of them has missed, and whether that is certain. Where it is not, the access may
-    /// be within memory that the driver has not told of: it counts only if nothing is mapped there.
+    /// The allocation that an access outside of all allocations has missed, and true if that is certain.
+    /// Otherwise the access may be within memory that the driver has not reported: it counts only if nothing
+    /// is mapped there.
     pub(super) fn stray(&self, va: u64, end: u64) -> Option<(Stray, bool)> {
         let before = self.live.range(..=va).next_back().map(|(&va, &bytes)| (va, bytes));
         let beside = |(va, bytes)| Stray::Beside { va, bytes };

@@ -1,4 +1,4 @@
-//! Rules for drivers and runtimes: what was done that they must not do.
+//! Rules for drivers and runtimes: reports of broken ones.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,36 +6,38 @@ use std::fmt;
 
 use super::finding::Rule;
 
-/// Misuses that are kept apart.
+/// Most misuses that are kept apart.
 const MAX_MISUSES: usize = 256;
-/// Queues that were removed with work left and may be added again.
+/// Most queues that were removed with work left and may be added again.
 const MAX_REMOVED: usize = 4096;
 
 /// A rule for drivers and runtimes that was broken.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Misuse {
-    /// The rule; its meaning is what was expected.
+    /// The rule; its meaning is the right behaviour.
     pub rule: Rule,
-    /// PASID of the process, if it is one's.
+    /// PASID of the process, if there is one.
     pub process: Option<u32>,
     /// The queue's doorbell, in dwords from the beginning of the doorbell BAR.
     pub doorbell: Option<u32>,
     /// Index of the packet.
     pub packet: Option<u64>,
-    /// The address that it is about.
+    /// Address of the misuse.
     pub address: Option<u64>,
     /// Time of the device, in nanoseconds.
     pub time: u64,
-    /// What tells it from others of its rule and queue, for suppressions: the error's name, of [`Rule::Refused`].
+    /// Name by which suppressions tell it from others of its rule and queue: for [`Rule::Refused`], the
+    /// error's name.
     pub subject: String,
-    /// What was found.
+    /// Description of the misuse.
     pub found: String,
-    /// How often it was met.
+    /// Number of times that it was found.
     pub count: u64,
 }
 
 impl Misuse {
-    /// A misuse of a rule, of nobody's yet; [`Sanitizer::misused`](super::Sanitizer::misused) sets its time.
+    /// A misuse of a rule, without queue and process; [`Sanitizer::misused`](super::Sanitizer::misused) sets
+    /// its time.
     pub(crate) fn new(rule: Rule, found: String) -> Self {
         Self {
             rule,
@@ -50,22 +52,22 @@ impl Misuse {
         }
     }
 
-    /// The same of a queue: its process's PASID and its doorbell, in dwords.
+    /// Adds the queue: its process's PASID and its doorbell, in dwords.
     pub(crate) fn of(self, pasid: u32, doorbell: u32) -> Self {
         Self { process: Some(pasid), doorbell: Some(doorbell), ..self }
     }
 
-    /// The same of a packet.
+    /// Adds the index of the packet.
     pub(crate) fn at_packet(self, packet: u64) -> Self {
         Self { packet: Some(packet), ..self }
     }
 
-    /// The same at an address.
+    /// Adds the address.
     pub(crate) fn at(self, address: u64) -> Self {
         Self { address: Some(address), ..self }
     }
 
-    /// The same, which suppressions can name.
+    /// Adds a name for suppressions.
     pub(crate) fn named(self, subject: &str) -> Self {
         Self { subject: subject.to_owned(), ..self }
     }
@@ -74,7 +76,7 @@ impl Misuse {
         (self.rule, self.process, self.doorbell, self.subject.clone())
     }
 
-    /// Counts the times of the same misuse in another process; whether it is the same.
+    /// Adds the count of the same misuse in another process; returns false if it is another misuse.
     pub(super) fn takes(&mut self, other: &Self) -> bool {
         let same = (self.rule, &self.subject, &self.found) == (other.rule, &other.subject, &other.found);
         if same {
@@ -109,13 +111,13 @@ impl fmt::Display for Misuse {
     }
 }
 
-/// What tells one misuse from another.
+/// Key that tells one misuse from another.
 type Key = (Rule, Option<u32>, Option<u32>, String);
 
 /// A queue that was removed with work left.
 #[derive(Clone, Debug)]
 pub(crate) struct Removed {
-    /// Where its MQD is, which it has again when it is added again.
+    /// Address of its MQD, by which it is known when it is added again.
     pub(crate) mqd: u64,
     pub(crate) doorbell: u32,
     /// Index of the first packet that is left.
@@ -127,7 +129,7 @@ pub(crate) struct Removed {
 #[derive(Default)]
 pub(super) struct Misuses {
     found: BTreeMap<Key, Misuse>,
-    /// Those that are to be told of unless the queue is added again.
+    /// Misuses that are reported unless the queue is added again, by the address of its MQD.
     removed: BTreeMap<u64, (Removed, Misuse)>,
     /// Misuses beyond those that are kept.
     beyond: u64,
@@ -146,7 +148,8 @@ impl Misuses {
         }
     }
 
-    /// A queue is removed with work left: a driver that takes its queues off for a while adds it again.
+    /// Notes that a queue is removed with work left: a driver that takes its queues off for a while adds it
+    /// again.
     pub(super) fn removed(&mut self, removed: Removed, misuse: Misuse) {
         if self.removed.len() < MAX_REMOVED || self.removed.contains_key(&removed.mqd) {
             self.removed.insert(removed.mqd, (removed, misuse));
@@ -155,7 +158,8 @@ impl Misuses {
         }
     }
 
-    /// A queue is added, at a packet: the one that was removed, unless it is at another one.
+    /// Notes that a queue is added at a packet: it counts as the removed one if doorbell and packet are
+    /// equal.
     pub(super) fn added(&mut self, mqd: u64, doorbell: u32, read_index: u64) {
         if let Some((removed, misuse)) = self.removed.remove(&mqd)
             && (removed.doorbell, removed.read_index) != (doorbell, read_index)
@@ -164,7 +168,7 @@ impl Misuses {
         }
     }
 
-    /// All of them until now, and how many more there were.
+    /// All misuses until now, and the number of further ones.
     pub(super) fn all(&self) -> (Vec<Misuse>, u64) {
         let mut all = Self { found: self.found.clone(), removed: BTreeMap::new(), beyond: self.beyond };
         for (_, misuse) in self.removed.values() {

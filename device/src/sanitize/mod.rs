@@ -1,8 +1,10 @@
-//! The sanitizer: says which rule a kernel, a driver or a runtime has broken, where, and against whom.
+//! The sanitizer: reports the rule that a kernel, a driver or a runtime has broken, the place, and the other
+//! side.
 //!
-//! Waves of a dispatch that is checked run instruction by instruction; what they are about to do is held against what other
-//! waves of the dispatch have done. Nothing of it changes what a kernel computes that keeps the rules. Parts of the device that
-//! see what drivers and runtimes do tell of [`Misuse`]s. Off, it is one `Option` for each dispatch and queue.
+//! Waves of a dispatch that is checked run instruction by instruction; each action is compared with those of
+//! the dispatch's other waves. None of this changes the results of a kernel that keeps the rules. Parts of
+//! the device that see the actions of drivers and runtimes report [`Misuse`]s. If off, it costs one `Option`
+//! for each dispatch and queue.
 
 mod caches;
 mod clock;
@@ -37,19 +39,19 @@ use misuse::Misuses;
 pub(crate) use misuse::Removed;
 pub(crate) use unwritten::{carry_marks, is_unwritten};
 
-/// Findings that are kept apart.
+/// Most findings that are kept apart.
 const MAX_FINDINGS: usize = 256;
-/// Kernels whose names are remembered.
+/// Most kernels whose names are remembered.
 const MAX_KERNELS: usize = 4096;
 
-/// What is checked.
+/// Choice of checks.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub struct SanitizeOptions {
     /// The rules.
     pub rules: BTreeSet<Rule>,
     /// The kernels, by names as their code objects have them; all if there are none.
     pub kernels: Vec<String>,
-    /// What is not told of; stays where the options are made.
+    /// Findings that are not reported; stays where the options are made.
     #[serde(skip)]
     pub suppressions: Vec<Suppression>,
 }
@@ -60,8 +62,8 @@ impl Default for SanitizeOptions {
     }
 }
 
-/// Findings of a rule in kernels of a name, which may have a `*` at its end; of a rule for drivers and runtimes, the name is that of
-/// its [`Misuse::subject`].
+/// Suppression of a rule's findings in kernels of a name, which may have a `*` at its end. For a rule for
+/// drivers and runtimes, the name is the [`Misuse::subject`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Suppression {
     /// The rule; every one if absent.
@@ -80,7 +82,7 @@ impl Suppression {
     }
 }
 
-/// `RULE:KERNEL`, the rule as [`Rule`] has it or `*`.
+/// Reads `RULE:KERNEL`, with the rule as [`Rule`] has it or `*`.
 impl std::str::FromStr for Suppression {
     type Err = String;
 
@@ -96,10 +98,10 @@ impl std::str::FromStr for Suppression {
     }
 }
 
-/// What tells one finding from another: rule, kernel's entry, instruction, the other instruction.
+/// Key that tells one finding from another: rule, kernel's entry, instruction, the other instruction.
 type Key = (Rule, u64, u64, u64);
 
-/// What a kernel is called, and where its descriptor is.
+/// Name of a kernel, and address of its descriptor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) name: Arc<str>,
@@ -113,7 +115,7 @@ struct State {
     found: BTreeMap<Key, Finding>,
     /// Findings beyond those that are kept.
     beyond: u64,
-    /// Something was not looked at, as there was too much of it.
+    /// True if something was not checked, as there was too much of it.
     incomplete: bool,
     misuses: Misuses,
     allocations: Allocations,
@@ -123,10 +125,10 @@ struct State {
 /// The sanitizer of a device.
 pub struct Sanitizer {
     options: SanitizeOptions,
-    /// The device's.
+    /// Clock of the device.
     clock: OnceLock<Clock>,
     state: Mutex<State, rank::Sanitizer>,
-    /// Grows whenever allocations change.
+    /// Number of changes of allocations.
     changes: AtomicU64,
 }
 
@@ -136,27 +138,27 @@ impl fmt::Debug for Sanitizer {
     }
 }
 
-/// What was found.
+/// Findings of a device.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SanitizeReport {
     /// Each finding in a kernel once, in order of rule and place.
     pub findings: Vec<Finding>,
-    /// What drivers and runtimes did that they must not do, each once.
+    /// Mistakes of drivers and runtimes, each once.
     pub misuses: Vec<Misuse>,
-    /// Times that further findings were met.
+    /// Number of times that further findings were made.
     pub beyond: u64,
-    /// Memory or waves were more than could be kept, so that something may be missing.
+    /// True if there were too many memory pages or waves to keep, so that findings may be missing.
     pub incomplete: bool,
 }
 
 impl Sanitizer {
-    /// One that checks what the options say.
+    /// A sanitizer that checks what the options ask for.
     #[must_use]
     pub fn new(options: SanitizeOptions) -> Self {
         Self { options, clock: OnceLock::new(), state: Mutex::default(), changes: AtomicU64::new(0) }
     }
 
-    /// Has misuses told with the time of a device from now on; the first one counts.
+    /// Sets the device's clock for the times of misuses; only the first call counts.
     pub(crate) fn set_clock(&self, clock: Clock) {
         let _ = self.clock.set(clock);
     }
@@ -165,12 +167,12 @@ impl Sanitizer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a rule is checked.
+    /// Returns true if a rule is checked.
     pub(crate) fn checks(&self, rule: Rule) -> bool {
         self.options.rules.contains(&rule)
     }
 
-    /// Whether anything of kernels is checked.
+    /// Returns true if any rule for kernels is checked.
     #[must_use]
     pub fn checks_kernels(&self) -> bool {
         self.options.rules.iter().any(|rule| rule.is_for_kernels())
@@ -184,8 +186,9 @@ impl Sanitizer {
         }
     }
 
-    /// Whether a completion has to wait, as the device has looked at bytes of VRAM that a processor may still flush in time. Bytes that were
-    /// not flushed in time are reported; `whose` adds the queue to the report.
+    /// Returns true if a completion has to wait, as the device has read bytes of VRAM that a processor may
+    /// still flush in time. Bytes that were not flushed in time are reported; `whose` adds the queue to the
+    /// report.
     pub(crate) fn waits_for_flush(&self, memory: &Memory, whose: impl FnOnce(Misuse) -> Misuse) -> bool {
         let waits = memory.is_flush_due();
         if !waits && let Some(Unflushed { offset, bytes }) = memory.unflushed() {
@@ -200,7 +203,7 @@ impl Sanitizer {
         Misuse { time: u64::try_from(time).unwrap_or(u64::MAX), ..misuse }
     }
 
-    /// A queue of a process is removed with work left, perhaps to be added again.
+    /// Notes that a queue of a process is removed with work left; it may be added again.
     pub(crate) fn removed(&self, removed: Removed, pasid: u32) {
         if self.checks(Rule::QueueRemovedBusy) {
             let misuse = Misuse::new(Rule::QueueRemovedBusy, removed.found.clone());
@@ -210,17 +213,17 @@ impl Sanitizer {
         }
     }
 
-    /// A queue is added, which begins at a packet.
+    /// Notes that a queue is added, which begins at a packet.
     pub(crate) fn added(&self, mqd: u64, doorbell: u32, read_index: u64) {
         if self.checks(Rule::QueueRemovedBusy) {
             self.lock().misuses.added(mqd, doorbell, read_index);
         }
     }
 
-    /// The device has refused or lost something.
+    /// Reports that the device has refused or lost something.
     pub(crate) fn refused(&self, error: GuestError, details: fmt::Arguments<'_>) {
         let rule = match error {
-            // What was asked for.
+            // These were asked for.
             GuestError::FaultInjected | GuestError::QueueHangs | GuestError::Poison => return,
             GuestError::InterruptLost => Rule::InterruptLost,
             GuestError::UnknownDoorbell | GuestError::DoorbellsOff => Rule::DoorbellOfNobody,
@@ -231,7 +234,7 @@ impl Sanitizer {
         }
     }
 
-    /// Names the kernel that begins at `entry` of an address space; `name` is asked once.
+    /// Names the kernel that begins at `entry` of an address space; `name` is called once.
     pub(crate) fn name_kernel(&self, space: u64, entry: u64, name: impl FnOnce() -> Named) {
         if self.lock().kernels.contains_key(&(space, entry)) {
             return;
@@ -255,14 +258,14 @@ impl Sanitizer {
         wanted.then_some(named)
     }
 
-    /// Whether anybody wants to know of [allocations](Self::allocated).
+    /// Returns true if [allocations](Self::allocated) are checked.
     #[must_use]
     pub fn checks_memory(&self) -> bool {
         self.checks(Rule::GlobalOutOfBounds) || self.checks(Rule::UseAfterFree)
     }
 
-    /// A driver has allocated so many bytes at a GPU virtual address: what is asked for, not what it takes. Only for drivers whose
-    /// processes have no address in common, as in hosted mode.
+    /// Notes that a driver has allocated memory at a GPU virtual address; `bytes` is the requested size, not
+    /// the size that it takes. Only for drivers whose processes have no address in common, as in hosted mode.
     pub fn allocated(&self, va: u64, bytes: u64) {
         if self.checks_memory() && bytes != 0 {
             let mut state = self.lock();
@@ -273,7 +276,7 @@ impl Sanitizer {
         }
     }
 
-    /// A driver has freed what it had allocated at an address.
+    /// Notes that a driver has freed the allocation at an address.
     pub fn freed(&self, va: u64) {
         if self.checks_memory() {
             self.lock().allocations.freed(va);
@@ -281,8 +284,9 @@ impl Sanitizer {
         }
     }
 
-    /// Whether an access lies within an allocation: as one that `last` is, which is kept for the next time; else what it is beyond of, and
-    /// whether that is sure wherever something is mapped.
+    /// Returns `None` if an access lies within an allocation; `last` keeps that allocation for the next
+    /// access. Otherwise returns the allocation that the access has missed, and true if it counts even where
+    /// memory is mapped.
     fn stray(&self, (va, end): (u64, u64), last: &mut Within) -> Option<(Stray, bool)> {
         let changes = self.changes.load(Ordering::Acquire);
         if last.changes == changes && last.first <= va && end <= last.end {
@@ -315,7 +319,7 @@ impl Sanitizer {
         }
     }
 
-    /// What was found until now, without what is suppressed.
+    /// Findings until now, without suppressed ones.
     #[must_use]
     pub fn report(&self) -> SanitizeReport {
         let state = self.lock();
@@ -328,7 +332,7 @@ impl Sanitizer {
     }
 }
 
-/// An allocation that an access was within, while allocations do not change.
+/// An allocation that an access was within; valid until allocations change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Within {
     changes: u64,
@@ -337,7 +341,7 @@ struct Within {
 }
 
 impl SanitizeReport {
-    /// Leaves out what is suppressed.
+    /// Removes suppressed findings.
     pub fn suppress(&mut self, suppressions: &[Suppression]) {
         self.findings.retain(|finding| {
             !suppressions.iter().any(|suppression| suppression.covers(finding.rule, &finding.kernel))
@@ -347,13 +351,13 @@ impl SanitizeReport {
         });
     }
 
-    /// Whether no rule was broken, as far as is known.
+    /// Returns true if no rule was broken, as far as is known.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.misuses.is_empty() && self.beyond == 0
     }
 
-    /// Adds what was found in another process.
+    /// Adds the findings of another process.
     pub fn add(&mut self, other: Self) {
         for finding in other.findings {
             if !self.findings.iter_mut().any(|known| known.takes(&finding)) {

@@ -1,17 +1,17 @@
-//! Who accessed which bytes last.
+//! The last accesses to each byte.
 
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-/// Records of a dword at most; the oldest is given up first.
+/// Most records of a dword; the oldest is given up first.
 const MAX_RECORDS: usize = 8;
 /// Dwords of a page.
 const PAGE_DWORDS: usize = 1024;
-/// Pages of global memory that are looked at: their records come to about a gigabyte, where most dwords have two.
+/// Most pages of global memory that are checked: their records take about a gigabyte if most dwords have two.
 const MAX_PAGES: usize = 16 << 10;
 
-/// What an access does.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Does {
     Reads,
@@ -19,10 +19,10 @@ pub(super) enum Does {
     Updates,
 }
 
-/// An access that was.
+/// An earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Number of the wave in its dispatch, and its time then.
+    /// Number of the wave in its dispatch, and its time at the access.
     pub(super) wave: u32,
     pub(super) time: u32,
     /// Number of the instruction.
@@ -31,7 +31,7 @@ pub(super) struct Record {
     pub(super) mask: u8,
     pub(super) lane: u8,
     pub(super) does: Does,
-    /// It went past the caches.
+    /// True if the access bypassed the caches.
     pub(super) through: bool,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Record {
 pub(super) struct Cell(SmallVec<[Record; 2]>);
 
 impl Cell {
-    /// The accesses of these bytes by others which `now` must not meet unordered; `ordered` says of each wave and time whether it is
-    /// known to be over. Reads may meet updates where that is `allowed`.
+    /// Finds an access of these bytes by another wave that `now` must not meet unordered; `ordered` returns
+    /// true if an access is known to be over. Reads may meet updates if that is `allowed`.
     pub(super) fn conflict(
         &self,
         now: &Record,
@@ -59,17 +59,17 @@ impl Cell {
         self.0.iter().find(clash).copied()
     }
 
-    /// The last one that changed any of these bytes.
+    /// The last access that changed any of these bytes.
     pub(super) fn last_change(&self, mask: u8) -> Option<Record> {
         self.0.iter().rev().find(|record| record.does != Does::Reads && record.mask & mask != 0).copied()
     }
 
-    /// Which bytes have been written.
+    /// Mask of the bytes that have been written.
     pub(super) fn written(&self) -> u8 {
         self.0.iter().filter(|record| record.does != Does::Reads).fold(0, |mask, record| mask | record.mask)
     }
 
-    /// Adds an access, in the place of those that it makes needless.
+    /// Adds an access, in place of the accesses that it makes needless.
     pub(super) fn add(&mut self, now: Record) {
         let within = |record: &Record| record.mask & !now.mask == 0;
         match now.does {
@@ -92,7 +92,7 @@ impl Cell {
 pub(super) struct Pages(HashMap<u64, Box<[Cell]>>);
 
 impl Pages {
-    /// The dword at an address; `None` where there are too many pages.
+    /// The records of a dword; `None` if there are too many pages.
     pub(super) fn dword(&mut self, dword: u64) -> Option<&mut Cell> {
         let (page, index) = (dword / PAGE_DWORDS as u64, dword % PAGE_DWORDS as u64);
         if !self.0.contains_key(&page) {

@@ -1,4 +1,4 @@
-//! Accesses of global memory beyond allocations, and of what was freed.
+//! Accesses of global memory beyond allocations, and in freed allocations.
 
 use belfry_isa::exec::{About, Place};
 
@@ -7,7 +7,8 @@ use super::group::{Group, doing};
 use super::memory::Stray;
 
 impl Group {
-    /// Holds what an instruction accesses of global memory against the allocations; its first stray access is told of.
+    /// Compares an instruction's accesses of global memory with the allocations; reports the first stray
+    /// access.
     pub(super) fn strays(&mut self, index: usize, about: &About<'_>) {
         let grid = &self.grid;
         if about.touches.is_empty() || !grid.sanitizer.checks_memory() {

@@ -1,7 +1,8 @@
-//! Global memory that nothing has written since it was allocated.
+//! Global memory that nothing has written since its allocation.
 //!
-//! Stores of the host are not seen here. Therefore a driver fills memory that it gives away with marks, which depend on the address,
-//! and what still has its marks when it is read was not written. Where an engine copies such memory, the copy gets the marks of its place.
+//! Stores of the host are not seen here. Therefore a driver fills memory that it hands out with marks, which
+//! depend on the address. Memory that still has its marks when it is read was not written. If an engine
+//! copies such memory, the copy gets the marks of its new address.
 
 use belfry_isa::exec::{About, Place, Touch};
 use belfry_isa::mem::Access;
@@ -10,12 +11,13 @@ use super::Sanitizer;
 use super::finding::Rule;
 use super::group::{Group, doing};
 
-/// Bytes that are looked at together.
+/// Bytes that are read together.
 pub(crate) const LINE: usize = 64;
-/// Marks that a line has to have before one of them counts, as the value of one dword may be there by chance.
+/// Marks that a line must have before one of them counts, as the value of one dword may equal its mark by
+/// chance.
 const ENOUGH: u32 = 2;
 
-/// The mark of the dword at an address (`splitmix64`): the same in each run, so that runs repeat.
+/// The mark of the dword at an address (`splitmix64`): equal in each run, so that runs repeat.
 fn mark(va: u64) -> u32 {
     let mut mixed = (va >> 2).wrapping_add(0x6265_6c66_7279_5f75).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,13 +26,14 @@ fn mark(va: u64) -> u32 {
 }
 
 impl Sanitizer {
-    /// Whether a driver is to fill memory that it gives away with [marks](Self::mark).
+    /// Returns true if a driver is to fill memory that it hands out with [marks](Self::mark).
     #[must_use]
     pub fn marks_memory(&self) -> bool {
         self.checks(Rule::MemoryUninitialized)
     }
 
-    /// Fills bytes with the marks that memory at a GPU virtual address has until somebody writes it. The address is a multiple of 4.
+    /// Fills bytes with the marks of unwritten memory at a GPU virtual address. The address is a multiple of
+    /// 4.
     pub fn mark(va: u64, bytes: &mut [u8]) {
         for (at, dword) in (va..).step_by(4).zip(bytes.chunks_mut(4)) {
             dword.copy_from_slice(&mark(at).to_le_bytes()[..dword.len()]);
@@ -38,9 +41,9 @@ impl Sanitizer {
     }
 }
 
-/// Bytes that were copied from one address to another, of which those that have their marks get those of where they go.
+/// Gives the marks of their new address to marked bytes that were copied from one address to another.
 ///
-/// The addresses differ by a multiple of 4; else the copy counts as written.
+/// The addresses differ by a multiple of 4; otherwise the copy counts as written.
 pub(crate) fn carry_marks(from: u64, to: u64, bytes: &mut [u8]) {
     if (from ^ to) & 3 != 0 {
         return;
@@ -66,7 +69,7 @@ pub(crate) fn carry_marks(from: u64, to: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The dwords of the line at an address that have their marks, one bit each; none where they are too few.
+/// The dwords of the line at an address that have their marks, one bit each; 0 if there are too few.
 fn marked(va: u64, line: &[u8; LINE]) -> u32 {
     let dwords = (va..).step_by(4).zip(line.chunks_exact(4));
     let bits = dwords.enumerate().map(|(at, (va, dword))| u32::from(dword == mark(va).to_le_bytes()) << at);
@@ -74,14 +77,14 @@ fn marked(va: u64, line: &[u8; LINE]) -> u32 {
     if all.count_ones() < ENOUGH { 0 } else { all }
 }
 
-/// Lines of which the one that was looked at last is remembered.
+/// Lines, of which the last one that was read is remembered.
 struct Lines<'a> {
     read: &'a dyn Fn(u64) -> Option<[u8; LINE]>,
     last: Option<(u64, u32)>,
 }
 
 impl Lines<'_> {
-    /// Whether a byte's dword has its mark.
+    /// Returns true if a byte's dword has its mark.
     fn is_marked(&mut self, va: u64) -> bool {
         let line = va & !(LINE as u64 - 1);
         let marks = match self.last {
@@ -92,13 +95,13 @@ impl Lines<'_> {
         marks >> ((va - line) / 4) & 1 != 0
     }
 
-    /// Whether all dwords of a range have their marks.
+    /// Returns true if all dwords of a range have their marks.
     fn all_marked(&mut self, va: u64, bytes: u32) -> bool {
         let Some(last) = va.checked_add(u64::from(bytes).saturating_sub(1)) else { return false };
         bytes != 0 && (va & !3..=last).step_by(4).all(|va| self.is_marked(va))
     }
 
-    /// Whether an access reads a dword that has its mark.
+    /// Returns true if an access reads a dword that has its mark.
     fn reads(&mut self, touch: &Touch) -> bool {
         let depends = match touch.access {
             Access::Read => true,
@@ -112,14 +115,14 @@ impl Lines<'_> {
 }
 
 impl Group {
-    /// Looks whether an instruction reads what nothing has written; its first such access is told of.
+    /// Checks if an instruction reads memory that nothing has written; reports its first such access.
     pub(super) fn unwritten(&self, index: usize, about: &About<'_>) {
         let grid = &self.grid;
         if (about.touches.is_empty() && about.scalar.is_none()) || !grid.sanitizer.marks_memory() {
             return;
         }
         let mut lines = Lines { read: &*grid.sight.read_line, last: None };
-        // Compilers make wide loads of what lies side by side, of which they do not use everything.
+        // Compilers make wide loads of neighbouring bytes, and do not use all of them.
         let scalar = about.scalar.filter(|&(va, bytes)| lines.all_marked(va, bytes));
         let touch = about.touches.iter().find(|touch| lines.reads(touch));
         let (lane, what) = match (scalar, touch) {
@@ -135,7 +138,7 @@ impl Group {
     }
 }
 
-/// Whether the dword at an address has its mark; `read` reads a line.
+/// Returns true if the dword at an address has its mark; `read` reads a line.
 pub(crate) fn is_unwritten(va: u64, read: &dyn Fn(u64) -> Option<[u8; LINE]>) -> bool {
     Lines { read, last: None }.is_marked(va)
 }
@@ -172,13 +175,13 @@ mod tests {
         carry_marks(from, to, &mut bytes);
         let mut expected = vec![0; 200];
         Sanitizer::mark(to + 2, &mut expected[2..198]);
-        // The dwords that were written in part are as they were.
+        // The dwords that were partly written are unchanged.
         let before = |at: usize| mark(from + at as u64).to_le_bytes();
         expected[40..80].fill(9);
         expected[38..40].copy_from_slice(&before(38)[..2]);
         expected[80..82].copy_from_slice(&before(78)[2..]);
         assert_eq!(bytes, expected);
-        // Another place in its dword, and dwords with nothing beside them.
+        // Another offset in its dword, and dwords without neighbours.
         let mut bytes = [0; LINE];
         Sanitizer::mark(from & !3, &mut bytes);
         let before = bytes;
