@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the tree that no compiler checks.
 
 mod chips;
+mod links;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -118,13 +119,14 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(lengths(root)?);
     findings.extend(text(root)?);
     findings.extend(choices(root)?);
+    findings.extend(links(root)?);
     if !findings.is_empty() {
         bail!("tidy found {} problem(s):\n  {}", findings.len(), findings.join("\n  "));
     }
     // A reader that has left does not make the tree untidy.
     let _ = writeln!(
         std::io::stdout(),
-        "tidy: dependency arrows, module arrows, choices by chip, file lengths and texts are in order"
+        "tidy: dependency arrows, module arrows, choices by chip, file lengths, texts and links are in order"
     );
     Ok(())
 }
@@ -203,6 +205,16 @@ fn choices(root: &Path) -> Result<Vec<String>> {
     for path in tracked(root)?.into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         findings.extend(chips::findings(&path, &text));
+    }
+    Ok(findings)
+}
+
+/// Links of documents lead somewhere.
+fn links(root: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for path in tracked(root)?.into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "md")) {
+        let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
+        findings.extend(links::findings(root, &path, &text));
     }
     Ok(findings)
 }
