@@ -392,8 +392,7 @@ impl Group {
                 self.grid.sanitizer.incomplete();
                 return;
             };
-            // By loads that bypass caches a wave looks for stores of other waves. It learns what they know; such a
-            // load is no race.
+            // Loads that bypass caches look for stores of other waves. They learn what those know, and do not race.
             if coherent && now.does == Does::Reads {
                 let change = cell.last_change(mask).filter(|change| change.wave != now.wave);
                 let seen = known.see(now.wave, va);
@@ -456,8 +455,7 @@ fn waits_for_stores(inst: &Inst) -> bool {
     }
 }
 
-/// Returns true if an instruction is a wait or a hint that compilers put between a wait and the access that it is
-/// for.
+/// Returns true if an instruction is a wait or a hint, which compilers put between a wait and its access.
 fn is_wait(op: Op) -> bool {
     matches!(
         op,
