@@ -1,4 +1,4 @@
-//! The device's thread: serves the firmware whenever there is something to do, and sleeps when there is not.
+//! The device thread: serves the firmware whenever there is something to do, and sleeps when there is not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -18,17 +18,18 @@ use crate::stats::{Counters, count};
 use crate::stops::Stops;
 use crate::threads::{Wake, patience};
 
-/// How soon a host that does not announce doorbells has them looked at, after something happened and at most.
+/// Shortest and longest time between two looks at doorbells that a host does not announce: the first after some
+/// activity, the second after a long rest.
 const LOOK: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(4));
-/// How often a thread that rings a doorbell looks at the queue before it leaves the rest to the device's thread.
+/// Most times that a thread that rings a doorbell serves the queue before it leaves the rest to the device thread.
 const LOOKS: usize = 4;
 
-/// How long the thread waits between looks at doorbells that the host does not announce. The time grows while nothing
+/// Time that the thread waits between looks at doorbells that the host does not announce. It grows while nothing
 /// happens.
 #[derive(Debug, Default)]
 struct Interval {
     length: Duration,
-    /// The device's activity when the interval was last chosen.
+    /// Activity of the device when the interval was last chosen.
     activity: u64,
 }
 
@@ -53,33 +54,33 @@ pub(crate) fn wait(wake: &Wake, turn: Turn) {
     wake.sleep(until);
 }
 
-/// What the thread looks at beside the firmware.
+/// Parts that the thread uses beside the firmware.
 pub(crate) struct RunnerPorts {
-    /// What the command register says.
+    /// State of the command register.
     pub(crate) control: Arc<SharedControl>,
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) doorbells: Arc<Doorbells>,
     pub(crate) watch: Arc<DoorbellWatch>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
-    /// Whether everything stays where it is.
+    /// Switch that halts all waves and queues.
     pub(crate) stops: Arc<Stops>,
-    /// What is held back on purpose.
+    /// Injected faults, which hold events back on purpose.
     pub(crate) faults: Faults,
-    /// Whether doorbells may be written without the device being told.
+    /// True if doorbells may be written without a notice to the device.
     pub(crate) polls: bool,
-    /// Whether waves and engines may write some.
+    /// The device's own BARs, which tell if waves and engines may write doorbells.
     pub(crate) own: Arc<OwnBars>,
 }
 
 impl RunnerPorts {
-    /// Whether the function may touch memory.
+    /// Returns true if the function may touch memory.
     fn may_serve(&self) -> bool {
         self.control.bus_master() && !self.faults.is_removed()
     }
 }
 
-/// Whether the firmware is served, and with it whether queues and waves may run.
+/// State of service: it decides if the firmware is served, and so if queues and waves may run.
 ///
 /// | from | to | by |
 /// | --- | --- | --- |
@@ -94,24 +95,24 @@ impl RunnerPorts {
 enum Mode {
     /// Passes serve, waves run.
     Serving,
-    /// Waves are kept where they are, as the function may not touch memory.
+    /// Waves are kept where they are because the function may not touch memory.
     Held,
-    /// The same, as the host wants it.
+    /// Waves are kept where they are because the host has paused the device.
     Paused,
-    /// Every queue is gone, and none comes any more.
+    /// All queues are gone, and no new ones come.
     Stopped,
 }
 
-/// What the thread works on.
+/// State that the thread works on.
 struct State {
     firmware: Box<dyn FirmwareScheduler>,
     mode: Mode,
     look: Interval,
-    /// Passes are left to callers: the thread ends.
+    /// True if passes are left to callers: the thread ends.
     on_caller: bool,
 }
 
-/// A thread's wish for the lock, over when dropped, also by a panic.
+/// Request of a thread for the lock. It ends when dropped, also by a panic.
 struct Visit<'a>(&'a AtomicUsize);
 
 impl<'a> Visit<'a> {
@@ -130,7 +131,7 @@ impl Drop for Visit<'_> {
 /// The firmware, and the lock that resets and pauses take.
 pub(crate) struct Runner {
     state: Mutex<State, rank::Runner>,
-    /// Threads that want the lock: the device's thread lets them pass.
+    /// Number of threads that want the lock: the device thread lets them go first.
     visitors: AtomicUsize,
     ports: RunnerPorts,
 }
@@ -181,8 +182,8 @@ impl Runner {
         operation(&mut self.lock())
     }
 
-    /// Serves the queue of a doorbell on the calling thread; `false` if that is for the device's thread to do, or to go on
-    /// with.
+    /// Serves the queue of a doorbell on the calling thread. Returns `false` if the device thread has to do that, or to
+    /// go on with it.
     pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         if state.mode != Mode::Serving || !self.ports.may_serve() || self.ports.stops.is_halted() {
@@ -191,14 +192,14 @@ impl Runner {
         for _ in 0..LOOKS {
             match state.firmware.serve(doorbell) {
                 Some(Served::Again) => {}
-                // Its waves may have rung others' doorbells meanwhile, at which the device's thread looks.
+                // Its waves may have rung doorbells of other queues meanwhile, which the device thread looks at.
                 served => return served == Some(Served::Idle) && !self.ports.own.may_ring(),
             }
         }
         false
     }
 
-    /// Looks once on the calling thread, and gives the time until the next look.
+    /// Looks once on the calling thread, and returns the time until the next look.
     #[cfg(test)]
     pub(crate) fn look(&self) -> Duration {
         let mut state = self.lock();
@@ -206,7 +207,7 @@ impl Runner {
         state.look.length
     }
 
-    /// Stops every queue and forgets them; `between` runs while nothing is served.
+    /// Stops and forgets every queue; `between` runs while nothing is served.
     pub(crate) fn reset(&self, between: impl FnOnce()) {
         self.visit(|state| {
             state.firmware.reset();
@@ -220,7 +221,8 @@ impl Runner {
         self.enter(Mode::Paused);
     }
 
-    /// Runs `operation` while nothing is served; `None` of a device that is stopped, which has nothing any more.
+    /// Runs `operation` while nothing is served. Returns `None` if the device is stopped, because it has no queues any
+    /// more.
     pub(crate) fn between_passes<R>(
         &self,
         operation: impl FnOnce(&mut dyn FirmwareScheduler) -> R,
@@ -239,12 +241,12 @@ impl Runner {
         self.ports.wake.wake();
     }
 
-    /// Whether the host has it stand still.
+    /// Returns true if the host has paused the device.
     pub(crate) fn is_paused(&self) -> bool {
         self.visit(|state| state.mode == Mode::Paused)
     }
 
-    /// Has the device's thread look at everything again.
+    /// Has the device thread look at everything again.
     pub(crate) fn look_again(&self) {
         self.ports.wake.wake();
     }
@@ -264,18 +266,18 @@ impl Runner {
         self.ports.wake.wake();
     }
 
-    /// Serves everything once on the calling thread; whether there is more to do at once.
+    /// Serves everything once on the calling thread. Returns true if there is more to do at once.
     pub(crate) fn pass(&self) -> bool {
         self.pass_until() == Turn::Now
     }
 
-    /// Serves everything once on the calling thread; when there is more to do.
+    /// Serves everything once on the calling thread. Returns the time at which there is more to do.
     pub(crate) fn pass_until(&self) -> Turn {
         let turn = self.visit(|state| state.pass(&self.ports));
         self.until_due(turn)
     }
 
-    /// Raises late interrupts that are due; a turn that is over when the next thing that is held back is due.
+    /// Raises late interrupts that are due. Shortens the turn to the time at which the next held-back event is due.
     fn until_due(&self, turn: Turn) -> Turn {
         if !self.ports.faults.is_on() {
             return turn;
@@ -284,12 +286,12 @@ impl Runner {
         self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)))
     }
 
-    /// Lets the thread end. No pass begins afterwards, which would find the kernel's rings still active.
+    /// Ends the thread. No pass begins afterwards: it would find the kernel's rings still active.
     pub(crate) fn stop(&self) {
         self.enter(Mode::Stopped);
     }
 
-    /// Lets the thread end, and leaves passes to callers.
+    /// Ends the thread, and leaves passes to callers.
     pub(crate) fn serve_on_caller(&self) {
         self.visit(|state| state.on_caller = true);
         self.ports.wake.wake();
@@ -311,14 +313,14 @@ impl State {
         if polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
     }
 
-    /// Serves or holds, as the command register says, unless the host wants something else.
+    /// Serves or holds, as the command register asks, unless the host has paused or stopped the device.
     fn follow(&mut self, ports: &RunnerPorts) {
         if matches!(self.mode, Mode::Serving | Mode::Held) {
             self.enter(if ports.may_serve() { Mode::Serving } else { Mode::Held });
         }
     }
 
-    /// Goes to another mode: queues and waves run in one of them alone.
+    /// Goes to another mode. Queues and waves run only in [`Mode::Serving`].
     fn enter(&mut self, mode: Mode) {
         match (self.mode, mode) {
             (Mode::Stopped, _) => return,
@@ -335,7 +337,7 @@ impl State {
     }
 }
 
-/// Starts the device's thread.
+/// Starts the device thread.
 pub(crate) fn spawn(runner: &Arc<Runner>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let runner = Arc::clone(runner);
     std::thread::Builder::new().name("gpu-runner".into()).spawn(move || runner.run())

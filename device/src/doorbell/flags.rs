@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{COUNT, PAGE, WORDS};
 
-/// A flag per 64-bit doorbell.
+/// One flag for each 64-bit doorbell.
 #[derive(Debug)]
 pub(super) struct Flags(Box<[AtomicU64]>);
 
@@ -22,7 +22,7 @@ impl Flags {
         word.load(Ordering::Acquire) & bit != 0
     }
 
-    /// Sets a flag; whether it was set before.
+    /// Sets a flag. Returns true if it was set before.
     pub(super) fn set(&self, at: u64, on: bool) -> bool {
         let (word, bit) = self.place(at);
         let before =
@@ -30,12 +30,12 @@ impl Flags {
         before & bit != 0
     }
 
-    /// Whether a flag of the page at a byte offset is set.
+    /// Returns true if a flag of the page at a byte offset is set.
     pub(super) fn any(&self, page: u64) -> bool {
         self.of_page(page).next().is_some()
     }
 
-    /// Doorbells of a page whose flags are set, lowest first.
+    /// Returns the doorbells of a page whose flags are set, lowest first.
     pub(super) fn of_page(&self, page: u64) -> impl Iterator<Item = u64> {
         let first = page / PAGE * (WORDS / 64);
         (first..first + WORDS / 64).flat_map(move |at| {

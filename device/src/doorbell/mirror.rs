@@ -1,4 +1,4 @@
-//! Doorbells of a device that is recorded: it has a page of values of its own, and others store to the host's.
+//! Doorbells of a device that is recorded: it has a page of values of its own, and its users store to the host's page.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,17 @@ use vm_memory::MmapRegion;
 
 use super::{COUNT, Doorbells, PAGE, number};
 
-/// The host's values, as the device has last seen them.
+/// Values of the host's page, as the device has last seen them.
 pub(crate) struct DoorbellMirror {
     host: MmapRegion,
     seen: BTreeMap<u64, u64>,
-    /// Doorbells that somebody listens to or may again, as of so many changes.
+    /// Doorbells with a queue that listens, or that may come back, and the number of changes at which the list was
+    /// made.
     listened: (Option<u64>, Vec<u64>),
 }
 
 impl DoorbellMirror {
-    /// The host's values, in a region of the size of BAR2 (if it has another, its size).
+    /// Takes the host's values, in a region of the size of BAR2. Returns the region's size if it has another one.
     pub(crate) fn new(host: MmapRegion) -> Result<Self, u64> {
         if host.size() as u64 != DOORBELL_BAR_SIZE || !host.as_ptr().addr().is_multiple_of(8) {
             return Err(host.size() as u64);
@@ -33,7 +34,7 @@ impl DoorbellMirror {
         unsafe { AtomicU64::from_ptr(self.host.as_ptr().cast::<u64>().add(at)) }
     }
 
-    /// The numbers of doorbells that somebody listens to or may again, and of some others.
+    /// Returns the numbers of the doorbells with a queue that listens or may come back, and of `others`.
     fn looked_at(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) -> Vec<u64> {
         let changes = Some(doorbells.changes.load(Ordering::Acquire));
         if self.listened.0 != changes {
@@ -42,7 +43,8 @@ impl DoorbellMirror {
         others.iter().copied().filter_map(number).chain(self.listened.1.iter().copied()).collect()
     }
 
-    /// Takes over what others have stored to doorbells that somebody listens to, and to some others: number and value of each.
+    /// Takes over values that the host's page has for the doorbells that queues listen to, and for `others`. Returns
+    /// number and value of each.
     pub(crate) fn look(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for at in self.looked_at(doorbells, others) {
@@ -56,7 +58,8 @@ impl DoorbellMirror {
         found
     }
 
-    /// Has what the device itself has stored in the host's page, unless others have stored there since it looked.
+    /// Stores the values of the device itself into the host's page, except those that were stored there since the
+    /// device looked.
     pub(crate) fn show(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) {
         for at in self.looked_at(doorbells, others) {
             let value = doorbells.value(at).load(Ordering::Acquire);
@@ -73,13 +76,13 @@ impl DoorbellMirror {
 }
 
 impl Doorbells {
-    /// The numbers of doorbells that somebody listens to or may again.
+    /// Returns the numbers of the doorbells with a queue that listens or may come back.
     fn listened(&self) -> Vec<u64> {
         let pages = (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize);
         pages.flat_map(|page| self.owned.of_page(page).chain(self.away.of_page(page))).collect()
     }
 
-    /// A value was stored by others.
+    /// Takes over a value that was found in the host's page.
     pub(crate) fn found(&self, at: u64, value: u64) {
         self.value(at).store(value, Ordering::Release);
     }
@@ -111,7 +114,7 @@ mod tests {
         mirror.show(&doorbells, &[other]);
         assert_eq!(mirror.host(at).load(Ordering::Acquire), 6);
         assert_eq!(mirror.look(&doorbells, &[other]), [], "the device's own store is no news");
-        // What others have stored meanwhile stays, and is found.
+        // A value that was stored in the host's page meanwhile stays, and is found.
         doorbells.store(listened.offset(), 7, 8);
         mirror.host(at).store(8, Ordering::Release);
         mirror.show(&doorbells, &[]);

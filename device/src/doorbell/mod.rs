@@ -1,16 +1,16 @@
-//! Doorbells: a page of values that queues look at, and the wake-up that makes them look.
+//! Doorbells: a page of values that queues read, and the wake-up that makes them read.
 //!
-//! The region is the single copy of every doorbell's value. How a value got there:
+//! The region is the single copy of every doorbell's value. A value gets there in one of three ways:
 //!
 //! | [`Way`](crate::trace::Way) | the write | the value |
 //! | --- | --- | --- |
 //! | `Trapped` | is an access the device answers | is stored by the device |
-//! | `Woken` | is announced by the host, who does not know what was written | stays in the producer's memory |
+//! | `Woken` | is announced by the host, which does not know the value | stays in the producer's memory |
 //! | `Polled` | is not announced, or by a hint at most | is found in the page the guest has mapped |
 //!
-//! Beside each value is the one the device has taken note of. Whatever differs from it was stored behind the device's
-//! back, so that the ways are told apart exactly: writes of the first two kinds are counted one by one, and of the last
-//! kind every value that was found.
+//! Beside each value lies the value that the device has taken note of. A difference between them is a store that the
+//! device did not see. So the ways are told apart exactly: writes of the first two kinds are counted one by one, and of
+//! the last kind every value that was found.
 
 #![expect(
     unsafe_code,
@@ -36,11 +36,11 @@ pub(crate) use mirror::DoorbellMirror;
 pub(crate) use save::SavedDoorbells;
 pub(crate) use watch::{DoorbellWatch, Heard};
 
-/// Who listens to a doorbell. [`Doorbells`] has the only note of it.
+/// Kind of queue that listens to a doorbell. Only [`Doorbells`] keeps it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
     Nobody,
-    /// A ring of the kernel's own, which takes the value that is written.
+    /// A ring of the kernel's own, which takes the written value as its write pointer.
     Ring,
     /// A process's queue, which has its write pointer in memory.
     Process,
@@ -50,18 +50,19 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Rung {
     pub(crate) value: u64,
-    /// Whether it was found to be; all other ways were counted when the write was.
+    /// True if the value was found in the page; writes of the other ways were counted when they came.
     pub(crate) found: bool,
 }
 
-/// Told which doorbells the queues of processes listen to, so that a host can have their writes travel in the best way.
+/// Receiver of the list of doorbells that queues of processes listen to, so that a host can choose the best way for
+/// their writes.
 ///
-/// The kernel's own rings take the value that is written: their doorbells are not among them, wherever they are.
+/// The kernel's own rings take the value that is written: their doorbells are not in the list, wherever they are.
 ///
-/// Called from any thread, also while the device is locked: it must not call back but through
+/// Called from any thread, also while the device is locked. It may only call back through
 /// [`Gpu::doorbell_woken`](crate::Gpu::doorbell_woken) and [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint).
 pub trait DoorbellListener: Send + Sync {
-    /// A process's queue begins or ceases to listen to a 64-bit doorbell.
+    /// Called when a process's queue begins or ceases to listen to a 64-bit doorbell.
     fn listens(&self, doorbell: DoorbellOffset, listening: bool);
 }
 
@@ -70,19 +71,20 @@ pub(crate) struct Doorbells {
     region: MmapRegion,
     /// Values the device has taken note of.
     known: Box<[AtomicU64]>,
-    /// One per page, for what changes a value and what is known of it together: whether anything is known of the page.
+    /// One lock for each page, held while a value and the device's note of it change together. It holds true if the
+    /// page has been used since reset.
     locks: Box<[Mutex<bool, rank::Doorbells>]>,
-    /// It has an [`Owner`].
+    /// Doorbells with an [`Owner`].
     owned: Flags,
-    /// Its owner is a process's queue, and the listener was told so. Set only while `owned` is.
+    /// Doorbells whose owner is a process's queue, if the listener knows of it. Set only while `owned` is.
     announced: Flags,
-    /// Rung with the device's knowledge, and not looked at since.
+    /// Doorbells that were rung by a write that the device saw, and not looked at since.
     rung: Flags,
-    /// The queue that listens has work.
+    /// Doorbells whose queue has work.
     busy: Flags,
-    /// Its queue was taken off, and may be back before long.
+    /// Doorbells whose queue was taken off and may be back before long.
     away: Flags,
-    /// Counts changes of `owned` and `away`.
+    /// Number of changes of `owned` and `away`.
     changes: AtomicU64,
     enabled: AtomicBool,
     listener: OnceLock<Arc<dyn DoorbellListener>>,
@@ -104,7 +106,7 @@ const COUNT: u64 = DOORBELL_BAR_SIZE / DOORBELL_SIZE;
 const PAGE: u64 = 4096;
 const WORDS: u64 = PAGE / DOORBELL_SIZE;
 
-/// Number of the 64-bit doorbell that an offset is in.
+/// Returns the number of the 64-bit doorbell that an offset is in.
 fn number(offset: DoorbellOffset) -> Option<u64> {
     offset.number().map(u64::from)
 }
@@ -114,7 +116,7 @@ fn offset(number: u64) -> DoorbellOffset {
 }
 
 impl Doorbells {
-    /// Doorbells over a region of [`DOORBELL_BAR_SIZE`] bytes, or the size it has instead.
+    /// Makes doorbells over a region of [`DOORBELL_BAR_SIZE`] bytes. Returns the region's size if it has another one.
     pub(crate) fn new(region: MmapRegion) -> Result<Self, u64> {
         if region.size() as u64 != DOORBELL_BAR_SIZE || !(region.as_ptr().addr()).is_multiple_of(8) {
             return Err(region.size() as u64);
@@ -134,7 +136,7 @@ impl Doorbells {
         })
     }
 
-    /// Tells `listener` what is listened to from now on; only the first one is taken.
+    /// Sets the receiver of the doorbells that are listened to from now on; only the first one is taken.
     pub(crate) fn set_listener(&self, listener: Arc<dyn DoorbellListener>) {
         if self.listener.set(listener).is_err() {
             return;
@@ -145,12 +147,12 @@ impl Doorbells {
         }
     }
 
-    /// Where the region is on the host.
+    /// Returns the host address of the region.
     pub(crate) fn host(&self) -> *mut u8 {
         self.region.as_ptr()
     }
 
-    /// The value at a doorbell's number, which is in range.
+    /// Returns the value at a doorbell's number, which is in range.
     fn value(&self, at: u64) -> &AtomicU64 {
         let at = (at % COUNT) as usize;
         // SAFETY: the region is mapped as long as `self` lives, the number is in range, the base is aligned (checked in
@@ -166,7 +168,7 @@ impl Doorbells {
         self.locks[(at % COUNT / WORDS) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the driver lets doorbells through.
+    /// Returns true if the driver lets doorbells through.
     pub(crate) fn enabled(&self) -> bool {
         self.enabled.load(Ordering::Acquire)
     }
@@ -176,26 +178,26 @@ impl Doorbells {
         self.enabled.store(enabled, Ordering::Release);
     }
 
-    /// Value of the 64-bit doorbell that an offset is in; outside of the BAR: 0.
+    /// Reads the value of the 64-bit doorbell that an offset is in; outside of the BAR: 0.
     pub(crate) fn load(&self, offset: DoorbellOffset) -> u64 {
         number(offset).map_or(0, |at| self.value(at).load(Ordering::Acquire))
     }
 
-    /// Value of 32 bits at an offset that is a multiple of 4; outside of the BAR: 0.
+    /// Reads 32 bits at an offset that is a multiple of 4; outside of the BAR: 0.
     pub(crate) fn load32(&self, offset: DoorbellOffset) -> u32 {
         (self.load(offset) >> (offset.inside() * 8)) as u32
     }
 
-    /// Stores 4 or 8 bytes, of a write that was an access, at an aligned offset inside the BAR.
+    /// Stores 4 or 8 bytes of a trapped write, at an aligned offset inside the BAR.
     ///
-    /// Gives the value that was found, if it was not known.
+    /// Returns the value that was there, if the device had not taken note of it.
     pub(crate) fn store(&self, offset: DoorbellOffset, value: u64, len: usize) -> Option<u64> {
         let at = number(offset)?;
         let (shift, mask) = if len == 8 { (0, u64::MAX) } else { (offset.inside() * 8, 0xffff_ffff) };
         let merged = |old: u64| old & !(mask << shift) | (value & mask) << shift;
         let mut used = self.lock(at);
         *used = true;
-        // One exchange: a store of the guest's in between would go uncounted.
+        // One exchange, or a store of the guest in between would not be counted.
         let old = self
             .value(at)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(merged(old)))
@@ -207,7 +209,7 @@ impl Doorbells {
         unknown.then_some(old)
     }
 
-    /// Notes a write that was announced without its value; whether anybody listens.
+    /// Notes a write that was announced without its value. Returns false if no queue listens.
     pub(crate) fn note(&self, offset: DoorbellOffset) -> bool {
         let listened = number(offset).filter(|&at| self.owned.get(at));
         if let Some(at) = listened {
@@ -216,7 +218,7 @@ impl Doorbells {
         listened.is_some()
     }
 
-    /// Replaces a 64-bit value, unless somebody has rung since `before` was read.
+    /// Replaces a 64-bit value, unless the doorbell was rung since `before` was read.
     pub(crate) fn replace(&self, offset: DoorbellOffset, before: u64, value: u64) {
         let Some(at) = number(offset) else { return };
         let mut used = self.lock(at);
@@ -226,7 +228,7 @@ impl Doorbells {
         }
     }
 
-    /// Says who listens to a doorbell; of one that does not exist, nothing.
+    /// Sets the owner of a doorbell; does nothing if the doorbell does not exist.
     pub(crate) fn own(&self, doorbell: DoorbellIndex, owner: Owner) {
         let Some(at) = number(doorbell.offset()) else { return };
         if owner == Owner::Nobody {
@@ -247,7 +249,7 @@ impl Doorbells {
         if !self.owned.get(at) {
             return;
         }
-        // The listener passes on what it has for the queue while that is still there.
+        // The listener passes on writes that it still holds for the queue, so the owner is removed after that.
         if self.announced.set(at, false) {
             self.tell(at, false);
         }
@@ -262,7 +264,8 @@ impl Doorbells {
         }
     }
 
-    /// Says whether the queue of a doorbell without an owner may be back: what was rung meanwhile it finds in memory.
+    /// Sets if the queue of a doorbell without an owner may come back. It finds in memory the writes that came
+    /// meanwhile.
     pub(crate) fn set_away(&self, doorbell: DoorbellIndex, away: bool) {
         if let Some(at) = number(doorbell.offset()) {
             self.away.set(at, away);
@@ -270,52 +273,52 @@ impl Doorbells {
         }
     }
 
-    /// Whether the doorbell that an offset is in has an owner, or may have one again before long.
+    /// Returns true if the doorbell that an offset is in has an owner, or may have one again before long.
     pub(crate) fn is_awaited(&self, offset: DoorbellOffset) -> bool {
-        // Asked for twice, as its queue may come back after it was found to have no owner and before it was found not to be away.
+        // `owned` is read twice: the queue may come back after the first read, and be no longer away at the second.
         number(offset).is_some_and(|at| self.owned.get(at) || self.away.get(at) || self.owned.get(at))
     }
 
-    /// Whether the doorbell that an offset is in has an owner.
+    /// Returns true if the doorbell that an offset is in has an owner.
     pub(crate) fn is_owned(&self, offset: DoorbellOffset) -> bool {
         number(offset).is_some_and(|at| self.owned.get(at))
     }
 
-    /// Doorbells with an owner on the page at a byte offset, and their values.
+    /// Returns the doorbells with an owner on the page at a byte offset, and their values.
     pub(crate) fn of_page(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         self.owned.of_page(page).map(|at| (offset(at), self.value(at).load(Ordering::Acquire)))
     }
 
-    /// Says whether the queue that listens to a doorbell has work.
+    /// Sets if the queue that listens to a doorbell has work.
     pub(crate) fn set_busy(&self, doorbell: DoorbellIndex, busy: bool) {
         let Some(at) = number(doorbell.offset()) else { return };
-        // Asked for at every service, and hardly ever another answer.
+        // Every service calls this, and the flag hardly ever changes.
         if self.busy.get(at) != busy {
             self.busy.set(at, busy);
         }
     }
 
-    /// Whether the queue that listens to a doorbell has work.
+    /// Returns true if the queue that listens to a doorbell has work.
     pub(crate) fn has_work(&self, doorbell: DoorbellIndex) -> bool {
         number(doorbell.offset()).is_some_and(|at| self.busy.get(at))
     }
 
-    /// Whether a queue that listens on the page at a byte offset has work.
+    /// Returns true if a queue that listens on the page at a byte offset has work.
     pub(crate) fn is_busy(&self, page: u64) -> bool {
         self.busy.of_page(page).next().is_some()
     }
 
-    /// Whether any queue has work.
+    /// Returns true if any queue has work.
     pub(crate) fn any_busy(&self) -> bool {
         (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize).any(|page| self.is_busy(page))
     }
 
-    /// Whether a doorbell was rung since it was last taken note of.
+    /// Returns true if a doorbell was rung since the device last took note of it.
     pub(crate) fn is_rung(&self, doorbell: DoorbellIndex) -> bool {
         number(doorbell.offset()).is_some_and(|at| self.is_rung_at(at))
     }
 
-    /// Whether any doorbell with an owner was.
+    /// Returns true if any doorbell with an owner was rung since the device last took note of it.
     pub(crate) fn any_rung(&self) -> bool {
         let mut pages = (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize);
         pages.any(|page| self.owned.of_page(page).any(|at| self.is_rung_at(at)))
@@ -334,7 +337,7 @@ impl Doorbells {
         // Most doorbells are found by their value alone.
         let rung = self.rung.get(at) && self.rung.set(at, false);
         if self.known(at).load(Ordering::Relaxed) != value {
-            // It changes under the lock alone.
+            // It changes only under the lock.
             self.known(at).store(value, Ordering::Relaxed);
             Some(Rung { value, found: true })
         } else {
@@ -349,7 +352,7 @@ impl Doorbells {
         self.known(at).store(self.value(at).load(Ordering::Acquire), Ordering::Relaxed);
     }
 
-    /// No doorbell has an owner any more, and every value is 0.
+    /// Removes the owners of all doorbells and sets every value to 0.
     pub(crate) fn reset(&self) {
         for page in (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize) {
             for at in self.owned.of_page(page).collect::<Vec<_>>() {
@@ -363,7 +366,7 @@ impl Doorbells {
         self.enable(false);
         for first in (0..COUNT).step_by(WORDS as usize) {
             let mut used = self.lock(first);
-            // Reading first keeps a fresh region sparse.
+            // A read before the writes keeps a fresh region sparse.
             if !*used && self.is_blank(offset(first).bytes()) {
                 continue;
             }
@@ -375,7 +378,7 @@ impl Doorbells {
         }
     }
 
-    /// Whether every value of the page at a byte offset is 0.
+    /// Returns true if every value of the page at a byte offset is 0.
     fn is_blank(&self, page: u64) -> bool {
         let mut bytes = [0; PAGE as usize];
         let slice = self.region.get_slice(page as usize, bytes.len());

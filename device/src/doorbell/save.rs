@@ -11,10 +11,10 @@ use crate::save::{Broken, check};
 /// One doorbell.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct SavedDoorbell {
-    /// Its number among the 64-bit ones.
+    /// Number of the doorbell among the 64-bit ones.
     at: u32,
     value: u64,
-    /// The value that the device has taken note of.
+    /// Value that the device has taken note of.
     known: u64,
     owned: bool,
     announced: bool,
@@ -22,7 +22,7 @@ struct SavedDoorbell {
     busy: bool,
 }
 
-/// Doorbells with a value or somebody who listens to them.
+/// Doorbells with a value or with a queue that listens.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedDoorbells {
     enabled: bool,
@@ -42,7 +42,7 @@ impl Doorbells {
         }
     }
 
-    /// Values and listeners.
+    /// Saves values and listeners.
     pub(crate) fn save(&self) -> SavedDoorbells {
         let flags = [&self.owned, &self.announced, &self.rung, &self.busy];
         let mut doorbells = Vec::new();
@@ -57,8 +57,8 @@ impl Doorbells {
         SavedDoorbells { enabled: self.enabled(), doorbells }
     }
 
-    /// Takes over values and listeners of another device, on one that has none. A host's own listener learns of the
-    /// doorbells when it is set.
+    /// Takes over values and listeners of another device, on a device that has none. A host's own listener learns of
+    /// the doorbells when it is set.
     pub(crate) fn restore(&self, saved: &SavedDoorbells) -> Result<(), Broken> {
         for one in &saved.doorbells {
             check("number of a doorbell", one.at, u64::from(one.at) < COUNT)?;

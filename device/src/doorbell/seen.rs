@@ -1,4 +1,4 @@
-//! The doorbells that somebody listens to, for people who look at them.
+//! The doorbells that queues listen to, for tools that inspect the device.
 
 use std::sync::atomic::Ordering;
 
@@ -12,16 +12,16 @@ use super::{Doorbells, PAGE, offset};
 pub(crate) struct SeenDoorbell {
     pub(crate) offset: DoorbellOffset,
     pub(crate) value: u64,
-    /// A process's queue listens, not the kernel's own.
+    /// True if a process's queue listens, not a ring of the kernel's own.
     pub(crate) of_process: bool,
-    /// It was rung, and its queue has not looked.
+    /// True if the doorbell was rung and its queue has not looked.
     pub(crate) rung: bool,
-    /// Its queue has work.
+    /// True if its queue has work.
     pub(crate) busy: bool,
 }
 
 impl Doorbells {
-    /// The doorbells that have an owner.
+    /// Returns the doorbells that have an owner.
     pub(crate) fn seen(&self) -> Vec<SeenDoorbell> {
         let pages = (0..DOORBELL_BAR_SIZE).step_by(PAGE as usize);
         pages

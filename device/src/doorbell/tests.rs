@@ -38,7 +38,7 @@ fn bell(dwords: u32) -> DoorbellIndex {
     DoorbellIndex::from_dwords(dwords)
 }
 
-/// Stores as a guest does that has the page mapped.
+/// Stores as a guest does that has mapped the page.
 fn store_behind(doorbells: &Doorbells, offset: u64, value: u64) {
     doorbells.value(offset / 8).store(value, Ordering::Release);
 }
@@ -63,7 +63,7 @@ fn ways_are_told_apart() {
         assert_eq!(doorbells.take(bell(0x800)), Some(trapped(5)));
         assert_eq!(doorbells.take(bell(0x800)), None);
     }
-    // A store behind the device's back, and one that an access overwrites before anybody looks.
+    // A store that the device does not see, and one that an access overwrites before the device looks.
     store_behind(&doorbells, 0x2000, 6);
     assert_eq!(doorbells.take(bell(0x800)), Some(polled(6)));
     store_behind(&doorbells, 0x2000, 7);
@@ -92,7 +92,7 @@ fn a_new_owner_is_not_rung_by_what_it_finds() {
     assert_eq!(doorbells.take(bell(0x800)), None);
     doorbells.replace(at(0x2000), 9, 3);
     assert_eq!((doorbells.take(bell(0x800)), doorbells.load(at(0x2000))), (None, 3));
-    // Rung between the two looks: what was rung stays.
+    // Rung between the two looks: the new value stays.
     store_behind(&doorbells, 0x2000, 4);
     doorbells.replace(at(0x2000), 3, 0);
     assert_eq!(doorbells.take(bell(0x800)), Some(polled(4)));
@@ -123,8 +123,8 @@ fn traps_are_never_taken_for_stores() {
 
 #[test]
 fn stores_are_counted_once_however_they_are_found() {
-    // One thread stores behind the device's back and waits until that is known; another one traps on the same page,
-    // and on the same doorbell. Each store is found either by looking or by the access that overwrites it.
+    // One thread stores without the device seeing it and waits until the value is known. Another thread traps on the
+    // same page, and on the same doorbell. Each store is found either by looking or by the access that overwrites it.
     const STORES: u64 = 20_000;
     let doorbells = doorbells();
     doorbells.own(bell(0x800), Owner::Ring);

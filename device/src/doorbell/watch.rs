@@ -1,4 +1,4 @@
-//! Notice of doorbells: what is counted and traced when one was rung, and how busy the device is.
+//! Notice of doorbells: the counters and trace events of a doorbell that was rung, and the device's activity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,16 +21,16 @@ pub(crate) struct DoorbellWatch {
     activity: AtomicU64,
 }
 
-/// What came of a look at a doorbell.
+/// Result of a look at a doorbell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Heard {
-    /// It was not rung.
+    /// The doorbell was not rung.
     Nothing,
-    /// It was rung.
+    /// The doorbell was rung.
     Ring,
-    /// It was rung, and the ring is lost.
+    /// The doorbell was rung, and a fault loses the ring.
     Lost,
-    /// It was rung, and is heard at this time of the device.
+    /// The doorbell was rung, and a fault holds the ring back until this time of the device.
     Late(Duration),
 }
 
@@ -48,7 +48,7 @@ impl DoorbellWatch {
         self.tracer.of_engine(Engine::Doorbells, event);
     }
 
-    /// A doorbell was rung: its value is the place of a packet, or behind one, in its queue.
+    /// Records that a doorbell was rung. Its value is the index of a packet in its queue, or the index after it.
     fn rung(&self, event: TraceEvent<'_>) {
         if let TraceEvent::Doorbell { offset, value, way } = event
             && self.tracer.is_on()
@@ -65,7 +65,7 @@ impl DoorbellWatch {
         }
     }
 
-    /// Takes note of a doorbell, if it was rung; `sleeps` says that its queue would do nothing without it.
+    /// Takes note of a doorbell, if it was rung. `sleeps` is true if its queue would do nothing without it.
     pub(crate) fn look(&self, doorbell: DoorbellIndex, sleeps: bool) -> Heard {
         let Some(rung) = self.doorbells.take(doorbell) else { return Heard::Nothing };
         self.stir();
@@ -84,13 +84,13 @@ impl DoorbellWatch {
         }
     }
 
-    /// A doorbell was found to have been stored behind the device's back.
+    /// Counts a value that was stored without the device seeing it.
     fn found(&self, offset: DoorbellOffset, value: u64) {
         count(&self.counters.doorbells_polled);
         self.rung(TraceEvent::Doorbell { offset, value, way: Way::Polled });
     }
 
-    /// An access wrote 4 or 8 bytes at an aligned offset.
+    /// Takes a trapped write of 4 or 8 bytes at an aligned offset.
     pub(crate) fn trapped(&self, offset: DoorbellOffset, value: u64, len: usize) {
         count(&self.counters.doorbells_trapped);
         self.rung(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
@@ -99,7 +99,8 @@ impl DoorbellWatch {
         }
     }
 
-    /// The host says that a doorbell was written a number of times; whether anybody listens to it.
+    /// Takes the host's announcement that a doorbell was written `writes` times. Returns false if no queue listens to
+    /// it.
     pub(crate) fn woken(&self, offset: DoorbellOffset, writes: u64) -> bool {
         self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
         self.rung(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
@@ -112,7 +113,7 @@ impl DoorbellWatch {
         self.counters.error(GuestError::UnknownDoorbell, details);
     }
 
-    /// Whether the driver lets doorbells through; counts one that it does not.
+    /// Returns true if the driver lets doorbells through; counts one that it does not.
     pub(crate) fn lets_through(&self, offset: DoorbellOffset) -> bool {
         let enabled = self.doorbells.enabled();
         if !enabled {
@@ -121,12 +122,12 @@ impl DoorbellWatch {
         enabled
     }
 
-    /// Something has happened on a queue, or is said to be about to.
+    /// Notes that something has happened on a queue, or is about to.
     pub(crate) fn stir(&self) {
         self.activity.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Changes whenever something has happened.
+    /// Returns a number that changes whenever something has happened.
     pub(crate) fn activity(&self) -> u64 {
         self.activity.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! An interrupt ring: registers, entries, overflow and rearming.
 //!
-//! Behaviour as Linux `drivers/gpu/drm/amd/amdgpu/ih_v6_0.c` relies on it: the driver reads the write pointer from memory
-//! only, acknowledges by writing the read pointer to its doorbell, and wants a new interrupt then if entries are left
-//! (`RPTR_REARM`); on overflow it finds `RB_OVERFLOW` set and goes on one entry behind the write pointer.
+//! Behaviour as Linux `drivers/gpu/drm/amd/amdgpu/ih_v6_0.c` relies on it: the driver reads the write pointer from
+//! memory only, and acknowledges by writing the read pointer to its doorbell. If entries are left then, it wants a new
+//! interrupt (`RPTR_REARM`). On overflow it finds `RB_OVERFLOW` set and goes on one entry after the write pointer.
 
 use std::fmt;
 
@@ -17,23 +17,23 @@ use zerocopy::IntoBytes as _;
 
 use crate::vm::AddressSpace;
 
-/// The write pointer's flag for lost entries.
+/// Flag of the write pointer for lost entries.
 const OVERFLOW: u32 = 1;
-/// Largest ring the pointers can count, log2 of dwords.
+/// Largest ring that the pointers can count, log2 of dwords.
 const MAX_SIZE: u32 = 16;
 /// Smallest ring that holds two entries, log2 of dwords.
 const MIN_SIZE: u32 = 4;
 
-/// What became of an entry.
+/// Result of adding an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Pushed {
-    /// It is in the ring; `interrupt`: the driver has to be told.
+    /// The entry is in the ring; `interrupt` is true if the driver has to be informed.
     Stored { interrupt: bool },
-    /// It is lost.
+    /// The entry is lost.
     Lost(Lost),
 }
 
-/// Why an entry is lost.
+/// Reason that an entry is lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Lost {
     #[error("the function is not bus master")]
@@ -61,13 +61,13 @@ pub(super) struct IhRing {
     pub(super) wptr_addr_lo: u32,
     pub(super) wptr_addr_hi: u32,
     pub(super) doorbell: IH_DOORBELL_RPTR,
-    /// Its write pointer is reported to memory, and its entries raise the vector: ring 0's alone are.
+    /// True if its write pointer is reported to memory and its entries raise the vector: only for ring 0.
     pub(super) reports: bool,
-    /// The driver has been told everything or acknowledged since: the next entry interrupts.
+    /// True if the driver knows of all entries or has acknowledged since: the next entry interrupts.
     pub(super) armed: bool,
 }
 
-/// Where the ring is in its life, then its registers.
+/// State of the ring, then its registers.
 impl fmt::Debug for IhRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.size() {
@@ -126,7 +126,7 @@ impl IhRing {
         (MIN_SIZE..=MAX_SIZE).contains(&log2).then(|| 4 << log2)
     }
 
-    /// Address of the first entry, in VMID 0.
+    /// Returns the address of the first entry, in VMID 0.
     pub(super) fn base(&self) -> u64 {
         u64::from(self.base_hi) << 40 | u64::from(self.base_lo) << 8
     }
@@ -139,17 +139,17 @@ impl IhRing {
         self.cntl.enable_intr()
     }
 
-    /// Whether entries are taken.
+    /// Returns true if entries are taken.
     pub(super) fn is_on(&self) -> bool {
         self.cntl.rb_enable()
     }
 
-    /// How many entries it has room for, where it has any.
+    /// Returns the number of entries that it has room for; `None` if it is off or its size is not possible.
     pub(super) fn entries(&self) -> Option<u32> {
         self.size().filter(|_| self.is_on()).map(|size| size / ENTRY_SIZE)
     }
 
-    /// Whether entries wait to be read.
+    /// Returns true if entries wait to be read.
     pub(super) fn has_entries(&self) -> bool {
         self.cntl.rb_enable() && self.rptr != self.wptr
     }
@@ -182,7 +182,7 @@ impl IhRing {
             }
             IH_RB_BASE::AT => self.base_lo = value,
             IH_RB_BASE_HI::AT => self.base_hi = value & 0xff,
-            // `wants_interrupt_after_rptr` says, once, whether it interrupts again.
+            // `wants_interrupt_after_rptr` tells, once, if the ring interrupts again.
             IH_RB_RPTR::AT => self.acknowledge(value),
             IH_RB_WPTR::AT => {
                 self.wptr = self.wrap(value & !(ENTRY_SIZE - 1));
@@ -196,7 +196,7 @@ impl IhRing {
         true
     }
 
-    /// Whether the write to this register has to interrupt at once.
+    /// Returns true if the write to this register has to interrupt at once.
     pub(super) fn wants_interrupt_after_rptr(&mut self, at: Offset) -> bool {
         at == IH_RB_RPTR::AT && self.rearmed()
     }
@@ -205,7 +205,7 @@ impl IhRing {
         self.doorbell.enable().then(|| DoorbellIndex::from_dwords(self.doorbell.offset()).offset())
     }
 
-    /// Takes a read pointer; whether entries are left that the driver wants to be told of again.
+    /// Takes a read pointer. Returns true if entries are left of which the driver has to be informed again.
     pub(super) fn set_rptr(&mut self, rptr: u32) -> bool {
         self.acknowledge(rptr);
         self.rearmed()
@@ -228,7 +228,8 @@ impl IhRing {
         again
     }
 
-    /// Puts both pointers where they could be in some ring: its size may have changed since they were written.
+    /// Sets both pointers, limited to values that are possible in some ring: its size may have changed since they were
+    /// written.
     pub(super) fn set_pointers(&mut self, rptr: u32, wptr: u32) {
         [self.rptr, self.wptr] = [rptr, wptr].map(|pointer| pointer & ((4 << MAX_SIZE) - ENTRY_SIZE));
     }
@@ -246,12 +247,14 @@ impl IhRing {
         };
         let next = (self.wptr + ENTRY_SIZE) & (size - 1);
         if next == self.rptr {
-            // A drained ring keeps what it has (`RB_FULL_DRAIN_ENABLE`), which only rings of faults that come again are.
+            // A drained ring keeps its entries (`RB_FULL_DRAIN_ENABLE`). Only rings of faults that are tried again are
+            // drained.
             let keeps = !self.reports && self.cntl.rb_full_drain_enable();
             if keeps || !self.cntl.wptr_overflow_enable() {
                 return Pushed::Lost(Lost::Full);
             }
-            // The oldest entry is overwritten, and the driver is told to start one entry behind the write pointer.
+            // The oldest entry is overwritten, and the driver finds that it has to start one entry after the write
+            // pointer.
             self.overflow = true;
             self.rptr = (self.rptr + ENTRY_SIZE) & (size - 1);
         }
@@ -364,7 +367,7 @@ mod tests {
         }
         let wptr = space.load_u32(FB + WPTR).expect("in VRAM");
         assert_eq!(wptr, 32 | OVERFLOW);
-        // The driver goes on one entry behind the write pointer, where the oldest kept entry is.
+        // The driver goes on one entry after the write pointer, at the oldest entry that is left.
         let oldest = (wptr & !OVERFLOW) + 32;
         assert_eq!(space.read::<IhEntry>(FB + RING + u64::from(oldest)).expect("in VRAM").data[0], 2);
         let mut cntl = IH_RB_CNTL::from_bits(ring.read(IH_RB_CNTL::AT).expect("known"));

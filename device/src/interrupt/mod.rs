@@ -42,23 +42,24 @@ pub trait InterruptSink: Send + Sync {
     }
 }
 
-/// The vector everything goes to, as amdgpu and its like ask for one.
+/// The vector of all interrupts: amdgpu and drivers like it ask for one.
 const VECTOR: u16 = 0;
 
 /// A source that no driver handles.
 const NOBODYS: Source = Source(0xff);
 
-/// Number of the ring that faults go to which are tried again.
+/// Number of the ring for faults that are tried again.
 const RETRY_RING: u8 = 1;
 
 struct State {
     ring: IhRing,
-    /// On chips whose waves wait for pages.
+    /// Ring 1 and its filter, on chips whose waves wait for pages.
     retry: Option<Retry>,
     msix: Msix,
-    /// What the host was told of the pin.
+    /// State of the pin that the host knows.
     pin: bool,
-    /// The kernel's address space as the last entry found it, and [`Contexts::changes`] then. It only spares a look-up.
+    /// The kernel's address space as the last entry found it, and the value of [`Contexts::changes`] at that time. It
+    /// only saves a look-up.
     kernel: Option<(u64, Arc<AddressSpace>)>,
 }
 
@@ -73,22 +74,22 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// The interrupt handler block and what is behind it.
+/// The interrupt handler block with its rings and vectors.
 pub(crate) struct Interrupts {
     state: Mutex<State, rank::Interrupts>,
     sink: Arc<dyn InterruptSink>,
     table: MsixTable,
     has_pin: bool,
-    /// Entries wait to be read, and the function has a pin to say so.
+    /// True if entries wait to be read and the function has a pin to report them.
     pin_pending: AtomicBool,
     counters: Arc<Counters>,
     tracer: Tracer,
-    /// Read pointer updates may come without being seen, so every entry raises.
+    /// True if read pointer updates may come without being seen, so every entry raises the vector.
     unseen_rptr: bool,
-    /// How a vector leaves the function, and whether it does.
+    /// Configuration that decides if and how a vector leaves the function.
     control: Arc<SharedControl>,
     faults: Faults,
-    /// Vectors that are held back, and until when.
+    /// Vectors that are held back, each with the time at which it is due.
     late: Mutex<Vec<(Duration, u16)>, rank::LateVectors>,
 }
 
@@ -132,19 +133,19 @@ impl Interrupts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes by what configuration space says now. Afterwards, nothing of before goes by what it said then.
+    /// Acts on a change of configuration space. After the call, all interrupts follow the new configuration.
     pub(crate) fn control_changed(&self) {
         let mut state = self.lock();
         self.raise_pending(&mut state);
         self.update_pin(&mut state);
     }
 
-    /// Whether the pin would be asserted, were it not for messages or the command register.
+    /// Returns true if the pin would be asserted, were it not for messages or the command register.
     pub(crate) fn pin_pending(&self) -> bool {
         self.pin_pending.load(Ordering::SeqCst)
     }
 
-    /// Asserts the pin as long as there are entries to read and no messages to tell of them.
+    /// Asserts the pin while there are entries to read and messages are off.
     fn update_pin(&self, state: &mut State) {
         if !self.has_pin {
             return;
@@ -164,13 +165,13 @@ impl Interrupts {
         }
     }
 
-    /// Reads one of the block's registers, if it is one of a ring's or the retry filter's.
+    /// Reads a register of the block, if it belongs to a ring or to the retry filter.
     pub(crate) fn read_register(&self, at: Offset) -> Option<u32> {
         let state = self.lock();
         state.ring.read(at).or_else(|| state.retry.as_ref()?.read(at))
     }
 
-    /// Writes one of the block's registers; `false` if it is not one of them.
+    /// Writes a register of the block; `false` if it is not one of them.
     pub(crate) fn write_register(&self, at: Offset, value: u32) -> bool {
         let mut state = self.lock();
         if state.retry.as_mut().is_some_and(|retry| retry.write(at, value)) {
@@ -184,12 +185,12 @@ impl Interrupts {
         known
     }
 
-    /// The read pointer's doorbell, if it has one.
+    /// Returns the doorbell of the read pointer, if it has one.
     pub(crate) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().ring.rptr_doorbell()
     }
 
-    /// The doorbell of ring 1's read pointer, if it has one.
+    /// Returns the doorbell of ring 1's read pointer, if it has one.
     pub(crate) fn retry_rptr_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().retry.as_ref()?.ring.rptr_doorbell()
     }
@@ -201,18 +202,18 @@ impl Interrupts {
         }
     }
 
-    /// The doorbell by which entries of the retry filter are given back, if it has one.
+    /// Returns the doorbell by which entries of the retry filter are given back, if it has one.
     pub(crate) fn retry_doorbell(&self) -> Option<DoorbellOffset> {
         self.lock().retry.as_ref()?.acknowledge_doorbell()
     }
 
-    /// Gives an entry of the retry filter back; the VMID and the page it was about, which may be told of again.
+    /// Gives an entry of the retry filter back. Returns its VMID and page, which may be reported again.
     pub(crate) fn acknowledge_retry(&self, index: u32) -> Option<(u8, u64)> {
         let told = self.lock().retry.as_mut()?.release(index)?;
         Some((told.vmid, told.page))
     }
 
-    /// Tells of a page that a wave waits for, unless the filter keeps it back: in ring 1 if that is on.
+    /// Reports a page that a wave waits for, unless the filter keeps it back: in ring 1 if that is on.
     pub(crate) fn push_retry(&self, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
         entry.timestamp_lo = clock as u32;
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
@@ -262,9 +263,9 @@ impl Interrupts {
         self.push_locked(&mut self.lock(), space, entry, clock);
     }
 
-    /// The same, to the ring in the kernel's address space, which is looked up again when it may be another one.
+    /// Writes an entry to the ring in the kernel's address space, which is looked up again if it may have changed.
     pub(crate) fn push_to_kernel(&self, contexts: &Contexts, entry: IhEntry, clock: u64) {
-        // Before the look-up: if there is a change behind it, the next entry looks again.
+        // Read before the look-up: if a change comes after it, the next entry looks again.
         let changes = contexts.changes();
         let mut state = self.lock();
         let mut kernel = state.kernel.take().filter(|(at, _)| *at == changes);
@@ -297,7 +298,7 @@ impl Interrupts {
         self.told(state, (&entry, time), pushed);
     }
 
-    /// What strikes before an entry is written.
+    /// Applies the faults that are due before an entry is written.
     fn strike_entry(&self, state: &mut State, space: Option<&AddressSpace>, entry: &IhEntry) {
         let (client, source) = (entry.client().0, entry.source().0);
         let what = format!("entry of client {client:#x}, source {source}");
@@ -321,8 +322,8 @@ impl Interrupts {
         }
     }
 
-    /// Tells the host of an entry that is in ring 0, or counts one that is lost. A trace has the time before it was written, as a driver
-    /// that looks at the ring at that moment may handle it at once.
+    /// Raises the interrupt of an entry that is in ring 0, or counts one that is lost. A trace gets the time before the
+    /// entry was written, because a driver that reads the ring at that moment may handle the entry at once.
     fn told(&self, state: &mut State, (entry, time): (&IhEntry, Option<Duration>), pushed: Pushed) {
         match pushed {
             Pushed::Stored { interrupt } => {
@@ -430,7 +431,7 @@ impl Interrupts {
         self.raise_pending(&mut state);
     }
 
-    /// Back to power on: ring off, vectors masked.
+    /// Resets to power on: ring off, vectors masked.
     pub(crate) fn reset(&self) {
         let mut state = self.lock();
         state.ring = IhRing::default();

@@ -1,9 +1,11 @@
-//! Faults that are tried again: interrupt ring 1, where they go while it is on, and the filter in front of it, the retry CAM.
+//! Faults that are tried again: interrupt ring 1, which takes them while it is on, and the filter in front of it, the
+//! retry CAM.
 //!
-//! As Linux `drivers/gpu/drm/amd/amdgpu/vega20_ih.c` sets both up, and `gmc_v9_0.c` (`gmc_v9_0_process_interrupt`) uses them. The filter
-//! has an entry for each page that the driver was told of; the number of the entry is in context word 2, and the driver gives it back
-//! by a doorbell. Until then nothing more is told of the page. Ring 1 reports no write pointer to memory and raises no vector: for each
-//! entry in it, ring 0 gets one of the interrupt handler's own (`vega20_ih_self_irq`).
+//! Linux `drivers/gpu/drm/amd/amdgpu/vega20_ih.c` sets both up, and `gmc_v9_0.c` (`gmc_v9_0_process_interrupt`) uses
+//! them. The filter has an entry for each page that was reported to the driver; the number of the entry is in context
+//! word 2, and the driver gives it back by a doorbell. Until then the page is not reported again. Ring 1 reports no
+//! write pointer to memory and raises no vector: for each entry in it, ring 0 gets one of the interrupt handler's own
+//! (`vega20_ih_self_irq`).
 
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::regs::gfx9::osssys::{
@@ -21,7 +23,7 @@ use super::ih_ring::IhRing;
 /// Entries of the filter: as many as the ten bits of context word 2 count.
 const ENTRIES: usize = 1 << 10;
 
-/// A page that the driver was told of.
+/// A page that was reported to the driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Told {
     pub(crate) vmid: u8,
@@ -50,7 +52,7 @@ pub(super) struct Retry {
     pub(super) ring: IhRing,
     pub(super) control: IH_RETRY_INT_CAM_CNTL,
     pub(super) doorbell: IH_DOORBELL_RPTR,
-    /// By number; as long as there ever were entries.
+    /// Reported pages by the number of their entry; the list is as long as the most entries that were ever in use.
     pub(super) told: Vec<Option<Told>>,
 }
 
@@ -88,13 +90,13 @@ impl Retry {
         }
     }
 
-    /// The doorbell by which entries of the filter are given back.
+    /// Returns the doorbell by which entries of the filter are given back.
     pub(super) fn acknowledge_doorbell(&self) -> Option<DoorbellOffset> {
         self.doorbell.enable().then(|| DoorbellIndex::from_dwords(self.doorbell.offset()).offset())
     }
 
-    /// Takes the fault of a page: the number of its entry, 0 where nothing is filtered, and `None` if the driver was told of the page
-    /// or the filter has no room. Faults that are dropped come again.
+    /// Takes the fault of a page. Returns the number of its entry, 0 if the filter is off, and `None` if the page was
+    /// reported already or the filter has no room. Faults that are dropped come again.
     pub(super) fn admit(&mut self, fault: Told) -> Option<u32> {
         if !self.control.enable() {
             return Some(0);
@@ -113,12 +115,12 @@ impl Retry {
         Some(free as u32)
     }
 
-    /// Gives an entry back; what it was about, if there is one.
+    /// Gives an entry back. Returns the page of it, if there is one.
     pub(super) fn release(&mut self, index: u32) -> Option<Told> {
         self.told.get_mut(index as usize & (ENTRIES - 1))?.take()
     }
 
-    /// Puts an entry where it was in another filter; whether there can be one.
+    /// Puts an entry where it was in another filter. Returns false if there cannot be one.
     pub(super) fn restore(&mut self, index: u32, fault: Told) -> bool {
         let index = index as usize;
         if index >= ENTRIES || self.told.contains(&Some(fault)) {
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(retry.release(0), Some(fault(1)));
         assert_eq!((retry.release(0), retry.release(77), retry.release(u32::MAX)), (None, None, None));
         assert_eq!(retry.admit(fault(1)), Some(0));
-        // Off and on again: nothing was told.
+        // Off and on again: no page was reported.
         retry.write(IH_RETRY_INT_CAM_CNTL::AT, 0);
         retry.write(IH_RETRY_INT_CAM_CNTL::AT, control.bits());
         assert_eq!(retry.admit(fault(2)), Some(0));

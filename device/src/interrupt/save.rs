@@ -61,13 +61,13 @@ impl Retry {
     }
 }
 
-/// The interrupt handler, and how its interrupts leave the function.
+/// The interrupt handler, and the state of its vectors and its pin.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedInterrupts {
     ring: SavedRing,
     retry: Option<SavedRetry>,
     msix: SavedMsix,
-    /// Whether the pin is asserted.
+    /// True if the pin is asserted.
     pin: bool,
     pin_pending: bool,
 }
@@ -86,7 +86,8 @@ impl IhRing {
         }
     }
 
-    /// A ring with these registers. What a driver could not have written is brought into form, as writes would be.
+    /// Makes a ring with these registers. Values that a driver could not have written are corrected, as writes would
+    /// be.
     fn restored(saved: &SavedRing) -> Self {
         let mut ring = Self {
             cntl: IH_RB_CNTL::from_bits(saved.cntl),
@@ -105,7 +106,7 @@ impl IhRing {
 }
 
 impl Interrupts {
-    /// The handler's state.
+    /// Saves the handler's state.
     pub(crate) fn save(&self) -> SavedInterrupts {
         let state = self.lock();
         SavedInterrupts {
@@ -117,13 +118,14 @@ impl Interrupts {
         }
     }
 
-    /// Takes over the state of another handler. A pin that was asserted is asserted here, which is no other interrupt.
+    /// Takes over the state of another handler. A pin that was asserted is asserted here; it does not count as another
+    /// interrupt.
     pub(crate) fn restore(&self, saved: &SavedInterrupts) -> Result<(), Broken> {
         let msix = Msix::restored(&saved.msix)?;
         let retry = saved.retry.as_ref().map(Retry::restored).transpose()?;
         let mut state = self.lock();
         state.ring = IhRing::restored(&saved.ring);
-        // A chip has both or neither.
+        // A chip with the retry ring has it in both states.
         if let Some(own) = &mut state.retry {
             *own = retry.unwrap_or_default();
         }

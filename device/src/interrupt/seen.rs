@@ -1,4 +1,4 @@
-//! The interrupt rings, for people who look at them.
+//! The interrupt rings, for tools that inspect the device.
 
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 
@@ -12,14 +12,14 @@ pub(crate) struct SeenIhRing {
     pub(crate) number: u8,
     pub(crate) enabled: bool,
     pub(crate) base: u64,
-    /// Bytes; 0 of a size that no ring has.
+    /// Bytes of the ring; 0 for a size that no ring has.
     pub(crate) size: u32,
     pub(crate) rptr: u32,
     pub(crate) wptr: u32,
     pub(crate) overflow: bool,
-    /// The next entry interrupts.
+    /// True if the next entry interrupts.
     pub(crate) armed: bool,
-    /// Offset, whether the driver has still to read it, and the entry; oldest first.
+    /// Entries, oldest first: offset, true if the driver has still to read it, and the entry.
     pub(crate) entries: Vec<(u32, bool, IhEntry)>,
 }
 
@@ -32,7 +32,7 @@ impl IhRing {
         let entries = (1..=entries).rev().filter_map(|back| {
             let at = self.wptr.wrapping_sub(back * ENTRY_SIZE) & size.wrapping_sub(1);
             let entry: IhEntry = space?.read(base.checked_add(at.into())?).ok()?;
-            // Places that were never written.
+            // Offsets that were never written are left out.
             (entry != IhEntry::default()).then_some((at, back * ENTRY_SIZE <= unread, entry))
         });
         SeenIhRing {
@@ -50,7 +50,7 @@ impl IhRing {
 }
 
 impl Interrupts {
-    /// The rings, with at most this many of the last entries of each.
+    /// Returns the rings, with at most this many of the last entries of each.
     pub(crate) fn seen(&self, space: Option<&AddressSpace>, most: u32) -> Vec<SeenIhRing> {
         let state = self.lock();
         let mut rings = vec![state.ring.seen(0, space, most)];

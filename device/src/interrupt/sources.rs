@@ -1,4 +1,4 @@
-//! The packet processor's interrupts as entries of the ring, in the form the chip gives them.
+//! The packet processor's interrupts as entries of the ring, in the chip's format.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::vm::{Contexts, Fault, fault_page};
 /// Most graphics cores of any chip.
 const MAX_XCCS: u8 = 8;
 
-/// The graphics core that tells of queues that are on several: the partition's first one.
+/// Returns the graphics core that reports the events of a queue: the first one of the queue's partition.
 fn core(queue: &QueueIdentity) -> Origin {
-    // A snapshot can say anything of a queue.
+    // A snapshot may name any core.
     Origin::Xcc(queue.xcc % MAX_XCCS)
 }
 
-/// Turns what happens on queues into ring entries.
+/// Turns the events of queues into ring entries.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) format: &'static InterruptFormat,
@@ -45,7 +45,7 @@ impl Sources {
 }
 
 impl Sources {
-    /// `CP_BAD_OPCODE` of a kernel queue of a graphics core, by its doorbell.
+    /// Pushes `CP_BAD_OPCODE` of a kernel queue of a graphics core, by its doorbell.
     pub(crate) fn kernel_packet_refused(&self, xcc: u8, doorbell: DoorbellIndex) {
         let (client, source) = self.format.bad_opcode;
         let mut entry = IhEntry::new(client, source, 0, 0, 0);
@@ -53,7 +53,7 @@ impl Sources {
         self.push(entry.from_node((self.format.node)(Origin::Xcc(xcc))));
     }
 
-    /// An entry of a user's queue.
+    /// Makes an entry of a user's queue.
     fn entry(
         &self,
         (client, source): (Client, Source),
@@ -71,7 +71,7 @@ impl Sources {
         self.push(self.entry(source, queue, words, origin));
     }
 
-    /// Keeps a page fault in the hub's registers, and tells of it.
+    /// Keeps a page fault in the hub's registers, and reports it.
     fn fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin) {
         self.counters.error(
             GuestError::PageFault,
@@ -114,7 +114,7 @@ impl Sources {
         );
     }
 
-    /// Ring id of the packet processor's entries.
+    /// Returns the ring id of the packet processor's entries.
     fn cp_ring(&self, queue: &QueueIdentity) -> u8 {
         (self.format.cp_ring)(queue.me, queue.pipe, queue.queue)
     }

@@ -1,7 +1,7 @@
 //! ATOMIC_MEM: one atomic operation on memory.
 //!
-//! Operations are those of the L2 cache, `TC_OP` of linux `soc21_enum.h`: bits 4:0 the operation, 5 on 64 bits, 6 without the
-//! value before, which the packet has no use for.
+//! Operations are those of the L2 cache, `TC_OP` of linux `soc21_enum.h`: bits 4:0 the operation, bit 5 on 64 bits, bit
+//! 6 without returning the value before, which the packet has no use for.
 
 use belfry_abi::pm4::{ATOMIC_MEM_LOOP, AtomicMem};
 
@@ -9,10 +9,10 @@ use super::{Effect, Error, memory, quad};
 use crate::vm::{AddressSpace, Fault};
 
 const SWAP: u8 = 7;
-/// Operation whose comparison may be waited for.
+/// Operation whose comparison a packet may wait for.
 pub(crate) const COMPARE_SWAP: u8 = 8;
 
-/// What becomes of `old`; `None` for what is no operation on integers.
+/// Returns the new value for `old`; `None` for an operation that is not one on integers.
 fn apply(operation: u8, old: u64, source: u64, compare: u64, bits: u32) -> Option<u64> {
     let sign = |value: u64| (value << (64 - bits)).cast_signed();
     Some(match operation {
@@ -37,8 +37,8 @@ fn apply(operation: u8, old: u64, source: u64, compare: u64, bits: u32) -> Optio
     })
 }
 
-/// Executes an operation on memory, with its operand and what it compares with; whether that was there before. `None` for what
-/// is no operation on integers.
+/// Executes an operation on memory, with its operand and the value that it compares with. Returns true if that value
+/// was there before; `None` for an operation that is not one on integers.
 pub(crate) fn perform(
     space: &AddressSpace,
     at: u64,
@@ -58,7 +58,7 @@ pub(crate) fn perform(
     Some(before.map(|before| before == compare))
 }
 
-/// Executes it; a comparison that does not hold yet waits where the packet says so.
+/// Executes it. If the packet says so, a comparison that does not hold yet waits.
 pub(super) fn execute(packet: &AtomicMem, space: &AddressSpace) -> Result<Effect, Error> {
     let (control, at) = (packet.control, quad(packet.addr_lo, packet.addr_hi));
     let loops = match control.command() {

@@ -11,7 +11,8 @@ const CHUNK: u32 = 1 << 16;
 /// Selectors of source and destination that are memory, directly or through the L2 cache.
 const MEMORY: [u8; 2] = [0, 3];
 const SOURCE_DATA: u8 = 2;
-/// Destination that keeps nothing: what is read goes into the L2 cache (mesa `radv_cs_cp_dma_prefetch`), which is not modelled.
+/// Destination that keeps nothing: the bytes go into the L2 cache (mesa `radv_cs_cp_dma_prefetch`), which is not
+/// modelled.
 const NOWHERE: u8 = 2;
 
 /// Executes it to its end: at most 64 MiB less a byte.

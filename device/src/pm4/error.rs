@@ -1,14 +1,15 @@
-//! What is wrong with a packet.
+//! Reasons that a packet is refused.
 
 use belfry_abi::pm4::Opcode;
 
 use crate::guest_error::GuestError;
 use crate::vm::Fault;
 
-/// Why a packet is refused; nothing of it was executed, but for what precedes an address that does not translate.
+/// Reason that a packet is refused. Nothing of the packet was executed, except the part before an address that does not
+/// translate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A header of a type that is no packet.
+    /// A header of a type that is not one of a packet.
     #[error("PM4 header {0:#010x} is not of type 3")]
     Type(u32),
     /// An operation that does not exist, or that this stream does not take.
@@ -93,10 +94,10 @@ pub enum Error {
     /// An indirect buffer that is not marked as valid.
     #[error("INDIRECT_BUFFER without VALID")]
     InvalidBuffer,
-    /// Indirect buffers in each other.
+    /// Indirect buffers nested too deeply.
     #[error("INDIRECT_BUFFER nested more than {0} deep")]
     Nesting(usize),
-    /// A packet of the queue manager that asks for what it does not do.
+    /// A packet of the queue manager that asks for an operation it does not have.
     #[error("{0}")]
     Refused(GuestError),
 }
@@ -106,8 +107,8 @@ fn name(opcode: Opcode) -> String {
     opcode.name().map_or_else(|| format!("{:#04x}", opcode.0), str::to_owned)
 }
 
-/// Why packets do not reach a register, by the space it is in (linux `nvd.h`, `PACKET3_SET_*_REG_START` and `_END`; the
-/// counters are the `*_PERFCOUNTER*` of linux `gc_11_0_0_offset.h`).
+/// Returns the reason that packets do not reach a register, by the space it is in (linux `nvd.h`,
+/// `PACKET3_SET_*_REG_START` and `_END`; the counters are the `*_PERFCOUNTER*` of linux `gc_11_0_0_offset.h`).
 fn reach(index: u32) -> &'static str {
     match index {
         0x2c00..0x3000 => "it is no register of compute",
@@ -119,7 +120,7 @@ fn reach(index: u32) -> &'static str {
 }
 
 impl Error {
-    /// Which kind of error it is, to count it by.
+    /// Returns the kind of error, by which it is counted.
     pub(crate) fn kind(&self) -> GuestError {
         match self {
             Self::Type(_) => GuestError::Pm4Type,

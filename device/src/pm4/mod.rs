@@ -1,9 +1,10 @@
-//! PM4 packets: one processor for every stream of them, wherever it is fetched from.
+//! PM4 packets: one processor for all streams of packets, from any source.
 //!
-//! A stream's [`Port`] is what its packets reach: the memory their addresses are in, the registers, the interrupt. Packets
-//! of the queue manager belong to the firmware, which executes them itself and hands the others to [`execute`].
+//! A stream's [`Port`] holds the parts that its packets reach: the memory of their addresses, the registers, the
+//! interrupt. Packets of the queue manager belong to the firmware, which executes them itself and hands the others to
+//! [`execute`].
 //!
-//! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`); what a driver sends: `amdgpu/gfx_v11_0.c`
+//! Packets: Linux `drivers/gpu/drm/amd/amdgpu/nvd.h` (`PACKET3_*`). Packets that a driver sends: `amdgpu/gfx_v11_0.c`
 //! (`gfx11_kiq_*`, `gfx_v11_0_ring_emit_*`).
 
 mod atomic;
@@ -25,7 +26,7 @@ use crate::vm::{AddressSpace, Fault};
 pub(crate) use atomic::{COMPARE_SWAP, perform as atomic};
 pub use error::Error;
 
-/// First register `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
+/// First register that `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
 const UCONFIG_START: u32 = 0xc000;
 /// Bits of a packet's register number.
 const REGISTER_MASK: u32 = 0x3_ffff;
@@ -34,32 +35,32 @@ const COPY_DATA_REGISTER: u8 = 0;
 /// COPY_DATA destination: memory, through the GRBM.
 const COPY_DATA_DST_MEMORY_SYNC: u8 = 1;
 
-/// What the packets of a stream reach.
+/// Parts of the device that the packets of a stream reach.
 pub(crate) trait Port {
-    /// Memory their addresses are in.
+    /// Returns the memory that their addresses are in.
     fn memory(&self) -> &AddressSpace;
 
     /// Reads the register at an absolute dword index, for the packet of this name.
     ///
     /// # Errors
     ///
-    /// The stream may not read it.
+    /// Returns an error if the stream may not read it.
     fn read_register(&mut self, packet: &'static str, index: u32) -> Result<u32, Error>;
 
     /// Writes the register at an absolute dword index, for the packet of this name.
     ///
     /// # Errors
     ///
-    /// The stream may not write it.
+    /// Returns an error if the stream may not write it.
     fn write_register(&mut self, packet: &'static str, index: u32, value: u32) -> Result<(), Error>;
 
-    /// The 100 MHz counter, now.
+    /// Reads the 100 MHz counter.
     fn now(&self) -> u64;
 
-    /// Which packets it takes.
+    /// Returns the packets that the stream takes.
     fn packets(&self) -> Pm4Packets;
 
-    /// The number of the graphics core that executes them, in its partition.
+    /// Returns the number, in its partition, of the graphics core that executes them.
     fn xcc(&self) -> u8 {
         0
     }
@@ -68,11 +69,11 @@ pub(crate) trait Port {
     ///
     /// # Errors
     ///
-    /// The stream has no such interrupt.
+    /// Returns an error if the stream has no such interrupt.
     fn interrupt(&mut self, context: u32) -> Result<(), Error>;
 }
 
-/// What is left to do after a packet.
+/// Work that is left to do after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing.
@@ -81,14 +82,15 @@ pub(crate) enum Effect {
     Wait,
     /// Go on in this buffer.
     Enter(IndirectBuffer),
-    /// Go on behind so many dwords that follow the packet.
+    /// Go on after this many dwords that follow the packet.
     Skip(u32),
 }
 
-/// The header in these bits.
+/// Returns the header in these bits.
 ///
 /// The predicate is one of graphics, and reserved in packets for compute (PAL `gfx9_plus_merged_f32_mec_pm4_packets.h`,
-/// `PM4_MEC_TYPE_3_HEADER`): who sets it relies on a condition that nothing here looks at.
+/// `PM4_MEC_TYPE_3_HEADER`). A packet with it is refused: its producer relies on a condition that this device does not
+/// check.
 pub(crate) fn header(bits: u32) -> Result<Pm4Header, Error> {
     let header = Pm4Header::from_bits(bits);
     match header.packet_type() {
@@ -110,7 +112,7 @@ pub(crate) fn prefix<T: FromBytes>(opcode: Opcode, body: &[u32]) -> Result<T, Er
         .map_err(|_| Error::Length { opcode, dwords: body.len() })
 }
 
-/// The 64 bits of two dwords.
+/// Joins two dwords to 64 bits.
 pub(crate) fn quad(lo: u32, hi: u32) -> u64 {
     u64::from(lo) | u64::from(hi) << 32
 }
@@ -119,7 +121,7 @@ fn memory(what: &'static str) -> impl FnOnce(Fault) -> Error {
     move |fault| Error::Memory { what, fault }
 }
 
-/// Whether a comparison of WAIT_REG_MEM holds.
+/// Returns true if a comparison of WAIT_REG_MEM holds.
 pub(crate) fn holds<T: Copy + Ord>(function: u8, value: T, reference: T) -> Result<bool, Error> {
     Ok(match function {
         0 => true,
@@ -191,7 +193,8 @@ fn write_data(body: &[u32], port: &mut impl Port) -> Result<(), Error> {
     Ok(())
 }
 
-/// Registers change at once in this device, so a condition on one that does not hold now would never hold.
+/// Executes WAIT_REG_MEM. Registers change at once in this device, so a condition on one that does not hold now would
+/// never hold.
 fn wait_reg_mem(packet: &WaitRegMem, port: &mut impl Port) -> Result<Effect, Error> {
     let control = packet.control;
     let of_memory = match control.mem_space() {
@@ -224,7 +227,8 @@ fn wait_reg_mem(packet: &WaitRegMem, port: &mut impl Port) -> Result<Effect, Err
     }
 }
 
-/// Of memory alone: registers have 32 bits, and no public source says which two of them a wait for 64 looks at.
+/// Executes WAIT_REG_MEM64, for memory alone: registers have 32 bits, and no public source names the two that a wait
+/// for 64 reads.
 fn wait_reg_mem64(packet: &WaitRegMem64, port: &impl Port) -> Result<Effect, Error> {
     let control = packet.control;
     if control.mem_space() != 1 {
@@ -239,7 +243,7 @@ fn wait_reg_mem64(packet: &WaitRegMem64, port: &impl Port) -> Result<Effect, Err
     Ok(if over { Effect::Done } else { Effect::Wait })
 }
 
-/// A wait for memory is one, preemptable or not: every queue that waits here can be preempted.
+/// Accepts a wait for memory, preemptable or not: every queue that waits here can be preempted.
 fn check_memory_wait(what: &'static str, operation: u8) -> Result<(), Error> {
     if matches!(operation, 0 | 3) { Ok(()) } else { Err(Error::Selector { what, value: operation }) }
 }
@@ -275,11 +279,11 @@ fn copy_data(packet: &CopyData, port: &mut impl Port) -> Result<(), Error> {
     }
 }
 
-/// Takes RELEASE_MEM apart.
+/// Reads the fields of RELEASE_MEM.
 pub(crate) fn release(packets: Pm4Packets, body: &[u32]) -> Result<ReleaseMem, Error> {
     const DWORDS: usize = size_of::<ReleaseMem>() / 4;
     match <&[u32; DWORDS - 1]>::try_from(body) {
-        // Without the word that comes back in the interrupt.
+        // This form lacks the word that comes back in the interrupt.
         Ok(short) if packets == Pm4Packets::V9 => {
             let mut whole = [0; DWORDS];
             whole[..DWORDS - 1].copy_from_slice(short);
@@ -289,7 +293,7 @@ pub(crate) fn release(packets: Pm4Packets, body: &[u32]) -> Result<ReleaseMem, E
     }
 }
 
-/// Writes what RELEASE_MEM writes, and asks for its interrupt.
+/// Writes the value of RELEASE_MEM, and asks for its interrupt.
 pub(crate) fn release_mem(packet: &ReleaseMem, port: &mut impl Port) -> Result<(), Error> {
     let at = quad(packet.addr_lo, packet.addr_hi);
     let written = match packet.select.data_sel() {
@@ -318,7 +322,7 @@ fn set_uconfig_reg(body: &[u32], port: &mut impl Port) -> Result<(), Error> {
     Ok(())
 }
 
-/// The condition is looked at once.
+/// Executes COND_EXEC, which reads its condition once.
 fn cond_exec(packet: &CondExec, port: &impl Port) -> Result<Effect, Error> {
     let at = quad(packet.addr_lo & !3, packet.addr_hi);
     let condition = port.memory().load_u32(at).map_err(memory("COND_EXEC"))?;

@@ -1,4 +1,4 @@
-//! Where the state of a preempted queue is: its context save area in the memory of its process.
+//! The place of a preempted queue's state: its context save area in the memory of its process.
 //!
 //! | from | to | contents |
 //! | --- | --- | --- |
@@ -20,11 +20,11 @@ pub struct ContextArea {
     pub stack_size: u32,
 }
 
-/// What of an area is in use.
+/// Offsets of the parts of an area that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct ContextOffsets {
-    /// Where the control stack begins.
+    /// Start of the control stack.
     pub stack: u32,
-    /// Where the waves end.
+    /// End of the waves.
     pub waves: u32,
 }

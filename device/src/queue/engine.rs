@@ -1,4 +1,4 @@
-//! What runs a queue: the seam between the firmware that maps queues and the engines that process their packets.
+//! The engine of a queue: the seam between the firmware that maps queues and the engines that process their packets.
 
 use std::any::Any;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::{ContextArea, ContextOffsets, DmaContext};
 use crate::chip::QueuePlace;
 use crate::trace::{Engine, Owner};
 
-/// Which hardware queue something happened on, as interrupts report it.
+/// Identity of a hardware queue, as interrupts report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 pub struct QueueIdentity {
     /// First graphics core of the partition that the queue is on.
@@ -31,13 +31,13 @@ pub struct QueueIdentity {
 }
 
 impl QueueIdentity {
-    /// Position of the queue's doorbell in its process's slice, as KFD counts.
+    /// Returns the position of the queue's doorbell in its process's slice, as KFD counts.
     #[must_use]
     pub fn doorbell_id(&self) -> u32 {
         (self.doorbell.dwords() / 2) & 0x3ff
     }
 
-    /// Whose what happens on it is, in a trace.
+    /// Returns the owner, in a trace, of the queue's events.
     #[must_use]
     pub fn owner(&self, engine: Engine) -> Owner {
         Owner {
@@ -48,14 +48,14 @@ impl QueueIdentity {
         }
     }
 
-    /// Where the queue is, as its waves know it.
+    /// Returns the place of the queue as its waves know it.
     #[must_use]
     pub fn place(&self) -> QueuePlace {
         QueuePlace { me: self.me, pipe: self.pipe, queue: self.queue, vmid: self.vmid }
     }
 }
 
-/// What serving a queue achieved; `E` says why it stopped.
+/// Result of serving a queue; `E` is the reason that it stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress<E> {
     /// Nothing to do until the doorbell rings.
@@ -69,7 +69,7 @@ pub enum Progress<E> {
 }
 
 impl<E> Progress<E> {
-    /// The same with another type of error.
+    /// Converts the error to another type.
     pub fn map_error<F>(self, map: impl FnOnce(E) -> F) -> Progress<F> {
         match self {
             Self::Idle => Progress::Idle,
@@ -80,25 +80,25 @@ impl<E> Progress<E> {
     }
 }
 
-/// What a queue waits for.
+/// Event that a queue waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockedOn {
-    /// Its own work in progress: the engine wakes the device's thread when that has changed.
+    /// Its own work in progress: the engine wakes the device thread when that has changed.
     Dispatches,
-    /// A value in memory that anybody may change: serve it again soon, without waiting for a wake-up.
+    /// A value in memory that any program may change: serve the queue again soon, without waiting for a wake-up.
     Memory,
 }
 
-/// What saving a queue's work has come to.
+/// Result of saving a queue's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saving {
-    /// It is in the context save area; `None` when there is none.
+    /// The work is in the context save area; `None` if there was none.
     Done(Option<ContextOffsets>),
     /// Pages are missing that the queue waits for, and the driver has been told.
     Waits,
 }
 
-/// Why an engine has stopped its queue.
+/// Reason that an engine has stopped its queue.
 pub type EngineError = Box<dyn Error + Send + Sync>;
 
 /// The engine of one queue, while the queue is on a slot.
@@ -113,24 +113,24 @@ pub type EngineError = Box<dyn Error + Send + Sync>;
 ///
 /// The code that makes engines also saves them, each as what it is.
 pub trait QueueEngine: Any + Debug + Send {
-    /// Starts what can be started and retires what has completed; only while the engine is running.
+    /// Starts the work that can be started and retires the work that has completed; only while the engine is running.
     fn service(&mut self) -> Progress<EngineError>;
 
-    /// Pauses work in progress where it is, and retires what has completed.
+    /// Pauses work in progress where it is, and retires the work that has completed.
     fn suspend(&mut self);
 
     /// Lets suspended work run on.
     fn resume(&mut self);
 
-    /// Writes suspended work to the context save area, and stops; another engine goes on with it. An engine that waits for pages is to be
-    /// called again, and does nothing else until then.
+    /// Writes suspended work to the context save area, and stops; another engine goes on with it. The caller has to
+    /// call again an engine that waits for pages; the engine does nothing else until then.
     ///
     /// # Errors
     ///
-    /// When it cannot be written: the work is gone, and the queue's owner has been told.
+    /// Returns an error if the work cannot be written: it is gone, and the queue's owner has been informed.
     fn save(&mut self, area: Option<&ContextArea>) -> Result<Saving, EngineError>;
 
-    /// The doorbell has been rung with this value; only of use to checks, as engines go by their write pointers.
+    /// Notes that the doorbell has been rung with this value. Only checks use it: engines read their write pointers.
     fn rung(&mut self, value: u64) {
         let _ = value;
     }
@@ -138,23 +138,23 @@ pub trait QueueEngine: Any + Debug + Send {
     /// Ends the queue: nothing is written on its behalf after the call.
     fn stop(&mut self);
 
-    /// Whether there is more to it than its registers say: work started and not retired.
+    /// Returns true if there is more to it than its registers hold: work started and not retired.
     fn is_busy(&self) -> bool;
 
-    /// Whether it stays at a packet for good, so that it can be stopped and not be suspended.
+    /// Returns true if it stays at a packet for good, so that it can be stopped but not suspended.
     fn hangs(&self) -> bool {
         false
     }
 
-    /// Index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
+    /// Returns the index of the next packet to retire, for `CP_HQD_PQ_RPTR`.
     fn read_index(&self) -> u64;
 
-    /// The compute registers, in the order of the MQD's; `None` where packets do not set them.
+    /// Returns the compute registers, in the order of the MQD's; `None` if packets do not set them.
     fn compute_registers(&self) -> Option<&[u32]> {
         None
     }
 
-    /// Where an SDMA queue is, beside its read pointer; `None` of any other.
+    /// Returns the position of an SDMA queue, beside its read pointer; `None` of any other.
     fn dma_context(&self) -> Option<DmaContext> {
         None
     }

@@ -1,6 +1,6 @@
 //! Hardware queue descriptors: the registers of every queue, banked by micro engine, pipe and queue.
 //!
-//! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on, which is how a queue is
+//! The registers from `CP_MQD_BASE_ADDR` on lie in the order of the MQD's dwords from 128 on. In that order a queue is
 //! loaded from memory and saved back.
 
 use std::sync::PoisonError;
@@ -25,7 +25,7 @@ pub(crate) const HQD_FIRST: Offset = CP_MQD_BASE_ADDR::AT;
 pub(crate) const HQD_REGISTERS: u32 = REGISTERS as u32;
 
 const REGISTERS: usize = 64;
-/// Which hardware queue.
+/// Number of a hardware queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
 pub(crate) struct HqdId {
     /// Micro engine, 0 to 3: 1 and 2 are compute, 3 is the MES.
@@ -39,7 +39,7 @@ pub(crate) struct HqdId {
 impl HqdId {
     /// The MES's ring.
     pub(crate) const MES: Self = Self { me: 3, pipe: 0, queue: 0 };
-    /// The kernel interface queue, where the MES is in use.
+    /// The kernel interface queue, if the MES is in use.
     pub(crate) const KIQ: Self = Self { me: 3, pipe: 1, queue: 0 };
 
     fn index(self) -> usize {
@@ -51,7 +51,7 @@ impl HqdId {
 #[derive(Clone, Copy)]
 pub(crate) struct Hqd {
     pub(super) registers: [u32; REGISTERS],
-    /// Counts activations, so that a queue that was stopped and started in between is seen to be another.
+    /// Number of activations, so that a queue that was stopped and started in between is recognised as another one.
     pub(crate) activation: u32,
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Hqd {
 impl Hqd {
     const EMPTY: Self = Self { registers: [0; REGISTERS], activation: 0 };
 
-    /// Registers of no queue.
+    /// Makes the registers of no queue.
     pub(crate) const fn new() -> Self {
         Self::EMPTY
     }
@@ -145,12 +145,12 @@ impl Hqd {
         self.set(register);
     }
 
-    /// Ring address in bytes.
+    /// Returns the ring's address in bytes.
     pub(crate) fn pq_base(&self) -> u64 {
         self.join(CP_HQD_PQ_BASE::AT, CP_HQD_PQ_BASE_HI::AT) << 8
     }
 
-    /// Ring size in dwords, 2 to 2^32 (the field has six bits, of which more than 31 cannot be meant).
+    /// Returns the ring's size in dwords, 2 to 2^32; `None` if the field, which has six bits, names more.
     pub(crate) fn pq_dwords(&self) -> Option<u64> {
         let size = self.get::<CP_HQD_PQ_CONTROL>().queue_size();
         (size < 31).then(|| 2 << size)
@@ -182,18 +182,18 @@ impl Hqd {
         DoorbellIndex::from_dwords(self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset())
     }
 
-    /// Whether the ring holds AQL packets.
+    /// Returns true if the ring holds AQL packets.
     pub(crate) fn is_aql(&self) -> bool {
         self.get::<CP_HQD_AQL_CONTROL>().control0() != 0
             || self.get::<CP_HQD_PQ_CONTROL>().slot_based_wptr() != 0
     }
 }
 
-/// Queues of one graphics core.
+/// Number of queues of one graphics core.
 const QUEUES: usize = 4 * 4 * 8;
 
-/// Every queue's registers, of each graphics core: what drivers write through the banked registers and what firmware loads from
-/// MQDs.
+/// Every queue's registers, of each graphics core. Drivers write them through the banked registers, and firmware loads
+/// them from MQDs.
 pub(crate) struct HqdBanks(Mutex<Box<[Hqd]>, rank::HqdBanks>);
 
 /// The queues that are active.
@@ -213,7 +213,7 @@ impl Default for HqdBanks {
 }
 
 impl HqdBanks {
-    /// Banks of so many graphics cores.
+    /// Makes banks of this many graphics cores.
     pub(crate) fn new(xccs: u8) -> Self {
         Self(Mutex::new(Self::empty(xccs)))
     }
@@ -222,7 +222,7 @@ impl HqdBanks {
         vec![Hqd::EMPTY; usize::from(xccs.max(1)) * QUEUES].into_boxed_slice()
     }
 
-    /// Graphics cores.
+    /// Returns the number of graphics cores.
     pub(crate) fn xccs(&self) -> u8 {
         (self.lock().len() / QUEUES) as u8
     }
@@ -236,19 +236,19 @@ impl HqdBanks {
         self.hqd_of(0, id, operation)
     }
 
-    /// Runs `operation` on a queue's registers on a graphics core; one that there is not is the first one.
+    /// Runs `operation` on a queue's registers on a graphics core; on the first core if the number does not exist.
     pub(crate) fn hqd_of<R>(&self, xcc: u8, id: HqdId, operation: impl FnOnce(&mut Hqd) -> R) -> R {
         let mut banks = self.lock();
         let at = (usize::from(xcc) * QUEUES + id.index()) % banks.len();
         operation(&mut banks[at])
     }
 
-    /// Copies of the registers of a micro engine's queues that are active or asked to stop, on the first graphics core.
+    /// Copies the registers of a micro engine's queues that are active or asked to stop, on the first graphics core.
     pub(crate) fn active(&self, me: u8) -> Vec<(HqdId, Hqd)> {
         self.active_of(0, me)
     }
 
-    /// The same on a graphics core.
+    /// Copies the registers of such queues on graphics core `xcc`.
     pub(crate) fn active_of(&self, xcc: u8, me: u8) -> Vec<(HqdId, Hqd)> {
         let banks = self.lock();
         let first = usize::from(xcc) * QUEUES;
@@ -259,7 +259,7 @@ impl HqdBanks {
             .collect()
     }
 
-    /// Back to power on: no queue is active.
+    /// Resets to power on: no queue is active.
     pub(crate) fn reset(&self) {
         self.lock().fill(Hqd::EMPTY);
     }

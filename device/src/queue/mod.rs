@@ -1,4 +1,4 @@
-//! Queues: hardware queue descriptors and their images in memory, the kernel's rings, and what runs a queue.
+//! Queues: hardware queue descriptors and their images in memory, the kernel's rings, and the engine of a queue.
 
 mod context;
 mod dma;

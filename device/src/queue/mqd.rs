@@ -10,7 +10,7 @@ use crate::vm::AddressSpace;
 
 const DWORDS: usize = 512;
 
-/// An MQD, as far as firmware goes by it.
+/// An MQD, with the fields that firmware uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mqd {
     layout: &'static MqdLayout,
@@ -36,7 +36,7 @@ impl Mqd {
         Ok(mqd)
     }
 
-    /// Reads an MQD that has been checked before, whatever has become of it.
+    /// Reads an MQD that has been checked before. The guest may have changed it since.
     pub(crate) fn read_unchecked(
         layout: &'static MqdLayout,
         space: &AddressSpace,
@@ -47,32 +47,32 @@ impl Mqd {
         Ok(Self { layout, dwords })
     }
 
-    /// Writes it back; whether it is mapped.
+    /// Writes it back. Returns false if it is not mapped.
     pub(crate) fn write(&self, space: &AddressSpace, address: u64) -> bool {
         space.write_bytes(address, self.dwords.as_bytes()).is_ok()
     }
 
-    /// A dword of it.
+    /// Returns a dword of it.
     pub(crate) fn dword(&self, at: usize) -> u32 {
         self.dwords.get(at).copied().unwrap_or(0)
     }
 
-    /// The registers of the hardware queue.
+    /// Returns the registers of the hardware queue.
     pub(crate) fn hqd(&self) -> &[u32] {
         &self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]
     }
 
-    /// The registers of the hardware queue.
+    /// Returns the registers of the hardware queue, to change them.
     pub(crate) fn hqd_mut(&mut self) -> &mut [u32] {
         &mut self.dwords[self.layout.hqd_first..][..self.layout.hqd_dwords]
     }
 
-    /// The compute registers.
+    /// Returns the compute registers.
     pub(crate) fn compute(&self) -> &[u32] {
         &self.dwords[self.layout.compute_first..][..self.layout.compute_dwords]
     }
 
-    /// Sets the compute registers, but for whether waves take traps, which is the driver's.
+    /// Sets the compute registers, except the bits that let waves take traps, which are the driver's.
     pub(crate) fn set_compute(&mut self, registers: &[u32]) {
         let rsrc2 = self.dwords[self.layout.rsrc2];
         let target = &mut self.dwords[self.layout.compute_first..][..self.layout.compute_dwords];
@@ -85,12 +85,12 @@ impl Mqd {
         u64::from(self.dwords[hi]) << 32 | u64::from(self.dwords[lo])
     }
 
-    /// Whether its waves take traps.
+    /// Returns true if its waves take traps.
     pub(crate) fn takes_traps(&self) -> bool {
         self.dwords[self.layout.rsrc2] & self.layout.traps != 0
     }
 
-    /// The compute units its waves may use.
+    /// Returns the compute units that its waves may use.
     pub(crate) fn cus(&self) -> CuMask {
         let mut mask = CuMask::ALL;
         for (engine, &dword) in mask.0.iter_mut().zip(self.layout.thread_mgmt) {
@@ -99,21 +99,21 @@ impl Mqd {
         mask
     }
 
-    /// Its context save area, if it has one.
+    /// Returns its context save area, if it has one.
     pub(crate) fn context_area(&self) -> Option<ContextArea> {
         let (base, size) = (self.quad(self.layout.save_base), self.dwords[self.layout.save_size]);
         let stack_size = self.dwords[self.layout.stack_size];
         (base != 0 && stack_size < size).then_some(ContextArea { base, size, stack_size })
     }
 
-    /// What of the area is in use; `None` when no state is saved there.
+    /// Returns the parts of the area that are in use; `None` if no state is saved there.
     pub(crate) fn context(&self) -> Option<ContextOffsets> {
         let stack = self.dwords[self.layout.stack_offset];
         let offsets = ContextOffsets { stack, waves: self.dwords[self.layout.waves_offset] };
         (stack != self.dwords[self.layout.stack_size]).then_some(offsets)
     }
 
-    /// Sets what of the area is in use.
+    /// Sets the parts of the area that are in use.
     pub(crate) fn set_context(&mut self, offsets: Option<ContextOffsets>) {
         let size = self.dwords[self.layout.stack_size];
         let offsets = offsets.unwrap_or(ContextOffsets { stack: size, waves: size });
@@ -121,7 +121,7 @@ impl Mqd {
         self.dwords[self.layout.waves_offset] = offsets.waves;
     }
 
-    /// Counters of the global wave sync.
+    /// Returns the counters of the global wave sync.
     pub(crate) fn gws(&self) -> [u32; GWS_RESOURCES as usize] {
         std::array::from_fn(|resource| self.dwords[self.layout.gws + resource])
     }

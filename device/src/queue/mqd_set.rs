@@ -5,12 +5,12 @@ use crate::chip::{CuMask, MqdLayout, XccFields, XccShares};
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
-/// MQDs that lie one behind the other; one alone on chips whose queues are on one core.
+/// MQDs that lie one after the other; only one on chips whose queues are on one core.
 #[derive(Clone, Debug)]
 pub(crate) struct MqdSet {
     layout: &'static MqdLayout,
     first: Mqd,
-    /// Those of the other cores.
+    /// MQDs of the other cores.
     others: Vec<Mqd>,
     address: u64,
     stride: u64,
@@ -28,7 +28,7 @@ impl MqdSet {
         Self::read_by(Mqd::read, layout, space, (address, partition))
     }
 
-    /// Reads MQDs that have been checked before, whatever has become of them.
+    /// Reads MQDs that have been checked before. The guest may have changed them since.
     pub(crate) fn read_unchecked(
         layout: &'static MqdLayout,
         space: &AddressSpace,
@@ -55,7 +55,7 @@ impl MqdSet {
         Ok(Self { layout, first, others, address, stride, partition })
     }
 
-    /// The first core's, which says what the queue is.
+    /// Returns the first core's MQD, which describes the queue.
     pub(crate) fn first(&self) -> &Mqd {
         &self.first
     }
@@ -64,12 +64,12 @@ impl MqdSet {
         &mut self.first
     }
 
-    /// Each core's, with its number in the partition.
+    /// Returns each core's MQD, with the core's number in the partition.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u8, &Mqd)> {
         (0..).zip(std::iter::once(&self.first).chain(&self.others))
     }
 
-    /// Writes them back; whether they are mapped.
+    /// Writes them back. Returns false if they are not mapped.
     pub(crate) fn write(&self, space: &AddressSpace) -> bool {
         self.each()
             .all(|(xcc, mqd)| mqd.write(space, self.address.wrapping_add(u64::from(xcc) * self.stride)))
@@ -83,13 +83,14 @@ impl MqdSet {
         }
     }
 
-    /// Sets what of the context save area is in use. What all cores have is in the first one's.
+    /// Sets the parts of the context save area that are in use. The state of all cores is in the area of the first one.
     pub(crate) fn set_context(&mut self, offsets: Option<ContextOffsets>) {
         self.first.set_context(offsets);
         self.others.iter_mut().for_each(|mqd| mqd.set_context(None));
     }
 
-    /// The context save area. Those of the cores are one area where they lie one behind the other, as drivers place them.
+    /// Returns the context save area. The areas of the cores are one if they lie one after the other, as drivers place
+    /// them.
     pub(crate) fn context_area(&self) -> Option<ContextArea> {
         let area = self.first.context_area()?;
         let follows = |(xcc, mqd): (u8, &Mqd)| {
@@ -100,7 +101,8 @@ impl MqdSet {
         Some(ContextArea { size: area.size.saturating_mul(count.max(1)), ..area })
     }
 
-    /// The compute units that waves may use, of each core of a chip with so many: none of cores of other partitions.
+    /// Returns the compute units that waves may use on each of the chip's `xccs` cores: none on cores of other
+    /// partitions.
     pub(crate) fn cus(&self, xccs: u8) -> CuMask {
         if xccs <= 1 {
             return self.first.cus();
@@ -114,7 +116,8 @@ impl MqdSet {
         mask
     }
 
-    /// How workgroups are dealt to the cores of the partition; `None` on a chip that has one core.
+    /// Returns the rule by which workgroups are dealt to the cores of the partition; `None` on a chip that has one
+    /// core.
     pub(crate) fn shares(&self, xccs: u8) -> Result<Option<XccShares>, GuestError> {
         let Some(XccFields { logic_id, chunk, target, .. }) = self.layout.xccs else { return Ok(None) };
         if xccs <= 1 {

@@ -1,4 +1,4 @@
-//! Partitions: which graphics cores (XCCs) run a queue together, as the cores' own registers say.
+//! Partitions: the graphics cores (XCCs) that run a queue together, as the cores' own registers define them.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use crate::save::{Broken, check};
 /// Neighbouring graphics cores that run queues together.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize)]
 pub(crate) struct Partition {
-    /// The first of them.
+    /// First core.
     pub(crate) first: u8,
-    /// How many they are.
+    /// Number of cores.
     pub(crate) count: u8,
 }
 
@@ -23,22 +23,22 @@ impl Partition {
     /// The only core of chips that have one.
     pub(crate) const ONE: Self = Self { first: 0, count: 1 };
 
-    /// Its cores.
+    /// Returns its cores.
     pub(crate) fn xccs(self) -> Range<u8> {
         self.first..self.first.saturating_add(self.count)
     }
 
-    /// Whether a core is one of it.
+    /// Returns true if a core is in the partition.
     pub(crate) fn has(self, xcc: u8) -> bool {
         self.xccs().contains(&xcc)
     }
 
-    /// Whether a core is in both.
+    /// Returns true if a core is in both partitions.
     pub(crate) fn overlaps(self, other: Self) -> bool {
         self.first < other.xccs().end && other.first < self.xccs().end
     }
 
-    /// Whether a chip of so many cores has it.
+    /// Checks that a chip of this many cores has the partition.
     pub(crate) fn check(self, xccs: u8) -> Result<(), Broken> {
         let fits = u32::from(self.first) + u32::from(self.count) <= u32::from(xccs);
         check("partition", u32::from(self.first) << 8 | u32::from(self.count), fits && self.count != 0)
@@ -48,7 +48,7 @@ impl Partition {
 /// `CP_HYP_XCP_CTL` of each core.
 pub(crate) struct Partitions {
     places: Box<[AtomicU32]>,
-    /// Cores of a partition after reset.
+    /// Cores of each partition after reset.
     after_reset: u32,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Partitions {
 }
 
 impl Partitions {
-    /// So many cores, which after reset are shared out like this.
+    /// Makes this many cores, which after reset are partitioned by `mode`.
     pub(crate) fn new(xccs: u8, mode: ComputePartition) -> Self {
         let xccs = u32::from(xccs.max(1));
         let after_reset = xccs / mode.partitions(xccs).unwrap_or(1);
@@ -69,17 +69,17 @@ impl Partitions {
         partitions
     }
 
-    /// Where a core's register is kept; one that there is not is the first one.
+    /// Returns the storage of a core's register; of the first core's if the number does not exist.
     pub(crate) fn kept(&self, xcc: u8) -> &AtomicU32 {
         &self.places[usize::from(xcc) % self.places.len()]
     }
 
-    /// What a core's register says.
+    /// Returns the value of a core's register.
     pub(crate) fn place(&self, xcc: u8) -> CP_HYP_XCP_CTL {
         CP_HYP_XCP_CTL::from_bits(self.kept(xcc).load(Ordering::Acquire))
     }
 
-    /// A core's register is written: the fields that it has are kept.
+    /// Writes a core's register: the fields that it has are kept.
     pub(crate) fn write(&self, xcc: u8, value: u32) {
         let written = CP_HYP_XCP_CTL::from_bits(value);
         let mut kept = CP_HYP_XCP_CTL(0);
@@ -88,7 +88,7 @@ impl Partitions {
         self.kept(xcc).store(kept.bits(), Ordering::Release);
     }
 
-    /// A core is as after reset.
+    /// Sets a core's register to its value after reset.
     pub(crate) fn reset(&self, xcc: u8) {
         let mut place = CP_HYP_XCP_CTL(0);
         place.set_num_xcc_in_xcp(self.after_reset);
@@ -96,7 +96,7 @@ impl Partitions {
         self.write(xcc, place.bits());
     }
 
-    /// The partition of a core; `None` if not all cores of it say the same.
+    /// Returns the partition of a core; `None` if the registers of its cores do not agree.
     pub(crate) fn of(&self, xcc: u8) -> Option<Partition> {
         let place = self.place(xcc);
         let count = u8::try_from(place.num_xcc_in_xcp()).ok()?;
@@ -110,7 +110,7 @@ impl Partitions {
         (exists && partition.has(xcc) && partition.xccs().all(agrees)).then_some(partition)
     }
 
-    /// How the cores are shared out; `None` for a way that has no name.
+    /// Returns the mode by which the cores are partitioned; `None` if it has no name.
     pub(crate) fn mode(&self) -> Option<ComputePartition> {
         let xccs = self.places.len() as u8;
         let size = self.of(0)?.count;
@@ -118,7 +118,7 @@ impl Partitions {
         (0..xccs).all(alike).then(|| ComputePartition::of(xccs.into(), size.into()))?
     }
 
-    /// The ways in which they can be shared out.
+    /// Returns the modes by which they can be partitioned.
     pub(crate) fn available(&self) -> impl Iterator<Item = ComputePartition> {
         ComputePartition::available(self.places.len() as u32)
     }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(partitions.of(2), Some(Partition { first: 2, count: 2 }));
         assert_eq!(partitions.of(3), partitions.of(2));
         assert_eq!(partitions.mode(), Some(ComputePartition::Dpx));
-        // The last one has been told nothing yet, or nonsense.
+        // The last core has no value yet, or nonsense.
         write(&partitions, 3, 1, 0);
         assert_eq!((partitions.of(2), partitions.mode()), (None, None));
         assert_eq!(partitions.of(3), Some(Partition { first: 3, count: 1 }));

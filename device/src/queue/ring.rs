@@ -11,7 +11,7 @@ use crate::queue::Hqd;
 use crate::save::{Broken, check};
 use crate::vm::{AddressSpace, Fault};
 
-/// Pointers and place of one ring.
+/// Pointers and address of one ring.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 pub(crate) struct Ring {
     base: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// The ring a queue's registers describe.
+    /// Makes the ring that a queue's registers describe.
     pub(crate) fn new(hqd: &Hqd) -> Result<Self, GuestError> {
         let dwords = hqd.pq_dwords().ok_or(GuestError::RingTooLarge)?;
         if hqd.pq_base() == 0 {
@@ -44,7 +44,7 @@ impl Ring {
         })
     }
 
-    /// Whether a queue's registers could describe it.
+    /// Checks that a queue's registers could describe it.
     pub(crate) fn check(&self) -> Result<(), Broken> {
         let possible = self.dwords.is_power_of_two() && (2..=1 << 31).contains(&self.dwords);
         check("size of a kernel's ring", self.dwords, possible)
@@ -54,7 +54,8 @@ impl Ring {
         self.doorbell
     }
 
-    /// Takes the doorbell's value as the write pointer; an error if it is behind, or more than a ring ahead.
+    /// Takes the doorbell's value as the write pointer. Returns an error if it is behind the read pointer, or more than
+    /// a ring ahead.
     pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Result<(), GuestError> {
         let value = doorbells.load(self.doorbell.offset());
         if value.wrapping_sub(self.rptr) > self.dwords {
@@ -64,12 +65,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Dwords written and not consumed yet.
+    /// Returns the dwords written and not consumed yet.
     pub(crate) fn available(&self) -> u64 {
         self.wptr.wrapping_sub(self.rptr)
     }
 
-    /// Read and write pointer.
+    /// Returns the read and the write pointer.
     pub(crate) fn pointers(&self) -> (u64, u64) {
         (self.rptr, self.wptr)
     }
@@ -88,12 +89,12 @@ impl Ring {
         self.rptr = self.rptr.wrapping_add(dwords.min(self.available()));
     }
 
-    /// Moves the read pointer back over dwords that were consumed last.
+    /// Moves the read pointer back over the dwords that were consumed last.
     pub(crate) fn go_back(&mut self, dwords: u64) {
         self.rptr = self.rptr.wrapping_sub(dwords);
     }
 
-    /// Reports the read pointer where the driver wants it.
+    /// Writes the read pointer to the address that the driver wants it at.
     pub(crate) fn report(&self, space: &AddressSpace) -> Result<(), Fault> {
         if self.rptr_report == 0 {
             return Ok(());
@@ -102,10 +103,10 @@ impl Ring {
     }
 }
 
-/// Gives a queue that is being mapped its first write pointer, in its doorbell.
+/// Stores a first write pointer into the doorbell of a queue that is being mapped.
 ///
-/// The page may hold the value of an earlier owner. The write pointer in memory, which drivers write before they ring,
-/// is the truth then; a doorbell rung meanwhile wins.
+/// The doorbell may hold the value of an earlier owner. The write pointer in memory, which drivers write before they
+/// ring, is the right one then; a doorbell rung meanwhile wins.
 pub(crate) fn seed_doorbell(hqd: &Hqd, space: Option<&AddressSpace>, doorbells: &Doorbells) {
     let offset = hqd.doorbell().offset();
     let before = doorbells.load(offset);

@@ -19,7 +19,7 @@ struct SavedHqd {
 pub(crate) struct SavedHqds(Vec<SavedHqd>);
 
 impl HqdBanks {
-    /// The registers of all queues.
+    /// Saves the registers of all queues.
     pub(crate) fn save(&self) -> SavedHqds {
         let banks = self.lock();
         let used = (0..)

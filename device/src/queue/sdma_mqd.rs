@@ -8,7 +8,7 @@ use crate::chip::SdmaMqdForm;
 use crate::guest_error::GuestError;
 use crate::vm::AddressSpace;
 
-/// `MIDCMD_DATA` dwords in which a [`DmaContext`] is kept. What firmware keeps in them is its own matter.
+/// `MIDCMD_DATA` dwords in which a [`DmaContext`] is kept. Real firmware keeps data of its own in them.
 const DONE: usize = 0;
 const CLOCK: usize = 2;
 
@@ -16,13 +16,13 @@ fn join(lo: u32, hi: u32) -> u64 {
     u64::from(hi) << 32 | u64::from(lo)
 }
 
-/// Bytes of the ring; `None` where the field names more than there can be.
+/// Returns the bytes of the ring; `None` if the field names more than a ring can have.
 pub(crate) fn ring_bytes(mqd: &SdmaMqd) -> Option<u64> {
     let log2 = mqd.sdmax_rlcx_rb_cntl.rb_size();
     (log2 < 31).then(|| 4 << log2)
 }
 
-/// Where the queue is.
+/// Returns the position of the queue.
 pub(crate) fn context(mqd: &SdmaMqd) -> DmaContext {
     let left = mqd.sdmax_rlcx_ib_size & DmaContext::MOST;
     let data = &mqd.sdmax_rlcx_midcmd_data;
@@ -33,7 +33,7 @@ pub(crate) fn context(mqd: &SdmaMqd) -> DmaContext {
     }
 }
 
-/// An MQD where it lies in memory.
+/// An MQD in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct SdmaImage<'a> {
     pub(crate) form: SdmaMqdForm,
@@ -59,20 +59,20 @@ impl SdmaImage<'_> {
         }
     }
 
-    /// Reads the MQD and checks that it is one: it has no header to go by.
+    /// Reads the MQD and checks that it is one. It has no header, so the checks are of its ring.
     pub(crate) fn read(&self) -> Result<SdmaMqd, GuestError> {
         let mqd = self.fields(&self.dwords().ok_or(GuestError::MqdUnmapped)?);
         if mqd.ring_base() == 0 {
             return Err(GuestError::MqdWithoutRing);
         }
-        // A ring holds the longest packet that may not be cut into several ones.
+        // A ring holds the longest packet that cannot be split.
         if ring_bytes(&mqd).is_none_or(|bytes| bytes < 64) {
             return Err(GuestError::MqdRingSize);
         }
         Ok(mqd)
     }
 
-    /// Puts a queue's pointers and where it is into its MQD; whether that is mapped.
+    /// Writes a queue's pointers and position into its MQD. Returns false if it is not mapped.
     pub(crate) fn save(&self, read_index: u64, context: &DmaContext) -> bool {
         let Some(mut dwords) = self.dwords() else { return false };
         let mut mqd = self.fields(&dwords);
