@@ -15,7 +15,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct Images {
     directory: TempDir,
-    /// What the files are, as they were made.
+    /// Contents of the files when they were made.
     before: [Vec<u8>; 2],
 }
 

@@ -50,7 +50,7 @@ pub fn kasan_image(cache: &Cache) -> Result<GuestImage> {
 ///
 /// # Errors
 ///
-/// What the guest says; that the driver is in use only after half a minute.
+/// The guest's error; after half a minute also the error that the driver is in use.
 pub fn unload(guest: &mut Guest) -> std::result::Result<(), GuestError> {
     let mut tries = 300;
     loop {
@@ -68,7 +68,7 @@ pub fn unload(guest: &mut Guest) -> std::result::Result<(), GuestError> {
 ///
 /// # Errors
 ///
-/// That it is not, with what the program has said; a machine that does not answer.
+/// A guest that is not suspended in time (with the program's output), or a machine that does not answer.
 pub fn wake(guest: &mut Guest, program: ProgramId, limit: Duration) -> Result<()> {
     let deadline = Instant::now() + limit;
     while !guest.wake()? {
@@ -84,11 +84,11 @@ pub fn wake(guest: &mut Guest, program: ProgramId, limit: Duration) -> Result<()
     Ok(())
 }
 
-/// How many interrupts the guest's kernel has handed to the driver.
+/// Number of interrupts that the guest's kernel has handed to the driver.
 ///
 /// # Errors
 ///
-/// What the guest says; a kernel that knows no interrupt of the driver.
+/// The guest's error, or a kernel that knows no interrupt of the driver.
 pub fn driver_interrupts(guest: &mut Guest) -> Result<u64> {
     let table = guest.get_file("/proc/interrupts")?;
     let table = String::from_utf8_lossy(&table);
@@ -125,7 +125,8 @@ pub fn complaint(log: &str) -> Option<String> {
     Some(lines[first..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n"))
 }
 
-/// Where cargo builds programs with flags of their own: `name` below the workspace's target directory.
+/// Directory in which cargo builds programs with flags of their own: `name` below the workspace's target
+/// directory.
 fn target_directory(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join(name)

@@ -16,9 +16,9 @@ use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed};
 use crate::{guest_image, target_directory};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Where L1 has belfry.
+/// Path of belfry in L1.
 pub const BELFRY: &str = "/bin/belfry";
-/// Where L1 has the packed guest.
+/// Path of the packed guest in L1.
 const PACKED: &str = "/image";
 
 /// L1, ready to run belfry.
@@ -32,7 +32,7 @@ impl Nested {
     ///
     /// # Errors
     ///
-    /// What cannot be built, had or booted; never a reason to skip.
+    /// A part that cannot be built, fetched or booted; never a reason to skip.
     pub fn boot(progress: &Progress) -> Result<Self> {
         let cache = Cache::open()?;
         // With modules for root file systems, shared folders and networks; only packed guests of this tier have them.

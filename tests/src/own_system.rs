@@ -1,7 +1,8 @@
 //! A disk with a system of its own, made of Debian's packages as an ordinary user, to be booted by `belfry run --image`.
 //!
-//! It has a boot loader for BIOS, Debian's kernel, systemd and sshd, and, where it is asked for, the driver by its DKMS
-//! package, built in the tree as a user's `apt install` would. Making it takes mmdebstrap and user namespaces, and several minutes.
+//! The disk has a boot loader for BIOS, Debian's kernel, systemd and sshd. If asked for, it has the driver by
+//! its DKMS package, built in the tree as a user's `apt install` would. Making it takes mmdebstrap and user
+//! namespaces, and several minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,18 +28,18 @@ const TOOLS: [(&str, &str); 11] = [
 /// The boot loader's first sector (package `syslinux-common`).
 const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/gptmbr.bin";
 const SUITE: &str = "trixie";
-/// What a system needs that is booted and looked at.
+/// Packages of a system that is booted and looked at.
 const SYSTEM: &str =
     "ca-certificates,dbus,iproute2,kmod,linux-image-amd64,openssh-server,rocminfo,systemd-sysv,udev";
-/// What building the driver needs besides.
+/// Packages that building the driver needs besides.
 const BUILD: &str = "dkms,gcc,libc6-dev,linux-headers-amd64,make";
 
-/// What of the driver a disk has.
+/// Part of the driver that a disk has.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// The driver, by this package.
     Driver(&'a Path),
-    /// What building it needs.
+    /// Packages that building the driver needs.
     Tools,
     /// Nothing.
     Bare,

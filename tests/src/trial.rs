@@ -9,7 +9,7 @@ use belfry_image::Cache;
 
 use crate::{complaint, guest_image, guest_roles, kasan_image};
 
-/// Which kernel the guest has.
+/// Kernel of the guest.
 #[derive(Clone, Copy, Debug)]
 pub enum TrialKernel {
     /// Debian's own, or that of the packed guest in use.
@@ -18,7 +18,7 @@ pub enum TrialKernel {
     Kasan,
 }
 
-/// What is done to a guest.
+/// Trial of a guest.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
     /// Unbinds and binds the function this many times under processes that use it.

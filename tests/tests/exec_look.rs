@@ -14,7 +14,7 @@ use serde_json::Value;
 const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host-vmm/tests/kernels/vecadd.gfx1100.hsaco");
 const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
 
-/// How long anything may take.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn belfry() -> &'static Path {
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// What a question is answered, or what is said of it.
+    /// Answer to a question, or the error.
     fn try_ask(&self, question: &str) -> Result<Value, String> {
         let mut command = Command::new(belfry());
         command.env("XDG_RUNTIME_DIR", self.folder.path()).args(["inspect", "--json"]);
@@ -108,7 +108,7 @@ impl Run {
         said
     }
 
-    /// The program ends by itself, as if nobody had looked.
+    /// Waits for the program to end by itself, as if no client had looked.
     #[track_caller]
     fn ends_well(&mut self) {
         let status = self.child.0.wait().unwrap();

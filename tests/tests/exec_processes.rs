@@ -1,4 +1,5 @@
-//! What `belfry exec` is to processes as a whole: several at once, other root trees, namespaces, its summary and its errors.
+//! `belfry exec` and processes as a whole: several at once, other root trees, namespaces, its summary and its
+//! errors.
 //!
 //! Cases inside one process are the group `process` of the suite, in `tests/programs/process`.
 
@@ -49,7 +50,7 @@ def use():
     return fd
 ";
 
-/// What a user does at first, whatever the distribution's C library, coreutils and Python.
+/// Runs a user's first commands, with any distribution's C library, coreutils and Python.
 fn tree_shows_and_opens_the_gpu(name: &str) {
     let tree = tree(name);
     let shell = "set -e; test -c /dev/kfd; test -c /dev/dri/renderD128; ls -l /dev/dri | grep -q '226, 128'

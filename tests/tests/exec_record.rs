@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// What a program says in the root tree that leaves records in `folder`, and how it ends.
+/// Runs a program in the root tree that leaves records in `folder`; its exit status and its output.
 fn record(folder: &Path, options: &[&str], program: &[&str]) -> (Option<i32>, String) {
     let tree = tree();
     let first = ["exec", "--root", tree.to_str().unwrap(), "--record", folder.to_str().unwrap()];

@@ -1,6 +1,6 @@
 //! `belfry exec -- hip-suite` and `opencl-suite` as a user starts them.
 //!
-//! That every case passes is what the tests of `exec.rs` say, which are made of the same parts.
+//! The tests of `exec.rs` prove that every case passes; they are made of the same parts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

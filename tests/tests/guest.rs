@@ -16,7 +16,7 @@ use belfry_tests::trial::{Trial, TrialKernel};
 use belfry_tests::{complaint, driver_interrupts, guest_image, guest_roles, trial, unload, wake};
 use belfry_vfio_user::DoorbellMode;
 
-/// How long one program may take; far more than it needs even on a loaded machine.
+/// Time limit of one program; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(240);
 const SIGKILL: i32 = 9;
 

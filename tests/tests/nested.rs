@@ -14,17 +14,17 @@ use belfry_tests::disks::Images;
 use belfry_tests::guest_roles;
 use belfry_tests::nested::{BELFRY, Nested};
 
-/// How long one belfry may take: many times what it needs even on a loaded machine.
+/// Time limit of one belfry: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Where the roles are, in L1.
+/// Path of the roles in L1.
 const ROLES: &str = "/root/nested-roles";
 
-/// Where L2's root file system is, in L1.
+/// Path in L1 of L2's root file system.
 const ROOT: &str = "/root/tree.ext4";
 /// Belfry's options for a guest with it.
 const IN_ROOT: [&str; 7] = ["run", "--mode", "kvm", "--memory", "512M", "--root", ROOT];
 
-/// What came of a program in L1.
+/// Result of a program in L1.
 struct Said {
     status: i32,
     stdout: String,
@@ -79,7 +79,8 @@ fn roles() -> Vec<u8> {
 
 /// An outer guest with the roles in it.
 ///
-/// It has one processor, so the tests of this file, each with an outer guest of its own, share the machine's.
+/// The guest has one processor, so the tests of this file, each with an outer guest of its own, share the
+/// machine's.
 fn outer_guest() -> Nested {
     let mut nested = Nested::boot(&Progress::new()).unwrap();
     nested.guest().put_file(ROLES, 0o755, &roles()).unwrap();

@@ -15,7 +15,7 @@ use belfry_tests::suite::process::{run, run_with_input};
 use belfry_tests::suite::verdict::Verdict;
 use belfry_tests::suite::{self, Ended, Outcome, Plan, Runner, Test};
 
-/// How long one guest may take; far more than it needs even on a loaded machine.
+/// Time limit of one guest; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn belfry() -> &'static Path {
@@ -140,7 +140,7 @@ fn shared_folders_are_this_machines_under_the_same_path() {
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 1);
 }
 
-/// What is typed: the shell has a terminal of its own with job control, and ends with a status.
+/// Typed lines: the shell has a terminal of its own with job control, and ends with a status.
 const TYPED: &str = "test -t 0 && echo terminal $(tty), $(stty size), shell $0
 (exit 3) & wait $!; echo job ended with $?
 exit 42

@@ -20,7 +20,7 @@ use crate::rings::Rings;
 use crate::shader::{self, Kernel, Vectors};
 use crate::user::{self, ticks};
 
-/// Where the host says how many samples it wants.
+/// Address at which the host puts the number of samples that it wants.
 const SAMPLES_AT: u64 = 0x3f_f000;
 const MAX_SAMPLES: u64 = 20_000;
 /// Stores that are timed together: one alone is shorter than it takes to read the time.

@@ -85,7 +85,7 @@ pub fn take_interrupts() {
     crate::memory::write32(APIC_SPURIOUS, 0x1ff);
 }
 
-/// Whether an interrupt has reached the processor and waits for it.
+/// Returns true if an interrupt has reached the processor and waits for it.
 pub fn interrupt_waits() -> bool {
     let (register, bit) = (u64::from(VECTOR) / 32, VECTOR % 32);
     crate::memory::read32(APIC_REQUESTED + register * 16) >> bit & 1 == 1

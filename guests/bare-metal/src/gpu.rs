@@ -7,7 +7,7 @@ use belfry_abi::regs::{Register, gc};
 use crate::memory::{poke, read32, write32};
 use crate::registers;
 
-/// Where the BARs are.
+/// Addresses of the BARs.
 #[derive(Debug)]
 pub struct Gpu {
     /// Registers.

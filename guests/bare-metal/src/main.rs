@@ -1,8 +1,8 @@
 //! The smallest driver of the GPU: a kernel of its own, alone on its machine, that reads from top to bottom.
 //!
-//! It finds the function on the PCI bus, sizes and moves its BARs, takes its interrupt, brings up the KIQ and the MES,
-//! gives a process page tables and a queue, and has a compiled kernel add vectors. How its doorbells travel is the host's
-//! choice, and nothing here depends on it. Every layout is `belfry-abi`'s.
+//! The driver finds the function on the PCI bus, sizes and moves its BARs, takes its interrupt, brings up the
+//! KIQ and the MES, gives a process page tables and a queue, and has a compiled kernel add vectors. The host
+//! chooses the way its doorbells travel, and nothing here depends on that. Every layout is `belfry-abi`'s.
 //!
 //! Machine: 64-bit long mode, the first 4 GiB mapped one to one, COM1 at 0x3f8, a byte written to port 0xf4 ends it.
 //! There is no SSE, and on some hosts ring 0 is emulated: no floating point, no large copies.
@@ -46,7 +46,7 @@ const BURST: u64 = 8;
 const PASID: u16 = 0x8001;
 /// The event the signals of the process name.
 const EVENT: u32 = 42;
-/// Where VRAM is moved: aligned to the largest size it can have.
+/// Address to which VRAM is moved: aligned to the largest size it can have.
 const VRAM_AT: u64 = 0x8_0000_0000;
 const DOORBELLS_AT: u64 = 0xc800_0000;
 const REGISTERS_AT: u64 = 0xc700_0000;
@@ -119,7 +119,7 @@ fn main() {
     say!("verified: {COUNT} sums, {ROUNDS} times, {interrupts} interrupts, {doorbells} doorbells");
 }
 
-/// What `start` calls.
+/// Entry from `start`.
 extern "C" fn run() -> ! {
     match (bench::samples(), stress::rings()) {
         (0, 0) => main(),

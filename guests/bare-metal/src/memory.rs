@@ -73,7 +73,7 @@ pub fn get<T: FromBytes + IntoBytes>(address: u64) -> T {
     value
 }
 
-/// Zeroed pages that are nobody else's; gives their address.
+/// Allocates zeroed pages; gives their address.
 pub fn pages(bytes: u64) -> u64 {
     let at = NEXT.fetch_add(bytes.next_multiple_of(PAGE), Ordering::Relaxed);
     assert!(at + bytes <= END, "out of memory");
@@ -98,7 +98,7 @@ pub fn map(address: u64) {
     poke(directory, table | PRESENT);
 }
 
-/// Lets ring 3 access everything that is mapped: there is nobody to be kept from anything.
+/// Lets ring 3 access everything that is mapped: there is no other program to protect.
 pub fn open_to_users() {
     fn open(table: u64, level: u32) {
         for at in (table..table + PAGE).step_by(8) {

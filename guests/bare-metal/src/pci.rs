@@ -18,7 +18,7 @@ const ENTRY_ADDRESS: u64 = 0;
 const ENTRY_DATA: u64 = 8;
 const ENTRY_CONTROL: u64 = 12;
 const MSIX_ENABLE: u32 = 1 << 31;
-/// Where messages to the first processor go.
+/// Address of messages to the first processor.
 const MESSAGE_ADDRESS: u32 = 0xfee0_0000;
 
 /// A function on bus 0, by its device number.
@@ -62,7 +62,7 @@ impl Function {
         self.write(COMMAND, 0);
     }
 
-    /// Where a BAR is, and how large.
+    /// Address and size of a BAR.
     pub fn bar(self, number: u8) -> (u64, u64) {
         let at = BARS + number * 4;
         let wide = self.read(at) & BAR_64 != 0;
@@ -87,7 +87,7 @@ impl Function {
         }
     }
 
-    /// Where the MSI-X capability is.
+    /// Offset of the MSI-X capability.
     fn msix(self) -> u8 {
         let mut at = self.read(CAPABILITIES) as u8;
         while at != 0 {
@@ -126,7 +126,7 @@ impl Function {
         write32(self.msix_table(gpu) + ENTRY_CONTROL, masked.into());
     }
 
-    /// Whether vector 0 waits to be let through.
+    /// Returns true if vector 0 waits to be let through.
     pub fn interrupt_is_pending(self, gpu: &Gpu) -> bool {
         read32(self.msix_pending_bits(gpu)) & 1 == 1
     }

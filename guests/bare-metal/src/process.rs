@@ -30,11 +30,11 @@ const FIRST_VA: u64 = 0x7f00_0000_0000;
 const DEPTH: u32 = 3;
 /// Packets the ring holds.
 pub const PACKETS: u64 = 64;
-/// Where a second signal is, behind the first.
+/// Offset of a second signal, after the first.
 const GATE: u64 = 0x400;
 /// The first doorbell of the second slice: the first one is the kernel's.
 const DOORBELL: DoorbellIndex = DoorbellIndex::of_number((DOORBELL_SLICE_SIZE / DOORBELL_SIZE) as u32);
-/// Where waves would be saved; the device asks that there is a place.
+/// Offset and size of the area in which waves would be saved; the device demands one.
 const SAVE_AREA: (u32, u32) = (0x7e00, 0x1_0000);
 
 /// An address space.
@@ -44,7 +44,7 @@ pub struct Process {
     next: u64,
 }
 
-/// Where something is, for the processor and for the process.
+/// Addresses of memory, for the processor and for the process.
 #[derive(Clone, Copy)]
 pub struct Shared {
     /// Physical.
@@ -145,12 +145,12 @@ impl Queue {
         DOORBELL
     }
 
-    /// What the scheduler knows the queue's gang by.
+    /// Address by which the scheduler knows the queue's gang.
     pub fn gang(&self) -> u64 {
         self.mqd
     }
 
-    /// What the scheduler needs to know.
+    /// Frame that tells the scheduler of the queue.
     pub fn frame(&self, process: &Process) -> AddQueue {
         let mut context = gc::GCVM_CONTEXT0_CNTL::from_bits(0);
         context.set_enable_context(true);
@@ -172,7 +172,7 @@ impl Queue {
         frame
     }
 
-    /// Writes a dispatch and gives the value of the signal it completes; nobody is told yet.
+    /// Writes a dispatch and gives the value of the signal it completes; the doorbell is not rung yet.
     pub fn dispatch(&mut self, kernel: &Kernel, vectors: &Vectors, event: u32) -> &'static AtomicU64 {
         let completion = self.arm(event);
         let mut packet = KernelDispatchPacket::new_zeroed();

@@ -1,4 +1,4 @@
-//! Where Navi 31 has its registers: this driver is for one card, and takes the bases of its blocks as given.
+//! Registers of Navi 31: this driver is for one card, and takes the bases of its blocks as given.
 //!
 //! Bases: Linux `drivers/gpu/drm/amd/include`, the block-base comments of `asic_reg`. A driver for more than one card reads
 //! them in the card's IP discovery table.

@@ -20,7 +20,7 @@ use crate::gpu::Gpu;
 use crate::memory::{PAGE, get, pages, peek, poke, put, word};
 use crate::registers;
 
-/// Where the GART's addresses begin; its table is at the start of VRAM.
+/// First address of the GART; its table is at the start of VRAM.
 const GART: u64 = 0x7fff_0000_0000;
 const GART_PAGES: u64 = 1024;
 /// VRAM behind the GART's table.
@@ -75,7 +75,7 @@ pub struct Rings {
     ih_rptr: u32,
 }
 
-/// Where something is, for the processor and for the device.
+/// Addresses of memory, for the processor and for the device.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Physical.

@@ -54,7 +54,7 @@ fn segments(kind: u32) -> impl Iterator<Item = usize> {
         .filter(move |at| number::<4>(*at) == u64::from(kind))
 }
 
-/// Where in the file an address of the object is.
+/// Offset in the file of an address of the object.
 fn in_file(address: u64) -> usize {
     let inside =
         |at: &usize| address.wrapping_sub(number::<8>(at + elf::P_VADDR)) < number::<8>(at + elf::P_FILESZ);
@@ -114,7 +114,7 @@ const ELEMENTS: [[u32; 3]; 256] = {
     }
     elements
 };
-/// Where the hidden arguments start, behind three pointers and a count.
+/// Offset of the hidden arguments, after three pointers and a count.
 const HIDDEN: u64 = 32;
 
 impl Vectors {

@@ -13,7 +13,7 @@ use crate::process::{PACKETS, Process, Queue};
 use crate::rings::Rings;
 use crate::user::{self, ticks};
 
-/// Where the host says how often it wants doorbells to be rung.
+/// Address at which the host puts the number of doorbell rings that it wants.
 const RINGS_AT: u64 = 0x3f_f008;
 const PASID: u16 = 0x8001;
 /// Bursts between two pauses that are long enough for a host to change its mind, and between two moves.

@@ -50,7 +50,7 @@ struct Stack([u8; STACK_SIZE]);
 
 static mut GDT: Descriptors = Descriptors(DESCRIPTORS);
 static mut TASK: Task = Task([0; TSS_SIZE + PORTS + 1]);
-/// What ring 0 uses when it interrupts ring 3.
+/// Stack of ring 0 when it interrupts ring 3.
 static mut KERNEL_STACK: Stack = Stack([0; STACK_SIZE]);
 static mut USER_STACK: Stack = Stack([0; STACK_SIZE]);
 /// Stack pointer of [`enter`]'s caller.
@@ -97,8 +97,8 @@ pub fn run<F: FnMut()>(mut program: F) {
         unsafe { (*program)() }
     }
     let stack = ((&raw const USER_STACK).addr() + STACK_SIZE) as u64;
-    // SAFETY: the function is called with the pointer it takes, on a stack nobody else uses; `prepare` came first, as
-    // nothing else makes pages of ring 3.
+    // SAFETY: the function is called with the pointer it takes, on a stack that no other code uses; `prepare`
+    // came first, as nothing else makes pages of ring 3.
     unsafe { enter(call::<F> as *const (), (&raw mut program).cast(), stack) };
 }
 

@@ -1,4 +1,4 @@
-//! What the host and the guest's init say to each other over virtio-serial.
+//! Frames between the host and the guest's init over virtio-serial.
 //!
 //! A frame is a kind (one byte), the payload's length (32 bits) and the payload; numbers are little-endian, strings and
 //! byte strings carry a 32-bit length. Either side refuses frames longer than [`MAX_FRAME`].
@@ -18,7 +18,7 @@ pub const CHUNK: usize = 256 << 10;
 /// Raised when the frames change, so that an old init is told from a new one.
 pub const VERSION: u32 = 5;
 
-/// What the host asks of the guest.
+/// Request of the host to the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Writes or extends a file; answered by [`Event::Done`] or [`Event::Failed`].
@@ -87,7 +87,7 @@ pub enum Request {
         tag: String,
         /// Absolute path; missing directories are made.
         path: String,
-        /// Whether programs may only read.
+        /// True if programs may only read.
         read_only: bool,
     },
     /// Configures the network card and the resolver; answered by [`Event::Done`] or [`Event::Failed`].
@@ -113,11 +113,11 @@ pub struct Network {
     pub mask: [u8; 4],
     /// The way to all other networks.
     pub gateway: [u8; 4],
-    /// Who knows names.
+    /// Server that resolves names.
     pub resolver: [u8; 4],
 }
 
-/// What the guest tells the host.
+/// Event that the guest tells the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The first frame: init is up and listening.
@@ -136,7 +136,7 @@ pub enum Event {
     },
     /// A request failed.
     Failed {
-        /// What went wrong.
+        /// Description of the failure.
         text: String,
         /// The errno behind it, or 0.
         errno: i32,
@@ -166,7 +166,7 @@ pub enum Event {
     },
     /// A piece of a file.
     File {
-        /// Whether it is the last one.
+        /// True for the last piece.
         last: bool,
         /// The bytes.
         data: Vec<u8>,

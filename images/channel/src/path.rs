@@ -1,6 +1,6 @@
-//! Where in the guest the host may put files.
+//! Paths in the guest at which the host may put files.
 
-/// What init lives from: its own program, the modules it loads, and what the kernel shows there.
+/// Paths that init lives from: its own program, the modules it loads, and the kernel's file systems.
 const RESERVED: [&str; 5] = ["/init", "/lib/modules", "/proc", "/sys", "/dev"];
 /// The part of it that is for files all the same.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -8,13 +8,13 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// Why a file cannot be put somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathError {
-    /// It does not begin at the guest's root.
+    /// The path does not begin at the guest's root.
     Relative(String),
-    /// It has more `..` than folders.
+    /// The path has more `..` than folders.
     Outside(String),
-    /// It is a folder, or holds a NUL.
+    /// The path is a folder, or holds a NUL.
     NoFile(String),
-    /// It would replace something of init's.
+    /// The path would replace something of init's.
     Reserved {
         /// The path.
         path: String,

@@ -10,16 +10,16 @@ use belfry_channel::Event;
 
 use crate::{Host, annotate, sys};
 
-/// Where debugfs is mounted.
+/// Directory on which debugfs is mounted.
 const DEBUGFS: &str = "/sys/kernel/debug";
 /// The driver's file below `dri/CARD`.
 const FILE: &str = "belfry_trace";
-/// How long events wait at most.
+/// Longest time events wait.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Bytes of one read: more than the driver gives at a time.
 const ROOM: usize = 128 << 10;
 
-/// Whether the driver's events are taken, and by whom.
+/// Thread that takes the driver's events, if they are taken.
 #[derive(Debug, Default)]
 pub(crate) struct DriverTrace(Option<Taking>);
 

@@ -1,6 +1,7 @@
 //! The guest's first process: mounts, modules, programs, files, over one virtio-serial port.
 //!
-//! It does what the host asks and nothing by itself; when the host goes away, it powers the guest off.
+//! This process does what the host asks and nothing by itself; when the host goes away, it powers the guest
+//! off.
 
 mod driver_trace;
 mod network;
@@ -38,7 +39,7 @@ impl Host {
     fn tell(&self, event: &Event) {
         let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if send(&mut *port, event).is_err() {
-            // Nobody listens any more.
+            // The host does not listen any more.
             sys::power_off();
         }
     }
@@ -185,7 +186,7 @@ fn get_file(path: &str, host: &Host) -> io::Result<()> {
     }
 }
 
-/// Where a program runs.
+/// Directory and terminal in which a program runs.
 struct Place {
     directory: String,
     /// Rows and columns of the console, if it is the program's terminal.

@@ -10,7 +10,7 @@ use belfry_channel::Network;
 
 use crate::{annotate, sys};
 
-/// How long a card may take to appear once its driver is loaded.
+/// Longest time a card may take to appear once its driver is loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RESOLVER: &str = "/etc/resolv.conf";
 

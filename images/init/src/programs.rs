@@ -1,7 +1,7 @@
 //! The programs that run, and the end of every process of the guest that init is the parent of.
 //!
-//! Orphans become init's children, and stay in the process table until somebody waits for them: one thread does, for them
-//! and for the programs alike.
+//! Orphans become init's children, and stay in the process table until they are waited for: one thread waits
+//! for them and for the programs alike.
 
 use std::collections::HashMap;
 use std::io;
@@ -50,7 +50,7 @@ impl End {
 }
 
 impl Programs {
-    /// None yet, and the thread that waits for whatever ends.
+    /// Makes an empty table, and starts the thread that waits for every child that ends.
     pub(crate) fn start() -> io::Result<Self> {
         let table = Arc::<Table>::default();
         let reaper = Arc::clone(&table);
@@ -60,8 +60,8 @@ impl Programs {
 
     /// Starts a program under the host's number for it.
     pub(crate) fn spawn(&self, id: u32, command: &mut Command) -> io::Result<(Child, End)> {
-        // As long as the table is locked, nobody else waits: neither for a child that is not in it yet, nor for one that
-        // could not be executed, which `spawn` itself waits for.
+        // As long as the table is locked, no other thread waits: neither for a child that is not in it yet,
+        // nor for one that could not be executed, which `spawn` itself waits for.
         let mut running = self.0.lock();
         let child = command.spawn()?;
         let (end, receiver) = channel();
@@ -73,7 +73,7 @@ impl Programs {
     /// Sends a signal to a program.
     pub(crate) fn kill(&self, id: u32, signal: i32) -> io::Result<()> {
         let running = self.0.lock();
-        // A process id in the table is of a process that nobody has waited for, so no other one has it.
+        // A process id in the table is of a process that was not waited for, so no other process has it.
         let found = running.iter().find(|(_, program)| program.id == id);
         found.map_or(Err(io::Error::from_raw_os_error(libc::ESRCH)), |(pid, _)| sys::kill(*pid, signal))
     }
@@ -88,7 +88,7 @@ fn reap(table: &Table) {
             Ok(()) => {
                 while let Some((pid, status)) = sys::reap_any() {
                     if let Some(program) = running.remove(&pid) {
-                        // Nobody asks for the end any more where this fails.
+                        // If this fails, the end is not asked for any more.
                         let _ = program.end.send(ExitStatus::from_raw(status));
                     }
                 }

@@ -11,11 +11,11 @@ use belfry_channel::path::writable;
 
 use crate::{annotate, sys, volumes};
 
-/// Where a disk is mounted before it becomes the root.
+/// Directory on which a disk is mounted before it becomes the root.
 const PLACE: &str = "/new-root";
-/// How long a disk may take to appear once its driver is loaded.
+/// Longest time a disk may take to appear once its driver is loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What every program finds mounted: kind, place, and options.
+/// Mounts that every program finds: kind, place, and options.
 const MOUNTS: [(&str, &str, &str); 7] = [
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),

@@ -169,7 +169,7 @@ pub(crate) fn on_terminal(command: &mut Command, terminal: &File, size: (u16, u1
     let leads = || {
         // SAFETY: neither call touches memory; the child's standard input is the terminal by now.
         check(i64::from(unsafe { libc::setsid() }))?;
-        // SAFETY: as above. The terminal is taken from whoever had it.
+        // SAFETY: as above. The terminal is taken from the session that had it.
         check(i64::from(unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 1) }))
     };
     // SAFETY: the closure makes two system calls and reads errno: nothing that another thread's lock could hold up.
@@ -191,7 +191,7 @@ pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
 
 /// Waits until a child has ended, and leaves it to be reaped.
 pub(crate) fn wait_for_any() -> io::Result<()> {
-    // SAFETY: all zeros are a valid place for the result, which nobody reads.
+    // SAFETY: all zeros are a valid place for the result, which is not read.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to that place alone.
     check(i64::from(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOWAIT) }))

@@ -11,7 +11,7 @@ const BEGINNING: u64 = 68 << 10;
 /// A file that names the operating system (`os-release(5)`); the first is a link to the second as a rule.
 const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 
-/// What a volume holds.
+/// Content of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// A file system that the kernel's ext4 driver mounts.
@@ -32,7 +32,8 @@ impl std::fmt::Display for Content {
     }
 }
 
-/// Where a kind of volume has which bytes: `include/uapi/linux/magic.h` and each format's own description.
+/// Bytes that tell a kind of volume, with their offsets: `include/uapi/linux/magic.h` and each format's own
+/// description.
 const SIGNATURES: [(usize, &[u8], Content); 10] = [
     // `s_magic` of the superblock, which is at 1024.
     (0x438, &[0x53, 0xef], Content::Ext),
@@ -48,7 +49,7 @@ const SIGNATURES: [(usize, &[u8], Content); 10] = [
     (0x36, b"FAT1", Content::Other("FAT")),
 ];
 
-/// What a volume with this beginning holds.
+/// Content of a volume with this beginning.
 fn content(beginning: &[u8]) -> Content {
     let has = |at: usize, bytes: &[u8]| beginning.get(at..at + bytes.len()) == Some(bytes);
     let found = SIGNATURES.iter().find(|(at, bytes, _)| has(*at, bytes));
@@ -101,7 +102,7 @@ fn volumes(disk: &str) -> io::Result<Vec<String>> {
     Ok(if partitions.is_empty() { vec![disk.to_owned()] } else { partitions })
 }
 
-/// Whether the ext4 file system of `device` has an operating system.
+/// Returns true if the ext4 file system of `device` has an operating system.
 fn look(device: &str, place: &str) -> io::Result<bool> {
     sys::mount_disk(device, place)?;
     // A link that leads out of the file system counts by being there.

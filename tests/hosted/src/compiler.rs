@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, anyhow, ensure};
 
-/// What both are called; the linker is started by the compiler.
+/// Names of the compiler and the linker; the compiler starts the linker.
 const CLANG: &str = "clang-19";
 const LINKER: &str = "ld.lld-19";
 

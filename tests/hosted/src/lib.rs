@@ -1,5 +1,5 @@
-//! What the tests of the whole path in one process share. They need no machine and, where there is a
-//! clang 19, nothing that is fetched.
+//! Parts that the tests of the whole path in one process share. The tests need no machine and fetch nothing,
+//! if there is a clang 19.
 
 pub mod assembly;
 pub mod compiler;

@@ -14,10 +14,10 @@ const QUEUES: usize = 40;
 const LAUNCHES: u32 = 100;
 /// Work-items of either.
 const ITEMS: u32 = 1024;
-/// How long those that work take.
+/// Rounds of mixing in each kernel that works.
 const ROUNDS: u32 = 400;
 
-/// What one queue has to do.
+/// Queue with its work.
 struct Lane {
     queue: Queue,
     output: Buffer<u32>,
@@ -59,7 +59,7 @@ fn churn(mut x: u32) -> u32 {
     x
 }
 
-/// Whether a part is within one `within`-th of what everybody should have.
+/// Returns true if `part` is within one `within`-th of an equal share of `all` among `parts`.
 fn is_fair(part: u32, parts: u32, all: u32, within: i64) -> bool {
     (i64::from(part) * i64::from(parts) - i64::from(all)).abs() * within <= i64::from(all)
 }

@@ -112,7 +112,7 @@ fn branch_far_out_of_its_text_is_an_illegal_instruction() {
     fails(Kernel::new("branches", "s_branch 0x7ff0\n"), ILLEGAL);
 }
 
-/// What is said of an access to a page that is not there.
+/// Message about an access to a page that is not there.
 fn not_mapped(address: u64) -> String {
     format!("memory access fault at {:#x} (the page is not mapped)", address & !0xfff)
 }

@@ -1,4 +1,4 @@
-//! What programs that watch a card read of it, while it works and while it does not.
+//! Figures that monitors read of a card, while it works and while it is idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,8 @@ use zerocopy::{FromZeros as _, IntoBytes as _};
 /// Nothing takes as long unless it hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Where the registers of a chip lie: the graphics core's and the SDMA engines', as linux `soc21.c` and `soc15.c` have them, and what
-/// tells the chip from others of its family.
+/// Offsets of a chip's registers: those of the graphics core and of the SDMA engines as linux `soc21.c` and
+/// `soc15.c` have them; and the revision that tells the chip from others of its family.
 struct Registers {
     grbm_status: u32,
     cp_cpc_status: u32,

@@ -25,7 +25,7 @@ const WORDS: usize = 8;
 /// Mismatches that are printed.
 const LISTED: usize = 8;
 
-/// How much of a program's output may differ.
+/// Deviation that a program's output may have.
 #[derive(Clone, Copy)]
 enum Precision {
     /// Nothing.

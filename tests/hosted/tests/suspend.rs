@@ -17,7 +17,7 @@ const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
 /// Workgroups of `tides`, and the work-items of each.
 const GROUPS: u32 = 6;
 const GROUP: u32 = 128;
-/// How much faster time passes where the driver waits ten seconds for what does not come.
+/// Factor by which time passes faster where the driver waits ten seconds in vain.
 const FACTOR: f64 = 10.0;
 
 fn gpu_with(chip: &'static Model, plan: Plan) -> Arc<HostedGpu> {
@@ -38,7 +38,8 @@ fn example(gpu: &Arc<HostedGpu>, name: &str, argument: &str) -> anyhow::Result<(
     belfry_examples::run(name, &process(gpu), &arguments, &mut std::io::sink())
 }
 
-/// What the device has found wrong. Doorbells of queues that are off it are none that it knows; their packets are found in memory.
+/// Errors of the guest that the device has counted. Rings of doorbells whose queues are off the device are
+/// left out: it does not know them, and finds their packets in memory.
 fn errors(gpu: &Arc<HostedGpu>) -> Vec<GuestError> {
     let errors = gpu.device().stats().errors.into_keys();
     errors.filter(|error| *error != GuestError::UnknownDoorbell).collect()

@@ -22,7 +22,7 @@ fn process() -> (Arc<HostedGpu>, Runtime) {
     (gpu, runtime)
 }
 
-/// Whether the device reports a page fault; it may do so after the wave has gone on.
+/// Returns true if the device reports a page fault; it may do so after the wave has gone on.
 fn is_reported(gpu: &HostedGpu) -> bool {
     (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
@@ -63,7 +63,7 @@ const RECORDER: &str = "
     s_rfe_b64 [ttmp0, ttmp1]
 ";
 
-/// What the recorder saw.
+/// Values that the trap handler has recorded.
 struct Record {
     pc: u64,
     id: u32,

@@ -1,4 +1,5 @@
-//! Kernels that touch memory of their program which nobody has told the GPU of (XNACK), over the driver and a device.
+//! Kernels that touch memory of their program that the GPU was not told of (XNACK), over the driver and a
+//! device.
 
 #![expect(unsafe_code, reason = "a program passes pointers to a driver, and has the GPU write its memory")]
 
@@ -69,7 +70,7 @@ fn kernel_writes_memory_that_nobody_registered() {
         for _ in 0..2 {
             add(&runtime, target).unwrap();
         }
-        // SAFETY: the mapping is the test's own, and nobody writes it any more.
+        // SAFETY: the mapping is the test's own, and no code writes it any more.
         let sums = unsafe { std::slice::from_raw_parts(target as *const f32, COUNT) };
         assert!(sums.iter().enumerate().all(|(i, sum)| (sum - i as f32 * 3.0).abs() < f32::EPSILON));
         assert!(gpu.device().stats().retry_faults > 0, "waves have waited");
@@ -92,7 +93,7 @@ fn faults_come_by_ring_one_and_are_more_than_the_filter_holds() {
         let target = memory(libc::PROT_READ | libc::PROT_WRITE);
         let args = vec![(&ones).into(), (&ones).into(), pointer(target), 64u32.into()];
         kernel.launch(&queue).grid(64).block(64).args(args).run().unwrap();
-        // SAFETY: the mapping is the test's own, and nobody writes it any more.
+        // SAFETY: the mapping is the test's own, and no code writes it any more.
         assert!((unsafe { (target as *const f32).read() } - 2.0).abs() < f32::EPSILON);
     }
     let stats = gpu.device().stats();

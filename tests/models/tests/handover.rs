@@ -12,7 +12,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex, RwLock};
 use loom::thread;
 
-/// What is done wrong on purpose.
+/// Deliberate mistake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mistake {
     None,
@@ -25,7 +25,7 @@ enum Mistake {
 /// Two doorbells on one page, each rung by a vCPU with ever larger values.
 struct Model {
     bells: [AtomicUsize; 2],
-    /// What the device has found.
+    /// Values that the device has found.
     found: [AtomicUsize; 2],
     is_memory: RwLock<bool>,
     handover: Mutex<Option<Handover<[usize; 2]>>>,
@@ -87,12 +87,12 @@ impl Model {
         Bells { model: self, taken: false }
     }
 
-    /// What the device does when it is told.
+    /// The device's look at a doorbell when it is told.
     fn look_at(&self, bell: usize) {
         self.found[bell].fetch_max(self.bells[bell].load(Ordering::Acquire), Ordering::AcqRel);
     }
 
-    /// What a vCPU does to ring.
+    /// A vCPU's ring of a doorbell.
     fn ring(&self, bell: usize, value: usize) {
         {
             let is_memory = self.is_memory.read().unwrap();
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// What the watching thread does, once.
+    /// One look of the watching thread.
     fn watch(&self, is_idle: bool) {
         let mut handover = self.handover.lock().unwrap();
         let Some(held) = handover.as_mut() else { return };
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// When nobody rings any more: what the next look does not find, nothing finds.
+    /// Final check, once all vCPUs have stopped ringing: a value that the next look does not find is lost.
     fn check(&self, last: [usize; 2]) {
         if let Some(held) = self.handover.lock().unwrap().as_mut() {
             held.look(&self.page());

@@ -1,6 +1,7 @@
-//! Lowered code that workers share: each region is lowered once, and what nobody finds current is replaced once.
+//! Lowered code that workers share: each region is lowered once, and code that is out of date is replaced
+//! once.
 
-/// What the file is made of, on loom's locks.
+/// Parts that the file is made of, on loom's locks.
 mod sync {
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
     pub(crate) use std::sync::PoisonError;
@@ -15,7 +16,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use once::Once;
 
-/// What a thread makes its value of, and how often any has.
+/// Source of a thread's value, and the number of values made.
 struct Memory {
     now: AtomicUsize,
     made: AtomicUsize,

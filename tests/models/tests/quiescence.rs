@@ -1,6 +1,6 @@
 //! The wait for slices of work: what is withdrawn is released when no slice that may have seen it is left.
 
-/// What the file is made of, on loom's atomics.
+/// Parts that the file is made of, on loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::Ordering;
     pub(crate) use loom::sync::{Condvar, Mutex, Mutex as TurnMutex};
@@ -56,13 +56,13 @@ use loom::thread;
 
 use quiescence::Quiescence;
 
-/// What is done wrong on purpose.
+/// Deliberate mistake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mistake {
     None,
     /// The old map goes when it is replaced, before the wait.
     UnmapAtOnce,
-    /// Nobody waits.
+    /// The wait is left out.
     NoWait,
     /// The map is replaced after the wait.
     LateSwitch,

@@ -1,4 +1,4 @@
-//! The scheduler's wake-up: whatever is stored before a wake-up is seen by a look after it.
+//! The scheduler's wake-up: anything stored before a wake-up is seen by a look after it.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};

@@ -17,11 +17,11 @@ use anyhow::{Context as _, Result, ensure};
 use crate::race::{COUNTERS, Numbers};
 
 const DEBUGFS: &str = "/sys/kernel/debug";
-/// How long a process may take to be gone, and one that nobody kills to its end.
+/// Longest time a killed process may take to be gone, and a process that is not killed to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A process is killed within this time, in milliseconds; most have begun to use the GPU in half of it.
 const LIFE: u64 = 1500;
-/// What is killed: roles with their arguments. `#` stands for a number of the process's own.
+/// Processes that are killed: roles with their arguments. `#` stands for a number of the process's own.
 const VICTIMS: [&[&str]; 8] = [
     &["race-child", "files", "#"],
     &["race-child", "work", "#"],
@@ -33,7 +33,7 @@ const VICTIMS: [&[&str]; 8] = [
     &["render"],
 ];
 
-/// Where the driver's counters are.
+/// Path of the driver's counters.
 pub(crate) fn usage_file() -> Result<PathBuf> {
     // SAFETY: all strings end with a zero; mounting changes no memory of this program.
     let result = unsafe {
@@ -55,7 +55,8 @@ pub(crate) fn usage_file() -> Result<PathBuf> {
         .context("no card in debugfs has belfry_usage")
 }
 
-/// What processes hold: the driver's counters, and a line of pages that are pinned in the whole kernel.
+/// Resources that processes hold: the driver's counters, and a line of pages that are pinned in the whole
+/// kernel.
 fn usage(file: &Path) -> Result<String> {
     let counters = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let vmstat = fs::read_to_string("/proc/vmstat")?;
@@ -102,7 +103,7 @@ fn start(argv: &[&str], number: u64) -> Result<Child> {
 
 fn kill(child: &mut Child) -> Result<()> {
     let group = -i32::try_from(child.id())?;
-    // SAFETY: signals the processes that `start` has made, which nobody has waited for.
+    // SAFETY: signals the processes that `start` has made, and that were not waited for.
     let result = unsafe { libc::kill(group, libc::SIGKILL) };
     ensure!(result == 0, "kill: {}", std::io::Error::last_os_error());
     child.wait()?;

@@ -37,7 +37,7 @@ const PROBES: &[(&str, &[u8])] = &[
 ///
 /// # Panics
 ///
-/// It is not compiled for its processor.
+/// The kernel is not compiled for the GPU's processor.
 #[must_use]
 pub fn probe(gpu: &Gpu) -> &'static [u8] {
     let name = gpu.agent().gfx_name();
@@ -49,9 +49,9 @@ pub fn probe(gpu: &Gpu) -> &'static [u8] {
 const WORDS: usize = 1024;
 /// Words in front of the secret: 16 MiB.
 const OUT_OF_REACH: usize = 4 << 20;
-/// What [`hold`] keeps in its buffer.
+/// Word that [`hold`] keeps in its buffer.
 pub const SECRET: u32 = 0x5ec2_e701;
-/// How long a role waits for another one.
+/// Longest time a role waits for another one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs one role by name; `arguments` are its own.
@@ -145,7 +145,7 @@ pub fn steal(runtime: &Runtime, victim: u64, out: &mut dyn Write) -> Result<()> 
     Ok(())
 }
 
-/// Runs a kernel that never ends, and tells by the file `started`; somebody has to end the process.
+/// Runs a kernel that never ends, and tells by the file `started`; another process has to end this one.
 ///
 /// # Errors
 ///

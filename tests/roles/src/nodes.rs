@@ -13,7 +13,7 @@ use belfry_abi::kfd::memory::{
 };
 use belfry_abi::kfd::mmap::{KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset};
 
-/// Where the driver's functions are listed, bound and unbound.
+/// Directory in which the driver's functions are listed, bound and unbound.
 pub(crate) const DRIVER: &str = "/sys/bus/pci/drivers/amdgpu";
 /// The GPU's id, while it is bound.
 const GPU_ID: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes/1/gpu_id";

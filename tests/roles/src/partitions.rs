@@ -19,7 +19,7 @@ struct Partition {
     minor: u32,
 }
 
-/// What the topology says now, the processors left out.
+/// Partitions in the topology now, the processors left out.
 fn partitions() -> Result<Vec<Partition>> {
     let count = fs::read_dir(TOPOLOGY)?.count();
     (1..count)
@@ -90,7 +90,8 @@ pub fn run(count: usize, out: &mut dyn Write) -> Result<()> {
 
 /// Switches to one partition and back, and unbinds the function under a file of the last partition's render node.
 ///
-/// It has to be a process of its own: as long as one lives that has opened the KFD node, there is no switch.
+/// This has to be a process of its own: as long as a process lives that has opened the KFD node, there is no
+/// switch.
 ///
 /// # Errors
 ///

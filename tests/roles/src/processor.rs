@@ -1,4 +1,4 @@
-//! What programs find out about the processor.
+//! Features of the processor as programs find them.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use anyhow::Result;
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub fn run(out: &mut dyn Write) -> Result<()> {
     macro_rules! has {
         ($($feature:tt),*) => { $(std::arch::is_x86_feature_detected!($feature))&&* };

@@ -23,14 +23,14 @@ use belfry_runtime::Runtime;
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
 use crate::svm::{Area, attribute, set};
 
-/// What the children count, in a file they all map.
+/// File of the children's counters, which they all map.
 pub(crate) const COUNTERS: &str = "/tmp/race-counters";
 /// Threads of one child.
 const THREADS: u64 = 3;
 
-/// How often the function stays until work was done.
+/// One in this many rounds leaves the function bound until work was done.
 const ROUNDS_PER_WORK: u64 = 3;
-/// How long that may take.
+/// Longest time that may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Counters by index.

@@ -21,7 +21,8 @@ const SIZE: usize = WORDS * 4;
 /// Kernels in the queue at a time: unless stopped, they store for seconds.
 const DEPTH: u32 = 16;
 
-/// Stores into the pages of the file `shared` for ever, and tells by the file `started`; somebody has to end the process.
+/// Stores into the pages of the file `shared` for ever, and tells by the file `started`; another process has
+/// to end this one.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub fn store(runtime: &Runtime, shared: &Path, started: &Path) -> Result<()> {
     bail!("nobody ended the process")
 }
 
-/// Checks that nobody stores into the pages of the file `shared` any more, while the GPU does other work.
+/// Checks that the pages of the file `shared` are not stored to any more, while the GPU does other work.
 ///
 /// # Errors
 ///

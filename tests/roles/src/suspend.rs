@@ -1,5 +1,5 @@
-//! A system that goes to sleep with work on its GPU: to memory, from which somebody else has to wake it up, or by the kernel's own
-//! test of going to sleep, which wakes up by itself.
+//! A system that goes to sleep with work on its GPU: to memory, from which the host has to wake it up, or by
+//! the kernel's own test of going to sleep, which wakes up by itself.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,9 +13,9 @@ use crate::probe;
 
 /// Words of each buffer.
 const WORDS: usize = 4096;
-/// How often the system sleeps.
+/// Number of sleeps of the system.
 const TIMES: usize = 3;
-/// How long the kernel may take to begin.
+/// Longest time the kernel may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The depth that is no test.

@@ -26,7 +26,7 @@ use crate::{PATIENCE, publish};
 /// Words of a page.
 const WORDS: usize = PAGE / 4;
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
-/// What the processor fills pages with; a page's number is added.
+/// Value that the processor fills pages with; a page's number is added.
 const FILL: u32 = 0x5000_0000;
 
 pub(crate) const fn attribute(kind: u32, value: u32) -> SvmAttribute {
@@ -184,7 +184,7 @@ impl<'a> Bench<'a> {
         set(&self.nodes, area.page(0), area.len(), &[self.access()]).context("SET_ATTR")
     }
 
-    /// What the GPU reads at the start of a page.
+    /// Word that the GPU reads at the start of a page.
     fn reads(&self, area: &Area, page: usize) -> Result<u32> {
         self.peek.launch(&self.queue).grid(64).block(64).arg(&self.seen).arg(area.page(page)).run()?;
         Ok(self.seen.get(0)?)
@@ -322,8 +322,8 @@ pub fn fault(runtime: &Runtime, kind: &str, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Stores into the pages of the file `shared`, which are shared virtual memory, for ever, and tells by the file `started`.
-/// Then somebody ends the process, or, given `next`, it becomes that role with the file.
+/// Stores into the pages of the file `shared`, which are shared virtual memory, for ever, and tells by the
+/// file `started`. Then another process ends this one, or, given `next`, it becomes that role with the file.
 ///
 /// # Errors
 ///

@@ -212,7 +212,7 @@ fn program(file: RawFd) -> Result<()> {
         ensure!(errno == 0 && sync_wait(file, done, i64::MAX) == 0, "round {round}: {errno}");
         ensure!([word(0), word(1024)] == [value; 2], "round {round}: {} {}", word(0), word(1024));
         if round == 0 {
-            // SAFETY: the second page alone, which nobody uses meanwhile.
+            // SAFETY: the second page alone, which no code uses meanwhile.
             let again = unsafe {
                 let page = own.cast::<u8>().add(PAGE as usize).cast();
                 libc::mmap(page, PAGE as usize, prot, anonymous | libc::MAP_FIXED, -1, 0)

@@ -1,4 +1,5 @@
-//! What a process has left of a device that was unbound under it: files that refuse, mappings without pages.
+//! State that a process keeps of a device that was unbound under it: files that refuse, mappings without
+//! pages.
 #![expect(unsafe_code, reason = "has the kernel read memory that may not be there, and count faults")]
 
 use std::fs::File;
@@ -116,7 +117,8 @@ fn faults(mapping: &Mapping) -> bool {
     fault_count() != before
 }
 
-/// Whether the kernel can read the first word of a mapping: where a program would get SIGBUS, it gets an error.
+/// Returns true if the kernel can read the first word of a mapping: where a program would get SIGBUS, it gets
+/// an error.
 fn readable(mapping: &Mapping) -> Result<bool> {
     let (_reader, writer) = std::io::pipe()?;
     let address = mapping.address() as *const libc::c_void;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use belfry_guest::GuestConfig;
 use belfry_tests::trial::{self, Trial, TrialKernel};
 
-/// How long a round may take, and what comes before the first.
+/// Time limits of a round, and of the boot before the first one.
 const ROUND: Duration = Duration::from_secs(60);
 const BOOT: Duration = Duration::from_secs(600);
 

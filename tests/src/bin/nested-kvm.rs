@@ -12,10 +12,10 @@ use belfry_guest::Stream;
 use belfry_image::Progress;
 use belfry_tests::nested::{BELFRY, Nested};
 
-/// How long one belfry may take inside; its own `--timeout` is for its program.
+/// Time limit of one belfry inside; its own `--timeout` is for its program.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// What runs without arguments.
+/// Command lines of belfry that run if there are no arguments.
 const DEFAULT: [&[&str]; 3] = [
     &["run", "--mode", "kvm", "--guest", "bare-metal"],
     &["run", "--mode", "kvm"],

@@ -21,7 +21,7 @@ use crate::suite::{Outcome, Runner};
 
 /// A guest that runs cases, one after the other.
 ///
-/// It lives on a thread of its own, since a guest cannot change threads and tests run on several.
+/// The guest lives on a thread of its own, since it cannot change threads and tests run on several.
 #[derive(Debug)]
 pub struct InGuest {
     requests: Mutex<Sender<Request>>,
@@ -36,7 +36,7 @@ impl InGuest {
     ///
     /// # Errors
     ///
-    /// What cannot be built, had or booted.
+    /// A part that cannot be built, fetched or booted.
     pub fn boot(root: Root, programs: Vec<PathBuf>, progress: &Progress) -> Result<Self> {
         let progress = progress.clone();
         let (requests, received) = channel();

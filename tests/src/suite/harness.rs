@@ -15,7 +15,7 @@ use crate::suite::guest::InGuest;
 use crate::suite::verdict::Verdict;
 use crate::suite::{Exec, Plan, Ready, Runner, Test, belfry};
 
-/// How the suite runs.
+/// Way in which the suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Each case as a process of this machine, under `belfry exec`; several at once.
@@ -34,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// How long one case may take: many times what it needs even on a loaded machine.
+    /// Time limit of one case: many times what it needs even on a loaded machine.
     fn limit(self) -> Duration {
         match self {
             Self::Exec => Duration::from_secs(60),
@@ -58,7 +58,7 @@ impl Runs {
     }
 }
 
-/// What every case needs.
+/// State that every case needs.
 struct Suite {
     ready: Ready,
     runs: Runs,
@@ -69,7 +69,7 @@ struct Suite {
 ///
 /// # Errors
 ///
-/// What cannot be prepared: sources, the root tree, compilers, belfry, the guest.
+/// A part that cannot be prepared: sources, the root tree, compilers, belfry, the guest.
 pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
     let mut plan = Plan::new()?;
     match mode {

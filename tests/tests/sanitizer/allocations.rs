@@ -1,4 +1,5 @@
-//! The sanitizer's rules of memory that is given and taken: what nobody has written is read, and what a dispatch may reach is unmapped.
+//! The sanitizer's rules of memory that is given and taken: reads of memory that was never written, and
+//! unmapping of memory that a dispatch may reach.
 
 use std::sync::Arc;
 
@@ -153,7 +154,7 @@ fn system_memory_is_zeros_from_the_beginning() {
     assert!(checked.gpu().gtt().unwritten::<u32>(4096).unwrap().to_vec().iter().all(|&dword| dword == 0));
     let vram = checked.gpu().vram().unwritten::<u32>(4096).unwrap().to_vec();
     assert!(vram.iter().filter(|&&dword| dword != 0).count() > 4000);
-    // Nor is anything put anywhere that nobody wants to know of.
+    // Without the rule, no pattern is put into memory.
     let other = Checked::new("gfx1100", Rule::GlobalRace);
     assert!(other.gpu().vram().unwritten::<u32>(4096).unwrap().to_vec().iter().all(|&dword| dword == 0));
 }

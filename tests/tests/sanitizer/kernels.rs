@@ -21,7 +21,7 @@ fn run_on(name: &str, body: &str, options: SanitizeOptions) -> (Vec<Finding>, Ve
     (found, values.unwrap())
 }
 
-/// What a kernel is given.
+/// Memory that a kernel gets.
 #[derive(Clone, Copy)]
 enum Memory {
     /// So many dwords of zeros.
@@ -313,7 +313,7 @@ fn memory_is_accessed_that_was_freed() {
 #[track_caller]
 fn of_register(body: &str) -> String {
     let body = format!("{ARGUMENT} v_mov_b32 v1, 0\n {body}\n .Lend:\n s_endpgm");
-    // Some of the addresses are nobody's.
+    // Some of the addresses are in no buffer.
     let rules = [Rule::RegisterUninitialized].into();
     let options = SanitizeOptions { rules, ..SanitizeOptions::default() };
     let (found, _) = run_with("gfx1100", &body, options, Memory::Dwords(1024));
@@ -348,7 +348,7 @@ fn registers_are_used_that_nothing_has_written() {
 #[test]
 fn registers_may_be_copied_and_chosen_from_that_nothing_has_written() {
     for body in [
-        // Copies, and sums that nobody uses.
+        // Copies, and sums that are not used.
         "v_mov_b32 v3, v2\n v_add_nc_u32 v4, v3, v2\n s_add_u32 s8, s20, s21",
         // A choice that takes the other one, by lane and by wave.
         "v_cmp_le_u32 vcc_lo, 0, v0\n v_cndmask_b32 v3, v2, v0, vcc_lo\n v_lshlrev_b32 v3, 2, v3\n global_load_b32 v4, v3, s[4:5]",

@@ -15,7 +15,8 @@ use belfry_runtime::{Buffer, Completion, Queue};
 use super::session::{self, Debugger, HALT, SavedWave, TRAPSTS};
 use super::{Program, WAVE_TRAP, readable};
 
-/// What a runtime's handler does: it tells the driver of the exception, with the queue's doorbell, and halts the wave.
+/// A runtime's trap handler: it tells the driver of the exception, with the queue's doorbell, and halts the
+/// wave.
 const HANDLER: &str = "
     s_bfe_u32 ttmp2, ttmp1, 0x80010
     s_cbranch_scc0 .Lhandler_no_trap

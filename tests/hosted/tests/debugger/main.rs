@@ -15,7 +15,8 @@ use belfry_runtime::{Buffer, Queue, QueueOptions, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 use session::{Debugger, HALT, MODE, SavedWave, TRAPSTS};
 
-/// What a runtime's handler does: it tells the driver of the exception, with the queue's doorbell, and halts the wave.
+/// A runtime's trap handler: it tells the driver of the exception, with the queue's doorbell, and halts the
+/// wave.
 const HANDLER: &str = "
     s_bfe_u32 ttmp2, ttmp1, 0x80010
     s_cbranch_scc0 .Lhandler_no_trap
@@ -268,7 +269,7 @@ fn runtime_waits_for_the_debugger_and_the_debugger_hears_of_it() {
             debugger.op(pid, DbgTrapOp::SendRuntimeEvent as u32, args).0.unwrap();
             assert_eq!(waiting.join().unwrap(), Ok(0));
         }
-        // A debugger that goes leaves nobody waiting.
+        // A debugger that goes leaves no process waiting.
         let waiting = scope.spawn(|| runtime_enable(&process, KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK));
         debugger.next_event(pid);
         drop(debugger);

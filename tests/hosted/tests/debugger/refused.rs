@@ -1,4 +1,4 @@
-//! What DBG_TRAP and RUNTIME_ENABLE refuse, as Linux does.
+//! Calls that DBG_TRAP and RUNTIME_ENABLE refuse, as Linux does.
 
 use belfry_abi::kfd::debug::*;
 use belfry_kfd_hosted::Errno;

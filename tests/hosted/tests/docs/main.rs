@@ -30,7 +30,7 @@ fn queue_type(queue_type: u32) -> &'static str {
     }
 }
 
-/// What the driver makes of a command.
+/// State of a command in the driver.
 fn state(command: u32) -> String {
     if let Some(refused) = REFUSED.iter().find(|refused| refused.command == command) {
         return format!("absent: {:?}, {}", refused.errno, refused.reason);
@@ -71,7 +71,7 @@ fn ioctls() -> String {
     text
 }
 
-/// What the driver makes of a command of the render node.
+/// State of a command of the render node in the driver.
 fn render_state(command: u32) -> String {
     if let Some(refused) = belfry_kfd_core::drm::REFUSED.iter().find(|refused| refused.command == command) {
         return format!("absent: {:?}, {}", refused.errno, refused.reason);

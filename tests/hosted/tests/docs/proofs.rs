@@ -1,8 +1,8 @@
-//! Which tests show that a command of KFD does what its row says, by queue type where it is about queues.
+//! Tests that show that a command of KFD does as its row says, by queue type if it is about queues.
 
 use std::path::Path;
 
-/// Where tests are, by the first part of their names.
+/// Paths of tests, by the first part of their names.
 const PLACES: [(&str, &str); 17] = [
     ("path", "guest-driver/hosted/tests/path.rs"),
     ("pm4", "guest-driver/hosted/tests/pm4.rs"),
@@ -193,7 +193,7 @@ pub(crate) fn of(command: &str) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether there is a test of that name where the first part of it says.
+/// Returns true if there is a test of that name in the file that the first part of the name stands for.
 fn is_there(test: &str) -> bool {
     let Some((place, name)) = test.rsplit_once("::") else { return false };
     let Some((_, path)) = PLACES.iter().find(|&&(of, _)| of == place) else { return false };

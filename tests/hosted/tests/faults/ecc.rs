@@ -74,7 +74,7 @@ fn corrected(chip: &'static Model) {
     engine.copy(&a, &copy).unwrap();
     engine.finish(None).unwrap();
     assert_eq!(gpu.device().faults().report().struck[&Rule::VramEccCorrectable], 1, "{chip}");
-    // What was counted stays counted, whoever looks.
+    // Counted errors stay counted after a reading.
     assert_eq!((counts(), counts()), (expected(2), expected(2)), "{chip}");
     assert!(sum.to_vec().iter().all(|word| *word == 1.0), "{chip}");
     assert!(copy.to_vec().iter().all(|word| *word == 1.0), "{chip}");

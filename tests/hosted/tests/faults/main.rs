@@ -16,10 +16,11 @@ use belfry_runtime_hosted::HostedTransport;
 
 /// Work-items of the kernel, and words that are copied.
 const COUNT: u32 = 4096;
-/// How much faster time passes where something hangs: what a driver waits ten seconds for is over in one. A busy machine keeps
-/// a thread from its turn for a tenth of that, and what does not hang has to be done in time.
+/// Factor by which time passes faster where something hangs: a wait of the driver for ten seconds is over in
+/// one. A busy machine keeps a thread from its turn for a tenth of that, and work that does not hang has to
+/// be done in time.
 const FACTOR: f64 = 10.0;
-/// How long a wait lasts that nothing ends.
+/// Length of a wait that nothing ends.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// In the host's time, where nothing hangs: no timeout of the driver expires because the machine is busy.
@@ -27,7 +28,7 @@ fn config(chip: &'static Model, plan: Plan) -> GpuConfig {
     GpuConfig { chip, vram_size: 64 << 20, faults: plan, ..GpuConfig::default() }
 }
 
-/// Where the driver waits for something that does not come.
+/// Configuration for tests in which the driver waits in vain.
 fn hasty(chip: &'static Model, plan: Plan) -> GpuConfig {
     GpuConfig { time: TimeSource::scaled(FACTOR), ..config(chip, plan) }
 }
@@ -57,7 +58,7 @@ fn work(gpu: &Arc<HostedGpu>, before: impl FnOnce()) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many moments of a hook there are before the work, once the driver is loaded.
+/// Number of moments of a hook before the work, once the driver is loaded.
 fn moments_before(chip: &'static Model, hook: Hook) -> u64 {
     let gpu = HostedGpu::new(config(chip, Plan::counting())).unwrap();
     let mut before = 0;
@@ -75,7 +76,8 @@ fn doorbell(chip: &'static Model) -> u32 {
     u32::from_str_radix(digits, 16).unwrap()
 }
 
-/// What came of the work when a rule strikes at a moment of it, and that the next process can work.
+/// Runs the work with a rule that strikes at a moment of it, then checks that the next process can work.
+/// Returns the work's outcome, the report of faults and the guest's errors.
 fn strike_of(
     chip: &'static Model,
     text: &str,
@@ -83,7 +85,7 @@ fn strike_of(
 ) -> (Result<(), String>, FaultReport, Vec<GuestError>) {
     let mut planned: Planned = text.parse().unwrap();
     if planned.rule.hook() == Hook::Doorbell {
-        // How many rings of the kernel's own wake somebody differs from run to run.
+        // The number of rings of the kernel's own that wake a thread differs from run to run.
         planned.when.queue = Some(doorbell(chip));
     } else {
         planned.when.often = When::nth(moment).often;

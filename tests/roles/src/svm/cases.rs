@@ -1,4 +1,4 @@
-//! What programs do with memory that the GPU shares, and what the driver refuses.
+//! Uses of memory that the GPU shares, and requests that the driver refuses.
 #![expect(unsafe_code, reason = "maps, changes and unmaps its own memory, which a GPU uses meanwhile")]
 
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ fn both_ways(bench: &Bench<'_>) -> Result<()> {
         ensure!(seen == FILL + page as u32, "page {page}: the GPU reads {seen:#x}");
     }
     bench.check(&area, &[0, 17, 63], "touched")?;
-    // Memory that nobody has touched, in several areas of different rights.
+    // Memory that was never touched, in several areas of different rights.
     let fresh = Area::new(2048)?;
     fresh.protect(1000..1001, libc::PROT_READ);
     bench.share(&fresh)?;
@@ -238,7 +238,7 @@ fn forgotten(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is refused, and how.
+/// Makes requests that must be refused, and checks each error.
 pub(super) fn refused(bench: &Bench<'_>) -> Result<()> {
     let area = Area::new(8)?;
     area.unmap(5..6);

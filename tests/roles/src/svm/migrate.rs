@@ -82,9 +82,10 @@ fn expect_filled(area: &Area, pages: impl Iterator<Item = usize>, what: &str) ->
     Ok(())
 }
 
-/// Whether the processor reads VRAM where it is: this kernel has no memory of devices that it must not touch.
+/// Returns true if the processor reads VRAM in place: this kernel has no memory of devices that it must not
+/// touch.
 ///
-/// Found by touching a page: it has moved back, or it has not.
+/// The test touches a page, then looks if it has moved back.
 fn is_coherent(bench: &Bench<'_>) -> Result<bool> {
     let area = Area::new(1)?;
     area.fill();

@@ -23,15 +23,15 @@ pub(super) const CASES: [Case; 7] = [
     ("uefi-by-choice", |trial| by_uefi(trial, false)),
 ];
 
-/// Where the EFI system partition begins in the disks.
+/// Offset in the disks of the EFI system partition.
 const ESP: &str = "1M";
 /// Code of a BIOS's boot loader in the first sector.
 const CODE: usize = 440;
-/// What systemd-boot starts.
+/// Entry that systemd-boot starts.
 const ENTRY: &str = "title linux\nlinux /vmlinuz\ninitrd /initrd.img\n\
 options root=LABEL=root rw console=ttyS0,115200\n";
 
-/// What a program over ssh finds, and the status it ends with.
+/// Script of a program over ssh, which prints what it finds and ends with a status of its own.
 const LOOK: &str = "set -e; udevadm settle; grep -q '^amdgpu ' /proc/modules; test -c /dev/kfd -a -c /dev/dri/renderD128
 modinfo -F filename amdgpu; rocminfo | grep -m1 -o gfx1100; systemctl is-system-running --wait; echo \"$0: $1\"; exit 42";
 

@@ -28,7 +28,7 @@ pub(super) const CASES: [Case; 9] = [
     ("fetched-by-apt", fetched),
 ];
 
-/// Where the root file system begins in the disks.
+/// Offset in the disks of the root file system, in bytes.
 const ROOT: u64 = 129 << 20;
 /// Bytes of a block of the root file system.
 const BLOCK: u64 = 4096;

@@ -18,18 +18,18 @@ use belfry_tests::own_system::{self, Content};
 use belfry_tests::suite::process::{Outcome, run};
 use belfry_tests::suite::{self, Ended};
 
-/// How long a guest may take; far more than it needs even on a loaded machine.
+/// Time limit of a guest; far more than it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(2400);
 
 /// A named case.
 type Case = (&'static str, fn(&Trial) -> Result<()>);
 
-/// What the cases share.
+/// State that the cases share.
 struct Trial {
     belfry: PathBuf,
-    /// Where disks are made and found again.
+    /// Folder in which disks are made and found again.
     disks: PathBuf,
-    /// Where cases have their own disks.
+    /// Folder in which cases have their own disks.
     scratch: PathBuf,
 }
 
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// mmdebstrap's user namespace reads there as somebody else.
+/// Lets other users read a folder: mmdebstrap reads it as another user, in its user namespace.
 fn readable(folder: &Path) -> Result<()> {
     Ok(fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?)
 }
@@ -124,7 +124,7 @@ impl Trial {
     }
 }
 
-/// What a program said that ended with this status.
+/// Output of a program that ended with this status.
 fn said(outcome: &Outcome, status: i32) -> Result<String> {
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
     ensure!(outcome.ended == Ended::Status(status), "{}: {said}", outcome.ended);
