@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// What the linker is asked for (by the standard library and the compiler), and the archives that hold it.
+/// Libraries that the standard library and the compiler ask the linker for, and the archives that hold them.
 const LIBRARIES: [(&str, &[&str]); 7] = [
     ("libc.so", &["libc.a"]),
     ("libm.so", &["libm.a"]),
@@ -82,7 +82,7 @@ fn script(name: &'static str, archives: &[&str]) -> Option<(&'static str, String
     Some((name, format!("GROUP ({list} )\n")))
 }
 
-/// Where the C compiler has an archive of the C library or its own.
+/// Path of an archive of the C library or of the C compiler itself.
 fn archive_path(name: &str) -> Option<PathBuf> {
     let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());

@@ -40,11 +40,11 @@ struct Build {
     cargo: PathBuf,
     rustc: PathBuf,
     workspace: PathBuf,
-    /// Where the parts are built.
+    /// Directory in which the parts are built.
     directory: PathBuf,
-    /// Where the crate takes them from.
+    /// Directory from which the crate takes them.
     out: PathBuf,
-    /// What the parts were made of.
+    /// Files that the parts were made of.
     watched: RefCell<BTreeSet<PathBuf>>,
 }
 

@@ -13,7 +13,7 @@ const FOLDERS: [(&str, &[&str]); 6] = [
     ("process", &["hip", "c", "h"]),
     ("thunk", &["c", "cl", "h"]),
 ];
-/// What all of them share.
+/// Header that all of them share.
 const SHARED: &str = "cases.h";
 
 fn main() -> io::Result<()> {

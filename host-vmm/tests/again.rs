@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Whether this binary has an entry of its own: one that is linked with shared libraries does not.
+/// True if this binary has an entry of its own: one that is linked with shared libraries has none.
 const HAS_ENTRY: bool = option_env!("BELFRY_START_OBJECT").is_some();
 
-/// A cache that nobody else uses.
+/// A cache that no other test uses.
 struct Cache(tempfile::TempDir);
 
 impl Cache {
@@ -115,7 +115,7 @@ fn records_that_do_not_fit_are_left_alone() {
         fs::write(&record, &marked[..size]).unwrap();
         assert_eq!(run(&[]), notice, "{size} bytes");
     }
-    // Any byte that is another: no start fails, whatever it says.
+    // Any byte is changed: no start fails with any such record.
     for at in (0..marked.len()).step_by(5) {
         let mut other = marked.clone();
         other[at] ^= 0x55;

@@ -43,7 +43,7 @@ fn code_that_a_run_has_kept_is_found_by_the_next() {
     assert_eq!((count(&second, "loaded"), count(&second, "stored")), (stored, 0), "{second}");
     assert!(!said.contains("code"), "{said}");
 
-    // Whoever else may write to a file may have changed it.
+    // Another user that may write to a file may have changed it.
     fs::set_permissions(&files[0], Permissions::from_mode(0o666)).unwrap();
     let (third, said) = run(&folder);
     let counts = ["loaded", "stored", "refused"].map(|name| count(&third, name));

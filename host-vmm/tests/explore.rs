@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// What is wrong with the programs shows with this many schedules, and is not there in their twins.
+/// Number of schedules with which the faults of the programs show, and with which their twins show none.
 const SCHEDULES: &str = "1000";
 const RACY: [(&str, &str); 5] = [
     ("missing-barrier", "wrong result"),

@@ -34,7 +34,7 @@ fn file_that_may_not_grow_is_an_error_that_says_so() {
     }
 }
 
-/// What belfry starts has the signal as it was.
+/// Programs that belfry starts find the signal as it was before belfry.
 #[test]
 fn programs_end_by_their_own_writes_beyond_the_limit() {
     let arguments = ["exec", "--quiet", "--", "sh", "-c", "kill -XFSZ $$; echo survived"];

@@ -156,7 +156,7 @@ fn belfry(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap()
 }
 
-/// What a command writes to both, if it ends with this status.
+/// Runs a command that must end with this status; its output on both streams.
 #[track_caller]
 fn ends(status: i32, arguments: &[&str]) -> String {
     let output = belfry(arguments);

@@ -14,7 +14,7 @@ const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/ker
 /// A kernel with debug information.
 const VECADD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1100.hsaco");
 
-/// How long anything may take.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process with an endless kernel on its GPU, and the folder that has its socket.
@@ -78,7 +78,7 @@ impl Run {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What is said of a question that is refused.
+    /// Error of a question that is refused.
     #[track_caller]
     fn refused(&self, question: &str) -> String {
         let mut arguments = vec!["inspect", "--json"];

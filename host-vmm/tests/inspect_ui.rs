@@ -15,7 +15,7 @@ use serde_json::Value;
 const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
 const BELFRY: &str = env!("CARGO_BIN_EXE_belfry");
 
-/// How long anything may take.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A terminal of tmux, in which a shell runs. All that runs in it ends with it, and it ends with this process.
@@ -66,7 +66,7 @@ impl Terminal {
         command.args(arguments).env_remove("TMUX").output().unwrap()
     }
 
-    /// What is on the screen.
+    /// Text on the screen.
     fn screen(&self) -> String {
         let output = self.tmux(&["capture-pane", "-p"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -173,7 +173,7 @@ fn loop_on(screen: &str) -> Option<String> {
 #[test]
 fn wave_of_stop_endless_is_found_stopped_at_its_branch_looked_at_and_let_go() {
     let terminal = Terminal::start((80, 24));
-    // The program dispatches vecadd while its endless kernel runs: there it waits for somebody to look.
+    // The program dispatches vecadd while its endless kernel runs: there it waits for an onlooker.
     let mut run = terminal
         .run(&["--break", "kernel vecadd"], &["stop-endless"], |run| run.ask("status")["halted"] == true);
     let asked = Asked { terminal: &terminal, pid: run.0.id() };
@@ -275,7 +275,7 @@ fn small_terminal_and_one_that_changes_its_size_are_drawn() {
 #[test]
 fn server_that_stalls_or_ends_is_told_and_the_terminal_is_given_back() {
     let terminal = Terminal::start((80, 24));
-    // Somebody who takes questions and never answers.
+    // A server that takes questions and never answers.
     let pid = 4_000_000;
     let path = terminal.socket(pid);
     fs::create_dir(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What of an installed belfry is told without installing it; `cargo xtask installed` does the rest.
+//! Checks of an installed belfry that need no installation; `cargo xtask installed` does the rest.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -235,7 +235,7 @@ impl Drop for Server {
     }
 }
 
-/// What a guest's firmware does with a card: it looks at it, lets it be master of the bus, and leaves a word in VRAM.
+/// Uses a card as a guest's firmware does: it looks at it, lets it be master of the bus, and leaves a word in VRAM.
 fn use_card(socket: &Path, word: u32) -> vfio_user::Client {
     let mut client = vfio_user::Client::new(socket).unwrap();
     let mut vendor = [0; 4];
@@ -257,7 +257,7 @@ fn server_that_a_signal_ends_has_written_its_record() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, file) = (folder.path().join("socket"), folder.path().join("record"));
     let file = file.to_str().unwrap();
-    // Nobody comes; one client that is there at the end; several that have left, as they wanted or not.
+    // No client comes; one client that is there at the end; several that have left, by a shutdown or not.
     for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         for clients in 0..4 {
             let server = Server::start(&socket, file);

@@ -1,4 +1,4 @@
-//! What `belfry run --image` and `--root` refuse, before anything is fetched, built or booted.
+//! Root file systems that `belfry run --image` and `--root` refuse, before anything is fetched, built or booted.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! How long a region's code takes to be made, and to be found in a folder: `cargo bench -p belfry-code-folder`.
+//! Time to make a region's code, and to find it in a folder: `cargo bench -p belfry-code-folder`.
 
 #[path = "../../../device/isa/tests/common/mod.rs"]
 mod common;
@@ -32,7 +32,7 @@ fn program(name: &str, copies: usize) -> Vec<u8> {
     [code[..end].repeat(copies), END.to_le_bytes().to_vec()].concat()
 }
 
-/// How long a wave takes to its first instruction in this code.
+/// Time of a wave to its first instruction in this code.
 fn begin(gpu: &mut Gpu, pc: u64, backend: Backend, kept: Option<Arc<KeptCode>>) -> Duration {
     let code = SharedCode::new(Arch::Gfx1100, backend).kept_in(kept);
     gpu.code = CodeCache::sharing(Arc::new(code));

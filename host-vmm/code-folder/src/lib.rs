@@ -26,11 +26,11 @@ pub const LIMIT: u64 = 256 << 20;
 /// Elements that a region has at least whose code is kept: docs/tiers.md, "Code on disk", has the times of making and of finding it.
 pub const LEAST_ELEMENTS: usize = 256;
 
-/// How the names of files end, behind a dot.
+/// Ending of the names of files, after a dot.
 const ENDING: &str = "code";
-/// How those end that are being written.
+/// Ending of the names of files that are being written.
 const UNFINISHED: &str = "part";
-/// What was not finished in so long never will be.
+/// Age from which an unfinished file is given up.
 const GIVEN_UP: Duration = Duration::from_secs(60 * 60);
 /// Bits of a mode that let others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -41,17 +41,17 @@ pub enum FolderError {
     /// The system refuses something.
     #[error("{action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// With what.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// It is of another kind.
+    /// The file or folder is of another kind.
     #[error("{0} is not a {1}")]
     Kind(PathBuf, &'static str),
-    /// It is another user's.
+    /// The file or folder is another user's.
     #[error("{0} belongs to somebody else")]
     Owner(PathBuf),
     /// Other users may write to it.
@@ -62,15 +62,15 @@ pub enum FolderError {
         /// Its mode.
         mode: u32,
     },
-    /// It is larger than any code that is kept.
+    /// The file is larger than any code that is kept.
     #[error("{0} is too large")]
     Size(PathBuf),
-    /// It has no code, or not that of its key.
+    /// The file has no code, or not that of its key.
     #[error("{path}: {why}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is refused.
         why: String,
     },
 }
@@ -82,7 +82,7 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fold
 /// Says something to the user.
 type Tell = dyn Fn(fmt::Arguments<'_>) + Send + Sync;
 
-/// How much there is in the folder, as far as this process knows.
+/// Size of the folder's contents, as far as this process knows.
 #[derive(Debug, Default)]
 struct Known {
     /// Bytes of files, when it was looked at; nothing before.
@@ -126,11 +126,11 @@ impl fmt::Debug for Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, which is made if there is none. What goes wrong later is told to `tell`, once.
+    /// The folder at `path`, which is made if there is none. `tell` is told once of a later error.
     ///
     /// # Errors
     ///
-    /// It cannot be made, is another user's, or may be written to by others.
+    /// A folder that cannot be made, is another user's, or may be written to by others.
     pub fn open(
         path: impl Into<PathBuf>,
         tell: impl Fn(fmt::Arguments<'_>) + Send + Sync + 'static,
@@ -273,12 +273,12 @@ fn user() -> u32 {
 ///
 /// # Errors
 ///
-/// It cannot be looked at, is another user's, or may be written to by others.
+/// A folder that cannot be looked at, is another user's, or may be written to by others.
 pub fn check(path: &Path) -> Result<(), FolderError> {
     is_trusted(&fs::metadata(path).map_err(io_error("looking at", path))?, path)
 }
 
-/// Whether nobody but this user writes to it.
+/// Checks that only this user may write to it.
 fn is_trusted(metadata: &Metadata, path: &Path) -> Result<(), FolderError> {
     if metadata.uid() != user() {
         return Err(FolderError::Owner(path.to_owned()));
@@ -290,7 +290,8 @@ fn is_trusted(metadata: &Metadata, path: &Path) -> Result<(), FolderError> {
     Ok(())
 }
 
-/// Removes the oldest files of a folder that has more than `limit` bytes, and what nobody will finish; the bytes that are left.
+/// Removes the oldest files of a folder that has more than `limit` bytes, and unfinished files that are given up; the
+/// bytes that are left.
 ///
 /// Files that are not of such a folder are neither counted nor removed.
 fn trim(folder: &Path, limit: u64) -> io::Result<u64> {

@@ -7,7 +7,7 @@ fn key(number: u8) -> CodeKey {
     CodeKey([number; 32])
 }
 
-/// What was said, one after the other.
+/// Messages to the user, in their order.
 type Said = Arc<Mutex<Vec<String>>>;
 
 fn folder(path: &Path) -> (Folder, Said) {
@@ -45,7 +45,7 @@ fn code_is_found_by_another_process_under_its_key_alone() {
     assert_eq!(second.find(&key(3)), Found::Nothing);
     assert!(second.keep(&key(1), b"newer"), "what is there is replaced");
     assert_eq!(first.find(&key(1)), Found::Code(b"newer".to_vec()));
-    // Nobody else reads or writes any of it.
+    // Only this user reads or writes any of it.
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&path), mode(&first.file(&key(1)))), (0o700, 0o600));
     assert_eq!(names(&path).len(), 2, "nothing else is left");
@@ -72,7 +72,7 @@ fn folders_that_others_write_to_are_refused() {
 #[test]
 fn folders_and_files_of_somebody_else_are_refused() {
     if user() != 0 {
-        // Who cannot give files away has one of somebody else here.
+        // A user that cannot give files away takes a folder of root here.
         let error = Folder::open("/usr", |_| {}).unwrap_err();
         assert!(matches!(error, FolderError::Owner(_)), "{error}");
         return;
@@ -111,7 +111,7 @@ fn what_is_no_file_is_refused() {
     let target = place.path().join("target");
     fs::write(&target, "code").unwrap();
     symlink(&target, kept.file(&key(1))).unwrap();
-    // Nobody ever writes to it.
+    // No process ever writes to it.
     let pipe = kept.file(&key(2));
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     fs::create_dir(kept.file(&key(3))).unwrap();

@@ -1,4 +1,4 @@
-//! What the binary carries, so that it works without its source tree: `build.rs` builds it.
+//! Parts that the binary carries, so that it works without its source tree: `build.rs` builds them.
 
 #[cfg(test)]
 mod toolchain;
@@ -14,7 +14,7 @@ macro_rules! built {
     };
 }
 
-/// What guests are made of beside packages.
+/// Parts of guests that are no packages.
 pub static PARTS: Parts = Parts {
     driver: Driver { core: built!(maybe "core.rs.o"), shim: include!(concat!(env!("OUT_DIR"), "/shim.rs")) },
     init: built!("init"),
@@ -28,7 +28,7 @@ pub static PRELOAD: &[u8] = built!("libbelfry_preload.so");
 /// The program that runs kernels on the processor through OpenCL.
 pub static OPENCL: &[u8] = built!("belfry-opencl");
 
-/// What tells [`PRELOAD`] from that of other versions: a hash, in hexadecimal.
+/// Hash that tells [`PRELOAD`] from that of other versions, in hexadecimal.
 pub const PRELOAD_IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What of a toolchain changes when it gets another component. The build watches it where a component is missing.
+//! Path that changes when a toolchain gets another component. The build watches it while a component is missing.
 
 use std::path::{Path, PathBuf};
 

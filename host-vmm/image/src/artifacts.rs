@@ -1,4 +1,4 @@
-//! What a guest needs from Debian, each artifact a directory of the cache: QEMU, kernel, its headers, Rust's sources.
+//! Parts that a guest needs from Debian, each a directory of the cache: QEMU, kernel, its headers, Rust's sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ pub struct Kernel {
     pub id: String,
 }
 
-/// What it takes to build a module for [`Kernel`].
+/// Files needed to build a module for [`Kernel`].
 #[derive(Debug, Clone)]
 pub struct KernelHeaders {
     /// Release string of the kernel they belong to.
@@ -53,11 +53,11 @@ pub struct Qemu {
     pub program: PathBuf,
     /// Arguments that come before any other.
     pub arguments: Vec<String>,
-    /// What `--version` says first.
+    /// First line that `--version` prints.
     pub version: String,
 }
 
-/// Whether to use what is cached, or ask the archive for something newer.
+/// Choice between the cached artifact and a question to the archive for a newer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// Use the cache, without touching the network, when it has the artifact.

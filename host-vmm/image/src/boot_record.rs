@@ -1,4 +1,4 @@
-//! What was found out about this computer and holds until it boots again.
+//! Facts about this computer that hold until it boots again.
 
 use std::fs;
 use std::path::PathBuf;

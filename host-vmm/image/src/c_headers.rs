@@ -12,9 +12,9 @@ use super::progress::Progress;
 
 /// The kernel series whose own headers are checked; that of the guest.
 const SERIES: &str = "6.12";
-/// Where the kernel keeps amdgpu's register and structure headers.
+/// Directory in which the kernel keeps amdgpu's register and structure headers.
 const AMD_INCLUDE: &str = "drivers/gpu/drm/amd/include";
-/// Where it keeps those of its drivers: packets, page tables, doorbells.
+/// Directories in which it keeps the headers of its drivers: packets, page tables, doorbells.
 const AMD_DRIVERS: [&str; 2] = ["drivers/gpu/drm/amd/amdgpu", "drivers/gpu/drm/amd/amdkfd"];
 
 /// The user-visible headers.

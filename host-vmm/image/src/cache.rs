@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// What nobody has used for so long is removed when another version of it is made.
+/// Time after its last use from which an artifact is removed when another version of it is made.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What can go wrong with the cache directory.
+/// Errors of the cache directory.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Neither `BELFRY_CACHE` nor a home directory is set.
@@ -20,7 +20,7 @@ pub enum CacheError {
     /// A file or directory of the cache could not be used.
     #[error("cache: {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub struct PackageRecord {
     pub sha256: String,
 }
 
-/// What one artifact consists of; written last, so that its presence means the artifact is whole.
+/// Contents of one artifact; written last, so that its presence means the artifact is whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Artifact name, `qemu` or `kernel` for example.

@@ -14,7 +14,7 @@ use super::parts::{AbsentPart, Parts};
 
 /// The package's name.
 pub const PACKAGE: &str = "belfry-amdgpu-dkms";
-/// What DKMS calls the driver.
+/// Name of the driver in DKMS.
 const MODULE: &str = "belfry-amdgpu";
 /// The version of package and driver.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -15,7 +15,7 @@ use super::programs::{self, Programs};
 use super::progress::Progress;
 use super::rootfs;
 
-/// Where the initramfs keeps the bundled examples.
+/// Directory of the initramfs that has the bundled examples.
 pub const EXAMPLES: &str = "/bin/belfry-examples";
 
 /// Modules of the stock kernel for folders of the host, over 9p.
@@ -57,7 +57,7 @@ pub struct InitramfsFile {
     pub guest: String,
     /// Permission bits.
     pub mode: u32,
-    /// Where its content is.
+    /// File on this machine that has its content.
     pub host: PathBuf,
 }
 
@@ -70,12 +70,12 @@ pub struct GuestImage {
     pub modules: Vec<ModuleFile>,
     /// The guest's own programs.
     pub programs: Programs,
-    /// What else is in the initramfs.
+    /// Other files of the initramfs.
     pub files: Vec<InitramfsFile>,
 }
 
 impl GuestImage {
-    /// Fetches, builds and caches whatever is not there yet; opens the packed guest where one is named.
+    /// Fetches, builds and caches the parts that are not there yet; opens the packed guest if one is named.
     pub fn prepare(
         cache: &Cache,
         parts: &Parts,

@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSection as _};
 use super::artifacts::Kernel;
 use super::cache::{Cache, CacheError, create_dir, io_error, write_atomically};
 
-/// What can go wrong with module files.
+/// Errors of module files.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleFileError {
     /// The cache directory failed.
@@ -21,7 +21,7 @@ pub enum ModuleFileError {
     Missing {
         /// The module not found.
         name: String,
-        /// Who asked for it.
+        /// Module that needs it.
         needed_by: String,
         /// Kernel release.
         release: String,
@@ -31,7 +31,7 @@ pub enum ModuleFileError {
     NotAModule {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is none.
         why: String,
     },
 }

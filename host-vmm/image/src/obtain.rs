@@ -20,13 +20,13 @@ pub(super) type Choose<'a> = &'a dyn Fn(&Apt) -> Result<(Vec<Package>, BTreeMap<
 /// Makes an artifact of its packages' files in an empty directory.
 pub(super) type Build<'a, E> = &'a dyn Fn(&[PathBuf], &Path) -> Result<(), E>;
 
-/// What an artifact is made of, and how.
+/// Packages of an artifact, and the way to make it of them.
 pub(super) struct Plan<'a, E> {
     /// Name of the artifact: that of its manifest, and the first part of its directory's.
     pub(super) artifact: &'a str,
-    /// Where its packages come from.
+    /// Release that its packages come from.
     pub(super) release: &'static Release,
-    /// What the directory is named by beside the packages.
+    /// Bytes that the directory is named by beside the packages.
     pub(super) recipe: &'a [u8],
     pub(super) choose: Choose<'a>,
     pub(super) build: Build<'a, E>,
@@ -99,7 +99,7 @@ pub(super) fn obtain_planned<E: From<FetchError>>(
 
 /// Has `build` fill a directory beside `target` and gives it that name when it is whole.
 ///
-/// What a killed process left there is removed first, as far as it can be: its `tar` may still be writing, so the new
+/// Leftovers of a killed process are removed first, as far as they can be: its `tar` may still be writing, so the new
 /// directory is another one. The caller holds a lock.
 pub(super) fn publish<E: From<FetchError>>(
     target: &Path,

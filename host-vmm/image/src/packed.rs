@@ -33,7 +33,7 @@ pub enum PackedError {
     Index {
         /// The index.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is none.
         why: String,
     },
     /// The guest has no bare-metal kernel.
@@ -41,7 +41,7 @@ pub enum PackedError {
     NoBareMetal(PathBuf),
 }
 
-/// What the directory holds, beside the files of fixed names.
+/// Contents of the directory, beside the files of fixed names.
 #[derive(Debug, Serialize, Deserialize)]
 struct Index {
     layout: u32,

@@ -1,4 +1,4 @@
-//! What a guest is made of beside packages: the parts that Belfry's own sources give, which travel in the binary.
+//! Parts of a guest that are no packages: Belfry's own sources give them, and they travel in the binary.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ pub struct Driver {
 /// A part that takes more to build than a compiler, so that a binary may lack it.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
-    /// It is in the binary.
+    /// The part's content, which is in the binary.
     Present(&'static [u8]),
-    /// What was missing when the binary was built.
+    /// Requirement that was missing when the binary was built.
     Absent(&'static str),
 }
 
@@ -44,7 +44,7 @@ pub enum Part {
 pub struct AbsentPart {
     /// The part.
     pub what: &'static str,
-    /// What was missing.
+    /// Requirement that was missing.
     pub why: &'static str,
 }
 

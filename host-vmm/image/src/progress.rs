@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Where progress is shown.
+/// Display of progress.
 #[derive(Debug, Clone)]
 pub struct Progress {
     bars: MultiProgress,
@@ -21,7 +21,7 @@ pub struct Step {
     plain: bool,
     silent: bool,
     title: String,
-    /// Where there are no bars: announces the step once it has taken a second.
+    /// Announces the step once it has taken a second, if there are no bars.
     announcement: Option<Sender<()>>,
 }
 

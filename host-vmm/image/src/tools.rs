@@ -29,7 +29,7 @@ struct Llvm {
     artifact: &'static str,
     /// The release of Debian that has it.
     debian: &'static str,
-    /// What is fetched, beside what these need.
+    /// Packages to fetch, beside those that these need.
     packages: &'static [&'static str],
     /// The programs by name, and where in its `bin` each is.
     programs: &'static [(&'static str, &'static str)],
@@ -86,7 +86,7 @@ fn obtain_llvm(
 /// A program, and the arguments that come before any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// What is started.
+    /// Program to start.
     pub program: PathBuf,
     /// Its first arguments.
     pub arguments: Vec<String>,

@@ -19,7 +19,7 @@ fn loader(root: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What `--list` says of `object`: every library it needs is of the tree.
+/// Checks by `--list` of the loader that every library `object` needs is of the tree.
 fn assert_closed(root: &Path, object: &str) {
     let path = root.join(object);
     let output = loader(root, &["--list", path.to_str().unwrap()]);

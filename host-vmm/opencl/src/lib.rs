@@ -1,4 +1,4 @@
-//! What is said to the program that runs kernels on the processor through OpenCL.
+//! Messages to and from the program that runs kernels on the processor through OpenCL.
 //!
 //! OpenCL is a shared library, and `belfry` is linked without any. So a program of its own loads it: it reads a [`Request`] at
 //! a time from its standard input and writes an [`Answer`] to each on its standard output, and it ends when its input does.
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The longest message, in bytes.
 pub const LONGEST: usize = 1 << 30;
 
-/// What the program is asked for.
+/// Request to the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Takes so many processors and compiles the sources: the first request.
@@ -62,16 +62,16 @@ pub enum Arg {
     Number(u32),
 }
 
-/// What the program answers.
+/// Answer of the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done.
+    /// The request is done.
     Done,
     /// A run took so many nanoseconds.
     Took(u64),
     /// The output.
     Output(Vec<f32>),
-    /// It cannot be done.
+    /// The request cannot be done.
     Failed(Failure),
 }
 
@@ -94,9 +94,9 @@ pub enum Failure {
     /// A call failed.
     #[error("PoCL: {what} failed: {error}")]
     Call {
-        /// What was tried.
+        /// Name of the call.
         what: String,
-        /// What OpenCL says.
+        /// Error of OpenCL.
         error: String,
     },
     /// A request came out of its order, or names what there is not.

@@ -142,7 +142,7 @@ impl Prepared<'_> {
         Ok(started.elapsed())
     }
 
-    /// What the last run left in the output.
+    /// Reads the output of the last run.
     pub(crate) fn output(&self) -> Result<Vec<f32>, Failure> {
         let mut values = vec![0.0; self.len];
         if values.is_empty() {

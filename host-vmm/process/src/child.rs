@@ -15,7 +15,7 @@ pub fn die_with_parent(command: &mut Command) {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // The signal is for ends to come: a parent that ended before has left the child to somebody else.
+            // The signal is for ends to come: if the parent ended before, the child has another parent by now.
             if libc::getppid().cast_unsigned() != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
@@ -24,8 +24,8 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Takes from the child what lets root leave the rights of a file's owner on it when it changes the file (`CAP_FSETID`,
-/// capabilities(7)): for a child that changes files of this machine for somebody else.
+/// Takes `CAP_FSETID` (capabilities(7)) from the child: without it, a change of a file by root clears the file's
+/// set-user-ID and set-group-ID bits. For a child that changes files of this machine for another user.
 pub fn forgo_set_id(command: &mut Command) {
     /// `CAP_FSETID`, `include/uapi/linux/capability.h`.
     const CAP_FSETID: libc::c_ulong = 4;

@@ -1,11 +1,11 @@
-//! Files whose names others give: what is no regular file holds nobody up, and none is read beyond a limit.
+//! Files whose names others give: an open never waits for a pipe, and no file is read beyond a limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Opens a regular file for reading. A pipe that nobody writes to is not waited for.
+/// Opens a regular file for reading. The open does not wait for a pipe without a writer.
 ///
 /// # Errors
 ///

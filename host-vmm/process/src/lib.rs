@@ -1,5 +1,5 @@
-//! What a process starts and leaves behind: children that never outlive it, scratch folders that a later run removes; and how it
-//! reads and writes files that may not be as it wants them.
+//! Children that never outlive a process, scratch folders that a later run removes, and reads and writes of files that
+//! may not be as expected.
 
 pub mod child;
 pub mod file_limit;

@@ -65,7 +65,7 @@ impl Command {
         }
     }
 
-    /// Whether the options are those of a record, each with a zero byte behind it.
+    /// Returns true if the options are those of a record, each followed by a zero byte.
     unsafe fn has(&self, entry: Entry) -> bool {
         let mut used = 0;
         let mut at = 0;
@@ -157,7 +157,7 @@ unsafe fn record_path(
     Some(())
 }
 
-/// What there is to compare a record with.
+/// State that a record is compared with.
 struct Now<'a> {
     command: &'a Command,
     binary: &'a record::Identity,
@@ -165,7 +165,7 @@ struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// Whether a condition holds; nothing if the entry is no condition.
+    /// Returns true if a condition holds; `None` if the entry is no condition.
     unsafe fn holds(&self, entry: Entry) -> Option<bool> {
         let Entry { kind, value, size } = entry;
         // SAFETY: the room has the sizes that are given for it; values of entries end with a zero byte.
@@ -246,7 +246,8 @@ unsafe fn environment(room: *mut Room, old: *const *const u8, entries: Entries) 
     Some(())
 }
 
-/// Where the program is that a name stands for, in `path`; nothing if there is none, or if it takes a shell to run it.
+/// Finds the path of the program that a name stands for, and puts it into `path`; `None` if there is none, or if it
+/// takes a shell to run it.
 unsafe fn find(path: &mut Text, name: *const u8, environment: *const *const u8) -> Option<()> {
     // SAFETY: C strings.
     unsafe {
@@ -286,7 +287,7 @@ unsafe fn find(path: &mut Text, name: *const u8, environment: *const *const u8) 
     }
 }
 
-/// Whether the kernel itself starts a file: zero, or an error.
+/// Checks that the kernel itself can start a file: zero, or an error.
 unsafe fn runs(path: *const u8) -> isize {
     let mut head = 0u32;
     // SAFETY: four bytes of this function's own; the path is the caller's.

@@ -19,7 +19,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Those of a file's content; nothing if it is no record.
+    /// Entries of a file's content; `None` if it is no record.
     ///
     /// # Safety
     ///
@@ -88,7 +88,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// What is cut off is no record, and what is whole is read as it was written.
+        /// A part of a record is no record, and a whole one is read as it was written.
         #[test]
         fn records_are_read_whole_or_not(values in proptest::collection::vec((97u8..123, proptest::collection::vec(any::<u8>(), 0..40)), 0..8), cut in any::<prop::sample::Index>()) {
             let mut content = record::MAGIC.to_vec();

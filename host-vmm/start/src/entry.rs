@@ -4,7 +4,7 @@ use core::arch::naked_asm;
 
 use crate::again::again;
 
-/// Where the kernel starts the process: tries a recorded start, and goes on to the C library's own entry.
+/// Entry point of the process: tries a recorded start, and goes on to the C library's own entry.
 ///
 /// The kernel passes everything on the stack, and zero in `rdx` (System V ABI for x86-64, 3.4.1 "Initial Stack and Register
 /// State"); both are as they were when `_start` is reached.

@@ -27,7 +27,7 @@ pub(crate) const ENOTDIR: isize = -20;
 ///
 /// # Safety
 ///
-/// What the call asks of its arguments.
+/// The arguments are as the call demands.
 unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     let result;
     // SAFETY: the kernel changes `rax`, `rcx`, `r11` and what the caller vouches for.
@@ -82,7 +82,7 @@ pub(crate) unsafe fn say(text: *const u8, size: usize) {
     unsafe { call(WRITE, 2, text as usize, size, 0) };
 }
 
-/// Whether a path is there (`mode` 0), or may be executed (1): zero, or an error.
+/// Checks that a path is there (`mode` 0), or may be executed (1): zero, or an error.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 //! A file is [`MAGIC`] and a list of entries: [kind](self#constants) (one byte), length of the value (four bytes, little-endian), the
 //! value, and a zero byte, so that a path is a C string where it lies. The last entry is [`END`].
 
-/// What the file begins with; the number is the version of its layout.
+/// First bytes of the file; the number is the version of its layout.
 pub const MAGIC: &[u8; 8] = b"belfry01";
 /// Bytes that a record has at most: a longer one is not read.
 pub const MAX_SIZE: usize = 16 << 10;
@@ -12,11 +12,11 @@ pub const MAX_CGROUP: usize = 2048;
 
 /// Options of the command line, each with a zero byte behind it: the same.
 pub const OPTIONS: u8 = b'o';
-/// Which file the binary is ([`Identity`]): the same.
+/// Identity of the binary's file ([`Identity`]): the same.
 pub const BINARY: u8 = b'b';
 /// Bytes of memory that the machine has, as eight bytes: the same.
 pub const MEMORY: u8 = b'm';
-/// What `sched_getaffinity` gives: the same.
+/// Result of `sched_getaffinity`: the same.
 pub const PROCESSORS: u8 = b'p';
 /// Content of `/proc/self/cgroup`, on which the number of processors depends, too: the same.
 pub const CGROUP: u8 = b'g';
@@ -33,7 +33,7 @@ pub const WITHOUT: u8 = b'w';
 /// The end.
 pub const END: u8 = b'.';
 
-/// Which file a binary is: device, inode, size, seconds and nanoseconds of its last change.
+/// Identity of a binary's file: device, inode, size, seconds and nanoseconds of its last change.
 pub type Identity = [u64; 5];
 
 /// The bytes of an identity in a record.
@@ -54,10 +54,10 @@ pub const fn hash(so_far: u64, byte: u8) -> u64 {
     (so_far ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// Where [`hash`] begins.
+/// First value of [`hash`].
 pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// What the name of a record begins with, in the directory of `belfry exec`; 16 hexadecimal digits of the hash follow.
+/// First part of a record's name, in the directory of `belfry exec`; 16 hexadecimal digits of the hash follow.
 pub const NAME: &str = "start-";
 
 /// One hexadecimal digit.

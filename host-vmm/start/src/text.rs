@@ -14,7 +14,7 @@ pub(crate) unsafe fn length(text: *const u8) -> usize {
     length
 }
 
-/// Whether `size` bytes are the same.
+/// Returns true if `size` bytes are the same.
 ///
 /// # Safety
 ///
@@ -31,7 +31,7 @@ pub(crate) unsafe fn same(a: *const u8, b: *const u8, size: usize) -> bool {
     true
 }
 
-/// Whether a C string begins with some bytes.
+/// Returns true if a C string begins with some bytes.
 ///
 /// # Safety
 ///

@@ -16,18 +16,18 @@ const TEXT: &str = include_str!("../../../docs/exec-suite.md");
 /// The line above the rows.
 const HEAD: [&str; 3] = ["case", "fails with", "reason"];
 
-/// How a case fails, and why.
+/// Expected failure of a case, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// What its output has to contain: an error's name.
+    /// Text that its output has to contain: an error's name.
     pub fails_with: String,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
-    /// Where it is so.
+    /// Conditions under which the case is absent.
     pub place: Where,
 }
 
-/// Where a case is absent; elsewhere it passes.
+/// Conditions under which a case is absent; elsewhere it passes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Where {
     /// In guests alone: `guest`.
@@ -64,12 +64,12 @@ impl Where {
         Some(place)
     }
 
-    /// Whether it is so on a chip with or without images, with this major version of HIP.
+    /// Returns true if the conditions hold on a chip with or without images, with this major version of HIP.
     pub(crate) fn holds(self, images: bool, hip: Option<u32>) -> bool {
         self.images.is_none_or(|wanted| wanted == images) && (self.hip.is_none() || self.hip == hip)
     }
 
-    /// Whether there is nowhere that both are true of.
+    /// Returns true if both conditions can never hold together.
     fn excludes(self, other: Self) -> bool {
         fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.zip(other).is_some_and(|(one, other)| one != other)

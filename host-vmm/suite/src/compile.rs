@@ -1,7 +1,7 @@
 //! The suite's programs, compiled inside a root tree by the tree's own compilers, and kept in the cache.
 //!
-//! What was compiled is kept by a hash of everything it was made of: the sources, the commands, and the tree. A program
-//! appears in the cache by one rename, so that runs side by side never see a part of one.
+//! Compiled programs are kept by a hash of everything they were made of: the sources, the commands, and the tree. A
+//! program appears in the cache by one rename, so that runs side by side never see a part of one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,16 +20,16 @@ use crate::plan::Processor;
 use crate::process::{self, Ended};
 use crate::sources::{self, Language, Program};
 
-/// How long one compiler may take.
+/// Time limit of one compiler.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Where programs of a tree are found; AMD's own packages are below `/opt`.
+/// Folders in which programs of a tree are found; AMD's own packages are below `/opt`.
 const PATH: [&str; 7] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/rocm/bin"];
-/// Where the tree sees the sources, and where it puts what it makes.
+/// Folders of the tree that have the sources, and the programs made of them.
 const SOURCES: &str = "/tmp/sources";
 const MADE: &str = "/tmp/made";
 
-/// Where a program is, or why there is none.
+/// Path of a program, or the reason why there is none.
 pub type Compiled = Result<PathBuf, String>;
 
 /// hipRTC as a library of its own.
@@ -136,14 +136,14 @@ fn check_compilers(tree: &Path, languages: &[Language]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a root tree has a program of that name where its shells look for one; links count, whatever they lead to from
-/// outside.
+/// Returns true if a root tree has a program of that name in a folder that its shells search; links count, even if
+/// their target is not there from outside.
 #[must_use]
 pub fn has_program(tree: &Path, name: &str) -> bool {
     PATH.iter().any(|folder| tree.join(folder.trim_start_matches('/')).join(name).symlink_metadata().is_ok())
 }
 
-/// Where a program is in the cache, once it is compiled.
+/// Path of a program in the cache, once it is compiled.
 fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {

@@ -9,7 +9,7 @@ use crate::plan::{Ready, Test};
 use crate::runner::Runner;
 use crate::verdict::Verdict;
 
-/// How cases run.
+/// Way in which cases run.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "runners need not have one")]
 pub enum How<'a> {
@@ -19,7 +19,7 @@ pub enum How<'a> {
     SideBySide(&'a (dyn Runner + Sync), usize),
 }
 
-/// What came of all cases.
+/// Results of all cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cases that succeeded.
@@ -36,7 +36,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// What is known of cases that have run.
+/// Results of the cases that have run.
 struct Told<'a> {
     ready: &'a Ready,
     line: &'a mut (dyn FnMut(&str) + Send),

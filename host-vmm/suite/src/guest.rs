@@ -10,9 +10,9 @@ use belfry_guest::{Guest, GuestError, Stream};
 use crate::process::{Ended, Outcome};
 use crate::runner::Runner;
 
-/// Where the guest has the programs.
+/// Folder of the guest that has the programs.
 const PROGRAMS: &str = "/tmp/suite";
-/// What they find in their environment. Since version 6.2 ROCr then shares memory of processes by DMA-bufs, which Linux has,
+/// Environment of the programs. From version 6.2 on ROCr then shares memory of processes by DMA-bufs, which Linux has,
 /// instead of ioctls, which it has not.
 const ENVIRONMENT: [&str; 3] =
     ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "HSA_ENABLE_IPC_MODE_LEGACY=0"];
@@ -70,7 +70,7 @@ impl Runner for Booted<'_> {
     }
 }
 
-/// Where the guest has a program of this machine.
+/// Path in the guest of a program of this machine.
 fn in_guest(program: &Path) -> Result<String> {
     let name = program.file_name().context("a program without a name")?;
     Ok(format!("{PROGRAMS}/{}", name.to_string_lossy()))

@@ -64,7 +64,7 @@ pub struct Processor {
     pub wave: u32,
     /// Bytes of LDS that the workgroups of a work group processor share, or of a compute unit where there are none.
     pub lds: u32,
-    /// Whether it has instructions that read and write images.
+    /// True if it has instructions that read and write images.
     pub images: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct Ready {
     places: BTreeMap<usize, Compiled>,
     /// The major version of HIP in the root file system.
     hip: Option<u32>,
-    /// Whether the GPU has images.
+    /// True if the GPU has images.
     images: bool,
 }
 
@@ -169,7 +169,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Those of [`compile`].
+    /// As for [`compile`].
     pub fn prepare<'a>(
         &self,
         tests: impl IntoIterator<Item = &'a Test>,
@@ -193,7 +193,7 @@ impl Plan {
 }
 
 impl Ready {
-    /// Where the programs are.
+    /// Paths of the programs.
     #[must_use]
     pub fn programs(&self) -> Vec<PathBuf> {
         self.places.values().flatten().cloned().collect()
@@ -203,7 +203,7 @@ impl Ready {
     ///
     /// # Errors
     ///
-    /// What there is to say about a case that is not as it should be, or that could not be run.
+    /// Report about a case that is not as it should be, or that could not be run.
     pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, String> {
         let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
         let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;

@@ -12,17 +12,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Most that is kept of one output stream, in bytes.
 const KEPT: u64 = 1 << 20;
-/// How long outputs may stay open after all of the child's group is dead.
+/// Longest time outputs may stay open after all of the child's group is dead.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// By itself, with this status.
     Status(i32),
     /// By this signal.
     Signal(i32),
-    /// It did not, within this time, and was killed.
+    /// The program did not end within this time, and was killed.
     TimedOut(Duration),
 }
 
@@ -43,10 +43,10 @@ impl From<ExitStatus> for Ended {
     }
 }
 
-/// What came of a program.
+/// Result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
+    /// End of the program.
     pub ended: Ended,
     /// Its standard output, at most a mebibyte of it.
     pub stdout: String,
@@ -77,7 +77,7 @@ pub fn run_with_input(mut command: Command, input: Stdio, limit: Duration) -> Re
     let pid = Pid::from_child(&child);
     let ended_in_time = ends_within(pid, limit);
     let waiting = matches!(ended_in_time, Ok(false)).then(|| crate::threads::describe(pid));
-    // Before it is reaped, so that the number cannot be another group's; there may be nobody left to kill.
+    // Before it is reaped, so that the number cannot be another group's; the group may have no process left.
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
     let ended = if ended_in_time? { status.into() } else { Ended::TimedOut(limit) };

@@ -8,10 +8,10 @@ use crate::plan::{Plan, Test};
 const COMMANDS: [(&str, &str); 4] =
     [("hip-suite", "hip"), ("opencl-suite", "opencl"), ("hsa-suite", "hsa"), ("thunk-suite", "thunk")];
 
-/// How long a case may take unless the command line says otherwise: many times what it needs even on a loaded machine.
+/// Time limit of a case unless the command line says otherwise: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a command line asks for.
+/// Action that a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Text to print: the help, or the names of the cases.
@@ -20,20 +20,21 @@ pub enum Action {
     Run(Request),
 }
 
-/// Which cases to run, and how.
+/// Cases to run, and the way to run them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     group: &'static str,
     filters: Vec<String>,
     skip: Vec<String>,
     exact: bool,
-    /// How many cases run side by side, where they can; as many as there are processors unless it says otherwise.
+    /// Number of cases that run side by side, if they can; the number of processors unless the command line says
+    /// otherwise.
     pub jobs: usize,
-    /// How long one case may take, if the command line says so.
+    /// Time limit of one case, if the command line has one.
     pub timeout: Option<Duration>,
 }
 
-/// Whether a program of that name is a suite that belfry provides.
+/// Returns true if a program of that name is a suite that belfry provides.
 #[must_use]
 pub fn is_suite(program: &str) -> bool {
     group(program).is_some()
@@ -60,7 +61,7 @@ fn help(program: &str, group: &str) -> String {
 }
 
 impl Action {
-    /// What `program ARGUMENTS` asks for; none if `program` is no suite. The cases to list are those of `plan`.
+    /// Parses `program ARGUMENTS`; `None` if `program` is no suite. The cases to list are those of `plan`.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Request {
         plan.tests.iter().filter(|test| self.wants(&test.name)).collect()
     }
 
-    /// How long one case may take where that is `usual` for a slower way to run it.
+    /// Time limit of one case; `usual` is the limit of a slower way to run it.
     #[must_use]
     pub fn limit(&self, usual: Option<Duration>) -> Duration {
         self.timeout.or(usual).unwrap_or(LIMIT)

@@ -1,4 +1,4 @@
-//! What runs a program of the suite.
+//! Runner of the suite's programs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use crate::plan::Processor;
 /// The sources and headers, by their paths below `tests/programs`.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// What a program is written in, which is also the group its cases are named by.
+/// Language of a program, which is also the group that its cases are named by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Language {
     /// C++ with kernels, for `hipcc`.
@@ -50,7 +50,7 @@ impl Language {
         }
     }
 
-    /// Whether its cases make sense in a guest, whose processes have a kernel's driver.
+    /// Returns true if its cases make sense in a guest, whose processes have a kernel's driver.
     #[must_use]
     pub fn runs_in_guest(self) -> bool {
         matches!(self, Self::Hip | Self::OpenCl | Self::Hsa | Self::Thunk | Self::LibDrm)
@@ -71,7 +71,7 @@ impl Language {
         }
     }
 
-    /// What the sources of code objects end with.
+    /// Ending of the names of code objects' sources.
     fn kernel_extension(self) -> &'static str {
         match self {
             Self::Hsa | Self::Thunk => "cl",

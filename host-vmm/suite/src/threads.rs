@@ -1,4 +1,4 @@
-//! What the threads of a process group wait for, in words: the evidence of a program that does not end.
+//! Waits of the threads of a process group, in words: the evidence of a program that does not end.
 
 use std::fs;
 use std::path::Path;

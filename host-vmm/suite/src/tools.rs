@@ -7,7 +7,7 @@ pub struct Tool {
     pub name: &'static str,
     /// Program and arguments.
     pub argv: &'static [&'static str],
-    /// What its standard output has to contain; all of it.
+    /// Texts that its standard output has to contain; all of them.
     pub says: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! What an outcome means for a case.
+//! Verdict about a case, from a program's outcome.
 
 use crate::absent::{Absent, DOCUMENT};
 use crate::{Ended, Outcome};
@@ -6,19 +6,19 @@ use crate::{Ended, Outcome};
 /// Most that is shown of one output, in bytes.
 const SHOWN: usize = 8 << 10;
 
-/// What a run has to look like.
+/// Output that a run must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
-    /// What its standard output has to contain; all of it.
+    /// Texts that its standard output has to contain; all of them.
     pub says: Vec<String>,
 }
 
 /// A case that is as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It succeeded.
+    /// The case succeeded.
     Passed,
-    /// It failed in the very way the table of absent cases says.
+    /// The case failed in the very way the table of absent cases says.
     Absent,
 }
 
@@ -36,7 +36,7 @@ pub fn judge(outcome: &Outcome, expected: &Expected, absent: Option<&Absent>) ->
             "it passes, yet {DOCUMENT} lists it as absent: the table is out of date, remove its row"
         )),
         (Some(absent), Some(failure)) => {
-            // A time limit or a crash is never what was meant, whatever was written before.
+            // A time limit or a crash is never the expected failure, even if the error's name was written before.
             let ended_by_itself = matches!(outcome.ended, Ended::Status(_));
             let said = has_word(&outcome.stderr, &absent.fails_with)
                 || has_word(&outcome.stdout, &absent.fails_with);
@@ -61,7 +61,8 @@ fn failure(outcome: &Outcome, expected: &Expected) -> Option<String> {
     Some(format!("exit status 0, but its output has no {missing:?}"))
 }
 
-/// Whether `text` has `word` with nothing of a name around it: `hipErrorInvalid` is not in `hipErrorInvalidValue`.
+/// Returns true if `text` has `word` with nothing of a name around it: `hipErrorInvalid` is not in
+/// `hipErrorInvalidValue`.
 fn has_word(text: &str, word: &str) -> bool {
     let of_name = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {

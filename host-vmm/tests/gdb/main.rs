@@ -18,7 +18,7 @@ const GFX942: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.
 const GFX1201: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/vecadd.gfx1201.hsaco");
 const ENDLESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-runtime/kernels/endless.gfx1100.hsaco");
 
-/// How long anything may take.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A packet of GDB's remote protocol.

@@ -101,7 +101,7 @@ impl Run {
         said
     }
 
-    /// The program ends as if nobody had looked.
+    /// The program ends as if no debugger had looked.
     #[track_caller]
     pub fn ends_well(&mut self) {
         let status = self.child.0.wait().unwrap();
@@ -124,7 +124,7 @@ impl Run {
         stream
     }
 
-    /// Waves run on, whatever the last client has done.
+    /// Waves run on, after anything that the last client has done.
     #[track_caller]
     pub fn runs_on(&self) {
         self.until("the wave's kernel begins", || self.ask("waves")["all"] == 4);

@@ -1,4 +1,4 @@
-//! What tests need of Perfetto's published schema, and what flows they find in a trace.
+//! Parts of Perfetto's published schema that tests need, and the flows that they find in a trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 /// Package lists younger than this are not fetched again.
 const LIST_LIFETIME: Duration = Duration::from_secs(6 * 3600);
 
-/// Where packages come from, and how they are verified.
+/// Archive of packages, and the keys that verify them.
 #[derive(Debug)]
 pub struct Archive {
     /// The release.
@@ -151,7 +151,7 @@ impl Apt {
             .ok_or_else(|| FetchError::NoPackage(name.to_owned()))
     }
 
-    /// What the release's meta-package `name` depends on first, such as the current kernel's image package.
+    /// First dependency of the release's meta-package `name`, such as the current kernel's image package.
     pub fn first_dependency(&self, name: &str) -> Result<String, FetchError> {
         let text = self.run("apt-cache", &["show", "--no-all-versions", name])?;
         text.lines()

@@ -1,10 +1,10 @@
-//! What can go wrong while packages are fetched.
+//! Errors of fetching packages.
 
 use std::path::PathBuf;
 
 use crate::cache::CacheError;
 
-/// What can go wrong while packages are fetched.
+/// Errors of fetching packages.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The cache directory failed.
@@ -21,7 +21,7 @@ pub enum FetchError {
     /// The archive's keys are not on this machine, so nothing could be verified.
     #[error("{path} is missing; install the package {package} (packages are never taken unverified)")]
     NoKeyring {
-        /// Where the keys are expected.
+        /// Path at which the keys are expected.
         path: PathBuf,
         /// The package that holds them.
         package: &'static str,
@@ -31,7 +31,7 @@ pub enum FetchError {
         "no {distribution} archive in this machine's apt configuration; set {variable} to the URI of one"
     )]
     NoMirror {
-        /// Whose archive is wanted.
+        /// Distribution whose archive is wanted.
         distribution: &'static str,
         /// The environment variable that names one.
         variable: &'static str,
@@ -47,7 +47,7 @@ pub enum FetchError {
         release: String,
         /// URI of the archive, without credentials.
         mirror: String,
-        /// What apt said.
+        /// Message of apt.
         reason: String,
         /// The environment variable that names another archive.
         variable: &'static str,

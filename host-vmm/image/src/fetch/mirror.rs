@@ -1,4 +1,4 @@
-//! Which archive the packages come from: that of the machine's own apt, or of an environment variable.
+//! Choice of the archive that packages come from: that of the machine's own apt, or of an environment variable.
 
 use std::process::Command;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 /// The suite of newer packages rebuilt for [`TRIXIE`].
 pub const BACKPORTS: &str = "trixie-backports";
-/// Where Debian's archive keys are installed by the package `debian-archive-keyring`.
+/// Path at which the package `debian-archive-keyring` installs Debian's archive keys.
 pub const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Who publishes an archive of packages.
+/// Publisher of an archive of packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
     /// Debian.
@@ -35,7 +35,7 @@ impl Distribution {
         }
     }
 
-    /// Where the archive's keys are installed.
+    /// Path at which the archive's keys are installed.
     #[must_use]
     pub fn keyring(self) -> &'static Path {
         Path::new(match self {
@@ -77,9 +77,9 @@ impl Distribution {
 pub struct Release {
     /// Code name, which is the name of its main suite.
     pub codename: &'static str,
-    /// Whose release it is.
+    /// Distribution whose release it is.
     pub distribution: Distribution,
-    /// What is appended to the code name for each suite.
+    /// Text that is appended to the code name for each suite.
     pockets: &'static [&'static str],
     /// The release that it is an addition to. Packages of the addition are taken where they are pinned, or where nothing else will do.
     adds_to: Option<&'static str>,

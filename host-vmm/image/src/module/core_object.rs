@@ -10,7 +10,7 @@ use super::{ModuleError, create_dir, gate, io_error, remove_starting_with, run, 
 const RUSTC: &str = "1.95.0";
 const TARGET: &str = "x86_64-unknown-none";
 
-/// What the kernel demands of code: no red zone, its code model, its mitigations, room for its tracer.
+/// Flags by which code meets the kernel's demands: no red zone, its code model, its mitigations, room for its tracer.
 ///
 /// All crates of the object must agree on them, so that `core` and `alloc` are compiled from source. Without `plt` and
 /// with relro `memcpy` would be reached through a GOT, which the kernel's loader does not have.
@@ -51,7 +51,7 @@ const ADDRESS_SANITIZER: [&str; 6] = [
 /// Stands in for compiler-builtins, as in the kernel: what would come from it must not be used.
 const NO_BUILTINS: &str = "#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
 
-/// What the object is compiled from, and with.
+/// Sources and tools that the object is compiled from.
 #[derive(Debug, Clone)]
 pub struct CoreInputs {
     /// The program cargo.
@@ -64,7 +64,7 @@ pub struct CoreInputs {
     pub workspace: PathBuf,
     /// Directory for the result and intermediate files, of this call alone.
     pub directory: PathBuf,
-    /// Whether accesses to memory are checked; the kernel then has to have KASAN.
+    /// True if accesses to memory are checked; the kernel then has to have KASAN.
     pub address_sanitizer: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What an object must not contain to live in a kernel, checked on the disassembly: found here it is a line of text,
-//! found later it is a corrupted register, a hole in a mitigation, or a module that does not load.
+//! Rules that an object must meet to live in a kernel, checked on the disassembly. A fault found here is a line of
+//! text. Found later, it is a corrupted register, a hole in a mitigation, or a module that does not load.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ pub enum GateError {
     Object {
         /// The object.
         object: PathBuf,
-        /// What is wrong with it, sorted.
+        /// Violations, sorted.
         violations: Vec<Violation>,
     },
     /// objtool or modpost had something to say.
@@ -123,7 +123,7 @@ fn list(violations: &[Violation]) -> String {
 
 /// Checks the Rust half before it is linked; `interface` is the text of `os_interface.h`.
 ///
-/// Where its accesses to memory are checked (`sanitized`), it calls KASAN as well.
+/// If its accesses to memory are checked (`sanitized`), it calls KASAN as well.
 pub(super) fn check_core_object(object: &Path, interface: &str, sanitized: bool) -> Result<(), ModuleError> {
     let code =
         run("objdump", Command::new("objdump").args(["-d", "-C", "-w", "--no-show-raw-insn"]).arg(object))?;

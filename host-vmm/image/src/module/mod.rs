@@ -26,7 +26,7 @@ pub use gate::{GateError, Violation};
 /// Raised when the way the module is built changes in a way the hashed inputs do not show.
 const RECIPE: u32 = 1;
 
-/// What a module is built from.
+/// Inputs of a module's build.
 #[derive(Debug, Clone)]
 pub struct ModuleInputs {
     /// Kernel release string, `6.12.107+deb13-amd64` for example.
@@ -43,7 +43,7 @@ pub struct ModuleInputs {
     pub cache: PathBuf,
 }
 
-/// What can go wrong when the module is built.
+/// Errors of building the module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
     /// A program the build needs is not there.
@@ -51,7 +51,7 @@ pub enum ModuleError {
     MissingTool {
         /// Program that was tried.
         program: &'static str,
-        /// What to do about it.
+        /// Way to mend it.
         fix: &'static str,
     },
     /// The compiler is not the one the library sources belong to.
@@ -62,15 +62,15 @@ pub enum ModuleError {
     WrongRustc {
         /// The version of the library sources.
         wanted: &'static str,
-        /// What the compiler said.
+        /// Version that the compiler reports.
         found: String,
     },
     /// An input directory does not hold what it should.
     #[error("{what} not found below {path}")]
     MissingInput {
-        /// What was looked for.
+        /// Input that was looked for.
         what: String,
-        /// Where.
+        /// Path at which it was looked for.
         path: PathBuf,
     },
     /// The kernel's Makefiles take no such path.
@@ -84,7 +84,7 @@ pub enum ModuleError {
     /// A file could not be used.
     #[error("{action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
@@ -94,9 +94,9 @@ pub enum ModuleError {
     /// A step of the build failed.
     #[error("{step} failed ({status}):\n{output}")]
     Step {
-        /// Which step.
+        /// Name of the step.
         step: &'static str,
-        /// How the program ended.
+        /// Exit status of the program.
         status: String,
         /// The last lines it wrote.
         output: String,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::error::{RootFsError, io_error};
 
-/// Where the second link of each alternative is.
+/// Directory of the second link of each alternative.
 const ALTERNATIVES: &str = "etc/alternatives";
 
 /// A link, the name it has among the alternatives, and where it leads.
@@ -21,7 +21,7 @@ struct Link {
     target: String,
 }
 
-/// What a name may lead to, with what follows it (`--slave`).
+/// Possible target of a name, with the links that follow it (`--slave`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Alternative {
     priority: i32,

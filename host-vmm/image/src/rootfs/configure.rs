@@ -1,4 +1,4 @@
-//! What maintainer scripts would do, as far as running programs need it; all of it as an ordinary user.
+//! Work of maintainer scripts, as far as running programs need it; all of it as an ordinary user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -34,14 +34,14 @@ const IMAGE: &str = "root.ext4";
 const MAKE: [&str; 9] = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m0", "-E", "root_owner=0:0"];
 /// Files a guest may add, beside as many as the tree has.
 const MORE_FILES: u64 = 1 << 18;
-/// Where the magic number of ext2, ext3 and ext4 is (`struct ext2_super_block`, `s_magic`).
+/// Offset of the magic number of ext2, ext3 and ext4 (`struct ext2_super_block`, `s_magic`).
 const MAGIC_OFFSET: u64 = 0x438;
-/// That number.
+/// The magic number.
 const MAGIC: [u8; 2] = 0xef53_u16.to_le_bytes();
-/// How a qcow2 image begins.
+/// First bytes of a qcow2 image.
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 
-/// Which root file system a guest is to have.
+/// Root file system that a guest is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
     /// The one a recipe makes, by its name.
@@ -55,9 +55,9 @@ pub enum Root {
 pub struct RootDisk {
     /// The image: a raw one, or a user's qcow2 image.
     pub path: PathBuf,
-    /// Whether `path` is qcow2.
+    /// True if `path` is qcow2.
     pub qcow2: bool,
-    /// Held shared; who wants to remove the image needs it alone. A user's own image has none.
+    /// Shared lock; a process that wants to remove the image needs it alone. A user's own image has none.
     _used: Option<File>,
 }
 
@@ -92,7 +92,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::check`] and of [`obtain`], a tree that mke2fs cannot copy, a full disk; the cache then has no new
+    /// As for [`Self::check`] and [`obtain`]; a tree that mke2fs cannot copy, or a full disk: the cache then has no new
     /// image.
     pub fn disk(&self, cache: &Cache, progress: &Progress) -> Result<RootDisk, RootFsError> {
         self.check(cache)?;
@@ -114,7 +114,8 @@ impl Root {
     }
 }
 
-/// Programs are in one of these in any root file system; links count, whatever they lead to from outside.
+/// Checks that a directory has one of the folders of programs that any root file system has; links count, even if their
+/// target is not there from outside.
 fn check_directory(path: &Path) -> Result<(), RootFsError> {
     let programs = ["bin", "usr/bin"].map(|name| path.join(name));
     if programs.iter().any(|path| fs::symlink_metadata(path).is_ok()) {
@@ -123,7 +124,7 @@ fn check_directory(path: &Path) -> Result<(), RootFsError> {
     Err(RootFsError::NoRoot { path: path.to_owned(), why: "it has neither bin nor usr/bin" })
 }
 
-/// Whether a file is a qcow2 image; an error unless it is that or ext4.
+/// Returns true if a file is a qcow2 image, and false if it is ext4; an error otherwise.
 fn check_image(path: &Path) -> Result<bool, RootFsError> {
     use std::os::unix::fs::FileExt as _;
     let kind = fs::metadata(path).map_err(io_error("open", path))?.file_type();
@@ -154,7 +155,7 @@ fn check_image(path: &Path) -> Result<bool, RootFsError> {
     }
 }
 
-/// Finds or makes the image of `tree`; other images called `name` that nobody uses are removed then.
+/// Finds or makes the image of `tree`; other images called `name` that are not in use are removed then.
 fn make(
     cache: &Cache,
     name: &str,

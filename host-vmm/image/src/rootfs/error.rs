@@ -1,11 +1,11 @@
-//! What can go wrong while a root file system is made.
+//! Errors of making a root file system.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::fetch::FetchError;
 
-/// What can go wrong while a root file system is made.
+/// Errors of making a root file system.
 #[derive(Debug, thiserror::Error)]
 pub enum RootFsError {
     /// The packages could not be fetched or unpacked, or the cache failed.
@@ -24,13 +24,13 @@ pub enum RootFsError {
     Recipe {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Reason why it is refused.
         reason: String,
     },
     /// A file of the tree could not be used.
     #[error("root file system: {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum RootFsError {
         program: PathBuf,
         /// Its exit status.
         status: String,
-        /// What it wrote to stderr.
+        /// Its output on stderr.
         stderr: String,
     },
     /// The packages do not hold what the recipe promises: the archive has changed.
@@ -68,7 +68,7 @@ pub enum RootFsError {
     NoRoot {
         /// The path.
         path: PathBuf,
-        /// What is missing.
+        /// Part that is missing.
         why: &'static str,
     },
     /// A directory holds more than one file system.
@@ -77,7 +77,7 @@ pub enum RootFsError {
          (cp -ax)"
     )]
     Mounted {
-        /// Where.
+        /// Path of the other file system.
         path: PathBuf,
     },
     /// There is no space for a disk image.
@@ -97,7 +97,7 @@ pub enum RootFsError {
         tree: PathBuf,
         /// Its exit status.
         status: String,
-        /// What it wrote to stderr.
+        /// Its output on stderr.
         stderr: String,
     },
     /// A tree in the cache is not whole any more.

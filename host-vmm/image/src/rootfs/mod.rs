@@ -41,7 +41,7 @@ pub struct RootFs {
 
 /// Debian 13 with ROCr, HIP, OpenCL, their compilers and Python: the root directory of image `rocm`.
 ///
-/// It is made when the cache does not have it, from some 210 MB of packages. Errors: those of [`obtain`].
+/// Makes it from some 210 MB of packages if the cache does not have it. Errors: as for [`obtain`].
 pub fn rocm(progress: &Progress) -> Result<PathBuf, RootFsError> {
     let cache = Cache::open().map_err(fetch::FetchError::from)?;
     Ok(obtain(&cache, "rocm", Freshness::Cached, progress)?.path)

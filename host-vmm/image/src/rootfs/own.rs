@@ -17,10 +17,10 @@ const RELEASE: &str = "trixie";
 /// The directory of the cache.
 const DIRECTORY: &str = "recipes";
 
-/// What a user wants a root file system of.
+/// A user's wish for a root file system.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
-    /// What to call it.
+    /// Name of the root file system.
     pub name: &'a str,
     /// Packages, divided by blanks or lines; `#` begins a comment.
     pub list: &'a str,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::error::RootFsError;
 use crate::fetch::Release;
 
-/// What every recipe has: the programs any script expects.
+/// Part that every recipe has: the programs any script expects.
 const COMMON: &str = include_str!("recipes/common.toml");
 /// Every recipe, the one that is preferred first.
 const RECIPES: &[BuiltIn] = &[
@@ -42,9 +42,9 @@ struct BuiltIn {
 pub struct Recipe {
     /// Name of the root file system.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in a line.
     pub about: String,
-    /// Where its packages come from.
+    /// Release that its packages come from.
     pub release: &'static Release,
     /// The packages asked for; what they depend on comes with them, what they recommend does not.
     pub packages: Vec<String>,
@@ -175,7 +175,7 @@ impl Recipe {
         })
     }
 
-    /// Whether everything promised is below `root`, links followed; the first path that is not is the error.
+    /// Checks that everything promised is below `root`, links followed; the first path that is not is the error.
     pub fn check_promises(&self, root: &Path) -> Result<(), String> {
         match self.promises.iter().find(|path| !root.join(path).exists()) {
             Some(missing) => Err(missing.clone()),

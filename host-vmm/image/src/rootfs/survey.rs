@@ -1,4 +1,4 @@
-//! What a tree holds: how much, and whether it is still the same.
+//! Size and identity of a tree, by a look at its files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -75,7 +75,7 @@ impl Look {
             meta.ino(),
             meta.mtime().cast_unsigned(),
             meta.mtime_nsec().cast_unsigned(),
-            // It changes with everything, and nobody can set it.
+            // It changes with everything, and programs cannot set it.
             meta.ctime().cast_unsigned(),
             meta.ctime_nsec().cast_unsigned(),
         ];

@@ -30,7 +30,7 @@ impl Waves {
         crate::inspect::look_for_code(&self.gpu, &self.symbols)
     }
 
-    /// Whether there are code objects whose symbols are known.
+    /// Returns true if there are code objects whose symbols are known.
     pub(super) fn has_code(&self) -> bool {
         !self.symbols.lock().unwrap_or_else(PoisonError::into_inner).loaded.is_empty()
     }

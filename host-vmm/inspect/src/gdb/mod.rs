@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use server::Place;
 pub use server::Server;
 
-/// Where the stub listens.
+/// Address at which the stub listens.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub enum GdbAddress {
     /// A Unix socket of the process in the folder of this user's sockets, which this user alone can connect to.
@@ -66,14 +66,14 @@ impl FromStr for GdbAddress {
 /// Why there is no stub.
 #[derive(Debug, thiserror::Error)]
 pub enum GdbError {
-    /// It cannot listen there.
+    /// The stub cannot listen there.
     #[error(
         "GDB's stub cannot listen at {at}: {source}; choose another place with --gdb ADDR:PORT or --gdb PATH"
     )]
     Listen {
-        /// Where.
+        /// Address or path.
         at: String,
-        /// What failed.
+        /// Error of the system.
         source: io::Error,
     },
     /// The thread could not be started.

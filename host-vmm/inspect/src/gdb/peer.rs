@@ -1,9 +1,10 @@
-//! Whose a connection over TCP is.
+//! Owner of the other end of a TCP connection.
 //!
-//! The kernel's tables of sockets (`/proc/net/tcp`, Linux `Documentation/networking/proc_net_tcp.rst`; `get_tcp4_sock` and
-//! `get_timewait4_sock`, `net/ipv4/tcp_ipv4.c`) have the user of each socket. A socket that its process has closed is there without an
-//! inode and as root's, so that only established connections with an inode count. What has come over one may be older
-//! than the table: it counts as this user's only if the table still has both ends afterwards.
+//! The kernel's tables of sockets (`/proc/net/tcp`, Linux `Documentation/networking/proc_net_tcp.rst`; `get_tcp4_sock`
+//! and `get_timewait4_sock`, `net/ipv4/tcp_ipv4.c`) have the user of each socket. A socket that its process has closed
+//! is there without an inode and as root's, so that only established connections with an inode count. Bytes that have
+//! come over a connection may be older than the table: they count as this user's only if the table still has both ends
+//! afterwards.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 /// `TCP_ESTABLISHED`, `include/net/tcp_states.h`.
 const ESTABLISHED: u8 = 1;
 
-/// How often the tables are read: one of many sockets may leave a row out while others come and go.
+/// Number of looks at the tables: one of many sockets may leave a row out while others come and go.
 const LOOKS: usize = 3;
 
 /// A row of the tables.
@@ -26,8 +27,8 @@ struct Row {
     inode: u64,
 }
 
-/// Whether who is at the other end of a connection may command this user's programs: the same user, or somebody on another machine,
-/// of whom nobody knows and whom the user has let in by the address.
+/// Returns true if the other end of a connection may command this user's programs. It belongs to the same user, or to
+/// another machine: its user is unknown, and this user has let it in by the address.
 pub(super) fn may_command(stream: &TcpStream) -> io::Result<bool> {
     let (here, there) = (canonical(stream.local_addr()?), canonical(stream.peer_addr()?));
     if !is_of_this_machine(there.ip()) {
@@ -43,7 +44,7 @@ fn both_tables() -> Vec<Row> {
     tables.iter().flatten().flat_map(|table| rows(table)).collect()
 }
 
-/// Whether rows have both ends of a connection: the one here with its inode, and the one there with its user.
+/// Returns true if rows have both ends of a connection: the one here with its inode, and the one there with its user.
 fn are_ends(rows: &[Row], (here, inode): (SocketAddr, u64), (there, user): (SocketAddr, u32)) -> bool {
     let has = |local, remote, wanted: &dyn Fn(&Row) -> bool| {
         // The kernel may list a row twice while others come and go.
@@ -58,7 +59,7 @@ fn inode(stream: &TcpStream) -> io::Result<u64> {
     Ok(fs::File::from(stream.as_fd().try_clone_to_owned()?).metadata()?.ino())
 }
 
-/// Whether an address is one of this machine's: a socket can have it.
+/// Returns true if an address is one of this machine's: a socket can have it.
 fn is_of_this_machine(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
@@ -143,7 +144,7 @@ mod tests {
         assert!(!are_ends(&[], here, there));
     }
 
-    /// A socket that its process has closed is listed as root's: it is nobody's.
+    /// A socket that its process has closed is listed as root's: it has no owner.
     #[test]
     fn closed_sockets_are_nobodys() {
         let mut rows: Vec<Row> = rows(TABLE).collect();

@@ -116,7 +116,7 @@ impl Registers for Foreign {
     }
 }
 
-/// What GDB is told the GPU to be.
+/// Architecture of the GPU for GDB.
 #[derive(Debug)]
 pub(crate) enum Gpu64 {}
 
@@ -190,7 +190,7 @@ pub(super) fn read(
     }
 }
 
-/// What a register that is written consists of, in a wave of so many lanes; nothing for one that cannot be written.
+/// Parts of a register that is written, in a wave of `lanes` lanes; empty for a register that cannot be written.
 pub(super) fn written(register: Register, value: &[u8], lanes: u32) -> Vec<(RegisterName, u64)> {
     let (words, _) = value.as_chunks::<4>();
     let word = |at: usize| words.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes)));

@@ -12,7 +12,7 @@ use gdbstub::target::ext::base::multithread::{
 
 use super::target::{DEVICE, Waves};
 
-/// How long the device runs before the client is looked after.
+/// Time for which the device runs before the client is looked after.
 const SLICE: Duration = Duration::from_millis(20);
 /// Instructions of a step over a range before the client is looked after.
 const STEPS: u32 = 256;
@@ -20,7 +20,7 @@ const STEPS: u32 = 256;
 /// Why the device stands still.
 pub(super) type Stop = MultiThreadStopReason<u64>;
 
-/// What was asked for.
+/// Request of the client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Plan {
     /// Nothing.
@@ -92,7 +92,7 @@ impl Waves {
         }
         self.told.clear();
         self.current = None;
-        // The device lets nobody else have this number meanwhile; without it code objects are found later.
+        // The device gives this number to no other breakpoint meanwhile; without it code objects are found later.
         let _ = self.watch_dispatches();
         self.gpu.inspect().proceed();
         self.plan = Plan::Runs;
@@ -125,7 +125,7 @@ impl Waves {
         }
     }
 
-    /// How far a thread's wave has come: instructions, and its pc.
+    /// Progress of a thread's wave: instructions, and its pc.
     fn progress(&mut self, thread: Tid) -> Option<(u64, u64)> {
         self.details(thread).map(|seen| (seen.instructions, seen.view.pc.0))
     }

@@ -1,4 +1,4 @@
-//! Where the stub listens. One client is served at a time; others wait for it to leave.
+//! Listener of the stub. One client is served at a time; others wait for it to leave.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,10 +18,10 @@ use super::session::{self, PATIENCE};
 use super::{GdbError, peer};
 use crate::symbols::Symbols;
 
-/// How often somebody is looked for who connects.
+/// Pause between looks for a client that connects.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What the thread of the stub shares with whoever has started it.
+/// State that the thread of the stub shares with the code that has started it.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) gpu: Weak<Gpu>,
@@ -50,7 +50,7 @@ enum Listener {
 pub(super) enum Stream {
     Tcp {
         stream: TcpStream,
-        /// The client has been looked for again after its first bytes had come: they are not those of somebody who was there before.
+        /// True once the peer was checked again after its first bytes had come: the bytes are the checked user's.
         is_known: bool,
     },
     Unix(UnixStream),
@@ -60,7 +60,7 @@ fn another_users() -> io::Error {
     io::Error::other("of another user")
 }
 
-/// Where the stub of a process listens.
+/// Address at which the stub of a process listens.
 #[derive(Debug)]
 pub(crate) enum Place {
     Tcp(SocketAddr),
@@ -179,7 +179,7 @@ impl Server {
         Ok(Self { at, path, shared, thread: Some(thread) })
     }
 
-    /// Where it listens, as GDB's `target remote` takes it.
+    /// Address, as GDB's `target remote` takes it.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
@@ -197,7 +197,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // A socket that somebody has put there since is left alone.
+        // If another program has put a socket there since, it is left alone.
         if let Some(path) = &self.path
             && fs::symlink_metadata(path)
                 .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
@@ -222,7 +222,7 @@ fn serve(listener: &Listener, shared: &Arc<Shared>, first: u32) {
             }
         }
     }
-    // Nobody stays at the first dispatch because no debugger has come.
+    // No wave stays at the first dispatch if no debugger has come.
     if let (Some(first), Some(gpu)) = (first, shared.gpu.upgrade()) {
         gpu.inspect().remove_break(first);
         gpu.inspect().proceed();

@@ -1,8 +1,8 @@
 //! A client: its packets, and what it may not do to the run.
 //!
-//! A client halts the device with its first packet, and whatever it has done there is undone when it leaves: its breakpoints go, and
-//! the device goes on. One that says nothing after it has connected, does not end a packet or does not take an answer is
-//! dropped. A client rests after a packet for as long as the answer took.
+//! A client halts the device with its first packet, and its changes are undone when it leaves: its breakpoints go, and
+//! the device goes on. A client is dropped if it says nothing after it has connected, does not end a packet or does not
+//! take an answer. A client rests after a packet for as long as the answer took.
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use gdbstub::stub::{GdbStub, GdbStubBuilder, MultiThreadStopReason};
 use super::server::{Shared, Stream};
 use super::target::{DEVICE, Waves};
 
-/// How long a client may take to begin, to end a packet that it has begun, or to take its answer.
+/// Longest time a client may take to begin, to end a packet that it has begun, or to take its answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it is waited for a packet before the end of the program is looked for.
+/// Longest wait for a packet before the end of the program is looked for.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The same while the device runs.
+/// Longest wait for a packet while the device runs.
 const BRIEF: Duration = Duration::from_millis(1);
 /// The longest that a client waits after a packet.
 const LONGEST_REST: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ fn failed(error: impl std::fmt::Display) -> io::Error {
 /// Serves a client until it leaves or the program ends. `first` is the breakpoint at which the first dispatch waits for one.
 pub(super) fn serve(mut stream: Stream, shared: &Arc<Shared>, first: &mut Option<u32>) -> io::Result<()> {
     let Some(gpu) = shared.gpu.upgrade() else { return Ok(()) };
-    // Nothing is halted for somebody who has nothing to say.
+    // Nothing is halted for a client that sends nothing.
     let mut bytes = [0; 4096];
     let Some(read) = first_bytes(&mut stream, &mut bytes, shared)? else {
         return Err(io::Error::other("nothing came"));
@@ -124,7 +124,7 @@ fn first_bytes(stream: &mut Stream, bytes: &mut [u8], shared: &Shared) -> io::Re
     Ok(None)
 }
 
-/// What has been fed to the stub: whether it is inside of a packet, whose checksum has so many digits left.
+/// State of the bytes fed to the stub: `inside` of a packet, whose checksum has `left` digits left.
 struct Fed {
     begun: Instant,
     inside: bool,
@@ -176,7 +176,7 @@ fn end(machine: Machine<'_>, waves: &mut Waves, shared: &Shared) -> io::Result<(
         let status = u8::try_from(shared.status.load(Ordering::SeqCst));
         let stop = match status {
             Ok(status) => MultiThreadStopReason::Exited(status),
-            // Nobody has said how it ended.
+            // The way in which it ended is not known.
             Err(_) => MultiThreadStopReason::SignalWithThread { tid: DEVICE, signal: Signal::SIGHUP },
         };
         inner.report_stop(waves, stop).map_err(failed)?;

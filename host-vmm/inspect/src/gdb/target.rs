@@ -76,7 +76,7 @@ impl std::fmt::Debug for Waves {
 }
 
 impl Drop for Waves {
-    /// Nobody stays where a client that has left has stopped the device.
+    /// Lets waves go on that a client has stopped, once it has left.
     fn drop(&mut self) {
         let inspector = self.gpu.inspect();
         let watches = self.watches.iter().map(|(number, _)| number);
@@ -133,7 +133,7 @@ impl Waves {
         Ok(())
     }
 
-    /// What was known of waves no longer holds.
+    /// Forgets the facts about waves, which no longer hold.
     pub(super) fn moved(&mut self) {
         self.seen = None;
     }
@@ -169,7 +169,7 @@ impl Waves {
         Foreign { pc: wave.view.pc.0, frame: PRIVATE | frame }
     }
 
-    /// Where the device is, and the waves that stay at breakpoints of this client and that it was not told of.
+    /// Status of the device, and the waves that stay at breakpoints of this client and that it was not told of.
     pub(super) fn status(&self) -> (StatusView, Option<WaveId>) {
         let status = self.gpu.inspect().status();
         let mine = status

@@ -26,7 +26,7 @@ impl Waves {
     }
 }
 
-/// The bytes of a watchpoint; none for registers and private memory, whose accesses nobody sees.
+/// The bytes of a watchpoint; none for registers and private memory, whose accesses are not observed.
 fn range((address, length, kind): Watched) -> Option<AccessRange> {
     let (window, offset) = (address & WINDOW, address & !WINDOW);
     let (lds, first) = match window {

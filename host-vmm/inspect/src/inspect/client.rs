@@ -37,7 +37,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Nobody listens there.
+    /// An address at which no server listens.
     pub fn at(path: &Path) -> Result<Self, InspectError> {
         let stream = UnixStream::connect(path);
         let stream = stream.map_err(|source| InspectError::Socket { path: path.to_owned(), source })?;

@@ -1,7 +1,7 @@
 //! Breakpoints for lines of sources whose code is not on the GPU yet.
 //!
-//! What is on the GPU is known by what packets dispatch. While such a breakpoint waits, the device stands still in front of each packet that
-//! dispatches, a thread looks whether code of the line has come, and lets the packet go on.
+//! Packets that dispatch tell which code is on the GPU. While such a breakpoint waits, the device stands still in front
+//! of each packet that dispatches; a thread looks for code of the line, and then lets the packet go on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,10 +16,10 @@ use super::answer_with;
 use super::sources::{addresses, break_at, reason, source_line};
 use crate::symbols::Symbols;
 
-/// How often the thread looks whether it is to end.
+/// Interval at which the thread checks if it is to end.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// What waits for code of a GPU.
+/// Thread that waits for code of lines to come to a GPU.
 #[derive(Debug)]
 pub(super) struct Lines {
     symbols: Arc<Mutex<Symbols>>,

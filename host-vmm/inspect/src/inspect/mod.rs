@@ -43,12 +43,12 @@ pub const MAX_QUESTION: usize = 4096;
 /// The longest answer in bytes.
 pub const MAX_ANSWER: usize = 32 << 20;
 
-/// How a GPU is to be looked at.
+/// Ways in which a GPU can be looked at.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 pub struct InspectOptions {
-    /// Whether there is a socket for `belfry inspect`.
+    /// True if there is a socket for `belfry inspect`.
     pub socket: bool,
-    /// Where GDB can connect, if it can.
+    /// Address at which GDB can connect, if it can.
     pub gdb: Option<GdbAddress>,
     /// Files of code objects with their debug information, or folders of such files.
     pub symbols: Vec<PathBuf>,
@@ -61,7 +61,7 @@ pub struct InspectOptions {
 pub struct AskedOfProcess {
     /// The folder of sockets, as the process finds it.
     pub folder: PathBuf,
-    /// What may be looked at, and how.
+    /// Ways in which the GPU can be looked at.
     pub options: InspectOptions,
 }
 
@@ -73,7 +73,7 @@ pub enum InspectError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is refused.
         why: &'static str,
     },
     /// A socket or its folder failed.
@@ -81,7 +81,7 @@ pub enum InspectError {
     Socket {
         /// The socket, or the folder.
         path: PathBuf,
-        /// What failed.
+        /// Error of the system.
         source: io::Error,
     },
     /// The thread could not be started.

@@ -9,7 +9,7 @@ use super::{InspectError, InspectOptions, Save, Server, places};
 use crate::gdb::{self, GdbAddress};
 use crate::symbols::{Finder, Symbols};
 
-/// Everything that looks at a GPU; when it is dropped, nobody does, and what was halted goes on.
+/// All onlookers of a GPU; when this is dropped, they end, and a halted device goes on.
 #[derive(Debug)]
 pub struct Onlookers {
     gdb: Option<gdb::Server>,
@@ -44,13 +44,13 @@ impl Onlookers {
         Ok(Self { gdb, socket })
     }
 
-    /// Where GDB finds it, as `target remote` takes it, if it may debug the GPU.
+    /// Address of the stub, as GDB's `target remote` takes it, if GDB may debug the GPU.
     #[must_use]
     pub fn gdb(&self) -> Option<&str> {
         self.gdb.as_ref().map(gdb::Server::at)
     }
 
-    /// The GPU's machine can be saved, when somebody asks for that.
+    /// Lets clients save the GPU's machine.
     pub fn can_save(&self, saver: Save) {
         if let Some(socket) = &self.socket {
             socket.can_save(saver);

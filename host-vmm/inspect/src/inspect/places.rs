@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::InspectError;
 
-/// How the names of sockets for GDB begin.
+/// First part of the names of sockets for GDB.
 const FOR_GDB: &str = "gdb-";
 
 /// A process whose GPU can be inspected.
@@ -34,7 +34,7 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> InspectError {
     move |source| InspectError::Socket { path, source }
 }
 
-/// Whether the folder is this user's alone; an error if it is somebody else's.
+/// Checks that the folder is this user's alone; an error if it belongs to another user.
 fn check(path: &Path) -> Result<(), InspectError> {
     let found = fs::symlink_metadata(path).map_err(failed(path))?;
     let refused = |why| Err(InspectError::Folder { path: path.to_owned(), why });

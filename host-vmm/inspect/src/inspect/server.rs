@@ -28,7 +28,7 @@ pub type Save = Arc<dyn Fn(&Path) -> Result<String, String> + Send + Sync>;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
-/// How long a client may take to end a question that it has begun, or to take its answer.
+/// Longest time a client may take to end a question that it has begun, or to take its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest that a client waits after a question.
 const LONGEST_REST: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ struct Question {
 struct Shared {
     gpu: Weak<Gpu>,
     lines: Lines,
-    /// What saves the GPU's machine, if it has one that can be.
+    /// Function that saves the GPU's machine, if it has one that can be saved.
     saver: Mutex<Option<Save>>,
     closing: AtomicBool,
     /// Twins of the clients' streams, by which they are closed.
@@ -119,7 +119,7 @@ impl Server {
         *self.shared.saver.lock().unwrap_or_else(PoisonError::into_inner) = Some(saver);
     }
 
-    /// Where it is.
+    /// Path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -129,7 +129,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        // Nobody stays where the GPU was stopped.
+        // No wave stays at the place where the GPU was stopped.
         if let Some(gpu) = self.shared.gpu.upgrade() {
             gpu.inspect().clear_breaks();
             gpu.inspect().proceed();

@@ -76,7 +76,7 @@ pub(super) fn source_line(place: &str) -> Result<(&str, u32), String> {
     Ok((file, line.parse().map_err(|_| format!("{line:?} is no line"))?))
 }
 
-/// Where code of a source line begins on the GPU.
+/// Addresses at which code of a source line begins on the GPU.
 pub(super) fn addresses(gpu: &Gpu, symbols: &Mutex<Symbols>, place: &str) -> Result<Vec<u64>, String> {
     let (file, line) = source_line(place)?;
     look_for_code(gpu, symbols);

@@ -103,7 +103,7 @@ fn frames(file: &SymbolFile, data: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Where the header of the section `.debug_frame` is.
+/// Offset of the header of the section `.debug_frame`.
 fn debug_frame(data: &[u8]) -> Option<usize> {
     let number = |at: usize, len: usize| {
         let mut bytes = [0; 8];

@@ -41,7 +41,7 @@ pub enum SymbolError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What failed.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A file that is no code object, or whose debug information is broken.
@@ -49,7 +49,7 @@ pub enum SymbolError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it is refused.
         why: String,
     },
 }
@@ -59,7 +59,7 @@ pub enum SymbolError {
 pub struct Loaded {
     /// Its process.
     pub pasid: u16,
-    /// Where it is loaded: what is added to its file's addresses.
+    /// Base address, which is added to its file's addresses.
     pub base: u64,
     /// Its file.
     pub file: Arc<SymbolFile>,
@@ -68,7 +68,7 @@ pub struct Loaded {
 /// A code object that was found elsewhere than in a file that the user named.
 #[derive(Clone, Debug)]
 pub struct CodeObject {
-    /// What it is called: a URI.
+    /// Name: a URI.
     pub name: String,
     /// Its ELF file.
     pub data: Vec<u8>,
@@ -95,7 +95,7 @@ pub struct Symbols {
     pub loaded: Vec<Loaded>,
 }
 
-/// What code objects are loaded at multiples of.
+/// Alignment of the base addresses of code objects, in bytes.
 const PAGE: u64 = 4096;
 
 /// Code objects that are remembered at most.
@@ -141,20 +141,20 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Has code objects come from somebody else, too, who is asked when one is on the GPU whose file is not known.
+    /// Adds a finder of code objects, which is asked when a code object is on the GPU whose file is not known.
     #[must_use]
     pub fn with_finder(mut self, finder: Finder) -> Self {
         self.finder = Found(Some(finder));
         self
     }
 
-    /// Whether there are any files, or can be.
+    /// Returns true if there are no files, and none can come.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.finder.0.is_none()
     }
 
-    /// Whether code of a source line can come: a file has some, or more files may come.
+    /// Returns true if code of a source line can come: a file has some, or more files may come.
     #[must_use]
     pub fn may_have(&self, file: &str, line: u32) -> bool {
         self.finder.0.is_some() || self.files.iter().any(|known| !known.addresses(file, line).is_empty())

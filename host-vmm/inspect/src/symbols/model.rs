@@ -1,4 +1,4 @@
-//! What a file says: rows of its line tables, functions, variables and their types.
+//! Contents of a file: rows of its line tables, functions, variables and their types.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ pub(super) struct Row {
     pub(super) line: u32,
     /// Nothing is known of the code behind it.
     pub(super) end: bool,
-    /// It begins a statement.
+    /// True if the row begins a statement.
     pub(super) statement: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Variable {
     pub(super) name: String,
     /// The code that can name it.
     pub(super) scope: Range<u64>,
-    /// Where it is, in which code.
+    /// Places of the variable, each with the code in which it holds.
     pub(super) locations: Vec<Location>,
     pub(super) kind: Kind,
 }
@@ -43,7 +43,7 @@ pub(super) struct Location {
     pub(super) expression: Vec<u8>,
     /// The address that the expression has by its index in `.debug_addr`, if it has one.
     pub(super) indexed: Option<u64>,
-    /// Where the expression is in the file.
+    /// Offset of the expression in the file.
     pub(super) at: Option<usize>,
 }
 

@@ -22,7 +22,7 @@ use super::{Copy, SourceLine, for_gdb};
 const MOST: usize = 4 << 20;
 /// Bytes of code that are compared with memory, at most.
 const COMPARED: usize = 4 << 20;
-/// How deep types are followed.
+/// Depth to which types are followed.
 const DEPTH: u32 = 6;
 /// `EM_AMDGPU`
 const MACHINE: u16 = 224;
@@ -94,13 +94,13 @@ impl SymbolFile {
         self.kernels.iter().find(|(name, _)| name == kernel).map(|(_, address)| *address)
     }
 
-    /// Whether it has source lines.
+    /// Returns true if the file has source lines.
     #[must_use]
     pub fn has_lines(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// Whether an address of the file is one of code.
+    /// Returns true if an address of the file is one of code.
     #[must_use]
     pub fn has_code(&self, address: u64) -> bool {
         self.code
@@ -108,7 +108,7 @@ impl SymbolFile {
             .any(|(from, range)| address.checked_sub(*from).is_some_and(|at| at < range.len() as u64))
     }
 
-    /// Whether its code is in memory, loaded at a place.
+    /// Returns true if its code is in memory, loaded at `base`.
     pub(super) fn is_at(&self, base: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> usize) -> bool {
         let mut bytes = vec![0; 64 << 10];
         let mut left = COMPARED;
@@ -148,7 +148,7 @@ impl SymbolFile {
         Some(SourceLine { file, line: row.line, function: self.function(address).map(|found| &*found.name) })
     }
 
-    /// Where code of a source line begins, once for each function.
+    /// Addresses at which code of a source line begins, one for each function.
     pub(super) fn addresses(&self, file: &str, line: u32) -> Vec<u64> {
         let is =
             |known: &str| known == file || known.strip_suffix(file).is_some_and(|rest| rest.ends_with('/'));

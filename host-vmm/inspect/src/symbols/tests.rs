@@ -3,7 +3,7 @@
 use super::*;
 
 const VECADD: &[u8] = include_bytes!("../../../tests/kernels/vecadd.gfx1100.hsaco");
-/// Where its function begins, and its line 7.
+/// Addresses of the function's beginning, and of its line 7.
 const ENTRY: u64 = 0x1a00;
 
 fn vecadd() -> SymbolFile {

@@ -1,8 +1,8 @@
-//! Where a variable is, and its value as text.
+//! Place of a variable, and its value as text.
 //!
-//! Clang describes variables of kernels with `DW_OP_xderef`: the address below, in the address space above it (1: private memory, 2: LDS).
-//! It leaves these operations behind the expression when a variable has moved from private memory into a register, or is a constant: what it says
-//! then is the value and no address.
+//! Clang describes variables of kernels with `DW_OP_xderef`: the address below, in the address space above it (1:
+//! private memory, 2: LDS). It leaves these operations after the expression when a variable has moved from private
+//! memory into a register, or is a constant: the expression then gives the value and no address.
 
 use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 
@@ -18,7 +18,7 @@ const AGPRS: [(u16, u16); 2] = [(2048, 256), (3072, 256)];
 const PRIVATE: u64 = 1;
 const LOCAL: u64 = 2;
 
-/// How deep a value is written.
+/// Depth to which a value is written.
 const DEPTH: u32 = 4;
 /// Elements of an array that are written.
 const ELEMENTS: usize = 32;
@@ -57,10 +57,10 @@ impl Register {
     }
 }
 
-/// Where a value is.
+/// Place of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// It is this, and nowhere.
+    /// A constant, which has no place.
     Value(u64),
     /// In a register, and those behind it.
     Register(Register),
@@ -80,7 +80,7 @@ pub trait State {
     fn read(&mut self, place: Place, bytes: &mut [u8]) -> bool;
 }
 
-/// What an expression says, as far as it does without a wave.
+/// Result of an expression, as far as it can be found without a wave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     /// At an offset of the frame, in private memory.
@@ -180,7 +180,7 @@ impl SymbolFile {
     }
 }
 
-/// Where a variable is now.
+/// Finds the place of a variable now.
 fn place(
     function: &Function,
     variable: &Variable,

@@ -16,7 +16,7 @@ fn disk(cache: &Cache, path: &Path) -> Result<RootDisk, RootFsError> {
     Root::Path(path.to_owned()).disk(cache, &Progress::silent())
 }
 
-/// Whether a block of the image begins so, as that of a file does.
+/// Returns true if a block of the image begins with `start`, as that of a file does.
 fn has_block(image: &Path, start: &[u8]) -> bool {
     let (mut file, mut data) = (File::open(image).unwrap(), vec![0; 4 << 20]);
     loop {
