@@ -14,32 +14,33 @@ use crate::memory::SystemMemory;
 use crate::shader::RunningWaves;
 use crate::time::TimeSource;
 
-/// How much of the device's time passes while nothing moves, before what is in flight is taken to wait for the host.
+/// Time of the device that passes while nothing moves, before work in flight counts as waiting for the host.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What of it passes at a time: the device looks again after that.
+/// Time of the device between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Drops all interrupts. A device without a host has nowhere to send them.
+/// A sink that drops all interrupts. A device without a host has nowhere to send them.
 pub(super) struct DropsInterrupts;
 
 impl InterruptSink for DropsInterrupts {
     fn raise(&self, _vector: u16) {}
 }
 
-/// How a device that is alone has come to rest.
+/// States in which a device without a host stops.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Rest {
     /// Nothing is in flight: queues are idle, no wave is left.
     Idle,
-    /// What is left waits for what its host would have done.
+    /// All remaining work waits for an action of its host.
     Waiting(RunningWaves),
-    /// It is not at rest: the time that it had is over.
+    /// The time limit was over before the device came to rest.
     Late(RunningWaves),
 }
 
 impl Gpu {
-    /// Makes a device that goes on where another one was saved, without a host: [`Gpu::run_to_rest`] does all of its work on the thread
-    /// that calls it, in a time of its own, so that it does the same each time. VRAM and system memory are as they were saved.
+    /// Makes a device that goes on at the point where another one was saved, without a host.
+    /// [`Gpu::run_to_rest`] does all of its work on the thread that calls it, in a time of its own, so that
+    /// each run is equal. VRAM and system memory are as they were saved.
     ///
     /// # Errors
     ///
@@ -59,8 +60,8 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Has a device that was [restored alone](Self::restore_alone) go on until nothing is in flight any more, or nothing of it moves, or
-    /// `limit` of the host's time has passed.
+    /// Lets a device that was [restored alone](Self::restore_alone) go on until nothing is in flight any
+    /// more, or nothing moves, or `limit` of the host's time has passed.
     pub fn run_to_rest(&self, limit: Duration) -> Rest {
         self.resume();
         let begun = Instant::now();
@@ -83,7 +84,7 @@ impl Gpu {
         }
     }
 
-    /// Whether a wave is there, or a queue has work that is not completed.
+    /// Returns true if there is a wave, or a queue has work that is not completed.
     fn is_in_flight(&self) -> bool {
         let waves = self.running_waves(0).unwrap_or_default();
         waves.waves > 0 || waves.workgroups_left > 0 || self.doorbells.any_busy()

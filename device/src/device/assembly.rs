@@ -1,4 +1,4 @@
-//! How a device is put together: who is given what.
+//! Assembly of a device: each part is given the parts that it uses.
 
 use std::sync::{Arc, PoisonError};
 
@@ -54,14 +54,15 @@ impl Gpu {
         gpu.start()
     }
 
-    /// Starts the thread of a device that is put together.
+    /// Starts the thread of an assembled device.
     pub(super) fn start(self) -> Result<Arc<Self>, Error> {
         let thread = runner::spawn(&self.runner).map_err(Error::Thread)?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(Arc::new(self))
     }
 
-    /// A device that goes by this clock, in operations of a session if there is one, and does nothing yet.
+    /// Assembles a device with this clock, in operations of a session if there is one. The device does
+    /// nothing yet.
     pub(super) fn assemble(
         config: GpuConfig,
         resources: Resources,
@@ -267,7 +268,7 @@ fn shader_config(
     let backend = Backend::detect().with_tier(config.tier).with_matrices(config.matrices);
     let probes = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_kernels());
     ShaderConfig {
-        // What waves of two workers do, and what is noted of it, could have different orders.
+        // Effects of waves on two workers, and notes about them, could have different orders.
         workers: if config.deterministic.is_some() || probes { 1 } else { config.workers },
         topology: chip.topology(),
         chip: config.chip.generation,

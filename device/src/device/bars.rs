@@ -71,7 +71,7 @@ impl Gpu {
         }
     }
 
-    /// Reads registers, of which one may be stuck, or be so from now on.
+    /// Reads registers, of which one may be stuck, or gets stuck here.
     fn read_registers(&self, offset: u64, data: &mut [u8], sticks: bool) -> IoResult {
         self.registers.read_bytes(offset, data)?;
         if let Ok(word) = <[u8; 4]>::try_from(&*data)
@@ -87,13 +87,13 @@ impl Gpu {
         Ok(())
     }
 
-    /// The host reads a register; what strikes there.
+    /// Returns the fault that strikes a read of a register by the host.
     fn strike_read(&self, offset: u64) -> Option<Rule> {
         let place = || Place { what: "register", address: Some(offset), ..Place::default() };
         let struck = self.faults.meets(Hook::Register, place)?;
         if struck.rule == Rule::Removal && !self.faults.is_removed() {
             self.faults.remove();
-            // What is in progress on a card without power is over.
+            // A card without power does not go on with its work.
             self.runner.hold();
         }
         if struck.rule == Rule::FunctionReset {
@@ -166,7 +166,7 @@ impl Gpu {
         }
     }
 
-    /// A doorbell was written by an access.
+    /// Takes a doorbell that was written by an access.
     fn ring(&self, offset: DoorbellOffset, value: u64, len: usize) {
         if !self.watch.lets_through(offset) {
             return;
@@ -194,8 +194,9 @@ impl Gpu {
 
     /// Tells the device that a doorbell page may have been written without an access, or is about to be.
     ///
-    /// The device looks at once. Where it looks by itself ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then
-    /// looks as often as after a doorbell: a store that lands just after the look is found soon.
+    /// The device looks at once. If it also looks by itself
+    /// ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then looks as often as after a doorbell: a
+    /// store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
         match &self.session {
             None => self.take_hint(),
@@ -210,8 +211,9 @@ impl Gpu {
 
     /// Tells the device that a doorbell was written a number of times. The values did not reach the device.
     ///
-    /// How far producers have got is read from their write pointers, which they write before they ring. The kernel's own
-    /// rings (KIQ, MES) take the doorbell's value: their writes have to arrive by [`Self::bar_write`].
+    /// The device reads the progress of producers from their write pointers, which they write before they
+    /// ring. The kernel's own rings (KIQ, MES) take the doorbell's value: their writes have to arrive by
+    /// [`Self::bar_write`].
     pub fn doorbell_woken(&self, offset: DoorbellOffset, writes: u64) {
         match &self.session {
             None => self.take_writes(offset, writes),
@@ -231,25 +233,25 @@ impl Gpu {
         self.wake.wake();
     }
 
-    /// Tells `listener` from now on which doorbells queues listen to; takes the first one only.
+    /// Tells `listener` from now on which doorbells belong to queues; only the first call counts.
     pub fn set_doorbell_listener(&self, listener: Arc<dyn DoorbellListener>) {
         self.doorbells.set_listener(listener);
     }
 
-    /// Doorbells queues listen to on the 4 KiB page at a byte offset, and their values, lowest first.
+    /// Doorbells of queues on the 4 KiB page at a byte offset, and their values, lowest first.
     pub fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         self.doorbells.of_page(page)
     }
 
-    /// Whether a queue that listens to a doorbell of the page has work that is not completed.
+    /// Returns true if a queue with a doorbell on the page has work that is not completed.
     #[must_use]
     pub fn has_work(&self, page: u64) -> bool {
         self.doorbells.is_busy(page)
     }
 
-    /// Tells the device that a doorbell was written without an access, and lends it
-    /// the calling thread: packets and small dispatches are executed before this returns, for some tens of microseconds
-    /// at most; what takes longer goes on by itself.
+    /// Tells the device that a doorbell was written without an access, and lends it the calling thread:
+    /// packets and small dispatches are executed before this returns, for some tens of microseconds at most;
+    /// longer work goes on by itself.
     pub fn doorbell_written(&self, offset: DoorbellOffset) {
         if self.faults.is_removed() {
             return;

@@ -1,4 +1,4 @@
-//! A device whose schedule is explored: it works when it is told to, on the thread that tells it.
+//! A device whose schedule is explored: it works only when it is called, on the calling thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::error::Error;
 use crate::firmware::Turn;
 use crate::time::Clock;
 
-/// How much a step takes of the device's time.
+/// Time of the device that a step takes.
 const STEP: Duration = Duration::from_micros(1);
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stepped {
     /// There may be more to do.
     Busy,
-    /// There is nothing to do, until the device is told of something, or until so much time has passed.
+    /// Nothing to do, until the device is told of something, or until this time has passed.
     Idle(Option<Duration>),
 }
 
@@ -32,8 +32,9 @@ impl Gpu {
         Ok(Arc::new(gpu))
     }
 
-    /// Serves everything once, and takes one turn at waves, which lasts until the [schedule](crate::explore) has others go on.
-    /// For a device that has an [explorer](GpuConfig::explorer), or [is alone](Gpu::restore_alone); its manual time passes.
+    /// Serves everything once, and takes one turn at waves, which lasts until the [schedule](crate::explore)
+    /// lets others go on. For a device that has an [explorer](GpuConfig::explorer), or [is
+    /// alone](Gpu::restore_alone); its manual time passes.
     pub fn step_explored(&self) -> Stepped {
         self.config.time.advance(STEP);
         self.wake.clear();
@@ -50,7 +51,7 @@ impl Gpu {
         }
     }
 
-    /// Whether the device was told of something since its last step.
+    /// Returns true if the device was told of something since its last step.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         self.wake.is_woken()

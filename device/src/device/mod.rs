@@ -43,7 +43,7 @@ use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, WalkCounter};
 use session::Session;
 
-/// What a host hands to the device; regions are shared memory where a guest is to map them.
+/// The host's part of a device; regions are shared memory if a guest is to map them.
 pub struct Resources {
     /// BAR0: as large as [`GpuConfig::vram_size`].
     pub vram: MmapRegion,
@@ -51,7 +51,7 @@ pub struct Resources {
     pub doorbells: MmapRegion,
     /// Guest memory; tell the device with [`Gpu::memory_changed`] after replacing it.
     pub system: SystemMemory,
-    /// Where interrupts go.
+    /// Sink of interrupts.
     pub interrupts: Arc<dyn InterruptSink>,
 }
 
@@ -101,14 +101,14 @@ pub struct Gpu {
     pub(crate) clock: Clock,
     tracer: Tracer,
     faults: Faults,
-    /// Its BARs as it reaches them itself.
+    /// Its BARs, for its own accesses to them.
     own: Arc<OwnBars>,
-    /// One operation after the other, while it is recorded or replayed.
+    /// Does one operation after the other, while the device is recorded or replayed.
     session: Option<Session>,
 }
 
-/// The live state of every part by name (`{:#x?}` is for reading), each as it is at one moment: waits for their locks, one
-/// after the other.
+/// Shows the live state of every part by name (`{:#x?}` is for reading), each at one moment: waits for their
+/// locks, one after the other.
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gpu")
@@ -131,19 +131,19 @@ impl Gpu {
         &self.config
     }
 
-    /// What records the device's events; a driver in the same process may record its own there.
+    /// Recorder of the device's events; a driver in the same process may record its own there.
     #[must_use]
     pub fn tracer(&self) -> &Tracer {
         &self.tracer
     }
 
-    /// The faults that it was [given](GpuConfig::faults), and what has come of them.
+    /// The faults that it was [given](GpuConfig::faults), with their strikes.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Reads the configuration space; what lies beyond its 4096 bytes reads as 0.
+    /// Reads the configuration space; bytes beyond its 4096 read as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
         if self.faults.is_removed() {
             return data.fill(0xff);
@@ -166,7 +166,7 @@ impl Gpu {
         }
     }
 
-    /// Writes the configuration space; read-only bits keep their value, what lies beyond is ignored.
+    /// Writes the configuration space; read-only bits keep their value, bytes beyond its end are ignored.
     ///
     /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
@@ -199,15 +199,17 @@ impl Gpu {
         }
     }
 
-    /// Says where on the bus the device finds its own doorbells, on a host that has no bus: page tables name them by that address.
+    /// Sets the bus address of the device's own doorbells, on a host that has no bus: page tables name them
+    /// by that address.
     pub fn place_doorbells(&self, address: u64) {
         self.own.place_doorbells(address);
     }
 
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
     ///
-    /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget them
-    /// before it calls this. What regions only refer to (made from raw pointers) must stay mapped until it has returned.
+    /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget
+    /// them before it calls this. Memory that regions only refer to (made from raw pointers) must stay mapped
+    /// until it has returned.
     pub fn memory_changed(&self) {
         match &self.session {
             None => self.memory.changed(),
@@ -215,7 +217,7 @@ impl Gpu {
         }
     }
 
-    /// Puts the static tables where a driver looks for them.
+    /// Puts the static tables at the places where a driver reads them.
     fn place_tables(&self) {
         let at = self.memory.vram_size() - self.chip.discovery_offset();
         if self.memory.write_bytes(Location::Vram(at), &self.chip.discovery()).is_err() {
@@ -249,7 +251,7 @@ impl Gpu {
         });
     }
 
-    /// Has the sanitizer, if there is one, look at what a reset ends.
+    /// Lets the sanitizer, if there is one, check for work that a reset ends.
     fn check_reset(&self) {
         let Some(sanitizer) = self.config.sanitizer.as_ref().filter(|of| of.checks(Rule::ResetBusy)) else {
             return;
@@ -278,18 +280,20 @@ impl Gpu {
         stats
     }
 
-    /// What compiled code has done since the last call, if the configuration asks for [code that counts](GpuConfig::counts_code).
+    /// Returns the times of compiled code since the last call, if the configuration asks for [code that
+    /// counts](GpuConfig::counts_code).
     pub fn take_code_times(&self) -> CodeTimes {
         self.shader.take_code_times()
     }
 
-    /// When the first dispatch was found complete.
+    /// Time at which the first dispatch was found complete.
     #[must_use]
     pub fn first_dispatch(&self) -> Option<Instant> {
         self.shader.first_dispatch()
     }
 
-    /// What has begun on the shader engine and not ended, with at most `most` waves one by one; `None` of a stopped device.
+    /// Work that has begun on the shader engine and not ended, with at most `most` waves one by one; `None`
+    /// for a stopped device.
     ///
     /// The device stands still meanwhile, and goes on afterwards.
     #[must_use]
@@ -298,7 +302,7 @@ impl Gpu {
         self.runner.between_passes(|_| self.shader.running_waves(most))
     }
 
-    /// What was used and has no behaviour here: name, reads, writes; most used first.
+    /// Registers and fields that were used and have no behaviour here: name, reads, writes; most used first.
     ///
     /// Registers of the BAR, far registers behind the index/data pairs, and fields of packets and scheduler frames that
     /// were answered without doing what the field asks; those count as written.
@@ -342,20 +346,21 @@ impl Gpu {
         self.movers.stop();
     }
 
-    /// Ends the record of the device, if it has one, which is complete then. The device goes on without: for one whose process
-    /// ends, or becomes another program, at any moment.
+    /// Ends the record of the device, if it has one; the record is then complete. The device goes on without
+    /// it. For a process that may end, or become another program, at any moment.
     pub fn end_record(&self) {
         if let Some(session) = &self.session {
             session.end_record(self);
         }
     }
 
-    /// Says where programs flush the host data path, if that is memory and not the register; the first page counts.
+    /// Sets the page by which programs flush the host data path, if it is memory and not the register; only
+    /// the first call counts.
     pub fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
         self.memory.set_flush_page(page);
     }
 
-    /// What the sanitizer has found, if there is one.
+    /// Findings of the sanitizer, if there is one.
     #[must_use]
     pub fn sanitized(&self) -> Option<SanitizeReport> {
         self.config.sanitizer.as_deref().map(Sanitizer::report)
@@ -363,7 +368,7 @@ impl Gpu {
 
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The last handle may be dropped by that thread itself.
+        // That thread itself may drop the last handle.
         let thread = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
         if thread.is_some_and(|thread| thread.join().is_err()) {
             log::error!(target: "gpu", "the device's thread panicked");
@@ -371,8 +376,8 @@ impl Gpu {
     }
 }
 
-/// The device on one thread, for fuzz targets, and for tests that stop at a certain turn: an input then does the same each
-/// time.
+/// The device on one thread, for fuzz targets, and for tests that stop at a certain turn: an input then has
+/// one result each time.
 impl Gpu {
     /// Ends the device's own thread; passes are left to the caller.
     fn serve_on_caller(&self) {
@@ -388,12 +393,12 @@ impl Gpu {
         self.shader.work_on_caller();
     }
 
-    /// Serves the kernel's rings and every queue once; whether there is more to do at once.
+    /// Serves the kernel's rings and every queue once; returns true if there is more to do at once.
     pub fn pass(&self) -> bool {
         self.runner.pass()
     }
 
-    /// Takes one turn at running waves; whether there were any to run.
+    /// Takes one turn at running waves; returns true if there were any.
     pub fn turn(&self) -> bool {
         self.shader.turn()
     }

@@ -1,4 +1,4 @@
-//! A record, done again by the device alone.
+//! Replay of a record by the device alone.
 
 mod checkpoints;
 
@@ -18,36 +18,36 @@ use crate::record::{Entry, Journal, Place, Player, Progress, RecordError, Stoppe
 use crate::trace::TraceSink;
 use checkpoints::{Checkpoint, Checkpoints};
 
-/// A device that does again what a record says, without a host, and compares itself with the record.
+/// A device that repeats a record without a host, and compares itself with the record.
 ///
-/// The record may come from anywhere: what is wrong with it is an error, and takes memory in proportion to what the device of
-/// the record accesses.
+/// The record may come from anywhere: a mistake in it is an error, and a replay takes memory in proportion to
+/// the accesses of the recorded device.
 #[derive(Debug)]
 pub struct Replay {
     gpu: Arc<Gpu>,
     journal: Arc<Journal>,
     config: GpuConfig,
-    /// The record's beginning, where there is something to go back to.
+    /// The record's beginning, if the replay can go back to it.
     begin: Option<Place>,
     checkpoints: Option<Checkpoints>,
     /// Operations of all devices that it has had.
     done: u64,
 }
 
-/// Where a replay has come to.
+/// Progress of a replay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Replayed {
     /// Turns of the device and calls of the host's.
     pub operations: u64,
     /// Events of the device.
     pub events: u64,
-    /// Number of the last event, or of the one that it has stopped at, from 1 on.
+    /// Number of the last event, or of the event to stop at once that is reached, from 1 on.
     pub event: u64,
-    /// That event, in words.
+    /// The event with that number, in words.
     pub last: String,
     /// The digest of all memory that the device has seen.
     pub memory: u64,
-    /// Whether the record is over.
+    /// True if the record is over.
     pub at_end: bool,
 }
 
@@ -67,7 +67,8 @@ fn device(config: &GpuConfig, journal: &Arc<Journal>) -> Result<Arc<Gpu>, Record
 }
 
 impl Replay {
-    /// Makes the device of a record; `trace` is told its events, again after it has [gone back](Self::back_to).
+    /// Makes the device of a record; `trace` gets its events, and gets them again after it has [gone
+    /// back](Self::back_to).
     ///
     /// # Errors
     ///
@@ -94,34 +95,35 @@ impl Replay {
         Ok(Self { gpu, journal, config, begin, checkpoints: None, done: 0 })
     }
 
-    /// Keeps checkpoints from now on, which [`Self::back_to`] goes back to, in so many bytes of memory and one checkpoint more.
+    /// Keeps checkpoints from now on, which [`Self::back_to`] goes back to, in `bytes` bytes of memory and
+    /// one checkpoint more.
     ///
-    /// The later they are, the closer they are together. There are none of a device with faults, whose plan does not go back. The
-    /// results are the same without them.
+    /// Later checkpoints are closer together than earlier ones. A device with faults has none, as its plan
+    /// does not go back. The results are the same without them.
     pub fn keep_checkpoints(&mut self, bytes: u64) {
         let without = self.config.faults.rules().is_empty() && self.config.faults.chaos().is_none();
         self.checkpoints = (bytes > 0 && without).then(|| Checkpoints::new(bytes));
     }
 
-    /// How many checkpoints there are.
+    /// Number of checkpoints.
     #[must_use]
     pub fn checkpoints(&self) -> usize {
         self.checkpoints.as_ref().map_or(0, Checkpoints::len)
     }
 
-    /// How many operations were done, those that were done again included.
+    /// Number of operations that were done, with repetitions.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// The device, where the replay has left it: another one after it has [gone back](Self::back_to).
+    /// The device at this point of the replay: another one after it has [gone back](Self::back_to).
     #[must_use]
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
 
-    /// Goes on to the end of the record, or until the operation is over that this event is in.
+    /// Goes on to the end of the record, or to the end of the operation that this event is in.
     ///
     /// # Errors
     ///
@@ -198,7 +200,7 @@ impl Replay {
         if let (Some(mirror), Some(session)) = (gpu.memory.mirror(), &gpu.session) {
             checkpoints.put_memory(mirror);
             let saved = SavedGpu::from_bytes(&last.device).map_err(|error| failed(&error))?;
-            // The device's time began with this one.
+            // The session's time begins at 0, as the saved device's did.
             session.time().advance(saved.age());
             gpu.tracer.set_epochs(&last.epochs);
             gpu.runner.pause();
@@ -221,7 +223,7 @@ impl Replay {
         else {
             return;
         };
-        // What a pause holds is in no snapshot, and a device that is stopped has none.
+        // A snapshot does not contain the work that a pause holds back, and a stopped device has no snapshot.
         if self.gpu.runner.is_paused() {
             return;
         }
@@ -255,7 +257,7 @@ impl Replay {
             self.gpu.doorbells.found(at, value);
         }
         if let Entry::Call { call, .. } = &entry {
-            // Whether it was refused is compared.
+            // A refusal is compared, too.
             let _ = self.gpu.perform(call);
         } else {
             self.gpu.take_turns();

@@ -25,12 +25,12 @@ use crate::stats::SavedCounters;
 use crate::time::Clock;
 use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 
-/// What the bytes of every snapshot begin with, and the version behind it.
+/// First bytes of every snapshot; the version comes after them.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
 const VERSION: u32 = 18;
 
-/// Why a device cannot be saved or restored.
+/// Reasons why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
@@ -40,7 +40,7 @@ pub enum SnapshotError {
     /// A device that is recorded has no VRAM that a host could keep.
     #[error("the device is recorded or replayed, and cannot be saved with its memory beside it")]
     Recorded,
-    /// The bytes begin as no snapshot does.
+    /// The bytes do not begin like a snapshot.
     #[error("these bytes are no snapshot of a device")]
     Magic,
     /// The bytes are of another version of the format.
@@ -51,10 +51,10 @@ pub enum SnapshotError {
         /// Version of the snapshot.
         found: u32,
     },
-    /// The bytes end too early, or hold what the format does not.
+    /// The bytes end too early, or are not in the format.
     #[error("the snapshot cannot be read: {0}")]
     Encoding(#[source] postcard::Error),
-    /// There is something behind the end.
+    /// There are bytes after the end.
     #[error("the snapshot ends {0} bytes before its bytes do")]
     Trailing(usize),
     /// A chip that this program does not have.
@@ -63,7 +63,7 @@ pub enum SnapshotError {
     /// The configuration in the snapshot is out of range.
     #[error("the snapshot is of a device that cannot be: {0}")]
     Config(#[source] ConfigError),
-    /// The configuration is of another device than the one that was saved.
+    /// The configuration is of another device than the saved one.
     #[error("{field} is {given}, but was {saved} when the device was saved: configure it the same")]
     Differs {
         /// Field of [`GpuConfig`].
@@ -83,37 +83,37 @@ pub enum SnapshotError {
 
 type Result<T, E = SnapshotError> = std::result::Result<T, E>;
 
-/// What a guest can tell of a device's configuration.
+/// Parts of a device's configuration that a guest can observe.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct SavedConfig {
     chip: String,
     xccs: u32,
-    /// Number of the way that they are shared out after a reset.
+    /// Number of the partition mode after a reset.
     partition: u8,
     cus: u32,
     vram_size: u64,
     deterministic: Option<u64>,
     interrupt_pin: bool,
-    /// The device answers accesses to the MSI-X table.
+    /// True if the device answers accesses to the MSI-X table.
     msix_table: bool,
     poll_doorbells: bool,
     quantum: Duration,
-    /// How matrix instructions form their sums, which a kernel can tell.
+    /// Way in which matrix instructions form their sums, which a kernel can observe.
     matrices: Matrices,
 }
 
-/// A device between two turns: everything that it needs to go on elsewhere, but for the guest's memory.
+/// A device between two turns: everything that it needs to go on elsewhere, except the guest's memory.
 ///
-/// [`Gpu::save`] makes it and [`Gpu::restore`] takes it. Its bytes may come from anywhere: what no device could have
-/// written is refused.
+/// [`Gpu::save`] makes it and [`Gpu::restore`] takes it. Its bytes may come from anywhere: values that no
+/// device can have are refused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SavedGpu {
     config: SavedConfig,
     /// Age of the device.
     now: Duration,
-    /// Ticks by which its counter is ahead of that.
+    /// Ticks by which its counter is ahead of its age.
     ahead: u64,
-    /// None: the host keeps VRAM, as it does the guest's memory.
+    /// `None` if the host keeps VRAM, as it does the guest's memory.
     vram: Option<SavedVram>,
     roots: Vec<SavedRoot>,
     contexts: SavedContexts,
@@ -144,17 +144,17 @@ impl SavedConfig {
         }
     }
 
-    /// How the graphics cores are shared out after a reset; `None` for a number that is no way to do that.
+    /// The partition mode after a reset; `None` for a number that is no mode.
     fn partition(&self) -> Option<ComputePartition> {
         ComputePartition::ALL.into_iter().find(|&mode| mode as u8 == self.partition)
     }
 
     fn config(&self) -> GpuConfig {
         GpuConfig {
-            // A chip that there is not was refused when the bytes were read.
+            // An unknown chip was refused when the bytes were read.
             chip: Model::named(&self.chip).unwrap_or(chip::DEFAULT),
             xccs: self.xccs,
-            // As with the chip.
+            // An unknown mode was refused, too.
             partition: self.partition().unwrap_or_default(),
             cus: self.cus,
             vram_size: self.vram_size,
@@ -178,7 +178,8 @@ impl SavedConfig {
         Ok(config)
     }
 
-    /// What of it a configuration must have too: name, value here and there.
+    /// Compares the parts that a configuration must share; the first difference is the error, with its name
+    /// and both values.
     fn differences(&self, other: &Self) -> Result<()> {
         let seed = |seed: Option<u64>| seed.map_or("none".to_owned(), |seed| seed.to_string());
         for (field, saved, given) in [
@@ -206,13 +207,13 @@ impl SavedGpu {
         self.config.config()
     }
 
-    /// Whether the contents of VRAM are part of it: those of [`Gpu::save_beside`] are not.
+    /// Returns true if the contents of VRAM are part of it; snapshots of [`Gpu::save_beside`] have none.
     #[must_use]
     pub fn has_vram(&self) -> bool {
         self.vram.is_some()
     }
 
-    /// How old the device was.
+    /// Age of the device.
     pub(super) fn age(&self) -> Duration {
         self.now
     }
@@ -227,18 +228,18 @@ impl SavedGpu {
     ///
     /// # Errors
     ///
-    /// None for what [`Gpu::save`] has made.
+    /// None for a snapshot of [`Gpu::save`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let head = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
         postcard::to_extend(self, head).map_err(SnapshotError::Encoding)
     }
 
-    /// A snapshot out of bytes that may come from anywhere. Takes memory in proportion to them.
+    /// Reads a snapshot from bytes that may come from anywhere. Takes memory in proportion to them.
     ///
     /// # Errors
     ///
-    /// Bytes of something else, of another version, of a chip or a configuration that there is not, too few or too many
-    /// of them. What is wrong with single values is found by [`Gpu::restore`].
+    /// Bytes that are no snapshot, of another version, of an unknown chip or an impossible configuration, too
+    /// few or too many bytes. [`Gpu::restore`] finds mistakes in single values.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(SnapshotError::Magic)?;
         let (version, rest) = rest.split_first_chunk::<4>().ok_or(SnapshotError::Magic)?;
@@ -258,8 +259,9 @@ impl SavedGpu {
 impl Gpu {
     /// Saves the device: stops it between two turns, copies everything, and lets it go on.
     ///
-    /// The caller makes sure that nothing accesses the device meanwhile and that the guest's processors are stopped. The
-    /// guest's memory belongs to the snapshot, and the host has to keep it. The same program, restored, does the same as if it had not been saved; with a
+    /// The caller makes sure that nothing accesses the device meanwhile and that the guest's processors are
+    /// stopped. The guest's memory belongs to the snapshot, and the host has to keep it. The restored device
+    /// goes on as if it had not been saved, in this version of the program; with a
     /// [deterministic](GpuConfig::deterministic) schedule, bit for bit.
     ///
     /// # Errors
@@ -270,12 +272,12 @@ impl Gpu {
         self.save_with(|| Some(self.memory.save()), |saved| saved)
     }
 
-    /// Saves the device without VRAM, and keeps it where it is while `keep` runs, which is where the host keeps VRAM and the
-    /// guest's memory. As [`Gpu::save`] otherwise; `keep` must not access the device.
+    /// Saves the device without VRAM, and holds it still while `keep` runs, in which the host keeps VRAM and
+    /// the guest's memory. Otherwise as [`Gpu::save`]; `keep` must not access the device.
     ///
     /// # Errors
     ///
-    /// The device is stopped, or it is recorded: VRAM is not what it works on then.
+    /// The device is stopped, or it is recorded: then it does not work on VRAM itself.
     pub fn save_beside<R>(&self, keep: impl FnOnce(SavedGpu) -> R) -> Result<R> {
         if self.session.is_some() {
             return Err(SnapshotError::Recorded);
@@ -283,7 +285,8 @@ impl Gpu {
         self.save_with(|| None, keep)
     }
 
-    /// The same with these contents of VRAM, if there are any; the device stays where it is until `keep` has returned.
+    /// Saves the device with these contents of VRAM, if there are any; the device stands still until `keep`
+    /// has returned.
     pub(super) fn save_with<R>(
         &self,
         vram: impl FnOnce() -> Option<SavedVram>,
@@ -313,12 +316,14 @@ impl Gpu {
         self.runner.between_passes(save).ok_or(SnapshotError::Stopped)
     }
 
-    /// Makes a device that goes on where another one was saved, when [`Gpu::resume`] is called.
+    /// Makes a device that goes on at the point where another one was saved, when [`Gpu::resume`] is called.
     ///
-    /// `config` is [`SavedGpu::config`] with whatever the host chooses. The guest's memory has to be as it was, and so has VRAM
-    /// where the snapshot [has none](SavedGpu::has_vram); otherwise VRAM is overwritten, and doorbells always are. The clock goes on from the age of the saved device, an interrupt pin that was asserted
-    /// is asserted at once, and [`Gpu::set_doorbell_listener`] tells of the doorbells that are listened to. Page walks, misses of TLBs and
-    /// the passes of the device's thread are counted anew: they depend on what is cached, and on the host.
+    /// `config` is [`SavedGpu::config`] with the host's own choices. The guest's memory has to be as it was,
+    /// and so has VRAM if the snapshot [has none](SavedGpu::has_vram). Otherwise VRAM is overwritten;
+    /// doorbells always are. The clock goes on from the age of the saved device. An interrupt pin that was
+    /// asserted is asserted at once. [`Gpu::set_doorbell_listener`] reports the doorbells of queues. Page
+    /// walks, misses of TLBs and the passes of the device's thread are counted anew: they depend on the
+    /// contents of caches, and on the host.
     ///
     /// # Errors
     ///
@@ -334,7 +339,7 @@ impl Gpu {
         Ok(gpu.start()?)
     }
 
-    /// Becomes what was saved, on a device that is paused and has done nothing.
+    /// Takes over the saved state, on a device that is paused and has done nothing.
     pub(super) fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
         if let Some(vram) = &saved.vram {
             self.memory.restore(vram)?;

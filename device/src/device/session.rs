@@ -1,8 +1,9 @@
 //! A device that does one thing after the other: operations, which are turns of its own or calls of the host's.
 //!
-//! While the device is recorded, one thread takes its turns, and calls come from any thread of the host. Each operation waits until
-//! the one before is over. Time stands still within an operation. `record` and `memory/mirror.rs` say when the device sees what
-//! others have written. A replay does the same operations in the same order on one thread (`replay.rs`).
+//! While the device is recorded, one thread takes its turns, and calls come from any thread of the host. Each
+//! operation waits until the one before is over. Time stands still within an operation. `record` and
+//! `memory/mirror.rs` say when the device sees writes of processors. A replay does the same operations in the
+//! same order on one thread (`replay.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -27,12 +28,12 @@ use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;
 use crate::time::{Clock, TimeSource};
 
-/// Turns at waves that one operation takes at most.
+/// Most turns at waves in one operation.
 const TURNS: usize = 16;
 /// Operations after which the digest of memory is noted.
 const CHECK: u64 = 1024;
 
-/// Bytes of a read of registers or doorbells at most; they take 8 at once.
+/// Most bytes of a read of registers or doorbells; one access takes 8.
 const MOST_READ: usize = 4096;
 
 /// The device of a record.
@@ -48,7 +49,7 @@ pub(super) struct Head {
 /// Release of this program.
 pub(super) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// A sink of interrupts before which everything is in memory that the device has stored to its copy.
+/// A sink of interrupts that first writes the device's stores from its copy to memory.
 pub(super) struct AfterStores {
     pub(super) memory: Arc<Memory>,
     pub(super) next: Arc<dyn InterruptSink>,
@@ -66,7 +67,7 @@ impl InterruptSink for AfterStores {
     }
 }
 
-/// What operations of a device that is recorded go by.
+/// Operations of a device that is recorded or replayed.
 pub(super) struct Session {
     journal: Arc<Journal>,
     time: TimeSource,
@@ -78,7 +79,7 @@ pub(super) struct Session {
 
 pub(super) struct State {
     begun: Instant,
-    /// The time that it is for the device.
+    /// Time of the device.
     now: Duration,
     /// The host's doorbells; a replay has none.
     doorbells: Option<DoorbellMirror>,
@@ -86,7 +87,7 @@ pub(super) struct State {
 }
 
 impl Session {
-    /// Operations of a journal, in this time; `doorbells` are the host's, while the device is recorded.
+    /// Makes operations of a journal, in this time; `doorbells` are the host's, while the device is recorded.
     pub(super) fn new(journal: Arc<Journal>, time: TimeSource, doorbells: Option<DoorbellMirror>) -> Self {
         let state = State { begun: Instant::now(), now: Duration::ZERO, doorbells, operations: 0 };
         Self {
@@ -106,7 +107,7 @@ impl Session {
         &self.time
     }
 
-    /// Nothing happens between two operations until this is dropped.
+    /// Waits until the current operation is over; no other begins until the guard is dropped.
     pub(super) fn between(&self) -> MutexGuard<'_, State, rank::Session> {
         self.visitors.fetch_add(1, Ordering::SeqCst);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +115,7 @@ impl Session {
         state
     }
 
-    /// Does an operation that is recorded.
+    /// Does an operation and records it.
     fn operate<R>(&self, gpu: &Gpu, begin: impl FnOnce(u64) -> Entry, run: impl FnOnce() -> R) -> R {
         self.operate_in(&mut self.between(), gpu, begin, run)
     }
@@ -150,19 +151,19 @@ impl Session {
         result
     }
 
-    /// Calls the device, and gives what it answers.
+    /// Calls the device, and returns its answer.
     pub(super) fn call(&self, gpu: &Gpu, call: &Call) -> Result<Vec<u8>, IoError> {
         self.operate(gpu, |ns| Entry::Call { ns, call: call.clone() }, || gpu.perform(call))
     }
 
-    /// The same of what has no answer.
+    /// Calls the device for a call that has no answer.
     pub(super) fn tell(&self, gpu: &Gpu, call: &Call) {
         // A call that has no answer cannot be refused.
         let _ = self.call(gpu, call);
         gpu.wake.wake();
     }
 
-    /// The same of what reads.
+    /// Calls the device for a read.
     pub(super) fn read(&self, gpu: &Gpu, call: &Call, data: &mut [u8]) -> IoResult {
         let answer = self.call(gpu, call)?;
         let len = data.len().min(answer.len());
@@ -170,7 +171,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a turn of the device's own; `None` at its end.
+    /// Takes a turn of the device itself; `None` at its end.
     fn turn(&self, gpu: &Gpu) -> Option<Turn> {
         while self.visitors.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
@@ -259,7 +260,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// A device that works in operations, and does nothing yet.
+    /// A device that works in operations, and has done nothing yet.
     pub(super) fn in_session(
         config: GpuConfig,
         resources: Resources,
@@ -273,7 +274,7 @@ impl Gpu {
         Self::assemble(config, resources, clock, Some(Session::new(journal, time, doorbells)))
     }
 
-    /// Begins an operation: whatever memory was seen may have changed since.
+    /// Begins an operation: memory that was read before may have changed.
     pub(super) fn begin_operation(&self) {
         if let Some(mirror) = self.memory.mirror() {
             mirror.begin();
@@ -281,14 +282,14 @@ impl Gpu {
         }
     }
 
-    /// Serves everything once, and takes some turns at waves; when there is more to do.
+    /// Serves everything once, and takes some turns at waves; returns when the next turn is due.
     pub(super) fn take_turns(&self) -> Turn {
         let turn = self.runner.pass_until();
         let taken = (0..TURNS).take_while(|_| self.shader.turn()).count();
         if taken > 0 { Turn::Now } else { turn }
     }
 
-    /// Doorbells that the device looks at, beside those of queues.
+    /// Doorbells that the device reads, beside those of queues.
     fn other_doorbells(&self) -> Vec<DoorbellOffset> {
         let all = [
             self.interrupts.rptr_doorbell(),
@@ -310,7 +311,7 @@ impl Gpu {
         Entry::State { memory: self.memory_digest(), rest: digest(&bytes) }
     }
 
-    /// Does what the host calls for, within an operation, and has the answer noted or compared.
+    /// Does a call of the host, within an operation; its answer is recorded or compared.
     pub(super) fn perform(&self, call: &Call) -> Result<Vec<u8>, IoError> {
         let answer = self.answer(call);
         if let Some(session) = &self.session {

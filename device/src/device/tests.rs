@@ -1,4 +1,4 @@
-//! What only the inside of the device shows.
+//! Tests that need the inside of the device.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::alone::DropsInterrupts;
 use super::{Gpu, Resources};
 use crate::GpuConfig;
 
-/// A device without its thread that may touch memory: it looks when the test says.
+/// A device without its thread that may touch memory: it looks only when the test says so.
 fn still(config: GpuConfig) -> Arc<Gpu> {
     let config = GpuConfig { vram_size: 16 << 20, workers: 1, ..config };
     let resources = Resources {
@@ -38,6 +38,6 @@ fn doorbell_hint_makes_looks_frequent_again() {
     assert_eq!(look(), longest);
     gpu.doorbell_hint();
     assert_eq!(look(), shortest);
-    // And from there on as after a doorbell.
+    // From there on as after a doorbell.
     assert_eq!(look(), shortest * 2);
 }

@@ -27,7 +27,8 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Writes what a wave of a halted device has; how many bytes could be written.
+    /// Writes memory, private memory or LDS of a wave of a halted device; returns the number of bytes that
+    /// could be written.
     ///
     /// # Errors
     ///
@@ -55,7 +56,8 @@ impl Inspector<'_> {
         Ok(write_each(&space, &places, bytes))
     }
 
-    /// Writes memory of a process while the device is halted; how many bytes could be written.
+    /// Writes memory of a process while the device is halted; returns the number of bytes that could be
+    /// written.
     ///
     /// # Errors
     ///
@@ -84,7 +86,7 @@ impl Inspector<'_> {
     }
 }
 
-/// Writes bytes of which each has its own address, up to the first one that cannot be written.
+/// Writes bytes, each to its own address, up to the first one that cannot be written.
 fn write_each(space: &AddressSpace, places: &[u64], bytes: &[u8]) -> usize {
     let each = places.iter().zip(bytes);
     each.take_while(|(at, byte)| space.write_bytes(**at, std::slice::from_ref(*byte)).is_ok()).count()

@@ -9,15 +9,15 @@ use crate::shader::{StepError, Stepped};
 pub use crate::stops::{AccessRange, BreakOn};
 use crate::stops::{WaveKey, Why};
 
-/// Instructions of one step at most.
+/// Most instructions of one step.
 const MAX_STEP: u32 = 1 << 20;
 
-/// Whether the device is halted, and why.
+/// State of a device that may be halted.
 #[derive(Clone, Debug, Serialize)]
 pub struct StatusView {
-    /// Everything stays where it is.
+    /// True if the device is halted.
     pub halted: bool,
-    /// By what: `paused`, or the breakpoint.
+    /// Reason: `paused`, or the breakpoint.
     pub why: Option<String>,
     /// The breakpoint's number.
     pub breakpoint: Option<u32>,
@@ -25,9 +25,10 @@ pub struct StatusView {
     pub wave: Option<WaveId>,
     /// All waves that stay at a breakpoint, with their address: several may come to one at the same time.
     pub at: Vec<(WaveId, Hex)>,
-    /// Waves that have accessed what a breakpoint is for: the wave, the breakpoint's number, the first byte.
+    /// Waves that have made an access that a breakpoint waits for: the wave, the breakpoint's number, the
+    /// first byte.
     pub accesses: Vec<(WaveId, u32, Hex)>,
-    /// All breakpoints: number, and what each is for.
+    /// All breakpoints: number and description.
     pub breakpoints: Vec<(u32, String)>,
 }
 
@@ -36,7 +37,7 @@ pub(super) fn key(wave: WaveId) -> WaveKey {
 }
 
 impl Inspector<'_> {
-    /// Whether the device is halted.
+    /// Returns the state of the device.
     #[must_use]
     pub fn status(&self) -> StatusView {
         let stops = self.gpu.shader.stops();
@@ -72,13 +73,13 @@ impl Inspector<'_> {
         self.gpu.shader.stops().pause();
     }
 
-    /// Returns once everything stands still that has been told to.
+    /// Waits until everything that was told to halt stands still.
     fn settle(&self) -> Result<(), InspectError> {
         let still = self.gpu.runner.between_passes(|_| drop(self.gpu.shader.hold()));
         still.ok_or(InspectError::Stopped)
     }
 
-    /// Lets a halted device go on; whether it was halted.
+    /// Lets a halted device go on; returns true if it was halted.
     pub fn proceed(&self) -> bool {
         let was = self.gpu.shader.stops().proceed();
         self.gpu.shader.look_again();
@@ -86,7 +87,7 @@ impl Inspector<'_> {
         was
     }
 
-    /// Waits until a breakpoint or somebody halts the device, for at most so long.
+    /// Waits until a breakpoint or another client halts the device, for at most `limit`.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl Inspector<'_> {
         Ok(self.status())
     }
 
-    /// Runs a wave of a halted device for so many instructions, or until it waits.
+    /// Runs a wave of a halted device for `count` instructions, or until it waits.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Adds a breakpoint; its number.
+    /// Adds a breakpoint; returns its number.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ impl Inspector<'_> {
         self.gpu.shader.stops().add(on).ok_or(InspectError::TooManyBreaks)
     }
 
-    /// A breakpoint for writes of a register.
+    /// Adds a breakpoint for writes of a register.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Inspector<'_> {
         self.add_break(BreakOn::Register(name, dword))
     }
 
-    /// Breakpoints for lines of sources that have no code yet, [`BreakOn::Line`]: their numbers, and what they are for.
+    /// Breakpoints for lines of sources that have no code yet, [`BreakOn::Line`]: their numbers and lines.
     #[must_use]
     pub fn lines_without_code(&self) -> Vec<(u32, String)> {
         let line = |(number, on)| match on {
@@ -163,13 +164,15 @@ impl Inspector<'_> {
         self.gpu.shader.stops().breaks().into_iter().filter_map(line).collect()
     }
 
-    /// Puts breakpoints in the place of one, whose number the first of them has; whether there was one, and room for them.
+    /// Replaces a breakpoint with others, the first of which takes its number; returns false if there is no
+    /// such breakpoint, or no room.
     pub fn replace_break(&self, number: u32, with: Vec<BreakOn>) -> bool {
         self.gpu.shader.stops().replace(number, with)
     }
 
-    /// Waits until a packet is about to dispatch while there are [lines without code](Self::lines_without_code), for at most so long.
-    /// Whether that is so: then everything stands still until [`Inspector::looked`].
+    /// Waits until a packet is about to dispatch while there are [lines without
+    /// code](Self::lines_without_code), for at most `limit`. Returns true if one is: then everything stands
+    /// still until [`Inspector::looked`].
     ///
     /// # Errors
     ///
@@ -182,7 +185,7 @@ impl Inspector<'_> {
         Ok(wanted)
     }
 
-    /// Lets the packet go on that code was looked for, unless the device is halted for another reason by now.
+    /// Lets that packet go on, unless the device is halted for another reason by now.
     pub fn looked(&self) {
         if self.gpu.shader.stops().looked() {
             self.gpu.shader.look_again();
@@ -190,7 +193,7 @@ impl Inspector<'_> {
         }
     }
 
-    /// Removes a breakpoint; whether there was one.
+    /// Removes a breakpoint; returns true if there was one.
     pub fn remove_break(&self, number: u32) -> bool {
         self.gpu.shader.stops().remove(Some(number))
     }

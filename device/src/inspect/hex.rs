@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A number that is a text in hexadecimal, `0x1000`, in forms like JSON.
+/// A number that formats like JSON show as a text in hexadecimal, `0x1000`.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Hex(pub u64);
 

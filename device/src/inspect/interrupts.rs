@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Hex, Inspector};
 
-/// Entries that are shown of a ring.
+/// Most entries that are shown of a ring.
 const MOST: u32 = 64;
 
 /// A ring of the interrupt handler.
@@ -19,9 +19,9 @@ pub struct IhRingView {
     pub base: Hex,
     /// Bytes.
     pub size: u32,
-    /// Where the driver reads next.
+    /// Offset at which the driver reads next.
     pub rptr: u32,
-    /// Where the device writes next.
+    /// Offset at which the device writes next.
     pub wptr: u32,
     /// Entries were lost.
     pub overflow: bool,
@@ -34,19 +34,19 @@ pub struct IhRingView {
 /// An entry of a ring.
 #[derive(Clone, Debug, Serialize)]
 pub struct IhEntryView {
-    /// Where it is in the ring.
+    /// Offset of the entry in the ring.
     pub offset: u32,
     /// The driver has not read it.
     pub unread: bool,
-    /// Who raised it.
+    /// Client id of the part that raised it.
     pub client: u8,
-    /// Why.
+    /// Source id.
     pub source: u8,
-    /// What the source is called.
+    /// Name of the source.
     pub name: Option<&'static str>,
-    /// Whose it is.
+    /// VMID of the process.
     pub vmid: u8,
-    /// Whose it is.
+    /// PASID of the process.
     pub pasid: u16,
     /// Ticks of 10 ns.
     pub timestamp: u64,

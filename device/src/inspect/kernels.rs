@@ -8,9 +8,9 @@ use super::{Hex, InspectError, Inspector, memory, packets};
 use crate::cp::kernels_beside;
 use crate::firmware::SeenPackets;
 
-/// Kernels that an answer has.
+/// Most kernels of an answer.
 const MOST: usize = 1024;
-/// Packets of a ring that are looked at, retired ones included.
+/// Most packets of a ring that are read, retired ones included.
 const PACKETS: u64 = 256;
 
 /// A kernel.
@@ -22,7 +22,7 @@ pub struct KernelView {
     pub name: String,
     /// Address of its descriptor.
     pub descriptor: Hex,
-    /// Where its code object is loaded.
+    /// Address that its code object is loaded at.
     pub code_object: Hex,
     /// The descriptor's fields by name.
     pub fields: BTreeMap<&'static str, String>,

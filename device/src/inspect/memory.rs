@@ -1,4 +1,4 @@
-//! Memory by what is in it.
+//! Memory, decoded as words or structures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::vm::AddressSpace;
 /// The most bytes of one answer.
 pub const MAX_BYTES: u64 = 64 << 10;
 
-/// What memory is to be understood as.
+/// Form in which memory is decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MemoryAs {
     /// Dwords.
@@ -46,7 +46,7 @@ impl std::str::FromStr for MemoryAs {
     }
 }
 
-/// Something in memory.
+/// A decoded part of memory.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryItem {
@@ -74,20 +74,20 @@ pub enum BytesOf {
     Lds(u32),
 }
 
-/// Addresses of bytes that are in memory.
+/// Addresses of bytes of a wave that are in memory.
 pub(super) fn places_of(wave: &Wave, of: BytesOf, count: usize) -> Vec<u64> {
     let bytes = 0..count as u64;
     match of {
         BytesOf::Lds(_) => Vec::new(),
         BytesOf::Memory(address) => bytes.map(|index| address.wrapping_add(index)).collect(),
-        // Dwords of a lane are apart, so each has its own address.
+        // Consecutive bytes of a lane are not consecutive in memory, so each dword has its own address.
         BytesOf::Private { lane, offset } => {
             bytes.map(|index| wave.private_address(lane, offset.wrapping_add(index as u32))).collect()
         }
     }
 }
 
-/// Reads as much as there is.
+/// Reads up to the first byte that is not mapped; returns the number of bytes.
 fn read_up_to(space: &AddressSpace, address: u64, bytes: &mut [u8]) -> usize {
     if space.read_bytes(address, bytes).is_ok() {
         return bytes.len();
@@ -95,7 +95,7 @@ fn read_up_to(space: &AddressSpace, address: u64, bytes: &mut [u8]) -> usize {
     read_each(space, (0..bytes.len() as u64).map(|index| address.wrapping_add(index)), bytes)
 }
 
-/// Reads bytes of which each has its own address, up to the first one that is not there.
+/// Reads bytes, each from its own address, up to the first one that is not mapped.
 fn read_each(space: &AddressSpace, places: impl Iterator<Item = u64>, bytes: &mut [u8]) -> usize {
     let mut read = 0;
     for (byte, at) in bytes.iter_mut().zip(places) {
@@ -145,7 +145,8 @@ pub(super) fn descriptor(address: u64, bytes: &[u8]) -> Option<BTreeMap<&'static
 }
 
 impl Inspector<'_> {
-    /// Reads memory as a wave sees it, private memory of one of its lanes, or LDS; how many bytes could be read.
+    /// Reads memory as a wave sees it, private memory of one of its lanes, or LDS; returns the number of
+    /// bytes that could be read.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl Inspector<'_> {
         })
     }
 
-    /// Reads memory of a process; how many bytes could be read. PASID 0 is the kernel.
+    /// Reads memory of a process; returns the number of bytes that could be read. PASID 0 is the kernel.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl Inspector<'_> {
         Ok(read_up_to(&*self.space(pasid)?, address, bytes))
     }
 
-    /// Memory of a process; PASID 0 is the kernel. What does not fill an item is left out.
+    /// Memory of a process; PASID 0 is the kernel. Bytes that do not fill an item are left out.
     ///
     /// # Errors
     ///

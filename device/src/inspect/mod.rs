@@ -1,12 +1,13 @@
-//! The live device as plain data, for people and scripts who look at it.
+//! The live device as plain data, for users and scripts that examine it.
 //!
-//! [`Inspector`] answers one question at a time: what it gives is of one moment. It costs nothing while
-//! nobody asks. Queues and waves are looked at while the firmware's lock is held; waves are stopped between two instructions
-//! for that long. Addresses and masks are texts in hexadecimal, as numbers of JSON lose their last bits in many readers.
+//! [`Inspector`] answers one question at a time: an answer is of one moment. An unused inspector costs
+//! nothing. Queues and waves are read while the firmware's lock is held; waves stand still between two
+//! instructions for that long. Addresses and masks are texts in hexadecimal, as numbers of JSON lose their
+//! last bits in many readers.
 //!
 //! | question | file |
 //! | --- | --- |
-//! | counters, and what is stopped | `overview.rs` |
+//! | counters, and the parts that are stopped | `overview.rs` |
 //! | queues, their registers and packets | `queues.rs`, `packets.rs` |
 //! | waves | `waves.rs` |
 //! | page tables | `tables.rs` |
@@ -14,8 +15,8 @@
 //! | memory | `memory.rs` |
 //! | kernels | `kernels.rs` |
 //!
-//! Only what `control.rs` has acts on the device, which halts it, lets it go on, and runs waves of a halted device by hand; and
-//! `alter.rs`, which changes registers and memory of a halted one.
+//! Only two files act on the device: `control.rs` halts it, lets it go on, and runs waves of a halted device
+//! by hand; `alter.rs` changes registers and memory of a halted device.
 
 mod alter;
 mod control;
@@ -49,7 +50,7 @@ use crate::device::Gpu;
 use crate::firmware::SeenQueue;
 use crate::vm::AddressSpace;
 
-/// Why a question has no answer.
+/// Reasons why a question has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InspectError {
     /// The device has ended.
@@ -85,7 +86,7 @@ pub enum InspectError {
     /// Too many breakpoints.
     #[error("there are 64 breakpoints already")]
     TooManyBreaks,
-    /// More than an answer may have.
+    /// More bytes than an answer may have.
     #[error("{0} bytes are more than {MAX_BYTES}")]
     TooLong(u64),
 }
@@ -110,7 +111,7 @@ impl Inspector<'_> {
         queues.ok_or(InspectError::Stopped)
     }
 
-    /// The address space of a process; that of the kernel for PASID 0.
+    /// The address space of a process; for PASID 0, the kernel's.
     fn space(&self, pasid: u16) -> Result<Arc<AddressSpace>, InspectError> {
         let none = InspectError::Process(pasid);
         if pasid == 0 {

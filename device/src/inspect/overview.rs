@@ -39,7 +39,7 @@ pub struct Overview {
     pub interrupts: u64,
     /// Resets of the function.
     pub resets: u64,
-    /// What the device refused, by name.
+    /// Number of refusals of the device, by the name of the error.
     pub errors: BTreeMap<String, u64>,
 }
 

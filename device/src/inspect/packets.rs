@@ -17,19 +17,19 @@ use crate::cp::{KernelNames, aql_kind};
 use crate::firmware::{SeenPackets, SeenRing};
 use crate::vm::AddressSpace;
 
-/// Packets that are shown of a ring.
+/// Most packets that are shown of a ring.
 const MOST: u64 = 32;
-/// Dwords that are shown of a packet that is not AQL.
+/// Most dwords that are shown of a packet that is not AQL.
 const WORDS: usize = 16;
 
 /// One packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct PacketView {
-    /// Its place in the queue: packets of AQL, otherwise dwords, since the queue was made.
+    /// Its place in the queue since the queue was made: in packets for AQL, otherwise in dwords.
     pub index: u64,
-    /// Where it is.
+    /// Address of the packet.
     pub address: Hex,
-    /// What it is called.
+    /// Name of the packet.
     pub kind: String,
     /// Its fields by name.
     pub fields: BTreeMap<&'static str, String>,
@@ -64,7 +64,7 @@ pub(super) fn of_ring(ring: &SeenRing, space: &AddressSpace) -> Vec<PacketView> 
             SeenPackets::Mes => ("MES frame".to_owned(), API_FRAME_SIZE_IN_DWORDS as u64),
             SeenPackets::Sdma => {
                 let op = sdma::Op(first as u8);
-                // How long the packet is only the engine knows: what follows is not shown.
+                // Only the engine knows the length of this packet: packets after it are not shown.
                 (op.name().map_or_else(|| format!("operation {}", op.0), str::to_owned), written - ahead)
             }
             _ => {
@@ -88,7 +88,8 @@ pub(super) fn of_ring(ring: &SeenRing, space: &AddressSpace) -> Vec<PacketView> 
     found
 }
 
-/// The kernel object of a dispatch, also of one that is retired, whose header says no more what it was.
+/// The kernel object of a dispatch; also of a retired one, whose header no longer says that it was a
+/// dispatch.
 pub(super) fn kernel_object(words: &[u32; 16]) -> Option<u64> {
     let header = PacketHeader::from_bits(words[0] as u16).packet_type();
     let packet: KernelDispatchPacket = parsed(words)?;
@@ -101,7 +102,7 @@ fn parsed<T: FromBytes>(words: &[u32; 16]) -> Option<T> {
     T::read_from_bytes(words.as_bytes()).ok()
 }
 
-/// An AQL packet; kernels have their names where there is memory to look in.
+/// An AQL packet; kernels have their names if there is memory to find them in.
 pub(super) fn aql(
     index: u64,
     address: u64,

@@ -1,4 +1,4 @@
-//! Queues: where they are, their rings, and the registers of their hardware queues.
+//! Queues: their places, their rings, and the registers of their hardware queues.
 
 use belfry_abi::regs::gc;
 use serde::Serialize;
@@ -12,32 +12,32 @@ use crate::regs::pairs;
 /// A queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueView {
-    /// Its doorbell, in dwords of BAR2: by it the queue is named.
+    /// Its doorbell, in dwords of BAR2, which serves as its name.
     pub doorbell: u32,
-    /// Whose it is: 0 for the kernel's own.
+    /// PASID of its process: 0 for the kernel's own.
     pub pasid: u16,
     /// VMID, while its process has one.
     pub vmid: Option<u8>,
-    /// One of the kernel's own.
+    /// True for the kernel's own queues.
     pub kernel: bool,
-    /// What packets it has: `aql`, `pm4`, `sdma` or `mes`; nothing where its ring cannot be read.
+    /// Kind of its packets: `aql`, `pm4`, `sdma` or `mes`; `None` if its ring cannot be read.
     pub packets: Option<&'static str>,
     /// `mapped`, `waits for a slot`, `waits for its doorbell`, `suspended` or `failed`.
     pub state: &'static str,
     /// The hardware queue that it is on.
     pub slot: Option<String>,
-    /// Work was started and is not done.
+    /// True if work was started and is not done.
     pub busy: bool,
-    /// Packets of AQL, otherwise dwords, that were read.
+    /// Packets read, for AQL; otherwise dwords read.
     pub read_index: Option<u64>,
-    /// The same, that were written.
+    /// Packets written, for AQL; otherwise dwords written.
     pub write_index: Option<u64>,
 }
 
 /// A queue with its registers and packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueDetails {
-    /// What a list has of it.
+    /// The queue as in a list.
     #[serde(flatten)]
     pub queue: QueueView,
     /// Address of its MQD, in VMID 0.
@@ -46,9 +46,9 @@ pub struct QueueDetails {
     pub ring: Option<Hex>,
     /// Bytes of the ring.
     pub ring_bytes: Option<u64>,
-    /// Where the write pointer is.
+    /// Address of the write pointer.
     pub write_pointer: Option<Hex>,
-    /// Registers of the hardware queue that are not 0; what the MQD has while the queue is on none.
+    /// Registers of the hardware queue that are not 0; while the queue is on none, those of the MQD.
     pub registers: Vec<NamedRegister>,
     /// Packets from the read index on.
     pub next: Vec<PacketView>,

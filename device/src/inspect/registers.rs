@@ -10,17 +10,17 @@ use super::{Hex, InspectError, Inspector};
 /// A register.
 #[derive(Clone, Debug, Serialize)]
 pub struct RegisterView {
-    /// Its block, with its number where there are several.
+    /// Its block, with a number if there are several.
     pub block: String,
     /// Upstream's name.
     pub name: String,
     /// Byte offset in BAR5.
     pub offset: Hex,
-    /// What a driver would read.
+    /// Value that a driver would read.
     pub value: Hex,
-    /// Its value after reset, where that is known.
+    /// Its value after reset, if that is known.
     pub reset: Option<Hex>,
-    /// It has another value than after reset; without one that is known, one that is not 0.
+    /// True if the value differs from the one after reset, or is not 0 if that is not known.
     pub changed: bool,
     /// Its fields.
     pub fields: Vec<FieldView>,
@@ -40,15 +40,15 @@ pub struct FieldView {
 /// Something that was used and has no model.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnmodelledView {
-    /// What.
+    /// Name of the register or field.
     pub name: String,
-    /// How often it was read.
+    /// Number of reads.
     pub reads: u64,
-    /// How often it was written.
+    /// Number of writes.
     pub writes: u64,
 }
 
-/// A doorbell that somebody listens to.
+/// A doorbell that belongs to a queue or ring.
 #[derive(Clone, Debug, Serialize)]
 pub struct DoorbellView {
     /// In dwords of BAR2, as queues are named.
@@ -59,13 +59,13 @@ pub struct DoorbellView {
     pub value: u64,
     /// `process`, or `kernel` for its own rings.
     pub owner: &'static str,
-    /// It was rung, and its queue has not looked.
+    /// True if it was rung, and its queue has not looked yet.
     pub rung: bool,
     /// Its queue has work.
     pub busy: bool,
 }
 
-/// What a block is called.
+/// Name of a block.
 fn block(ip: Ip, instance: u8) -> String {
     let name = match ip {
         Ip::GC => "GC",
@@ -82,7 +82,7 @@ fn block(ip: Ip, instance: u8) -> String {
 }
 
 impl Inspector<'_> {
-    /// Registers that have a model: those of a block, or of all, that were changed.
+    /// Registers that have a model: all of a block's, or the changed ones of all blocks.
     ///
     /// # Errors
     ///
@@ -120,14 +120,14 @@ impl Inspector<'_> {
         Ok(view.filter(wanted).collect())
     }
 
-    /// What was used and has no model, most used first.
+    /// Registers and fields that were used and have no model, most used first.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<UnmodelledView> {
         let all = self.gpu.unmodelled().into_iter();
         all.map(|(name, reads, writes)| UnmodelledView { name, reads, writes }).collect()
     }
 
-    /// The doorbells that somebody listens to.
+    /// The doorbells that belong to a queue or ring.
     #[must_use]
     pub fn doorbells(&self) -> Vec<DoorbellView> {
         let seen = self.gpu.doorbells.seen().into_iter();

@@ -15,9 +15,9 @@ pub struct WalkView {
     pub pasid: u16,
     /// Entries from the root on.
     pub levels: Vec<LevelView>,
-    /// Where the address is in memory, if it is mapped.
+    /// Location of the address in memory, if it is mapped.
     pub memory: Option<String>,
-    /// What accesses are allowed: some of `r`, `w` and `x`.
+    /// Accesses that are allowed: some of `r`, `w` and `x`.
     pub allowed: Option<String>,
     /// Bytes of the page, or of the fragment, that it is in.
     pub page: Option<Hex>,
@@ -30,11 +30,11 @@ pub struct LevelView {
     pub level: String,
     /// Its number in the table.
     pub index: u64,
-    /// Where it is.
+    /// Location of the entry.
     pub at: String,
-    /// The entry; nothing where no memory is.
+    /// The entry; `None` if there is no memory.
     pub entry: Option<Hex>,
-    /// What it says.
+    /// Meaning of the entry.
     pub meaning: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Backwards {
     pub page: String,
     /// PASID, first address and bytes of each.
     pub mapped: Vec<(u16, Hex, Hex)>,
-    /// All tables of all processes with queues were searched.
+    /// True if all tables of all processes with queues were searched.
     pub complete: bool,
 }
 
@@ -102,7 +102,8 @@ impl Inspector<'_> {
         })
     }
 
-    /// Where a physical page is mapped: in the kernel's tables and in those of processes with queues.
+    /// Finds the addresses that a physical page is mapped at, in the kernel's tables and in those of
+    /// processes with queues.
     ///
     /// # Errors
     ///

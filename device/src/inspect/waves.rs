@@ -1,4 +1,4 @@
-//! Waves: where they are, what they have in their registers, and what they wait for.
+//! Waves: their places, their registers, and the events they wait for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,15 +14,15 @@ use crate::cp::kernel_at;
 use crate::shader::{SeenWave, Waiting};
 use crate::vm::AddressSpace;
 
-/// Waves that a list has, at most.
+/// Most waves of a list.
 const MOST: usize = 256;
-/// Bytes of code on either side of the next instruction, which is the longest instruction of a listing apart.
+/// Bytes of code in a listing before the next instruction, and from it on.
 const BEFORE: u64 = 64;
 const BEHIND: u64 = 96;
 /// Bytes of LDS that are shown unless a query asks for some.
 const LDS: usize = 65536;
 
-/// Which wave: the number of its dispatch, the identifier of its workgroup, its number there.
+/// Name of a wave: the number of its dispatch, the identifier of its workgroup, its number there.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct WaveId {
     /// Dispatches submitted before its own.
@@ -43,7 +43,7 @@ impl fmt::Display for WaveId {
 impl FromStr for WaveId {
     type Err = String;
 
-    /// `DISPATCH:X,Y,Z:WAVE`.
+    /// Reads `DISPATCH:X,Y,Z:WAVE`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is no wave DISPATCH:X,Y,Z:WAVE");
         let mut parts = text.splitn(3, ':');
@@ -72,7 +72,7 @@ impl Serialize for WaveId {
 pub struct NamedRegister {
     /// Its name.
     pub name: String,
-    /// What it has.
+    /// Value of the register.
     pub value: Hex,
 }
 
@@ -89,7 +89,7 @@ pub struct DispatchView {
     pub dispatch: u64,
     /// Its packet's index.
     pub packet: u64,
-    /// Its kernel, where a code object has its name.
+    /// Its kernel, if a code object has its name.
     pub kernel: String,
     /// The kernel's first instruction.
     pub entry: Hex,
@@ -108,7 +108,7 @@ pub struct DispatchView {
 /// A wave of a list.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaveView {
-    /// Which one.
+    /// Name of the wave.
     pub wave: WaveId,
     /// Its kernel's name, if it has one.
     pub kernel: String,
@@ -118,47 +118,47 @@ pub struct WaveView {
     pub instruction: Option<String>,
     /// Lanes that are on.
     pub exec: Hex,
-    /// What it waits for: `runs` for nothing but its turn.
+    /// Event that it waits for; `runs` if it waits only for its turn.
     pub waits: String,
 }
 
-/// What is on the compute units.
+/// Dispatches and waves on the compute units.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WavesView {
     /// Dispatches that are not done.
     pub dispatches: Vec<DispatchView>,
     /// Waves that have begun and not ended, the first ones.
     pub waves: Vec<WaveView>,
-    /// How many there are.
+    /// Number of all such waves.
     pub all: usize,
 }
 
 /// A line of a listing.
 #[derive(Clone, Debug, Serialize)]
 pub struct CodeLine {
-    /// Where the instruction is.
+    /// Address of the instruction.
     pub address: Hex,
     /// The instruction.
     pub text: String,
-    /// It is the next one.
+    /// True for the next instruction.
     pub next: bool,
-    /// Where it branches to.
+    /// Target of a branch.
     pub target: Option<Hex>,
 }
 
-/// What of a wave is wanted beside where it is.
+/// Parts of a wave that are wanted beside its place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WaveParts {
-    /// One vector register alone.
+    /// Only this vector register.
     pub vgpr: Option<u8>,
-    /// One lane alone.
+    /// Only this lane.
     pub lane: Option<u32>,
 }
 
 /// A wave with its registers.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaveDetails {
-    /// What a list has of it.
+    /// The wave as in a list.
     #[serde(flatten)]
     pub view: WaveView,
     /// 32 or 64.
@@ -171,7 +171,7 @@ pub struct WaveDetails {
     pub code: Vec<CodeLine>,
     /// `VCC`, `M0` and `SCC`.
     pub special: Vec<NamedRegister>,
-    /// `s0` and those behind it.
+    /// `s0` and the registers after it.
     pub sgprs: Vec<Hex>,
     /// Vector registers: name, and its lanes.
     pub vgprs: Vec<(String, Vec<Hex>)>,
@@ -199,8 +199,9 @@ fn read(space: &AddressSpace, from: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// The code around an address. Instructions have no marks where they begin: the listing starts at the latest place at or behind the
-/// kernel's entry from which it meets the address.
+/// The code around an address. Instructions have no marks at their beginning: the listing starts at the
+/// earliest place from which it meets the address, at most [`BEFORE`] bytes before it and not before the
+/// kernel's entry.
 fn code(arch: Arch, size: WaveSize, space: &AddressSpace, (entry, pc): (u64, u64)) -> Vec<CodeLine> {
     let earliest = if entry <= pc && pc - entry < BEFORE { entry } else { pc.saturating_sub(BEFORE) };
     let mut from = earliest;
@@ -254,7 +255,7 @@ impl Inspector<'_> {
             );
         });
         looked.ok_or(InspectError::Stopped)?;
-        // Not while everything stands still.
+        // Names are found here, after the device has gone on.
         for (dispatch, space) in dispatches.iter_mut().zip(&spaces) {
             dispatch.kernel = kernel_at(space, dispatch.entry.0).unwrap_or_default();
         }
@@ -279,7 +280,7 @@ impl Inspector<'_> {
         }
     }
 
-    /// What is on the compute units.
+    /// Returns the dispatches and waves on the compute units.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Counters of the timeline, each declared once.
 
-/// Of what there is one of a counter.
+/// The parts that have a counter each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PerWhat {
     /// Each queue.
@@ -17,7 +17,7 @@ macro_rules! counters {
         pub enum Counter { $($(#[$doc])* $name = $number,)* }
 
         impl Counter {
-            /// All of them.
+            /// All counters.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// The counter with this number.
@@ -26,19 +26,19 @@ macro_rules! counters {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
 
-            /// What it is called.
+            /// Name of the counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// What it counts in.
+            /// Unit of the counter.
             #[must_use]
             pub const fn unit(self) -> &'static str {
                 match self { $(Self::$name => $unit,)* }
             }
 
-            /// Of what there is one.
+            /// The parts that have this counter each.
             #[must_use]
             pub const fn per(self) -> PerWhat {
                 match self { $(Self::$name => PerWhat::$per,)* }
@@ -62,9 +62,9 @@ counters! {
     DoorbellsWoken = 7, "doorbells woken", "doorbells", Engine;
     /// Doorbells that were found in the page, since the device was made.
     DoorbellsPolled = 8, "doorbells polled", "doorbells", Engine;
-    /// LDS that workgroups have on the compute units.
+    /// Bytes of LDS that workgroups have on the compute units.
     LdsInUse = 9, "LDS in use", "bytes", Engine;
-    /// Vector registers that waves have on the compute units, as they are allocated.
+    /// Bytes of vector registers that waves have on the compute units, as they are allocated.
     VgprsInUse = 10, "VGPRs in use", "bytes", Engine;
     /// Translations that the TLBs of the compute units did not have, since the device was made.
     TlbMisses = 11, "TLB misses", "misses", Engine;

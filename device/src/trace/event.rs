@@ -1,4 +1,4 @@
-//! The steps themselves.
+//! The steps of a packet through the device.
 
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_isa::exec::Class;
@@ -6,19 +6,19 @@ use belfry_isa::exec::Class;
 use super::record::{ARGUMENTS, Kind};
 use super::{Counter, Engine, Owner};
 
-/// How the device came to know of a doorbell.
+/// Ways in which the device learns of a doorbell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Way {
     /// The write was an access.
     Trapped,
-    /// The host said that there was a write.
+    /// The host announced a write.
     Woken,
     /// The value in the page had changed.
     Polled,
 }
 
 impl Way {
-    /// The way of the number that a record has.
+    /// The name of the way with this number in records.
     #[must_use]
     pub const fn name(number: u64) -> &'static str {
         match number {
@@ -30,7 +30,7 @@ impl Way {
     }
 }
 
-/// A memory that waves access in a way of its own.
+/// A memory that waves access with instructions of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
     /// Global memory by vector instructions.
@@ -44,7 +44,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// What it is called.
+    /// Name of the memory.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,12 +64,12 @@ pub enum TraceEvent<'a> {
     Doorbell {
         /// Its place in BAR2.
         offset: DoorbellOffset,
-        /// Value written or found; what was there before, where a write was announced without it.
+        /// Value written or found; if a write was announced without its value, the value before it.
         value: u64,
-        /// How the device came to know.
+        /// Way in which the device learned of it.
         way: Way,
     },
-    /// The device took note of a doorbell that was rung, whichever way it came to know.
+    /// The device noticed a doorbell that was rung, in any way.
     DoorbellSeen {
         /// The doorbell.
         doorbell: DoorbellIndex,
@@ -97,37 +97,37 @@ pub enum TraceEvent<'a> {
     MesFrame {
         /// Opcode of the frame.
         opcode: u32,
-        /// Whether its fence was written.
+        /// True if its fence was written.
         done: bool,
     },
     /// A packet of the HIQ was executed (or refused).
     HiqPacket {
         /// Its header.
         header: u32,
-        /// Whether it was executed.
+        /// True if it was executed.
         done: bool,
     },
     /// A packet was read and is executed from now on.
     Packet {
         /// Its name.
         kind: &'a str,
-        /// Its place, as the queue counts.
+        /// Its place in the queue, in the queue's units.
         index: u64,
     },
     /// A dispatch was handed to the compute units.
     DispatchStart {
-        /// Address of the kernel descriptor; of the first instruction, where a queue of PM4 packets dispatches.
+        /// Address of the kernel descriptor; if a queue of PM4 packets dispatches, of the first instruction.
         kernel_object: u64,
         /// Work-items of the grid.
         grid: [u32; 3],
         /// Work-items of a workgroup.
         workgroup: [u32; 3],
-        /// What its code object calls it; empty where that is not known.
+        /// Name of the kernel in its code object; empty if it is not known.
         name: &'a str,
     },
     /// A dispatch has ended.
     DispatchEnd {
-        /// It was stopped by an error.
+        /// True if an error stopped it.
         failed: bool,
     },
     /// A worker begins workgroups, or goes on with one.
@@ -136,7 +136,7 @@ pub enum TraceEvent<'a> {
         worker: u32,
         /// The workgroup, the first one of several.
         id: [u32; 3],
-        /// It had begun before.
+        /// True if the workgroup had begun before.
         resumed: bool,
     },
     /// A worker is done with workgroups, or puts one aside.
@@ -149,9 +149,9 @@ pub enum TraceEvent<'a> {
         waves: u64,
         /// Instructions that were executed.
         instructions: u64,
-        /// What became of the last one: 0 it ended, 1 it was put aside, 2 its queue is stopping, 3 it failed.
+        /// Fate of the last workgroup: 0 it ended, 1 it was put aside, 2 its queue is stopping, 3 it failed.
         outcome: u8,
-        /// Translations that its TLB did not have.
+        /// Translations that the worker's TLB did not have.
         tlb_misses: u64,
     },
     /// A completion signal was written.
@@ -177,49 +177,49 @@ pub enum TraceEvent<'a> {
     },
     /// An SDMA packet begins to move bytes.
     SdmaStart {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// An SDMA packet has moved its bytes.
     SdmaEnd {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// An access did not translate.
     PageFault {
         /// The address.
         address: u64,
-        /// It was a write.
+        /// True if it was a write.
         write: bool,
-        /// It is tried again until it goes through.
+        /// True if it is tried again until it goes through.
         retried: bool,
-        /// In words.
+        /// Description of the access.
         text: &'a str,
     },
     /// The device was reset.
     Reset,
     /// Something was refused, or is not modelled.
     Refused {
-        /// Its name, and what it was about.
+        /// Its name, and the details.
         text: &'a str,
     },
-    /// A fault struck that was planned.
+    /// A planned fault struck.
     Fault {
         /// The number of its moment among those of its hook.
         moment: u64,
-        /// The rule, and where.
+        /// The rule, and the place.
         text: &'a str,
     },
-    /// What a profiled kernel has executed until now.
+    /// Instructions that a profiled kernel has executed until now.
     KernelInstructions {
         /// Address of its first instruction.
         entry: u64,
-        /// Of which class.
+        /// Class of the instructions.
         class: Class,
-        /// How many.
+        /// Number of instructions.
         count: u64,
     },
-    /// How many lanes were on.
+    /// Lanes that were on in a profiled kernel.
     KernelLanes {
         /// Address of its first instruction.
         entry: u64,
@@ -228,19 +228,19 @@ pub enum TraceEvent<'a> {
         /// Lanes that were on in them, added up.
         active: u64,
     },
-    /// What it has accessed of a memory.
+    /// Accesses of a profiled kernel to a memory.
     KernelMemory {
         /// Address of its first instruction.
         entry: u64,
-        /// Which one.
+        /// The memory.
         path: Path,
-        /// Executions of instructions, where they are counted.
+        /// Executions of instructions, if they are counted.
         accesses: u64,
         /// Bytes that waves, or their lanes, asked for.
         bytes: u64,
         /// Cache lines of global memory, passes over the banks of LDS.
         parts: u64,
-        /// Those of the passes that conflicts have added.
+        /// Passes that conflicts have added.
         conflicts: u64,
     },
     /// A counter has a value.
@@ -252,7 +252,7 @@ pub enum TraceEvent<'a> {
     },
     /// Something in a driver that records to the same sink.
     Driver {
-        /// What.
+        /// Kind of the event.
         kind: Kind,
         /// Its arguments, as the kind names them.
         arguments: [u64; 4],
@@ -262,7 +262,7 @@ pub enum TraceEvent<'a> {
 }
 
 impl TraceEvent<'_> {
-    /// As a record has it: the kind, the arguments, the text.
+    /// The event in the form of a record: the kind, the arguments, the text.
     #[must_use]
     pub(crate) fn encode(&self) -> (Kind, [u64; ARGUMENTS], &str) {
         let mut arguments = [0; ARGUMENTS];
@@ -363,7 +363,7 @@ impl TraceEvent<'_> {
         (kind, arguments, text)
     }
 
-    /// Whose an event is that names a doorbell and is told by an engine as a whole.
+    /// The owner of an event that names a doorbell, or that an engine as a whole reports.
     #[must_use]
     pub fn owner(&self, engine: Engine) -> Owner {
         match *self {

@@ -1,4 +1,4 @@
-//! Jobs: what ties the steps of one packet together.
+//! Jobs: a job ties the steps of one packet together.
 
 use std::cell::Cell;
 
@@ -9,11 +9,11 @@ const INDEX_BITS: u32 = 32;
 /// Bits of the doorbell: BAR2 has 2^19 dwords.
 const DOORBELL_BITS: u32 = 19;
 
-/// One packet of one queue, from the doorbell that announced it to the interrupt that tells of its end.
+/// One packet of one queue, from the doorbell that announced it to the interrupt that reports its end.
 ///
-/// It is made of the queue's doorbell, how many queues have had that doorbell, and the packet's place in the queue modulo 2^32, so
-/// that each step of the device can work it out from the queue and the packet. Places count packets in AQL queues, dwords in PM4
-/// queues, and bytes in SDMA queues.
+/// A job is made of the queue's doorbell, the number of queues that have had that doorbell, and the packet's
+/// place in the queue modulo 2^32. So each step of the device can compute it from the queue and the packet.
+/// Places count packets in AQL queues, dwords in PM4 queues, and bytes in SDMA queues.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Job(u64);
 
@@ -29,7 +29,7 @@ impl Job {
         Self(queue << INDEX_BITS | index & ((1 << INDEX_BITS) - 1))
     }
 
-    /// As it is recorded.
+    /// The bits that are recorded.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
@@ -41,13 +41,13 @@ impl Job {
         Self(bits)
     }
 
-    /// Whether it is none.
+    /// Returns true for [`Job::NONE`].
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The queue: the same for all jobs of one, and for those of no other.
+    /// The queue: one number for all jobs of a queue, and for no others.
     #[must_use]
     pub const fn queue(self) -> u64 {
         self.0 >> INDEX_BITS
@@ -70,12 +70,12 @@ thread_local! {
     static CURRENT: Cell<Job> = const { Cell::new(Job::NONE) };
 }
 
-/// What this thread works for.
+/// The job that this thread works for.
 pub(super) fn current() -> Job {
     CURRENT.get()
 }
 
-/// Until it is dropped, what this thread records belongs to a job.
+/// While it lives, records of this thread belong to a job.
 #[derive(Debug)]
 #[must_use]
 pub struct JobScope {
@@ -87,7 +87,7 @@ impl JobScope {
         Self { before: Some(CURRENT.replace(job)) }
     }
 
-    /// Changes nothing.
+    /// A scope that changes nothing.
     pub(super) const fn nothing() -> Self {
         Self { before: None }
     }

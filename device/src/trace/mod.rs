@@ -1,7 +1,8 @@
-//! Trace points, named after the steps a packet takes through the device, and what they are recorded as.
+//! Trace points, named after the steps a packet takes through the device, and the form of their records.
 //!
-//! A step is a [`TraceEvent`]. A [`Tracer`] adds the time, the [`Job`] and the [`Owner`], and gives the whole to its [`TraceSink`]
-//! as a [`Record`]; without a sink that is one branch. [`Ring`] is the sink that keeps the last records in shared memory.
+//! A step is a [`TraceEvent`]. A [`Tracer`] adds the time, the [`Job`] and the [`Owner`], and gives the
+//! result to its [`TraceSink`] as a [`Record`]; without a sink, the cost is one branch. [`Ring`] is the sink
+//! that keeps the last records in shared memory.
 
 mod counters;
 mod event;
@@ -21,7 +22,7 @@ pub use record::{ARGUMENTS, Kind, MAX_TEXT, Record};
 pub use ring::{Contents, Ring, RingError};
 pub use tracer::Tracer;
 
-/// A wave, by where it belongs.
+/// A wave, by its dispatch, workgroup and number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct WaveId {
     /// Dispatches started on the device before its own.
@@ -45,18 +46,18 @@ pub trait TraceSink: Send + Sync + std::fmt::Debug {
     /// One step was taken.
     fn record(&self, record: &Record);
 
-    /// Whether [`wants_wave`](Self::wants_wave) is to be asked at all.
+    /// Returns true if [`wants_wave`](Self::wants_wave) is to be asked at all.
     fn wants_waves(&self) -> bool {
         false
     }
 
-    /// Whether the instructions of a wave are wanted, which is asked whenever the wave goes on.
+    /// Returns true if the instructions of a wave are wanted. The device asks whenever the wave goes on.
     ///
     /// Such a wave is executed step by step, many times slower than others.
     fn wants_wave(&self, _wave: &WaveId) -> bool {
         false
     }
 
-    /// A wave that is wanted has executed an instruction.
+    /// A wanted wave has executed an instruction.
     fn instruction(&self, _wave: &WaveId, _step: &Step<'_>) {}
 }

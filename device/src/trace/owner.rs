@@ -1,4 +1,4 @@
-//! Whose an event is.
+//! Owners of events.
 
 /// The part of the GPU, or of its driver, that an event happened in.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -23,7 +23,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As two numbers: the kind, and which one of them.
+    /// Two numbers for the engine: its kind, and its number in the kind.
     pub(crate) const fn numbers(self) -> (u8, u16) {
         match self {
             Self::Device => (0, 0),
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// The engine of these numbers.
+    /// The engine with these numbers.
     pub(crate) const fn from_numbers(kind: u8, instance: u16) -> Option<Self> {
         Some(match kind {
             0 => Self::Device,
@@ -71,7 +71,8 @@ impl std::fmt::Display for Engine {
 /// The GPU, the process, the queue and the engine of an event.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Owner {
-    /// Number of the GPU among those of a trace. A device leaves it 0: who puts several traces together numbers them.
+    /// Number of the GPU among those of a trace. A device leaves it 0; a tool that merges traces numbers
+    /// them.
     pub gpu: u16,
     /// PASID of the process, 0 for none.
     pub pasid: u32,
@@ -90,7 +91,7 @@ impl Owner {
         Self { gpu: 0, pasid: 0, vmid: 0, doorbell: None, engine }
     }
 
-    /// The same of another engine.
+    /// This owner on another engine.
     #[must_use]
     pub const fn on(self, engine: Engine) -> Self {
         Self { engine, ..self }

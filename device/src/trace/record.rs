@@ -1,12 +1,12 @@
-//! Events as records of a fixed size, which files and rings hold.
+//! Events as records of a fixed size; files and rings consist of them.
 
 use super::{Engine, Job, Owner};
 
 /// Arguments of a record.
 pub const ARGUMENTS: usize = 7;
-/// Words of 64 bits of a record.
+/// 64-bit words of a record.
 pub(super) const WORDS: usize = 5 + ARGUMENTS;
-/// Bytes of text in each further record behind one that has text.
+/// Bytes of text in each further record after one that has text.
 pub(super) const TEXT_BYTES: usize = (WORDS - 2) * 8;
 /// The most bytes of text of an event.
 pub const MAX_TEXT: usize = 240;
@@ -21,7 +21,7 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $name = $number,)* }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// The kind with this number.
@@ -30,19 +30,19 @@ macro_rules! kinds {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
 
-            /// Whether a driver records it, and not the device.
+            /// Returns true if a driver records events of this kind, and not the device.
             #[must_use]
             pub const fn is_driver(self) -> bool {
                 self as u16 >= Self::IoctlEnter as u16
             }
 
-            /// What it is called.
+            /// Name of the kind.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// What its arguments are called.
+            /// Names of its arguments.
             #[must_use]
             pub const fn arguments(self) -> &'static [&'static str] {
                 match self { $(Self::$name => &[$($argument),*],)* }
@@ -54,7 +54,7 @@ macro_rules! kinds {
 kinds! {
     /// A doorbell was rung.
     Doorbell = 1, "doorbell", ["offset", "value", "way"];
-    /// The device took note of a doorbell.
+    /// The device noticed a doorbell.
     DoorbellSeen = 2, "doorbell seen", [];
     /// A driver added a queue.
     QueueAdded = 3, "queue added", [];
@@ -94,13 +94,13 @@ kinds! {
     Refused = 20, "refused", [];
     /// A counter has this value.
     Counter = 21, "counter", ["counter", "value"];
-    /// A fault struck that was planned.
+    /// A planned fault struck.
     Fault = 22, "fault", ["moment"];
     /// Instructions of a class that a profiled kernel has executed.
     KernelInstructions = 23, "kernel instructions", ["entry", "count"];
     /// Lanes that were on in a profiled kernel's instructions that are executed lane by lane.
     KernelLanes = 24, "kernel lanes", ["entry", "instructions", "active"];
-    /// What a profiled kernel has accessed of a memory.
+    /// Accesses of a profiled kernel to a memory.
     KernelMemory = 25, "kernel memory", ["entry", "accesses", "bytes", "parts", "conflicts"];
     /// A program called the driver.
     IoctlEnter = 32, "ioctl enter", ["process", "thread", "number"];
@@ -120,13 +120,13 @@ kinds! {
     Restored = 39, "restore", ["process"];
     /// Memory of a program was mapped for the GPU.
     MemoryMapped = 40, "memory mapped", ["process", "address", "bytes"];
-    /// It was unmapped.
+    /// Memory of a program was unmapped.
     MemoryUnmapped = 41, "memory unmapped", ["process", "address", "bytes"];
     /// The driver looked at an entry of the interrupt ring.
     InterruptHandled = 42, "interrupt handled", ["process", "client", "source"];
     /// A program opened the driver, or had opened it when recording began.
     ProcessOpened = 43, "process opened", ["process", "pid"];
-    /// It is gone.
+    /// A program closed the driver, or ended.
     ProcessClosed = 44, "process closed", ["process"];
     /// The driver had no room for events before this one.
     DriverLost = 45, "driver events lost", ["events"];
@@ -138,15 +138,15 @@ const TEXT: u16 = u16::MAX;
 /// One event, as it was recorded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// Its place among all events.
+    /// Its number among all events.
     pub sequence: u64,
     /// Nanoseconds of the device's time; its golden counter then read a tenth of that, and one.
     pub time: u64,
     /// The packet it belongs to.
     pub job: Job,
-    /// Whose it is.
+    /// Owner of the event.
     pub owner: Owner,
-    /// What happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// Numbers, named by [`Kind::arguments`].
     pub arguments: [u64; ARGUMENTS],
@@ -163,7 +163,8 @@ impl Record {
     }
 }
 
-/// Words of the record's first slot without its sequence number; `text` is how many bytes follow in slots of their own.
+/// Words of the record's first slot without its sequence number; `text` is the number of bytes that follow in
+/// slots of their own.
 pub(super) fn words(record: &Record, text: usize) -> [u64; WORDS] {
     let Owner { pasid, vmid, doorbell, engine, .. } = record.owner;
     let (engine, instance) = engine.numbers();
@@ -192,13 +193,13 @@ pub(super) fn text_words(text: &[u8]) -> [u64; WORDS] {
     words
 }
 
-/// What a slot has.
+/// Decoded contents of a slot.
 pub(super) enum Slot {
-    /// A record, and how many bytes of text follow.
+    /// A record, and the number of bytes of text that follow.
     Record(Box<Record>, usize),
     /// Text of the record before it.
     Text([u8; TEXT_BYTES]),
-    /// Nothing that this version knows.
+    /// Contents that this version does not know.
     Unknown,
 }
 

@@ -8,7 +8,7 @@
 //! | 24..32 | identifier of the process that writes |
 //! | 32..40 | the host's `CLOCK_MONOTONIC` when the device's time was 0, in nanoseconds; 0 if it is not known |
 //! | 40..48 | bytes of the next |
-//! | 48..304 | what the process is called |
+//! | 48..304 | name of the process |
 //! | 4096.. | slots of 12 words: a sequence number from 1 on, which is written last, and a record or text of the record before |
 
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ use super::{Record, TraceSink};
 const MAGIC: u64 = u64::from_le_bytes(*b"BELTRC01");
 /// Bytes before the slots.
 const HEADER: usize = 4096;
-/// Place of the time at which the device's begins.
+/// Offset of the host's time at the device's time 0.
 const BEGINS: usize = 32;
-/// The number of the process.
+/// Offset of the identifier of the process.
 const PROCESS: usize = 24;
-/// Place of the length of the name.
+/// Offset of the length of the name.
 const NAME_LENGTH: usize = 40;
-/// Place of the name.
+/// Offset of the name.
 const NAME: usize = 48;
 /// The most bytes of a name.
 const MAX_NAME: usize = 256;
@@ -40,31 +40,31 @@ const SLOT: usize = WORDS * 8;
 /// The fewest slots of a ring: some records with text.
 const LEAST: usize = 64;
 
-/// Why memory is no ring.
+/// Reasons why memory is no ring.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RingError {
     /// A file cannot be mapped.
     #[error("the ring cannot be mapped: {0}")]
     Memory(String),
-    /// There is too little of it.
+    /// The memory is too small.
     #[error("{bytes} bytes are too few for a trace: it takes {least} at least")]
     Size {
-        /// What there is.
+        /// Bytes that there are.
         bytes: usize,
-        /// What is needed.
+        /// Bytes that are needed.
         least: usize,
     },
-    /// It does not begin as one.
+    /// The memory does not begin like a ring.
     #[error("it does not begin as a ring of trace events")]
     Foreign,
-    /// It ends before its last slot.
+    /// The memory ends before the last slot.
     #[error("the ring is truncated: {slots} slots of events take {expected} bytes, and there are {bytes}")]
     Truncated {
-        /// What the header says.
+        /// Number of slots in the header.
         slots: u64,
-        /// Bytes that this takes.
+        /// Bytes that these slots take.
         expected: u64,
-        /// What there is.
+        /// Bytes that there are.
         bytes: usize,
     },
 }
@@ -118,14 +118,14 @@ impl Ring {
         Self::new(memory.map_err(|error| RingError::Memory(error.to_string()))?)
     }
 
-    /// Says which process the events are of, where that is not the calling one.
+    /// Sets the process of the events, if it is not the calling one.
     #[must_use]
     pub fn of_process(self, process: u32) -> Self {
         self.store(PROCESS, process.into());
         self
     }
 
-    /// Says what the process is called; what is too long is cut.
+    /// Sets the name of the process; a name that is too long is cut.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         let mut end = name.len().min(MAX_NAME);
@@ -138,13 +138,13 @@ impl Ring {
         self
     }
 
-    /// Says what the host's `CLOCK_MONOTONIC` was, in nanoseconds, when the device's time was 0.
+    /// Sets the value that the host's `CLOCK_MONOTONIC` had, in nanoseconds, when the device's time was 0.
     pub fn set_begin(&self, monotonic_ns: u64) {
         self.store(BEGINS, monotonic_ns);
     }
 
     fn store(&self, at: usize, value: u64) {
-        // All places are inside: slots are counted by what the memory has.
+        // All offsets are inside: slots are counted by the size of the memory.
         let _ = self.memory.as_volatile_slice().store(value, at, Ordering::Release);
     }
 
@@ -180,12 +180,12 @@ impl TraceSink for Ring {
     }
 }
 
-/// What a ring has.
+/// Decoded contents of a ring.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Contents {
     /// The process that wrote it.
     pub process: u32,
-    /// What that is called.
+    /// Name of that process.
     pub name: String,
     /// The host's `CLOCK_MONOTONIC` at the device's time 0, in nanoseconds; 0 if it is not known.
     pub begins: u64,
@@ -196,7 +196,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether a file that begins with these bytes is a ring.
+    /// Returns true if a file that begins with these bytes is a ring.
     #[must_use]
     pub fn is_ring(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC.to_le_bytes())
@@ -206,7 +206,7 @@ impl Contents {
     ///
     /// # Errors
     ///
-    /// When they are not those of a ring.
+    /// When the bytes are no ring.
     pub fn read(bytes: &[u8]) -> Result<Self, RingError> {
         if !Self::is_ring(bytes) {
             return Err(RingError::Foreign);
@@ -229,7 +229,7 @@ impl Contents {
             for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
                 *word = bytes.try_into().map_or(0, u64::from_le_bytes);
             }
-            // A slot that does not belong here was not whole.
+            // A slot with another number was not written completely.
             if words[0] != 0 && (words[0] - 1) % slots == index as u64 {
                 found.insert(words[0], words);
             }
@@ -245,7 +245,7 @@ impl Contents {
         };
         let whole = |&&sequence: &&u64| sequence + slots > last;
         contents.dropped = last - found.keys().filter(whole).count() as u64;
-        // Bytes of text that the last record still lacks, and where they are.
+        // Bytes of text that the last record still lacks, the number of the last slot, and the text so far.
         let (mut lacks, mut behind, mut text) = (0, 0, Vec::new());
         for (&sequence, words) in found.range(last.saturating_sub(slots) + 1..) {
             match slot(words) {
@@ -338,7 +338,7 @@ mod tests {
     fn text_whose_record_is_gone_is_none_of_another_record() {
         let ring = ring();
         ring.record(&record(0, "text"));
-        // The record's own slot is overwritten, and that of its text is not.
+        // The record's own slot is overwritten, and the slot of its text is not.
         for time in 1..LEAST as u64 {
             ring.record(&record(time, ""));
         }

@@ -1,4 +1,4 @@
-//! What the parts of a device record with.
+//! The recorder that all parts of a device use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,7 +11,7 @@ use super::{Engine, Job, JobScope, Owner, TraceEvent, TraceSink, job};
 use crate::lock::{Mutex, rank};
 use crate::time::Clock;
 
-/// Records events, if anybody wants them; cheap to clone.
+/// Records events if there is a sink; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Tracer(Option<Arc<Inner>>);
 
@@ -19,7 +19,7 @@ pub struct Tracer(Option<Arc<Inner>>);
 struct Inner {
     sink: Arc<dyn TraceSink>,
     clock: Clock,
-    /// How many queues each doorbell has had.
+    /// Number of queues that each doorbell has had.
     epochs: Mutex<BTreeMap<u32, u16>, rank::TraceEpochs>,
 }
 
@@ -30,7 +30,7 @@ impl Tracer {
         Self(sink.map(|sink| Arc::new(Inner { sink, clock: clock.clone(), epochs: Mutex::default() })))
     }
 
-    /// Whether anything is recorded.
+    /// Returns true if events are recorded.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
@@ -48,14 +48,14 @@ impl Tracer {
         self.0.as_deref().map(|inner| &*inner.sink)
     }
 
-    /// Records an event of what this thread works for.
+    /// Records an event of this thread's job.
     pub fn event(&self, owner: Owner, event: TraceEvent<'_>) {
         if let Some(inner) = &self.0 {
             inner.record(job::current(), owner, &event);
         }
     }
 
-    /// Records an event of what this thread works for, that was at an earlier [`Self::time`].
+    /// Records an event of this thread's job that happened at an earlier [`Self::time`].
     pub(crate) fn event_at(&self, time: Duration, owner: Owner, event: TraceEvent<'_>) {
         if let Some(inner) = &self.0 {
             inner.record_at(time, (job::current(), owner), &event);
@@ -76,7 +76,7 @@ impl Tracer {
         }
     }
 
-    /// Records what was refused, in words that are made only here.
+    /// Records a refusal; its words are made only here.
     pub(crate) fn refused(&self, name: &dyn std::fmt::Display, details: std::fmt::Arguments<'_>) {
         if self.is_on() {
             let text = format!("{name}: {details}");
@@ -84,34 +84,34 @@ impl Tracer {
         }
     }
 
-    /// A doorbell has a new queue.
+    /// Notes that a doorbell has a new queue.
     pub(crate) fn queue_added(&self, doorbell: DoorbellIndex) {
         if let Some(inner) = &self.0 {
             {
                 let mut epochs = inner.epochs.lock().unwrap_or_else(PoisonError::into_inner);
                 let epoch = epochs.entry(doorbell.dwords()).or_insert(0);
-                // The number of a job has 12 bits of it.
+                // A job has 12 bits for this number.
                 *epoch = *epoch % 0xfff + 1;
             }
             self.of_engine(Engine::Firmware, TraceEvent::QueueAdded { doorbell });
         }
     }
 
-    /// How many queues each doorbell has had, by which jobs are numbered.
+    /// Number of queues that each doorbell has had; jobs are numbered by it.
     pub(crate) fn epochs(&self) -> BTreeMap<u32, u16> {
         let epochs = self.0.as_ref().map(|inner| inner.epochs.lock().unwrap_or_else(PoisonError::into_inner));
         epochs.map(|epochs| epochs.clone()).unwrap_or_default()
     }
 
-    /// Goes on from the numbers of another device.
+    /// Continues with the numbers of another device.
     pub(crate) fn set_epochs(&self, epochs: &BTreeMap<u32, u16>) {
         if let Some(inner) = &self.0 {
             inner.epochs.lock().unwrap_or_else(PoisonError::into_inner).clone_from(epochs);
         }
     }
 
-    /// The job of the packet at a place of the queue that a doorbell has now; [`Job::NONE`] while nothing is recorded, and of
-    /// a doorbell without a queue.
+    /// The job of the packet at a place of the queue that a doorbell has now; [`Job::NONE`] if nothing is
+    /// recorded, or if the doorbell has no queue.
     #[must_use]
     pub fn job(&self, doorbell: DoorbellIndex, index: u64) -> Job {
         let Some(inner) = &self.0 else { return Job::NONE };
@@ -125,7 +125,7 @@ impl Tracer {
         if self.is_on() { job::current() } else { Job::NONE }
     }
 
-    /// Until the scope is dropped, what this thread records belongs to a job.
+    /// Makes records of this thread belong to a job until the scope is dropped.
     pub fn scope(&self, job: Job) -> JobScope {
         if self.is_on() { JobScope::enter(job) } else { JobScope::nothing() }
     }

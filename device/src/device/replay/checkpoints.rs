@@ -1,32 +1,33 @@
-//! Checkpoints of a replay: the whole device at some of the places that it has come by.
+//! Checkpoints of a replay: the whole device at some of the places that the replay has passed.
 //!
-//! A replay has the device alone, so that a checkpoint is a [snapshot](super::super::save) of it, the copy of memory, and the place in
-//! the record. The memory of a checkpoint is the pages that have changed since the one before. A checkpoint that goes
-//! leaves its pages to the next one.
+//! A replay has the device alone, so that a checkpoint is a [snapshot](super::super::save) of it, the copy of
+//! memory, and the place in the record. The memory of a checkpoint is the pages that have changed since the
+//! one before. A checkpoint that is dropped leaves its pages to the next one.
 
 use std::collections::BTreeMap;
 
 use crate::memory::{Changes, Mirror};
 use crate::record::Place;
 
-/// Checkpoints at most.
+/// Most checkpoints.
 const MOST: usize = 48;
-/// Operations before the first one, and between two at least.
+/// Operations before the first checkpoint, and between two at least.
 const APART: u64 = 16;
-/// A new one comes after this part of all operations until then, so that there are few of them in long records.
+/// A new checkpoint comes after this part of all operations until then, so that there are few of them in long
+/// records.
 const PART: u64 = 64;
 
-/// One of them.
+/// One checkpoint.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pub(super) place: Place,
     /// Bytes of a snapshot of the device without VRAM.
     pub(super) device: Vec<u8>,
-    /// By which it numbers jobs.
+    /// Number of queues of each doorbell, by which jobs are numbered.
     pub(super) epochs: BTreeMap<u32, u16>,
-    /// What has changed in memory since the checkpoint before.
+    /// Pages of memory that have changed since the checkpoint before.
     pub(super) pages: Changes,
-    /// Which guest memory there is.
+    /// Ranges of guest memory.
     pub(super) ranges: Vec<(u64, u64)>,
 }
 
@@ -36,13 +37,13 @@ impl Checkpoint {
     }
 }
 
-/// All of a replay, the earliest first.
+/// All checkpoints of a replay, the earliest first.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     kept: Vec<Checkpoint>,
-    /// Bytes that they may have.
+    /// Most bytes of all checkpoints.
     limit: u64,
-    /// Not even one has room.
+    /// True if not even one checkpoint has room.
     given_up: bool,
 }
 
@@ -55,13 +56,13 @@ impl Checkpoints {
         self.kept.len()
     }
 
-    /// Whether there is to be one after so many operations.
+    /// Returns true if a checkpoint is due after this number of operations.
     pub(super) fn is_due(&self, operations: u64) -> bool {
         let last = self.kept.last().map_or(0, |last| last.place.operations);
         !self.given_up && operations >= last.saturating_add((operations / PART).max(APART))
     }
 
-    /// Adds one behind all others, and lets others go where there are too many.
+    /// Adds a checkpoint after all others, and drops others if there are too many.
     pub(super) fn add(&mut self, checkpoint: Checkpoint) {
         self.kept.push(checkpoint);
         while self.kept.len() > MOST || self.size() > self.limit {
@@ -80,8 +81,8 @@ impl Checkpoints {
         self.kept.iter().map(Checkpoint::size).sum()
     }
 
-    /// The one whose absence leaves the smallest gap, for how far back it is: who goes back goes a short way, mostly. Never the last
-    /// one.
+    /// The checkpoint whose absence leaves the smallest gap in relation to its distance from the end, as
+    /// users mostly go back a short way. Never the last one.
     fn least_missed(&self) -> Option<usize> {
         let operations = |at: usize| u128::from(self.kept[at].place.operations);
         let last = self.kept.len().checked_sub(1)?;
@@ -90,23 +91,23 @@ impl Checkpoints {
         (0..last).min_by(|&one, &other| (gap(one) * back(other)).cmp(&(gap(other) * back(one))))
     }
 
-    /// Forgets all that are not before an event, and gives the place of the last one left.
+    /// Drops all checkpoints that are not before an event, and returns the place of the last one left.
     pub(super) fn go_back(&mut self, event: u64) -> Option<&Place> {
         self.kept.truncate(self.kept.partition_point(|checkpoint| checkpoint.place.events < event));
         self.kept.last().map(|last| &last.place)
     }
 
-    /// Forgets all.
+    /// Drops all checkpoints.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
     }
 
-    /// The last one.
+    /// The last checkpoint.
     pub(super) fn last(&self) -> Option<&Checkpoint> {
         self.kept.last()
     }
 
-    /// Puts the memory of the last one together.
+    /// Puts the memory of the last checkpoint together.
     pub(super) fn put_memory(&self, mirror: &Mirror) {
         let ranges = self.last().map_or(&[][..], |last| &last.ranges);
         mirror.put(self.kept.iter().map(|checkpoint| &checkpoint.pages), ranges);
@@ -145,7 +146,7 @@ mod tests {
         let last = 1_000_000 - kept[kept.len() - 1];
         assert!(last <= 1_000_000 / PART, "{kept:?}");
         assert!(gaps[gaps.len() - 1] <= 1_000_000 / PART, "{gaps:?}");
-        // Nowhere is it further to the checkpoint before than a part of the way back.
+        // No gap is larger than a part of the way back.
         for (gap, &later) in gaps.iter().zip(&kept[1..]) {
             assert!(*gap <= (1_000_000 - later) / 4 + 1_000_000 / PART, "{later}: {gaps:?}");
         }

@@ -12,7 +12,7 @@ use crate::record::{Call, Recording, Run, SYSTEM};
 
 const VRAM: u64 = 16 << 20;
 
-/// A device that was asked for a few things: its record.
+/// The record of a device that did a few things.
 fn recorded() -> Vec<u8> {
     let file = File::default();
     let recording = Recording::new(file.clone());
