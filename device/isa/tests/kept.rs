@@ -19,7 +19,7 @@ const MEMORY: usize = 4 << 20;
 #[derive(Clone, Debug, Default)]
 struct Memory {
     files: Arc<Mutex<HashMap<CodeKey, Vec<u8>>>>,
-    /// What was wrong with what it had.
+    /// Reasons why entries were discarded.
     discarded: Arc<Mutex<Vec<String>>>,
     /// Keeps nothing.
     is_full: bool,

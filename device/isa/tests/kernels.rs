@@ -8,7 +8,7 @@ use belfry_isa::inst::{Arch, Op};
 use belfry_isa::lanes::Backend;
 use common::{Args, Gpu, Objects, Random};
 
-/// Those whose matrix instructions the kernel `wm` has in the shape that is tested here.
+/// Architectures for which the kernel `wm` has matrix instructions in the shape that is tested here.
 const WITH_WMMA: [Arch; 2] = [Arch::Gfx1100, Arch::Gfx1201];
 
 fn on_every_backend(test: impl Fn(Gpu)) {

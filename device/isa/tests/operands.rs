@@ -1,4 +1,5 @@
-//! Where the decoder puts what an encoding says and implies: the arrangement `belfry_isa::inst` documents.
+//! Places in which the decoder puts what an encoding says and implies: the arrangement that `belfry_isa::inst`
+//! documents.
 
 use belfry_isa::decode::decode;
 use belfry_isa::inst::{Arch, Dpp, Inst, Operand};
@@ -14,7 +15,7 @@ fn operand(operand: Operand) -> String {
     }
 }
 
-/// `OP Format dst dst2 [src…] …` and whatever else is not at its default.
+/// `OP Format dst dst2 [src…] …` and all other fields that are not at their defaults.
 fn shape(inst: &Inst) -> String {
     let list =
         |operands: &[Operand]| operands.iter().map(|&value| operand(value)).collect::<Vec<_>>().join(" ");

@@ -1,7 +1,7 @@
 //! The OpenCL programs of `tests/programs`, compiled for each architecture, against each other.
 //!
-//! `tests/hosted` holds the results of gfx1100 to those of the same sources compiled for the processor. Whatever they are
-//! compiled for, they must give the same words, on every backend.
+//! `tests/hosted` compares the results of gfx1100 with those of the same sources compiled for the processor. The
+//! programs must give these words for every architecture that they are compiled for, on every backend.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn input() -> Vec<u32> {
     (0..(GROUP * GROUPS) as usize * WORDS).map(|_| word()).collect()
 }
 
-/// What a program, compiled for an architecture, makes of the input.
+/// Returns the output of a program, compiled for an architecture, for some input.
 fn output(arch: Arch, backend: Backend, name: &str, input: &[u32]) -> Vec<u32> {
     let mut gpu = Gpu::of(arch, backend, 4 << 20);
     let object = std::fs::read(folder().join(format!("{name}.{}.hsaco", arch.name()))).unwrap();

@@ -1,5 +1,6 @@
-//! Memory that waves share with threads of the host: eight aligned bytes are one access, whatever the lanes, their addresses, the back
-//! end and the tier; and elements that follow each other are loaded from high addresses to low ones, and stored from low to high.
+//! Memory that waves share with threads of the host: eight aligned bytes are one access, for all lanes, addresses,
+//! back ends and tiers. Elements that follow each other are loaded from high addresses to low ones, and stored from
+//! low to high.
 //!
 //! A thread of the host writes numbers twice into 64 bits, while waves load them, or looks at those that waves store. Where a half is
 //! one access, waves see numbers of different rounds in one word sooner or later.
@@ -28,7 +29,7 @@ const RUNS: u64 = 20_000;
 struct Memory {
     data: [AtomicU64; WORDS],
     code: [AtomicU64; PAGE as usize / 8],
-    /// Whether each page is a mapping of its own, and not all of them are one.
+    /// True if each page is a mapping of its own; otherwise all pages are one mapping.
     by_page: AtomicBool,
 }
 
@@ -69,7 +70,7 @@ impl Memory {
     }
 }
 
-/// How an instruction makes addresses.
+/// Way in which an instruction makes addresses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     /// `v[0:1]`.
@@ -142,7 +143,7 @@ const STORES: [Op; 11] = {
     ]
 };
 
-/// Where lanes' elements are, and which lanes are active.
+/// Places of lanes' elements, and the active lanes.
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     name: &'static str,

@@ -1,7 +1,7 @@
-//! How much memory lowered and compiled code takes, and how much it may: of an address space, and of all of the process.
+//! Memory that lowered and compiled code takes, and the limits of it: of an address space, and of the whole process.
 //!
-//! What a region takes is counted for as long as the region is there, also where its address space has forgotten it and a wave still runs
-//! it.
+//! The bytes of a region are counted for as long as it exists, also while a wave still runs it after its address
+//! space has forgotten it.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) const MOST_OF_ALL: usize = 1 << 30;
 /// Bytes of all regions of the process.
 static ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// What the regions of an address space take.
+/// Bytes that the regions of an address space take.
 #[derive(Debug)]
 pub(crate) struct Budget {
     taken: AtomicUsize,
@@ -46,7 +46,7 @@ fn excess(taken: usize, most: usize) -> usize {
     if taken > most { taken - most / 4 * 3 } else { 0 }
 }
 
-/// What a region takes, as long as it is there.
+/// Bytes that a region takes, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     of: Arc<Budget>,

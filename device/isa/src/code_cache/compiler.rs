@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use super::Region;
 
-/// Most regions that wait; who comes then is to ask again later.
+/// Largest number of regions that wait; a worker that comes with another one has to ask again later.
 const MOST: usize = 16;
 /// Name of the thread.
 pub(super) const NAME: &str = "belfry compiles";
@@ -20,10 +20,10 @@ struct Queue {
 
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { regions: VecDeque::new(), works_in: None });
 
-/// What becomes of a region that is to be compiled.
+/// Answer to a request to compile a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// It waits for the thread.
+    /// The region waits for the thread.
     Waits,
     /// There is no room.
     Later,
@@ -80,7 +80,7 @@ fn work() {
             };
             next
         };
-        // One that everybody has forgotten needs no code.
+        // A region that has been forgotten everywhere needs no code.
         if let Some(region) = next.upgrade() {
             region.compile();
         }

@@ -62,7 +62,7 @@ unsafe impl<const N: usize> Mmu for Code<N> {
     }
 }
 
-/// What a wave finds in `s0` that a worker runs.
+/// Runs a wave and returns its `s0`.
 fn run(code: &Code, cache: &mut CodeCache, epoch: u64) -> u32 {
     wave((code, cache), epoch, Apertures::default(), 100).sgpr(0)
 }
@@ -250,7 +250,7 @@ fn regions_of_any_number_take_bounded_memory() {
             });
         }
     });
-    // Somebody may have been making room for another test meanwhile.
+    // A worker cannot make room while another test does.
     assert!(code.budget.taken() <= MOST + WORKERS * largest, "{}", code.budget.taken());
 }
 
@@ -267,7 +267,8 @@ fn what_is_used_stays_and_what_is_oldest_goes() {
     let mut lowered = |n: u64| {
         let mut global = Global { mmu: &*memory, tlb: &mut Tlb::new() };
         let key = Key { pc: block(n), halves: 1, mode: 0, second_from: 0, allocated: 0 };
-        // Whatever was used last: each of these is part of those that begin before it.
+        // By `find`, which does not look at the region used last: each block is part of the regions that begin before
+        // it.
         cache.find(key, 1, Apertures::default(), &mut global);
         cache.take_counts().lowered
     };

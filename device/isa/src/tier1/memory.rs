@@ -101,8 +101,7 @@ impl Body<'_> {
         self.a.store(false, found(alike.slot), Gpr::Rcx);
     }
 
-    /// Returns the group of the access at hand that lies alike, if it has one, and a label for the code that uses
-    /// what the group has found.
+    /// Returns the group that the access lies alike with, if any, and a label for code that uses its finding.
     fn alike(&mut self) -> (Option<Alike>, Label) {
         let alike = if self.masked { None } else { self.alike[self.at - self.first] };
         (alike, self.a.label())
@@ -142,10 +141,10 @@ impl Body<'_> {
         a.jump_if(Condition::NotEqual, cold.entry);
     }
 
-    /// Finds the low halves of addresses whose elements of `bytes` are in one span with the first lane's element.
-    /// Takes the base of that lane's address in `Rdx` and its low half in `Rax`. Leaves the first such low half in
-    /// `R9`, the distance of the last one from it in `R10`, and the host address of the first lane's element in
-    /// `Rdx`. Leaves the code if that element is not in the TLB, or not in the span.
+    /// Finds the low halves of addresses whose elements of `bytes` are in one span with the first lane's. Takes the
+    /// base of its address in `Rdx`, and its low half in `Rax`. Gives the first such low half in `R9`, the distance
+    /// of the last one from it in `R10`, and the first lane's host address in `Rdx`. Leaves if its element is not in
+    /// the TLB, or not in the span.
     pub(super) fn span(&mut self, d: &Di, (bytes, write): (u32, bool), cold: &Cold) {
         self.add_offset(d);
         self.page_entry(write, cold);

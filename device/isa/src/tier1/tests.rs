@@ -35,10 +35,11 @@ pub(super) const KERNELS: [&[u8]; 8] = [
     include_bytes!("../../../../guest-runtime/kernels/ocml.gfx1100.hsaco"),
     include_bytes!("../../../../guest-runtime/kernels/ocml.gfx942.hsaco"),
 ];
-/// Those of them, from the first one on, of which most elements have templates; the others are of functions of a library.
+/// Number of kernels, from the first one on, of which most elements have templates; the others are functions of a
+/// library.
 const COVERED: usize = 6;
 
-/// Whether an object's name of its target, which is in it, is of this chip.
+/// Returns true if the name of the target in an object is that of this chip.
 fn is_for(object: &[u8], chip: &str) -> bool {
     object.windows(chip.len() + 1).any(|word| word.starts_with(b"-") && word.ends_with(chip.as_bytes()))
 }
@@ -80,10 +81,10 @@ fn instructions(kind: BackendKind, code: &[Di], forms: &[Form], halves: u32) -> 
     code.bytes[..code.instructions as usize].to_vec()
 }
 
-/// What hardly any of these kernels has: v_add_nc_u32_dpp v8, v4, v5 row_shr:1; v_mov_b32_dpp v4, v4 row_xmask:1 bound_ctrl:1;
-/// ds_bpermute_b32 v8, v0, v4; ds_swizzle_b32 v8, v4 offset:swizzle(SWAP,16); v_permlanex16_b32 v8, v4, -1, -1;
-/// v_readlane_b32 s5, v4, 17; v_readfirstlane_b32 s5, v4; v_mbcnt_lo_u32_b32 v8, -1, v4; v_sub_nc_u32_e64 v8, v4, v5 clamp;
-/// v_add_nc_u32_e64 v8, v4, v5 clamp; s_endpgm.
+/// Elements that hardly any of these kernels has: v_add_nc_u32_dpp v8, v4, v5 row_shr:1; v_mov_b32_dpp v4, v4
+/// row_xmask:1 bound_ctrl:1; ds_bpermute_b32 v8, v0, v4; ds_swizzle_b32 v8, v4 offset:swizzle(SWAP,16);
+/// v_permlanex16_b32 v8, v4, -1, -1; v_readlane_b32 s5, v4, 17; v_readfirstlane_b32 s5, v4; v_mbcnt_lo_u32_b32 v8,
+/// -1, v4; v_sub_nc_u32_e64 v8, v4, v5 clamp; v_add_nc_u32_e64 v8, v4, v5 clamp; s_endpgm.
 const PERMUTATIONS: [u32; 20] = [
     0x4a10_0afa,
     0xff01_1104,
@@ -141,10 +142,10 @@ fn atomics() -> Vec<u32> {
     words
 }
 
-/// What there is code for; the host need not have it.
+/// Back ends that code can be made for; the host need not have them.
 pub(super) const KINDS: [BackendKind; 2] = [BackendKind::Avx2, BackendKind::Avx512];
 
-/// All code there is to look at.
+/// Returns all code that the tests look at.
 fn all_code(kind: BackendKind) -> Vec<Vec<u8>> {
     let rare = [PERMUTATIONS.to_vec(), atomics()].map(|words| {
         let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

@@ -1,5 +1,5 @@
-//! What compiled code spends its time with, for who measures that: code that counts is made differently from other code, which
-//! pays nothing for it.
+//! Measures the time that compiled code spends. Code that counts is made differently from other code, which pays
+//! nothing for it.
 //!
 //! Counters are plain numbers: of workers that run the same code at the same time, each may overwrite what another has counted.
 

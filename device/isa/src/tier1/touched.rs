@@ -1,4 +1,4 @@
-//! Which registers a region's code may leave changed.
+//! Registers that a region's code may leave changed.
 
 use super::form::Form;
 use super::template;
@@ -8,7 +8,8 @@ use crate::registers::slot;
 /// Scalar registers of a line.
 pub(crate) const LINE: usize = 16;
 
-/// What a wave's storage has in other places than these is as it was when the wave came into the region.
+/// Places of a wave's storage that a region may change: all others are as they were when the wave came into the
+/// region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Lines of scalar registers, sixteen each.
@@ -17,7 +18,8 @@ pub struct Touched {
     pub(crate) rows: Box<[(u32, u32)]>,
 }
 
-/// What the elements of a region touch; `None` if one of them is done by a handler in whatever way that likes.
+/// Returns the places that the elements of a region touch; `None` if a handler, which may touch anything, does one of
+/// them.
 pub(super) fn touched(code: &[Di], forms: &[Form], halves: u32) -> Option<Touched> {
     let mut lines = 0;
     let mut rows = Vec::new();

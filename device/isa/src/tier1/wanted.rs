@@ -1,7 +1,8 @@
-//! Who reads the lane mask that an element writes.
+//! Readers of the lane mask that an element writes.
 //!
-//! A sum of 64 bits is two elements, of which the first leaves its carries in a mask and the second one takes them from there. Most often
-//! the next such sum writes the mask anew: then nobody sees it in its scalar register, and it need not get there.
+//! A sum of 64 bits is two elements: the first one leaves its carries in a mask, and the second one takes them from
+//! there. Most often the next such sum writes the mask anew before anything reads it in its scalar register. Then it
+//! need not get there.
 
 use super::body::EXEC;
 use super::form::Form;
@@ -12,7 +13,7 @@ use crate::exec::di::Di;
 /// Elements behind one that are looked at.
 const FURTHEST: usize = 16;
 
-/// Where a mask that an element writes is to be.
+/// Place in which a mask that an element writes is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// In its scalar register.
@@ -23,7 +24,8 @@ pub(super) enum Wanted {
     ByNobody,
 }
 
-/// Where the mask that the first of these elements writes is to be; they are those up to the end of the block.
+/// Returns the place in which the mask that the first of these elements writes is needed; they are those up to the
+/// end of the block.
 pub(super) fn wanted(elements: &[(Form, &Di)], halves: u32) -> Wanted {
     let Some((&(form, d), behind)) = elements.split_first() else { return Wanted::InMemory };
     let Some(mask) = mask_of(form, d) else { return Wanted::InMemory };
@@ -33,7 +35,7 @@ pub(super) fn wanted(elements: &[(Form, &Di)], halves: u32) -> Wanted {
     }
     let mut wanted = Wanted::ByNobody;
     for (n, &(form, d)) in behind.iter().enumerate().take(FURTHEST) {
-        // Handlers see every register, and so does whoever is told of a fault.
+        // Handlers see every register, and so do the readers of a fault.
         if !is_of_lanes(form, d) {
             break;
         }

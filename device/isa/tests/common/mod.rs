@@ -34,7 +34,7 @@ macro_rules! fixture {
     };
 }
 
-/// Where the memory starts in the GPU's address space.
+/// Start of the memory in the GPU's address space.
 pub(crate) const BASE: u64 = 0x7_0000_0000;
 pub(crate) const APERTURES: Apertures = Apertures { shared_base: 1 << 48, private_base: 2 << 48 };
 
@@ -381,7 +381,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// What waves run on, and what counts their operations.
+    /// Returns the environment that waves run in, and the profile that counts their operations.
     fn env(&mut self) -> (Env<'_>, &mut Option<Profile>) {
         let env = Env {
             mmu: &self.memory,

@@ -1,4 +1,4 @@
-//! What reports about cards say of instructions that are no arithmetic of one lane.
+//! Instructions that are no arithmetic of one lane, checked against reports about cards.
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::{Arch, WaveSize};

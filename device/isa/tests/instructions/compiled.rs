@@ -121,7 +121,7 @@ const PAGE: u32 = 4096;
 /// Pages of the memory that is accessed; the third one is missing where there are to be faults.
 const PAGES: u32 = 4;
 
-/// What is left of a run.
+/// State after a run.
 #[derive(PartialEq, Debug)]
 struct Outcome {
     stop: Stop,
@@ -138,7 +138,7 @@ struct Outcome {
 struct Case {
     addresses: [u32; 64],
     exec: u64,
-    /// Whether the third page is missing.
+    /// True if the third page is missing.
     hides: bool,
 }
 
@@ -150,7 +150,7 @@ struct Runner {
 }
 
 impl Outcome {
-    /// What a wave has come to, and what is in LDS and from an address on.
+    /// Returns the state of a wave, of LDS, and of memory from an address on.
     fn of(stop: Stop, wave: &Wave, bench: &Bench, memory: u64) -> Outcome {
         let lanes = wave.lanes();
         Outcome {
@@ -325,7 +325,7 @@ fn compare_tiers(access: Access, size: WaveSize, around: (&[u32], &[u32]), tiers
     }
 }
 
-/// Where two outcomes differ.
+/// Describes the first differences of two outcomes.
 fn difference(a: &Outcome, b: &Outcome) -> String {
     let lanes = a.registers.len() / 32;
     let register = (0..a.registers.len()).find(|&n| a.registers[n] != b.registers[n]);

@@ -36,7 +36,7 @@ impl Program {
         if self.below(4) == 0 { 0 } else { self.below(8) }
     }
 
-    /// What all lanes have in common: a scalar register, or a small constant.
+    /// Returns a source that all lanes share: a scalar register, or a small constant.
     fn same(&mut self) -> u32 {
         match self.below(3) {
             0 => 3,

@@ -1,4 +1,4 @@
-//! What debuggers use: single steps, traps after instructions, and address watches.
+//! Features for debuggers: single steps, traps after instructions, and address watches.
 
 use belfry_isa::exec::Stop;
 use belfry_isa::lanes::Backend;

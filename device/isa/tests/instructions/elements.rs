@@ -1,5 +1,5 @@
-//! Kernels that do something with each element of arrays, in waves that compiled code starts one behind the other: memory is as it is with
-//! each wave alone, whatever the arrays' addresses and bounds are.
+//! Kernels that do something with each element of arrays, in waves that compiled code starts one after the other.
+//! Memory must be as it is with each wave alone, for all addresses and bounds of the arrays.
 
 use belfry_isa::exec::{Follower, Stop};
 use belfry_isa::inst::{Arch, WaveSize};
@@ -38,7 +38,8 @@ const WORKGROUPS: u32 = 40;
 /// Bytes of each array, of which elements of 16 bytes take most.
 const BYTES: usize = 1 << 18;
 
-/// Where arrays begin, the number of elements, what is the first lane's number, and whether the last lanes of a workgroup are missing.
+/// Offset of each array, number of elements, number of the first lane, and whether the last lanes of a workgroup are
+/// missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Case {
     offsets: [u64; 3],

@@ -1,4 +1,4 @@
-//! What stores by a format put into components that the instruction has no register for.
+//! Values that stores by a format put into components that the instruction has no register for.
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::Arch;

@@ -1,4 +1,4 @@
-//! What is new with gfx12: split barriers, hardware registers, workgroup identifiers in trap temporaries.
+//! Features that are new with gfx12: split barriers, hardware registers, workgroup identifiers in trap temporaries.
 
 mod dynamic;
 
@@ -84,8 +84,8 @@ fn wave_alone_passes_every_barrier() {
     }
 }
 
-/// What a wave ends with that signals, as one of three of its workgroup or alone, and what it has then: SCC, and the state of the
-/// barrier.
+/// Returns the stop of a wave that signals, as one of three of its workgroup or alone, and at that point SCC and the
+/// state of the barrier.
 fn signalled(words: [u32; 2], m0: u32, in_workgroup: bool) -> (Stop, u32, u32) {
     let mut results = Backend::all().map(|backend| {
         let mut gpu = gpu(backend);

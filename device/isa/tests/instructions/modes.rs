@@ -1,4 +1,4 @@
-//! What depends on `MODE`, what `TRAPSTS` records, and which lanes a fault names.
+//! Effects of `MODE`, exceptions that `TRAPSTS` records, and lanes that a fault names.
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::WaveSize;

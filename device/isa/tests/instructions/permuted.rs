@@ -29,7 +29,7 @@ struct Runner {
     size: WaveSize,
 }
 
-/// What a run leaves.
+/// State after a run.
 #[derive(PartialEq, Debug)]
 struct Outcome {
     stop: Stop,

@@ -9,7 +9,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 
 use super::{APERTURES, Bench, lanes};
 
-/// Where lanes' elements are.
+/// Places of lanes' elements.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// Addresses in `v[0:1]`, 32 bytes apart, one of them across the border of the missing page.
@@ -24,7 +24,7 @@ enum Form {
     ByLane,
 }
 
-/// What happens there.
+/// Effect of the instruction on these places.
 #[derive(Clone, Copy)]
 enum Effect {
     /// To registers from this one on.
@@ -196,7 +196,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Whether a lane's element needs the missing page.
+    /// Returns true if a lane's element needs the missing page.
     fn is_missing(&self, lane: u32) -> bool {
         (0..self.case.bytes).any(|byte| match self.at(lane, byte) {
             At::Memory(va) => va & !0xfff == self.missing,
@@ -246,7 +246,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A lane's element before anything happens, and after somebody else has written it.
+/// Returns a lane's element as it is at first or, if `second`, as the test writes it later.
 fn pattern(lane: u32, second: bool) -> Vec<u8> {
     (0..16).map(|byte| (lane * 16 + byte) as u8 ^ if second { 0xff } else { 0 }).collect()
 }
@@ -292,7 +292,7 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
         let now = if done { expected(lane, false) } else { pattern(lane, false)[..case.bytes].to_vec() };
         assert_eq!(layout.read(lane), now, "lane {lane}: {name}");
     }
-    // Somebody else writes everything meanwhile: what is done twice is seen.
+    // The test overwrites everything meanwhile: so a lane that is done twice is seen.
     for lane in 0..layout.lanes {
         layout.write(lane, &pattern(lane, true));
     }

@@ -39,7 +39,7 @@ fn common<'a>(bench: &Bench, sgprs: &'a [u32; 12], size: WaveSize) -> WaveInit<'
     WaveInit { pc: bench.pc, wave_size: size, vgpr_count: 32, sgprs, ..WaveInit::default() }
 }
 
-/// What a wave that has ended leaves.
+/// Returns the state that a wave that has ended leaves.
 fn left(wave: &Wave, lds: &mut Lds) -> (Vec<u32>, [u64; 2], Vec<u8>) {
     let scalars = (0..106).chain([106, 107, 126, 127]).map(|register| wave.sgpr(register)).collect();
     let stored = lds.bytes().to_vec();

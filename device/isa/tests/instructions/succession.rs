@@ -42,7 +42,7 @@ const WORKGROUP_COST: u64 = 3;
 pub(super) struct Launch<'a> {
     pub(super) init: WaveInit<'a>,
     pub(super) followers: Vec<Follower>,
-    /// Where X is, if it is in a scalar register.
+    /// Scalar register that X is in, if it is in one.
     pub(super) x_sgpr: Option<usize>,
     pub(super) workgroups: u32,
     /// The wave at hand.
@@ -50,7 +50,7 @@ pub(super) struct Launch<'a> {
     number: usize,
     start: Start,
     budget: u64,
-    /// What there has to be left for code to go on.
+    /// Budget that has to be left for code to go on.
     floor: u64,
     pub(super) instructions: u64,
     /// Waves that have been made here.

@@ -12,7 +12,7 @@ use belfry_isa::inst::{Arch, Inst, Operand};
 use super::{lanes, program};
 
 const END: u32 = 0xbfb0_0000;
-/// Where operands are moved to; those of the cases are below.
+/// First register that operands are moved to; the operands of the cases are below it.
 const ELSEWHERE: u8 = 10;
 /// Registers that have values.
 const REGISTERS: u32 = 16;
@@ -47,7 +47,7 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// What is wrong with an operand of an instruction.
+/// Returns a text if an operand of an instruction is wrong.
 fn check(inst: &Inst, operand: Operand, bit: u8, text: &str) -> Option<String> {
     let (number, half) = place(text)?;
     let high = inst.mods.op_sel & bit != 0;
@@ -55,14 +55,14 @@ fn check(inst: &Inst, operand: Operand, bit: u8, text: &str) -> Option<String> {
     (!right).then(|| format!("{text}: {operand:?} {}", if high { "high" } else { "low" }))
 }
 
-/// What registers hold: halves that are numbers as floats, and not all alike.
+/// Returns the value of a lane of a register: halves that are numbers as floats, and not all alike.
 fn value(register: u32, lane: u32) -> u32 {
     let half = |seed: u32| (seed.wrapping_mul(0x9e37_79b1) >> 13 & 0x3ff) | (0x34 + seed % 14) << 10 & 0x7c00;
     let (low, high) = (half(register * 64 + lane), half(register * 64 + lane + 4711));
     low | (high | (lane & 1) << 15) << 16
 }
 
-/// What a program leaves behind: registers by number and lane, VCC, s1, and EXEC.
+/// State that a program leaves: registers by number and lane, VCC, s1, and EXEC.
 struct After {
     vgprs: Vec<Vec<u32>>,
     masks: [u64; 3],

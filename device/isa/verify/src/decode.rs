@@ -21,7 +21,7 @@ use sample::{DWORDS, Sample, Samples};
 const BATCH: usize = 20_000;
 const SMALL_BATCH: usize = 500;
 
-/// What the decode oracle found.
+/// Findings of the decode oracle.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Instruction set that is checked.
@@ -256,7 +256,7 @@ fn as_usual(arch: Arch, inst: &Inst, code: &[u8]) -> Option<Sample> {
 const NO_TUPLE: &str =
     "matrices of 32 registers that are scalar ones: LLVM lists one register and that it is invalid";
 
-/// Whether `llvm-mc` lists a scalar register, which is invalid, where 32 vector registers belong.
+/// Returns true if `llvm-mc` lists a scalar register, which is invalid, where 32 vector registers belong.
 fn no_tuple(text: &str) -> bool {
     text.contains("_1024' register class*/")
 }
@@ -279,7 +279,7 @@ fn round_trip(wave: WaveSize, inst: &Inst, code: &[u8], report: &mut Report) {
         |bytes: &[u8]| -> Vec<u8> { code.iter().zip(bytes).map(|(left, right)| left ^ right).collect() };
     let lost = differs(encoded.bytes());
     let kept = lost.iter().zip(ignored).all(|(lost, ignored)| lost & !ignored == 0);
-    // Bits that mean nothing do so whatever they are.
+    // Unused bits mean nothing, so the instruction must decode the same with all of them inverted.
     let unused = unused_bits(report.arch, inst).to_le_bytes();
     let turned: Vec<u8> = code.iter().zip(unused).map(|(byte, unused)| byte ^ unused).collect();
     let same = encoded.bytes().len() == code.len()
@@ -359,7 +359,7 @@ fn canonical(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) 
     Some("another encoding with the same text")
 }
 
-/// Whether two sources are the same to an operation of 16 bits.
+/// Returns true if two sources are equal for an operation of 16 bits.
 fn same_half((left, right): (&Operand, Operand)) -> bool {
     match (*left, right) {
         (Operand::Literal(left), Operand::InlineInt(right)) => left as u16 == i16::from(right) as u16,
@@ -373,7 +373,7 @@ fn permuted(offset: i32, lane: i32) -> i32 {
     (lane & offset & 31 | offset >> 5 & 31) ^ (offset >> 10 & 31)
 }
 
-/// Whether a 16-bit operand of a short encoding is the high half of its register.
+/// Returns true if a 16-bit operand of a short encoding is the high half of its register.
 fn halves(inst: &Inst) -> bool {
     inst.mods.op_sel != 0 && matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc)
 }

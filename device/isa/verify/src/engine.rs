@@ -14,7 +14,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 use crate::reference::state::{BASE, PRIVATE, SHARED};
 use crate::reference::{End, State};
 
-/// Where code lies.
+/// Address of the code.
 pub const CODE: u64 = 0x6_0000_0000;
 /// Bytes of code.
 pub const CODE_SIZE: usize = 8192;

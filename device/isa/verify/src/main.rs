@@ -15,7 +15,7 @@ struct Cli {
     /// Check many times more of everything.
     #[arg(long)]
     long: bool,
-    /// Where the random numbers start.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only this instruction set, by LLVM's name of the processor.
@@ -53,7 +53,7 @@ impl Cli {
         self.only.is_none_or(|only| only == oracle)
     }
 
-    /// How much to do.
+    /// Returns the count that was asked for, or else the usual or the long one.
     fn count(&self, usual: usize, long: usize) -> usize {
         self.count.unwrap_or(if self.long { long } else { usual })
     }

@@ -26,7 +26,7 @@ const LIMIT: usize = 60_000;
 /// `s_nop 0`.
 const NOP: [u8; 4] = [0, 0, 0x80, 0xbf];
 
-/// What was found.
+/// Findings of the oracle of random programs.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Programs run to their end and compared.
@@ -92,7 +92,7 @@ fn one(arch: Arch, seed: u64, patterns: &[Vec<Pattern>], engines: &mut [Engine],
     }
 }
 
-/// How a program went on both sides.
+/// Outcome of a program on both sides.
 enum Outcome {
     Same(End),
     Different(String),

@@ -1,7 +1,8 @@
 //! A second interpreter: slow, plain, lane by lane, sharing nothing with the engine but the decoder.
 //!
-//! It is written from the published descriptions of the operations, in arrays of integers, `rustc_apfloat` and
-//! `dashu_float`, and follows `docs/isa-choices.md` where hardware does something that no public source states.
+//! The sources are the published descriptions of the operations. The code calculates with arrays of integers,
+//! `rustc_apfloat` and `dashu_float`, and follows `docs/isa-choices.md` where hardware does something that no public
+//! source states.
 
 mod atomic;
 mod blocks;
@@ -40,7 +41,7 @@ pub use state::{End, State};
 ///
 /// # Errors
 ///
-/// How the wave ended. After a fault the state is that of somewhere inside the instruction.
+/// The end of the wave. After a fault the state is that of somewhere inside the instruction.
 pub fn execute(state: &mut State, inst: &Inst) -> Result<(), End> {
     let before = state.pc;
     let facts = state.facts();
@@ -104,7 +105,7 @@ pub fn run(state: &mut State, code: &[u8], base: u64, limit: usize) -> Option<En
     None
 }
 
-/// Whether the reference defines `op`. A definition is found by running it.
+/// Returns true if `op` is a barrier, a sleep, a message, a trap, a halt or a kill.
 pub fn is_stop(op: Op) -> bool {
     matches!(
         op,

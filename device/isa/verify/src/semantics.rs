@@ -24,12 +24,12 @@ use crate::tally::Tally;
 use crate::target::{Facts, Target};
 pub(crate) use case::START;
 
-/// What was found.
+/// Findings of the oracle of semantics.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Instructions run, per encoding.
     pub tally: Tally,
-    /// Per encoding and operation, how it was checked.
+    /// Counts of checks, per encoding and operation.
     pub operations: BTreeMap<String, BTreeMap<&'static str, Checked>>,
     /// Backends of this host.
     pub backends: Vec<BackendKind>,
@@ -37,11 +37,11 @@ pub struct Report {
     pub expected: BTreeSet<String>,
     /// Operations without semantics.
     pub absent: BTreeSet<&'static str>,
-    /// Those of them that were seen to fault by name.
+    /// Operations without semantics that were seen to fault by name.
     pub faulted: BTreeSet<&'static str>,
 }
 
-/// How an operation was checked in one encoding.
+/// Cases of an operation in one encoding, by the way in which they were checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// Cases that ran to their end and were compared with the reference.
@@ -203,7 +203,7 @@ pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
     report
 }
 
-/// Whether waves of some size have all of an operation; waves of the other size then stop at it.
+/// Returns true if waves of some size have all of an operation; waves of the other size then stop at it.
 fn is_there(entry: &Coverage) -> bool {
     entry.is_complete() || matches!(entry.missing.as_slice(), ["wave32"] | ["wave64"])
 }

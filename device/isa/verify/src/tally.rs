@@ -6,7 +6,7 @@ use std::fmt;
 /// Mismatches that are kept for printing, per row.
 const LISTED: usize = 6;
 
-/// What was checked under one name, and what did not hold.
+/// Checks under one name, and their failures.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Checks made.

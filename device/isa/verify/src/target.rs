@@ -1,4 +1,4 @@
-//! What is checked: an instruction set, in waves of one size.
+//! Targets of the checks: an instruction set, in waves of one size.
 
 use belfry_isa::inst::{Arch, WaveSize};
 
@@ -18,7 +18,7 @@ impl Target {
     }
 }
 
-/// What differs between instruction sets, as the reference has it.
+/// Differences between instruction sets, as the reference has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Bits of `MODE` that exist.
@@ -29,9 +29,9 @@ pub struct Facts {
     pub exceptions: u32,
     /// `STATUS` and `TRAPSTS` are several registers.
     pub splits_status: bool,
-    /// Of A and B of matrix instructions the upper lanes hold copies.
+    /// True if the upper lanes hold copies of A and B of matrix instructions.
     pub matrices_have_copies: bool,
-    /// Bits that what is kept as `MODE` has and has not, whatever a program says.
+    /// Bits that are always set, and bits that are always clear, in the internal `MODE`.
     pub fixed_mode: (u32, u32),
     /// Stores by a format have the first component where the instruction has none, and not 0.
     pub repeats_component: bool,
@@ -87,14 +87,15 @@ const GFX9_WORDS: Words = Words {
 };
 
 impl Facts {
-    /// Whether a memory operation says what it moves in dwords, bytes and shorts, or doubles by `_x2`.
+    /// Returns true if a memory operation has an older name: it gives the width as dwords, bytes and shorts, or as
+    /// `_x2`.
     pub fn is_old_name(name: &str) -> bool {
         let moved = ["dword", "byte", "short"].iter().any(|part| name.contains(part));
         let bare = name.contains("_atomic_") && !name.ends_with(|last: char| last.is_ascii_digit());
         moved || bare || name.ends_with("_x2")
     }
 
-    /// Those of an instruction set.
+    /// Returns the facts of an instruction set.
     pub const fn of(arch: Arch) -> Facts {
         match arch {
             Arch::Gfx1100 => Facts {

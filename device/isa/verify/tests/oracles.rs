@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use belfry_isa::inst::Arch;
 use belfry_isa_verify::{cards, decode, programs, semantics};
 
-/// How many sizes of waves there are to try.
+/// Returns the number of wave sizes to try.
 fn sizes(arch: Arch) -> usize {
     arch.wave_sizes().len()
 }
@@ -54,7 +54,7 @@ fn vectors_of_llvm_23_have_every_operation() {
     }
 }
 
-/// Whether an instruction of eight bytes has the inline constant 0 for its third source.
+/// Returns true if an instruction of eight bytes has the inline constant 0 for its third source.
 fn fills_unused(hex: &str) -> bool {
     hex.len() >= 16
         && u32::from_str_radix(&hex[8..16], 16).is_ok_and(|word| word.swap_bytes() >> 18 & 0x1ff == 0x80)

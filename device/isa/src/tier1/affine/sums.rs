@@ -7,7 +7,7 @@ use crate::tier1::asm::{Condition, Integer};
 use crate::tier1::body::Body;
 
 impl Affine {
-    /// Whether one of an element's sources is counted on, so that it is done here if it can be.
+    /// Returns true if one of an element's sources is counted on, so that it is done here if it can be.
     pub(in crate::tier1) fn concerns(&self, d: &Di, arity: usize) -> bool {
         d.src[..arity].iter().any(|source| source.kind == Kind::Vector && self.get(source.value).is_some())
     }

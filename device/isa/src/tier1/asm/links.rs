@@ -12,7 +12,7 @@ pub(in super::super) enum Routine {
     InvokeCounting,
 }
 
-/// What an address is of.
+/// Target of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Place {
     /// A routine.
@@ -23,7 +23,7 @@ pub(in super::super) enum Place {
     Bits(Faithful),
 }
 
-/// Where code has an address, in eight bytes.
+/// Place of an address in code, which takes eight bytes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Link {
     pub(in super::super) at: usize,
@@ -33,9 +33,9 @@ pub(in super::super) struct Link {
 /// The addresses in code.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Links {
-    /// Those that are zeros until the code is [linked](Links::link).
+    /// Addresses that are zeros until the code is [linked](Links::link).
     pub(in super::super) places: Vec<Link>,
-    /// Whether there are others in it.
+    /// True if the code has other addresses as well.
     pub(in super::super) is_bound: bool,
 }
 

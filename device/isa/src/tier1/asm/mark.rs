@@ -2,7 +2,7 @@
 
 use super::{Assembler, Label};
 
-/// How far code in the making has come.
+/// State of code in the making, to go back to.
 pub(in crate::tier1) struct Mark {
     code: usize,
     open: usize,
@@ -11,7 +11,7 @@ pub(in crate::tier1) struct Mark {
 }
 
 impl Assembler {
-    /// How far it has come, for [`Assembler::back_to`].
+    /// Returns the state so far, for [`Assembler::back_to`].
     pub(in crate::tier1) fn mark(&self) -> Mark {
         Mark {
             code: self.code.len(),

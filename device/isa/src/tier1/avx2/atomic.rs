@@ -1,4 +1,5 @@
-//! Where the elements of atomics are: whether those of all active lanes are aligned, and in range or in one span of the TLB's.
+//! Checks of the elements of atomics: those of all active lanes must be aligned, and in range or in one span of the
+//! TLB's.
 
 use crate::exec::di::Di;
 use crate::tier1::asm::{Condition, Gpr, Integer, Operand, Zmm};
@@ -6,7 +7,7 @@ use crate::tier1::atomic::{LANE, of_lane};
 use crate::tier1::body::{Body, Cold, EXEC, scalar};
 use crate::tier1::encoding::*;
 
-/// What the lowest bits of all lanes are held against.
+/// Value that the lowest bits of all lanes are compared with.
 const EXPECTED: Zmm = Zmm(2);
 
 impl Body<'_> {

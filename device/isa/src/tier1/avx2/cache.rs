@@ -1,4 +1,4 @@
-//! What registers of eight lanes have during a pass.
+//! Contents of registers of eight lanes during a pass.
 
 use crate::tier1::asm::{Assembler, At, Gpr, Operand, Zmm};
 use crate::tier1::body::{WAVE, scalar};
@@ -8,7 +8,7 @@ use crate::tier1::rows::ROWS;
 use super::opcodes::*;
 use super::uses::Next;
 
-/// What a register has.
+/// Content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// Eight lanes of a row.
@@ -31,28 +31,28 @@ struct Place {
 const TEMPORARIES: u8 = 4;
 const PLACES: usize = 16 - TEMPORARIES as usize;
 
-/// Where results are made that are for some lanes: the first place, which keeps nothing then.
+/// Register in which results for some lanes are made: the first place, which keeps nothing then.
 pub(super) const RESULT: Zmm = Zmm(TEMPORARIES);
 
 /// A bit for each of eight lanes.
 const BITS: Operand = Operand::Eight([1, 2, 4, 8, 16, 32, 64, 128]);
 
-/// Where in memory the lanes of a pass are.
+/// Places in memory of the lanes of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lanes {
-    /// The eighth lanes that are at hand, if the code is for these alone.
+    /// Number of the eight lanes at hand, if the code is for these alone.
     pub(super) eight: i32,
     /// Base of scalar registers for bytes of masks: one more for each eight lanes before.
     pub(super) masks: Gpr,
 }
 
 impl Lanes {
-    /// Those of a row.
+    /// Returns the place of these lanes of a row.
     pub(super) fn row(self, row: u32) -> At {
         At(ROWS, row as i32 * 128 + self.eight * 32)
     }
 
-    /// Those of a mask.
+    /// Returns the place of these lanes of a mask.
     pub(super) fn mask(self, register: u32) -> At {
         let At(WAVE, displacement) = scalar(register) else { unreachable!("scalars are in the wave") };
         At(self.masks, displacement + self.eight)
@@ -85,7 +85,7 @@ impl Cache {
         Zmm(TEMPORARIES + at as u8)
     }
 
-    /// Where something is, if it is in a register.
+    /// Returns the register that holds something, if one does.
     pub(super) fn find(&mut self, key: Key) -> Option<Zmm> {
         let at = self.places.iter().position(|place| place.is_some_and(|place| place.key == key))?;
         self.locked |= 1 << at;

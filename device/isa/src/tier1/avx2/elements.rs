@@ -9,7 +9,7 @@ use crate::tier1::encoding::*;
 use super::cache::Lanes;
 use super::opcodes::*;
 
-/// Where the elements of a wave's lanes are.
+/// Places of the elements of a wave's lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Places {
     /// One behind the other, so many bytes apart, from the address of the first of these eight lanes on, which is in a register.
@@ -37,7 +37,7 @@ impl Body<'_> {
         0..self.halves as i32 * 4
     }
 
-    /// Where the element of a lane is, one of the eight.
+    /// Returns the operand for the element of a lane, one of the eight.
     fn place(&mut self, places: Places, eight: i32, lane: i32) -> Operand {
         match places {
             Places::Run(base, first, bytes) => {
@@ -155,7 +155,7 @@ impl Body<'_> {
         self.a.vex(VSHUFPS.by(0xdd), Zmm(1), low, high);
     }
 
-    /// Elements of 16 bytes, or of twelve with whatever follows, to the first four registers.
+    /// Loads elements of 16 bytes, or of twelve and the four bytes after them, to the first four registers.
     fn load_fours(&mut self, places: Places, eight: i32) {
         for lane in (0..8).rev() {
             let to = Zmm(4 + (lane as u8 & 3));

@@ -384,5 +384,5 @@ impl Pass<'_> {
     }
 }
 
-/// That nothing is kept in the register of results.
+/// Checks that nothing is kept in the register of results.
 const _: () = assert!(RESULT.0 > 3);

@@ -14,7 +14,7 @@ use crate::wave::Wave;
 use super::elements::Places;
 use super::opcodes::*;
 
-/// Whether so many registers that an element writes are near those of its address.
+/// Returns true if the `registers` registers that an element writes may overlap those of its address.
 pub(super) fn overlaps(d: &Di, registers: u32) -> bool {
     let address = &d.src[0];
     // Registers of waves of 64 lanes take two rows.

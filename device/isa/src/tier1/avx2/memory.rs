@@ -14,7 +14,7 @@ use crate::tier1::form::Form;
 use super::elements::{Places, SPAN_FROM};
 use super::opcodes::*;
 
-/// Whether there is code for a load or store.
+/// Returns true if there is code for a load or store.
 pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
         Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::memory::has(form, masked),

@@ -21,10 +21,10 @@ use super::uses::{Next, Uses, next_use};
 const UNROLLED: usize = 6;
 /// Base of the bytes of masks in a loop.
 pub(super) const MASKS: Gpr = Gpr::R11;
-/// Where its rows end.
+/// Address at which its rows end.
 pub(super) const LAST: Gpr = Gpr::R10;
 
-/// Whether there is code for a covered element; in blocks for waves with inactive lanes, if `masked`.
+/// Returns true if there is code for a covered element; if `masked`, in blocks for waves with inactive lanes.
 pub(in crate::tier1) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
         form if is_shared(form) => true,
@@ -35,7 +35,7 @@ pub(in crate::tier1) fn has(form: Form, d: &Di, masked: bool) -> bool {
     }
 }
 
-/// Whether the code of an element is that for AVX-512: it has no vectors, or looks at what there is.
+/// Returns true if an element has the code that AVX-512 has: it uses no vectors, or tells the back ends apart itself.
 pub(in crate::tier1) fn is_shared(form: Form) -> bool {
     matches!(
         form,
@@ -50,7 +50,7 @@ pub(in crate::tier1) fn is_shared(form: Form) -> bool {
     )
 }
 
-/// Whether an element is one of those that runs are made of.
+/// Returns true if a run may contain the element.
 pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => template::vector(op, d).is_some_and(|template| {
@@ -79,7 +79,7 @@ pub(super) struct Pass<'a> {
     pub(super) cache: Cache,
     pub(super) halves: u32,
     pub(super) masked: bool,
-    /// What each element of the run uses.
+    /// Registers that each element of the run uses.
     uses: &'a [Uses],
     at: usize,
     pub(super) loads: Loads<'a>,

@@ -1,8 +1,8 @@
 //! Blocks that are loops of their own: all rounds of the loop are done for eight lanes, then for the next eight. So rows stay in
 //! registers from round to round.
 //!
-//! That needs every eight lanes to go through as many rounds with the same scalars. So nothing that scalar elements or the branch
-//! read may come from lanes, and the scalars that are written are set back between the passes.
+//! Every eight lanes must go through as many rounds with the same scalars. So nothing that scalar elements or the
+//! branch read may come from lanes, and the scalars that are written are set back between the passes.
 
 use crate::exec::di::{Di, Kind};
 use crate::tier1::asm::{At, Condition, Gpr, Integer, Label};
@@ -17,19 +17,19 @@ use super::cache::{Cache, Key, Lanes};
 use super::pass::{LAST, MASKS, Pass, is_of_lanes};
 use super::uses::Uses;
 
-/// Whether instructions were used up in the last round.
+/// Register that says whether instructions were used up in the last round.
 const USED_UP: Gpr = Gpr::R8;
 
 /// A loop that is done so.
 pub(in crate::tier1) struct Rounds {
-    /// What stays in registers.
+    /// Contents that stay in registers.
     held: Vec<Key>,
     /// Scalar registers that are written.
     written: Vec<u32>,
     uses: Vec<Uses>,
 }
 
-/// Whether something changes where these scalar registers are written.
+/// Returns true if a content changes when these scalar registers are written.
 fn changes(key: Key, written: &[u32], halves: u32) -> bool {
     match key {
         Key::Splat(register) => written.contains(&register),
@@ -52,7 +52,7 @@ fn others(form: Form, d: &Di, uses: &[Key]) -> usize {
     of_uses + constants * if wide { 2 } else { 1 } + usize::from(mask_of(form, d).is_some())
 }
 
-/// Whether a block's elements, without its branch, are a loop that can be done so.
+/// Returns the loop that a block's elements make without its branch, if it can be done in this way.
 pub(in crate::tier1) fn rounds_of(
     elements: &[(Form, &Di)],
     when: When,

@@ -30,11 +30,11 @@ const LDS: Gpr = Gpr::R9;
 /// Bytes of LDS, while it is looked at.
 const SIZE: Gpr = Gpr::R11;
 
-/// What a pass knows of its loads.
+/// Addresses that a pass knows of its loads.
 #[derive(Default)]
 pub(super) struct Loads<'a> {
     addresses: Addresses,
-    /// Rows of addresses, and how far those of neighbours are apart.
+    /// Rows of addresses, and the distance of neighbours' addresses.
     guesses: &'a [(u32, u32)],
     /// Rows whose first lanes' places are in [`POINTERS`].
     pointers: [Option<u32>; POINTERS.len()],

@@ -1,4 +1,4 @@
-//! What elements of a run have in registers, and when something is needed again.
+//! Registers that elements of a run use, and the distance to their next use.
 
 use crate::exec::di::{Di, Kind};
 use crate::tier1::body::EXEC;
@@ -11,7 +11,7 @@ use super::cache::Key;
 /// Elements that are looked at for the next use of something.
 const AHEAD: usize = 64;
 
-/// When something is needed again.
+/// Distance to the next use of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Next {
     /// So many elements later.
@@ -22,7 +22,7 @@ pub(super) enum Next {
     Dead,
 }
 
-/// What an element has in registers.
+/// Contents that an element has in registers.
 pub(super) struct Uses {
     pub(super) keys: Vec<Key>,
     /// Rows that it writes in all lanes and does not read.
@@ -63,7 +63,7 @@ impl Uses {
     }
 }
 
-/// When something is needed by these elements or those behind them.
+/// Returns the distance to the next use by these elements or those after them.
 pub(super) fn next_use(uses: &[Uses], key: Key) -> Next {
     let later = uses.iter().take(AHEAD).zip(0..);
     let mut later = later.filter(|(uses, _)| uses.keys.contains(&key));

@@ -28,8 +28,8 @@ use crate::tier1::{memory, scalar as scalars, template, touched};
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
 const LONGEST: usize = 192;
 
-/// Where waves come in that count addresses on, where code goes with one that has to be started again, and where that begins then: where it is
-/// looked whether its loads are known.
+/// Labels for waves that count addresses on. They begin at `entry`. Code jumps to `refuses` if such a wave has to be
+/// started again; it then begins at `usual`, where code checks whether its loads are known.
 #[derive(Clone, Copy)]
 pub(super) struct Counting {
     pub(super) entry: Label,
@@ -40,7 +40,7 @@ pub(super) struct Counting {
 /// A store that is done when everything else has been.
 struct Store {
     moves: Moves,
-    /// Where the host address is, and the first rows of what is stored there.
+    /// Place of the host address, and the first row of the data to store.
     address: At,
     row: u32,
 }

@@ -12,7 +12,7 @@ use crate::tier1::lds::{AT_BARRIER, HAS_STOPPED, MUST_STOP};
 use crate::tier1::rows::ROWS;
 use crate::wave::Wave;
 
-/// What is rare where waves of a round follow each other; it is beside the usual way.
+/// Rare cases while waves of a round follow each other; their code is beside the usual way.
 pub(super) enum Rare {
     /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`exec/ds/order.rs`).
     Wait { entry: Label, back: Label, before: Entrance },
@@ -20,10 +20,10 @@ pub(super) enum Rare {
     Barrier { entry: Label, exit: Label },
 }
 
-/// Where waves come in: an element, and its code.
+/// Entry of waves: an element, and its code.
 type Entrance = (u32, Label);
 
-/// What is at a displacement from the seat in a register.
+/// Returns a field of the seat whose address is in a register.
 fn seat(of: Gpr, field: usize) -> At {
     At(of, field as i32)
 }
@@ -83,7 +83,7 @@ impl Compiler<'_> {
         self.rare.push(Rare::Wait { entry, back, before });
     }
 
-    /// What is beside the usual way, and how the wave that goes on is chosen.
+    /// Emits the code of the rare cases, and the choice of the wave that goes on.
     pub(super) fn rare(&mut self) {
         let rare = core::mem::take(&mut self.rare);
         if rare.is_empty() {
@@ -126,7 +126,7 @@ impl Compiler<'_> {
         self.a.store(true, seat(SEAT, offset_of!(Seat, entry)), Gpr::Rdx);
     }
 
-    /// Where waves come in at an element, if they can.
+    /// Returns the entry of waves at an element, if they can enter there.
     fn entrance(&self, element: usize) -> Option<Entrance> {
         let look = self.ways[0].looks.get(element).copied().flatten();
         look.map(|look| (element as u32, look))

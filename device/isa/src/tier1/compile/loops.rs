@@ -48,7 +48,8 @@ impl Compiler<'_> {
         rows
     }
 
-    /// Whether the block at hand uses more rows than there is room for, and so has runs that are done by sixteens.
+    /// Returns true if the block at hand uses more rows than there is room for, and so has runs that are done by
+    /// sixteens.
     pub(super) fn spills(&self) -> bool {
         self.source.kind == BackendKind::Avx512 && self.rows_of_block().len() > CAPACITY
     }
@@ -76,8 +77,8 @@ impl Compiler<'_> {
         (rows.len() <= CAPACITY).then_some(rows)
     }
 
-    /// Whether the element behind a block that ends with a change of EXEC goes back to its first one for as long as there are active
-    /// lanes.
+    /// Returns true if the element after a block that ends with a change of EXEC goes back to the block's first
+    /// element for as long as there are active lanes.
     fn goes_back_while_lanes_are_left(&self, first: usize, behind: usize) -> bool {
         let Some(d) = self.source.code.get(behind) else { return false };
         // Code that counts does so at the begin of each block.

@@ -16,12 +16,13 @@ use crate::tier1::rows::in_memory;
 use crate::tier1::touched::{LINE, Touched, ranges};
 use crate::wave::Wave;
 
-/// More rows than that are left to who starts waves one by one: clearing them is most of a start then.
+/// Largest number of rows that code clears. With more of them, the caller starts waves one by one: clearing is most
+/// of a start then.
 const MOST_ROWS: usize = 32;
 
-/// What the waves that follow are started from.
+/// Address of the [`Succession`] that the next waves are started from.
 const SUCCESSION: Gpr = Gpr::R10;
-/// What the next wave has of its own.
+/// Address of the [`Follower`] with the next wave's own start state.
 const FOLLOWER: Gpr = Gpr::Rsi;
 /// A way out that stands ready.
 const WAY_OUT: Gpr = Gpr::Rdi;
@@ -29,10 +30,11 @@ const BUDGET: Gpr = Gpr::Rax;
 /// The X of the workgroup.
 const X: Gpr = Gpr::Rcx;
 const SCRATCH: Gpr = Gpr::Rdx;
-/// Where the wave begins.
+/// Address at which the wave begins.
 const BEGIN: Gpr = Gpr::R11;
 
-/// Whether code of a region starts waves behind others that have ended, where it changes these registers.
+/// Returns true if code of a region starts waves after others that have ended; `touched` has the registers that it
+/// changes.
 pub(in crate::tier1) fn follows(source: &Source<'_>, touched: Option<&Touched>) -> bool {
     !source.waits && touched.is_some()
 }
@@ -78,7 +80,8 @@ impl Compiler<'_> {
         self.a.jump(ends);
     }
 
-    /// Where code goes whose wave has ended: starts the next one, where these registers have been changed.
+    /// Emits the code that a wave which has ended comes to: it starts the next wave, and resets the registers that
+    /// `touched` has.
     pub(super) fn succession(&mut self, touched: &Touched) {
         let Some(ends) = self.ends else { return };
         self.a.bind(ends);
@@ -134,7 +137,7 @@ impl Compiler<'_> {
         a.bind(usual);
     }
 
-    /// Where code goes whose wave is to go another way, from its start on.
+    /// Emits the code for a wave that is to go the usual way, from its start on.
     fn start_again(&mut self, refuses: Label, begin: Label, set: Label) {
         let a = &mut self.a;
         a.bind(refuses);

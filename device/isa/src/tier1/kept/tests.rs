@@ -157,7 +157,8 @@ fn code_at_another_address_of_the_guest_is_the_same_but_for_the_ways_out() {
     assert!(ways_out > 40, "{ways_out}");
 }
 
-/// Where a process that [`another_process_makes_the_same_code`] has started is to leave its code.
+/// Variable with the path at which a process that [`another_process_makes_the_same_code`] has started leaves its
+/// code.
 const OUTPUT: &str = "BELFRY_TEST_SEALED";
 
 #[test]
@@ -234,7 +235,7 @@ fn with_word(sealed: &[u8], at: usize, word: u32) -> Vec<u8> {
 
 #[test]
 fn numbers_that_no_compiler_has_made_are_refused_without_a_panic() {
-    /// Where the lengths begin, and what follows them.
+    /// Offset of the lengths, and of the lists after them.
     const LENGTHS: usize = 44;
     const LISTS: usize = LENGTHS + 9 * 4;
     let (code, forms) = small();

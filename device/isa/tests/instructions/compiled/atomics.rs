@@ -1,5 +1,5 @@
-//! Atomics as compiled code does them, against the interpreter: the same registers, memory, LDS and faults, whatever the function, and
-//! wherever the lanes' elements are.
+//! Atomics as compiled code does them, against the interpreter: the same registers, memory, LDS and faults, for all
+//! functions and all places of the lanes' elements.
 
 mod functions;
 mod threads;
@@ -24,7 +24,7 @@ fn program(arch: Arch, atomic: &[u32]) -> Vec<u32> {
     [&before, atomic, &[xor(20, 8, 4), xor(21, 0, 5), end]].concat()
 }
 
-/// What memory and operands have.
+/// Values of memory and operands.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     /// Anything.

@@ -44,8 +44,8 @@ const BEHIND: [u32; 14] = [
     0xbfb0_0000,
 ];
 
-/// What numbers of lanes may be instead: themselves, other ones that follow each other, the last ones whose elements are in LDS and some
-/// further ones, and anything.
+/// Returns numbers of lanes to use in place of the usual ones: these themselves, others that follow each other, the
+/// last ones whose elements are in LDS and some further ones, and random ones.
 fn numbers(shift: u32, size: u32) -> Vec<[u32; 64]> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 + u64::from(shift));
     let room = LDS_BYTES >> shift;

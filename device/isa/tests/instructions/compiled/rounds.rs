@@ -47,7 +47,7 @@ const TEN: [u32; 13] = {
     words
 };
 
-/// What loops do.
+/// Bodies of the loops.
 const LOOPS: [(&str, &[u32]); 7] = [
     ("many rows", &MANY),
     ("ten rows", &TEN),
@@ -82,7 +82,7 @@ const UNTIL_NONE_OF_64: [u32; 8] = {
     words
 };
 
-/// What is left after each turn of `budget` instructions.
+/// Returns the state after each turn of `budget` instructions.
 fn turns(backend: Backend, words: &[u32], size: WaveSize, (exec, budget): (u64, u64)) -> Vec<Vec<u64>> {
     let mut bench = Bench::new(backend, words);
     let vgprs: Vec<[u32; 64]> =

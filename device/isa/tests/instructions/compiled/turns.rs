@@ -90,7 +90,7 @@ const IN_RUN: [u32; 26] = {
 };
 const WAVES: usize = 5;
 
-/// What differs from workgroup to workgroup.
+/// Parameters that differ from workgroup to workgroup.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     program: &'static [u32],
@@ -102,11 +102,12 @@ struct Case {
     budget: u64,
     /// The wave whose addresses lead nowhere.
     faults: Option<usize>,
-    /// Times that the barrier opens before somebody else wants the worker.
+    /// Times that the barrier opens before the caller wants the worker back.
     opens: u32,
 }
 
-/// What a case comes to: each wave's number, program counter, executed instructions and two registers; LDS; who has stopped with what.
+/// Result of a case: each wave's number, program counter, executed instructions and two registers; LDS; the wave that
+/// has stopped, and its stop.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     waves: Vec<(u64, u64, [u32; 64])>,
@@ -122,8 +123,8 @@ enum State {
     Ended,
 }
 
-/// Runs a workgroup, with rounds of all waves or without; how often it was asked who goes on, and how
-/// often the barrier opened meanwhile.
+/// Runs a workgroup, with rounds of all waves or without. Returns how often the caller was asked which wave goes on,
+/// and how often the barrier opened meanwhile.
 fn run(backend: Backend, case: Case, rounds: bool) -> (Outcome, usize, u64) {
     let mut gpu = Gpu::new(backend, 1 << 20);
     let pc = gpu.buffer(case.program);

@@ -16,7 +16,7 @@ use super::tiers;
 
 const PAGE: u64 = 4096;
 const WORDS: usize = PAGE as usize / 4;
-/// Where the high half of all lanes' addresses begins.
+/// Address that has the high half of all lanes' addresses, and a low half of 0.
 const LOW: u64 = 7 << 32;
 /// The page before the next 4 GiB, and the first one of those, which are one piece of memory.
 const HIGH: u64 = (8 << 32) - PAGE;
@@ -61,7 +61,7 @@ const TWO: [Two; 8] = [
     ("global_load_b32 with s[4:5]", 4, [[0xdc52_0000, 0x0804_0000], [0xdc52_0040, 0x0904_0000]]),
 ];
 
-/// What registers and memory are afterwards.
+/// Returns registers and memory after a run.
 fn outcome(backend: Backend, two: &Two, size: WaveSize, (wraps, exec): (u32, u64)) -> (Vec<u32>, Vec<u32>) {
     let (name, bytes, [first, second]) = *two;
     let scalar = name.contains("s[4:5]");

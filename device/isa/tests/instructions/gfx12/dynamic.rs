@@ -180,7 +180,7 @@ fn other_waves_keep_the_registers_that_they_have() {
         assert_eq!(gpu.step(&mut wave, 100), Stop::EndProgram);
         assert_eq!((wave.vgprs(), wave.sgpr(0), wave.sgpr(1)), (24, 0, 1), "SCC stays as it is");
 
-        // A wave of 64 lanes cannot, whatever it was launched with.
+        // A wave of 64 lanes cannot, even if it was launched with that flag.
         let mut wave = Wave::new(&WaveInit { wave_size: WaveSize::Wave64, allocates_vgprs: true, ..fixed });
         let Stop::Fault(fault) = gpu.step(&mut wave, 100) else { panic!("it goes on") };
         assert!(matches!(fault.kind, FaultCause::Unimplemented { .. }), "{fault}");

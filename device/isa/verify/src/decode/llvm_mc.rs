@@ -67,7 +67,7 @@ impl Release {
     ///
     /// # Errors
     ///
-    /// What to install, when it is not.
+    /// An error that says what to install, if it is not.
     pub fn check(self) -> Result<()> {
         let (program, number) = (self.program(), self.number());
         let output = Command::new(&program).arg("--version").output();

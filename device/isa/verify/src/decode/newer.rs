@@ -48,7 +48,8 @@ pub(super) fn assemble(
     Ok(())
 }
 
-/// What LLVM 23 is known to leave out when it assembles what it has read, if that is all that `bytes` lack.
+/// Returns the reason if `bytes` differ from `inst` only in a part that LLVM 23 is known to leave out when it
+/// assembles the text that it has read.
 fn lost(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8]) -> Option<&'static str> {
     let again = decode_for(arch, wave, bytes).ok().filter(|again| again != inst)?;
     let old = Facts::of(arch).is_gfx9;
@@ -65,7 +66,7 @@ fn lost(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8]) -> Option<&'stati
     None
 }
 
-/// Whether `bytes` are `inst` for a decoder, or another encoding of what is written the same.
+/// Returns true if `bytes` are `inst` for a decoder, or another encoding with the same text.
 fn is_same(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) -> bool {
     match decode_for(arch, wave, bytes) {
         Ok(again) if usize::from(again.size) != bytes.len() => false,

@@ -1,4 +1,4 @@
-//! How random code is drawn.
+//! Random code for the decode oracle.
 
 use belfry_isa::decode::decode;
 use belfry_isa::encode::encode;
@@ -18,10 +18,10 @@ pub type Sample = [u8; SAMPLE];
 
 /// Draws samples: of four, one is random bits throughout and three are an instruction with random operands.
 ///
-/// Those three take the encodings (SOP1, SOP2, …) in turn, so that each gets the same share however few of all words are
-/// its own; within an encoding they draw among its forms (operation, DPP or not, literal or not, …) evenly. Of four such
-/// instructions one has its SRC0 field set to ask for a literal where the field is free, and every second has the bits
-/// that no operand takes as LLVM 19 writes them.
+/// The three take the encodings (SOP1, SOP2, …) in turn, so that each gets the same share, even if few of all words
+/// are its own. Within an encoding they draw among its forms (operation, DPP or not, literal or not, …) evenly. Of
+/// four such instructions one has its SRC0 field set to ask for a literal if the field is free. Every second one has
+/// the bits that no operand takes as LLVM 19 writes them.
 #[derive(Debug)]
 pub struct Samples {
     arch: Arch,

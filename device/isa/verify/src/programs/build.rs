@@ -61,7 +61,7 @@ pub(super) fn drawable(arch: Arch, patterns: impl Iterator<Item = Pattern>) -> V
     kinds.into_iter().map(|(_, patterns)| patterns).collect()
 }
 
-/// Whether the operation neither jumps nor stops nor takes registers from `M0`.
+/// Returns true if the operation neither jumps nor stops nor takes registers from `M0`.
 fn is_drawable(op: Op) -> bool {
     use Op::*;
     let name = op.mnemonic();

@@ -1,4 +1,4 @@
-//! What read-modify-write operations make of the old value.
+//! New values of memory after read-modify-write operations.
 
 use super::number::{
     B16, F16, F32, F64, Format, Rules, add, bf16_single, convert, extreme, extreme_number, of,
@@ -50,7 +50,7 @@ impl Function {
         known.contains(&name).then(|| Function { name: name.to_owned(), kind, bits })
     }
 
-    /// Whether it takes two data operands.
+    /// Returns true if it takes two data operands.
     pub(crate) fn has_two(&self) -> bool {
         matches!(self.name.as_str(), "mskor" | "cmpswap" | "cmpstore" | "wrap")
     }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::lane::Lane;
 use super::number::{F16, F32, F64, Format, Rules, flushed, of};
 
-/// What a comparison's name says.
+/// Parts of a comparison's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
     condition: &'static str,
@@ -73,7 +73,7 @@ fn class<F: Format>(value: u64, mask: u32, rules: Rules) -> bool {
     mask >> bit & 1 != 0
 }
 
-/// Whether the comparison holds in a lane.
+/// Returns true if the comparison holds in a lane.
 pub(crate) fn run(l: &Lane<'_>, comparison: Comparison) -> bool {
     let condition = comparison.condition;
     let ordered = |order: Ordering| holds(condition, Some(order));

@@ -117,7 +117,7 @@ pub(super) fn logarithm(a: u64) -> u64 {
     }
 }
 
-/// How many times four a number of fewer than fifteen digits is doubled to have that many.
+/// Returns the times, a multiple of four, that a number of fewer than fifteen digits is doubled to have that many.
 fn doubled(x: i128) -> u32 {
     let width = x.ilog2() + 1;
     if width < 18 { (18 - width) / 4 * 4 } else { 0 }

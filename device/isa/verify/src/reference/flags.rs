@@ -17,7 +17,8 @@ const UNDERFLOW: u32 = 1 << 4;
 const INEXACT: u32 = 1 << 5;
 const INTEGER_BY_ZERO: u32 = 1 << 6;
 
-/// What a lane's operation raises, as bits of `TRAPSTS`; `None` when this reference does not say.
+/// Returns the exceptions that a lane's operation raises, as bits of `TRAPSTS`; `None` if this reference does not
+/// say.
 pub(crate) fn raised(l: &Lane<'_>) -> Option<u32> {
     let name = l.vector.op.mnemonic();
     if compare::parse(name).is_some() {
@@ -78,7 +79,7 @@ fn quiet<F: Width>(l: &Lane<'_>, sources: usize) -> u32 {
     if signals { INVALID } else { 0 }
 }
 
-/// What sources raise by themselves, `Err` when a NaN among them settles it.
+/// Returns the exceptions that sources raise by themselves; `Err` if a NaN among them settles the whole result.
 fn sources<F: Format>(values: &[u64]) -> Result<u32, u32> {
     if values.iter().any(|&value| n::is_nan::<F>(value)) {
         return Err(if values.iter().any(|&value| of::<F>(value).is_signaling()) { INVALID } else { 0 });
@@ -288,7 +289,7 @@ fn packed(l: &Lane<'_>) -> Option<u32> {
     })
 }
 
-/// What an operation on two singles of each source raises.
+/// Returns the exceptions that an operation on two singles of each source raises.
 fn pair(l: &Lane<'_>, kind: Kind, sources: usize) -> u32 {
     let rules = l.single();
     [false, true].into_iter().fold(0, |raised, high| {
@@ -299,7 +300,7 @@ fn pair(l: &Lane<'_>, kind: Kind, sources: usize) -> u32 {
     })
 }
 
-/// What `v_fma_mix*` raises: its halves by themselves, the sum, and the sum made a half.
+/// Returns the exceptions of `v_fma_mix*`: of its halves by themselves, of the sum, and of making the sum a half.
 fn mixed(l: &Lane<'_>) -> Option<u32> {
     if l.clamp() {
         return None;

@@ -188,7 +188,7 @@ fn mapped<F: Width>(a: u64, rules: Rules, single: impl Fn(u64) -> u64, double: i
 }
 
 impl Kind {
-    /// How many sources it has.
+    /// Returns the number of sources.
     pub(crate) fn sources(self) -> usize {
         match self {
             Kind::Add | Kind::Sub | Kind::Subrev | Kind::Mul | Kind::Min | Kind::Max => 2,
@@ -228,7 +228,8 @@ fn med3<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
     n::flushed::<F>(all[1], rules.flush_out)
 }
 
-/// What is behind the point: exact but for numbers that are a little below 0, never 1, and of integers +0.
+/// Returns the part after the point: exact except for numbers that are a little below 0, never 1, and +0 for
+/// integers.
 fn fract<F: Format>(a: F, round: Round) -> F {
     let whole = a.round_to_integral(Round::TowardNegative).value;
     let fraction = a.sub_r(whole, round).value;

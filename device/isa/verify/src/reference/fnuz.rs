@@ -37,7 +37,7 @@ impl Byte {
         (0..=LARGEST).rev().find(|bits| self.number(*bits) <= magnitude).unwrap_or(0)
     }
 
-    /// What the last digit behind `bits` is worth.
+    /// Returns the distance from `bits` to the next number.
     fn step(self, bits: u8) -> f64 {
         let bits = bits.min(LARGEST - 1);
         self.number(bits + 1) - self.number(bits)

@@ -1,4 +1,4 @@
-//! What GFX9 has otherwise: names of operations, parts of registers, permutations across rows, indexed registers, pairs.
+//! Differences of GFX9: names of operations, parts of registers, permutations across rows, indexed registers, pairs.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -68,7 +68,7 @@ const NAMES: &[(&str, &str)] = &[
     ("ds_write_", "ds_store_"),
 ];
 
-/// What loads and stores move.
+/// Data that loads and stores move: its names on GFX9 and in the rest of the reference.
 const MOVED: &[(&str, &str)] = &[
     ("dword", "b32"),
     ("dwordx2", "b64"),
@@ -130,7 +130,8 @@ pub(crate) fn known_as(op: Op) -> Op {
     modern(op.mnemonic()).and_then(|name| operation(&name)).unwrap_or(op)
 }
 
-/// What a conversion puts a byte into: its third source, or with `v_cvt_pkaccum_*` its destination as it was.
+/// Returns the word that a conversion puts a byte into: its third source, or for `v_cvt_pkaccum_*` the old value of
+/// its destination.
 pub(crate) fn packed_into(l: &Lane<'_>) -> Option<u32> {
     if l.vector.op != Op::V_CVT_PKACCUM_U8_F32 {
         return Some(l.u32(2));
@@ -139,7 +140,7 @@ pub(crate) fn packed_into(l: &Lane<'_>) -> Option<u32> {
     Some(l.state.vpair(register, l.lane) as u32)
 }
 
-/// Whether a result of 16 bits leaves zeros above it: results of the operations that GFX8 had do.
+/// Returns true if a result of 16 bits leaves zeros above it, as results of the operations that GFX8 had do.
 pub(crate) fn zeroes(inst: &Inst) -> bool {
     let name = inst.op.mnemonic();
     let selects_half =

@@ -33,7 +33,7 @@ pub(crate) struct Vector {
     pub(crate) zeroes: bool,
 }
 
-/// Where a lane's first source comes from.
+/// Source of a lane's first operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// A lane.
@@ -51,7 +51,7 @@ pub(crate) struct Lane<'a> {
     pub(crate) vector: &'a Vector,
     /// Its number.
     pub(crate) lane: u32,
-    /// Whose first source it takes (DPP).
+    /// Source of its first operand (DPP).
     pub(crate) from: From,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Out {
     B128([u32; 4]),
 }
 
-/// What a source holds, before it has a type.
+/// Value of a source, before it has a type.
 enum Raw {
     Bits(u64),
     Int(i8),
@@ -192,7 +192,7 @@ impl Lane<'_> {
         mask >> self.lane & 1 != 0
     }
 
-    /// What the destination holds.
+    /// Returns the old value of the destination.
     pub(crate) fn old(&self) -> u32 {
         match self.vector.dst {
             Operand::Vgpr(register) => self.state.vgpr(u32::from(register), self.lane),
@@ -210,17 +210,17 @@ impl Lane<'_> {
         Rules { signals: self.signals(), ..Rules::of(self.state.mode, true) }
     }
 
-    /// Whether signalling NaNs stay what they are: `MODE.IEEE` is there and not set.
+    /// Returns true if signalling NaNs stay signalling: `MODE.IEEE` exists and is not set.
     fn signals(&self) -> bool {
         self.has_ieee() && self.state.mode & IEEE == 0
     }
 
-    /// Whether there is a `MODE.IEEE`.
+    /// Returns true if there is a `MODE.IEEE`.
     fn has_ieee(&self) -> bool {
         self.state.facts().fixed_mode.1 & IEEE == 0
     }
 
-    /// Whether the instruction clamps.
+    /// Returns true if the instruction clamps.
     pub(crate) fn clamp(&self) -> bool {
         self.vector.mods.clamp
     }

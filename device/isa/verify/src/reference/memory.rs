@@ -11,7 +11,7 @@ pub(super) fn register(state: &State, operand: Operand) -> u32 {
     state.vector_register(operand).unwrap_or_default()
 }
 
-/// Where an access goes.
+/// Place of an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// An address of the sandbox.
@@ -60,7 +60,7 @@ pub(crate) fn store(state: &mut State, place: Place, lane: u32, bytes: &[u8]) ->
     }
 }
 
-/// What a load's name says: bytes, sign, and which half of the register it fills.
+/// Meaning of a load's name: bytes, sign, and which half of the register it fills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     /// Bytes in memory.
@@ -257,17 +257,17 @@ pub(super) fn address(state: &State, inst: &Inst, lane: u32, by_thread: bool) ->
     }
 }
 
-/// Whether all bytes at an LDS address are the workgroup's.
+/// Returns true if all bytes at an LDS address are the workgroup's.
 fn inside(state: &State, address: u32, count: u32) -> bool {
     u64::from(address) + u64::from(count) <= state.lds.len() as u64
 }
 
-/// What a DS instruction reads: 0 where not all of it is inside.
+/// Reads the bytes of a DS instruction: 0 if not all of them are inside.
 fn ds_load(state: &State, address: u32, count: usize) -> Result<Vec<u8>, End> {
     if inside(state, address, count as u32) { state.lds_load(address, count) } else { Ok(vec![0; count]) }
 }
 
-/// What a DS instruction writes, if all of it is inside.
+/// Writes the bytes of a DS instruction, if all of them are inside.
 fn ds_store(state: &mut State, address: u32, bytes: &[u8]) -> Result<(), End> {
     if inside(state, address, bytes.len() as u32) { state.lds_store(address, bytes) } else { Ok(()) }
 }
@@ -277,7 +277,7 @@ fn aligned(address: u32, bytes: u32) -> Result<(), End> {
     if address.is_multiple_of(bytes) { Ok(()) } else { Err(End::Lds) }
 }
 
-/// What a `ds_gws_*` asks for.
+/// Returns the request of a `ds_gws_*` instruction.
 fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
     let (op, has_data) = match inst.op {
         Op::DS_GWS_INIT => (GwsOp::Init, true),

@@ -1,4 +1,4 @@
-//! Matrix operations of CDNA3 in one block or several, of all 64 lanes whatever EXEC is.
+//! Matrix operations of CDNA3 in one block or several, of all 64 lanes, also of those that are off in EXEC.
 //!
 //! Layout, as AMD's matrix instruction calculator prints it, for M×N×K in B blocks: a lane has L = KMB/64 elements of A; element
 //! (i, k) is number k mod L of lane i + M(b + B⌊k/L⌋), and for B the same with j and N. Of C and D four rows (doubles: one) are
@@ -16,7 +16,7 @@ use super::number::{F16, F32, F64, Rules, bf16_single, convert, fma};
 use super::state::{End, State, float_constant};
 use fixed::Fixed;
 
-/// What the name of an operation says.
+/// Parts of the name of an operation.
 #[derive(Clone, Copy, Debug)]
 struct Matrix<'a> {
     sparse: bool,
@@ -218,7 +218,7 @@ impl Fields {
     }
 }
 
-/// Where an instruction has its matrices.
+/// Places of an instruction's matrices.
 struct Places<'a> {
     matrix: Matrix<'a>,
     fields: Fields,
@@ -256,7 +256,7 @@ impl Places<'_> {
     }
 }
 
-/// What an operand that is no register is.
+/// Returns the value of an operand that is no register.
 fn constant(state: &State, operand: Operand, bits: u32) -> u64 {
     match operand {
         Operand::InlineFloat(value) => float_constant(value, bits),

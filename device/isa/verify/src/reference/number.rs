@@ -85,7 +85,7 @@ pub(crate) fn one<F: Format>() -> u64 {
     bits(F::from_u128(1).value)
 }
 
-/// Whether the bits are a NaN.
+/// Returns true if the bits are a NaN.
 pub(crate) fn is_nan<F: Format>(value: u64) -> bool {
     of::<F>(value).is_nan()
 }
@@ -145,7 +145,7 @@ pub(crate) fn neg<F: Format>(a: u64) -> u64 {
     a ^ sign::<F>()
 }
 
-/// Whether `a < b`, with -0 below +0.
+/// Returns true if `a < b`, with -0 below +0.
 pub(crate) fn below<F: Format>(a: u64, b: u64) -> bool {
     let (x, y) = (of::<F>(a), of::<F>(b));
     x < y || (x == y && x.is_negative() && !y.is_negative())

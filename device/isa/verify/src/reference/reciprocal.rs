@@ -11,12 +11,12 @@ static RECIPROCAL: LazyLock<Numbers> =
 static ROOT: LazyLock<Numbers> =
     LazyLock::new(|| Numbers::read(include_str!("../../data/cards/reciprocal-root.txt"), 32));
 
-/// What a file has.
+/// Content of a file.
 struct Numbers {
     /// Parts of a unit of the constant terms in which sums are.
     parts: u128,
     terms: Vec<[u128; 4]>,
-    /// What results are off by, by mantissa.
+    /// Steps that results are off by, by mantissa: 1 or -1.
     off: HashMap<u64, i64>,
 }
 

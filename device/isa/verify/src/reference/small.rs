@@ -60,7 +60,8 @@ impl Small {
         }
     }
 
-    /// What is above the largest, a NaN of E4M3.
+    /// Limits a result above the largest number, which includes the NaN of E4M3, to the largest number, if `limit`
+    /// says so.
     fn limited(self, result: u8, limit: bool) -> u8 {
         if result & 0x7f > self.largest() && limit { result & 0x80 | self.largest() } else { result }
     }

@@ -7,7 +7,7 @@ use super::number::{B16, F16, F32, Rules, bf16_single, convert, fma};
 use super::small::Small;
 use super::state::{End, State};
 
-/// What a row of A or a column of B consists of.
+/// Type of the elements of a row of A or a column of B.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     F16,

@@ -9,7 +9,7 @@ pub const VCC: u8 = 106;
 /// Number of `EXEC`.
 pub const EXEC: u8 = 126;
 
-/// Where the sandbox memory starts in the address space.
+/// Start of the sandbox memory in the address space.
 pub const BASE: u64 = 0x7_0000_0000;
 /// `SHARED_BASE`.
 pub const SHARED: u64 = 1 << 48;
@@ -58,14 +58,14 @@ pub struct State {
     pub lds: Vec<u8>,
     /// Memory at [`BASE`].
     pub memory: Vec<u8>,
-    /// Where this wave's scratch starts, as an address.
+    /// Start address of this wave's scratch.
     pub scratch: u64,
     /// Bytes of scratch of a lane.
     pub scratch_size: u32,
 }
 
 impl State {
-    /// What differs between instruction sets.
+    /// Returns the facts of the instruction set.
     pub fn facts(&self) -> Facts {
         Facts::of(self.arch)
     }
@@ -101,7 +101,7 @@ impl State {
         self.mask(EXEC)
     }
 
-    /// Whether float operations record their exceptions.
+    /// Returns true if float operations record their exceptions.
     pub fn records(&self) -> bool {
         self.mode >> 12 & 0x7f != 0
     }

@@ -85,7 +85,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), En
     Ok(())
 }
 
-/// `v_s_*`: a function of scalars, whatever EXEC is.
+/// `v_s_*`: a function of scalars, done with any EXEC.
 fn to_scalar(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic().trim_start_matches("v_s_");
     let op = Op::ALL.iter().find(|op| op.mnemonic().strip_prefix("v_") == Some(name)).ok_or(End::Unknown)?;

@@ -8,7 +8,7 @@ use crate::reference::State;
 use crate::reference::state::{BASE, PRIVATE, SHARED};
 use crate::target::Facts;
 
-/// Whether a DS instruction has two addresses, whether their unit is 64 elements, and whether it stores to both.
+/// Returns true if a DS instruction has two addresses.
 pub(super) fn has_two(inst: &Inst) -> bool {
     ["2addr", "read2", "write2", "wrxchg2"].iter().any(|part| inst.op.mnemonic().contains(part))
 }
@@ -45,7 +45,7 @@ fn old_width(name: &str) -> String {
     found.map_or(String::from("b32"), |(_, new)| (*new).to_owned())
 }
 
-/// Whether it reads, modifies and writes, for which addresses must be aligned.
+/// Returns true if it reads, modifies and writes, for which addresses must be aligned.
 pub(super) fn is_atomic(inst: &Inst) -> bool {
     let name = inst.op.mnemonic();
     let plain = ["load", "store_", "ds_read", "ds_write"].iter().any(|part| name.contains(part));

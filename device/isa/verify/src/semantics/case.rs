@@ -91,7 +91,7 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
                 let last = Facts::of(target.arch).accumulators as u32 - words;
                 *slot = Operand::Agpr((u32::from(*number) % (last + 1)) as u8);
             }
-            // No register, whatever LLVM lists it as.
+            // No register, although LLVM lists it as one.
             Operand::Sgpr(125) if Facts::of(target.arch).is_gfx9 => return false,
             // Trap temporaries are for trap handlers only.
             Operand::Sgpr(number @ 108..=123) => *slot = Operand::Sgpr(*number - 108),

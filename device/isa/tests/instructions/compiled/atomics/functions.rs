@@ -9,7 +9,7 @@ pub(super) struct Atomic {
     pub(super) words: Vec<u32>,
     /// Bytes of its element.
     pub(super) bytes: u32,
-    /// What is added to its addresses.
+    /// Offset that is added to its addresses.
     pub(super) offset: u32,
     pub(super) global: bool,
     /// Behind `s[4:5]`.
@@ -65,7 +65,7 @@ const GLOBAL: [(&str, u32, u32); 16] = [
     // Of gfx12.
     ("cond_sub_u", 80, 0),
 ];
-/// Those of gfx9.
+/// Operations of global memory on gfx9: of 32 and of 64 bits.
 const GLOBAL_OF_GFX9: [(&str, u32, u32); 14] = [
     ("swap", 64, 96),
     ("cmpswap", 65, 97),

@@ -179,7 +179,8 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
 /// `M0`, where an instruction may have the number of a barrier.
 const M0: u8 = 125;
 
-/// Whether there is a barrier of the number that an instruction names, of which -2, -1 and 0 have no name.
+/// Returns true if there is a barrier of the number that an instruction names: of those without a name, -2, -1 and 0,
+/// there is.
 fn has_barrier(state: &State, inst: &Inst) -> bool {
     match inst.src[0] {
         Operand::InlineInt(number) => (-2..=0).contains(&number),
@@ -198,7 +199,7 @@ fn kept_trapsts(shown: u32) -> u32 {
     shown & !(1 << 16 | 1 << 20 | 1 << 22 | 1 << 25) | (shown >> 22 & 1) << 16 | (shown >> 25 & 1) << 20
 }
 
-/// What a hardware register reads as; `None` when it is not known.
+/// Returns the value that a hardware register reads as; `None` if it is not known.
 fn hardware_register(state: &State, id: u32) -> Option<u32> {
     const VALID: u32 = 1 << 16;
     const SCRATCH_EN: u32 = 1 << 29;
