@@ -1,4 +1,4 @@
-//! The kernel interface queue: PM4 packets that map the MES's ring, beside those that every stream has.
+//! The kernel interface queue: PM4 packets that map the MES's ring, beside the packets that every stream has.
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pm4::{
@@ -23,17 +23,17 @@ pub(crate) const ENGINE_HIQ: u8 = 1;
 const RESOURCES_OF_KIQ: u8 = 0;
 /// `PACKET3_INVALIDATE_TLBS_DST_SEL`: by PASID.
 const INVALIDATE_PASID: u8 = 1;
-/// Longest packet taken; the count field allows 16384 dwords, and nothing here needs more than a page.
+/// Most dwords of a packet; the count field allows 16384, and no packet here needs more than a page.
 pub(crate) const MAX_PACKET: u64 = 1024;
 
-/// What a packet asks the firmware to do with queues.
+/// Request of a packet for the queues of the firmware.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Request {
     /// Map the queue this MQD describes.
     Map {
-        /// Where.
+        /// Hardware queue to map it on.
         id: HqdId,
-        /// MQD in VMID 0.
+        /// Address of the MQD in VMID 0.
         mqd: u64,
         /// Its doorbell.
         doorbell: DoorbellIndex,
@@ -43,28 +43,28 @@ pub(crate) enum Request {
         /// The doorbell.
         doorbell: DoorbellIndex,
     },
-    /// These are the resources the KIQ may give.
+    /// Take over the resources that the KIQ may give.
     Resources(SetResources),
 }
 
-/// Executes packets; the queue's state is its ring.
+/// Executor of packets; the state of the queue itself is its ring.
 pub(crate) struct Kiq<'a> {
     /// Registers.
     pub(crate) registers: &'a RegisterFile,
-    /// VMIDs, whose translations it drops.
+    /// VMIDs, whose translations packets drop.
     pub(crate) contexts: &'a Contexts,
     /// VMID 0.
     pub(crate) space: &'a AddressSpace,
     pub(crate) clock: &'a Clock,
-    /// Compute queues SET_RESOURCES gave, a bit each.
+    /// Compute queues that SET_RESOURCES gave, one bit each.
     pub(crate) queue_mask: u64,
-    /// The engine whose ring it maps.
+    /// Engine whose ring it maps.
     pub(crate) engine: u8,
-    /// Where a register is that packets name.
+    /// Converts a register number in a packet to the register's address.
     pub(crate) register: fn(index: u32, xcc: u8) -> u32,
-    /// The graphics core it is of.
+    /// Graphics core that it is of.
     pub(crate) xcc: u8,
-    /// Which packets it takes.
+    /// Packets that the chip has.
     pub(crate) packets: Pm4Packets,
 }
 
@@ -100,7 +100,7 @@ impl Port for Kiq<'_> {
 }
 
 impl Kiq<'_> {
-    /// Executes one packet: its header and body.
+    /// Executes one packet, given as its header and body.
     pub(crate) fn execute(&mut self, header: Pm4Header, body: &[u32]) -> Result<Option<Request>, Error> {
         if header.packet_type() == 2 {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Kiq<'_> {
     }
 }
 
-/// The doorbell in bits 27:2 of a packet's word.
+/// Returns the doorbell in bits 27:2 of a packet's word.
 fn doorbell(word: u32) -> DoorbellIndex {
     DoorbellIndex::from_dwords(word >> 2 & 0x03ff_ffff)
 }
@@ -158,7 +158,8 @@ fn unmap_queues(body: &[u32]) -> Result<Request, Error> {
     Ok(Request::Unmap { doorbell: doorbell(packet.doorbell0_or_pasid) })
 }
 
-/// `queue_mask` has four pipes of eight queues for each micro engine (`amdgpu_queue_mask_bit_to_set_resource_bit`).
+/// Reads MAP_QUEUES. `queue_mask` has four pipes of eight queues for each micro engine
+/// (`amdgpu_queue_mask_bit_to_set_resource_bit`).
 fn map_queues(body: &[u32], queue_mask: u64, engine: u8) -> Result<Request, Error> {
     let packet: MapQueues = pm4::prefix(Opcode::MAP_QUEUES, body)?;
     let control = packet.control;
@@ -174,7 +175,7 @@ fn map_queues(body: &[u32], queue_mask: u64, engine: u8) -> Result<Request, Erro
         }
         _ => return Err(Error::Refused(GuestError::MapQueuesEngine)),
     }
-    // The packet counts micro engines from the first compute one: 2 is what registers call 3.
+    // The packet counts micro engines from the first compute one: its number 2 is number 3 in registers.
     let id = HqdId { me: (control.me() & 3) + 1, pipe: control.pipe(), queue: control.queue() };
     if (id.me == HqdId::MES.me) != (engine == ENGINE_MES) || id.me > HqdId::MES.me {
         return Err(Error::Refused(GuestError::MapQueuesMicroEngine));
@@ -204,7 +205,7 @@ mod tests {
         let hiq = HqdId { me: 2, pipe: 0, queue: 0 };
         let Ok(Request::Map { id, .. }) = map_queues(&body, 0, ENGINE_HIQ) else { panic!("refused") };
         assert_eq!(id, hiq);
-        // Each takes its own alone.
+        // Each scheduler takes only its own.
         assert_eq!(map_queues(&body, 0, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesEngine)));
     }
 

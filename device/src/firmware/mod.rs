@@ -1,7 +1,8 @@
-//! Firmware: what microcode does on the card. It maps queues on hardware slots and serves the kernel's own rings.
+//! Firmware: the work of the card's microcode. It maps queues on hardware slots and serves the kernel's own rings.
 //!
-//! [`FirmwareScheduler`] is the seam: the device's thread knows no more of a scheduler than that. On chips with a micro
-//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler()`] makes the chip's.
+//! [`FirmwareScheduler`] is the seam: it is all that the device thread knows of a scheduler. On chips with a micro
+//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler()`] makes the
+//! chip's.
 
 mod hws;
 mod kiq;
@@ -37,7 +38,7 @@ pub(crate) use save::SavedFirmware;
 use scheduler::MesScheduler;
 pub(crate) use seen::{SeenPackets, SeenQueue, SeenRing};
 
-/// When there is something to do again.
+/// Time at which there is something to do again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Turn {
     /// At once.
@@ -48,26 +49,26 @@ pub(crate) enum Turn {
     WhenWoken,
 }
 
-/// What serving a queue came to.
+/// Result of serving a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Served {
-    /// Nothing to do until somebody wakes the device's thread.
+    /// Nothing to do until the device thread is woken.
     Idle,
     /// There may be more at once.
     Again,
-    /// A value in memory has to change, and no doorbell or wake tells of it.
+    /// A value in memory has to change, and no doorbell or wake-up announces that.
     Polls,
 }
 
 /// The firmware that maps queues; called by one thread at a time.
 pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
-    /// Does what there is to do: rings, frames, queues, slots. Says when to call again.
+    /// Serves rings, frames, queues and slots. Returns the time of the next call.
     fn pass(&mut self) -> Turn;
 
-    /// Serves the queue of a doorbell; `None` if that is only for [`pass`](Self::pass) to do.
+    /// Serves the queue of a doorbell; `None` if only [`pass`](Self::pass) may do that.
     fn serve(&mut self, doorbell: DoorbellIndex) -> Option<Served>;
 
-    /// Whether any ring or queue listens to a doorbell.
+    /// Returns true if any ring or queue listens to a doorbell.
     fn listens(&self) -> bool;
 
     /// Keeps waves where they are, or lets them go on.
@@ -76,10 +77,10 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
     /// Stops every queue and forgets everything.
     fn reset(&mut self);
 
-    /// Its queues, the kernel's own first.
+    /// Returns its queues, the kernel's own first.
     fn queues(&self) -> Vec<SeenQueue>;
 
-    /// Its state, while the shader engine is held.
+    /// Returns its state, while the shader engine is held.
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware;
 
     /// Takes over the state of another device's firmware, with its queues suspended.
@@ -91,7 +92,7 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
     ) -> Result<(), Broken>;
 }
 
-/// The firmware of the chip.
+/// Makes the firmware of the chip.
 pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
     match ports.chip.firmware {
         Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes)),
@@ -99,11 +100,11 @@ pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
     }
 }
 
-/// What the firmware reaches on the card.
+/// Parts of the card that the firmware reaches.
 pub(crate) struct Ports {
-    /// What the chip's generation decides.
+    /// Properties of the chip's generation.
     pub(crate) chip: &'static Generation,
-    /// SDMA engines.
+    /// Number of SDMA engines.
     pub(crate) sdma_engines: u8,
     pub(crate) registers: Arc<RegisterFile>,
     pub(crate) contexts: Arc<Contexts>,
@@ -113,7 +114,7 @@ pub(crate) struct Ports {
     pub(crate) watch: Arc<DoorbellWatch>,
     /// The driver's interrupts.
     pub(crate) interrupts: Sources,
-    /// What engines of queues need.
+    /// Environment of the engines of queues.
     pub(crate) env: CpEnv,
     /// The threads of the SDMA engines.
     pub(crate) movers: Arc<Movers>,
@@ -121,12 +122,12 @@ pub(crate) struct Ports {
     pub(crate) counters: Arc<Counters>,
     pub(crate) tracer: Tracer,
     pub(crate) faults: Faults,
-    /// How long a busy queue keeps its slot at least while others wait for one.
+    /// Least time that a busy queue keeps its slot while others wait for one.
     pub(crate) quantum: Duration,
 }
 
 impl Ports {
-    /// What SDMA queues run in.
+    /// Returns the environment of SDMA queues.
     pub(crate) fn sdma_env(&self) -> SdmaEnv {
         SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers), packets: self.chip.sdma.packets }
     }

@@ -17,7 +17,7 @@ use crate::sanitize::{self, Misuse};
 use crate::save::Broken;
 use crate::vm::AddressSpace;
 
-/// Packets of a kernel ring executed before the other queues have their turn.
+/// Most packets of a kernel ring that are executed before the other queues have their turn.
 const BATCH: usize = 64;
 
 /// [`Running`] as plain values.
@@ -27,41 +27,41 @@ pub(super) type SavedRunning = (Ring, u32, Option<u64>, bool);
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) ring: Ring,
-    /// Which activation of the queue it is of.
+    /// Number of the queue's activation that the ring belongs to.
     pub(super) activation: u32,
-    /// Doorbell value last looked at; `None` before the first look, which takes whatever is there.
+    /// Doorbell value last looked at; `None` before the first look, which takes the value that is there.
     seen: Option<u64>,
-    /// Its next packet has begun, and waits for something.
+    /// True if its next packet has begun and waits.
     begun: bool,
-    /// It has hit something it cannot go past, until it is activated anew.
+    /// True if it has met an error that it cannot go past, until it is activated anew.
     pub(super) dead: bool,
-    /// Until when its doorbell is not heard, by the device's time.
+    /// Time of the device until which its doorbell is not heard.
     deaf: Option<Duration>,
-    /// Until when its next packet is held back.
+    /// Time until which its next packet is held back.
     held: Option<Duration>,
-    /// The frames that are pending, as they were when they were found, for the sanitizer.
+    /// Pending frames as they were when they were found, for the sanitizer.
     noted: VecDeque<Box<Frame>>,
 }
 
 /// A frame of the MES.
 type Frame = [u32; API_FRAME_SIZE_IN_DWORDS];
 
-/// What becomes of a packet, by the faults that are planned.
+/// Fate of a packet, by the planned faults.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fate {
-    /// It is executed.
+    /// The packet is executed.
     Done,
-    /// Not yet.
+    /// The packet is executed later.
     Late,
-    /// It is taken, and that is all.
+    /// The packet is taken and not answered.
     Unanswered,
-    /// It is refused.
+    /// The packet is refused.
     Refused,
 }
 
 impl Running {
-    /// Whether the queue has stayed active since this ring began. If it has not, its doorbell is given up, unless the driver has
-    /// started the queue again with the same doorbell.
+    /// Returns true if the queue has stayed active since this ring began. If it has not, its doorbell is given up,
+    /// unless the driver has started the queue again with the doorbell.
     pub(super) fn goes_on(&self, ports: &Ports, (xcc, id): (u8, HqdId)) -> bool {
         let doorbell = self.ring.doorbell();
         ports.hqds.hqd_of(xcc, id, |hqd| {
@@ -73,7 +73,7 @@ impl Running {
         })
     }
 
-    /// The ring, its activation, the doorbell's value last looked at, and whether it is dead.
+    /// Returns the ring, its activation, the doorbell value last looked at, and true if it is dead.
     pub(super) fn save(&self) -> SavedRunning {
         (self.ring.clone(), self.activation, self.seen, self.dead)
     }
@@ -96,7 +96,8 @@ impl Running {
         }
     }
 
-    /// Executes packets by `step`, which says whether there was one: whether there may be more, and what the ring cannot go past.
+    /// Executes packets by `step`, which returns false if there was none. Returns the time of the next call, and the
+    /// error that the ring cannot go past.
     pub(super) fn batch(
         &mut self,
         mut step: impl FnMut(&mut Self) -> Result<bool, GuestError>,
@@ -141,13 +142,13 @@ impl Running {
         Ok(Some((header, body)))
     }
 
-    /// Gives back the packet that was taken last, which waits: it is executed again from its beginning.
+    /// Gives back the packet that was taken last, because it waits: it is executed again from its beginning.
     pub(super) fn put_back(&mut self, header: Pm4Header) {
         self.ring.go_back(1 + u64::from(header.body_dwords()));
         self.begun = true;
     }
 
-    /// Keeps frames of a ring of the MES as they are now that were not there before.
+    /// Copies the new frames of a ring of the MES as they are now.
     pub(super) fn note_frames(&mut self, ports: &Ports, space: &AddressSpace) {
         if ports
             .env
@@ -167,7 +168,7 @@ impl Running {
         }
     }
 
-    /// A frame is taken, which has to be what it was.
+    /// Checks that a frame that is taken has not changed since it was found.
     pub(super) fn check_frame(&mut self, ports: &Ports, frame: &Frame) {
         let Some(noted) = self.noted.pop_front() else { return };
         let Some(at) = noted.iter().zip(frame).position(|(before, now)| before != now) else { return };
@@ -178,7 +179,7 @@ impl Running {
         }
     }
 
-    /// What becomes of the packet that is next, if there is one.
+    /// Decides the fate of the next packet, if there is one.
     pub(super) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
         if !ports.faults.is_on() || self.dead || self.begun || self.ring.available() == 0 {
             return Fate::Done;
@@ -213,7 +214,7 @@ impl Running {
         match self.seen.replace(value) {
             _ if heard => {}
             Some(seen) if seen == value => return,
-            // What was rung before the ring was mapped was rung for it.
+            // A ring of the doorbell before the queue was mapped was meant for this queue.
             None => {
                 ports.doorbells.take(self.ring.doorbell());
             }

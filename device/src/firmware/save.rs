@@ -9,16 +9,16 @@ use crate::queue::{HqdId, Partition};
 /// The kernel's rings, and the queues.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedFirmware {
-    /// By graphics core and hardware queue.
+    /// Rings by graphics core and hardware queue.
     pub(super) rings: Vec<(u8, HqdId, SavedRunning)>,
-    /// Which of them is the HIQ of a partition, where there is one.
+    /// Rings that are the HIQ of a partition, on chips that have one.
     pub(super) hiqs: Vec<(Partition, HqdId)>,
     pub(super) queue_mask: u64,
     pub(super) slots: SavedSlots,
 }
 
 impl SavedFirmware {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.slots.waves()
     }

@@ -1,4 +1,5 @@
-//! The firmware of chips whose queues the MES maps: the KIQ's ring, which brings the MES up, the MES's ring, and its queues.
+//! The firmware of chips whose queues the MES maps: the KIQ's ring, which brings the MES up, the MES's ring, and its
+//! queues.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) struct MesScheduler {
     rings: BTreeMap<HqdId, Running>,
     firmware: MesFirmware,
     mes: Slots,
-    /// Compute queues the KIQ may map, as SET_RESOURCES gave them.
+    /// Compute queues that the KIQ may map, as SET_RESOURCES gave them.
     queue_mask: u64,
     ports: Ports,
 }
@@ -103,7 +104,7 @@ impl MesScheduler {
         Self { rings: BTreeMap::new(), firmware, mes: Slots::default(), queue_mask: 0, ports }
     }
 
-    /// Starts and stops what the driver has started and stopped through registers.
+    /// Starts and stops the rings that the driver has started and stopped through registers.
     fn follow_registers(&mut self) {
         self.rings.retain(|&id, running| running.goes_on(&self.ports, (0, id)));
         for (id, hqd) in self.ports.hqds.active(HqdId::MES.me) {
@@ -114,7 +115,7 @@ impl MesScheduler {
                         let (rptr, wptr) = ring.pointers();
                         hqd.set_pointers(rptr, wptr);
                     }
-                    // Before the driver sees that it is off, and may start another one with the same doorbell.
+                    // The doorbell is given up before the driver sees the ring off and may start another one with it.
                     self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                     hqd.deactivate();
                 });
@@ -183,7 +184,7 @@ impl MesScheduler {
         turn
     }
 
-    /// Executes one packet of the KIQ; whether there was one.
+    /// Executes one packet of the KIQ. Returns false if there was none.
     fn step_kiq(&mut self, space: &AddressSpace, running: &mut Running) -> Result<bool, GuestError> {
         let fate = running.fate(&self.ports, "KIQ packet");
         if fate == Fate::Late {
@@ -259,8 +260,9 @@ impl MesScheduler {
         }
     }
 
-    /// The KIQ maps the MES alone: what it may give to others is known, but no queue ever gets it. MAP_QUEUES and
-    /// MAP_PROCESS, which would give it, are refused. Queues are taken off at once, within any latency.
+    /// Takes SET_RESOURCES of the KIQ. The KIQ maps only the MES: the resources that it may give to others are noted,
+    /// but no queue ever gets them. MAP_QUEUES and MAP_PROCESS, which would give them, are refused. Queues are taken
+    /// off at once, within any latency.
     fn set_resources(&mut self, resources: &SetResources) {
         self.queue_mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
         let others = [
@@ -278,7 +280,7 @@ impl MesScheduler {
         }
     }
 
-    /// Executes one frame of a ring of the MES; whether there was one.
+    /// Executes one frame of a ring of the MES. Returns false if there was none.
     fn step_mes(
         &mut self,
         space: &AddressSpace,
@@ -291,7 +293,7 @@ impl MesScheduler {
         }
         let mut dwords = [0u32; API_FRAME_SIZE_IN_DWORDS];
         if available < dwords.len() as u64 {
-            // Part of a frame is no frame; what is there is dropped, or the ring would never move again.
+            // A part of a frame is not a frame. It is dropped, or the ring would never move again.
             self.ports.counters.error(GuestError::MesFrameCutShort, format_args!("dwords={available}"));
             running.ring.consume(available);
             return Ok(true);

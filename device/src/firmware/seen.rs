@@ -1,4 +1,4 @@
-//! Queues as the firmware knows them, for people who look at the device.
+//! Queues as the firmware knows them, for tools that inspect the device.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::slots::{Place, Slots};
 use crate::queue::{Hqd, HqdId};
 use crate::vm::AddressSpace;
 
-/// What packets a queue's ring has.
+/// Packets of a queue's ring.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SeenPackets {
     /// AQL, 64 bytes each.
@@ -23,15 +23,15 @@ pub(crate) enum SeenPackets {
     Mes,
 }
 
-/// Where a queue's ring is, and how far it has been read and written.
+/// Address of a queue's ring, and its read and write pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeenRing {
     pub(crate) packets: SeenPackets,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// In packets of AQL, in dwords otherwise, as `write_index` is.
+    /// Index in packets of AQL, in dwords otherwise, as for `write_index`.
     pub(crate) read_index: u64,
-    /// Where the write pointer is in memory; 0 for the kernel's rings, which have it in their registers.
+    /// Address of the write pointer in memory; 0 for the kernel's rings, which have it in their registers.
     pub(crate) write_pointer: u64,
     pub(crate) write_index: Option<u64>,
 }
@@ -40,26 +40,26 @@ pub(crate) struct SeenRing {
 #[derive(Clone)]
 pub(crate) struct SeenQueue {
     pub(crate) doorbell: DoorbellIndex,
-    /// One of the kernel's own.
+    /// True for one of the kernel's own queues.
     pub(crate) kernel: bool,
     pub(crate) pasid: u16,
     pub(crate) vmid: Option<u8>,
-    /// MQD, in VMID 0.
+    /// Address of the MQD, in VMID 0.
     pub(crate) mqd: u64,
     pub(crate) state: &'static str,
-    /// Micro engine, or SDMA engine behind `None`; pipe; queue.
+    /// Micro engine, `None` for an SDMA engine; pipe or SDMA engine; queue.
     pub(crate) place: Option<(Option<u8>, u8, u8)>,
-    /// Work was started and is not done.
+    /// True if work was started and is not done.
     pub(crate) busy: bool,
     pub(crate) ring: Option<SeenRing>,
-    /// Registers of the hardware queue, or what the MQD has for them; none of SDMA queues.
+    /// Registers of the hardware queue, or their values in the MQD; `None` for SDMA queues.
     pub(crate) hqd: Option<Hqd>,
-    /// What its addresses are in.
+    /// Address space of its addresses.
     pub(crate) space: Option<Arc<AddressSpace>>,
 }
 
 impl SeenRing {
-    /// The ring that registers describe, with a read index where that is known better.
+    /// Makes the ring that registers describe, with `read_index` if that is known.
     pub(super) fn of_hqd(hqd: &Hqd, space: Option<&AddressSpace>, read_index: Option<u64>) -> Option<Self> {
         let bytes = hqd.pq_dwords()? * 4;
         let write_pointer = hqd.wptr_poll_addr();
@@ -75,7 +75,7 @@ impl SeenRing {
     }
 }
 
-/// The kernel's rings that are served: graphics core, place, ring.
+/// Returns the kernel's rings that are served: graphics core, place, ring.
 pub(super) fn of_kernel<'a>(
     ports: &Ports,
     rings: impl Iterator<Item = (u8, HqdId, &'a Running)>,
@@ -107,7 +107,7 @@ pub(super) fn of_kernel<'a>(
         .collect()
 }
 
-/// All queues: the kernel's, then those of processes.
+/// Returns all queues: the kernel's, then those of processes.
 pub(super) fn all(kernel: Vec<SeenQueue>, slots: &Slots, ports: &Ports) -> Vec<SeenQueue> {
     let mut seen = kernel;
     seen.extend(slots.seen(ports));
@@ -115,7 +115,7 @@ pub(super) fn all(kernel: Vec<SeenQueue>, slots: &Slots, ports: &Ports) -> Vec<S
 }
 
 impl Place {
-    /// As [`SeenQueue::place`] has it.
+    /// Returns the place in the form of [`SeenQueue::place`].
     pub(super) fn seen(self) -> (Option<u8>, u8, u8) {
         match self {
             Self::Compute(_, HqdId { me, pipe, queue }) => (Some(me), pipe, queue),

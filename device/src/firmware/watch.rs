@@ -1,4 +1,4 @@
-//! Address watches as a scheduler is told of them: their controls are in its request, their addresses in registers.
+//! Address watches as a scheduler gets them: their controls are in its request, their addresses in registers.
 //!
 //! Source: Linux `gc_11_0_0_sh_mask.h` and `gc_9_4_3_sh_mask.h`.
 
@@ -9,7 +9,7 @@ use belfry_isa::mem::{Watch, WatchMode};
 use crate::regs::RegisterFile;
 use crate::vm::WATCHES;
 
-/// First bit of an address that counts.
+/// First bit of an address that is compared.
 const FIRST_BIT: u32 = 7;
 
 /// `TCP_WATCHn_ADDR` and `TCP_WATCHn_CNTL`.
@@ -22,7 +22,7 @@ pub(super) struct WatchRegisters {
 }
 
 impl WatchRegisters {
-    /// Those with these controls, and the addresses that registers of a graphics core have.
+    /// Makes the registers with these controls, and with the addresses from the registers of a graphics core.
     pub(super) fn of(registers: &RegisterFile, xcc: u8, controls: [u32; WATCHES]) -> [Self; WATCHES] {
         let places = [
             (gc::TCP_WATCH0_ADDR_H::AT, gc::TCP_WATCH0_ADDR_L::AT),
@@ -38,17 +38,18 @@ impl WatchRegisters {
         })
     }
 
-    /// Whether it is one.
+    /// Returns true if the watch is valid.
     pub(super) fn is_valid(self) -> bool {
         self.control >> 31 == 1
     }
 
-    /// Whether its control has a VMID, which is the firmware's to fill in, or an address that is translated elsewhere.
+    /// Returns true if the control has a VMID, which only the firmware may fill in, or an address that is translated
+    /// elsewhere.
     pub(super) fn has_other_space(self) -> bool {
         self.control >> 24 & 0x1f != 0
     }
 
-    /// The watch, if it is valid; `MASK` has so many bits.
+    /// Returns the watch, if it is valid; `MASK` has `mask_bits` bits.
     pub(super) fn watch(self, mask_bits: u32) -> Option<Watch> {
         let mode = match self.control >> 29 & 3 {
             0 => WatchMode::Read,

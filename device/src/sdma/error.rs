@@ -1,4 +1,4 @@
-//! Why a queue of a copy engine stopped.
+//! Reasons that a queue of a copy engine stopped.
 
 use belfry_abi::sdma::{Header, Op, copy_sub_op};
 
@@ -8,19 +8,19 @@ use crate::vm::Fault;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("packet at byte {packet} of the ring: {error}")]
 pub struct SdmaStopped {
-    /// Read pointer: the packet, or the one behind the jump into the buffer that the packet is in.
+    /// Read pointer: at the packet, or after the packet that led into the buffer that holds it.
     pub packet: u64,
     /// The reason.
     pub error: SdmaError,
 }
 
-/// A packet that is malformed, or asks for what is not modelled.
+/// A packet that is malformed, or asks for an operation that is not modelled.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SdmaError {
     /// An operation that does not exist, or is not modelled.
     #[error("{} is not modelled{}", name(*.0), why(*.0))]
     Operation(Header),
-    /// A packet that is longer than what it is in.
+    /// A packet that is longer than the ring or the buffer it is in.
     #[error("{} of {dwords} dwords in a ring or buffer with {left}", name(*.header))]
     Overrun {
         /// First dword of the packet.
@@ -38,7 +38,7 @@ pub enum SdmaError {
         /// The field's value.
         value: u32,
     },
-    /// A register, none of which user queues reach.
+    /// A register; user queues reach none.
     #[error("{0} of a register is not modelled")]
     Register(&'static str),
     /// More dwords to skip than there are.
@@ -58,7 +58,7 @@ pub enum SdmaError {
     /// A write pointer more than a ring ahead of the read pointer.
     #[error("the write pointer is {ahead} bytes ahead in a ring of {ring}")]
     WritePointer {
-        /// Bytes.
+        /// Bytes between the pointers.
         ahead: u64,
         /// Bytes of the ring.
         ring: u64,
@@ -66,14 +66,14 @@ pub enum SdmaError {
     /// Memory that does not translate.
     #[error("{what} cannot access memory: {fault}")]
     Memory {
-        /// What was accessed, or by which packet.
+        /// Name of the memory that was accessed, or of the packet that accessed it.
         what: &'static str,
         /// The fault.
         fault: Fault,
     },
 }
 
-/// Name of a packet, or its number; with its kind where it is not 0.
+/// Returns the name of a packet, or its number; with its kind if that is not 0.
 fn name(header: Header) -> String {
     let op = Op(header.op());
     let name = op.name().map_or_else(|| format!("operation {:#04x}", op.0), str::to_owned);
@@ -84,7 +84,7 @@ fn name(header: Header) -> String {
     }
 }
 
-/// Why a packet is not, where there is more to say than that.
+/// Returns the reason that a packet is not modelled, if there is one to give.
 fn why(header: Header) -> &'static str {
     match (Op(header.op()), header.sub_op()) {
         (Op::COPY, copy_sub_op::TILED | copy_sub_op::TILED_SUB_WIND | copy_sub_op::T2T_SUB_WIND) => {
@@ -99,7 +99,7 @@ fn why(header: Header) -> &'static str {
 }
 
 impl SdmaError {
-    /// The translation fault behind it, if that is what it was.
+    /// Returns the translation fault that caused it, if there was one.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
@@ -109,7 +109,7 @@ impl SdmaError {
     }
 }
 
-/// What becomes of a fault of this packet.
+/// Turns a fault into the error of this packet.
 pub(super) fn memory(what: &'static str) -> impl FnOnce(Fault) -> SdmaError {
     move |fault| SdmaError::Memory { what, fault }
 }

@@ -1,12 +1,13 @@
 //! SDMA queues: copies and fills of memory beside the compute queues.
 //!
-//! Pointers count bytes, for ever: the write pointer in memory and the reported read pointer, both of 64 bits. Packets are
-//! executed in order and to their end, so that a fence has nothing to wait for. The read pointer passes a packet when it has
-//! been executed; an indirect buffer counts as executed at its end. A queue is preempted between two packets, or within a
-//! packet that moves many bytes: how far it has got is in its [`DmaContext`]. Where faults are tried again (XNACK), a queue whose
-//! packet finds no page stays at it, and may be preempted there.
+//! Pointers count bytes, for ever: the write pointer in memory and the reported read pointer, both of 64 bits. Packets
+//! are executed in order and to their end, so that a fence has nothing to wait for. The read pointer passes a packet
+//! when it has been executed; an indirect buffer counts as executed at its end. A queue is preempted between two
+//! packets, or within a packet that moves many bytes: its [`DmaContext`] holds its position. If faults are tried again
+//! (XNACK), a queue whose packet finds no page stays at it, and may be preempted there.
 //!
-//! The device's thread executes packets; the bytes of long ones are moved by the thread of the queue's engine ([`Movers`]).
+//! The device thread executes packets; the bytes of long ones are moved by the thread of the queue's engine
+//! ([`Movers`]).
 
 mod error;
 mod mover;
@@ -42,15 +43,16 @@ pub const MAX_ENGINES: u8 = 16;
 const PACKETS_PER_SERVICE: usize = 256;
 /// Bytes moved before other queues have their turn.
 const BYTES_PER_SERVICE: u64 = 2 << 20;
-/// The fewest bytes that are left to the engine's thread: moving less takes no longer than waking it.
+/// Fewest bytes that are left to the engine's thread: moving less takes no longer than waking it.
 const LEAST_FOR_ENGINE: u64 = 256 << 10;
 
 /// `SDMA0_STATUS_REG` of an engine that has nothing to do.
 const IDLE_STATUS: u32 = 0x46de_e557;
-/// What of it is 0 while the engine moves bytes: IDLE, RB_EMPTY, EX_IDLE, MC_WR_IDLE and MC_RD_IDLE (linux `gc_11_0_0_sh_mask.h`).
+/// Bits of the status that are 0 while the engine moves bytes: IDLE, RB_EMPTY, EX_IDLE, MC_WR_IDLE and MC_RD_IDLE
+/// (linux `gc_11_0_0_sh_mask.h`).
 const MOVING: u32 = 1 | 1 << 2 | 1 << 10 | 1 << 13 | 1 << 19;
 
-/// `SDMA0_STATUS_REG` of an engine that moves bytes, or does not.
+/// Returns `SDMA0_STATUS_REG` of an engine that moves bytes, or does not.
 pub(crate) fn status(moves: bool) -> u32 {
     if moves { IDLE_STATUS & !MOVING } else { IDLE_STATUS }
 }
@@ -58,15 +60,15 @@ pub(crate) fn status(moves: bool) -> u32 {
 /// Registers that an SDMA queue runs from.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub struct SdmaConfig {
-    /// Who the queue is in interrupts: `me` is the number of the engine.
+    /// Identity of the queue in interrupts: `me` is the number of the engine.
     pub identity: QueueIdentity,
     /// Address of the ring, `SDMA0_QUEUE0_RB_BASE << 8`.
     pub ring_base: u64,
     /// Bytes of the ring, a power of two.
     pub ring_bytes: u64,
-    /// `SDMA0_QUEUE0_RB_RPTR_ADDR`: where the read pointer goes, 64 bits.
+    /// `SDMA0_QUEUE0_RB_RPTR_ADDR`: address to which the read pointer is written, 64 bits.
     pub rptr_report: u64,
-    /// `SDMA0_QUEUE0_RB_WPTR_POLL_ADDR`: the 64-bit count of bytes that producers have written.
+    /// `SDMA0_QUEUE0_RB_WPTR_POLL_ADDR`: address of the 64-bit count of bytes that producers have written.
     ///
     /// Drivers set `F32_WPTR_POLL_ENABLE`, and producers write here before they ring the doorbell with the same value.
     pub wptr_poll: u64,
@@ -74,10 +76,11 @@ pub struct SdmaConfig {
     pub read_index: u64,
 }
 
-/// What the SDMA queues of a device share; cheap to clone.
+/// Environment that the SDMA queues of a device share; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SdmaEnv {
-    /// What they share with the queues of the packet processor: clock, interrupts, the wake-up of the device's thread.
+    /// Parts that they share with the queues of the packet processor: clock, interrupts, the wake-up of the device
+    /// thread.
     pub cp: CpEnv,
     /// The threads of the engines.
     pub movers: Arc<Movers>,
@@ -92,7 +95,7 @@ pub struct SdmaQueue {
     env: SdmaEnv,
     /// Next byte of the ring.
     read_index: u64,
-    /// What the read pointer was last reported as.
+    /// Read pointer that was last reported.
     reported: Option<u64>,
     context: DmaContext,
     /// The packet at the read pointer, while its engine moves bytes for it.
@@ -100,19 +103,19 @@ pub struct SdmaQueue {
     stopped: bool,
     /// The last packet that was recorded: its place in the ring, and in the buffer.
     traced: Option<(u64, Option<u64>)>,
-    /// Bytes of the transfer that was recorded to have begun.
+    /// Bytes of the transfer whose beginning was recorded.
     began: Option<u64>,
-    /// Bytes of all that were recorded.
+    /// Bytes of all recorded transfers.
     moved: u64,
-    /// It stays at its packet for good.
+    /// True if it stays at its packet for good.
     hangs: bool,
-    /// The last transfer that a fault was looked for at: its place in the ring, and in the buffer.
+    /// The last transfer for which a fault was decided: its place in the ring, and in the buffer.
     struck: Option<(u64, Option<u64>)>,
-    /// The transfer writes something wrong.
+    /// True if an injected fault has the transfer write wrong bytes.
     corrupts: bool,
 }
 
-/// What became of an attempt to go on.
+/// Result of an attempt to go on.
 enum Step {
     /// A packet has been executed.
     Advanced,
@@ -120,7 +123,7 @@ enum Step {
     Part,
     /// A packet waits for memory.
     Waits,
-    /// The engine's thread moves the bytes of a packet, and wakes the device's thread at their end.
+    /// The engine's thread moves the bytes of a packet, and wakes the device thread at their end.
     Moves,
     /// There is no whole packet.
     Empty,
@@ -139,7 +142,7 @@ impl std::fmt::Debug for SdmaQueue {
 }
 
 impl SdmaQueue {
-    /// A queue as its registers describe it, running in `space`, that goes on where another one has left off.
+    /// Makes a queue as its registers describe it, running in `space`, that goes on where another one has left off.
     #[must_use]
     pub fn new(config: SdmaConfig, space: Arc<AddressSpace>, env: &SdmaEnv, context: DmaContext) -> Self {
         let read_index = config.read_index & !3;
@@ -161,10 +164,11 @@ impl SdmaQueue {
         }
     }
 
-    /// Executes what can be executed.
+    /// Executes the packets that can be executed.
     ///
-    /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or [`BlockedOn::Memory`], or
-    /// when it has woken the device's thread while it says [`BlockedOn::Dispatches`]. How far producers have got is read from the write pointer in memory.
+    /// Call it when the doorbell has rung, and again soon while it says [`Progress::Advanced`] or
+    /// [`BlockedOn::Memory`], or when it has woken the device thread while it says [`BlockedOn::Dispatches`]. The write
+    /// pointer in memory tells how far producers have got.
     pub fn service(&mut self) -> Progress<SdmaStopped> {
         let _packets = spent::enter(Part::Sdma);
         if self.stopped || self.hangs {
@@ -177,7 +181,8 @@ impl SdmaQueue {
         }
     }
 
-    /// Whether the packet is executed again from where it has got to, as it waits for a page (XNACK); the driver is told of that.
+    /// Returns true if the packet is executed again from its position because it waits for a page (XNACK). The driver
+    /// is told of a page once.
     fn tries_again(&self, error: &SdmaError) -> bool {
         let Some(fault) = error.fault() else { return false };
         let tries = self.space.tries_again(&fault);
@@ -202,7 +207,7 @@ impl SdmaQueue {
         Ok(Progress::Advanced)
     }
 
-    /// Stops at a packet that cannot be executed, and tells the driver.
+    /// Stops at a packet that cannot be executed, and informs the driver.
     fn fail(&mut self, error: SdmaError) -> Progress<SdmaStopped> {
         let identity = &self.config.identity;
         match error.fault() {
@@ -216,16 +221,16 @@ impl SdmaQueue {
         Progress::Error(error)
     }
 
-    /// Dwords written and not read yet.
+    /// Returns the dwords written and not read yet.
     fn available(&self) -> Result<u64, SdmaError> {
         let written = self.space.load_u64(self.config.wptr_poll).map_err(memory("write pointer"))?;
-        // A write pointer behind the read pointer is what a producer could only write by mistake.
+        // A write pointer behind the read pointer can only be a producer's mistake.
         let ahead = u64::try_from(written.wrapping_sub(self.read_index).cast_signed()).unwrap_or(0);
         let ring = self.config.ring_bytes;
         if ahead > ring { Err(SdmaError::WritePointer { ahead, ring }) } else { Ok(ahead / 4) }
     }
 
-    /// Copies dwords from `ahead` of the next packet's on: of the buffer, or of the ring.
+    /// Copies dwords from `ahead` of the next packet on: of the buffer, or of the ring.
     fn read(&self, ahead: u64, out: &mut [u32]) -> Result<(), SdmaError> {
         if let Some(DmaBuffer { at, .. }) = self.context.buffer {
             let from = at.wrapping_add(ahead * 4);
@@ -251,7 +256,7 @@ impl SdmaQueue {
                 end?;
             }
         }
-        // What there is, and what there could be.
+        // Dwords that are there, and most dwords that could be.
         let (available, most) = match self.context.buffer {
             Some(DmaBuffer { left, .. }) => (u64::from(left), u64::from(left)),
             None => (self.available()?, self.config.ring_bytes / 4),
@@ -304,7 +309,7 @@ impl SdmaQueue {
         Ok(Step::Advanced)
     }
 
-    /// Goes behind dwords, and out of a buffer that is at its end.
+    /// Moves on by this many dwords, and out of a buffer that is at its end.
     fn advance(&mut self, dwords: u64) {
         self.trace_end();
         self.context.done = 0;
@@ -320,12 +325,12 @@ impl SdmaQueue {
         }
     }
 
-    /// The engine's own counter.
+    /// Reads the engine's own counter.
     fn clock(&self) -> u64 {
         self.env.cp.clock.ticks().wrapping_add(self.context.clock)
     }
 
-    /// Whether the queue hangs at a transfer; it is asked once for each.
+    /// Decides if the queue hangs at a transfer. It decides once for each transfer.
     fn strikes(&mut self, transfer: &Transfer) -> bool {
         let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
         if self.context.done != 0 || self.struck.replace(place) == Some(place) {
@@ -407,7 +412,8 @@ impl SdmaQueue {
         Ok(Effect::Done)
     }
 
-    /// Whether packets that tell of copies wait, as what was copied may still be flushed in time; for the sanitizer.
+    /// Returns true if packets that announce copies wait, because the copied memory may still be flushed in time; for
+    /// the sanitizer.
     fn waits_for_flush(&self) -> bool {
         let identity = &self.config.identity;
         self.env.cp.shader.sanitizer().is_some_and(|sanitizer| {
@@ -427,17 +433,17 @@ impl SdmaQueue {
     }
 }
 
-/// What is left to do after a packet.
+/// Work that is left to do after a packet.
 enum Effect {
-    /// Nothing.
+    /// No work.
     Done,
-    /// More of it.
+    /// More of the packet.
     Part,
     /// Its condition does not hold: execute it again later.
     Waits,
-    /// The engine's thread does it.
+    /// The bytes that the engine's thread moves.
     Moves,
-    /// Go on behind so many dwords that follow.
+    /// Go on after this many dwords that follow.
     Skip(u32),
     /// Go on in this buffer.
     Enter(DmaBuffer),
@@ -460,14 +466,14 @@ impl QueueEngine for SdmaQueue {
         }
     }
 
-    /// The next service reads the packet again, and goes on with it.
+    /// Does nothing: the next service reads the packet again, and goes on with it.
     fn resume(&mut self) {}
 
     fn hangs(&self) -> bool {
         self.hangs
     }
 
-    /// Ends the engine; the caller has [`dma_context`](QueueEngine::dma_context) for the next one.
+    /// Ends the engine. The caller has read [`dma_context`](QueueEngine::dma_context) for the next one.
     fn save(&mut self, _area: Option<&ContextArea>) -> Result<Saving, EngineError> {
         self.stop();
         Ok(Saving::Done(None))

@@ -1,7 +1,7 @@
-//! The threads of the SDMA engines: each moves the bytes of its engine's queues, while the device's thread goes on.
+//! The threads of the SDMA engines: each moves the bytes of its engine's queues, while the device thread goes on.
 //!
-//! Packets are executed by the device's thread, in order. A packet that moves many bytes becomes a [`Job`], and its queue
-//! waits until the engine's thread has done it. An engine takes turns at the jobs of its queues.
+//! The device thread executes packets, in order. A packet that moves many bytes becomes a [`Job`], and its queue waits
+//! until the engine's thread has done it. An engine takes turns at the jobs of its queues.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::spent::{self, Part};
 use crate::threads::{Wake, patience};
 use crate::vm::AddressSpace;
 
-/// Bytes that an engine moves before the next of its queues has its turn, and before it looks whether it is to stop.
+/// Bytes that an engine moves before the next of its queues has its turn, and before it checks if it has to stop.
 const BYTES_PER_TURN: u64 = 1 << 20;
 
 /// The engines of a device.
@@ -36,7 +36,7 @@ struct Turns {
 
 #[derive(Debug, Default)]
 struct TurnsState {
-    /// No turn begins.
+    /// True while no turn may begin.
     held: bool,
     running: usize,
 }
@@ -54,14 +54,14 @@ impl Turns {
         state
     }
 
-    /// Begins a turn as soon as turns may begin.
+    /// Waits until turns may begin, and begins one.
     fn begin(&self) -> Running<'_> {
         self.wait_while(|state| state.held).running += 1;
         Running(self)
     }
 }
 
-/// A turn in progress, over when dropped, also by a panic.
+/// A turn in progress. It is over when dropped, also by a panic.
 struct Running<'a>(&'a Turns);
 
 impl Drop for Running<'_> {
@@ -71,7 +71,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The engines stand still until this is dropped.
+/// Guard: the engines stand still until it is dropped.
 #[must_use]
 pub(crate) struct Held<'a>(&'a Turns);
 
@@ -87,9 +87,9 @@ impl Drop for Held<'_> {
 struct Engine {
     jobs: Mutex<VecDeque<Arc<Job>>, rank::SdmaJobs>,
     wake: Wake,
-    /// Its thread ends: it takes no more jobs.
+    /// True once its thread ends: it takes no more jobs.
     ends: AtomicBool,
-    /// Its thread moves bytes.
+    /// True while its thread moves bytes.
     moves: AtomicBool,
 }
 
@@ -100,11 +100,11 @@ impl fmt::Debug for Engine {
 }
 
 impl Movers {
-    /// Starts the threads of so many engines.
+    /// Starts the threads of this many engines.
     ///
     /// # Errors
     ///
-    /// A thread that cannot be started.
+    /// Returns an error if a thread cannot be started.
     pub fn new(engines: usize) -> std::io::Result<Self> {
         let mut movers = Self::default();
         for index in 0..engines {
@@ -119,7 +119,7 @@ impl Movers {
         Ok(movers)
     }
 
-    /// Ends the threads, each after its turn; from now on the device's thread moves all bytes.
+    /// Ends the threads, each after its turn; from now on the device thread moves all bytes.
     pub(crate) fn stop(&self) {
         for engine in &self.engines {
             engine.ends.store(true, Ordering::SeqCst);
@@ -133,14 +133,14 @@ impl Movers {
         }
     }
 
-    /// Whether an engine has bytes to move.
+    /// Returns true if an engine has bytes to move.
     pub(crate) fn moves(&self, engine: usize) -> bool {
         self.engines
             .get(engine)
             .is_some_and(|engine| engine.moves.load(Ordering::Relaxed) || !engine.jobs().is_empty())
     }
 
-    /// Whether any engine has.
+    /// Returns true if any engine has bytes to move.
     pub(crate) fn any_moves(&self) -> bool {
         (0..self.engines.len()).any(|engine| self.moves(engine))
     }
@@ -152,8 +152,8 @@ impl Movers {
         Held(&self.turns)
     }
 
-    /// Lets an engine go on with a transfer of which `done` bytes are done; `wake` is called at the end. `None` where no
-    /// thread would take it.
+    /// Lets an engine go on with a transfer of which `done` bytes are done; `wake` is called at the end. Returns `None`
+    /// if no thread would take it.
     pub(super) fn start(
         &self,
         engine: u8,
@@ -190,10 +190,10 @@ impl Engine {
         self.ends.load(Ordering::SeqCst)
     }
 
-    /// Takes turns at jobs until it is to end. Jobs that are left then are for their queues to go on with.
+    /// Takes turns at jobs until the engine ends. The queues of the jobs that are left then go on with them.
     fn run(&self, turns: &Turns) {
         loop {
-            // What is looked at afterwards is as new as the wake-up that this clears.
+            // Cleared before the look at the jobs, so that no wake-up is lost.
             self.wake.clear();
             if self.ends() {
                 break;
@@ -232,11 +232,11 @@ struct Job {
 
 #[derive(Debug, Default)]
 struct Work {
-    /// Bytes done.
+    /// Number of bytes done.
     done: u64,
-    /// The engine is to go on.
+    /// True if the engine has to go on.
     wanted: bool,
-    /// A turn is in progress.
+    /// True while a turn is in progress.
     running: bool,
     error: Option<SdmaError>,
 }
@@ -250,7 +250,7 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A turn in progress, over when dropped, also by a panic.
+/// A turn in progress. It is over when dropped, also by a panic.
 struct Turn<'a>(&'a Job);
 
 impl Drop for Turn<'_> {
@@ -265,7 +265,7 @@ impl Job {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves some bytes; whether there are more to move.
+    /// Moves some bytes. Returns true if there are more to move.
     fn turn(&self) -> bool {
         let mut work = self.work();
         if !work.wanted {
@@ -298,20 +298,20 @@ impl Job {
 pub(super) struct Moving(Arc<Job>);
 
 impl Moving {
-    /// How many bytes are done, and what the engine met then, once it has left it: at the end of the transfer, or as the threads
-    /// have ended.
+    /// Returns the number of bytes done and the result, once the engine has left the transfer: at its end, at an error,
+    /// or because the threads have ended.
     pub(super) fn end(&self) -> Option<(u64, Result<(), SdmaError>)> {
         let mut work = self.0.work();
         (!work.wanted && !work.running).then(|| (work.done, work.error.take().map_or(Ok(()), Err)))
     }
 
-    /// How many bytes are done; while the engines are [held](Movers::hold), no other byte is.
+    /// Returns the number of bytes done. While the engines are [held](Movers::hold), the number does not change.
     pub(super) fn done(&self) -> u64 {
         self.0.work().done
     }
 
-    /// Takes it off the engine, when a turn in progress has ended; how many bytes are done. Where that was an error, the
-    /// queue meets it again when it goes on.
+    /// Takes the transfer off the engine, after a turn in progress. Returns the number of bytes done. The queue meets
+    /// an error of that turn again when it goes on.
     pub(super) fn stop(&self) -> u64 {
         let mut work = self.0.work();
         work.wanted = false;

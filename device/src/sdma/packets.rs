@@ -1,4 +1,4 @@
-//! What each packet is, and what it does.
+//! The packets, and the execution of short ones.
 
 use belfry_abi::sdma::{
     Atomic, CondExe, ConstantFill, CopyBroadcastLinear, CopyHeader, CopyLinear, CopyLinearSubwin,
@@ -13,12 +13,12 @@ use crate::chip::SdmaPackets;
 use crate::pm4;
 use crate::vm::AddressSpace;
 
-/// Dwords of a packet, once this many of its first ones are known.
+/// Dwords after which the length of every packet is known.
 pub(super) const HEAD: usize = size_of::<WriteUntiled>() / 4;
 /// Kinds of [`Op::GCR_REQ`]: of the kernel's rings, and of user queues.
 const GCR_SUB_OPS: [u8; 2] = [0, 1];
 
-/// A packet, taken from where it lay.
+/// A packet that was read from its ring or buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Packet {
     Nop,
@@ -43,16 +43,17 @@ pub(super) enum Packet {
         at: u64,
         global: bool,
     },
-    /// Nothing to do: there are no caches.
+    /// Nothing to do: the model has no caches.
     Caches,
 }
 
-/// Whether a linear copy ends with a word about compression.
+/// Returns true if a linear copy ends with a word about compression.
 fn has_dcc(form: SdmaPackets, first: u32) -> bool {
     form == SdmaPackets::V7 && CopyHeader::from_bits(first).cpv()
 }
 
-/// Dwords of the packet that begins with these; `None` when there are too few to say. No dword at all is no packet.
+/// Returns the dwords of the packet that begins with these; `None` if there are too few to tell. No dword at all is no
+/// packet.
 pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, SdmaError> {
     let Some(&first) = head.first() else { return Ok(None) };
     let header = Header::from_bits(first);
@@ -84,13 +85,13 @@ pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, Sdm
     Ok(Some(bytes as u32 / 4))
 }
 
-/// Reads the structure that a packet is; `length` has said that it is as long.
+/// Reads a packet as its structure; `length` has checked that it is as long.
 fn exact<T: FromBytes>(dwords: &[u32]) -> Result<T, SdmaError> {
     let header = Header::from_bits(dwords.first().copied().unwrap_or(0));
     T::read_from_bytes(dwords.as_bytes()).map_err(|_| SdmaError::Operation(header))
 }
 
-/// Takes a whole packet apart.
+/// Reads the fields of a whole packet.
 pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaError> {
     let first = dwords.first().copied().unwrap_or(0);
     let header = Header::from_bits(first);
@@ -139,10 +140,10 @@ pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaErr
     })
 }
 
-/// Whether a wait is over.
+/// Returns true if a wait is over.
 ///
-/// A wait with a limit of looks waits as one without: no public source says what an engine does when the limit is reached,
-/// and runtimes set none (`retry_count` 0xfff).
+/// A wait with a limit of looks waits as one without: no public source describes an engine that reaches the limit, and
+/// runtimes set none (`retry_count` 0xfff).
 pub(super) fn poll(packet: &PollRegmem, space: &AddressSpace) -> Result<bool, SdmaError> {
     let (header, function) = (packet.header, packet.header.func());
     // ROCr flushes the HDP by a look at a register that every value satisfies.
@@ -157,7 +158,7 @@ pub(super) fn poll(packet: &PollRegmem, space: &AddressSpace) -> Result<bool, Sd
     pm4::holds(function, value & packet.mask, packet.value).map_err(|_| SdmaError::Function(function))
 }
 
-/// Executes an atomic operation; whether it is over. One that loops waits until its comparison holds.
+/// Executes an atomic operation. Returns true if it is over: one that loops waits until its comparison holds.
 pub(super) fn atomic(packet: &Atomic, space: &AddressSpace) -> Result<bool, SdmaError> {
     refuse("ATOMIC tmz", packet.header.tmz())?;
     let (op, loops) = (packet.header.atomic_op(), packet.header.is_loop());

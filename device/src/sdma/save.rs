@@ -7,7 +7,7 @@ use crate::queue::DmaContext;
 use crate::save::{Broken, check};
 use crate::vm::{SpaceList, Spaces};
 
-/// An SDMA queue; the packet it is in is read again.
+/// An SDMA queue; the packet that it is in is read again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedSdma {
     config: SdmaConfig,
@@ -20,7 +20,7 @@ pub(crate) struct SavedSdma {
 }
 
 impl SdmaQueue {
-    /// The queue, while nothing serves it and its engine is held.
+    /// Saves the queue, while nothing serves it and its engine is held.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSdma {
         SavedSdma {
             config: self.config,
@@ -35,7 +35,7 @@ impl SdmaQueue {
         }
     }
 
-    /// A queue in the state of another one.
+    /// Makes a queue in the state of a saved one.
     pub(crate) fn restored(saved: &SavedSdma, spaces: &Spaces, env: &SdmaEnv) -> Result<Self, Broken> {
         let bytes = saved.config.ring_bytes;
         check("bytes of a ring", bytes, bytes.is_power_of_two() && (4..=1 << 33).contains(&bytes))?;

@@ -1,4 +1,4 @@
-//! What SDMA queues record of their packets.
+//! Trace events of the packets of SDMA queues.
 
 use belfry_abi::sdma::{Header, Op};
 
@@ -6,7 +6,7 @@ use super::SdmaQueue;
 use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
 
 impl SdmaQueue {
-    /// Whether a packet has to stay where it is, as somebody has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
     pub(super) fn keeps(&self, header: Header) -> bool {
         let inner = self.context.buffer.map_or(0, |buffer| buffer.at.wrapping_add(1));
         let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);
@@ -14,7 +14,7 @@ impl SdmaQueue {
         self.env.cp.shader.stops().keeps_packet(place, kind, String::new)
     }
 
-    /// Records a packet when it is looked at first; what follows belongs to the packet of the ring.
+    /// Records a packet when it is first looked at; later events belong to the packet of the ring.
     pub(super) fn trace_packet(&mut self, header: Header) -> JobScope {
         let tracer = &self.env.cp.tracer;
         if !tracer.is_on() {
@@ -34,7 +34,7 @@ impl SdmaQueue {
         self.config.identity.owner(Engine::Sdma(self.config.identity.me.into()))
     }
 
-    /// A transfer has begun.
+    /// Records that a transfer has begun.
     pub(super) fn trace_start(&mut self, bytes: u64) {
         if self.env.cp.tracer.is_on() && self.began.is_none() {
             self.began = Some(bytes);
@@ -42,7 +42,7 @@ impl SdmaQueue {
         }
     }
 
-    /// The packet at the read pointer is over: so is its transfer.
+    /// Records that the packet at the read pointer, and with it its transfer, is over.
     pub(super) fn trace_end(&mut self) {
         let Some(bytes) = self.began.take() else { return };
         let (tracer, owner) = (&self.env.cp.tracer, self.owner());

@@ -1,4 +1,4 @@
-//! What packets do to many bytes, a part at a time.
+//! Packets that move or write many bytes, a part at a time.
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_abi::sdma::{
@@ -15,9 +15,9 @@ use crate::vm::AddressSpace;
 
 /// Bytes moved at a time.
 const CHUNK: u64 = 1 << 16;
-/// Bytes copied at a time where no buffer is between.
+/// Bytes copied at a time if no buffer is between.
 const DIRECT: u64 = 1 << 18;
-/// What a row counts at least, so that many short ones take no longer than few long ones.
+/// Least cost of a row, in bytes, so that many short rows take no longer than few long ones.
 const SHORTEST_ROW: u64 = 512;
 /// Bytes of the smallest page.
 const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
@@ -27,15 +27,15 @@ const COUNT: u32 = 0x3fff_ffff;
 /// Bytes to move or to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transfer {
-    /// From one place to one or two others.
+    /// Copy from one address to one or two others.
     Copy { from: u64, to: u64, second: Option<u64>, bytes: u64 },
-    /// The same element everywhere: as often as it goes into the pattern.
+    /// Fill with an element, which `pattern` holds as often as it fits.
     Fill { to: u64, pattern: [u8; 8], bytes: u64 },
-    /// Rows of a box.
+    /// Copy of the rows of a box.
     Rows { from: Rows, to: Rows, width: u64, rows: u64, height: u64 },
 }
 
-/// Where the rows of a box are.
+/// Addresses of the rows of a box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rows {
     first: u64,
@@ -45,7 +45,7 @@ pub(super) struct Rows {
     slice: u64,
 }
 
-/// Column and row, or width and height less one.
+/// Returns column and row, or width and height less one.
 fn origin(packets: SdmaPackets, bits: u32) -> (u32, u32) {
     match packets {
         SdmaPackets::V4 | SdmaPackets::V6 => {
@@ -59,7 +59,7 @@ fn origin(packets: SdmaPackets, bits: u32) -> (u32, u32) {
     }
 }
 
-/// Slice, and elements from one row to the next and from one slice to the next, less one.
+/// Returns the slice, and the elements from one row to the next and from one slice to the next, less one.
 fn depth(packets: SdmaPackets, image: &Subwin) -> (u32, u32, u32) {
     match packets {
         SdmaPackets::V4 | SdmaPackets::V6 => {
@@ -88,18 +88,18 @@ impl Rows {
     }
 }
 
-/// The 64 bits of two dwords.
+/// Joins two dwords to 64 bits.
 pub(super) fn quad(lo: u32, hi: u32) -> u64 {
     u64::from(lo) | u64::from(hi) << 32
 }
 
-/// Whether two ranges of `bytes` have no address in common, around the end of the addresses as well.
+/// Returns true if two ranges of `bytes` have no address in common, also around the end of the addresses.
 fn apart(a: u64, b: u64, bytes: u64) -> bool {
     a.wrapping_sub(b) >= bytes && b.wrapping_sub(a) >= bytes
 }
 
-/// Bytes from an address on that are written all or not at all, where a fault is tried again: what is read again must not be what
-/// was written. Elsewhere there is no such bound.
+/// Returns the bytes from an address on that are written all or not at all, if faults are tried again: a part must not
+/// be read again after it was written. Otherwise there is no such bound.
 fn whole(space: &AddressSpace, to: u64) -> u64 {
     if space.waits().is_some() { PAGE_SIZE - to % PAGE_SIZE } else { u64::MAX }
 }
@@ -112,11 +112,11 @@ pub(super) fn refuse(what: &'static str, value: impl Into<u32>) -> Result<(), Sd
     }
 }
 
-/// Cache policies have no effect on a coherent model; everything else that is not the plain copy is refused.
+/// Refuses every option of a copy that is not plain. Cache policies have no effect on a coherent model.
 fn check_copy(header: CopyHeader, parameter: CopyParameter) -> Result<(), SdmaError> {
     refuse("COPY encrypt", header.encrypt())?;
     refuse("COPY tmz", header.tmz())?;
-    // No public source says whether the addresses are then those of the first or of the last bytes.
+    // No public source says if the addresses are then those of the first or of the last bytes.
     refuse("COPY backwards", header.backwards())?;
     refuse("COPY src_sw", parameter.src_sw())?;
     refuse("COPY dst_sw", parameter.dst_sw())
@@ -177,7 +177,7 @@ impl Transfer {
         })
     }
 
-    /// The first byte that is written.
+    /// Returns the address of the first byte that is written.
     pub(super) fn to(&self) -> u64 {
         match *self {
             Self::Copy { to, .. } | Self::Fill { to, .. } => to,
@@ -185,7 +185,7 @@ impl Transfer {
         }
     }
 
-    /// Bytes in all.
+    /// Returns the number of all bytes.
     pub(super) fn bytes(&self) -> u64 {
         match *self {
             Self::Copy { bytes, .. } | Self::Fill { bytes, .. } => bytes,
@@ -197,7 +197,8 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// A fault, at which `done` bytes are done: those behind may be written in part, and the same is written when it goes on.
+    /// A fault, at which `done` bytes are done. Bytes after those may be written in part; they are written again when
+    /// the transfer goes on.
     pub(super) fn run(
         &self,
         space: &AddressSpace,
@@ -215,7 +216,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Where the bytes behind `done` are read, if they are.
+    /// Returns the address from which the byte after `done` is read; `None` for a fill.
     fn from(&self, done: u64) -> Option<u64> {
         match *self {
             Self::Copy { from, .. } => Some(from.wrapping_add(done)),
@@ -227,7 +228,7 @@ impl Transfer {
         }
     }
 
-    /// Moves the bytes behind `done`, at least one, and by way of `chunk` where they cannot go directly.
+    /// Moves some bytes after `done`, at least one. They go through `chunk` if they cannot go directly.
     fn part(&self, space: &AddressSpace, done: u64, chunk: &mut Vec<u8>) -> Result<u64, SdmaError> {
         let room = CHUNK.min(self.bytes());
         if let Some(from) = self.from(done) {
@@ -246,7 +247,8 @@ impl Transfer {
                 let part = &mut chunk[..];
                 space.read_bytes(from.wrapping_add(done), part).map_err(memory("COPY"))?;
                 if let Some(second) = second.filter(|_| space.waits().is_some()) {
-                    // The first one may lie over what is read when it is tried again.
+                    // Checked first: a write to the first address may change the bytes that are read again after a
+                    // fault.
                     space.translate(second.wrapping_add(done), Access::Write).map_err(memory("COPY"))?;
                 }
                 for to in [Some(to), second].into_iter().flatten() {
@@ -276,7 +278,7 @@ impl Transfer {
     }
 }
 
-/// Writes what was read elsewhere.
+/// Writes bytes that were read at `from`.
 fn write(space: &AddressSpace, from: u64, to: u64, part: &[u8]) -> Result<(), SdmaError> {
     if !space.has_marks() {
         return space.write_bytes(to, part).map_err(memory("COPY"));

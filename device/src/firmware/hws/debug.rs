@@ -1,4 +1,4 @@
-//! What MAP_PROCESS says of a debugger: how waves are launched, and which addresses are watched.
+//! Debugger settings in MAP_PROCESS: the launch of waves, and the watched addresses.
 //!
 //! Source: Linux `amdgpu_amdkfd_gc_9_4_3.c`, `amdgpu_amdkfd_aldebaran.c` and `kfd_packet_manager_v9.c`.
 
@@ -17,13 +17,13 @@ const MASK_BITS: u32 = 24;
 const LAUNCH_BITS: u32 = 0xffff;
 
 impl HwsScheduler {
-    /// Forgets what the debuggers of all processes of a partition want.
+    /// Forgets the settings of debuggers of all processes of a partition.
     pub(super) fn forget_debuggers(&mut self, partition: Partition) {
         let all = process_key(partition, 0)..=process_key(partition, u16::MAX);
         self.slots.forget_debuggers(|key| all.contains(&key));
     }
 
-    /// Has the waves of a process of a list do what its debugger wants.
+    /// Gives the waves of a process of a list the settings of its debugger.
     pub(super) fn debug(
         &mut self,
         partition: Partition,
@@ -35,7 +35,7 @@ impl HwsScheduler {
     }
 }
 
-/// What the debugger of a process on these graphics cores has set; nothing if there is none.
+/// Returns the settings of the debugger of a process on these graphics cores; `None` if there is none.
 fn settings(
     ports: &Ports,
     partition: Partition,

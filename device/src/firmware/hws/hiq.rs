@@ -1,4 +1,4 @@
-//! The HIQ of each partition: which cores have been told of it, and where it is there.
+//! The HIQ of each partition: the cores that have been told of it, and its hardware queue there.
 
 use belfry_abi::doorbell::DoorbellIndex;
 
@@ -10,17 +10,18 @@ use crate::queue::{Hqd, HqdId, Mqd, Partition, Ring, seed_doorbell};
 use crate::vm::AddressSpace;
 
 impl HwsScheduler {
-    /// The HIQ of a partition that has a core of this one, and where it is.
+    /// Returns the HIQ of a partition that has a core of this one, and the HIQ's hardware queue.
     pub(super) fn hiq_of(&self, partition: Partition) -> Option<(Partition, HqdId)> {
         self.hiqs.iter().find(|(other, _)| other.overlaps(partition)).copied()
     }
 
-    /// The HIQ that a core has been told of, and whose it is.
+    /// Returns the HIQ that a core has been told of: its partition and its hardware queue.
     pub(super) fn hiq(&self, xcc: u8) -> Option<(Partition, HqdId)> {
         self.hiq_of(Partition { first: xcc, count: 1 })
     }
 
-    /// Loads the HIQ on a core. All cores of a partition have it at the same place; the first core's ring is the one that is read.
+    /// Loads the HIQ on a core. All cores of a partition have it on the same hardware queue; only the first core's ring
+    /// is read.
     pub(super) fn map_hiq(
         &mut self,
         space: &AddressSpace,

@@ -1,9 +1,9 @@
 //! The firmware of chips without an MES: the hardware scheduler (HWS) of the compute micro engines.
 //!
-//! Each graphics core has a KIQ, which its driver starts through registers, and which maps the HIQ. All cores read the same HIQ, and
-//! each maps the queues of run lists on its own bank of hardware queues: the model reads the packets once and acts for all of them.
-//! Where the cores are shared out, each partition has a HIQ of its own, which its first core stands for, and knows nothing of the
-//! queues of the others.
+//! Each graphics core has a KIQ, which its driver starts through registers, and which maps the HIQ. All cores read the
+//! same HIQ, and each maps the queues of run lists on its own bank of hardware queues: the model reads the packets once
+//! and acts for all of them. If the cores are partitioned, each partition has a HIQ of its own, represented by the ring
+//! of its first core, and knows nothing of the queues of the other partitions.
 //! Processes get their VMIDs here, for as long as their queues are on slots.
 
 mod debug;
@@ -37,16 +37,16 @@ use run_list::Listed;
 
 /// Compute micro engines.
 const MICRO_ENGINES: [u8; 2] = [1, 2];
-/// `RLC_CP_SCHEDULERS`: it names a queue.
+/// Bit of `RLC_CP_SCHEDULERS` that is set if the register names a queue.
 const VALID: u32 = 1 << 7;
 /// Units of 100 ns in a unit of `MAP_PROCESS.PROCESS_QUANTUM`, which counts milliseconds.
 const QUANTUM: u64 = 10_000;
-/// SDMA engines that go with a graphics core.
+/// SDMA engines that belong to a graphics core.
 const ENGINES_OF_XCC: u8 = 2;
 /// All queues of an SDMA engine.
 const ALL_QUEUES: u32 = 0xff;
 
-/// What a process is known by: partitions have page tables of a process each for itself.
+/// Returns the key of a process. Each partition has page tables of its own for a process.
 fn process_key(partition: Partition, pasid: u16) -> u64 {
     u64::from(partition.first) << 16 | u64::from(pasid)
 }
@@ -56,11 +56,11 @@ type At = (u8, HqdId);
 
 /// KIQs, HIQ, and the queues of run lists.
 pub(super) struct HwsScheduler {
-    /// The KIQ of each core, and the HIQ of each partition, which its first core's stands for.
+    /// The KIQ of each core, and the HIQ of each partition under the partition's first core.
     rings: BTreeMap<At, Running>,
-    /// Partitions with a HIQ, and where it is on every core of them that has been told of it.
+    /// Partitions with a HIQ, and its hardware queue on every core of them that has been told of it.
     hiqs: Vec<(Partition, HqdId)>,
-    /// Doorbells of queues that the driver has taken off to change a partition's list: the next one may have them.
+    /// Doorbells of queues that the driver has taken off to change a partition's list: the next list may have them.
     away: Vec<(Partition, DoorbellIndex)>,
     slots: Slots,
     ports: Ports,
@@ -142,14 +142,14 @@ impl HwsScheduler {
         Self { rings: BTreeMap::new(), hiqs: Vec::new(), away: Vec::new(), slots: Slots::default(), ports }
     }
 
-    /// The queue that a core's registers name as its KIQ.
+    /// Returns the queue that a core's registers name as its KIQ.
     fn kiq(&self, xcc: u8) -> Option<HqdId> {
         let bits = self.ports.registers.get_of(gc::IP, xcc, RLC_CP_SCHEDULERS::AT);
         let id = HqdId { me: (bits >> 5 & 3) as u8, pipe: (bits >> 3 & 3) as u8, queue: (bits & 7) as u8 };
         (bits & VALID != 0 && MICRO_ENGINES.contains(&id.me)).then_some(id)
     }
 
-    /// Starts and stops what the driver has started and stopped through registers.
+    /// Starts and stops the rings that the driver has started and stopped through registers.
     fn follow_registers(&mut self) {
         for xcc in 0..self.ports.hqds.xccs() {
             for me in MICRO_ENGINES {
@@ -157,13 +157,13 @@ impl HwsScheduler {
                     self.follow(xcc, id, &hqd);
                 }
             }
-            // The micro engine of the MES, which there is not.
+            // The micro engine of the MES, which these chips do not have.
             for (id, _) in self.ports.hqds.active_of(xcc, HqdId::MES.me) {
                 self.refuse((xcc, id), GuestError::SchedulerQueue);
             }
         }
         self.rings.retain(|&at, running| running.goes_on(&self.ports, at));
-        // Before the first core has stopped it, others may have.
+        // Other cores may have stopped it before the first core has.
         self.hiqs.retain(|&(partition, id)| self.rings.contains_key(&(partition.first, id)));
     }
 
@@ -174,7 +174,7 @@ impl HwsScheduler {
             self.ports.hqds.hqd_of(xcc, id, |hqd| {
                 if let Some((rptr, wptr)) = pointers {
                     hqd.set_pointers(rptr, wptr);
-                    // Before the driver sees that it is off, and may start another one with the same doorbell.
+                    // The doorbell is given up before the driver sees the ring off and may start another one with it.
                     self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
                 }
                 hqd.deactivate();
@@ -240,7 +240,7 @@ impl HwsScheduler {
         turn
     }
 
-    /// Executes one packet of a core's KIQ; whether there was one.
+    /// Executes one packet of a core's KIQ. Returns false if there was none.
     fn step_kiq(&mut self, space: &AddressSpace, xcc: u8, running: &mut Running) -> Result<bool, GuestError> {
         let fate = running.fate(&self.ports, "KIQ packet");
         if fate == Fate::Late {
@@ -286,7 +286,7 @@ impl HwsScheduler {
         }
     }
 
-    /// Executes one packet of a partition's HIQ; whether there was one.
+    /// Executes one packet of a partition's HIQ. Returns false if there was none.
     fn step_hiq(
         &mut self,
         space: &AddressSpace,
@@ -299,7 +299,7 @@ impl HwsScheduler {
         }
         let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
         if fate == Fate::Unanswered {
-            // The firmware stays in it.
+            // The firmware hangs in this packet.
             running.dead = true;
             self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: false });
             return Ok(false);
@@ -335,7 +335,8 @@ impl HwsScheduler {
         Ok(true)
     }
 
-    /// Does what a packet of a HIQ asks for; `false` if that waits for queues to leave, and has to be done again from the beginning.
+    /// Executes the request of a packet of a HIQ. Returns `false` if it has to wait for queues to leave: the packet is
+    /// executed again from its beginning.
     fn obey(
         &mut self,
         space: &AddressSpace,
@@ -352,7 +353,7 @@ impl HwsScheduler {
         }
     }
 
-    /// The partition has these VMIDs and hardware queues, and all queues of its SDMA engines.
+    /// Gives the partition these VMIDs and hardware queues, and all queues of its SDMA engines.
     fn set_resources(&mut self, partition: Partition, resources: &SetResources) -> Result<(), GuestError> {
         // VMID 0 is the kernel's own.
         let vmids = u32::from(resources.control.vmid_mask()) & 0xfffe;
@@ -361,7 +362,7 @@ impl HwsScheduler {
         }
         let mask = u64::from(resources.queue_mask_hi) << 32 | u64::from(resources.queue_mask_lo);
         let mut slots: Vec<Place> = Place::compute(partition.first, mask).collect();
-        // The place of the HIQ itself is not its own to give.
+        // The HIQ cannot give away its own hardware queue.
         let hiq = self.hiq_of(partition).map(|(_, hiq)| Place::Compute(partition.first, hiq));
         slots.retain(|slot| Some(*slot) != hiq);
         let engines = (0..self.ports.sdma_engines).filter(|engine| partition.has(engine / ENGINES_OF_XCC));
@@ -378,7 +379,8 @@ impl HwsScheduler {
         Ok(())
     }
 
-    /// Takes queues off; whether they are. A driver takes all of them off to change the list, and their processes know nothing of that.
+    /// Takes queues off. Returns true if they are off. A driver takes all of them off to change the list, without the
+    /// knowledge of their processes.
     fn unmap(&mut self, partition: Partition, which: &Which, reset: bool) -> Result<bool, GuestError> {
         if *which == Which::NotStatic && !reset {
             // The doorbells are marked while their queues still own them, so that no ring in between counts as unknown.
@@ -398,7 +400,7 @@ impl HwsScheduler {
         self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue))
     }
 
-    /// The queues of some partitions that were taken off are on the new list, or gone.
+    /// Called when the queues of some partitions that were taken off are on the new list, or gone.
     fn come_back(&mut self, whose: impl Fn(Partition) -> bool) {
         let (back, away) = self.away.drain(..).partition(|&(partition, _)| whose(partition));
         self.away = away;
@@ -408,7 +410,7 @@ impl HwsScheduler {
         }
     }
 
-    /// Runs the queues of a list instead of those that run now; `false` if that waits for those to leave.
+    /// Runs the queues of a list in place of those that run now. Returns `false` if it has to wait for those to leave.
     fn run(
         &mut self,
         space: &AddressSpace,
@@ -421,7 +423,7 @@ impl HwsScheduler {
         if !self.unmap(partition, &Which::NotStatic, false)? {
             return Ok(false);
         }
-        // What the list does not say again is over.
+        // Settings that the list does not repeat are over.
         self.forget_debuggers(partition);
         for run_list::Process { process, queues } in &processes {
             let new = NewProcess {
@@ -471,7 +473,7 @@ impl HwsScheduler {
             Kind::Sdma(Some(engine)) => Kind::Sdma(Some(partition.first * ENGINES_OF_XCC + engine)),
             other => other,
         };
-        // It has not been taken off.
+        // A static queue has not been taken off.
         if self.slots.has_static(queue.doorbell) {
             return Ok(());
         }

@@ -13,49 +13,49 @@ use crate::vm::AddressSpace;
 
 /// `PACKET3_SET_RESOURCES_QUEUE_TYPE`: the resources are the HIQ's.
 const RESOURCES_OF_HIQ: u8 = 1;
-/// `UNMAP_QUEUES.ENGINE_SEL`: compute, which stands for all engines where all queues are meant.
+/// `UNMAP_QUEUES.ENGINE_SEL`: compute; it means all engines in a packet for all queues.
 const ENGINE_COMPUTE: u8 = 0;
 /// `UNMAP_QUEUES.ACTION`.
 const PREEMPT: u8 = 0;
 const RESET: u8 = 1;
 
-/// Which queues a packet means.
+/// Queues that a packet is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Which {
-    /// Those with these doorbells.
+    /// The queues with these doorbells.
     Doorbells(Vec<DoorbellIndex>),
-    /// Those of a process.
+    /// The queues of a process.
     Pasid(u16),
-    /// All of them.
+    /// All queues.
     All,
-    /// All that are not static.
+    /// All queues that are not static.
     NotStatic,
 }
 
-/// What a packet asks the scheduler for.
+/// Request of a packet to the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    /// These are the VMIDs and queues that it has.
+    /// Take over these VMIDs and queues.
     Resources(SetResources),
-    /// Run the queues of the list that is here, so many dwords long.
+    /// Run the queues of the list at this address, which has this many dwords.
     Run { list: u64, dwords: u32 },
-    /// Take queues off; `reset` drops what they have begun.
+    /// Take queues off; `reset` drops the work they have begun.
     Unmap { which: Which, reset: bool },
-    /// Write this there when everything before is done.
+    /// Write `value` to `at` when everything before is done.
     Fence { at: u64, value: u64 },
 }
 
-/// What packets reach.
+/// Parts of the device that packets reach.
 pub(super) struct Hiq<'a> {
     pub(super) registers: &'a RegisterFile,
     /// VMID 0.
     pub(super) space: &'a AddressSpace,
     pub(super) clock: &'a Clock,
-    /// Where a register is that packets name.
+    /// Converts a register number in a packet to the register's address.
     pub(super) register: fn(index: u32, xcc: u8) -> u32,
     /// Graphics cores, each of which executes every packet.
     pub(super) partition: Partition,
-    /// Which packets it takes.
+    /// Packets that the chip has.
     pub(super) packets: Pm4Packets,
 }
 
@@ -72,7 +72,7 @@ impl Port for Hiq<'_> {
         let first = (self.register)(index, self.partition.first);
         self.registers.write(first, value);
         for xcc in self.partition.xccs().skip(1) {
-            // Registers outside of the cores are there once.
+            // There is only one copy of a register outside of the cores.
             let at = (self.register)(index, xcc);
             if at != first {
                 self.registers.write(at, value);
@@ -95,7 +95,7 @@ impl Port for Hiq<'_> {
 }
 
 impl Hiq<'_> {
-    /// Executes a packet, as far as it is not about queues.
+    /// Executes a packet. Returns the request of one that is about queues.
     pub(super) fn execute(&mut self, header: Pm4Header, body: &[u32]) -> Result<Option<Request>, Error> {
         if header.packet_type() == 2 {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Run lists: what a RUN_LIST packet points at.
+//! Run lists, to which RUN_LIST packets point.
 //!
-//! A list has a MAP_PROCESS for each process and behind it a MAP_QUEUES for each of its queues. Where there are more of them than
-//! the hardware can hold, it ends with a RUN_LIST of itself, which asks for time slices. Linux `kfd_packet_manager.c`,
-//! `pm_create_runlist_ib`.
+//! A list has a MAP_PROCESS for each process, and after it a MAP_QUEUES for each of its queues. If there are more of
+//! them than the hardware can hold, the list ends with a RUN_LIST of itself, which asks for time slices. Linux
+//! `kfd_packet_manager.c`, `pm_create_runlist_ib`.
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pci::doorbell_layout1::{FIRST_NON_CP, LAST_NON_CP, SDMA_ENGINE0, SDMA_RANGE};
@@ -14,7 +14,7 @@ use crate::pm4;
 
 /// Doorbells of a slice of the doorbell BAR.
 const SLICE: u32 = 1024;
-/// An engine's second half of doorbells is so many behind its first.
+/// Distance of an engine's second half of doorbells from its first, in doorbells.
 const MIRROR: u32 = 0x200;
 
 /// A queue of a list.
@@ -24,15 +24,15 @@ pub(super) struct Listed {
     pub(super) kind: Kind,
     /// MQD of the first graphics core, in VMID 0.
     pub(super) mqd: u64,
-    /// Write pointer, in the memory of the process.
+    /// Address of the write pointer, in the memory of the process.
     pub(super) wptr: u64,
-    /// It has the global wave sync.
+    /// True if it has the global wave sync.
     pub(super) gws: bool,
-    /// It stays when others are taken off.
+    /// True if it stays when others are taken off.
     pub(super) is_static: bool,
 }
 
-/// A queue that cannot be, by its doorbell, and why.
+/// A queue that is refused, by its doorbell, and the reason.
 pub(super) type Refused = (DoorbellIndex, GuestError);
 
 /// A process of a list, and its queues.
@@ -42,7 +42,7 @@ pub(super) struct Process {
     pub(super) queues: Vec<Result<Listed, Refused>>,
 }
 
-/// Takes a list apart; one of which a part is wrong is wrong as a whole, except for what is wrong of a single queue.
+/// Reads a list. An error in a part refuses the whole list, except an error in a single queue.
 pub(super) fn parse(mut list: &[u32]) -> Result<Vec<Process>, GuestError> {
     let mut processes: Vec<Process> = Vec::new();
     while let Some((&header, rest)) = list.split_first() {
@@ -64,7 +64,7 @@ pub(super) fn parse(mut list: &[u32]) -> Result<Vec<Process>, GuestError> {
                 let process = processes.last_mut().ok_or(GuestError::RunListWithoutProcess)?;
                 process.queues.push(queue);
             }
-            // Only itself, at its end; queues take turns whether it is there or not.
+            // A list may only name itself, at its end; queues take turns with or without it.
             Opcode::RUN_LIST if rest.is_empty() => {
                 let again: RunList = exact(Opcode::RUN_LIST, body)?;
                 if !again.control.chain() {
@@ -77,7 +77,7 @@ pub(super) fn parse(mut list: &[u32]) -> Result<Vec<Process>, GuestError> {
     Ok(processes)
 }
 
-/// Whether a packet does nothing.
+/// Returns true if a packet does nothing.
 fn is_filler(header: Pm4Header) -> bool {
     header.packet_type() == 2 || header.opcode() == Opcode::NOP
 }
@@ -118,11 +118,11 @@ fn listed(packet: &MapQueues) -> Result<Listed, Refused> {
     })
 }
 
-/// Whether a doorbell's place in its slice is one of such queues: SDMA engines and video blocks have theirs, compute queues the
-/// others. The kernel's own slice is for no process.
+/// Returns true if a doorbell's place in its slice is one for such queues: SDMA engines and video blocks have places of
+/// their own, compute queues have the others. The kernel's own slice is for no process.
 fn is_for(doorbell: DoorbellIndex, kind: Kind) -> bool {
     let Some(number) = doorbell.number().filter(|&number| number >= SLICE) else {
-        // What is not in the BAR is refused when the queue is added.
+        // A doorbell outside of the BAR is refused when the queue is added.
         return doorbell.number().is_none();
     };
     let at = number % SLICE % MIRROR;

@@ -1,4 +1,4 @@
-//! What each frame does.
+//! Execution of each kind of frame.
 
 use belfry_abi::mes::{
     self, AddQueue, AddQueueFlags, ApiStatus, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueueType,
@@ -20,7 +20,7 @@ use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode};
 /// Bits of `TCP_WATCHn_CNTL.MASK`.
 const WATCH_MASK_BITS: u32 = 23;
 
-/// The error says why a frame is not answered.
+/// Result whose error is the reason that a frame is not answered.
 type Result<T = ()> = std::result::Result<T, GuestError>;
 
 /// Reads a frame as one of the layouts, all of which are as long as a frame.
@@ -28,10 +28,10 @@ fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
     T::read_from_bytes(frame).map_err(|_| GuestError::MesFrameLength)
 }
 
-/// A frame as it is in a ring, in the layout of version 11.
+/// A frame as it lies in a ring, in the layout of version 11.
 pub(in crate::firmware) type RingFrame = [u8; FRAME_SIZE];
 
-/// Executes one frame of a ring, and writes its fence if that went well.
+/// Executes one frame of a ring, and writes its fence if there was no error.
 pub(in crate::firmware) fn execute(
     mes: &mut Slots,
     ports: &Ports,
@@ -52,12 +52,12 @@ pub(in crate::firmware) fn execute(
     }
 }
 
-/// What a frame is called that begins with this dword.
+/// Returns the name of a frame that begins with this dword.
 pub(in crate::firmware) fn name(first: u32) -> &'static str {
     Header(first).opcode().name().unwrap_or("unknown frame")
 }
 
-/// A frame that a fault keeps from being executed, and from being answered.
+/// Records a frame that a fault keeps from being executed and answered.
 pub(in crate::firmware) fn strike(ports: &Ports, frame: &RingFrame, refused: bool) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: false });
@@ -77,7 +77,7 @@ fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame:
     }
     match header.opcode() {
         Opcode::QUERY_SCHEDULER_STATUS => {}
-        // The second pipe has no queues to give: what it is told are the places it may write to.
+        // The second pipe has no queues to give: its frame only holds the addresses that it may write to.
         Opcode::SET_HW_RSRC if ring == HqdId::KIQ => {}
         Opcode::SET_HW_RSRC => set_hw_resources(mes, ports, &parse(frame)?)?,
         Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
@@ -99,7 +99,7 @@ fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame:
     fence(space, status.api_completion_fence_addr.get(), status.api_completion_fence_value.get())
 }
 
-/// A completion is one 64-bit store; address 0 asks for none.
+/// Writes a completion, one 64-bit store; address 0 asks for none.
 fn fence(space: &AddressSpace, address: u64, value: u64) -> Result {
     if address == 0 {
         return Ok(());
@@ -107,7 +107,7 @@ fn fence(space: &AddressSpace, address: u64, value: u64) -> Result {
     space.store_u64(address, value).map_err(|_| GuestError::FenceUnmapped)
 }
 
-/// Counts fields the firmware would act on and this scheduler does not, where they ask for something.
+/// Counts fields that the firmware would act on and this scheduler does not, if they ask for something.
 fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool); N]) {
     for (name, _) in fields.into_iter().filter(|(_, asks)| *asks) {
         counters.unmodelled(name, format_args!("answered without it"));
@@ -116,7 +116,7 @@ fn unmodelled<const N: usize>(counters: &Counters, fields: [(&'static str, bool)
 
 fn set_hw_resources(mes: &mut Slots, ports: &Ports, frame: &SetHwResources) -> Result {
     let counters = &ports.counters;
-    // VMID 0 is the kernel's own and never the scheduler's to give away.
+    // VMID 0 is the kernel's own, and never the scheduler's to give away.
     let vmids = frame.vmid_mask_gfxhub & 0xfffe;
     if vmids == 0 {
         return Err(GuestError::ResourcesWithoutVmids);
@@ -141,8 +141,8 @@ fn set_hw_resources(mes: &mut Slots, ports: &Ports, frame: &SetHwResources) -> R
     Ok(())
 }
 
-/// All it gives the firmware are places to write to for a hypervisor and a cleaner shader: nothing is written there, and
-/// the driver does not look. Queues are taken off at once, within any timeout.
+/// Takes SET_HW_RSRC_1. It only gives the firmware addresses to write to for a hypervisor and a cleaner shader: nothing
+/// is written there, and the driver does not read it. Queues are taken off at once, within any timeout.
 fn set_hw_resources_1(counters: &Counters, frame: &SetHwResources1) {
     unmodelled(
         counters,
@@ -154,7 +154,7 @@ fn set_hw_resources_1(counters: &Counters, frame: &SetHwResources1) {
     );
 }
 
-/// Of the fields the firmware takes the quanta alone; see [`SetSchedulingConfig`].
+/// Takes SET_SCHEDULING_CONFIG. Of its fields, the firmware uses only the quanta; see [`SetSchedulingConfig`].
 fn set_scheduling_config(mes: &mut Slots, counters: &Counters, frame: &SetSchedulingConfig) {
     mes.quanta.set_levels(frame.process_quantum_for_level.map(|quantum| quantum.get()));
     let grace = frame.grace_period_other_levels.iter().chain(&frame.process_grace_period_same_level);
@@ -190,7 +190,7 @@ fn add_queue(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &AddQu
         &ports.counters,
         [
             ("ADD_QUEUE gds_base", frame.gds_base != 0 || flags.contains(AddQueueFlags::PROGRAM_GDS)),
-            // Such a queue has the global wave sync, all of it.
+            // A queue with exclusive scheduling has all of the global wave sync.
             ("ADD_QUEUE gws_size without exclusive scheduling", frame.gws_size != 0 && !has_gws),
             ("ADD_QUEUE oa_mask", frame.oa_mask != 0),
             ("ADD_QUEUE of an SDMA queue with exclusive scheduling", is_sdma && has_gws),
@@ -199,7 +199,7 @@ fn add_queue(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &AddQu
     Ok(())
 }
 
-/// What firmware takes of a frame.
+/// Returns the fields of a frame that firmware uses.
 fn new_queue(frame: &AddQueue) -> NewQueue {
     NewQueue {
         partition: Partition::ONE,
@@ -234,8 +234,8 @@ fn asked(frame: &AddQueue) -> Asked {
     }
 }
 
-/// The firmware of both pipes maps the scheduler's own ring, which its driver asks the second pipe for; the other queues of the
-/// kernel are those of graphics and of the kernel's compute.
+/// Maps the scheduler's own ring, as the firmware of both pipes does; its driver asks the second pipe for it. The other
+/// queues of the kernel are those of graphics and of the kernel's compute, which are refused.
 fn map_kernel_queue(ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
     let place = (frame.pipe_id, frame.queue_id);
     let own = (HqdId::MES.pipe.into(), HqdId::MES.queue.into());
@@ -310,9 +310,9 @@ fn misc(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &Misc) -> R
     }
 }
 
-/// What a debugger wants of the waves of a process, which may have no queue yet. Each access of memory and each operation is over
-/// before the next begins, as `SINGLE_MEMOP` and `SINGLE_ALU_OP` ask for, and waves have their trap handler whatever `trap_en`
-/// says.
+/// Sets the settings of a debugger for the waves of a process, which may have no queue yet. Each access of memory and
+/// each operation is over before the next begins, as `SINGLE_MEMOP` and `SINGLE_ALU_OP` ask for. Waves have their trap
+/// handler with any value of `trap_en`.
 fn set_shader_debugger(mes: &mut Slots, ports: &Ports, frame: &SetShaderDebugger) -> Result {
     if frame.flags & SetShaderDebugger::PROCESS_CTX_FLUSH != 0 {
         let forgotten = mes.set_debug(frame.process_context_addr, None);
@@ -339,7 +339,8 @@ fn set_shader_debugger(mes: &mut Slots, ports: &Ports, frame: &SetShaderDebugger
     Ok(())
 }
 
-/// Registers change at once in this device, so a condition that does not hold now would never hold.
+/// Executes WAIT_REG_MEM. Registers change at once in this device, so a condition that does not hold now would never
+/// hold.
 fn wait_reg_mem(ports: &Ports, [operation, reference, mask, first, second]: [u32; 5]) -> Result {
     let register = match operation {
         mes::WRM_OPERATION_WAIT_REG_MEM => first,

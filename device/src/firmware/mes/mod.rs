@@ -1,7 +1,8 @@
 //! The micro engine scheduler: frames in, queues on and off the hardware.
 //!
-//! A driver sends 64-dword frames over the scheduler's ring. What the model cannot do, or what is malformed, is counted
-//! and named, and its fence is not written: the driver sees what it sees when firmware does not answer.
+//! A driver sends 64-dword frames over the scheduler's ring. A frame that is malformed, or that the model cannot
+//! execute, is counted and named, and its fence is not written: to the driver this looks like firmware that does not
+//! answer.
 
 mod frame;
 

@@ -1,13 +1,14 @@
-//! What debuggers want of the waves of processes.
+//! Settings of debuggers for the waves of processes.
 
 use super::Slots;
 use crate::vm::DebugSettings;
 
-/// Processes with settings of a debugger at most: more than there are PASIDs of drivers.
+/// Most processes with settings of a debugger: more than there are PASIDs of drivers.
 pub(super) const MAX_DEBUGGERS: usize = 1 << 16;
 
 impl Slots {
-    /// Sets what a debugger wants of the waves of a process, or forgets it; `false` where there are too many processes.
+    /// Sets the settings of a debugger for the waves of a process, or forgets them; `false` if there are too many
+    /// processes.
     #[must_use]
     pub(in crate::firmware) fn set_debug(&mut self, process: u64, settings: Option<DebugSettings>) -> bool {
         match settings {
@@ -23,7 +24,7 @@ impl Slots {
         true
     }
 
-    /// Forgets what debuggers want of the waves of these processes.
+    /// Forgets the settings of debuggers for the waves of these processes.
     pub(in crate::firmware) fn forget_debuggers(&mut self, whose: impl Fn(u64) -> bool) {
         let forgotten: Vec<u64> = self.debuggers.keys().copied().filter(|&key| whose(key)).collect();
         for key in forgotten {

@@ -1,4 +1,4 @@
-//! Where a queue is between ADD_QUEUE and REMOVE_QUEUE, and what it has there.
+//! The state of a queue between ADD_QUEUE and REMOVE_QUEUE.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Queue;
 use crate::queue::QueueEngine;
 use crate::time::Clock;
 
-/// Where a queue is between ADD_QUEUE and REMOVE_QUEUE.
+/// State of a queue between ADD_QUEUE and REMOVE_QUEUE.
 ///
 /// | from | to | by |
 /// | --- | --- | --- |
@@ -27,13 +27,13 @@ pub(super) enum Life {
     Unmapped { wait: Wait, rest: Rest },
     /// On a slot, with an engine that runs unless the device is held.
     Mapped { slot: Slot, engine: Box<dyn QueueEngine>, activity: Activity },
-    /// Still on its slot, with an engine that does nothing but wait for pages to save its work to; what it waits for then.
+    /// Still on its slot, with an engine that only waits for pages to save its work to; `then` is the wait after that.
     Leaving { slot: Slot, engine: Box<dyn QueueEngine>, then: Wait },
     /// Stopped for good; only REMOVE_QUEUE changes that. It has its slot until it is taken off.
     Failed { slot: Option<Slot>, read_index: u64 },
 }
 
-/// Operations of a device that is recorded for which a queue stays on its slot at least.
+/// Least operations of a recorded device for which a queue stays on its slot.
 const LEAST_OPERATIONS: u64 = 64;
 
 /// The hardware queue that a queue is on.
@@ -41,55 +41,55 @@ const LEAST_OPERATIONS: u64 = 64;
 pub(super) struct Slot {
     pub(super) id: Place,
     pub(super) since: Duration,
-    /// Operations that a device which is recorded had done by then; not known of one that was restored.
+    /// Operations that a recorded device had done at that time; not known of a device that was restored.
     #[serde(skip)]
     pub(super) since_move: u64,
 }
 
 impl Slot {
-    /// A slot that a queue is on from now on.
+    /// Makes a slot that a queue is on from now on.
     pub(super) fn now(id: Place, clock: &Clock) -> Self {
         Self { id, since: clock.now(), since_move: clock.moves().unwrap_or(0) }
     }
 
-    /// Whether a device that is recorded has done so few operations since then that the queue stays there: to take it off and to put it
-    /// back may take that device longer than the quantum, which would leave no time for its work.
+    /// Returns true if a recorded device has done so few operations since then that the queue stays there. To take it
+    /// off and put it back may take that device longer than the quantum, which would leave no time for its work.
     pub(super) fn has_just_come(&self, clock: &Clock) -> bool {
         clock.moves().is_some_and(|moves| moves.saturating_sub(self.since_move) < LEAST_OPERATIONS)
     }
 }
 
-/// What a queue that is on no slot waits for.
+/// Event that a queue on no slot waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Wait {
-    /// For a slot: it has work, as far as is known.
+    /// A free slot: the queue has work, as far as is known.
     Slot,
-    /// For its doorbell.
+    /// A ring of its doorbell.
     Doorbell,
-    /// For RESUME of its gang.
+    /// RESUME of its gang.
     Resume,
 }
 
-/// What the scheduler knows of a queue that is on no slot; the rest is in its MQD and in its context save area.
+/// Values that the scheduler keeps of a queue that is on no slot; the rest is in its MQD and in its context save area.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Rest {
-    /// Where the next engine begins.
+    /// Read index at which the next engine begins.
     pub(super) read_index: u64,
-    /// There is work in the context save area.
+    /// True if there is work in the context save area.
     pub(super) saved: bool,
 }
 
-/// What the last service of a queue on a slot came to.
+/// Result of the last service of a queue on a slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) enum Activity {
     /// There was nothing to do.
     Idle,
-    /// It has work, or has not been served yet.
+    /// The queue has work, or has not been served yet.
     Working,
 }
 
 impl Life {
-    /// The hardware queue, while it is on one.
+    /// Returns the hardware queue, while the queue is on one.
     pub(super) fn slot(&self) -> Option<Slot> {
         match self {
             Self::Mapped { slot, .. } | Self::Leaving { slot, .. } => Some(*slot),

@@ -1,10 +1,10 @@
-//! Which queue is on which hardware slot, and whose turn it is when not all queues can be on one.
+//! The hardware slots of queues, and the turns of queues when not all can be on a slot.
 //!
-//! Queues that want a slot wait in the order in which they were last put on or taken off one. There are not enough slots
-//! where there are more queues than hardware has, and where a queue is scheduled exclusively, as queues with the global
-//! wave sync are: such a queue is alone on the hardware. A queue keeps its slot while it has work; when others wait for the
-//! slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose quantum is
-//! over goes behind the queues that wait.
+//! Queues that want a slot wait in the order in which they were last put on or taken off one. There are not enough
+//! slots if there are more queues than hardware has, or if a queue is scheduled exclusively, as queues with the global
+//! wave sync are: such a queue is alone on the hardware. A queue keeps its slot while it has work; when others wait for
+//! the slot, it keeps it for its quantum. An exclusive queue that waits is not overtaken. An exclusive queue whose
+//! quantum is over goes after the queues that wait.
 
 mod debuggers;
 mod life;
@@ -38,23 +38,23 @@ use queue::Queue;
 
 pub(crate) use save::SavedSlots;
 
-/// Queues known at most: as many as fit a few processes' doorbell slices.
+/// Most queues that are known: as many as fit a few processes' doorbell slices.
 const MAX_QUEUES: usize = 8192;
-/// How soon to look again at a queue that waits for a value in memory, at first and at most.
+/// Shortest and longest time until the next look at a queue that waits for a value in memory.
 const POLL: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// What queues are taken off by.
+/// Properties by which queues are chosen to be taken off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakeOff {
-    /// The graphics cores that it is for.
+    /// Graphics cores that the queue is for.
     pub(super) partition: Partition,
     pub(super) doorbell: DoorbellIndex,
     pub(super) pasid: u16,
-    /// It stays unless it is named, or all are.
+    /// True if the queue stays unless it is named, or all are.
     pub(super) is_static: bool,
 }
 
-/// What the driver gave a partition: by SET_HW_RSRC, or by SET_RESOURCES.
+/// Resources that the driver gave a partition: by SET_HW_RSRC, or by SET_RESOURCES.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Hardware {
     partition: Partition,
@@ -65,11 +65,11 @@ struct Hardware {
 /// Queues, processes, and the hardware that they share.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Of each partition that has been given any.
+    /// Resources of each partition that has been given any.
     hardware: Vec<Hardware>,
     processes: BTreeMap<u64, Process>,
     queues: BTreeMap<DoorbellIndex, Queue>,
-    /// What debuggers have set, by what a process is known by; there may be no queue of it yet.
+    /// Settings of debuggers, by the key of the process; it may have no queue yet.
     debuggers: BTreeMap<u64, DebugSettings>,
     turns: u64,
     pub(super) quanta: Quanta,
@@ -77,12 +77,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Whether any queue is known.
+    /// Returns true if any queue is known.
     pub(super) fn has_queues(&self) -> bool {
         !self.queues.is_empty()
     }
 
-    /// Whether one of its queues is on this hardware queue of a graphics core.
+    /// Returns true if one of its queues is on this hardware queue of a graphics core.
     pub(super) fn is_on(&self, xcc: u8, id: HqdId) -> bool {
         let is_there = |queue: &Queue| match queue.slot() {
             Some(Place::Compute(_, place)) => place == id && queue.partition.has(xcc),
@@ -91,7 +91,7 @@ impl Slots {
         self.queues.values().any(is_there)
     }
 
-    /// What the driver gives a partition: VMIDs, and hardware queues.
+    /// Takes over the resources that the driver gives a partition: VMIDs and hardware queues.
     pub(super) fn configure(
         &mut self,
         ports: &Ports,
@@ -114,13 +114,13 @@ impl Slots {
             }
             None => {}
         }
-        // Cores that another partition had are this one's now.
+        // Cores that belonged to another partition now belong to this one.
         self.hardware.retain(|hardware| !hardware.partition.overlaps(partition));
         self.hardware.push(Hardware { partition, vmids, slots });
         Ok(())
     }
 
-    /// What a partition has been given.
+    /// Returns the resources that a partition has been given.
     fn hardware(&self, partition: Partition) -> Option<&Hardware> {
         self.hardware.iter().find(|hardware| hardware.partition == partition)
     }
@@ -164,7 +164,7 @@ impl Slots {
         if !pools.contains(&queue.pool) {
             return Err(GuestError::AddQueueSdma);
         }
-        // Behind those that wait already.
+        // After the queues that wait already.
         self.turns += 1;
         queue.turn = self.turns;
         if let Some(process) = fresh {
@@ -177,13 +177,14 @@ impl Slots {
         ports.tracer.queue_added(doorbell);
         queue.check_added(ports);
         self.queues.insert(doorbell, queue);
-        // A queue that cannot be mapped now waits; one that can never be is not the driver's fault alone.
+        // A queue that cannot be mapped now waits. If it can never be mapped, that is not the fault of the driver
+        // alone.
         self.fill_slots(ports, kernel);
         Ok(())
     }
 
-    /// A process that has no queue yet. Where the write pointers of its queues are in its own memory, it has an address space before
-    /// it has a VMID.
+    /// Makes a process that has no queue yet. If the write pointers of its queues are in its own memory, it has an
+    /// address space before it has a VMID.
     fn process(&self, ports: &Ports, new: &NewQueue) -> Process {
         let mut process = Process::new(&new.process, new.partition);
         if new.process.shape.is_none() {
@@ -195,12 +196,14 @@ impl Slots {
         process
     }
 
-    /// Takes off the queues that `which` says, for good, in the order of their doorbells; with `reset`, what they have begun is
-    /// dropped. Whether they are off: those that are not wait for pages that their work is saved to, and it is to be tried again.
+    /// Takes off the queues that `which` selects, for good, in the order of their doorbells; with `reset`, the work
+    /// they have begun is dropped. Returns false if some still wait for pages to save their work to: the caller has to
+    /// try again.
     ///
     /// # Errors
     ///
-    /// [`GuestError::QueueHangs`], of one of them that is not dropped: those before it are off, and the others stay.
+    /// [`GuestError::QueueHangs`], if one of them hangs and is not dropped: those before it are off, and the others
+    /// stay.
     pub(super) fn take_off(
         &mut self,
         ports: &Ports,
@@ -244,13 +247,13 @@ impl Slots {
         Ok(all)
     }
 
-    /// Doorbells of the queues of a partition that do not stay when all are taken off.
+    /// Returns the doorbells of the queues of a partition that do not stay when all are taken off.
     pub(super) fn not_static(&self, partition: Partition) -> impl Iterator<Item = DoorbellIndex> {
         let queues = self.queues.values().filter(move |queue| queue.partition == partition);
         queues.filter(|queue| !queue.is_static).map(|queue| queue.doorbell)
     }
 
-    /// Whether a queue that stays when the others are taken off has this doorbell.
+    /// Returns true if this doorbell belongs to a queue that stays when the others are taken off.
     pub(super) fn has_static(&self, doorbell: DoorbellIndex) -> bool {
         self.queues.get(&doorbell).is_some_and(|queue| queue.is_static)
     }
@@ -264,13 +267,14 @@ impl Slots {
         };
         let kernel = ports.contexts.space(0);
         if !queue.unmap(ports, kernel.as_deref()) {
-            // Frames are answered once. No chip with an MES has processes that wait for pages.
+            // A frame is answered once, so the queue cannot leave later. No chip with an MES has processes that wait
+            // for pages.
             self.queues.insert(doorbell, queue);
             return Err(GuestError::QueueHangs);
         }
         self.check_removed(ports, &queue, kernel.as_deref());
         let key = queue.process;
-        // What it has left to do is in its MQD and its context save area.
+        // The rest of its work is in its MQD and its context save area.
         queue.stop();
         ports.doorbells.own(doorbell, Owner::Nobody);
         self.leave(ports, key);
@@ -280,7 +284,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Has the sanitizer, if there is one, look at what a queue leaves.
+    /// Has the sanitizer, if there is one, check the memory that a queue leaves.
     fn check_removed(&self, ports: &Ports, queue: &Queue, kernel: Option<&AddressSpace>) {
         if let (Some(process), Some(kernel)) = (self.processes.get(&queue.process), kernel)
             && ports.env.shader.sanitizer().is_some()
@@ -290,7 +294,7 @@ impl Slots {
         }
     }
 
-    /// One queue less in a process; the last one frees the VMID.
+    /// Counts one queue less in a process; the last one frees the VMID.
     fn leave(&mut self, ports: &Ports, key: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         process.queues -= 1;
@@ -314,7 +318,7 @@ impl Slots {
         if self.gang(gang)?.any(|queue| queue.hangs()) {
             return Err(GuestError::QueueHangs);
         }
-        // As with `remove`.
+        // As in `remove`, a queue cannot leave later.
         let off = self.gang(gang)?.fold(true, |off, queue| queue.suspend(ports, kernel.as_deref()) & off);
         if off { Ok(()) } else { Err(GuestError::QueueHangs) }
     }
@@ -329,7 +333,7 @@ impl Slots {
     /// Serves every queue once, and gives slots to those that wait.
     pub(super) fn pass(&mut self, ports: &Ports) -> Turn {
         let (left, mut polls) = self.leave_again(ports);
-        // A packet may wait for those that have left.
+        // A packet may wait for the queues that have left.
         let mut turn = if left { Turn::Now } else { Turn::WhenWoken };
         for queue in self.queues.values_mut().filter(|queue| queue.is_mapped()) {
             match queue.serve(ports) {
@@ -353,7 +357,7 @@ impl Slots {
     pub(super) fn serve(&mut self, ports: &Ports, doorbell: DoorbellIndex) -> Option<Served> {
         let queue = self.queues.get(&doorbell)?;
         let (pool, partition) = (queue.pool, queue.partition);
-        // Partitions take their VMIDs from the same ones.
+        // All partitions take their VMIDs from one set.
         let vmids = self.hardware(partition)?.vmids.count_ones() as usize / self.hardware.len().max(1);
         let alike = self.queues.values().filter(|queue| queue.pool == pool).count();
         let exclusive = self.queues.values().any(|queue| queue.exclusive);
@@ -368,7 +372,7 @@ impl Slots {
         queue.is_mapped().then_some(served)
     }
 
-    /// Doorbells of the queues that want a slot, in the order of their turns.
+    /// Returns the doorbells of the queues that want a slot, in the order of their turns.
     fn waiting(&self, ports: &Ports, kernel: &AddressSpace) -> Vec<DoorbellIndex> {
         let pointer = |queue: &Queue| {
             let process = self.processes.get(&queue.process);
@@ -380,22 +384,23 @@ impl Slots {
         waiting.into_iter().map(|(_, doorbell)| doorbell).collect()
     }
 
-    /// Queues on a slot.
+    /// Returns the queues on a slot.
     fn mapped(&self) -> impl Iterator<Item = &Queue> {
         self.queues.values().filter(|queue| queue.slot().is_some())
     }
 
-    /// How many hardware queues of a pool there are.
+    /// Returns the number of hardware queues of a pool.
     fn slots(&self, pool: Pool) -> usize {
         self.hardware.iter().flat_map(|hardware| &hardware.slots).filter(|slot| slot.pool() == pool).count()
     }
 
-    /// The pool of a queue.
+    /// Returns the pool of a queue.
     fn pool(&self, doorbell: DoorbellIndex) -> Option<Pool> {
         self.queues.get(&doorbell).map(|queue| queue.pool)
     }
 
-    /// Whether queues on slots keep one off, free slots or not: it or one of them has to be alone on the compute pipes.
+    /// Returns true if queues on slots keep this one off even if slots are free: it or one of them has to be alone on
+    /// the compute pipes.
     fn is_kept_off(&self, doorbell: DoorbellIndex) -> bool {
         let Some(queue) = self.queues.get(&doorbell).filter(|queue| queue.pool.is_compute()) else {
             return false;
@@ -449,7 +454,8 @@ impl Slots {
         }
     }
 
-    /// Tries again to take off the queues that wait for pages to leave; whether any has left, and whether any still waits.
+    /// Tries again to take off the queues that wait for pages to leave. Returns two values: true if any has left, and
+    /// true if any still waits.
     fn leave_again(&mut self, ports: &Ports) -> (bool, bool) {
         let (mut left, mut waits) = (false, false);
         for queue in self.queues.values_mut().filter(|queue| queue.is_leaving()) {

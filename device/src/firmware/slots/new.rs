@@ -1,4 +1,4 @@
-//! What a driver says of a queue that it adds, whichever firmware it says it to.
+//! Properties of a queue that a driver adds, for all kinds of firmware.
 
 use belfry_abi::doorbell::DoorbellIndex;
 
@@ -10,38 +10,38 @@ use crate::vm::{AddressSpace, ShaderMemory};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::firmware) struct NewQueue {
     pub(in crate::firmware) doorbell: DoorbellIndex,
-    /// The graphics cores that it is for.
+    /// Graphics cores that it is for.
     pub(in crate::firmware) partition: Partition,
     pub(in crate::firmware) process: NewProcess,
     /// Key of the gang.
     pub(in crate::firmware) gang: u64,
     pub(in crate::firmware) kind: Kind,
-    /// MQD, in VMID 0.
+    /// Address of the MQD, in VMID 0.
     pub(in crate::firmware) mqd: u64,
     pub(in crate::firmware) wptr: WritePointer,
     /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
     pub(in crate::firmware) trap: (u64, u64),
-    /// Alone on the compute pipes, with the global wave sync.
+    /// True if it is alone on the compute pipes, with the global wave sync.
     pub(in crate::firmware) exclusive: bool,
-    /// On no slot until its gang is resumed.
+    /// True if it is on no slot until its gang is resumed.
     pub(in crate::firmware) suspended: bool,
-    /// It stays when all others are taken off.
+    /// True if it stays when all others are taken off.
     pub(in crate::firmware) is_static: bool,
-    /// How long it asks to keep a slot that others wait for.
+    /// Quanta that it asks for, while others wait for its slot.
     pub(in crate::firmware) asked: Asked,
 }
 
 /// The process of a queue that is added.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::firmware) struct NewProcess {
-    /// What the driver knows it by.
+    /// Key by which the driver knows it.
     pub(in crate::firmware) key: u64,
     pub(in crate::firmware) pasid: u16,
     /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
     pub(in crate::firmware) base: u64,
-    /// The rest of its context; `None` where the driver has programmed it for all VMIDs.
+    /// The rest of its context; `None` if the driver has programmed it for all VMIDs.
     pub(in crate::firmware) shape: Option<Shape>,
-    /// `SH_MEM_BASES` and `SH_MEM_CONFIG`; `None` where the driver has programmed them for all VMIDs.
+    /// `SH_MEM_BASES` and `SH_MEM_CONFIG`; `None` if the driver has programmed them for all VMIDs.
     pub(in crate::firmware) shader: Option<ShaderMemory>,
 }
 
@@ -57,31 +57,31 @@ pub(in crate::firmware) struct Shape {
 /// Kind of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::firmware) enum Kind {
-    /// Of the compute pipes.
+    /// Queue of the compute pipes.
     Compute,
-    /// Of an SDMA engine: this one, or the one that its MQD names.
+    /// Queue of an SDMA engine: of this one, or of the one that its MQD names.
     Sdma(Option<u8>),
 }
 
-/// Where the write pointer of a queue is while the queue is on no hardware slot.
+/// Place of the write pointer of a queue while the queue is on no hardware slot.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) struct WritePointer {
-    /// 0 for none.
+    /// Address; 0 for none.
     pub(in crate::firmware) address: u64,
     pub(in crate::firmware) whose: Whose,
 }
 
-/// Whose address it is.
+/// Owner of the address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) enum Whose {
-    /// VMID 0's.
+    /// VMID 0.
     Kernel,
-    /// The process's.
+    /// The process.
     Process,
 }
 
 impl WritePointer {
-    /// The space that the address is in.
+    /// Returns the address space that the address is in.
     pub(super) fn space<'a>(
         self,
         kernel: &'a AddressSpace,

@@ -4,30 +4,30 @@ use crate::queue::HqdId;
 use crate::save::{Broken, check};
 use crate::sdma::MAX_ENGINES;
 
-/// Queues of each SDMA engine.
+/// Number of queues of each SDMA engine.
 const QUEUES: u8 = 8;
 
 /// One hardware queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) enum Place {
-    /// Of the compute pipes of the partition with this first graphics core.
+    /// Queue of the compute pipes of the partition with this first graphics core.
     Compute(u8, HqdId),
-    /// Of an SDMA engine.
+    /// Queue of an SDMA engine.
     Sdma { engine: u8, queue: u8 },
 }
 
-/// Hardware queues of which one is as good as another.
+/// Hardware queues that can replace each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) enum Pool {
-    /// Those of the compute pipes of the partition with this first graphics core.
+    /// The queues of the compute pipes of the partition with this first graphics core.
     Compute(u8),
-    /// Those of an SDMA engine.
+    /// The queues of an SDMA engine.
     Sdma(u8),
 }
 
 impl Place {
-    /// Places of the compute pipes of a partition, by its first core, that a mask has: four pipes of eight queues for each of two
-    /// micro engines, one bit each.
+    /// Returns the places of the compute pipes of a partition, by its first core, that a mask has: four pipes of eight
+    /// queues for each of two micro engines, one bit each.
     pub(in crate::firmware) fn compute(first: u8, mask: u64) -> impl Iterator<Item = Self> {
         (0..64u8)
             .map(|at| HqdId { me: 1 + at / 32, pipe: at & 3, queue: (at % 32) >> 2 })
@@ -35,12 +35,12 @@ impl Place {
             .map(move |id| Self::Compute(first, id))
     }
 
-    /// Places of an SDMA engine that a mask has, one bit for each of its queues.
+    /// Returns the places of an SDMA engine that a mask has, one bit for each of its queues.
     pub(in crate::firmware) fn sdma(engine: u8, mask: u32) -> impl Iterator<Item = Self> {
         (0..QUEUES).filter(move |queue| mask >> queue & 1 == 1).map(move |queue| Self::Sdma { engine, queue })
     }
 
-    /// The places it is as good as.
+    /// Returns the pool of the places that can replace it.
     pub(in crate::firmware) fn pool(self) -> Pool {
         match self {
             Self::Compute(first, _) => Pool::Compute(first),
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// Pipe or engine, and queue.
+    /// Returns pipe or engine, and queue.
     pub(in crate::firmware) fn numbers(self) -> (u8, u8) {
         match self {
             Self::Compute(_, id) => (id.pipe, id.queue),
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Whether a chip has it and a driver can give it.
+    /// Checks that a chip has it and a driver can give it.
     pub(in crate::firmware) fn check(self) -> Result<(), Broken> {
         let (exists, me) = match self {
             Self::Compute(_, id) => (matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8, id.me),
@@ -69,12 +69,12 @@ impl Place {
 }
 
 impl Pool {
-    /// Whether its queues run waves.
+    /// Returns true if its queues run waves.
     pub(in crate::firmware) fn is_compute(self) -> bool {
         matches!(self, Self::Compute(_))
     }
 
-    /// The queues of an SDMA engine; `None` for one that there is not.
+    /// Returns the queues of an SDMA engine; `None` if the engine does not exist.
     pub(in crate::firmware) fn of_engine(engine: u32) -> Option<Self> {
         u8::try_from(engine).ok().filter(|&engine| engine < MAX_ENGINES).map(Self::Sdma)
     }

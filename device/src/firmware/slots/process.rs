@@ -1,4 +1,4 @@
-//! Processes as the scheduler knows them: page tables, PASID, and the VMID they run under while they do.
+//! Processes as the scheduler knows them: page tables, PASID, and the VMID that they hold while they run.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::vm::{AddressSpace, ShaderMemory, Tables};
 /// One process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    /// The graphics cores that its queues are for.
+    /// Graphics cores that its queues are for.
     pub(super) partition: Partition,
     pub(super) pasid: u16,
     /// `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
     pub(super) base: u64,
-    /// The rest of its context, unless that is what registers say.
+    /// The rest of its context; `None` if registers have it.
     pub(super) shape: Option<Shape>,
-    /// Its apertures, unless those are what registers say.
+    /// Its apertures; `None` if registers have them.
     pub(super) shader: Option<ShaderMemory>,
-    /// The VMID it holds.
+    /// VMID that it holds.
     pub(super) vmid: Option<u8>,
-    /// Its address space, once it has had a VMID, or needs one before.
+    /// Its address space, once it has had a VMID, or needs a space before that.
     pub(super) space: Option<Arc<AddressSpace>>,
-    /// Queues added and not removed.
+    /// Number of queues added and not removed.
     pub(super) queues: u32,
 }
 
@@ -41,12 +41,12 @@ impl Process {
         }
     }
 
-    /// Whether a driver means the same process.
+    /// Returns true if a driver's new process is this one.
     pub(super) fn agrees(&self, new: &NewProcess) -> bool {
         self.pasid == new.pasid && self.base == new.base
     }
 
-    /// Its page tables, in a context that has these registers.
+    /// Returns its page tables, in a context that has these registers.
     pub(super) fn tables(&self, context: Tables) -> Tables {
         match self.shape {
             Some(Shape { cntl, range: (start, end) }) => Tables { cntl, base: self.base, start, end },

@@ -1,20 +1,20 @@
-//! How long a queue may keep a slot that others wait for.
+//! The time that a queue may keep a slot that others wait for.
 
 use std::time::Duration;
 
 use belfry_abi::mes::AMD_PRIORITY_NUM_LEVELS;
 
-/// The longest quantum, in units of 100 ns: one second.
+/// Longest quantum, in units of 100 ns: one second.
 const MAX: u64 = 10_000_000;
 
-/// What a driver asked for a queue; quanta in units of 100 ns, 0 for none.
+/// Quanta that a driver asked for, in units of 100 ns, 0 for none.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(in crate::firmware) struct Asked {
-    /// Of its gang.
+    /// Quantum of its gang.
     pub(in crate::firmware) gang: u64,
-    /// Of its process.
+    /// Quantum of its process.
     pub(in crate::firmware) process: u64,
-    /// Level of its priority, whose quantum counts where there is no other.
+    /// Level of its priority, whose quantum counts if there is no other.
     pub(in crate::firmware) level: u32,
 }
 
@@ -25,13 +25,13 @@ pub(in crate::firmware) struct Quanta {
 }
 
 impl Quanta {
-    /// What SET_SCHEDULING_CONFIG gave, in units of 100 ns.
+    /// Takes the quanta of SET_SCHEDULING_CONFIG, in units of 100 ns.
     pub(in crate::firmware) fn set_levels(&mut self, levels: [u64; AMD_PRIORITY_NUM_LEVELS]) {
         self.levels = levels;
     }
 
-    /// A queue's quantum: its gang's, else its process's, else its level's; `floor` at least, so that no driver can make
-    /// slots thrash.
+    /// Returns a queue's quantum: its gang's, else its process's, else its level's. It is at least `floor`, so that no
+    /// driver can make slots thrash.
     pub(in crate::firmware) fn of(&self, asked: Asked, floor: Duration) -> Duration {
         let level = self.levels.get(asked.level as usize).copied().unwrap_or(0);
         let units = [asked.gang, asked.process, level].into_iter().find(|&units| units != 0);

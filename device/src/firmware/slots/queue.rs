@@ -38,39 +38,40 @@ const PACKET: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) doorbell: DoorbellIndex,
-    /// The graphics cores that it is for.
+    /// Graphics cores that it is for.
     pub(super) partition: Partition,
     /// Key of the process: its context's address.
     pub(super) process: u64,
     /// Key of the gang.
     pub(super) gang: u64,
-    /// The hardware queues it can be on.
+    /// Hardware queues that it can be on.
     pub(super) pool: Pool,
-    /// MQD, in VMID 0.
+    /// Address of the MQD, in VMID 0.
     mqd: u64,
     /// Write pointer.
     pub(super) wptr: WritePointer,
     /// The process's trap handler: `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
     trap: (u64, u64),
-    /// Scheduled exclusively, and with the global wave sync, as KFD asks: while it is on a slot, no other queue is.
+    /// True if it is scheduled exclusively, with the global wave sync, as KFD asks: while it is on a slot, no other
+    /// queue is.
     pub(super) exclusive: bool,
-    /// It stays when all others are taken off.
+    /// True if it stays when all others are taken off.
     pub(super) is_static: bool,
     /// Its global wave sync; without an engine, the counters are in the MQD.
     gws: Arc<Gws>,
-    /// How long it asked to keep a slot that others wait for.
+    /// Quanta that it asked for, while others wait for its slot.
     pub(super) asked: Asked,
-    /// When it was last put on or taken off a slot, as the scheduler counts.
+    /// Turn in which it was last put on or taken off a slot, as the scheduler counts.
     pub(super) turn: u64,
     life: Life,
-    /// A ring was not heard, while it had nothing else to do.
+    /// Set if a fault has kept it from hearing a ring while it had nothing else to do.
     deaf: Option<Deaf>,
-    /// What the sanitizer has noted while it is mapped.
+    /// Copy that the sanitizer keeps while it is mapped.
     noted: Option<Box<check::Noted>>,
 }
 
 impl Queue {
-    /// Its MQDs, one for each graphics core.
+    /// Reads its MQDs, one for each graphics core.
     fn mqds(&self, ports: &Ports, kernel: &AddressSpace) -> Result<MqdSet, GuestError> {
         MqdSet::read(&ports.chip.mqd, kernel, self.mqd, self.partition)
     }
@@ -100,7 +101,7 @@ impl Queue {
             pool: Pool::Compute(new.partition.first),
             mqd: new.mqd,
             wptr: new.wptr,
-            // The first one has no bits 7:0.
+            // The address of the handler has no bits 7:0.
             trap: (new.trap.0 & !0xff, new.trap.1),
             exclusive: new.exclusive,
             is_static: new.is_static,
@@ -119,7 +120,7 @@ impl Queue {
         })
     }
 
-    /// The MQD keeps 32 bits of the read index; the write pointer in memory has the rest.
+    /// Returns the first read index. The MQD keeps 32 bits of it; the write pointer in memory has the rest.
     fn first_index(space: Option<&AddressSpace>, hqd: &Hqd, wptr: u64) -> u64 {
         let low = u64::from(hqd.pq_rptr());
         let written = space.filter(|_| wptr != 0).map_or(Some(0), |space| space.load_u64(wptr).ok());
@@ -129,27 +130,27 @@ impl Queue {
         })
     }
 
-    /// The hardware queue it is on.
+    /// Returns the hardware queue that it is on.
     pub(super) fn slot(&self) -> Option<Place> {
         self.life.slot().map(|slot| slot.id)
     }
 
-    /// The slot that it is on, and since when.
+    /// Returns the slot that it is on, with the time since when.
     pub(super) fn on_slot(&self) -> Option<Slot> {
         self.life.slot()
     }
 
-    /// Whether it is on a slot and can be served.
+    /// Returns true if it is on a slot and can be served.
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self.life, Life::Mapped { .. })
     }
 
-    /// Whether it waits for pages to be taken off its slot.
+    /// Returns true if it waits for pages to be taken off its slot.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.life, Life::Leaving { .. })
     }
 
-    /// Whether its engine stays at a packet, and does not let it be taken off its slot.
+    /// Returns true if its engine stays at a packet, and so cannot be taken off its slot.
     pub(super) fn hangs(&self) -> bool {
         matches!(&self.life, Life::Mapped { engine, .. } if engine.hangs())
     }
@@ -158,7 +159,7 @@ impl Queue {
         matches!(self.life, Life::Failed { .. })
     }
 
-    /// Whether it is on a slot with packets or waves to go on with, as far as its last service found.
+    /// Returns true if it is on a slot with packets or waves to go on with, as far as its last service found.
     pub(super) fn is_at_work(&self) -> bool {
         match &self.life {
             Life::Mapped { engine, activity, .. } => *activity == Activity::Working || engine.is_busy(),
@@ -167,7 +168,7 @@ impl Queue {
         }
     }
 
-    /// Whether a slot would be of use to it; `pointer` is the space that its write pointer is in.
+    /// Returns true if it has work for a slot; `pointer` is the space that its write pointer is in.
     pub(super) fn wants_slot(&self, ports: &Ports, pointer: Option<&AddressSpace>) -> bool {
         let Life::Unmapped { wait, rest } = &self.life else { return false };
         match wait {
@@ -186,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Loads the MQD into a slot, and runs. A queue for which that cannot be done has failed.
+    /// Loads the MQD into a slot, and runs. If that is not possible, the queue has failed.
     pub(super) fn map(
         &mut self,
         ports: &Ports,
@@ -218,7 +219,7 @@ impl Queue {
             }
         };
         let (area, saved) = (mqds.context_area(), mqds.first().context());
-        // What is restored is in the area no longer.
+        // The restored state is in the area no longer.
         mqds.first_mut().set_context(None);
         let mqd = mqds.first();
         let mut hqd = Hqd::new();
@@ -257,7 +258,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The engine that the queue's packets need, at its first packet or where its context was saved.
+    /// Makes the engine that the queue's packets need, at its first packet or where its context was saved.
     fn engine(
         &self,
         ports: &Ports,
@@ -304,7 +305,8 @@ impl Queue {
         Ok(Box::new(engine))
     }
 
-    /// What an engine begins with: the queue as its registers describe it, a packet, and whether waves take traps.
+    /// Makes the configuration of an engine: from the queue's registers, the index of a packet, and the bit that lets
+    /// waves take traps.
     fn config(
         &self,
         ports: &Ports,
@@ -360,7 +362,7 @@ impl Queue {
                 ports
                     .counters
                     .error(GuestError::QueueStopped, format_args!("doorbell={:#x} {error}", self.doorbell));
-                // Packets before the bad one are retired, and there is nothing else to keep of the engine.
+                // Packets before the bad one are retired; nothing else of the engine has to be kept.
                 engine.suspend();
                 self.life = Life::Failed { slot: Some(*slot), read_index: engine.read_index() };
                 return Served::Idle;
@@ -370,7 +372,7 @@ impl Queue {
         served
     }
 
-    /// RESUME of its gang: it may have work.
+    /// Takes RESUME of its gang: it may have work.
     pub(super) fn resume(&mut self) {
         match &mut self.life {
             Life::Unmapped { wait, .. } | Life::Leaving { then: wait, .. } => *wait = Wait::Slot,
@@ -379,12 +381,12 @@ impl Queue {
         }
     }
 
-    /// Takes the state out of the queue, which has failed unless it is given another one.
+    /// Takes the state out of the queue. The queue counts as failed unless it is given another state.
     fn end(&mut self) -> Life {
         std::mem::replace(&mut self.life, Life::Failed { slot: None, read_index: 0 })
     }
 
-    /// Stops whatever runs, for good: packets and waves.
+    /// Stops all packets and waves, for good.
     pub(super) fn stop(self) {
         self.life.stop();
     }

@@ -11,23 +11,23 @@ use crate::save::{Broken, check, count, counter};
 use crate::shader::Restoring;
 use crate::vm::{DebugSettings, ShaderMemory, SpaceList, Spaces, VMIDS};
 
-/// Hardware queues at most: those of two micro engines, and of all SDMA engines.
+/// Most hardware queues: those of two micro engines, and of all SDMA engines.
 const MAX_SLOTS: usize = 64 + crate::sdma::MAX_ENGINES as usize * 8;
 
-/// The scheduler. Its pace of looking at memory is not part of it.
+/// The scheduler, without its pace of looking at memory.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedSlots {
     hardware: Vec<Hardware>,
-    /// By the address of each one's context.
+    /// Processes by the address of their contexts.
     processes: Vec<(u64, SavedProcess)>,
     queues: Vec<SavedQueue>,
-    /// What debuggers have set, by the address of the process's context.
+    /// Settings of debuggers, by the address of the process's context.
     debuggers: Vec<(u64, DebugSettings)>,
     turns: u64,
     quanta: Quanta,
 }
 
-/// One process; how many queues it has is counted again.
+/// One process; its queues are counted again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct SavedProcess {
     partition: Partition,
@@ -41,14 +41,14 @@ struct SavedProcess {
 }
 
 impl SavedSlots {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(crate) fn waves(&self) -> usize {
         self.queues.iter().map(SavedQueue::waves).sum()
     }
 }
 
 impl Slots {
-    /// The scheduler with its queues, while the shader engine is held.
+    /// Saves the scheduler with its queues, while the shader engine is held.
     pub(crate) fn save(&self, spaces: &mut SpaceList) -> SavedSlots {
         let mut process = |process: &Process| SavedProcess {
             partition: process.partition,
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// Takes over the queues of another scheduler, on one that has none.
+    /// Takes over the queues of another scheduler. This one has no queues.
     pub(crate) fn restore(
         &mut self,
         ports: &Ports,

@@ -1,4 +1,4 @@
-//! Whose turn it is where not all queues can be on a slot.
+//! The turns of queues when not all can be on a slot.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use crate::stats::count;
 use crate::vm::AddressSpace;
 
 impl Slots {
-    /// Where queues wait: free slots first, then those of queues without work, then those whose quantum is over.
+    /// Gives slots to queues that wait: free slots first, then those of queues without work, then those whose quantum
+    /// is over.
     pub(super) fn take_turns(&mut self, ports: &Ports, kernel: &AddressSpace) -> Turn {
         let now = ports.env.clock.now();
-        // A queue that has failed keeps nothing from others.
+        // A failed queue must not keep a slot from others.
         for queue in self.queues.values_mut().filter(|queue| queue.has_failed()) {
             let _off = queue.unmap(ports, Some(kernel));
         }
@@ -28,23 +29,23 @@ impl Slots {
         turns.min().unwrap_or(Turn::WhenWoken)
     }
 
-    /// Doorbells of the queues that want a slot of a pool, in the order of their turns.
+    /// Returns the doorbells of the queues that want a slot of a pool, in the order of their turns.
     fn waiting_for(&self, ports: &Ports, kernel: &AddressSpace, pool: Pool) -> Vec<DoorbellIndex> {
         let mut waiting = self.waiting(ports, kernel);
         waiting.retain(|&doorbell| self.pool(doorbell) == Some(pool));
         waiting
     }
 
-    /// Queues on a slot of a pool that are not on their way off it.
+    /// Returns the queues on a slot of a pool that are not on their way off it.
     fn mapped_in(&self, pool: Pool) -> impl Iterator<Item = &Queue> {
         self.mapped().filter(move |queue| queue.pool == pool && !queue.is_leaving())
     }
 
-    /// The turns of the queues that may be on the slots of one pool.
+    /// Gives turns to the queues that may be on the slots of one pool.
     fn take_turns_of(&mut self, ports: &Ports, kernel: &AddressSpace, pool: Pool, now: Duration) -> Turn {
         let waiting = self.waiting_for(ports, kernel, pool);
         let Some(&first) = waiting.first() else { return Turn::WhenWoken };
-        // One slot for each that waits, or all of them.
+        // One slot for each queue that waits, or all of them.
         let slots = if self.is_kept_off(first) { self.mapped_in(pool).count() } else { waiting.len() };
         for _ in 0..slots {
             let at_rest =
@@ -59,22 +60,22 @@ impl Slots {
             return Turn::WhenWoken;
         }
         let left = self.mapped_in(pool).map(|queue| self.quantum_left(ports, queue, now)).min();
-        // A time that stands still wakes the device's thread when it is moved.
+        // A device time that stands still has no time on the host: the device thread is woken when it is moved.
         let left = left.and_then(|left| ports.env.clock.on_host(left));
         left.map_or(Turn::WhenWoken, |left| Turn::After(left.max(POLL.0)))
     }
 
-    /// Takes a queue off its slot; it goes behind those that wait.
+    /// Takes a queue off its slot; it goes after those that wait.
     fn preempt(&mut self, ports: &Ports, kernel: &AddressSpace, doorbell: DoorbellIndex) {
         let Some(queue) = self.queues.get_mut(&doorbell) else { return };
-        // If it waits for pages, the slot is free when they are there.
+        // If the queue waits for pages, the slot becomes free when they are there.
         let _off = queue.unmap(ports, Some(kernel));
         self.turns += 1;
         queue.turn = self.turns;
         count(&ports.counters.queues_preempted);
     }
 
-    /// How long a queue may still keep the slot it is on.
+    /// Returns the time that a queue may still keep the slot it is on.
     fn quantum_left(&self, ports: &Ports, queue: &Queue, now: Duration) -> Duration {
         let slot = queue.on_slot();
         let since = slot.map_or(Duration::ZERO, |slot| now.saturating_sub(slot.since));

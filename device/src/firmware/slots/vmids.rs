@@ -1,4 +1,4 @@
-//! Which process has which VMID. All partitions take theirs from the hubs' one set of contexts.
+//! The VMIDs of processes. All partitions take theirs from the hubs' one set of contexts.
 
 use super::Slots;
 use crate::firmware::Ports;
@@ -6,7 +6,7 @@ use crate::queue::Partition;
 use crate::vm::AddressSpace;
 
 impl Slots {
-    /// The VMID of a process: the one it holds, a free one, or one of a process that does nothing.
+    /// Gives a process a VMID: the one it holds, a free one, or the one of a process that does nothing.
     pub(super) fn vmid(&mut self, ports: &Ports, kernel: &AddressSpace, key: u64) -> Option<u8> {
         let process = self.processes.get(&key)?;
         if let Some(vmid) = process.vmid {
@@ -37,8 +37,8 @@ impl Slots {
         Some(vmid)
     }
 
-    /// A VMID that no process has. All partitions take theirs from the hubs' one set of contexts: the last free ones are for those
-    /// that have none.
+    /// Returns a VMID that no process has. All partitions take theirs from the hubs' one set of contexts: the last free
+    /// ones are for partitions that have none.
     fn free_vmid(&self, partition: Partition) -> Option<u8> {
         let vmids = self.hardware(partition)?.vmids;
         let taken = self
@@ -59,7 +59,8 @@ impl Slots {
         (free.count_ones() as usize > kept).then_some(free.trailing_zeros() as u8)
     }
 
-    /// Takes the VMID of the partition's process none of whose queues is at work on a slot, and has not been for longest.
+    /// Takes the VMID of a process of the partition. None of the process's queues is at work on a slot, and it has been
+    /// so for the longest time.
     fn steal_vmid(&mut self, ports: &Ports, kernel: &AddressSpace, partition: Partition) -> Option<u8> {
         let at_rest =
             |key: u64| !self.queues.values().any(|queue| queue.process == key && queue.is_at_work());

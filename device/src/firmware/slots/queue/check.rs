@@ -1,11 +1,12 @@
-//! What the sanitizer looks at of a queue: its MQD while it is mapped, and what it leaves when it is removed.
+//! The sanitizer's checks of a queue: of its MQD while it is mapped, and of the memory that it leaves when it is
+//! removed.
 
 use super::{Life, Queue};
 use crate::firmware::Ports;
 use crate::sanitize::{Misuse, Removed, Rule};
 use crate::vm::AddressSpace;
 
-/// Bytes of an MQD that are looked at: all of a compute queue's, the registers of an SDMA queue's.
+/// Bytes of an MQD that are compared: all of a compute queue's, the registers of an SDMA queue's.
 const COMPUTE_BYTES: usize = 2048;
 const SDMA_BYTES: usize = 512;
 
@@ -23,7 +24,7 @@ impl Queue {
         Some(bytes)
     }
 
-    /// The queue is mapped now, for this process.
+    /// Notes that the queue is mapped now, for this process.
     pub(super) fn note_mapped(&mut self, ports: &Ports, kernel: &AddressSpace, pasid: u16) {
         self.noted = None;
         if ports.env.shader.sanitizer().is_some_and(|sanitizer| sanitizer.checks(Rule::MqdChanged)) {
@@ -32,7 +33,7 @@ impl Queue {
         }
     }
 
-    /// The queue is about to be written to its MQD.
+    /// Checks the MQD before the queue is written to it.
     pub(super) fn check_unmapped(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) {
         let Some(noted) = self.noted.take() else { return };
         let Some(now) = kernel.and_then(|kernel| self.mqd_bytes(kernel)) else { return };
@@ -49,14 +50,15 @@ impl Queue {
         }
     }
 
-    /// The queue is added.
+    /// Notes that the queue is added.
     pub(in crate::firmware::slots) fn check_added(&self, ports: &Ports) {
         if let (Some(sanitizer), Life::Unmapped { rest, .. }) = (ports.env.shader.sanitizer(), &self.life) {
             sanitizer.added(self.mqd, self.doorbell.dwords(), rest.read_index);
         }
     }
 
-    /// The queue has been taken off its slot and is removed; `pointer` is the space that its write pointer is in.
+    /// Notes that the queue has been taken off its slot and is removed; `pointer` is the space that its write pointer
+    /// is in.
     pub(in crate::firmware::slots) fn check_removed(
         &self,
         ports: &Ports,

@@ -1,4 +1,4 @@
-//! Whether a queue hears its doorbell: a fault may keep it from that.
+//! The hearing of a queue: a fault may keep it from noticing its doorbell.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ pub(super) enum Deaf {
 }
 
 impl Queue {
-    /// Takes note of the doorbell; whether the queue goes on, which it does by its write pointer while it has work.
+    /// Takes note of the doorbell. Returns true if the queue goes on; while it has work, it does so by its write
+    /// pointer.
     pub(super) fn hears(&mut self, ports: &Ports) -> bool {
         let sleeps = matches!(self.life, Life::Mapped { activity: Activity::Idle, .. });
         match ports.watch.look(self.doorbell, sleeps) {
@@ -40,7 +41,7 @@ impl Queue {
         !sleeps || self.deaf.is_none()
     }
 
-    /// Whether it knows nothing of a ring that there was.
+    /// Returns true if the doorbell was rung and a fault hides that from the queue.
     pub(super) fn is_deaf(&self, ports: &Ports) -> bool {
         match self.deaf {
             None => false,

@@ -1,4 +1,4 @@
-//! How a queue is taken off its slot.
+//! Taking a queue off its slot.
 
 use super::Queue;
 use crate::firmware::Ports;
@@ -10,8 +10,8 @@ use crate::trace::TraceEvent;
 use crate::vm::AddressSpace;
 
 impl Queue {
-    /// Takes the queue off its slot and saves it to its MQD, and waves in progress to its context save area. `false` if pages of that
-    /// are missing: it is still on its slot, and to be taken off again.
+    /// Takes the queue off its slot. Saves it to its MQD, and waves in progress to its context save area. Returns
+    /// `false` if pages of the area are missing: the queue is still on its slot, and the caller has to call again.
     #[must_use]
     pub(in crate::firmware::slots) fn unmap(&mut self, ports: &Ports, kernel: Option<&AddressSpace>) -> bool {
         let mut saved = (None, None);
@@ -61,7 +61,7 @@ impl Queue {
         true
     }
 
-    /// Gives a slot up whose engine has ended, and saves the queue to its MQD.
+    /// Gives up a slot whose engine has ended, and saves the queue to its MQD.
     fn leave(
         &self,
         ports: &Ports,
@@ -84,7 +84,7 @@ impl Queue {
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
-    /// Takes the queue off its slot without saving what it has begun: its place in the ring is lost, too.
+    /// Takes the queue off its slot without saving the work it has begun: its position in the ring is lost, too.
     pub(in crate::firmware::slots) fn drop_work(&mut self, ports: &Ports) {
         if let Some(Place::Compute(_, id)) = self.slot() {
             for xcc in self.partition.xccs() {
@@ -95,7 +95,8 @@ impl Queue {
         ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
     }
 
-    /// Off its slot, and on no other until it is resumed, as by SUSPEND of its gang; `false` as of [`Queue::unmap`].
+    /// Takes the queue off its slot, and keeps it off until it is resumed, as SUSPEND of its gang asks. Returns `false`
+    /// as [`Queue::unmap`] does.
     #[must_use]
     pub(in crate::firmware::slots) fn suspend(
         &mut self,
@@ -109,7 +110,8 @@ impl Queue {
         off
     }
 
-    /// Writes the registers to the MQD, and what of the context save area is in use; compute registers if packets set them.
+    /// Writes the registers to the MQD, and the parts of the context save area in use; compute registers if packets set
+    /// them.
     fn save(
         &self,
         ports: &Ports,

@@ -35,7 +35,7 @@ pub(in crate::firmware) struct SavedQueue {
     life: SavedLife,
 }
 
-/// Where a queue is, and what it has there.
+/// State of a queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum SavedLife {
     Unmapped(Wait, Rest),
@@ -53,7 +53,7 @@ enum SavedEngine {
 }
 
 impl SavedEngine {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     fn waves(&self) -> usize {
         match self {
             Self::Aql(engine) => engine.waves(),
@@ -64,7 +64,7 @@ impl SavedEngine {
 }
 
 impl SavedQueue {
-    /// Waves in progress.
+    /// Returns the number of waves in progress.
     pub(in crate::firmware) fn waves(&self) -> usize {
         match &self.life {
             SavedLife::Mapped(_, engine, _) | SavedLife::Leaving(_, engine, _) => engine.waves(),
@@ -73,7 +73,7 @@ impl SavedQueue {
     }
 }
 
-/// What an engine saves; nothing for one of another kind, of which there is none.
+/// Saves an engine; `None` for one of another kind, of which there is none.
 fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<SavedEngine> {
     let engine: &dyn Any = engine;
     if let Some(engine) = engine.downcast_ref::<Pm4Queue>() {
@@ -85,7 +85,7 @@ fn save_engine(engine: &dyn QueueEngine, spaces: &mut SpaceList) -> Option<Saved
     Some(SavedEngine::Aql(Box::new(engine.downcast_ref::<AqlQueue>()?.save(spaces))))
 }
 
-/// What restoring a queue goes by.
+/// Parts that the restore of a queue needs.
 pub(in crate::firmware) struct With<'a> {
     pub(in crate::firmware) ports: &'a Ports,
     pub(in crate::firmware) spaces: &'a Spaces,

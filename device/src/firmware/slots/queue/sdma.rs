@@ -1,4 +1,4 @@
-//! What is special of SDMA queues: their MQD, their engine, and that no waves have to be saved.
+//! Special parts of SDMA queues: their MQD and their engine. They have no waves to save.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::vm::AddressSpace;
 impl Queue {
     /// Reads and checks the MQD of an SDMA queue to be added.
     ///
-    /// The driver chooses the engine, and writes its number into the MQD beside what hardware reads, unless it gives it with the
-    /// queue. Hardware knows a queue's engine by the doorbell, whose place within the process's slice belongs to that engine; all
-    /// say the same.
+    /// The driver chooses the engine. It gives the engine's number with the queue, or writes it into the MQD beside the
+    /// fields of the hardware. Hardware knows a queue's engine by the doorbell, whose place within the process's slice
+    /// belongs to that engine; all of them name one engine.
     pub(in crate::firmware) fn new_sdma(
         form: SdmaMqdForm,
         space: &AddressSpace,
@@ -92,7 +92,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends an engine that has been taken off its slot, and writes where it was to the MQD.
+    /// Ends an engine that has been taken off its slot, and writes its position to the MQD.
     pub(super) fn unmap_sdma(
         &mut self,
         ports: &Ports,
@@ -111,7 +111,7 @@ impl Queue {
         SdmaImage { form: ports.chip.sdma.mqd, space, address: self.mqd }
     }
 
-    /// Writes a queue's place to its MQD.
+    /// Writes a queue's position to its MQD.
     pub(super) fn save_sdma(
         &self,
         ports: &Ports,

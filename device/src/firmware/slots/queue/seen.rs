@@ -1,4 +1,4 @@
-//! The queues of processes, for people who look at the device.
+//! The queues of processes, for tools that inspect the device.
 
 use super::Queue;
 use crate::firmware::Ports;
@@ -10,7 +10,7 @@ use crate::queue::{Hqd, Mqd, sdma_mqd};
 use crate::vm::AddressSpace;
 
 impl Slots {
-    /// Every queue, by its doorbell.
+    /// Returns every queue, by its doorbell.
     pub(in crate::firmware) fn seen(&self, ports: &Ports) -> Vec<SeenQueue> {
         let kernel = ports.contexts.space(0);
         let seen = |queue: &Queue| queue.seen(ports, kernel.as_deref(), self.processes.get(&queue.process));
@@ -50,7 +50,7 @@ impl Queue {
             place: self.slot().map(Place::seen),
             busy,
             ring: ring.map(|ring| match ring.packets {
-                // Its pointers count bytes.
+                // The pointers of an SDMA queue count bytes.
                 SeenPackets::Sdma => SeenRing {
                     read_index: ring.read_index / 4,
                     write_index: written.map(|bytes| bytes / 4),
@@ -63,7 +63,7 @@ impl Queue {
         }
     }
 
-    /// The registers of its hardware queue, or those that its MQD has.
+    /// Returns the registers of its hardware queue, or their values in its MQD.
     fn registers(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> Option<Hqd> {
         if let Some(Place::Compute(first, id)) = self.slot() {
             return Some(ports.hqds.hqd_of(first, id, |hqd| *hqd));
