@@ -393,7 +393,7 @@ mod tests {
             decode(&words, StackForm::Gfx11),
             Ok((state.clone(), vec![first.clone(), second.clone()]))
         );
-        // On gfx9 a state is one word, and what comes behind it is an event.
+        // On gfx9 a state is one word, and an event follows it.
         let matrix = Launch { vgpr_count: 96, accum_offset: 32, ..launch(WaveSize::Wave64) };
         let words = encode(&state, &[(first.clone(), &large), (second.clone(), &matrix)], StackForm::Gfx9);
         let dispatch = EVENT | DISPATCH;

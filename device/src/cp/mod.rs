@@ -1,9 +1,9 @@
 //! The command processor's queues: packets in, dispatches out.
 //!
-//! The firmware that maps queues calls [`AqlQueue::service`] or [`Pm4Queue::service`] for every mapped queue that may have
-//! work. It consumes packets from the ring until none is ready or the next one must wait, hands dispatches to the
-//! [`ShaderEngine`](crate::shader::ShaderEngine) and returns. Dispatches complete on the engine's threads: they write the completion signal, raise the interrupt and
-//! wake the device's thread.
+//! The firmware that maps queues calls [`AqlQueue::service`] or [`Pm4Queue::service`] for every mapped queue that may
+//! have work. It consumes packets from the ring until none is ready or the next one must wait, hands dispatches to the
+//! [`ShaderEngine`](crate::shader::ShaderEngine) and returns. Dispatches complete on the engine's threads: they write
+//! the completion signal, raise the interrupt and wake the device thread.
 
 mod aql;
 mod barrier;

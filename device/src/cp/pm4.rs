@@ -290,7 +290,7 @@ impl Pm4Queue {
         Ok(Step::Advanced)
     }
 
-    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because the device is halted in front of it.
     fn keeps(&self, packet: &Packet) -> bool {
         let inner = self.buffers.buffers().last().map_or(0, |&(at, _)| at.wrapping_add(1));
         let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);

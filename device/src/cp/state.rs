@@ -250,7 +250,8 @@ impl QueueState {
     }
 }
 
-/// `EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION` as the bit that runtimes' handlers send behind the doorbell (ROCr, `trap_handler.s`).
+/// `EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION` as the bit that runtimes' handlers send above the doorbell (ROCr,
+/// `trap_handler.s`).
 const WAVE_ILLEGAL_INSTRUCTION: u32 = 1 << 3;
 
 /// A dispatch between its launch and its retirement.

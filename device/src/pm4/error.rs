@@ -102,7 +102,7 @@ pub enum Error {
     Refused(GuestError),
 }
 
-/// Name of an operation, or its number.
+/// Returns the name of an operation, or its number.
 fn name(opcode: Opcode) -> String {
     opcode.name().map_or_else(|| format!("{:#04x}", opcode.0), str::to_owned)
 }

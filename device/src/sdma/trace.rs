@@ -6,7 +6,7 @@ use super::SdmaQueue;
 use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent};
 
 impl SdmaQueue {
-    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because the device is halted in front of it.
     pub(super) fn keeps(&self, header: Header) -> bool {
         let inner = self.context.buffer.map_or(0, |buffer| buffer.at.wrapping_add(1));
         let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);

@@ -27,7 +27,7 @@ impl CodeSpaces {
         CodeSpaces { arch, backend, kept, spaces: Mutex::default() }
     }
 
-    /// The code of an address space, for a worker that begins to run waves in it.
+    /// Returns the code of an address space, for a worker that begins to run waves in it.
     pub(super) fn of(&self, context: u64) -> Arc<SharedCode> {
         let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(code) =

@@ -87,8 +87,8 @@ pub trait Owner: fmt::Debug + Send + Sync {
     /// anything; interrupts and wake-ups belong into the announcement.
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement;
 
-    /// Called when the dispatch has ended well and its signal is written: informs those who wait for it. Called outside
-    /// slices, as an [announcement](Announcement::Ended).
+    /// Called when the dispatch has ended well and its signal is written: informs its waiters. Called outside slices,
+    /// as an [announcement](Announcement::Ended).
     fn ended(&self, event: Option<u32>, runner: Runner);
 
     /// Receives a notice of a wave that runs on. Called outside slices.
@@ -188,7 +188,7 @@ impl fmt::Debug for Dispatch {
 }
 
 impl Dispatch {
-    /// Dispatch `number` of the engine, of `total` workgroups, [`Launch::workgroup_count`], at least one.
+    /// Makes dispatch `number` of the engine, of `total` workgroups: [`Launch::workgroup_count`], at least one.
     #[inline(always)]
     pub(super) fn new(
         queue: Arc<ShaderQueue>,

@@ -329,7 +329,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the sink that is asked whether it wants a wave's instructions.
+    /// Returns the sink, which is asked before a wave's instructions are recorded.
     pub(super) fn sink(&self) -> Option<&dyn TraceSink> {
         if self.wants_waves { self.trace.sink() } else { None }
     }
@@ -350,7 +350,7 @@ impl Shared {
         taken.unwrap_or_default()
     }
 
-    /// Called when there may be work: wakes the workers that sleep, and changes `news` for those that look at it.
+    /// Wakes the workers that sleep, and changes `news` for those that look at it. Called when there may be work.
     pub(super) fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
         self.news.fetch_add(1, Ordering::Release);

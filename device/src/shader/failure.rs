@@ -64,7 +64,7 @@ pub enum FailureClass {
 }
 
 impl WaveFailure {
-    /// The class of the failure.
+    /// Returns the class of the failure.
     #[must_use]
     pub fn class(&self) -> FailureClass {
         let cause = match &self.reason {
@@ -81,7 +81,8 @@ impl WaveFailure {
         }
     }
 
-    /// Code for the queue's inactive signal; `None` for translation faults and poison, which the driver reports.
+    /// Returns the code for the queue's inactive signal; `None` for translation faults and poison, which the driver
+    /// reports.
     #[must_use]
     pub fn inactive_code(&self) -> Option<u64> {
         match self.class() {

@@ -66,7 +66,7 @@ pub(super) struct Worker {
     pub(super) stats: Statistics,
     /// Initial state of the waves of the launch at hand.
     series: Series,
-    /// Part that runs of the workgroup that it resumes; `None` runs all of it. A debugger that steps waves sets it.
+    /// Part that runs of the workgroup that it resumes; `None` runs all of it. Steps by hand set it.
     pub(super) by_hand: Option<ByHand>,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,

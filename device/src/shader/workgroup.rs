@@ -283,7 +283,7 @@ impl Workgroup {
     }
 
     /// Goes on as [`Workgroup::run`] in the middle of a round. `round` holds the number of waves still to come, and
-    /// whether those before have only slept.
+    /// true if those before have only slept.
     #[inline(always)]
     fn run_on(&mut self, turn: &mut Turn<'_>, mut round: Option<(usize, bool)>) -> Outcome {
         loop {

@@ -37,7 +37,7 @@ struct State {
 }
 
 impl AqlQueue {
-    /// [`QueueEngine::save`].
+    /// Saves the queue, as [`QueueEngine::save`] describes.
     pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
         if let Waiting::Context(Context { offsets, .. }) = self.waiting {
             // The context is still in the area, unchanged.

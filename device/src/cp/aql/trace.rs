@@ -13,7 +13,7 @@ pub(super) struct Traced {
     /// Index after the last packet that was recorded.
     next: u64,
     kernels: KernelNames,
-    /// Packet in front of which a debugger has already looked for code.
+    /// Packet in front of which a tool has looked for code already, for breakpoints at source lines.
     looked: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
 }
 
 impl AqlQueue {
-    /// Returns true if a packet has to stay where it is because a debugger has halted the device in front of it.
+    /// Returns true if a packet has to stay where it is because the device is halted in front of it.
     pub(super) fn keeps(&mut self, header: PacketHeader, packet: &[u32; 16]) -> bool {
         let (doorbell, index) = (self.config.identity.doorbell.dwords(), self.fetch_index);
         let dispatches = header.packet_type() == PacketType::KERNEL_DISPATCH;

@@ -31,7 +31,7 @@ struct Running {
 }
 
 impl Pm4Queue {
-    /// [`QueueEngine::save`].
+    /// Saves the queue, as [`QueueEngine::save`] describes.
     pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
         if let Some(Context { offsets, .. }) = self.returning
             && !self.stopped

@@ -400,7 +400,7 @@ impl HwsScheduler {
         self.slots.take_off(&self.ports, reset, |queue| queue.partition == partition && is_meant(queue))
     }
 
-    /// Called when the queues of some partitions that were taken off are on the new list, or gone.
+    /// Ends the absence of the queues of some partitions: they are on the new list, or gone.
     fn come_back(&mut self, whose: impl Fn(Partition) -> bool) {
         let (back, away) = self.away.drain(..).partition(|&(partition, _)| whose(partition));
         self.away = away;

@@ -118,7 +118,7 @@ impl ShaderEngine {
     }
 }
 
-/// The instruction that a wave executes next.
+/// Returns the instruction that a wave executes next.
 fn instruction(chip: &Generation, space: &AddressSpace, wave: &Wave) -> Option<String> {
     let mut bytes = [0; LENGTHS[0]];
     let readable =

@@ -60,7 +60,7 @@ impl ShaderEngine {
         self.shared.counters.get()
     }
 
-    /// When the first dispatch was found complete.
+    /// Returns the time at which the first dispatch was found complete.
     #[must_use]
     pub fn first_dispatch(&self) -> Option<std::time::Instant> {
         self.shared.counters.first_dispatch.get().copied()

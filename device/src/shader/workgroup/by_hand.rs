@@ -1,4 +1,4 @@
-//! Waves that a debugger runs step by step, while the device is halted.
+//! Waves that run step by step on request, while the device is halted.
 
 use belfry_isa::exec::Lds;
 use belfry_isa::wave::Wave;

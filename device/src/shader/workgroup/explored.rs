@@ -119,7 +119,7 @@ impl InFlight {
         self.stores.push(Store { wave, pieces, late: false, times: 0 });
     }
 
-    /// Called when others go on: takes back the stores that are late for them.
+    /// Takes back the stores that are late for others, which go on now.
     fn leave(&mut self, exploration: Exploration<'_>) {
         self.take_waits();
         self.stores.retain(|store| store.times < MOST_LATE);
@@ -142,7 +142,7 @@ impl InFlight {
         }
     }
 
-    /// Called when the workgroup goes on: its own waves see all its stores.
+    /// Makes all stores visible to the workgroup's own waves, which go on now.
     fn come_back(&mut self, memory: &AddressSpace) {
         self.stores.iter_mut().for_each(|store| store.arrive(memory));
     }
