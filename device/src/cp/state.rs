@@ -198,8 +198,8 @@ impl QueueState {
         may && self.space().waits().is_some()
     }
 
-    /// Returns true if the failed access is tried again because it waits for a page (XNACK). The driver is told of a
-    /// page once.
+    /// Returns true if the failed access is tried again because it waits for a page (XNACK). The driver is told of the
+    /// page, but not at every try.
     pub(super) fn tries_again(&self, cause: &Cause) -> bool {
         let Some(fault) = cause.own_fault() else { return false };
         let tries = self.space().tries_again(&fault);

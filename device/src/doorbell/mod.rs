@@ -264,8 +264,8 @@ impl Doorbells {
         }
     }
 
-    /// Sets if the queue of a doorbell without an owner may come back. It finds in memory the writes that came
-    /// meanwhile.
+    /// Notes whether the queue of a doorbell without an owner may come back. The queue finds in memory the writes that
+    /// came meanwhile.
     pub(crate) fn set_away(&self, doorbell: DoorbellIndex, away: bool) {
         if let Some(at) = number(doorbell.offset()) {
             self.away.set(at, away);
@@ -289,7 +289,7 @@ impl Doorbells {
         self.owned.of_page(page).map(|at| (offset(at), self.value(at).load(Ordering::Acquire)))
     }
 
-    /// Sets if the queue that listens to a doorbell has work.
+    /// Notes whether the queue that listens to a doorbell has work.
     pub(crate) fn set_busy(&self, doorbell: DoorbellIndex, busy: bool) {
         let Some(at) = number(doorbell.offset()) else { return };
         // Every service calls this, and the flag hardly ever changes.

@@ -182,7 +182,7 @@ impl SdmaQueue {
     }
 
     /// Returns true if the packet is executed again from its position because it waits for a page (XNACK). The driver
-    /// is told of a page once.
+    /// is told of the page, but not at every try.
     fn tries_again(&self, error: &SdmaError) -> bool {
         let Some(fault) = error.fault() else { return false };
         let tries = self.space.tries_again(&fault);

@@ -159,8 +159,8 @@ impl Workgroup {
 
     /// Becomes the workgroup of this identifier, and then the other claimed ones, as long as the budget lasts and all
     /// of their waves end in their first turn. A wave that does not end there leaves the workgroup as
-    /// [`Workgroup::start`] and [`Workgroup::run`] would leave it, except that waves after the first one have not run
-    /// at all before their turn.
+    /// [`Workgroup::start`] and [`Workgroup::run`] would leave it, except that waves after the first one had no storage
+    /// before their turn.
     ///
     /// For waves that are not traced, watched or debugged.
     pub(in crate::shader) fn run_through(
