@@ -1,4 +1,4 @@
-//! Whether waves are executed at this moment, and for how long they were.
+//! The time during which waves are executed.
 #![expect(unsafe_code, reason = "asks for the time that all processes of a machine have in common")]
 
 use std::sync::Arc;
@@ -8,42 +8,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TICK_NS: u64 = 10;
 /// Bits of [`Busy::state`] that count threads.
 const COUNT: u64 = 0xffff;
-/// Nanoseconds of a unit of the time in the bits above.
+/// Nanoseconds of a unit of the time in the other bits of [`Busy::state`].
 const UNIT_NS: u64 = 16;
-/// Threads that hand over to each other without a pause are counted after so many units: a process may end at any time.
+/// Units after which the time of threads that take turns without a pause is added to the total, as a process
+/// may end at any time.
 const FOLD: u64 = 10_000_000 / UNIT_NS;
 
-/// What one device has executed. All zeros are a device that has executed nothing.
+/// Time that one device has executed waves. All zeros are a device that has executed nothing.
 ///
-/// It may be in memory that other processes see: they look at it while it changes.
+/// The counts may be in memory that other processes see: they read it while it changes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Busy {
-    /// Threads that execute waves in bits 15:0; above, since when there is any, in units of the machine's monotonic clock.
+    /// Number of threads that execute waves in bits 15:0; above, the time since which there is any, in units
+    /// of the machine's monotonic clock.
     state: AtomicU64,
-    /// Nanoseconds during which any thread did, but for those since then.
+    /// Nanoseconds during which any thread executed waves, except since that time.
     total_ns: AtomicU64,
 }
 
 impl Busy {
-    /// A device begins here of which no thread executes anything; what an earlier one has executed stays counted.
+    /// Begins a device that executes nothing; time of an earlier device stays counted.
     pub fn begin_anew(&self) {
         self.state.store(0, Ordering::Release);
     }
 
-    /// The same, and nothing is counted any more.
+    /// Begins a device that executes nothing, with no time counted.
     pub fn clear(&self) {
         self.begin_anew();
         self.total_ns.store(0, Ordering::Release);
     }
 
-    /// Whether a thread executes waves.
+    /// Returns true if a thread executes waves.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.state.load(Ordering::Relaxed) & COUNT != 0
     }
 
-    /// Nanoseconds during which waves were executed, those of a device that is gone without its last ones (`counts_now` is false).
+    /// Nanoseconds during which waves were executed. For a device that is gone (`counts_now` is false), its
+    /// last, unfinished time is left out.
     #[must_use]
     pub fn total_ns(&self, counts_now: bool) -> u64 {
         loop {
@@ -67,7 +70,7 @@ impl Busy {
         loop {
             let since = units_since(state);
             let (next, passed) = match state & COUNT {
-                // Somebody has begun anew meanwhile.
+                // Another thread has begun anew in the meantime.
                 0 => return,
                 1 => (0, since),
                 count if since >= FOLD => (units() << 16 | (count - 1), since),
@@ -102,19 +105,19 @@ fn units_since(state: u64) -> u64 {
     if passed > TIME / 2 { 0 } else { passed }
 }
 
-/// What a host shows as one card of several devices.
+/// The other devices of a card that a host shows as one.
 pub trait WholeCard: Send + Sync {
-    /// Whether another device of it executes waves.
+    /// Returns true if another device of the card executes waves.
     fn others_are_busy(&self) -> bool;
 
     /// Nanoseconds during which the other devices have executed waves, together.
     fn others_ns(&self) -> u64;
 
-    /// Bytes of VRAM and of system memory that the drivers of the other devices have given away, together.
+    /// Bytes of VRAM and of system memory that the drivers of the other devices have allocated, together.
     fn others_memory(&self) -> (u64, u64);
 }
 
-/// Counts the threads that execute waves, and how long there are any.
+/// Counts the threads that execute waves, and the time during which there are any.
 #[derive(Clone)]
 pub struct Activity {
     own: Place,
@@ -140,7 +143,8 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Counts here, in what belongs to one device alone; its registers say what the whole card does.
+    /// Counts in `busy`, which belongs to one device alone; the device's registers show the activity of the
+    /// whole card.
     #[must_use]
     pub fn shared(busy: &'static Busy, card: Option<Arc<dyn WholeCard>>) -> Self {
         Self { own: Place::Shared(busy), card }
@@ -153,27 +157,27 @@ impl Activity {
         }
     }
 
-    /// Whether a thread of the card executes waves.
+    /// Returns true if a thread of the card executes waves.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy().is_busy() || self.card.as_ref().is_some_and(|card| card.others_are_busy())
     }
 
-    /// Ticks of 10 ns, as the golden counter has them, during which the card has executed waves. Those of several devices that did at
-    /// the same time count for each.
+    /// Ticks of 10 ns, like those of the golden counter, during which the card has executed waves. If several
+    /// devices did at once, the time counts for each.
     #[must_use]
     pub fn busy_ticks(&self) -> u64 {
         let others = self.card.as_ref().map_or(0, |card| card.others_ns());
         self.busy().total_ns(true).saturating_add(others) / TICK_NS
     }
 
-    /// Bytes of VRAM and of system memory that the drivers of the card's other devices have given away.
+    /// Bytes of VRAM and of system memory that the drivers of the card's other devices have allocated.
     #[must_use]
     pub fn others_memory(&self) -> (u64, u64) {
         self.card.as_ref().map_or((0, 0), |card| card.others_memory())
     }
 
-    /// A thread begins to execute waves, until what this gives is dropped.
+    /// Notes that a thread executes waves, until the guard is dropped.
     pub(crate) fn begin(&self) -> Executing<'_> {
         self.busy().enter();
         Executing(self)
@@ -217,7 +221,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(15));
         let second = activity.begin();
         drop(first);
-        // Folded, as more than 10 ms have passed: it is counted although a thread goes on.
+        // Added in between, as more than 10 ms have passed: it is counted although a thread goes on.
         assert!(activity.busy().total_ns(false) >= 10_000_000);
         let meanwhile = activity.busy_ticks();
         std::thread::sleep(Duration::from_millis(2));
@@ -242,7 +246,7 @@ mod tests {
         busy.begin_anew();
         assert!(!busy.is_busy());
         assert_eq!(busy.total_ns(true), counted);
-        // A thread of the device before.
+        // A thread of the earlier device.
         busy.leave();
         assert!(!busy.is_busy());
     }

@@ -1,4 +1,4 @@
-//! What a host chooses about the device.
+//! Configuration of the device by its host.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sanitize::{Rule, Sanitizer};
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
-/// Who answers accesses to the MSI-X table.
+/// The side that answers accesses to the MSI-X table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MsixTable {
     /// The host emulates the table, its masks and its pending bits (vfio-user, hosted): every interrupt is raised.
@@ -33,70 +33,80 @@ pub enum MsixTable {
 /// Configuration of one device; [`Default`] is what `belfry run` uses.
 #[derive(Clone, Debug)]
 pub struct GpuConfig {
-    /// Which chip it is.
+    /// Model of the chip.
     pub chip: &'static Model,
     /// Compute units, in all: a multiple of [`Model::cu_step`] for each graphics core, at most as many as the chip has.
     pub cus: u32,
     /// Graphics cores (XCCs), at most as many as the chip has.
     pub xccs: u32,
-    /// How the graphics cores are shared out after a reset.
+    /// Partition mode of the graphics cores after a reset.
     pub partition: ComputePartition,
     /// Bytes of VRAM: a power of two in the range of the chip, [`Model::vram`].
     pub vram_size: u64,
     /// Shader worker threads, 1 to 256.
     pub workers: usize,
-    /// Who answers accesses to the MSI-X table.
+    /// The side that answers accesses to the MSI-X table.
     pub msix_table: MsixTable,
-    /// Whether the function has an interrupt pin, for drivers that use no messages: [`InterruptSink::set_pin`].
+    /// True if the function has an interrupt pin, for drivers that use no messages:
+    /// [`InterruptSink::set_pin`].
     ///
     /// [`InterruptSink::set_pin`]: crate::InterruptSink::set_pin
     pub interrupt_pin: bool,
-    /// Whether the guest can write doorbells without the device being told.
+    /// True if the guest can write doorbells without notice to the device.
     ///
-    /// The device's thread then looks at the doorbell page by itself while queues are mapped, ever more rarely while nothing
-    /// happens. A host that calls [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint) after such writes does not need it.
+    /// The device's thread then looks at the doorbell page by itself while queues are mapped, more and more
+    /// rarely while nothing happens. A host that calls [`Gpu::doorbell_hint`](crate::Gpu::doorbell_hint)
+    /// after such writes does not need this.
     pub poll_doorbells: bool,
-    /// How long a busy queue keeps its hardware slot while others wait for one, unless its gang asks for more.
+    /// Time for which a busy queue keeps its hardware slot while others wait for one, unless its gang asks
+    /// for more.
     pub quantum: Duration,
     /// Receiver of trace events.
     pub trace: Option<Arc<dyn TraceSink>>,
-    /// Seed of a deterministic schedule: one worker whatever [`workers`](GpuConfig::workers) says, one dispatch after the
-    /// other, the waves of each interleaved at single instructions as the seed decides, and time counted in instructions.
+    /// Seed of a deterministic schedule. There is one worker, whatever number [`workers`](GpuConfig::workers)
+    /// has; dispatches run one after the other; the seed decides how the waves of each are interleaved at
+    /// single instructions; and time is counted in instructions.
     ///
-    /// The same program then executes the same instructions in the same order. What comes from outside is not part of that:
-    /// processors writing to the same memory meanwhile, and queues taken off their slots while they are busy.
+    /// A program then executes the same instructions in the same order in each run. Events from outside are
+    /// not part of that: writes of processors to shared memory, and queues that are taken off their slots
+    /// while they are busy.
     pub deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code of the host, where that has AVX2 or AVX-512.
+    /// Tier of kernels' code: selects the code that is compiled to machine code of the host, if the host has
+    /// AVX2 or AVX-512.
     pub tier: Tier,
-    /// How matrix instructions form their sums.
+    /// Way in which matrix instructions form their sums.
     pub matrices: Matrices,
-    /// Where compiled code is kept from one process to the next, if it is. Others may have the same one.
+    /// Store that keeps compiled code from one process to the next, if there is one. Several devices may
+    /// share one.
     pub kept_code: Option<Arc<KeptCode>>,
-    /// Whether compiled code counts what it does, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such code is slower.
+    /// True if compiled code counts its work, for [`Gpu::take_code_times`](crate::Gpu::take_code_times); such
+    /// code is slower.
     pub counts_code: bool,
-    /// Holds what kernels do against rules; they run many times slower then.
+    /// Checks the behaviour of kernels against rules; kernels run many times slower then.
     pub sanitizer: Option<Arc<Sanitizer>>,
-    /// Counts what kernels do; they run many times slower then.
+    /// Counts the work of kernels; they run many times slower then.
     pub profiler: Option<Arc<Profiler>>,
-    /// The time that it goes by.
+    /// Source of the device's time.
     pub time: TimeSource,
-    /// Where it counts the threads that execute waves.
+    /// Counter of the threads that execute waves.
     pub activity: Activity,
-    /// What fails on purpose.
+    /// Plan of deliberate faults.
     pub faults: Plan,
-    /// Where every input of the device goes that is not determined, for a [`Replay`](crate::Replay). The device is a
-    /// [deterministic](GpuConfig::deterministic) one then, with the seed 0 unless it has another, and has a time of its own,
-    /// which passes as the host's does.
+    /// Record of every input of the device that is not determined, for a [`Replay`](crate::Replay). The
+    /// device is then a [deterministic](GpuConfig::deterministic) one, with the seed 0 unless it has another.
+    /// It has a time of its own, which passes as the host's does.
     pub record: Option<Recording>,
-    /// What decides who goes on next, for a device and a driver that work on the thread that calls them. The device is a
-    /// [deterministic](GpuConfig::deterministic) one then, and [`time`](GpuConfig::time) is one that is moved by hand.
+    /// Explorer that decides who goes on next, for a device and a driver that work on the thread that calls
+    /// them. The device is then a [deterministic](GpuConfig::deterministic) one, and
+    /// [`time`](GpuConfig::time) is moved by hand.
     pub explorer: Option<Explorer>,
 }
 
-/// Processors this process may use. The answer is kept: finding it takes a dozen system calls.
+/// Number of processors this process may use. The answer is kept: finding it takes a dozen system calls.
 #[must_use]
 pub fn processors() -> usize {
-    // Threads that ask at once all find it, and none waits for another: a process that is forked meanwhile has one thread alone.
+    // Threads that ask at once all find the number, and none waits for another: a process that is forked in
+    // the meantime has only one thread.
     static PROCESSORS: OnceNonZeroUsize = OnceNonZeroUsize::new();
     PROCESSORS.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)).get()
 }
@@ -131,13 +141,13 @@ impl Default for GpuConfig {
     }
 }
 
-/// Why a configuration was refused.
+/// Reasons for refusing a configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// [`GpuConfig::cus`] is out of range, or no multiple of what each graphics core can have.
+    /// [`GpuConfig::cus`] is out of range, or no multiple of the step for each graphics core.
     #[error("{cus} compute units: must be a multiple of {step}, {step} to {most}")]
     Cus {
-        /// What was asked for.
+        /// Configured compute units.
         cus: u32,
         /// The least, of which others are multiples.
         step: u32,
@@ -147,15 +157,15 @@ pub enum ConfigError {
     /// [`GpuConfig::xccs`] is out of range.
     #[error("{xccs} XCCs: must be 1 to {most}")]
     Xccs {
-        /// What was asked for.
+        /// Configured graphics cores.
         xccs: u32,
-        /// What the chip has.
+        /// Graphics cores of the chip.
         most: u32,
     },
     /// [`GpuConfig::partition`] does not go with the number of graphics cores.
     #[error("{xccs} XCCs cannot be partitioned as {partition}")]
     Partition {
-        /// What was asked for.
+        /// Configured mode.
         partition: ComputePartition,
         /// Graphics cores.
         xccs: u32,
@@ -163,7 +173,7 @@ pub enum ConfigError {
     /// [`GpuConfig::vram_size`] is out of range.
     #[error("{size} bytes of VRAM: must be a power of two from {least} to {most} bytes")]
     VramSize {
-        /// What was asked for.
+        /// Configured size in bytes.
         size: u64,
         /// The least that the chip can have.
         least: u64,
@@ -173,26 +183,27 @@ pub enum ConfigError {
     /// [`GpuConfig::workers`] is out of range.
     #[error("{0} shader workers: must be 1 to 256")]
     Workers(usize),
-    /// Something that does not go with [`GpuConfig::record`].
+    /// A setting that does not go with [`GpuConfig::record`].
     #[error("a device that is recorded has no {0}")]
     Record(&'static str),
 }
 
 impl GpuConfig {
-    /// How much there is of the chip.
+    /// Shape of the chip.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         Shape { xccs: self.xccs, cus: self.cus }
     }
 
-    /// Whether the device does one thing after the other, on a copy of memory: as it is recorded, or as a rule of the sanitizer goes by
-    /// what is flushed to VRAM. Ways of doorbells that do not stop their writers are not for it.
+    /// Returns true if the device does one thing after the other, on a copy of memory: because it is
+    /// recorded, or because a rule of the sanitizer checks flushes to VRAM. Such a device needs doorbells
+    /// that stop their writers.
     #[must_use]
     pub fn works_on_copy(&self) -> bool {
         self.record.is_some() || self.checks_host_path()
     }
 
-    /// Whether the sanitizer goes by what is flushed to VRAM, for which a device that is explored has no copy.
+    /// Returns true if the sanitizer checks flushes to VRAM; a device that is explored has no copy for that.
     pub(crate) fn checks_host_path(&self) -> bool {
         let checks = |sanitizer: &Arc<Sanitizer>| sanitizer.checks(Rule::HdpNotFlushed);
         self.explorer.is_none() && self.sanitizer.as_ref().is_some_and(checks)

@@ -1,4 +1,4 @@
-//! Why a device could not be made.
+//! Reasons why a device could not be made.
 
 use crate::config::ConfigError;
 

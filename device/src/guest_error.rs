@@ -1,4 +1,4 @@
-//! What a guest does wrong, by name.
+//! Errors of a guest, by name.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ macro_rules! guest_errors {
         }
 
         impl GuestError {
-            /// Every error there is.
+            /// All errors.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// What it is called in logs and reports.
+            /// Name in logs and reports.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,36 +1,38 @@
-//! How a page of doorbells changes between trapping and being memory without losing a store.
+//! Switching of a page of doorbells between trapping and memory, without losing a store.
 //!
 //! A store of the guest either traps, and the device is notified, or goes to the page without notice. So:
 //!
-//! 1. What the page holds is read *before* it becomes memory. Every store that goes to the page comes later, and makes a
-//!    difference to what was read.
-//! 2. While it is memory, it is compared with what it held at the last look; at a difference the device is told.
-//! 3. It is taken away *before* the device is told for the last time, whatever was seen. Taking away returns when no
-//!    store reaches the page any more: each one either came before, and the device finds it now, or traps.
+//! 1. The page's contents are read *before* it becomes memory. Every store that goes to the page comes later,
+//!    and makes a difference to these contents.
+//! 2. While it is memory, it is compared with its contents at the last look; at a difference the device is
+//!    told.
+//! 3. The page is taken away *before* the device is told for the last time, with or without a difference. Taking
+//!    away returns when no store reaches the page any more: each store either came before, and the device
+//!    finds it now, or traps.
 //!
-//! The device looks at values when it is told, so that being told once too often costs time and nothing else.
+//! The device looks at values when it is told, so that telling it once too often costs time and nothing else.
 //!
 //! The tests run this code under loom's memory model, in every order of the steps of the threads involved, and show that
 //! each of the orders above is needed.
 
 /// A page of doorbells.
 pub trait Page {
-    /// What it holds.
+    /// Contents of the page.
     type Values;
 
-    /// Reads what it holds.
+    /// Reads the contents.
     fn values(&self) -> Self::Values;
 
-    /// Reads what it holds; whether that differs from `last`, which is brought up to date.
+    /// Reads the contents; returns true if they differ from `last`, and updates `last`.
     fn differs(&self, last: &mut Self::Values) -> bool;
 
-    /// Makes it memory of the guest; whether that succeeded.
+    /// Makes the page memory of the guest; returns true on success.
     fn give(&mut self) -> bool;
 
-    /// Has it trap; whether that succeeded. No store reaches it any more when this returns.
+    /// Makes the page trap; returns true on success. No store reaches it any more when this returns.
     fn take(&mut self) -> bool;
 
-    /// Has the device look at what it holds.
+    /// Lets the device look at the contents.
     fn tell(&self);
 }
 
@@ -39,13 +41,13 @@ pub trait Page {
 pub struct Handover<V>(V);
 
 impl<V> Handover<V> {
-    /// Makes a page memory that traps.
+    /// Makes a page that traps memory.
     pub fn begin(page: &mut impl Page<Values = V>) -> Option<Self> {
         let last = page.values();
         page.give().then_some(Self(last))
     }
 
-    /// Looks for stores; whether there were any.
+    /// Looks for stores; returns true if there were any.
     pub fn look(&mut self, page: &impl Page<Values = V>) -> bool {
         let differs = page.differs(&mut self.0);
         if differs {
@@ -54,7 +56,8 @@ impl<V> Handover<V> {
         differs
     }
 
-    /// Has the page trap again; whether it does, as a page that cannot be taken away stays memory and has to be looked at.
+    /// Makes the page trap again. Returns false if it cannot be taken away: it then stays memory, and has to
+    /// be looked at.
     pub fn end(&mut self, page: &mut impl Page<Values = V>) -> bool {
         let taken = page.take();
         page.tell();

@@ -1,9 +1,10 @@
 //! Results of accesses to the device, as values.
 
-/// What an access to a BAR came to.
+/// Result of an access to a BAR.
 pub type IoResult = Result<(), IoError>;
 
-/// Why a BAR access did not happen; reads then yield zeros, never all ones, which drivers take for a dead device.
+/// Reasons why a BAR access did not happen; reads then yield zeros, never all ones, which drivers take for a
+/// dead device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IoError {
     /// The device has no such BAR.

@@ -4,7 +4,8 @@
 //! space and the BARs as values, and gets interrupts raised. The device opens no file and no socket.
 //!
 //! The way of a packet through the modules: [`doorbell`] → [`queue`] → [`vm`] → [`cp`] → [`shader`] → [`cp`] →
-//! [`interrupt`]; firmware and the registers set the queues up, `pci` sits in front, [`chip`] holds what differs per chip.
+//! [`interrupt`]; firmware and the registers set the queues up, `pci` sits in front, [`chip`] holds the
+//! differences between chips.
 
 mod activity;
 mod blocks;

@@ -1,8 +1,9 @@
-//! The device's own BARs as its engines and waves reach them: over the bus, beside memory.
+//! The device's own BARs, for its engines and waves: they reach them over the bus, beside memory.
 //!
-//! Drivers map doorbells and the page of flushes for GPUs, their own and others (linux `amdgpu_amdkfd_gpuvm.c`, `kfd_mem_attach`;
-//! libhsakmt `map_mmio`). What a wave stores to a doorbell is in the doorbell page like a store of a processor's, and no
-//! message tells the device of it: from the first access on the device looks by itself while queues have work.
+//! Drivers map doorbells and the page of flushes for GPUs, their own and others (linux
+//! `amdgpu_amdkfd_gpuvm.c`, `kfd_mem_attach`; libhsakmt `map_mmio`). A wave's store to a doorbell is in the
+//! doorbell page like a processor's store, and no message tells the device of it: from the first access on,
+//! the device looks by itself while queues have work.
 
 #![expect(unsafe_code, reason = "gives places in the device's own pages, which others write at any time")]
 
@@ -18,30 +19,30 @@ use crate::threads::Wake;
 
 /// Bytes of the page of flushes.
 const PAGE: u64 = 4096;
-/// Where nothing is on the bus.
+/// Address of a BAR that is not on the bus.
 const NOWHERE: u64 = u64::MAX;
 /// Contents of the page before the first store to it: a value that no program flushes with.
 const UNTOUCHED: u64 = 0x5a5a_a5a5_5a5a_a5a5;
 
-/// Where the BARs are on the bus, and what is behind them.
+/// Addresses of the BARs on the bus, and their memory.
 #[derive(Debug)]
 pub(crate) struct OwnBars {
     doorbells: Arc<Doorbells>,
     doorbells_at: AtomicU64,
-    /// The page that the registers have their flushes in.
+    /// The page that contains the flush registers.
     flushes: Box<[AtomicU64; PAGE as usize / 8]>,
     flushes_at: AtomicU64,
-    /// A host without a bus has said where doorbells are.
+    /// True once a host without a bus has set the address of doorbells.
     placed: AtomicBool,
     /// Offset of the page in the BAR of the registers.
     remap: u64,
-    /// Doorbells were reached.
+    /// True once doorbells were reached.
     reached: AtomicBool,
     wake: Arc<Wake>,
 }
 
 impl OwnBars {
-    /// BARs that are nowhere yet.
+    /// BARs that are not on the bus yet.
     pub(crate) fn new(doorbells: Arc<Doorbells>, remap: u64, wake: Arc<Wake>) -> Self {
         let [doorbells_at, flushes_at] = [NOWHERE, NOWHERE].map(AtomicU64::new);
         let flushes = Box::new([const { AtomicU64::new(0) }; PAGE as usize / 8]);
@@ -50,7 +51,7 @@ impl OwnBars {
         Self { doorbells, doorbells_at, flushes, flushes_at, placed, remap, reached, wake }
     }
 
-    /// The BARs are where configuration space says, unless the host has said it.
+    /// Takes the addresses of the BARs from configuration space, unless the host has set one.
     pub(crate) fn follow(&self, function: &Function) {
         if self.placed.load(Ordering::Acquire) {
             return;
@@ -60,26 +61,27 @@ impl OwnBars {
         self.flushes_at.store(registers.unwrap_or(NOWHERE), Ordering::Release);
     }
 
-    /// The doorbells are at this address for the device, whatever configuration space says.
+    /// Puts the doorbells at this address for the device, in place of the one in configuration space.
     pub(crate) fn place_doorbells(&self, address: u64) {
         self.placed.store(true, Ordering::Release);
         self.doorbells_at.store(address, Ordering::Release);
     }
 
-    /// Whether doorbells may be stored without anybody's notice, by waves or by engines, or were while others were served.
+    /// Returns true if waves or engines may store to doorbells without a message, or did so while others were
+    /// served.
     pub(crate) fn may_ring(&self) -> bool {
         self.reached.load(Ordering::Acquire) && (self.doorbells.any_busy() || self.doorbells.any_rung())
     }
 }
 
-/// A place so far into a range on the host.
+/// The place of `address` in a range on the host that begins at bus address `at`.
 fn place(base: *mut u8, size: u64, at: u64, address: u64) -> Option<OwnPlace> {
     let before = address.checked_sub(at).filter(|&before| at != NOWHERE && before < size)?;
     Some(OwnPlace { host: base.wrapping_add(before as usize), before, after: size - before })
 }
 
-// SAFETY: both ranges are there as long as `self` lives, which has the doorbells and the page; all of them are atomics, or accessed as
-// such.
+// SAFETY: both ranges exist as long as `self` lives, which owns the doorbells and the page; all of them are
+// atomics, or accessed like atomics.
 unsafe impl OwnPages for OwnBars {
     fn find(&self, address: u64) -> Option<OwnPlace> {
         let flushes = self.flushes_at.load(Ordering::Acquire);

@@ -1,11 +1,11 @@
-//! What saving the parts of a device has in common: the error of values that no device has, and how types of other
-//! crates are written down.
+//! Common parts of saving a device: the error of values that no device has, and the forms of types of other
+//! crates.
 
 /// A value in a snapshot that no device has.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{field} cannot be {value:#x}: the snapshot is damaged, take another one")]
 pub struct Broken {
-    /// What has the value.
+    /// Part that has the value.
     pub field: &'static str,
     /// The value.
     pub value: u64,
@@ -16,7 +16,7 @@ pub(crate) fn check(field: &'static str, value: impl Into<u64>, holds: bool) -> 
     if holds { Ok(()) } else { Err(Broken { field, value: value.into() }) }
 }
 
-/// Counters that only grow never get there: what counts on from a smaller one does not overflow.
+/// Limit of counters that only grow: no counter reaches it, and counting on from below does not overflow.
 const COUNTED: u64 = 1 << 62;
 
 /// Takes a counter's value.

@@ -1,4 +1,4 @@
-//! How live state is shown: lists of any length end after a few entries.
+//! Display of live state: lists of any length end after a few entries.
 
 use std::fmt;
 

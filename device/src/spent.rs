@@ -1,7 +1,7 @@
-//! Where the time of this process's threads goes, by emulated part: what a flame graph of the emulator is made of.
+//! Time that this process's threads spend, by emulated part: the data of a flame graph of the emulator.
 //!
-//! Off, each hook is a load and a branch. On, a thread that enters or leaves a part reads the clock and adds to a counter. Counters are
-//! of the whole process: all of its GPUs together.
+//! If off, each hook is a load and a branch. If on, a thread that enters or leaves a part reads the clock and
+//! adds to a counter. Counters are of the whole process: all of its GPUs together.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use belfry_isa::exec::{CodeTimes, ticks};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Part {
-    /// The firmware: it maps queues, and has them looked at.
+    /// The firmware: maps queues, and looks at them.
     Firmware = 1,
     /// Packets of AQL and PM4 queues.
     Packets,
@@ -22,7 +22,7 @@ pub enum Part {
     Sdma,
     /// The bytes that SDMA engines move.
     Transfers,
-    /// Turns of workgroups: choosing them, and what is around their waves.
+    /// Turns of workgroups: choosing them, and the work around their waves.
     Workgroups,
     /// Registers that waves start with, of workgroups that are launched one by one.
     WaveStart,
@@ -47,7 +47,7 @@ impl Part {
         Self::Waiting,
     ];
 
-    /// As a flame graph has it.
+    /// Name in a flame graph.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,23 +66,23 @@ impl Part {
 
 /// Bits of a part in a path.
 const BITS: u32 = 4;
-/// Paths: four parts, each inside the one before it. What is deeper counts for the fourth.
+/// Paths: four parts, each inside the one before it. Deeper parts count for the fourth.
 const PATHS: usize = 1 << (4 * BITS);
 
-/// What is counted, once that was asked for.
+/// Counters, once a caller has asked for them.
 struct Counters {
     /// Nanoseconds by path.
     paths: Box<[AtomicU64]>,
-    /// When counting began, and what [`ticks`] said then.
+    /// Time at which counting began, and the value of [`ticks`] at that time.
     began: (Instant, u64),
-    /// Of compiled code: ticks in all, and of the handlers that it has called.
+    /// Ticks of compiled code: in all, and in the handlers that it has called.
     code: [AtomicU64; 2],
 }
 
 static COUNTERS: OnceLock<Counters> = OnceLock::new();
 
 thread_local! {
-    /// The path that the thread is at, and since when.
+    /// The path that the thread is at, and the time since which it is.
     static AT: Cell<(u16, Option<Instant>)> = const { Cell::new((0, None)) };
 }
 
@@ -95,13 +95,13 @@ pub fn begin() {
     });
 }
 
-/// A thread is in a part until this is dropped.
+/// While it lives, the thread is in a part.
 #[derive(Debug)]
 pub(crate) struct Inside {
     before: Option<u16>,
 }
 
-/// The thread is in a part from now on.
+/// Enters a part, until the guard is dropped.
 #[inline]
 pub(crate) fn enter(part: Part) -> Inside {
     match COUNTERS.get() {
@@ -111,7 +111,7 @@ pub(crate) fn enter(part: Part) -> Inside {
 }
 
 impl Counters {
-    /// The thread goes to the path; the one that it was at.
+    /// Switches the thread to another path; returns the one that it was at.
     fn switch(&self, to: impl FnOnce(u16) -> u16) -> u16 {
         let now = Instant::now();
         let (path, since) = AT.get();
@@ -141,12 +141,12 @@ impl Drop for Inside {
     }
 }
 
-/// Whether time is counted.
+/// Returns true if time is counted.
 pub(crate) fn is_on() -> bool {
     COUNTERS.get().is_some()
 }
 
-/// Adds what the compiled code of a GPU has done that ends.
+/// Adds the times of the compiled code of a GPU that ends.
 pub(crate) fn add_code(times: &CodeTimes) {
     if let Some(counters) = COUNTERS.get() {
         counters.code[0].fetch_add(times.ticks, Ordering::Relaxed);
@@ -155,7 +155,7 @@ pub(crate) fn add_code(times: &CodeTimes) {
     }
 }
 
-/// Nanoseconds that threads have spent at a path of parts, beside those in parts inside of its last one.
+/// Nanoseconds that threads have spent at a path of parts, except in parts inside of its last one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Spent {
     /// Names, the outermost first.
@@ -164,8 +164,8 @@ pub struct Spent {
     pub ns: u64,
 }
 
-/// Where time has gone until now. What threads are in at this moment counts when they leave it; of waves, compiled code counts when its GPU
-/// has ended.
+/// Time spent until now. A part counts when the thread leaves it; the compiled code of waves counts when its
+/// GPU has ended.
 #[must_use]
 pub fn report() -> Vec<Spent> {
     let Some(counters) = COUNTERS.get() else { return Vec::new() };
@@ -177,7 +177,8 @@ pub fn report() -> Vec<Spent> {
     split(paths.map(|(path, ns)| (path, ns.load(Ordering::Relaxed))), (all, handlers))
 }
 
-/// Names paths, and divides the time in waves by tiers: so many nanoseconds are those of compiled code, of which some are of handlers.
+/// Names paths, and divides the time in waves by tiers: `compiled` nanoseconds are of compiled code, of which
+/// `handlers` are of handlers.
 fn split(paths: impl Iterator<Item = (usize, u64)>, (compiled, handlers): (u64, u64)) -> Vec<Spent> {
     let mut all = Vec::new();
     let (mut compiled, mut handlers) = (compiled, handlers.min(compiled));
@@ -246,7 +247,7 @@ mod tests {
             began: (Instant::now(), 0),
             code: Default::default(),
         };
-        // A path at which nothing has been is 0, and time outside of all parts is nobody's.
+        // A path without time is 0, and time outside of all parts is not counted.
         let outer = counters.switch(|_| 0x5);
         let inner = counters.switch(|path| path << BITS | 0x8);
         assert_eq!((outer, inner, AT.get().0), (0, 0x5, 0x58));

@@ -1,6 +1,6 @@
 //! Numbers that follow from a seed.
 
-/// What one number of a stream is from the next.
+/// Distance of one state of a stream from the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A stream of numbers: `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
@@ -15,7 +15,7 @@ impl SplitMix {
         value
     }
 
-    /// The next number, below `end`; 0 when that is 0.
+    /// The next number, below `end`; 0 if `end` is 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         let end = if end == 0 { 1 } else { end };
         self.next() % end

@@ -1,4 +1,4 @@
-//! Counters of what the device did.
+//! Counters of the device's work.
 
 mod save;
 
@@ -26,7 +26,7 @@ pub struct Stats {
     pub doorbells_polled: u64,
     /// Doorbell writes to offsets no queue owns.
     pub doorbells_unknown: u64,
-    /// Pages that the driver was told that waves wait for.
+    /// Pages reported to the driver because waves wait for them.
     pub retry_faults: u64,
     /// Register reads.
     pub register_reads: u64,
@@ -36,7 +36,7 @@ pub struct Stats {
     pub mes_frames: u64,
     /// MES frames refused, whose fence was not written.
     pub mes_refused: u64,
-    /// Times the device's thread has looked at its queues.
+    /// Passes of the device's thread over its queues.
     pub runner_passes: u64,
     /// Queues the MES mapped (again).
     pub queues_mapped: u64,
@@ -62,18 +62,18 @@ pub struct Stats {
     pub tlb_misses: u64,
     /// Page table walks.
     pub page_walks: u64,
-    /// What has come of regions whose compiled code is kept, if any is: of all devices that keep it in the same place.
+    /// Regions whose compiled code is kept, if any is, by their fate: of all devices that share one store.
     pub kept_code: Option<KeptCounts>,
-    /// Named errors a guest caused, with how often: malformed frames, refused queues, faults.
+    /// Named errors a guest caused, with their numbers: malformed frames, refused queues, faults.
     pub errors: BTreeMap<GuestError, u64>,
-    /// What each of them was about the first time, in words; those of a snapshot are not restored.
+    /// Details of each error's first case, in words; those of a snapshot are not restored.
     pub reasons: BTreeMap<GuestError, String>,
 }
 
-/// What is told of errors.
+/// Function that receives errors.
 type Tell = dyn Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync;
 
-/// Is told of errors.
+/// Listener for errors.
 struct Listener(Box<Tell>);
 
 impl std::fmt::Debug for Listener {
@@ -113,10 +113,10 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Most characters that are kept of what an error is about: a guest may have chosen them.
+/// Most characters of an error's details that are kept: a guest may have chosen them.
 const REASON: usize = 400;
 
-/// Counts and logs; answers how often the name was counted.
+/// Counts and logs; returns the number of times that the name was counted.
 fn tally<N: Clone + Ord + std::fmt::Display>(
     counts: &Mutex<BTreeMap<N, u64>, rank::Counters>,
     name: &N,
@@ -135,12 +135,12 @@ fn tally<N: Clone + Ord + std::fmt::Display>(
 }
 
 impl Counters {
-    /// All zero; what is refused is recorded.
+    /// Counters that are all zero; refusals are recorded.
     pub(crate) fn new(tracer: Tracer) -> Self {
         Self { tracer, ..Self::default() }
     }
 
-    /// The same, which tell of each error as well.
+    /// Adds a listener for errors.
     pub(crate) fn telling(
         self,
         tell: impl Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync + 'static,
@@ -148,7 +148,8 @@ impl Counters {
         Self { listener: Some(Listener(Box::new(tell))), ..self }
     }
 
-    /// Counts a named error, and logs it the first few times and then ever more rarely. Keeps what the first was about.
+    /// Counts a named error, and logs it the first few times and then more and more rarely. Keeps the details
+    /// of the first.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
         self.tracer.refused(&error, details);
         self.tell(error, details);
@@ -158,25 +159,26 @@ impl Counters {
         }
     }
 
-    /// Tells whoever wants to know of an error, without counting it: hardware does what it does for such a case.
+    /// Passes an error to the listener, if there is one, without counting it, for a case that hardware
+    /// handles in its own way.
     pub(crate) fn tell(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
         if let Some(Listener(tell)) = &self.listener {
             tell(error, details);
         }
     }
 
-    /// Counts and logs, in the same way, a field of a request that is answered without doing what the field asks.
+    /// Counts and logs a field of a request that is answered without doing what the field asks.
     pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
         self.tracer.refused(&name, details);
         tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 
-    /// The same for an operation of the instruction set that has no semantics.
+    /// Counts and logs an operation of the instruction set that has no semantics.
     pub(crate) fn unmodelled_operation(&self, operation: &str, details: std::fmt::Arguments<'_>) {
         tally(&self.unmodelled, &Cow::Owned(format!("instruction {operation}")), details);
     }
 
-    /// The fields and operations that were asked for and are not modelled, and how often.
+    /// The fields and operations that were asked for and are not modelled, with their counts.
     pub(crate) fn unmodelled_fields(&self) -> BTreeMap<Cow<'static, str>, u64> {
         self.unmodelled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! Where the device stops for people who look at it: everything at once, on request or at a breakpoint.
+//! Stopping the device for the inspector: everything at once, on request or at a breakpoint.
 //!
 //! | state | waves | packets | by |
 //! | --- | --- | --- | --- |
@@ -20,12 +20,12 @@ use belfry_isa::mem::Access;
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
-/// Breakpoints at most.
+/// Most breakpoints.
 const MAX_BREAKS: usize = 64;
-/// Waves that are remembered as having met a breakpoint, at most.
+/// Most waves that are remembered as having met a breakpoint.
 const MAX_PASSES: usize = 4096;
 
-/// What a breakpoint is for.
+/// Event that a breakpoint waits for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum BreakOn {
     /// A wave comes to the instruction at an address.
@@ -40,28 +40,28 @@ pub enum BreakOn {
     Register(String, u32),
     /// An instruction of a wave faults.
     Fault,
-    /// A line of a source, `FILE:LINE`, of which nothing on the device is known to be: in front of each AQL packet that dispatches, the
-    /// device stands still until somebody has looked whether it has come.
+    /// A line of a source, `FILE:LINE`, without code on the device so far: in front of each AQL packet that
+    /// dispatches, the device stands still until a client has looked if there is code now.
     Line(String),
 }
 
-/// Bytes whose accesses are of interest.
+/// Range of bytes whose accesses halt the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AccessRange {
-    /// LDS of any workgroup, and not global memory.
+    /// True for LDS of any workgroup, and false for global memory.
     pub lds: bool,
     /// The first byte.
     pub first: u64,
     /// The last byte.
     pub last: u64,
-    /// Loads are of interest.
+    /// Loads halt the device.
     pub reads: bool,
-    /// Stores are of interest. An atomic is both.
+    /// Stores halt the device. An atomic is both.
     pub writes: bool,
 }
 
 impl AccessRange {
-    /// The first byte of it that an access meets.
+    /// The first byte of the range that an access meets.
     fn met_by(&self, touch: &Touch) -> Option<u64> {
         let (lds, at) = match touch.place {
             Place::Global(at) => (false, at),
@@ -107,19 +107,19 @@ impl fmt::Display for BreakOn {
 /// A wave: number of its dispatch, its workgroup, its number there.
 pub(crate) type WaveKey = (u64, [u32; 3], u32);
 
-/// A packet: doorbell, place in the ring, and behind 1 its place in the innermost indirect buffer.
+/// A packet: doorbell, place in the ring, and, plus 1, its place in the innermost indirect buffer.
 pub(crate) type PacketPlace = (u32, u64, u64);
 
-/// Why the device is halted.
+/// Reasons why the device is halted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Why {
-    /// Somebody wanted it.
+    /// A client has paused it.
     Paused,
-    /// A wave has met a breakpoint, by its number and in words.
+    /// A wave has met a breakpoint: its number, its description, and the wave.
     Wave(u32, String, WaveKey),
-    /// Something else has.
+    /// A packet or a register has met a breakpoint.
     Other(u32, String),
-    /// Somebody looks for code. To everybody else the device is not halted.
+    /// A client looks for code. For all other clients the device is not halted.
     Looking,
 }
 
@@ -139,19 +139,20 @@ struct State {
     why: Option<Why>,
     /// Waves that are at a breakpoint, with their address.
     at: Vec<(WaveKey, u64)>,
-    /// Waves that go on from one.
+    /// Waves that go on from a breakpoint.
     passes: Vec<(WaveKey, u64)>,
     /// Accesses that have halted the device: the wave, the breakpoint, and the first byte.
     accesses: Vec<(WaveKey, u32, u64)>,
-    /// The packet that is at one, and the one that goes on.
+    /// The packet that is at a breakpoint; then the one that goes on from one.
     packet: Option<PacketPlace>,
     packet_passes: Option<PacketPlace>,
-    /// The packet in front of which somebody looks for code, and those where that was done, by their doorbells.
+    /// The packet in front of which a client looks for code; then the packets where that was done, by their
+    /// doorbells.
     looking: Option<(u32, u64)>,
     looked: BTreeMap<u32, u64>,
 }
 
-/// Whether the device is halted, and its breakpoints.
+/// State of the halt, and the breakpoints.
 #[derive(Default)]
 pub(crate) struct Stops {
     halted: AtomicBool,
@@ -174,7 +175,7 @@ impl Stops {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether everything stays where it is.
+    /// Returns true if everything stands still.
     #[inline(always)]
     pub(crate) fn is_halted(&self) -> bool {
         self.halted.load(Ordering::Relaxed)
@@ -186,7 +187,7 @@ impl Stops {
         if self.waves.load(Ordering::Relaxed) { self.lock().armed.clone() } else { None }
     }
 
-    /// Why the device is halted, as far as others than those who look for code are concerned.
+    /// Reason why the device is halted; looking for code is not shown.
     pub(crate) fn why(&self) -> Option<Why> {
         self.lock().why.clone().filter(|why| *why != Why::Looking)
     }
@@ -196,7 +197,7 @@ impl Stops {
         self.lock().at.clone()
     }
 
-    /// Accesses by which the device is halted: the wave, the breakpoint's number, and the first byte.
+    /// Accesses that have halted the device: the wave, the breakpoint's number, and the first byte.
     pub(crate) fn accesses(&self) -> Vec<(WaveKey, u32, u64)> {
         self.lock().accesses.clone()
     }
@@ -206,7 +207,7 @@ impl Stops {
         self.lock().breaks.clone()
     }
 
-    /// Has everything stay where it is, as soon as it can.
+    /// Halts everything, as soon as it can.
     pub(crate) fn pause(&self) {
         self.halt(&mut self.lock(), Why::Paused);
     }
@@ -219,7 +220,7 @@ impl Stops {
         self.told.notify_all();
     }
 
-    /// Lets everything go on; whether it was halted. The caller wakes those who have looked.
+    /// Lets everything go on; returns true if it was halted. The caller wakes the threads that have looked.
     pub(crate) fn proceed(&self) -> bool {
         let mut state = self.lock();
         let State { at, passes, .. } = &mut *state;
@@ -233,7 +234,7 @@ impl Stops {
         self.halted.swap(false, Ordering::SeqCst)
     }
 
-    /// A wave that was at a breakpoint has been moved by hand.
+    /// Notes that a wave at a breakpoint has been moved by hand.
     pub(crate) fn moved(&self, wave: WaveKey) {
         let mut state = self.lock();
         state.at.retain(|(at, _)| *at != wave);
@@ -241,7 +242,7 @@ impl Stops {
         state.accesses.retain(|(at, ..)| *at != wave);
     }
 
-    /// Waits until the device is halted, for at most so long; whether it is.
+    /// Waits until the device is halted, for at most `limit`; returns true if it is.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         self.wait_for(limit, |why| !matches!(why, None | Some(Why::Looking)))
     }
@@ -259,7 +260,7 @@ impl Stops {
         true
     }
 
-    /// Adds a breakpoint; its number, or `None` if there are too many.
+    /// Adds a breakpoint; returns its number, or `None` if there are too many.
     pub(crate) fn add(self: &Arc<Self>, on: BreakOn) -> Option<u32> {
         let mut state = self.lock();
         if state.breaks.len() >= MAX_BREAKS {
@@ -272,7 +273,7 @@ impl Stops {
         Some(number)
     }
 
-    /// Removes a breakpoint, or all of them; whether there was one.
+    /// Removes a breakpoint, or all of them; returns true if there was one.
     pub(crate) fn remove(self: &Arc<Self>, number: Option<u32>) -> bool {
         let mut state = self.lock();
         let before = state.breaks.len();
@@ -308,7 +309,8 @@ impl Stops {
         }
     }
 
-    /// Puts breakpoints in the place of one, whose number the first of them has. If there is no room for them, it stays.
+    /// Replaces a breakpoint with others, the first of which takes its number. If there is no room for them,
+    /// the breakpoint stays.
     pub(crate) fn replace(self: &Arc<Self>, number: u32, with: Vec<BreakOn>) -> bool {
         let mut state = self.lock();
         let others = state.breaks.len().saturating_sub(1);
@@ -326,14 +328,14 @@ impl Stops {
         true
     }
 
-    /// Whether somebody has to look for code before a packet dispatches.
+    /// Returns true if a client has to look for code before a packet dispatches.
     #[inline(always)]
     pub(crate) fn wants_looks(&self) -> bool {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has looked for code in front of a packet, of a doorbell and at a place in its ring. If not, everything stands still
-    /// until then.
+    /// Returns true if a client has looked for code in front of a packet, given by its doorbell and its place
+    /// in the ring. If not, everything stands still until then.
     #[cold]
     pub(crate) fn looked_before(&self, (doorbell, place): (u32, u64)) -> bool {
         let mut state = self.lock();
@@ -348,12 +350,13 @@ impl Stops {
         false
     }
 
-    /// Waits until somebody has to look for code, for at most so long; whether that is so.
+    /// Waits until a client has to look for code, for at most `limit`; returns true if it has to.
     pub(crate) fn wait_for_look(&self, limit: Duration) -> bool {
         self.wait_for(limit, |why| why == Some(&Why::Looking))
     }
 
-    /// Somebody has looked; whether that lets everything go on. The caller wakes those who wait.
+    /// Notes that a client has looked; returns true if that lets everything go on. The caller wakes the
+    /// waiting threads.
     pub(crate) fn looked(&self) -> bool {
         let mut state = self.lock();
         if let Some((doorbell, place)) = state.looking.take() {
@@ -367,8 +370,8 @@ impl Stops {
         true
     }
 
-    /// Whether a packet has to stay where it is: one at a breakpoint, which halts the device. `kind` says what packets it is of (nothing
-    /// for AQL, `PM4:`, `SDMA:`), and its name.
+    /// Returns true if a packet has to stay where it is, as it is at a breakpoint; that halts the device.
+    /// `kind` returns the prefix of the packet's kind (empty for AQL, `PM4:`, `SDMA:`), and its name.
     #[inline(always)]
     pub(crate) fn keeps_packet(
         &self,
@@ -400,7 +403,7 @@ impl Stops {
         true
     }
 
-    /// A register was written.
+    /// Checks a write of a register for a breakpoint.
     #[inline(always)]
     pub(crate) fn written(&self, dword: u32, value: u32) {
         if self.registers.load(Ordering::Relaxed) {
@@ -422,19 +425,19 @@ impl Stops {
 }
 
 impl Armed {
-    /// Whether everything stays where it is.
+    /// Returns true if everything stands still.
     pub(crate) fn is_halted(&self) -> bool {
         self.stops.is_halted()
     }
 
-    /// Whether a wave that is about to execute the instruction at an address stays there.
+    /// Returns true if a wave that is about to execute the instruction at an address stays there.
     #[inline]
     pub(crate) fn keeps(&self, wave: WaveKey, pc: u64) -> bool {
         let met = self.pcs.iter().find(|(_, at)| *at == pc);
         met.is_some_and(|&(number, _)| self.stops.meets_wave(wave, pc, number, &BreakOn::Pc(pc).to_string()))
     }
 
-    /// Whether accesses are of interest.
+    /// Returns true if there are breakpoints for accesses.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         !self.ranges.is_empty()
@@ -447,7 +450,7 @@ impl Armed {
         touches.iter().find_map(met)
     }
 
-    /// An instruction of a wave has accessed what a breakpoint is for: halts the device behind it.
+    /// Halts the device after an instruction of a wave that has made an access which a breakpoint waits for.
     #[cold]
     pub(crate) fn accessed(&self, wave: WaveKey, (number, address): (u32, u64)) {
         let mut state = self.stops.lock();
@@ -456,7 +459,7 @@ impl Armed {
         self.stops.halt(&mut state, Why::Wave(number, format!("{on}: {address:#x}"), wave));
     }
 
-    /// Whether a wave whose instruction has faulted stays there.
+    /// Returns true if a wave whose instruction has faulted stays there.
     pub(crate) fn keeps_at_fault(&self, wave: WaveKey, pc: u64, fault: &dyn fmt::Display) -> bool {
         self.fault.is_some_and(|number| self.stops.meets_wave(wave, pc, number, &format!("fault: {fault}")))
     }

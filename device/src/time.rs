@@ -1,4 +1,4 @@
-//! Where a device's time comes from, and the counter that it reads as.
+//! Source of a device's time, and the counter that shows it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,10 +11,10 @@ const TICK_NS: u32 = 10;
 /// Ticks of a second.
 const TICKS_OF_SECOND: u64 = 100_000_000;
 
-/// The time that a device, and a driver in the same process, go by.
+/// The time of a device, and of a driver in the same process.
 ///
-/// Clones are the same source. Waits that only spare the host's processor, like the pauses between looks at doorbells, go by
-/// the host's clock always.
+/// Clones are one source. Waits that only spare the host's processor, like the pauses between looks at
+/// doorbells, always use the host's clock.
 #[derive(Debug, Clone)]
 pub struct TimeSource(Kind);
 
@@ -34,7 +34,7 @@ enum Kind {
 #[derive(Debug, Default)]
 struct Manual {
     now_ns: AtomicU64,
-    /// How often it was moved.
+    /// Number of times that it was moved.
     moves: AtomicU64,
     /// Threads that wait for a point in this time.
     waiting: Mutex<Vec<Weak<Wake>>>,
@@ -68,12 +68,13 @@ impl TimeSource {
         Self(Kind::Manual(Arc::default()))
     }
 
-    /// The time of a device that is recorded or replayed: it stands still but between two operations, and passes as the host's does.
+    /// The time of a device that is recorded or replayed: it moves only between two operations, and passes as
+    /// the host's does.
     pub(crate) fn recorded() -> Self {
         Self(Kind::Recorded(Arc::default()))
     }
 
-    /// Whether this is the host's clock as it is.
+    /// Returns true if this is the host's clock, unchanged.
     #[must_use]
     pub fn is_real(&self) -> bool {
         matches!(self.0, Kind::Host { factor, .. } if factor.to_bits() == 1f64.to_bits())
@@ -90,7 +91,8 @@ impl TimeSource {
         }
     }
 
-    /// How long the host has to wait for `left` to pass here; `None` where that is not up to the host's clock.
+    /// Time that the host has to wait for `left` to pass here; `None` if the host's clock does not decide
+    /// that.
     #[must_use]
     pub fn on_host(&self, left: Duration) -> Option<Duration> {
         match self.0 {
@@ -112,14 +114,14 @@ impl TimeSource {
         waiting.retain(|wake| wake.upgrade().inspect(|wake| wake.wake()).is_some());
     }
 
-    /// How often the time of a device that is recorded or replayed was moved: once for each of its operations.
+    /// Number of moves of the time of a recorded or replayed device: one for each of its operations.
     pub(crate) fn moves(&self) -> Option<u64> {
         let Kind::Recorded(manual) = &self.0 else { return None };
         Some(manual.moves.load(Ordering::Acquire))
     }
 
-    /// Pauses the calling thread, which polls something, for `pause` of this time; of a manual time, which does not pass by
-    /// itself, for as long of the host's.
+    /// Pauses the calling thread, which polls, for `pause` of this time. A manual time does not pass by
+    /// itself: then for `pause` of the host's time.
     pub fn pause(&self, pause: Duration) {
         if let Kind::Manual(manual) = &self.0 {
             *lock(&manual.pauses) += 1;
@@ -140,7 +142,7 @@ impl TimeSource {
         }
     }
 
-    /// Has a thread woken whenever a manual time was moved.
+    /// Makes a manual time wake a thread whenever it is moved.
     pub(crate) fn wakes(&self, wake: &Arc<Wake>) {
         if let Kind::Manual(manual) = &self.0 {
             lock(&manual.waiting).push(Arc::downgrade(wake));
@@ -155,7 +157,7 @@ fn scale(time: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
-/// Whole ticks in a time. A second has a whole number of them, so that no division of 128 bits is needed.
+/// Whole ticks in a time. A second is a whole number of ticks, so that no 128-bit division is needed.
 fn ticks_in(time: Duration) -> u64 {
     time.as_secs().saturating_mul(TICKS_OF_SECOND).saturating_add((time.subsec_nanos() / TICK_NS).into())
 }
@@ -183,7 +185,7 @@ impl Clock {
         Self::at(source, Duration::ZERO, 0)
     }
 
-    /// A clock that goes on from a time, with a counter that is so many ticks ahead of it.
+    /// A clock that goes on from a time, with a counter that is `ahead` ticks ahead of it.
     pub(crate) fn at(source: &TimeSource, before: Duration, ahead: u64) -> Self {
         Self { source: source.clone(), start: source.now(), before, ahead: Arc::new(AtomicU64::new(ahead)) }
     }
@@ -199,7 +201,7 @@ impl Clock {
         self.ahead.load(Ordering::Relaxed)
     }
 
-    /// The counter jumps forward, and the device's time does not: what is late, what has its turn and what traces tell go by that.
+    /// Makes the counter jump forward, and not the device's time: delays, turns and traces use that time.
     pub(crate) fn jump(&self, by: Duration) {
         self.ahead.fetch_add(ticks_in(by), Ordering::Relaxed);
     }

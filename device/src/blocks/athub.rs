@@ -1,4 +1,4 @@
-//! Address translation hub: which process each VMID belongs to.
+//! Address translation hub: the process of each VMID.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::vm::{Contexts, VMIDS};
 
 const CONTEXTS: u32 = VMIDS as u32;
 
-/// The hub of chips where drivers look there for the VMIDs that firmware has chosen.
+/// The hub of chips whose drivers find there the VMIDs that firmware has chosen.
 pub(crate) struct Athub {
     contexts: Arc<Contexts>,
     /// `ATC_VMID_PASID_MAPPING_UPDATE_STATUS`.

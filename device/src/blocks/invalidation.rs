@@ -11,7 +11,7 @@ use crate::vm::Contexts;
 /// Engines of a hub.
 const ENGINES: usize = 18;
 
-/// Where engine 0 has its registers; engine n is n dwords further.
+/// Offsets of engine 0's registers; those of engine n are n dwords further.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
     pub(super) semaphore: Offset,
@@ -59,7 +59,7 @@ impl Invalidation {
         Some(self.requests[engine].load(Ordering::Acquire) & 0xffff)
     }
 
-    /// Writes a register; `false` if it is not one of these. Requests are done when this returns.
+    /// Writes a register; `false` if the hub does not have it. Requests are done when this returns.
     pub(super) fn write(&self, at: Offset, value: u32) -> bool {
         if let Some(engine) = Self::element(at, self.registers.request) {
             self.requests[engine].store(value, Ordering::Release);
@@ -71,7 +71,7 @@ impl Invalidation {
             || Self::element(at, self.registers.acknowledge).is_some()
     }
 
-    /// The requests, which read as they were written.
+    /// The requests, which read as last written.
     pub(super) fn kept(&self) -> Vec<&AtomicU32> {
         self.requests.iter().collect()
     }

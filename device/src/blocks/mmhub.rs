@@ -36,7 +36,7 @@ pub(crate) struct Mmhub {
     invalidation: Invalidation,
     contexts: Arc<Contexts>,
     frame_buffer: FrameBuffer,
-    /// Its die.
+    /// Number of its die.
     instance: u8,
 }
 

@@ -1,9 +1,9 @@
-//! The IP blocks: what silicon does when its registers are accessed.
+//! The IP blocks: the behaviour of registers when they are accessed.
 //!
-//! A block is one instance, owns its registers' state, and is given what it reaches beyond them. It never calls another
-//! block.
+//! A block is one instance, owns its registers' state, and is given the other parts of the device that it
+//! uses. It never calls another block.
 
-/// Shows a block as its registers; what lies outside the block is shown where it lives.
+/// Shows a block as its registers; state outside the block is shown where it lives.
 macro_rules! shows_registers {
     ($block:ident, $storage:tt) => {
         impl std::fmt::Debug for $block {

@@ -15,7 +15,7 @@ use crate::doorbell::Doorbells;
 use crate::queue::Partitions;
 use crate::regs::{Block, Run, Storage, Windows};
 
-/// What `PARTITION_MODE` reads while the graphics cores are shared out in a way that has no number.
+/// Value of `PARTITION_MODE` while the graphics cores are divided in a way that has no number.
 const NO_MODE: u32 = 0xf;
 
 /// The bus interface.
@@ -68,7 +68,7 @@ impl Block for Nbif {
 
     fn write(&self, at: Offset, value: u32) {
         if at.segment >= OWN {
-            // The graphics cores' registers say how they are shared out, and all of memory is one partition.
+            // The graphics cores' registers show their partition, and all of memory is one partition.
             if ![PARTITION_COMPUTE_STATUS::AT, PARTITION_MEM_STATUS::AT].contains(&at) {
                 self.storage_gfx9.write(at, value);
             }

@@ -17,7 +17,7 @@ use crate::vm::{Contexts, VMIDS};
 
 const CONTEXTS: u32 = VMIDS as u32;
 
-/// The VMID of an entry of a table; `IH_VMID_LUT_INDEX` selects one of several, which all say the same.
+/// The VMID of an entry of a table; `IH_VMID_LUT_INDEX` selects one of several tables, which are all equal.
 fn vmid(at: Offset) -> Option<u8> {
     let tables = [IH_VMID_0_LUT::AT, IH_VMID_0_LUT_MM::AT];
     tables.into_iter().find_map(|first| at.element(first, CONTEXTS)).map(|vmid| vmid as u8)

@@ -17,7 +17,7 @@ pub(crate) struct Sdma {
 }
 
 impl Sdma {
-    /// The engine of a number.
+    /// The engine with a number.
     pub(crate) fn new(engine: u8, movers: Arc<Movers>) -> Self {
         Self { engine, movers }
     }

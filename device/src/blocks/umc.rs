@@ -1,4 +1,4 @@
-//! The memory controller: how many errors of VRAM it has corrected.
+//! The memory controller: the number of errors of VRAM that it has corrected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::regs::{Block, Run};
 /// Bits of the counter.
 const COUNT: u32 = 0xffff;
 
-/// The controller of all memory, where drivers look for the errors of every channel.
+/// The controller of all memory, where drivers read the errors of every channel.
 pub(crate) struct Umc {
     corrected: Arc<AtomicU32>,
 }

@@ -1,11 +1,13 @@
-//! The explorer of schedules: who goes on next, wherever a device and its driver can go on in more than one way.
+//! The explorer of schedules: decides who goes on next, wherever a device and its driver can go on in more
+//! than one way.
 //!
-//! A device that is explored does one thing after the other, on the thread that calls it. Whatever decides who goes on next
-//! asks an [`Explorer`], with those who can: the host, the device, an interrupt, a workgroup, a wave. The first one is who
-//! goes on if nothing else is wanted. An answer that is not the first is a *change*; a [`Schedule`] says which there are.
-//! With the same schedule, the same program asks the same questions in the same order, and gets the same answers.
+//! An explored device does one thing after the other, on the thread that calls it. Each point that has a
+//! choice asks an [`Explorer`], with the actors that can go on: the host, the device, an interrupt, a
+//! workgroup, a wave. The first actor goes on unless the schedule wants another. An answer that is not the
+//! first is a *change*; a [`Schedule`] lists the changes. With one schedule, a program asks the same
+//! questions in the same order in each run, and gets the same answers.
 //!
-//! `docs/explore.md` says where the questions are asked, and what is modelled.
+//! `docs/explore.md` says where the questions are asked, and which choices are modelled.
 
 mod pct;
 mod schedule;
@@ -19,10 +21,10 @@ use crate::split_mix::mix;
 use pct::Pct;
 pub use schedule::{Change, Schedule, ScheduleError};
 
-/// Questions whose number of answers is remembered.
+/// Most questions whose number of answers is remembered.
 const REMEMBERED: usize = 1 << 20;
 
-/// Somebody who can go on: a number of its own, the same each time.
+/// A part that can go on, by a number that is equal in each run.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Actor(u64);
 
@@ -36,7 +38,7 @@ impl Actor {
     /// Work that the driver has put off.
     pub const WORK: Self = Self(4);
 
-    /// One of several of a kind.
+    /// An actor of a kind that has several.
     pub(crate) const fn of(kind: u64, dispatch: u64, group: [u32; 3], number: u32) -> Self {
         let [x, y, z] = group;
         let place = mix((x as u64) << 32 | y as u64) ^ mix((z as u64) << 32 | number as u64);
@@ -48,12 +50,12 @@ impl Actor {
         Self::of(1, dispatch, group, number)
     }
 
-    /// A workgroup, against others of its dispatch.
+    /// A workgroup, to choose among those of its dispatch.
     pub(crate) const fn group(dispatch: u64, group: [u32; 3]) -> Self {
         Self::of(2, dispatch, group, 0)
     }
 
-    /// Whatever is not the workgroup that runs.
+    /// All actors other than the workgroup that runs.
     pub(crate) const fn outside(dispatch: u64, group: [u32; 3]) -> Self {
         Self::of(3, dispatch, group, 0)
     }
@@ -63,13 +65,13 @@ impl Actor {
         Self::of(4, dispatch, [index as u32, (index >> 32) as u32, 0], 0)
     }
 
-    /// A dispatch, against others.
+    /// A dispatch, to choose among dispatches.
     pub(crate) const fn dispatch(number: u64) -> Self {
         Self::of(5, number, [0; 3], 0)
     }
 }
 
-/// What decides.
+/// Rule of decision.
 #[derive(Debug)]
 enum Strategy {
     Changes(BTreeMap<u64, u16>),
@@ -83,22 +85,22 @@ impl Strategy {
             Schedule::Preempt(changes) => {
                 Self::Changes(changes.iter().map(|change| (change.at, change.to)).collect())
             }
-            // The device's own decisions follow from the seed; nothing else changes.
+            // The device's own decisions follow from the seed; the explorer makes no changes.
             Schedule::Seeded(_) => Self::Changes(BTreeMap::new()),
         }
     }
 }
 
-/// What has come of a schedule.
+/// Course of a run under a schedule.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Explored {
-    /// How many answers each question had, at least two.
+    /// Number of answers to each question, at least two.
     pub choices: Vec<u16>,
     /// The answers that were not the first.
     pub changes: Vec<Change>,
     /// Steps of all kinds.
     pub steps: u64,
-    /// The same for runs in which the same was asked and answered, in that order.
+    /// Digest of the run: equal for runs with equal questions and answers in equal order.
     pub digest: u64,
 }
 
@@ -108,7 +110,7 @@ struct State {
     limit: u64,
 }
 
-/// Why a run cannot go on.
+/// Reasons why a run cannot go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Hang {
     /// Host, device, interrupts and deferred work all wait for each other.
@@ -122,18 +124,18 @@ pub enum Hang {
     Threads,
 }
 
-/// Is told of a hang and what led to it, and does not return where the run can be ended otherwise.
+/// Gets a hang and the course of the run. Does not return if it can end the run in another way.
 type OnHang = Box<dyn Fn(Hang, Explored) + Send + Sync>;
 
 struct Inner {
     state: Mutex<State>,
-    /// Whether changes take place, and questions are counted.
+    /// True while changes take place, and questions are counted.
     active: AtomicBool,
     hung: AtomicBool,
     on_hang: Mutex<Option<Arc<OnHang>>>,
 }
 
-/// What decides the order of a device and its driver. Clones are the same.
+/// Decides the order of a device and its driver. Clones share one state.
 #[derive(Clone)]
 pub struct Explorer(Arc<Inner>);
 
@@ -148,7 +150,7 @@ impl fmt::Debug for Explorer {
 }
 
 impl Explorer {
-    /// One that goes by a schedule, for at most so many steps.
+    /// An explorer with a schedule, for at most `limit` steps.
     #[must_use]
     pub fn new(schedule: &Schedule, limit: u64) -> Self {
         let state = State { strategy: Strategy::of(schedule), explored: Explored::default(), limit };
@@ -170,29 +172,29 @@ impl Explorer {
         *self.0.on_hang.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tell));
     }
 
-    /// From here on changes take place: the program begins. Until then everything takes its usual course.
+    /// Begins the program: from here on changes take place. Until then everything takes its usual course.
     pub fn begin(&self) {
         self.0.active.store(true, Ordering::SeqCst);
     }
 
-    /// The program has ended.
+    /// Notes that the program has ended.
     pub fn end(&self) {
         self.0.active.store(false, Ordering::SeqCst);
     }
 
-    /// Whether changes take place.
+    /// Returns true while changes take place.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.0.active.load(Ordering::SeqCst)
     }
 
-    /// Whether the run could not go on.
+    /// Returns true if the run could not go on.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         self.0.hung.load(Ordering::SeqCst)
     }
 
-    /// Says that the run cannot go on.
+    /// Notes that the run cannot go on, and reports it.
     pub fn hang(&self, why: Hang) {
         if self.0.hung.swap(true, Ordering::SeqCst) {
             return;
@@ -205,7 +207,7 @@ impl Explorer {
         }
     }
 
-    /// Counts a step: something was done after which others may go on. The limit ends the run.
+    /// Counts a step: an action after which others may go on. Beyond the limit, the run hangs.
     pub fn step(&self) {
         if !self.is_active() {
             return;
@@ -220,8 +222,8 @@ impl Explorer {
         }
     }
 
-    /// Who goes on: an index of `actors`, the first of whom does if nothing else is wanted. It is no question where there is
-    /// one alone.
+    /// Chooses who goes on: an index of `actors`, 0 unless the schedule wants another. A single actor is no
+    /// question.
     pub fn choose(&self, actors: &[Actor]) -> usize {
         if actors.len() < 2 || !self.is_active() {
             return 0;
@@ -235,7 +237,7 @@ impl Explorer {
         state.answer(choice, actors.len(), actors.iter().fold(at, |all, actor| mix(all ^ actor.0)))
     }
 
-    /// One of `count` ways in which memory may look, the first of which is as if everything had arrived.
+    /// Chooses one of `count` states that memory may show; in the first, all stores have arrived.
     pub(crate) fn ways(&self, count: usize) -> usize {
         if count < 2 || !self.is_active() {
             return 0;
@@ -249,14 +251,14 @@ impl Explorer {
         state.answer(choice, count, mix(at ^ count as u64))
     }
 
-    /// Somebody lets others go on, as it waits for them or has had its share: it comes after them from now on.
+    /// Puts an actor after all others, as it waits for them or has had its share.
     pub fn yields(&self, actor: Actor) {
         if let Strategy::Pct(pct) = &mut self.lock().strategy {
             pct.yields(actor);
         }
     }
 
-    /// What has come of the schedule so far.
+    /// The course of the run so far.
     #[must_use]
     pub fn explored(&self) -> Explored {
         self.lock().explored.clone()
@@ -264,7 +266,7 @@ impl Explorer {
 }
 
 impl State {
-    /// Takes a choice, or the first one where a schedule of another run names one that there is not.
+    /// Takes a choice, or the first answer if a schedule of another run names one that does not exist.
     fn answer(&mut self, choice: usize, count: usize, about: u64) -> usize {
         let choice = if choice < count { choice } else { 0 };
         let explored = &mut self.explored;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Actor;
 use crate::split_mix::{SplitMix, mix};
 
-/// Priorities of actors that have not been changed lie above this.
+/// Priorities of unchanged actors lie above this.
 const UNCHANGED: i64 = 1 << 32;
 
 /// The state of the strategy.
@@ -52,7 +52,7 @@ impl Pct {
         best.0
     }
 
-    /// Who of them goes on.
+    /// Chooses an actor: an index of `actors`.
     pub(super) fn choose(&mut self, actors: &[Actor]) -> usize {
         let asked = self.asked;
         self.asked += 1;
@@ -66,7 +66,7 @@ impl Pct {
         self.highest(actors)
     }
 
-    /// One of `count` ways, the first of which as often as all others together.
+    /// Chooses one of `count` ways; the first has the same chance as all others together.
     pub(super) fn ways(&mut self, count: usize) -> usize {
         self.asked += 1;
         match self.ways.below(2) {
@@ -75,7 +75,7 @@ impl Pct {
         }
     }
 
-    /// Somebody comes after all others from now on.
+    /// Puts an actor after all others from now on.
     pub(super) fn yields(&mut self, actor: Actor) {
         self.lowest -= 1;
         self.priorities.insert(actor, self.lowest);

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Questions among which priorities change where a text does not say.
+/// Number of questions among which priorities change, if a text has none.
 const STEPS: u64 = 1000;
-/// Changes of a schedule at most.
+/// Most changes of a schedule.
 const MOST_CHANGES: usize = 4096;
 /// The greatest depth.
 const MOST_DEPTH: u32 = 64;
@@ -21,7 +21,7 @@ pub struct Change {
     pub to: u16,
 }
 
-/// What decides who goes on next in a deterministic device.
+/// Rule by which a deterministic device decides who goes on next.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Schedule {
     /// `seed:S`: the waves of each dispatch are interleaved as the seed decides, and the rest of the device and its driver
@@ -30,14 +30,15 @@ pub enum Schedule {
     /// `pct:SEED:DEPTH:STEPS`: each actor has a random priority, and the one with the highest goes on. At `DEPTH - 1` random
     /// questions of the first `STEPS` (1000 if not said), that actor gets the lowest priority.
     Pct {
-        /// What is random follows from it.
+        /// Seed of all random numbers.
         seed: u64,
-        /// How many events have to come in a certain order for the bug that is looked for, 1 to 64.
+        /// Number of events that have to come in a certain order for the bug that is searched, 1 to 64.
         depth: u32,
         /// Questions among which priorities fall.
         steps: u64,
     },
-    /// `preempt:N,N=K,...`: everybody goes on as long as possible, but at these questions the next one, or the `K`th, does.
+    /// `preempt:N,N=K,...`: each actor goes on as long as possible, but at these questions the next one, or
+    /// the `K`th, goes on.
     Preempt(Vec<Change>),
 }
 

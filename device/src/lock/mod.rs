@@ -2,8 +2,8 @@
 //!
 //! A thread may take a lock only if its rank is above those of all locks that the thread holds. Then no circle of threads
 //! can wait for each other. Builds with debug assertions check that whenever a lock is taken, and end the process with the
-//! names of both locks; other builds have the standard library's locks and nothing else. `docs/threads-and-locks.md` has
-//! what each lock guards and where locks nest.
+//! names of both locks; other builds have the standard library's locks and nothing else.
+//! `docs/threads-and-locks.md` says for each lock which state it guards, and where locks nest.
 //!
 //! The types stand in for those of [`std::sync`] and poison as they do.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use rank::Rank;
 
-/// What the calling thread holds.
+/// The locks that the calling thread holds.
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::Cell;
@@ -36,7 +36,7 @@ mod held {
         NAMES.get(position as usize).copied().unwrap_or("?")
     }
 
-    /// Refuses what comes before or at a lock that is held already.
+    /// Ends the process if the thread holds a lock at or after this position.
     pub(super) fn check(position: u8, verb: &str) {
         let above = HELD.get() >> position;
         if above != 0 {
@@ -56,7 +56,8 @@ mod held {
         HELD.set(HELD.get() & !(1 << position));
     }
 
-    /// Ends the process: a thread that only panicked would leave others waiting for it. The unit tests want to see it.
+    /// Ends the process: a thread that only panicked would leave others waiting for it. The unit tests get a
+    /// panic.
     fn fail(message: &str) {
         if cfg!(test) {
             panic!("{message}");
@@ -73,7 +74,8 @@ pub fn about_to_wait<R: Rank>() {
     held::check(R::POSITION, "is waited for");
 }
 
-/// The rank of a lock that is not of these types, as it has no guard; who takes it says so.
+/// The rank of a lock that is not of these types, as it has no guard; the code that takes the lock reports
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyRank(#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))] u8);
 
@@ -84,21 +86,21 @@ impl AnyRank {
         Self(R::POSITION)
     }
 
-    /// The lock is about to be taken, and perhaps waited for.
+    /// Checks the order before the lock is taken, and perhaps waited for.
     #[inline]
     pub fn check(self) {
         #[cfg(debug_assertions)]
         held::check(self.0, "is taken");
     }
 
-    /// The lock was taken.
+    /// Notes that the lock was taken.
     #[inline]
     pub fn taken(self) {
         #[cfg(debug_assertions)]
         held::add(self.0);
     }
 
-    /// The lock is given back, by the thread that took it.
+    /// Notes that the lock is released, by the thread that took it.
     #[inline]
     pub fn given_back(self) {
         #[cfg(debug_assertions)]
@@ -106,18 +108,18 @@ impl AnyRank {
     }
 }
 
-/// That a lock is held by this thread.
+/// Proof that this thread holds a lock.
 struct Held<R: Rank>(PhantomData<(R, *const ())>);
 
 impl<R: Rank> Held<R> {
-    /// Before the lock is waited for.
+    /// Checks the order before the lock is waited for.
     #[inline]
     fn check() {
         #[cfg(debug_assertions)]
         held::check(R::POSITION, "is taken");
     }
 
-    /// After the lock was taken.
+    /// Notes that the lock was taken.
     #[inline]
     fn new() -> Self {
         #[cfg(debug_assertions)]
@@ -217,7 +219,8 @@ impl<T, R: Rank> Mutex<T, R> {
         map(self.inner.lock(), MutexGuard::of)
     }
 
-    /// Takes the lock if it is free. It never waits, so it may be tried in any order; what is taken under it may not.
+    /// Takes the lock if it is free. It never waits, so it may be tried in any order; locks taken under it
+    /// keep the order.
     ///
     /// # Errors
     ///
@@ -276,7 +279,7 @@ impl<T, R: Rank> RwLock<T, R> {
         Self { inner: sync::RwLock::new(value), rank: PhantomData }
     }
 
-    /// Takes the lock, which others may hold for reading as well.
+    /// Takes the lock for reading; other threads may read as well.
     ///
     /// # Errors
     ///
@@ -287,7 +290,7 @@ impl<T, R: Rank> RwLock<T, R> {
         map(self.inner.read(), ReadGuard::of)
     }
 
-    /// Takes the lock alone.
+    /// Takes the lock for writing, alone.
     ///
     /// # Errors
     ///
@@ -313,11 +316,11 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for RwLock<T, R> {
 
 /// A [`std::sync::Condvar`] that counts its waiters. Notifying makes no system call if there are none.
 ///
-/// What a thread waits for has to change under the lock that it waits with.
+/// A condition that a thread waits for has to change under the lock that it waits with.
 #[derive(Debug, Default)]
 pub struct CountingCondvar {
     condvar: sync::Condvar,
-    /// Threads that sleep, or are about to: they are counted before they let go of the lock.
+    /// Threads that sleep, or are about to: they are counted before they release the lock.
     sleepers: AtomicUsize,
 }
 
@@ -327,7 +330,7 @@ impl CountingCondvar {
         Self { condvar: sync::Condvar::new(), sleepers: AtomicUsize::new(0) }
     }
 
-    /// Lets go of the lock and sleeps until notified, or for no reason.
+    /// Releases the lock and sleeps until notified, or for no reason.
     ///
     /// # Errors
     ///
@@ -339,7 +342,7 @@ impl CountingCondvar {
         result
     }
 
-    /// As [`CountingCondvar::wait`], for a time at most; also says whether that time is over.
+    /// As [`CountingCondvar::wait`], for a time at most; also returns if that time is over.
     ///
     /// # Errors
     ///
@@ -384,7 +387,7 @@ impl Condvar {
         Self(CountingCondvar::new())
     }
 
-    /// Lets go of the lock and sleeps until notified, or for no reason.
+    /// Releases the lock and sleeps until notified, or for no reason.
     ///
     /// # Errors
     ///
@@ -396,7 +399,7 @@ impl Condvar {
         map(result, MutexGuard::of)
     }
 
-    /// As [`Condvar::wait`], for a time at most; also says whether that time is over.
+    /// As [`Condvar::wait`], for a time at most; also returns if that time is over.
     ///
     /// # Errors
     ///

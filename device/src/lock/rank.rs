@@ -1,6 +1,6 @@
 //! The order of locks: every rank, outermost first.
 //!
-//! Where two locks nest, the one that is taken first is above. Where they do not, their order says nothing.
+//! If two locks nest, the one that is taken first is above. If they do not, their order has no meaning.
 
 /// The rank of a lock; this module has them all.
 pub trait Rank {
@@ -14,7 +14,7 @@ macro_rules! ranks {
         #[repr(u8)]
         enum Position { $($name),* }
 
-        /// What locks are called in messages, by position.
+        /// Names of locks in messages, by position.
         #[cfg(debug_assertions)]
         pub(super) const NAMES: &[&str] = &[$($text),*];
 
@@ -48,7 +48,7 @@ ranks! {
     HostedQuarantine = "HostedProcess.quarantine",
     Handles = "Handles.table",
     Objects = "Objects.table",
-    // The driver core, which calls the device; `LockRank` in it has the same order.
+    // The driver core, which calls the device; `LockRank` in it has an equal order.
     KfdProcess = "KFD process",
     KfdProcessState = "KFD process state",
     KfdClient = "KFD render node client",
@@ -90,13 +90,13 @@ ranks! {
     Wakeups = "Wakeups.state",
     HqdBanks = "HqdBanks",
     Doorbells = "Doorbells.locks",
-    // Waiting for the turns of a queue, which tell of what has ended.
+    // Waiting for the turns of a queue, which report ends of dispatches.
     ShaderQueueTurns = "ShaderQueue.turns",
     Contexts = "Contexts.state",
     ContextSpaces = "Contexts.spaces",
-    // Waiting for slices; nobody who holds a lock below does that.
+    // Waiting for slices; no thread that holds a lock below waits for them.
     QuiescenceTurn = "Quiescence.turn",
-    // What a turn takes.
+    // Locks of a turn.
     Submitter = "ShaderEngine.submitter",
     Engine = "Shared.state",
     ShaderQueueBusy = "ShaderQueue.busy",
@@ -127,7 +127,7 @@ ranks! {
     // Notices on their way to debuggers elsewhere.
     DebugNotices = "Outbox.files",
     DebugNotice = "Told.file",
-    // Nothing is taken under these.
+    // No lock is taken under these.
     SliceCounters = "Memory.counters",
     ConfigSpace = "Gpu.pci",
     Thread = "Gpu.thread",

@@ -1,4 +1,4 @@
-//! What the check of the order finds.
+//! Violations that the check of the order finds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use super::*;
 type Outer = Mutex<u32, rank::Runner>;
 type Inner = Mutex<u32, rank::Wake>;
 
-/// What a thread is told of the order it takes locks in.
+/// Returns the message that refuses a thread's order of locks.
 fn refusal(steps: impl FnOnce()) -> Option<String> {
     let panicked = catch_unwind(AssertUnwindSafe(steps)).err()?;
     panicked.downcast_ref::<String>().cloned()
@@ -37,7 +37,7 @@ fn locks_against_their_order_are_refused_with_both_names() {
     });
     let expected = "Runner.state is taken while Wake.asleep is held, against the order of locks";
     assert_eq!(refused.as_deref(), Some(expected));
-    // The guards are gone, and with them what the thread was known to hold.
+    // The guards are gone, and with them the record of held locks.
     assert_eq!(refusal(|| drop((outer.lock(), inner.try_lock()))), None);
 }
 

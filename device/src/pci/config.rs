@@ -1,7 +1,7 @@
-//! The GPU's configuration space: its identity, BARs and capabilities, and what a write brings about.
+//! The GPU's configuration space: its identity, BARs and capabilities, and the effects of writes.
 //!
-//! Layouts: PCI Power Management 1.2 section 3.2, PCI Express Base 4.0 section 7.5.3 (capability structure); what every
-//! function has is in `belfry_pci`.
+//! Layouts: PCI Power Management 1.2 section 3.2, PCI Express Base 4.0 section 7.5.3 (capability structure);
+//! the parts of every function are in `belfry_pci`.
 
 use belfry_abi::pci;
 use belfry_pci::{BARS, BarLayout, COMMAND, InterruptControl};
@@ -20,18 +20,18 @@ const PCI_EXP_DEVCTL: usize = CAP_PCIE + 0x08;
 const DEVCTL_FLR: u16 = 1 << 15;
 /// Memory Space Enable (PCI Local Bus 3.0 section 6.2.2).
 const COMMAND_MEMORY: u64 = 1 << 1;
-/// The type of a BAR, and that of one of 64 bits (section 6.2.5.1).
+/// The type of a BAR, and the type of a 64-bit BAR (section 6.2.5.1).
 const BAR_TYPE: u64 = 0b111;
 const BAR_64: u64 = 0b100;
 
-/// What a write to the configuration space means for the rest of the device.
+/// Effects of a write to the configuration space on the rest of the device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Effect {
     /// A function level reset was asked for.
     pub(crate) reset: bool,
     /// Bus mastering or the state of the interrupts may have changed.
     pub(crate) control: bool,
-    /// Where BARs are may have changed.
+    /// Addresses of BARs may have changed.
     pub(crate) bars: bool,
 }
 
@@ -116,7 +116,8 @@ impl ConfigSpace {
         effect
     }
 
-    /// Where a BAR is on the bus: `None` while the function answers no accesses to memory, and for 0, where none was put.
+    /// Address of a BAR on the bus: `None` while the function answers no accesses to memory, and for 0, which
+    /// is no address.
     pub(crate) fn bar_at(&self, number: u8) -> Option<u64> {
         let bytes = self.0.bytes();
         let word = |at: usize| {
@@ -138,12 +139,12 @@ impl ConfigSpace {
         self.0.restore(bytes)
     }
 
-    /// Whether the function may read and write memory, and raise interrupts.
+    /// Returns true if the function may read and write memory, and raise interrupts.
     pub(crate) fn bus_master(&self) -> bool {
         self.0.bus_master()
     }
 
-    /// How interrupts leave the function.
+    /// State of the function's interrupts.
     pub(crate) fn interrupt_control(&self) -> InterruptControl {
         self.0.interrupt_control()
     }

@@ -1,4 +1,4 @@
-//! Configuration space, and what it lets the function do.
+//! Configuration space, and the permissions that it gives the function.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,7 @@ use belfry_abi::pci;
 use super::config::ConfigSpace;
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// What configuration space lets the function do: bus mastering, and how its interrupts leave it.
+/// Permissions of the function in configuration space: bus mastering, and the state of its interrupts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Control(u8);
 
@@ -35,7 +35,7 @@ impl Control {
         self.0 & bit != 0
     }
 
-    /// Whether the function may read and write memory, and send messages.
+    /// Returns true if the function may read and write memory, and send messages.
     pub(crate) fn bus_master(self) -> bool {
         self.has(Self::BUS_MASTER)
     }
@@ -57,7 +57,7 @@ impl Control {
     }
 }
 
-/// The [`Control`] of a function, for those who have to know it all the time; [`Function`] alone writes it.
+/// The [`Control`] of a function, for parts that read it all the time; only [`Function`] writes it.
 #[derive(Debug, Default)]
 pub(crate) struct SharedControl(AtomicU8);
 
@@ -66,22 +66,22 @@ impl SharedControl {
         Control(self.0.load(Ordering::SeqCst))
     }
 
-    /// Whether the function may read and write memory.
+    /// Returns true if the function may read and write memory.
     pub(crate) fn bus_master(&self) -> bool {
         self.get().bus_master()
     }
 }
 
-/// What a write to configuration space asks of the rest of the device.
+/// Effects of a write to configuration space on the rest of the device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Written {
     /// A function level reset was asked for.
     pub(crate) reset: bool,
     /// Bus mastering or the state of the interrupts may have changed.
     pub(crate) control: bool,
-    /// What bus mastering has become, if it has changed.
+    /// New state of bus mastering, if it has changed.
     pub(crate) bus_master: Option<bool>,
-    /// Where BARs are may have changed.
+    /// Addresses of BARs may have changed.
     pub(crate) bars: bool,
 }
 
@@ -103,7 +103,8 @@ impl Function {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what the space lets the function do. Under its lock, so that what is said last is what was written last.
+    /// Publishes the permissions of the space. The caller holds its lock, so that the last state published is
+    /// the last one written.
     pub(super) fn publish(&self, space: &ConfigSpace) -> Control {
         let now = Control::of(space);
         Control(self.control.0.swap(now.0, Ordering::SeqCst))
@@ -116,7 +117,7 @@ impl Function {
     pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Written {
         let mut space = self.lock();
         let effect = space.write(offset, data);
-        // What a reset undoes is never said.
+        // A state that the reset undoes is never published.
         if effect.reset || !effect.control {
             return Written { reset: effect.reset, bars: effect.bars, ..Written::default() };
         }
@@ -126,17 +127,17 @@ impl Function {
         Written { reset: false, control: true, bus_master, bars: effect.bars }
     }
 
-    /// Where the doorbells are on the bus.
+    /// Address of the doorbells on the bus.
     pub(crate) fn doorbells_at(&self) -> Option<u64> {
         self.lock().bar_at(pci::BAR_DOORBELLS)
     }
 
-    /// Where the registers are on the bus.
+    /// Address of the registers on the bus.
     pub(crate) fn registers_at(&self) -> Option<u64> {
         self.lock().bar_at(pci::BAR_REGISTERS)
     }
 
-    /// Puts the space of a function that was just powered on in the place of this one.
+    /// Replaces the space with that of a function that was just powered on.
     pub(crate) fn reset(&self, space: ConfigSpace) {
         let mut old = self.lock();
         *old = space;

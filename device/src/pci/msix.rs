@@ -1,4 +1,4 @@
-//! Where the MSI-X table and its pending bits are in BAR5, for hosts that let the device answer them.
+//! Place of the MSI-X table and its pending bits in BAR5, for hosts that let the device answer them.
 
 use belfry_abi::pci::{MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET, MSIX_VECTORS};
 use belfry_pci::MSIX_ENTRY;
@@ -10,12 +10,12 @@ const TABLE: u64 = MSIX_VECTORS as u64 * MSIX_ENTRY;
 pub(crate) struct Msix(pub(super) belfry_pci::Msix);
 
 impl Msix {
-    /// After reset every vector is masked.
+    /// The state after reset, in which every vector is masked.
     pub(crate) fn new() -> Self {
         Self(belfry_pci::Msix::new(MSIX_VECTORS))
     }
 
-    /// Whether a byte offset in BAR5 belongs to the table or the pending bits.
+    /// Returns true if a byte offset in BAR5 belongs to the table or the pending bits.
     pub(crate) fn contains(offset: u64) -> bool {
         (MSIX_TABLE_OFFSET..MSIX_TABLE_OFFSET + TABLE).contains(&offset)
             || (MSIX_PBA_OFFSET..MSIX_PBA_OFFSET + 8).contains(&offset)
@@ -44,7 +44,7 @@ impl Msix {
         self.0.set_pending(vector);
     }
 
-    /// Takes the pending vectors that are not masked any more.
+    /// Takes the pending vectors that are no longer masked.
     pub(crate) fn take_pending(&mut self) -> impl Iterator<Item = u16> + use<> {
         self.0.take_pending()
     }

@@ -27,7 +27,7 @@ impl Function {
         SavedFunction(self.lock().bytes().to_vec())
     }
 
-    /// Takes over the configuration space of another function, and what it lets the function do.
+    /// Takes over the configuration space of another function, with its permissions.
     pub(crate) fn restore(&self, saved: &SavedFunction) -> Result<(), Broken> {
         let mut space = self.lock();
         let restored = space.restore(&saved.0);
@@ -46,7 +46,7 @@ impl Msix {
         SavedMsix { table, pending: u64::from_le_bytes(pending) }
     }
 
-    /// The table and the pending bits of another function; reserved bits stay 0.
+    /// Restores the table and the pending bits of another function; reserved bits stay 0.
     pub(crate) fn restored(saved: &SavedMsix) -> Result<Self, Broken> {
         count("bytes of the MSI-X table", saved.table.len(), saved.table.len() == TABLE)?;
         let mut msix = Self::new();

@@ -1,4 +1,5 @@
-//! How the lanes of one wave instruction access memory: which addresses, and how many cache lines these are in.
+//! Accesses of the lanes of one wave instruction to memory: the pattern of their addresses, and their number
+//! of cache lines.
 
 use belfry_isa::exec::{Place, Touch};
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// RDNA 4 ("RDNA 3 Instruction Set Architecture", 1.2), and of CDNA 3 ("AMD CDNA 3 Architecture" white paper; CDNA 2's L1 has 64).
 pub const LINE: u64 = 128;
 
-/// How addresses follow from lanes.
+/// Pattern of the addresses of lanes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -17,11 +18,11 @@ pub enum Pattern {
     Coalesced,
     /// Each lane's address is this many bytes from that of the lane before it.
     Strided(i64),
-    /// Nothing of that.
+    /// None of these patterns.
     Gather,
 }
 
-/// How often accesses of an instruction had which pattern.
+/// Number of accesses of an instruction with each pattern.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Patterns {
     /// See [`Pattern::Uniform`].
@@ -34,7 +35,7 @@ pub struct Patterns {
     pub gather: u64,
     /// Bytes of the stride of the first strided access.
     pub stride: Option<i64>,
-    /// Strided accesses with another stride than that.
+    /// Strided accesses with another stride.
     pub other_strides: u64,
 }
 
@@ -65,7 +66,7 @@ impl Patterns {
         }
     }
 
-    /// The most frequent one, the simpler one of those that are equally frequent; nothing where there was none.
+    /// The most frequent pattern, and of equally frequent ones the simplest; `None` if there was no access.
     #[must_use]
     pub fn usual(&self) -> Option<Pattern> {
         let stride = Pattern::Strided(self.stride.unwrap_or(0));
@@ -80,8 +81,8 @@ impl Patterns {
     }
 }
 
-/// The pattern of the addresses of lanes, in the order of the lanes, each with an element of so many bytes; of a lane with several elements
-/// the first counts.
+/// The pattern of the addresses of lanes, in the order of the lanes, each with an element of `bytes` bytes;
+/// of a lane with several elements the first counts.
 pub(super) fn pattern(addresses: impl Iterator<Item = (u8, u64)>, bytes: u32) -> Option<Pattern> {
     let mut addresses = addresses.peekable();
     let first = addresses.next()?;
@@ -110,18 +111,18 @@ pub(super) fn pattern(addresses: impl Iterator<Item = (u8, u64)>, bytes: u32) ->
 pub struct GlobalAccess {
     /// Executions in which any lane accessed global memory.
     pub accesses: u64,
-    /// Bytes that lanes asked for: of several lanes with the same address each counts.
+    /// Bytes that lanes asked for: several lanes with one address each count.
     pub bytes: u64,
     /// Distinct lines of [`LINE`] bytes in each execution, added up.
     pub lines: u64,
-    /// The most in one execution.
+    /// Most lines in one execution.
     pub most_lines: u32,
-    /// How addresses followed from lanes.
+    /// Patterns of the lanes' addresses.
     pub patterns: Patterns,
 }
 
 impl GlobalAccess {
-    /// Counts one execution; `lines` is room for it.
+    /// Counts one execution; `lines` is a buffer for it.
     pub(super) fn count(&mut self, touches: &[Touch], lines: &mut Vec<u64>) {
         let global = |touch: &Touch| match touch.place {
             Place::Global(va) => Some((touch.lane, va)),
@@ -195,7 +196,7 @@ mod tests {
             (lanes(4, |lane| 0x1000 + lane * lane * 128), 4, 4, Pattern::Gather),
             // One element across two lines.
             (lanes(1, |_| 0x107e), 4, 2, Pattern::Uniform),
-            // Lanes that are off in between change nothing.
+            // Lanes in between that are off change nothing.
             (vec![(0, 0x1000), (2, 0x1008), (31, 0x107c)], 4, 1, Pattern::Coalesced),
         ] {
             let access = counted(&addresses, bytes);

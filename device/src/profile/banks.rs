@@ -1,11 +1,12 @@
 //! Conflicts of LDS accesses in its banks.
 //!
-//! The model, for all chips: a compute unit's LDS has [`BANKS`] banks of a dword, and bank `n` has the dwords whose index is `n` modulo
-//! [`BANKS`]. Lanes are served in groups, in their order, of as many as ask for [`BANKS`] dwords: 32 lanes with a dword or less each, 16 with two,
-//! 8 with three or four. A group takes a pass if no bank has to give two different dwords; else as many passes as the busiest bank has different
-//! dwords. Lanes that ask for the same dword get it in the same pass, atomics too. So a wave of 64 lanes that each load a dword takes two passes
-//! without any conflict. Public sources (RDNA 3 and CDNA 3 ISA guides, "LDS") have the banks and the broadcast; that wider elements are grouped so
-//! is this model's.
+//! The model, for all chips: a compute unit's LDS has [`BANKS`] banks of a dword, and bank `n` has the dwords
+//! whose index is `n` modulo [`BANKS`]. Lanes are served in order, in groups that ask for [`BANKS`] dwords:
+//! 32 lanes with a dword or less each, 16 with two, 8 with three or four. A group takes one pass if no bank
+//! has to give two different dwords; otherwise as many passes as the busiest bank has different dwords. Lanes
+//! that ask for one dword get it in one pass, atomics too. So a wave of 64 lanes that each load a dword takes
+//! two passes without any conflict. Public sources (RDNA 3 and CDNA 3 ISA guides, "LDS") have the banks and
+//! the broadcast; the groups of wider elements are this model's.
 
 use belfry_isa::exec::{Place, Touch};
 use serde::{Deserialize, Serialize};
@@ -24,16 +25,16 @@ pub struct LdsAccess {
     pub bytes: u64,
     /// Passes over the banks.
     pub passes: u64,
-    /// Those of them that conflicts have added.
+    /// Passes that conflicts have added.
     pub conflicts: u64,
-    /// The most passes of one execution.
+    /// Most passes of one execution.
     pub most_passes: u32,
-    /// How addresses followed from lanes.
+    /// Patterns of the lanes' addresses.
     pub patterns: Patterns,
 }
 
-/// Passes over the banks, and how many of them conflicts have added, of elements of so many bytes in the order of their lanes; `dwords` is room
-/// for it.
+/// Passes over the banks, and the passes that conflicts have added, for elements of `bytes` bytes in the
+/// order of their lanes; `dwords` is a buffer.
 fn passes(addresses: &[u32], bytes: u32, dwords: &mut Vec<u32>) -> (u32, u32) {
     let group = match bytes {
         0..=4 => 32,
@@ -59,7 +60,7 @@ fn passes(addresses: &[u32], bytes: u32, dwords: &mut Vec<u32>) -> (u32, u32) {
     (passes, passes - groups)
 }
 
-/// What counting an access needs room for.
+/// Buffers for counting an access.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     addresses: Vec<u32>,
@@ -67,7 +68,8 @@ pub(super) struct Room {
 }
 
 impl LdsAccess {
-    /// Counts one execution. An instruction with two elements for each lane goes over the banks for the first ones, then for the second ones.
+    /// Counts one execution. An instruction with two elements for each lane goes over the banks for the first
+    /// elements, then for the second ones.
     pub(super) fn count(&mut self, touches: &[Touch], room: &mut Room) {
         let lds = |touch: &Touch| match touch.place {
             Place::Lds(address) => Some((touch.lane, address)),
@@ -124,7 +126,7 @@ mod tests {
     fn passes_of_known_accesses() {
         assert_eq!(of(32, 4, |lane| lane * 4), (1, 0));
         assert_eq!(of(64, 4, |lane| lane * 4), (2, 0));
-        // All lanes the same dword, or bytes of one.
+        // All lanes ask for one dword, or for bytes of one.
         assert_eq!(of(32, 4, |_| 64), (1, 0));
         assert_eq!(of(32, 1, |lane| lane), (1, 0));
         // Every second dword: two of them in each of 16 banks.

@@ -1,11 +1,12 @@
-//! Basic blocks of a profiled kernel, from what was executed.
+//! Basic blocks of a profiled kernel, from the instructions that were executed.
 
 use super::{KernelProfile, Site};
 
-/// Instructions that are executed one after the other: nothing was seen to jump into them but to the first, and none but the last jumps.
+/// Instructions that are executed one after the other: no wave jumped to any but the first, and only the last
+/// may jump.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block<'a> {
-    /// Its instructions, of which there is at least one.
+    /// Its instructions, at least one.
     pub sites: &'a [Site],
     /// Executions of the first instruction, by waves.
     pub executions: u64,
@@ -14,7 +15,7 @@ pub struct Block<'a> {
 }
 
 impl KernelProfile {
-    /// The basic blocks of what was executed, those with most instructions first.
+    /// The basic blocks of the executed code, those with most instructions first.
     #[must_use]
     pub fn blocks(&self) -> Vec<Block<'_>> {
         let mut blocks = Vec::new();
@@ -59,7 +60,7 @@ mod tests {
             site(8, 20, true, false),
             site(12, 20, false, true),
             site(16, 2, false, true),
-            // Code that was not executed is in between.
+            // Between these is code that was not executed.
             site(32, 1, false, false),
         ];
         let kernel = KernelProfile { sites, ..KernelProfile::default() };

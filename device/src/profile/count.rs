@@ -1,4 +1,4 @@
-//! Counting what the waves of one workgroup do.
+//! Counting of the instructions that the waves of one workgroup execute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::access::GlobalAccess;
 use super::banks::{LdsAccess, Room};
 use super::{Kernel, LANES, Site};
 
-/// Instructions that a workgroup keeps apart.
+/// Most instructions that a workgroup keeps apart.
 const MAX_LOCAL: usize = 1 << 14;
 
-/// A workgroup that is profiled; what it counts is added to its kernel's at the end of each turn of a wave.
+/// A workgroup that is profiled; its counts are added to the kernel's at the end of each turn of a wave.
 pub(crate) struct Counting {
     kernel: Arc<Kernel>,
     arch: Arch,
     size: WaveSize,
-    /// Where each wave is without a jump.
+    /// Address of each wave's next instruction if it does not jump.
     expected: Vec<u64>,
     sites: HashMap<u64, Local>,
     pub(super) classes: [u64; Class::ALL.len()],
     pub(super) lanes: [u64; LANES],
-    /// Instructions that were not kept apart, as there were too many.
+    /// Executions of instructions that were not kept apart, as there were too many.
     pub(super) left_out: u64,
-    /// Bytes through the scalar cache, and of private memory by its own instructions.
+    /// Bytes through the scalar cache, and bytes of private memory by its own instructions.
     pub(super) unshared: [u64; 2],
     lines: Vec<u64>,
     room: Room,
@@ -37,12 +37,12 @@ pub(crate) struct Counting {
 pub(super) struct Local {
     inst: Inst,
     class: Class,
-    /// Bytes of one execution through the scalar cache, and of one lane's private memory.
+    /// Bytes of one execution through the scalar cache, and bytes of one lane's private memory.
     unshared: [u32; 2],
     pub(super) counts: Counts,
 }
 
-/// What is counted of an instruction.
+/// Counts of an instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) executions: u64,
@@ -60,7 +60,7 @@ pub(crate) struct WaveCounts<'a> {
 
 impl Probe for WaveCounts<'_> {
     fn before(&mut self, wave: &Wave, about: &About<'_>, _lds: u32) {
-        // Trap handlers are not the kernel's.
+        // Trap handlers do not belong to the kernel.
         if !wave.is_privileged() {
             self.group.before(self.wave, wave, about);
         }
@@ -75,7 +75,7 @@ impl Counting {
             kernel: Arc::clone(kernel),
             arch,
             size,
-            // No instruction is there: each wave enters the kernel.
+            // No instruction has this address: each wave enters the kernel.
             expected: vec![u64::MAX; count],
             sites: HashMap::new(),
             classes: [0; Class::ALL.len()],
@@ -124,7 +124,7 @@ impl Counting {
         }
     }
 
-    /// Adds what was counted to the kernel's.
+    /// Adds the counts to the kernel's.
     pub(crate) fn flush(&mut self) {
         let kernel = Arc::clone(&self.kernel);
         kernel.add(self);
@@ -134,7 +134,7 @@ impl Counting {
         self.unshared = [0; 2];
     }
 
-    /// Takes the counts of the instructions that were executed since the last time.
+    /// Takes the counts of the instructions that were executed since the last call.
     pub(super) fn take(&mut self, mut tell: impl FnMut(u64, &dyn Fn() -> Site, Counts)) {
         let (arch, size) = (self.arch, self.size);
         for (&pc, local) in self.sites.iter_mut().filter(|(_, local)| local.counts.executions > 0) {

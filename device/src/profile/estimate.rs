@@ -1,7 +1,8 @@
 //! An estimate of the time that a kernel would take on the card: a model like a roofline, and no measurement.
 //!
-//! Each part of the card would take a time of its own if it were alone; the estimate is the longest of them. Everything is counted
-//! as if it were spread evenly over the compute units and SIMDs that the launches can fill.
+//! Each part of the card would take a time of its own if it were alone; the estimate is the longest of these
+//! times. All work is counted as if it were spread evenly over the compute units and SIMDs that the launches
+//! can fill.
 //!
 //! | part | its time |
 //! | --- | --- |
@@ -25,7 +26,7 @@ use crate::chip::{Model, Shape};
 /// Cycles that a wave waits for a load of global memory: an assumption of the model.
 pub const LATENCY: u64 = 500;
 
-/// What the estimate is the time of.
+/// Part of the card that an estimate is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are those of the module's table")]
@@ -41,11 +42,11 @@ pub enum Bound {
 /// Nanoseconds of all launches of a kernel, by part of the card, see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The longest of them.
+    /// Longest of these times.
     pub ns: f64,
-    /// Which one that is.
+    /// Part with the longest time.
     pub bound: Bound,
-    /// Of each part.
+    /// Time of each part.
     pub parts: [(Bound, f64); 6],
 }
 

@@ -1,9 +1,9 @@
-//! What has been counted of a kernel, as events of a trace.
+//! Counts of a kernel, as events of a trace.
 
 use super::{Kernel, KernelProfile};
 use crate::trace::{Job, Owner, Path, TraceEvent, Tracer};
 
-/// Records what a kernel has come to until now, as a dispatch of it ends.
+/// Records the counts of a kernel until now, as a dispatch of it ends.
 pub(crate) fn trace_figures(kernel: &Kernel, trace: &Tracer, (job, owner): (Job, Owner)) {
     let KernelProfile { entry, instructions, lanes, sites, scalar_bytes, private_bytes, .. } =
         kernel.report();

@@ -1,9 +1,12 @@
-//! The profiler of kernels: what their waves execute, how they access memory, what of a compute unit they take.
+//! The profiler of kernels: the instructions that their waves execute, their accesses to memory, and their
+//! share of a compute unit.
 //!
-//! Waves of a dispatch that is profiled run instruction by instruction, and each is counted before it is executed. Nothing of it changes what a
-//! kernel computes. Off, it is one `Option` for each dispatch and workgroup.
+//! Waves of a dispatch that is profiled run instruction by instruction, and each instruction is counted
+//! before it is executed. None of this changes the results of a kernel. If off, it costs one `Option` for
+//! each dispatch and workgroup.
 //!
-//! What is kept is bounded: kernels, instructions of all kernels together, and the instructions of one workgroup. A report says what was beyond.
+//! The memory for counts is bounded: kernels, instructions of all kernels together, and the instructions of
+//! one workgroup. A report has the numbers beyond these bounds.
 
 mod access;
 mod banks;
@@ -32,21 +35,21 @@ pub use estimate::{Bound, Estimate, LATENCY, estimate};
 pub(crate) use figures::trace_figures;
 pub use occupancy::{Limit, Occupancy, Resources};
 
-/// Kernels that are kept apart.
+/// Most kernels that are kept apart.
 pub const MAX_KERNELS: usize = 256;
-/// Instructions of the code of all kernels that are kept apart.
+/// Most instructions of the code of all kernels that are kept apart.
 pub const MAX_SITES: usize = 1 << 16;
 /// Numbers of lanes that may be on: none to 64.
 const LANES: usize = 65;
 
-/// What is profiled.
+/// Choice of kernels.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ProfileOptions {
     /// The kernels, by names as their code objects have them; all if there are none.
     pub kernels: Vec<String>,
 }
 
-/// An instruction of the code, with what its executions have come to.
+/// An instruction of the code, with the counts of its executions.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Site {
     /// Its address.
@@ -55,15 +58,15 @@ pub struct Site {
     pub size: u8,
     /// Its disassembly.
     pub text: String,
-    /// What it occupies.
+    /// Unit that it occupies.
     pub class: Class,
     /// Executions, by waves.
     pub executions: u64,
-    /// Lanes that were on, added up; 0 for what is not executed lane by lane.
+    /// Lanes that were on, added up; 0 for an instruction that is not executed lane by lane.
     pub lanes: u64,
-    /// A wave came to it by a jump, or began with it.
+    /// True if a wave came to it by a jump, or began with it.
     pub entered: bool,
-    /// It is a branch, or nothing follows it.
+    /// True if it is a branch, or nothing follows it.
     pub ends_block: bool,
     /// Its accesses of global memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,14 +76,14 @@ pub struct Site {
     pub lds: Option<LdsAccess>,
 }
 
-/// What is known of one kernel of one process.
+/// Profile of one kernel of one process.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct KernelProfile {
-    /// Its name as its code object has it; empty where there is none.
+    /// Its name in its code object; empty if there is none.
     pub name: String,
     /// Address of its first instruction.
     pub entry: u64,
-    /// Address of its descriptor, where its code object was found.
+    /// Address of its descriptor, if its code object was found.
     pub descriptor: Option<u64>,
     /// Dispatches.
     pub launches: u64,
@@ -100,9 +103,9 @@ pub struct KernelProfile {
     pub sites: Vec<Site>,
     /// Executions of instructions that were not kept apart.
     pub left_out: u64,
-    /// What a workgroup of the last launch took.
+    /// Resources of a workgroup of the last launch.
     pub resources: Option<Resources>,
-    /// How many of these fit.
+    /// Number of these workgroups that fit.
     pub occupancy: Option<Occupancy>,
 }
 
@@ -114,7 +117,7 @@ impl KernelProfile {
     }
 }
 
-/// What was profiled.
+/// Profiles of a device's kernels.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ProfileReport {
     /// Each kernel, those with most instructions first.
@@ -123,18 +126,18 @@ pub struct ProfileReport {
     pub kernels_left_out: u64,
 }
 
-/// What a kernel is called, and where its descriptor is.
+/// Name of a kernel, address of its descriptor, and its scalar registers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) descriptor: Option<u64>,
-    /// Scalar registers, where waves have as many as they ask for.
+    /// Scalar registers, on chips where waves have as many as they ask for.
     pub(crate) sgprs: Option<u32>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By address space and entry.
+    /// Names by address space and entry.
     names: BTreeMap<(u64, u64), Named>,
     kernels: BTreeMap<(u64, u64), Arc<Kernel>>,
     left_out: u64,
@@ -162,14 +165,14 @@ pub(crate) struct Kernel {
 
 #[derive(Default)]
 struct Counts {
-    /// What of it is no map.
+    /// The counts that are not in the maps.
     plain: KernelProfile,
     classes: [u64; Class::ALL.len()],
     sites: BTreeMap<u64, Site>,
 }
 
 impl Profiler {
-    /// One that profiles what the options say.
+    /// A profiler that profiles the kernels of the options.
     #[must_use]
     pub fn new(options: ProfileOptions) -> Self {
         Self { options, state: Mutex::default(), sites: Arc::default() }
@@ -179,7 +182,7 @@ impl Profiler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names the kernel that begins at `entry` of an address space; `name` is asked once.
+    /// Names the kernel that begins at `entry` of an address space; `name` is called once.
     pub(crate) fn name_kernel(&self, space: u64, entry: u64, name: impl FnOnce() -> Named) {
         if self.lock().names.contains_key(&(space, entry)) {
             return;
@@ -192,7 +195,7 @@ impl Profiler {
         state.names.insert((space, entry), name);
     }
 
-    /// The kernel that begins at `entry`, one launch of which begins, if it is profiled.
+    /// Notes a launch of the kernel that begins at `entry`, and returns it if it is profiled.
     pub(crate) fn launch(
         &self,
         (space, entry): (u64, u64),
@@ -230,7 +233,7 @@ impl Profiler {
         Some(kernel)
     }
 
-    /// What was counted until now.
+    /// Counts until now.
     #[must_use]
     pub fn report(&self) -> ProfileReport {
         let state = self.lock();
@@ -248,14 +251,14 @@ impl Kernel {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A workgroup of so many waves begins.
+    /// Notes that a workgroup of `waves` waves begins.
     fn begin(&self, waves: u64) {
         let mut counts = self.lock();
         counts.plain.workgroups += 1;
         counts.plain.waves += waves;
     }
 
-    /// Adds what a workgroup has counted.
+    /// Adds the counts of a workgroup.
     fn add(&self, group: &mut Counting) {
         let mut counts = self.lock();
         let Counts { plain, classes, sites } = &mut *counts;

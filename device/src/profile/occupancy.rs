@@ -1,16 +1,17 @@
-//! How many waves of a kernel a SIMD can hold, and what limits that.
+//! Occupancy: the number of waves of a kernel that a SIMD can hold, and the resource that limits it.
 
 use belfry_isa::inst::WaveSize;
 use serde::{Deserialize, Serialize};
 
 use crate::chip::ShaderRules;
 
-/// Scalar registers of a SIMD where waves ask for as many as they need (gfx9): LLVM, `AMDGPUBaseInfo.cpp`, `getTotalNumSGPRs`.
+/// Scalar registers of a SIMD on chips where waves ask for as many as they need (gfx9): LLVM,
+/// `AMDGPUBaseInfo.cpp`, `getTotalNumSGPRs`.
 const SGPRS: u32 = 800;
-/// Unit of their allocation there, `getSGPRAllocGranule`.
+/// Unit of their allocation, `getSGPRAllocGranule`.
 const SGPR_GRANULE: u32 = 16;
 
-/// What one workgroup of a launch takes.
+/// Resources of one workgroup of a launch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// Lanes of a wave.
@@ -19,7 +20,7 @@ pub struct Resources {
     pub vgprs: u16,
     /// Vector registers that the halves of a wave of 64 lanes share.
     pub shared_vgprs: u16,
-    /// Scalar registers that a wave asks for; nothing where every wave has all.
+    /// Scalar registers that a wave asks for; `None` if every wave has all.
     pub sgprs: Option<u32>,
     /// Bytes of LDS of a workgroup, as allocated.
     pub lds: u32,
@@ -27,17 +28,17 @@ pub struct Resources {
     pub scratch: u32,
     /// Waves of a workgroup.
     pub waves: u32,
-    /// Whether a workgroup may be on both compute units of a work group processor.
+    /// True if a workgroup may be on both compute units of a work group processor.
     pub wgp_mode: bool,
 }
 
-/// What keeps more waves off a SIMD.
+/// Resource that limits the occupancy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The places for waves: there are as many as there can be, but for what is left over as workgroups are placed as a whole.
+    /// Wave slots: all are used, except for a rest that is too small for a whole workgroup.
     WaveSlots,
-    /// The places for workgroups.
+    /// Slots of workgroups.
     Workgroups,
     /// LDS.
     Lds,
@@ -48,7 +49,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// As texts have it.
+    /// Name in texts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,10 +62,11 @@ impl Limit {
     }
 }
 
-/// The waves that fit.
+/// Occupancy of a processor by one kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
-    /// Workgroups of a processor (a work group processor, or a compute unit where there are none).
+    /// Workgroups of a processor (a work group processor, or a compute unit on chips without work group
+    /// processors).
     pub workgroups: u32,
     /// Waves of a processor.
     pub waves: u32,
@@ -72,21 +74,21 @@ pub struct Occupancy {
     pub simds: u32,
     /// Most waves of a SIMD.
     pub most: u32,
-    /// Rows of vector registers that a wave is given.
+    /// Rows of vector registers that a wave gets.
     pub vgpr_rows: u32,
-    /// What limits it.
+    /// Resource that limits it.
     pub limit: Limit,
 }
 
 impl Occupancy {
-    /// Of workgroups that take this, alone on a chip with such compute units.
+    /// Occupancy by workgroups with these resources, alone on a chip with such compute units.
     #[must_use]
     pub fn of(rules: &ShaderRules, resources: &Resources) -> Self {
         let Resources { wave_size, vgprs, shared_vgprs, sgprs, lds, waves, wgp_mode, .. } = *resources;
         let rows = rules.allocated_vgprs(wave_size, vgprs, shared_vgprs);
         let (cus, simds) = (rules.cus as u32, rules.simds() as u32);
         let waves = waves.max(1);
-        // Workgroups where each SIMD has room for so many waves.
+        // Workgroups if each SIMD has room for `per_simd` waves.
         let fit = |per_simd: u32| {
             if wgp_mode { per_simd * simds / waves } else { per_simd * (simds / cus) / waves * cus }
         };
@@ -99,7 +101,7 @@ impl Occupancy {
             (Limit::Vgprs, fit(rules.vgpr_rows / rows)),
             (Limit::Sgprs, sgprs.filter(|sgprs| *sgprs > 0).map_or(u32::MAX, of_sgprs)),
         ];
-        // Of equal ones the first is told of.
+        // Of equal limits the first is reported.
         let (mut limit, mut workgroups) = limits[0];
         for (of, count) in limits {
             if count < workgroups {

@@ -1,9 +1,10 @@
-//! The register file behind BAR5: which block answers an access, at which of its offsets.
+//! The register file behind BAR5: finds the block that answers an access, and its offset there.
 //!
-//! Every [`Block`] says which registers it claims, as offsets within its segments; where the segments are is the chip's to
-//! say. From both, one table gives for every dword of the BAR the block and the segment, so that an access is resolved by
-//! one look. The bus interface's index/data pairs open windows onto other registers and onto VRAM. What no block claims
-//! reads what was last written, 0 at first, and its use is counted under its name.
+//! Every [`Block`] lists the registers that it claims, as offsets within its segments; the chip knows the
+//! places of the segments. From both, one table gives for every dword of the BAR the block and the segment,
+//! so that an access needs one look-up. The bus interface's index/data pairs open windows onto other
+//! registers and onto VRAM. A register that no block claims reads its last written value, 0 at first, and its
+//! use is counted under its name.
 
 mod save;
 mod seen;
@@ -39,8 +40,8 @@ pub(crate) struct Run {
 
 /// One instance of an IP block: it owns its registers' state, and knows neither addresses nor other blocks.
 ///
-/// What a register reaches beyond its block (memory contexts, hardware queues, doorbells, interrupts, time) the block was
-/// given when it was made.
+/// The block gets the other parts that its registers reach (memory contexts, hardware queues, doorbells,
+/// interrupts, time) when it is made.
 ///
 /// Its `Debug` names the registers that have another value than after reset; reading them may have an effect.
 pub(crate) trait Block: std::fmt::Debug + Send + Sync {
@@ -56,24 +57,25 @@ pub(crate) trait Block: std::fmt::Debug + Send + Sync {
     /// Writes a register it claims.
     fn write(&self, at: Offset, value: u32);
 
-    /// Back to the values of power on.
+    /// Returns to the values of power on.
     fn reset(&self);
 
-    /// The values that it keeps itself, which is all that a snapshot has of it.
+    /// The values that it keeps itself: a snapshot contains nothing else of it.
     fn kept(&self) -> Vec<&AtomicU32>;
 }
 
-/// Registers of a segment of a block that are equally far from where the block knows them: where the table leads to.
+/// Registers of a segment of a block that are equally far from the places by which the block knows them: the
+/// target of the table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Segment {
     /// Position of the block.
     block: usize,
     segment: u8,
-    /// Absolute dword index of where its first register would be, modulo 2^32.
+    /// Absolute dword index of the place of its first register, modulo 2^32.
     base: u32,
 }
 
-/// What answers a dword.
+/// The block and the offset that answer a dword.
 struct Resolved<'a> {
     block: &'a dyn Block,
     at: Offset,
@@ -104,7 +106,8 @@ impl std::fmt::Debug for RegisterFile {
 }
 
 impl RegisterFile {
-    /// Registers of these blocks, where the chip has them; a block the chip does not have is never reached.
+    /// Registers of these blocks, as far as the chip has them; a block the chip does not have is never
+    /// reached.
     pub(crate) fn new(
         chip: Arc<dyn Chip>,
         blocks: Vec<Box<dyn Block>>,
@@ -138,12 +141,12 @@ impl RegisterFile {
         Self { blocks, segments, table, windows, unmodelled, memory, chip, counters, stops }
     }
 
-    /// Whether the BAR decodes an absolute dword index.
+    /// Returns true if the BAR decodes an absolute dword index.
     fn decodes(&self, dword: u32) -> bool {
         (dword as usize) < self.table.len()
     }
 
-    /// The block that answers an absolute dword index, and what it calls the register.
+    /// The block that answers an absolute dword index, and the register's offset in it.
     fn resolve(&self, dword: u32) -> Option<Resolved<'_>> {
         let position = usize::from(*self.table.get(dword as usize)?).checked_sub(1)?;
         let segment = self.segments.get(position)?;
@@ -185,7 +188,7 @@ impl RegisterFile {
         Ok(())
     }
 
-    /// Reads a register of an instance of its block; 0 where the chip has none.
+    /// Reads a register of an instance of its block; 0 if the chip has none.
     pub(crate) fn get_of(&self, ip: Ip, instance: u8, at: Offset) -> u32 {
         self.chip.dword(ip, instance, at).map_or(0, |dword| self.read(dword))
     }
@@ -236,7 +239,7 @@ impl RegisterFile {
     fn write_direct(&self, dword: u32, value: u32) {
         match self.resolve(dword) {
             Some(resolved) => resolved.block.write(resolved.at, value),
-            // What the guest wrote through BAR0 is already where the engines look: ordering is all there is to do.
+            // Guest writes through BAR0 are already visible to the engines: only ordering is left to do.
             None if dword == self.windows.memory_flush() => {
                 fence(Ordering::SeqCst);
                 self.memory.host_flushed();
@@ -275,7 +278,7 @@ impl RegisterFile {
         self.unmodelled.uses(|dword| unmodelled::near_name(&*self.chip, dword))
     }
 
-    /// Back to the values of power on.
+    /// Returns to the values of power on.
     pub(crate) fn reset(&self) {
         for block in &self.blocks {
             block.reset();

@@ -16,7 +16,7 @@ struct SavedBlock {
     values: Vec<u32>,
 }
 
-/// Everything that registers keep, but for what lies in other parts of the device.
+/// Everything that registers keep, except for state in other parts of the device.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct SavedRegisters {
     blocks: Vec<SavedBlock>,
@@ -39,7 +39,7 @@ impl RegisterFile {
         }
     }
 
-    /// Gives registers the values of another device's. Nothing else follows from it, as from writes.
+    /// Gives registers the values of another device's. Has none of the effects of a write.
     pub(crate) fn restore(&self, saved: &SavedRegisters) -> Result<(), Broken> {
         count("blocks with registers", saved.blocks.len(), saved.blocks.len() == self.blocks.len())?;
         for (block, saved) in self.blocks.iter().zip(&saved.blocks) {

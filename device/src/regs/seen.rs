@@ -1,4 +1,4 @@
-//! Every register that has a model, for people who look at them.
+//! Every register that has a model, for the inspector.
 
 use belfry_abi::regs::{Description, Field, Ip, Offset, gc, gfx9, mmhub, mp, nbio, osssys, smuio};
 
@@ -13,12 +13,12 @@ pub(crate) struct SeenRegister {
     /// Absolute dword index.
     pub(crate) dword: u32,
     pub(crate) value: u32,
-    /// After reset; `None` where nothing says what it is.
+    /// Value after reset; `None` if it is not known.
     pub(crate) reset: Option<u32>,
     pub(crate) fields: &'static [Field],
 }
 
-/// Registers that the layouts know, whatever their block.
+/// Finds the description of a register in the layouts of its block.
 fn description(ip: Ip, at: Offset) -> Option<&'static Description> {
     let tables: &[&'static [Description]] = match ip {
         Ip::GC => &[gc::ALL, gfx9::gc::ALL],
@@ -36,13 +36,13 @@ fn description(ip: Ip, at: Offset) -> Option<&'static Description> {
 }
 
 impl RegisterFile {
-    /// Registers of all blocks, as a driver would read them now: banked ones are those of the queue or VMID that is selected.
-    /// Nothing of it is counted as an access.
+    /// Registers of all blocks, as a driver would read them now: banked ones are those of the selected queue
+    /// or VMID. None of this counts as an access.
     pub(crate) fn seen(&self) -> Vec<SeenRegister> {
         self.blocks.iter().flat_map(|block| self.seen_of(&**block)).collect()
     }
 
-    /// The absolute dword index of the register of a name; of the first instance, if there are several.
+    /// The absolute dword index of the register with a name; of the first instance, if there are several.
     pub(crate) fn named(&self, name: &str) -> Option<(String, u32)> {
         let mut found = self.seen().into_iter().filter(|seen| seen.name.eq_ignore_ascii_case(name));
         found.next().map(|seen| (seen.name, seen.dword))
@@ -73,7 +73,7 @@ impl RegisterFile {
     }
 }
 
-/// The registers of a table with what `read` gives.
+/// The registers of a table, with the values that `read` returns.
 pub(crate) fn pairs(
     registers: &'static [Description],
     read: impl Fn(Offset) -> u32,

@@ -1,4 +1,4 @@
-//! Registers of a block that keep what is written to them.
+//! Registers of a block that keep their written values.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,11 +10,11 @@ use super::Run;
 pub(crate) struct Storage {
     registers: &'static [Description],
     values: Box<[AtomicU32]>,
-    /// Values after reset that the table has otherwise.
+    /// Values after reset that differ from the table.
     resets: &'static [(Offset, u32)],
 }
 
-/// The registers that have another value than after reset, by name.
+/// Shows the registers that differ from their values after reset, by name.
 impl std::fmt::Debug for Storage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map()
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Bits {
     }
 }
 
-/// The registers of a table by name, with what `read` gives, if that is not what is `usual`.
+/// The registers of a table by name, with the values that `read` returns, if they differ from `usual`.
 pub(crate) fn named(
     registers: &'static [Description],
     read: impl Fn(Offset) -> u32,
@@ -59,7 +59,7 @@ impl Storage {
         Self { registers, values, resets: &[] }
     }
 
-    /// The same with other values after reset of some registers.
+    /// Registers with other values after reset for some of them.
     pub(crate) fn with_resets(registers: &'static [Description], resets: &'static [(Offset, u32)]) -> Self {
         let storage = Self { resets, ..Self::new(registers) };
         storage.reset();
@@ -79,7 +79,7 @@ impl Storage {
         self.registers.binary_search_by_key(&at, |register| register.at).ok()
     }
 
-    /// Value of a register; 0 where there is none.
+    /// Value of a register; 0 if there is none.
     pub(crate) fn read(&self, at: Offset) -> u32 {
         self.position(at).map_or(0, |position| self.values[position].load(Ordering::Acquire))
     }
@@ -89,7 +89,7 @@ impl Storage {
         R::from_bits(self.read(R::AT))
     }
 
-    /// Writes a register as a driver does: one that is read-only keeps its value.
+    /// Writes a register as a driver does: a read-only one keeps its value.
     pub(crate) fn write(&self, at: Offset, value: u32) {
         if let Some(position) = self.position(at)
             && self.registers[position].access == Access::Rw
@@ -110,7 +110,7 @@ impl Storage {
         self.values.iter().collect()
     }
 
-    /// Back to the values after reset.
+    /// Returns to the values after reset.
     pub(crate) fn reset(&self) {
         for (value, register) in self.values.iter().zip(self.registers) {
             value.store(self.reset_value(register), Ordering::Release);

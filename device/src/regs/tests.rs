@@ -1,4 +1,4 @@
-//! A register file over a chip and blocks of the tests' own.
+//! A register file over a chip and blocks of the tests.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
@@ -62,7 +62,7 @@ const fn register(segment: u8, dword: u32, access: Access) -> Description {
 static REGISTERS: &[Description] =
     &[register(0, 0x10, Access::Rw), register(0, 0x11, Access::Ro), register(1, 0x10, Access::Rw)];
 
-/// Stores, and has an array of four registers that tells what it was asked.
+/// A block that stores, and has an array of four registers that notes its calls.
 #[derive(Debug)]
 struct Core {
     instance: u8,
@@ -84,7 +84,7 @@ impl Block for Core {
     fn claims(&self) -> Vec<Run> {
         let mut claims = self.storage.claims();
         claims.push(Run { first: ARRAY, count: 4 });
-        // A segment that the chip does not have is nowhere.
+        // A segment that the chip does not have.
         claims.push(Run { first: Offset { segment: 9, dword: 0 }, count: 1 });
         claims
     }
@@ -142,7 +142,7 @@ fn register_that_nobody_claims_stores_and_is_counted_by_name() {
     let (file, _) = file(Arc::new(TwoCores));
     assert_eq!(file.read(0x77), 0);
     file.write(0x77, 6);
-    // Just behind the array.
+    // Just after the array.
     file.write(0xa044, 7);
     assert_eq!((file.read(0x77), file.read(0xa044)), (6, 7));
     let mut uses = file.unmodelled();
@@ -177,7 +177,7 @@ fn width_that_registers_do_not_take_is_refused() {
 
 #[test]
 fn navi_31_has_its_registers_where_its_table_says() {
-    // As the generated headers give them: segment base plus offset.
+    // As in the generated headers: segment base plus offset.
     assert_eq!(dword::<gc::GRBM_GFX_CNTL>(), 0xa900);
     assert_eq!(dword::<gc::CP_MQD_BASE_ADDR>(), 0x3209);
     assert_eq!(dword::<nbio::RCC_CONFIG_MEMSIZE>(), 0xde3);

@@ -11,7 +11,7 @@ use crate::stats::Counters;
 
 /// `MP1_FIRMWARE_FLAGS` in the system management network: bit 0, the SMU's firmware runs.
 const MP1_FIRMWARE_FLAGS: u32 = 0x03b1_0024;
-/// Far registers kept (and counted) at most; a driver uses a few dozen.
+/// Most far registers that are kept (and counted); a driver uses a few dozen.
 const MAX_FAR: usize = 4096;
 
 /// One register.
@@ -22,7 +22,7 @@ pub(super) struct Use {
     writes: u64,
 }
 
-/// What was used, near and far.
+/// Uses of near and of far registers, by index and address.
 pub(super) type SavedUses = [BTreeMap<u32, Use>; 2];
 
 type Uses = Mutex<HashMap<u32, Use>, rank::Unmodelled>;
@@ -49,7 +49,7 @@ fn far_name(address: u32) -> String {
     format!("far register {address:#x}")
 }
 
-/// Says so when a register is used for the first time.
+/// Logs the first use of a register.
 fn announce(used: &Use, name: impl FnOnce() -> String) {
     if used.reads + used.writes == 1 && log::log_enabled!(target: "gpu::regs", log::Level::Debug) {
         log::debug!(target: "gpu::regs", "register without behaviour: {}", name());
@@ -105,7 +105,7 @@ impl Unmodelled {
         });
     }
 
-    /// What was used: name, reads, writes.
+    /// Registers that were used: name, reads, writes.
     pub(super) fn uses(&self, name: impl Fn(u32) -> String) -> Vec<(String, u64, u64)> {
         let mut all: Vec<_> =
             lock(&self.near).iter().map(|(&dword, used)| (name(dword), used.reads, used.writes)).collect();
@@ -113,12 +113,12 @@ impl Unmodelled {
         all
     }
 
-    /// What was used, near and far, in the order of their places.
+    /// Uses of near and far registers, in the order of their places.
     pub(super) fn save(&self) -> SavedUses {
         [&self.near, &self.far].map(|uses| lock(uses).iter().map(|(&at, &used)| (at, used)).collect())
     }
 
-    /// Takes over what was used on another device.
+    /// Takes over the uses of another device.
     pub(super) fn restore(&self, saved: &SavedUses) -> Result<(), Broken> {
         let [near, far] = saved;
         count("far registers", far.len(), far.len() <= MAX_FAR)?;
@@ -131,7 +131,7 @@ impl Unmodelled {
         Ok(())
     }
 
-    /// Every value is 0 again; the counts stay.
+    /// Sets every value to 0 again; the counts stay.
     pub(super) fn reset(&self) {
         for uses in [&self.near, &self.far] {
             lock(uses).values_mut().for_each(|used| used.value = 0);

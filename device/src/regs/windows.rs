@@ -1,5 +1,5 @@
-//! Windows of the bus interface: VRAM and registers through MM_INDEX/MM_DATA, registers near and far through two more
-//! index/data pairs, and where the driver has put the flush of the host data path.
+//! Windows of the bus interface: VRAM and registers through MM_INDEX/MM_DATA, registers near and far through
+//! two more index/data pairs, and the place to which the driver has moved the flush of the host data path.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use belfry_abi::regs::{Offset, Register};
 
 use crate::chip::{Chip, RegisterBar};
 
-/// A data register behind which something else lies.
+/// A data register that opens a window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Window {
     /// MM_DATA: VRAM, or registers.
@@ -22,7 +22,7 @@ pub(super) enum Window {
     Pcie,
 }
 
-/// What lies behind a window now.
+/// Current target of a window.
 pub(super) enum Target {
     /// VRAM at a byte offset.
     Vram(u64),
@@ -33,7 +33,7 @@ pub(super) enum Target {
     Nothing,
 }
 
-/// The index registers, and where the data registers are.
+/// The index registers, and the places of the data registers.
 #[derive(Debug)]
 pub(crate) struct Windows {
     /// Absolute dword indices of the data registers.
@@ -80,12 +80,12 @@ impl Windows {
         })
     }
 
-    /// Reads a register of the bus interface, if it is one of these.
+    /// Reads a register of the bus interface, if the windows have it.
     pub(crate) fn read(&self, at: Offset) -> Option<u32> {
         self.register(at).map(|register| register.load(Ordering::Acquire))
     }
 
-    /// Writes a register of the bus interface; `false` if it is not one of these.
+    /// Writes a register of the bus interface; `false` if the windows do not have it.
     pub(crate) fn write(&self, at: Offset, value: u32) -> bool {
         self.register(at).map(|register| register.store(value, Ordering::Release)).is_some()
     }
@@ -95,7 +95,7 @@ impl Windows {
         self.data.iter().find(|(at, _)| *at == Some(dword)).map(|&(_, window)| window)
     }
 
-    /// What lies behind a window.
+    /// The current target of a window.
     pub(super) fn target(&self, window: Window) -> Target {
         let index = match window {
             Window::Memory => {
@@ -110,7 +110,7 @@ impl Windows {
             Window::Pcie => self.pcie_index.load(Ordering::Acquire),
         };
         match index {
-            // A window onto a window: the hardware would not do that, and nothing good comes of it.
+            // A window onto a window: hardware would not do that, and it could have no end.
             byte if self.open(byte / 4).is_some() => Target::Nothing,
             byte if u64::from(byte) < self.bar.size => Target::Register(byte / 4),
             byte => Target::Far(byte & !3),
@@ -125,7 +125,7 @@ impl Windows {
         }
     }
 
-    /// The index registers, and where the flush is.
+    /// The index registers, and the place of the flush.
     pub(super) fn kept(&self) -> [&AtomicU32; 5] {
         [&self.mm_index, &self.mm_index_hi, &self.rsmu_index, &self.pcie_index, &self.memory_flush]
     }

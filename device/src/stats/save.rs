@@ -11,11 +11,11 @@ use super::Counters;
 use crate::guest_error::GuestError;
 use crate::save::{Broken, check, count, counter};
 
-/// Fields and operations without a model at most, and the longest of their names: a few dozen short ones of fields are known, and the
-/// operations of an instruction set.
+/// Most fields and operations without a model, and the longest of their names in bytes: there are a few dozen
+/// short names of fields, and the operations of an instruction set.
 const FIELDS: (usize, usize) = (4096, 256);
 
-/// What was counted, but for the passes of the device's thread, which say more of the host than of the device.
+/// Counters, without the passes of the device's thread, which depend more on the host than on the device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedCounters {
     counters: [u64; 15],
@@ -60,7 +60,7 @@ impl Counters {
         }
     }
 
-    /// Counts on from the values of another device.
+    /// Continues from the values of another device.
     pub(crate) fn restore(&self, saved: &SavedCounters) -> Result<(), Broken> {
         let mut errors = BTreeMap::new();
         for (at, (name, &seen)) in (0u64..).zip(&saved.errors) {

@@ -95,14 +95,14 @@ fn packets_wait_for_looks_and_everything_else_goes_before() {
     assert!(!stops.looked_before((5, 9)) && stops.looked());
     assert!(stops.looked_before((4, 7)) && stops.looked_before((5, 9)));
 
-    // A packet that is looked at again, and one that somebody pauses behind.
+    // A packet that is looked at again, and one at which a client pauses in the meantime.
     assert!(!stops.looked_before((4, 7)));
     stops.pause();
     assert_eq!(stops.why(), Some(Why::Paused));
     assert!(!stops.looked() && stops.is_halted(), "the pause stays");
     assert!(stops.proceed() && stops.looked_before((4, 7)));
 
-    // What has come has the number of the line.
+    // The replacement has the number of the line.
     assert!(stops.replace(number, vec![BreakOn::Pc(8), BreakOn::Pc(16)]));
     assert!(!stops.wants_looks() && !stops.replace(number + 2, Vec::new()));
     let breaks: Vec<_> = stops.breaks().into_iter().collect();

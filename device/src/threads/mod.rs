@@ -1,9 +1,9 @@
-//! How the device's threads wait for work.
+//! Waiting of the device's threads for work.
 
 pub(crate) mod patience;
 mod wake;
 
-/// What `wake.rs` is made of; under a model, of other parts.
+/// The parts that `wake.rs` is made of; under a model, others stand in for them.
 mod sync {
     pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// How long threads look out before they sleep. Waking a sleeping thread takes several microseconds, or tens of them
-/// where the host has put the processor to sleep as well; a thread that hands over a stream of work pays that only once.
+/// Time for which threads poll before they sleep. Waking a sleeping thread takes several microseconds, or
+/// tens of them if the host has put the processor to sleep as well; a thread that hands over a stream of work
+/// pays that only once.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// Looks between two offers of the processor to others.
+/// Looks between two offers of the processor to other threads.
 const LOOKS: u32 = 8;
 
-/// Polls until `is_news` holds or patience runs out; whether it held.
+/// Polls until `is_news` holds or patience runs out; returns true if it held.
 pub fn look_out(is_news: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -21,7 +22,7 @@ pub fn look_out(is_news: impl Fn() -> bool) -> bool {
         if start.elapsed() >= PATIENCE {
             return false;
         }
-        // The thread that is waited for may need this processor.
+        // The other thread may need this processor.
         std::thread::yield_now();
     }
 }

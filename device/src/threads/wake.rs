@@ -1,4 +1,4 @@
-//! The wake-up of a thread that sleeps when nothing is to do.
+//! The wake-up of a thread that sleeps when there is nothing to do.
 //!
 //! A thread with news stores them and wakes; the sleeper clears the wake-up and then looks for news. Clearing reads what it
 //! clears: news whose wake-up it clears are seen by the look that follows. The tests run this code under loom's memory
@@ -12,13 +12,13 @@ use super::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, PoisonError}
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     woken: AtomicBool,
-    /// Whether the thread sleeps, or is about to.
+    /// True if the thread sleeps, or is about to.
     asleep: Mutex<bool>,
     condvar: Condvar,
 }
 
 impl Wake {
-    /// Makes the thread look, now or as soon as it is done with what it does.
+    /// Makes the thread look, now or as soon as its current work is done.
     pub(crate) fn wake(&self) {
         // The thread sets `asleep` before it looks at `woken` for the last time, both under the lock.
         if !self.woken.swap(true, Ordering::SeqCst) && *self.lock() {
@@ -26,12 +26,12 @@ impl Wake {
         }
     }
 
-    /// Whether the thread has been woken and has not looked since.
+    /// Returns true if the thread has been woken and has not looked since.
     pub(crate) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::SeqCst)
     }
 
-    /// Says that a look follows.
+    /// Clears the wake-up; a look follows.
     pub(crate) fn clear(&self) {
         self.woken.swap(false, Ordering::SeqCst);
     }

@@ -63,7 +63,7 @@ impl Hub {
         Self { invalidation: Invalidation::new(INVALIDATION, Arc::clone(&contexts)), contexts }
     }
 
-    /// Arrays of registers; those the block declares one by one are its own to claim.
+    /// Arrays of registers; the block itself claims the registers that it declares one by one.
     pub(super) fn claims(&self) -> Vec<Run> {
         let mut claims = self.invalidation.claims();
         claims.push(Run { first: GCVM_CONTEXT0_CNTL::AT, count: CONTEXTS });
@@ -89,7 +89,7 @@ impl Hub {
         })
     }
 
-    /// Writes a register; `false` if it is none that acts.
+    /// Writes a register; `false` if it has no effect here.
     pub(super) fn write(&self, at: Offset, value: u32) -> bool {
         if let Some(vmid) = at.element(GCVM_CONTEXT0_CNTL::AT, CONTEXTS) {
             self.contexts.change(vmid as u8, |tables| tables.cntl = value);

@@ -24,7 +24,7 @@ use crate::threads::Wake;
 use crate::vm::Contexts;
 use hub::Hub;
 
-/// What the graphics core's registers reach.
+/// The parts of the device that the graphics core's registers reach.
 pub(crate) struct GcPorts {
     pub(crate) contexts: Arc<Contexts>,
     pub(crate) hqds: Arc<HqdBanks>,
@@ -33,20 +33,21 @@ pub(crate) struct GcPorts {
     /// Woken when a queue was started or asked to stop.
     pub(crate) wake: Arc<Wake>,
     pub(crate) activity: Activity,
-    /// Whether registers count for how long waves are executed: the host's time is no part of a record.
+    /// True if registers count the time during which waves are executed: the host's time is no part of a
+    /// record.
     pub(crate) counts_time: bool,
     pub(crate) movers: Arc<Movers>,
 }
 
-/// Which graphics core it is, and of which kind.
+/// Number and kind of a graphics core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GcCore {
     /// Its number.
     pub(crate) xcc: u8,
     pub(crate) topology: Topology,
-    /// Its registers include those of SDMA engines.
+    /// True if its registers include those of SDMA engines.
     pub(crate) has_sdma: bool,
-    /// What `CP_MES_GP3_LO` reads on the scheduler's pipes.
+    /// Value of `CP_MES_GP3_LO` on the scheduler's pipes.
     pub(crate) mes_version: u32,
     /// Values after reset that differ.
     pub(crate) resets: &'static [(Offset, u32)],
@@ -98,7 +99,7 @@ impl Gc {
         hqds.hqd_of(self.core.xcc, self.selected().0, |hqd| match at {
             CP_HQD_ACTIVE::AT if value & 1 == 1 => {
                 hqd.activate();
-                // Before anybody sees the queue, its doorbell loses what an earlier owner left there.
+                // Before the queue is visible, its doorbell loses the value of an earlier owner.
                 seed_doorbell(hqd, None, doorbells);
                 doorbells.own(hqd.doorbell(), Owner::Ring);
             }

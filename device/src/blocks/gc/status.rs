@@ -1,6 +1,7 @@
-//! What is busy: registers that monitors read.
+//! Busy bits: registers that monitors read.
 //!
-//! Waves that are executed are known, and which queues have work. Nothing is drawn, and nothing stalls: all other bits are 0.
+//! The device knows if waves are executed, and which queues have work. Nothing is drawn, and nothing stalls:
+//! all other bits are 0.
 
 use belfry_abi::regs::gc::{
     CP_CPC_BUSY_STAT, CP_CPC_STATUS, CP_CPF_BUSY_STAT, CP_CPF_STATUS, GRBM_PERFCOUNTER0_HI,
@@ -18,7 +19,7 @@ const GUI_ACTIVE: u32 = 2;
 const MEC1: u8 = 1;
 
 impl Gc {
-    /// A register about what is busy; `None` for any other.
+    /// Returns a status register; `None` for any other.
     pub(super) fn status(&self, at: Offset) -> Option<u32> {
         let executes = || self.ports.activity.is_busy();
         Some(match at {
@@ -75,7 +76,7 @@ impl Gc {
         })
     }
 
-    /// Waves go to all engines that there are.
+    /// Waves go to all engines of the chip.
     fn engine_status(&self, engine: u32) -> u32 {
         let mut status = GRBM_STATUS_SE0::default();
         let there = engine < self.core.topology.shader_engines;
@@ -90,8 +91,8 @@ impl Gc {
         busy.fold(0, |pipes, (id, _)| pipes | 1 << (id.pipe & 3))
     }
 
-    /// The counter counts ticks of the golden counter in which waves were executed; nothing else can be chosen. That of a device that
-    /// is recorded stands still.
+    /// Ticks of the golden counter in which waves were executed; no other event can be selected. The counter
+    /// of a recorded device stands still.
     fn gui_active_ticks(&self) -> u64 {
         let select: GRBM_PERFCOUNTER0_SELECT = self.storage.get();
         if select.perf_sel() == GUI_ACTIVE && self.ports.counts_time {
