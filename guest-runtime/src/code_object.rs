@@ -1,8 +1,8 @@
-//! Code objects: what clang makes of a kernel source, ready to be placed in GPU memory.
+//! Code objects: clang's output for a kernel source, ready to be placed in GPU memory.
 //!
-//! A code object is an AMDGPU ELF shared object: segments to load, kernel descriptors behind `NAME.kd` symbols,
-//! and a MessagePack note that says how each kernel wants its arguments. The bytes may come from anywhere, so
-//! every offset and count is checked before use.
+//! A code object is an AMDGPU ELF shared object: segments to load, kernel descriptors at `NAME.kd` symbols, and a
+//! MessagePack note with the layout of each kernel's arguments. The bytes may come from anywhere, so every offset and
+//! count is checked before use.
 
 mod bundle;
 mod elf;
@@ -150,7 +150,7 @@ impl CodeObject {
         &self.kernels
     }
 
-    /// One kernel by name: its symbol's, or that of a C++ function that only one kernel has.
+    /// One kernel by name: the name of its symbol, or of a C++ function that only one kernel has.
     ///
     /// # Errors
     ///

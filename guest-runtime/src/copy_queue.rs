@@ -1,4 +1,4 @@
-//! Queues of the SDMA engines: copies and fills beside what compute queues do.
+//! Queues of the SDMA engines: copies and fills beside the work of compute queues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,9 +29,9 @@ const WRITE_POINTER: usize = 64;
 /// Priority of queues whose user asks for none.
 const PRIORITY: u32 = 7;
 
-/// A queue of a copy engine. What is submitted is done in order; [`finish`](Self::finish) waits for it.
+/// A queue of a copy engine. Submitted work is done in order; [`finish`](Self::finish) waits for it.
 ///
-/// Destroyed when dropped: what has not been done by then may never be.
+/// Destroyed when dropped: work that has not been done by then may never be.
 #[derive(Debug)]
 pub struct CopyQueue {
     gpu: Arc<GpuInner>,
@@ -42,7 +42,7 @@ pub struct CopyQueue {
     doorbell_offset: u64,
     /// Bytes written since the queue was made; ring pointers count for ever.
     written: u64,
-    /// Memory of what is not known to be done.
+    /// Memory of work that is not known to be done.
     uses: Vec<Arc<Allocation>>,
 }
 
@@ -162,7 +162,7 @@ impl CopyQueue {
         let bytes = packet.as_bytes();
         let to_end = RING - self.written % RING;
         if to_end < bytes.len() as u64 {
-            // No packet lies around the end of the ring: a NOP skips what is left.
+            // No packet lies around the end of the ring: a NOP skips the rest.
             let mut nop = Header::new(Op::NOP, 0);
             nop.set_nop_count((to_end / 4 - 1) as u16);
             self.write(nop.bits().as_bytes(), to_end)?;

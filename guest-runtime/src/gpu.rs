@@ -181,7 +181,7 @@ impl Gpu {
         Ok(self.inner.process.kfd.clock_counters(self.inner.agent.gpu_id)?)
     }
 
-    /// Makes the code of a kernel the trap handler of queues created from now on; `memory` is what it finds as TMA.
+    /// Makes the code of a kernel the trap handler of queues created from now on; the handler finds `memory` as TMA.
     ///
     /// The handler's module and memory must be kept for as long as such queues are.
     ///

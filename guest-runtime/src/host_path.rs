@@ -1,4 +1,4 @@
-//! The host data path (HDP): what the processor writes to VRAM may stay there until the GPU is told to look.
+//! The host data path (HDP): data that the processor writes to VRAM may stay there until the GPU is told to look.
 #![expect(unsafe_code, reason = "the pages are device memory")]
 
 use std::ptr::NonNull;
@@ -45,7 +45,7 @@ impl HostPath {
         self.unflushed.store(true, Ordering::Release);
     }
 
-    /// Has what was written to VRAM reach it, if there is any. Comes before each doorbell.
+    /// Makes data that was written to VRAM reach it, if there is any. Comes before each doorbell.
     pub(crate) fn flush(&self) {
         if !self.unflushed.swap(false, Ordering::AcqRel) {
             return;

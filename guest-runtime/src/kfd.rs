@@ -33,7 +33,7 @@ pub struct KfdError {
     pub errno: Errno,
 }
 
-/// The transport and what was learnt when it was opened.
+/// The transport and the facts learnt when it was opened.
 pub(crate) struct Kfd {
     transport: Box<dyn Transport>,
     version: (u32, u32),
@@ -84,7 +84,7 @@ impl Kfd {
 
     /// # Safety
     ///
-    /// Pointers inside `args` must be valid for what the request does with them.
+    /// Pointers inside `args` must be valid for the request's accesses.
     unsafe fn call<T: FromBytes + IntoBytes + Immutable>(
         &self,
         operation: &'static str,
@@ -93,7 +93,7 @@ impl Kfd {
     ) -> Result<(), KfdError> {
         debug_assert_eq!(ioctl::ioc_size(request), size_of::<T>(), "{operation}");
         loop {
-            // SAFETY: `args` is a struct of the size in the request; the caller vouches for what it points at.
+            // SAFETY: `args` is a struct of the size in the request; the caller vouches for its pointers.
             match unsafe { self.transport.ioctl(Node::Kfd, request, std::ptr::from_mut(args).cast()) } {
                 Ok(_) => return Ok(()),
                 Err(Errno(libc::EINTR)) => {}

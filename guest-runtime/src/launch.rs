@@ -152,13 +152,13 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Work-items of a workgroup; by default what the kernel requires, or 256 in one dimension.
+    /// Work-items of a workgroup; by default the size that the kernel requires, or 256 in one dimension.
     pub fn block(mut self, block: impl Into<Extent>) -> Self {
         self.block = Some(block.into().0);
         self
     }
 
-    /// Adds bytes of LDS to what the kernel declares.
+    /// Adds bytes of LDS to those that the kernel declares.
     pub fn shared(mut self, bytes: u32) -> Self {
         self.shared = bytes;
         self
@@ -195,8 +195,8 @@ impl<'a> Launch<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Launch`] and [`Error::Argument`] for what does not fit the kernel, [`Error::Memory`] when memory
-    /// for arguments or scratch runs out, [`Error::Queue`] when the queue was stopped.
+    /// [`Error::Launch`] and [`Error::Argument`] for a geometry or an argument that does not fit the kernel,
+    /// [`Error::Memory`] when memory for arguments or scratch runs out, [`Error::Queue`] when the queue was stopped.
     pub fn submit(self) -> Result<Completion, Error> {
         let info = self.kernel.info();
         let gpu = self.queue.gpu();

@@ -114,12 +114,13 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`Error::Open`] without a driver, [`Error::NoGpu`] without a GPU, and what the driver refuses.
+    /// [`Error::Open`] without a driver, [`Error::NoGpu`] without a GPU, and [`Error::Driver`] if the driver refuses a
+    /// request.
     pub fn open() -> Result<Self, Error> {
         Self::with_transport(LinuxTransport::open()?)
     }
 
-    /// Opens what a transport leads to.
+    /// Opens the driver that a transport reaches.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Runtime {
             let Some(apertures) = apertures.iter().find(|entry| entry.gpu_id == agent.gpu_id) else {
                 continue;
             };
-            // A GPU behind a render node this transport has not opened is not usable, the others are.
+            // A GPU whose render node this transport has not opened is not usable, the others are.
             match kfd.acquire_vm(agent.gpu_id) {
                 Ok(()) => found.push((agent.clone(), *apertures)),
                 Err(error) => refused = Some(error),
@@ -169,8 +170,8 @@ impl Runtime {
         &self.gpus[0]
     }
 
-    /// Has every wait end in a time-out after so long that is given no time of its own: for a GPU that may not answer. The first
-    /// limit counts.
+    /// Limits waits that are given no time of their own: each ends in a time-out after `limit`. For a GPU that may not
+    /// answer. The first limit counts.
     pub fn limit_waits(&self, limit: Duration) {
         self.gpu().inner.process.limit_waits(limit);
     }

@@ -54,7 +54,7 @@ pub enum MemoryError {
     OutOfRange {
         /// First element.
         start: usize,
-        /// One past the last.
+        /// Index after the last element.
         end: usize,
         /// Elements of the buffer.
         len: usize,
@@ -132,9 +132,9 @@ impl Allocation {
             kfd.host_path().prepare(kfd, gpus[0]).map_err(driver)?;
         }
         let va = range.addr().as_ptr().expose_provenance() as u64;
-        // The driver takes whole pages, and may want to know how much of them is asked for.
+        // The driver takes whole pages, and may need the exact size that is asked for.
         let (handle, offset) = kfd.alloc(gpus[0], va, size as u64, flags).map_err(driver)?;
-        // From here on, drop undoes what was done.
+        // From here on, drop undoes the steps before.
         let gpus = gpus.to_vec();
         let allocation = Self { kfd: Arc::clone(kfd), gpus, handle, range, access, kind, immortal: false };
         if access == HostAccess::ReadWrite && kind != MemoryKind::UserPtr {
@@ -182,7 +182,7 @@ impl Allocation {
     /// # Panics
     ///
     /// When the range leaves the allocation or the host has no access: offsets are computed here in the crate, and
-    /// those that come from a program are checked before.
+    /// offsets that come from a program are checked before.
     fn pointer(&self, offset: usize, size: usize) -> NonNull<u8> {
         let inside = offset.checked_add(size).is_some_and(|end| end <= self.len());
         assert!(inside && self.access == HostAccess::ReadWrite, "{offset:#x}+{size:#x} of {:#x}", self.len());
@@ -247,7 +247,7 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if !self.immortal {
-            // A driver that is being removed fails these; the file's close releases what is left.
+            // A driver that is being removed fails these; the file's close releases the rest.
             let result = self.kfd.unmap(self.handle, &self.gpus).and_then(|()| self.kfd.free(self.handle));
             if let Err(error) = result {
                 log::warn!("freeing {:#x} bytes of {} failed: {error}", self.len(), self.kind);

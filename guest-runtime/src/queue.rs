@@ -214,8 +214,8 @@ impl Queue {
     }
 
     /// Submits a barrier-and packet: later packets of this queue, and the completion returned, wait until all
-    /// `dependencies` are zero and all earlier packets are done. Up to five dependencies; none is a plain
-    /// "everything before this is done".
+    /// `dependencies` are zero and all earlier packets are done. There may be up to five dependencies; without any, the
+    /// packet only waits for all earlier ones.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Queue {
         self.barrier_and(&[])?.wait()
     }
 
-    /// Destroys the queue at once: what runs on it is stopped, what waits on it never begins.
+    /// Destroys the queue at once: running work is stopped, waiting work never begins.
     ///
     /// Waits for outstanding completions, in this thread and others, end with [`QueueError::Destroyed`].
     /// Submissions through other clones fail with this error, too.
@@ -319,7 +319,7 @@ impl QueueInner {
             self.check()?;
             let start = *since.get_or_insert_with(Instant::now);
             if let Some(limit) = self.gpu.process.wait_limit().filter(|limit| start.elapsed() >= *limit) {
-                // The slot stays reserved: nothing behind it is ever read, as nothing before it was.
+                // The slot stays reserved: no packet after it is ever read, as none before it was.
                 return Err(QueueError::Timeout(limit));
             }
             // The GPU frees slots without telling the process: poll, gently once it takes long.
@@ -424,14 +424,14 @@ impl QueueInner {
         Ok(())
     }
 
-    /// Keeps what a packet uses until its signal says it is done, or the queue is destroyed.
+    /// Keeps the resources of a packet until its signal says that it is done, or the queue is destroyed.
     fn park(&self, signal: Signal, uses: Uses) {
         if self.is_open() {
             lock(&self.in_flight).push(InFlight { signal, _uses: uses });
         }
     }
 
-    /// Lets go of what finished packets used.
+    /// Lets go of the resources of finished packets.
     fn reap(&self) {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.is_empty() {

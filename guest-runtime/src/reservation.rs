@@ -37,7 +37,7 @@ pub(crate) struct Reservation {
     forgotten: bool,
 }
 
-// SAFETY: a reservation is a range of addresses; what happens to the memory there is its user's affair.
+// SAFETY: a reservation is a range of addresses; its user answers for the memory there.
 unsafe impl Send for Reservation {}
 // SAFETY: as above; it has no interior state.
 unsafe impl Sync for Reservation {}
@@ -87,7 +87,7 @@ impl Reservation {
         self.addr
     }
 
-    /// Bytes of the range, without the page behind it.
+    /// Bytes of the range, without the page after it.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

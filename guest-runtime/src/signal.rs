@@ -132,20 +132,20 @@ impl Signal {
         self.atomic().load(Ordering::SeqCst)
     }
 
-    /// Stores a value and wakes who waits for it.
+    /// Stores a value and wakes threads that wait for it.
     pub fn store(&self, value: i64) {
         self.atomic().store(value, Ordering::SeqCst);
         self.notify();
     }
 
-    /// Adds to the value, returns what it was, and wakes who waits for it.
+    /// Adds to the value, returns the old value, and wakes threads that wait for it.
     pub fn add(&self, value: i64) -> i64 {
         let old = self.atomic().fetch_add(value, Ordering::SeqCst);
         self.notify();
         old
     }
 
-    /// Subtracts from the value, returns what it was, and wakes who waits for it.
+    /// Subtracts from the value, returns the old value, and wakes threads that wait for it.
     pub fn subtract(&self, value: i64) -> i64 {
         self.add(value.wrapping_neg())
     }
@@ -192,7 +192,7 @@ impl Signal {
     /// As for the driver's ioctl.
     pub fn wait_event(&self, timeout: Option<Duration>) -> Result<bool, KfdError> {
         let Some(event) = &self.inner.slot().event else { return Ok(false) };
-        // Without an age: it is not asked what came before.
+        // Without an age: earlier events are not asked for.
         let mut data = EventData::new_zeroed();
         data.event_id = event.id;
         let milliseconds = timeout.map_or(u32::MAX, |timeout| {

@@ -1,4 +1,4 @@
-//! Agents: what sysfs says about the nodes of the system.
+//! Agents: the nodes of the system, as sysfs describes them.
 //!
 //! KFD publishes one directory per node below `/sys/devices/virtual/kfd/kfd/topology/nodes`, with `key value`
 //! lines. Unknown keys are ignored, missing ones are zero, as libhsakmt does.
@@ -20,7 +20,7 @@ pub enum TopologyError {
         /// Error of the read.
         error: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file whose content is not as expected.
     #[error("the topology file `{path}` is malformed: {text:?}")]
     Malformed {
         /// Path below the topology directory.

@@ -74,27 +74,27 @@ bitflags::bitflags! {
 
 /// A way to one KFD process: `/dev/kfd` and the GPUs' render nodes, or a hosted driver in this process.
 ///
-/// GPU virtual addresses equal CPU virtual addresses: a map placed at an address is what the GPU sees there.
+/// GPU virtual addresses equal CPU virtual addresses: the GPU sees a map at the address at which it is placed.
 ///
 /// # Safety
 ///
-/// An implementation must carry out what it is asked: a successful [`mmap`](Self::mmap) at an address maps
-/// `len` bytes there (and at no other address) with the access asked for, readable and writable memory stays
-/// mapped until [`munmap`](Self::munmap), and [`ioctl`](Self::ioctl) touches only `arg` and the memory it names.
+/// An implementation must carry out each request exactly: a successful [`mmap`](Self::mmap) at an address maps `len`
+/// bytes there (and at no other address) with the access asked for, readable and writable memory stays mapped until
+/// [`munmap`](Self::munmap), and [`ioctl`](Self::ioctl) touches only `arg` and the memory it names.
 pub unsafe trait Transport: Send + Sync {
     /// Issues one ioctl; `arg` points at the request's argument struct. Returns the (non-negative) result.
     ///
     /// # Safety
     ///
-    /// `arg` must point at memory valid for reads and writes of the size encoded in `request`, and pointers
-    /// inside that struct must be valid for what the request does with them.
+    /// `arg` must point at memory valid for reads and writes of the size encoded in `request`, and pointers inside that
+    /// struct must be valid for the request's accesses.
     unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno>;
 
     /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (`MAP_FIXED`) when one is given.
     ///
     /// # Safety
     ///
-    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    /// With an address, `addr..addr + len` must be a range the caller reserved: the map there is replaced.
     unsafe fn mmap(
         &self,
         node: Node,
@@ -123,7 +123,8 @@ pub unsafe trait Transport: Send + Sync {
     /// Told after each doorbell store: a hosted device has no other way to see it at once.
     fn doorbell_written(&self, _addr: *mut u64) {}
 
-    /// Pauses the calling thread, which polls what the GPU writes: a hosted device may work on that thread alone.
+    /// Pauses the calling thread, which polls memory that the GPU writes: a hosted device may work on that thread
+    /// alone.
     fn pause(&self, pause: Duration) {
         std::thread::sleep(pause);
     }

@@ -59,7 +59,7 @@ impl Target for HostedTarget {
     }
 }
 
-/// Told instead of a descriptor that a debugger has something to ask for.
+/// Told instead of a descriptor that there is an event for the debugger to ask for.
 pub trait Notices: Send + Sync {
     /// Says so. Called with locks of the driver held: it waits for nothing.
     fn notify(&self);

@@ -97,7 +97,7 @@ struct Export {
     backing: Arc<dyn Backing>,
     /// Pages of the record, kept while another process may read them.
     record: Pages,
-    /// Place in the record of what programs attach.
+    /// Place in the record of the metadata that programs attach.
     attached: Arc<dyn SharedMetadata>,
 }
 
@@ -217,7 +217,7 @@ impl Exports {
         };
         ofd::hold(&file, at).map_err(|error| errno(&error))?;
         drop(table);
-        // Does nothing where it is there already.
+        // Does nothing if the metadata is shared already.
         backing.share_metadata(&attached)?;
         Ok(file)
     }
@@ -234,7 +234,7 @@ impl Exports {
         Ok(HostedDmaBuf(Memory::Foreign(Arc::new(foreign))))
     }
 
-    /// Notes in the record what importers of a handle are told.
+    /// Notes in the record the flags that importers of a handle see.
     fn set_ipc_flags(&self, descriptor: &Descriptor, flags: u32) {
         // Of memory that was imported itself, it is the exporter's to say.
         if let Some(export) = lock(&self.table).get(&descriptor.place())
@@ -251,7 +251,7 @@ impl Exports {
             if table.is_empty() {
                 return;
             }
-            // Without a descriptor nothing is known, and all of it stays until the next time.
+            // Without a descriptor nothing is known, and all exports stay until the next call.
             let Ok(file) = self.memory.open() else { return };
             let unused: Vec<u64> =
                 table.keys().copied().filter(|&at| ofd::claim(&file, at).is_ok()).collect();

@@ -72,7 +72,7 @@ impl Exploring {
         })
     }
 
-    /// Has it step this device from now on.
+    /// Lets this device be stepped from now on.
     pub(crate) fn attach(&self, gpu: &Arc<Gpu>) {
         let _ = self.gpu.set(Arc::downgrade(gpu));
     }

@@ -67,10 +67,10 @@ impl Default for Place {
 /// Part of this process's memory that a device reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// The driver's memory and what is pinned: anything else is no memory to it.
+    /// The driver's memory and pinned memory: anything else is no memory to the device.
     #[default]
     Pinned,
-    /// All of it, so that pinning costs nothing; the driver's page tables alone say what it uses.
+    /// All of the process's memory, so that pinning costs nothing; only the driver's page tables limit the device.
     Process,
 }
 
@@ -145,7 +145,7 @@ pub struct HostedGpu {
     pid: u32,
     works: Arc<Pool>,
     pub(crate) exploring: Option<Arc<Exploring>>,
-    /// Held by accesses to the device, and alone by who saves it.
+    /// Held by accesses to the device; a save of the device holds it alone.
     pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
     pub(crate) reach: Reach,
     next_process: AtomicU64,
@@ -343,7 +343,7 @@ impl HostedGpu {
         }
         match self.gpu.faults().at_call(pasid.into()) {
             Some(Rule::DriverUnbound) => self.unload(),
-            // One that does not come back has told its processes. Another thread may have it suspended.
+            // If the device does not come back, the reset has told its processes. Another thread may have it suspended.
             Some(_) if self.suspend().is_ok() => {
                 let _ = self.resume();
             }
@@ -355,7 +355,7 @@ impl HostedGpu {
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`], or what the driver says.
+    /// [`Error::NotLoaded`], or the driver's error.
     pub fn open(self: &Arc<Self>) -> Result<HostedProcess, Error> {
         self.open_as(None)
     }
@@ -364,7 +364,7 @@ impl HostedGpu {
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`], or what the driver says.
+    /// [`Error::NotLoaded`], or the driver's error.
     pub fn open_with(self: &Arc<Self>, partition_of: fn(i32) -> Option<u32>) -> Result<HostedProcess, Error> {
         self.open_as(Some(partition_of))
     }
@@ -392,7 +392,7 @@ impl HostedGpu {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`HostedGpu::sysfs_read`].
     pub fn card_read(&self, path: &str) -> Result<Vec<u8>, Errno> {
         self.driver()?.card_read(path)
     }
@@ -411,15 +411,16 @@ impl HostedGpu {
         self.gpu.config().explorer.as_ref()
     }
 
-    /// Others may go on here, in a schedule that is explored: the host is about to do what they may see, or has done it.
+    /// Lets others go on here, if schedules are explored: the host is about to do something that they may see, or has
+    /// done it.
     pub fn point(&self) {
         if let Some(exploring) = &self.exploring {
             exploring.point();
         }
     }
 
-    /// Waits until something is so, at most for so long, while others go on as an explored schedule decides; whether it is.
-    /// Without one, it looks again and again.
+    /// Waits until `is_so` holds, for at most `limit`, while others go on as an explored schedule decides. Returns true
+    /// if it holds. Without an explored schedule, it looks again and again.
     pub fn wait_until(&self, is_so: &dyn Fn() -> bool, limit: Option<Duration>) -> bool {
         if let Some(exploring) = &self.exploring {
             return exploring.wait(is_so, limit);

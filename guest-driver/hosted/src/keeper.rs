@@ -61,7 +61,7 @@ pub fn leave_descriptors() -> io::Result<()> {
     if result == 0 { Ok(()) } else { leave_one_by_one() }
 }
 
-/// The same where the kernel is older than Linux 5.9, or a filter does not know the call.
+/// Closes descriptors one by one, if the kernel is older than Linux 5.9 or a filter does not know the call.
 fn leave_one_by_one() -> io::Result<()> {
     // SAFETY: takes no pointer; from here on this thread's table is its own.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
@@ -126,7 +126,7 @@ impl Keeper {
         self.keep_with(fd, None)
     }
 
-    /// The same, and holds the shared memory whose record is at `record` with it.
+    /// Keeps the file as [`Keeper::keep`] does, and with it holds the shared memory whose record is at `record`.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ impl InterruptSink for Line {
 impl Line {
     /// Wakes the thread, if it sleeps: the raising thread may be the program's own, which is waiting for its signal.
     fn wake(&self) {
-        // In one order with the thread's own store and its look at what is pending.
+        // This load, the thread's own store and its look at `pending` are in one order.
         if self.sleeps.load(Ordering::SeqCst) {
             drop(lock(&self.handlers));
             self.raised.notify_one();

@@ -126,7 +126,7 @@ fn parse(line: &str) -> Option<(u64, Mapping)> {
     Some((u64::from_str_radix(from, 16).ok()?, mapping))
 }
 
-/// The same as [`is_mapped`] by the list of all mappings.
+/// Does the work of [`is_mapped`] by the list of all mappings.
 fn is_listed(maps: File, start: u64, end: u64, writable: bool) -> bool {
     let mut at = start;
     for (from, one) in listed(maps) {

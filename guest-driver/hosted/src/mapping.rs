@@ -1,7 +1,7 @@
 //! Mappings of this process, made and changed by system calls of this crate's own.
 //!
-//! Programs put code of theirs in place of the C library's `mmap` and its like, to hear of memory that comes and goes (UCX, Open
-//! MPI). The driver's own memory does not concern them, and what they do then may need the driver.
+//! Programs put functions of their own in place of the C library's `mmap` and its like, to hear of memory that comes
+//! and goes (UCX, Open MPI). The driver's own memory does not concern them, and such a function may need the driver.
 #![expect(unsafe_code, reason = "changes mappings")]
 
 use std::io;
@@ -23,7 +23,7 @@ fn place(at: Option<usize>) -> (*mut std::ffi::c_void, MapFlags) {
     }
 }
 
-/// Maps private zeroed memory, where the kernel chooses or in place of what is at `at`; its address.
+/// Maps private zeroed memory, at an address that the kernel chooses or in place of the map at `at`; its address.
 ///
 /// # Safety
 ///
@@ -103,7 +103,7 @@ pub(crate) fn keep_private(at: usize, len: usize) {
     }
 }
 
-/// Gives the pages of a range of shared memory back, which then reads as zeros; whether that could be done.
+/// Gives the pages of a range of shared memory back, which then reads as zeros. Returns true if that could be done.
 ///
 /// # Safety
 ///

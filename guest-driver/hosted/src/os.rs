@@ -32,7 +32,7 @@ use crate::time::DriverTime;
 use crate::trace;
 use crate::user_memory::{USER_END, copy_user};
 
-/// Bytes of a contiguous piece of VRAM that are marked as not written; what is behind them is not checked.
+/// Bytes of a contiguous piece of VRAM that are marked as not written; the rest of the piece is not checked.
 const MAX_MARKED: u64 = 64 << 20;
 
 thread_local! {
@@ -66,7 +66,7 @@ pub struct HostedOs {
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
     pub(crate) exploring: Option<Arc<Exploring>>,
-    /// Held by accesses to the device, and alone by who saves it.
+    /// Held by accesses to the device; a save of the device holds it alone.
     pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
 }
 
@@ -151,7 +151,7 @@ impl Os for HostedOs {
 
     fn reg_write(&self, offset: u32, value: u32) {
         self.bar_write(pci::BAR_REGISTERS, u64::from(offset), &value.to_le_bytes());
-        // A flush of what is there already changes nothing: no schedule is another one by it.
+        // A flush of flushed memory changes nothing, so that no schedule depends on it.
         if u64::from(offset) != self.gpu.config().chip.generation.register_bar.hdp_remap {
             self.point();
         }
@@ -234,7 +234,7 @@ impl Os for HostedOs {
     fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
         let mut done = 0;
         if byte == 0 && offset.is_multiple_of(PAGE_SIZE) {
-            // Whole pages become holes: what a fill with zeros costs does not depend on how much there is.
+            // Whole pages become holes: the cost of a fill with zeros does not depend on the size.
             done = len & !(PAGE_SIZE - 1);
             self.bars.vram.punch(offset as usize, done as usize);
         }
@@ -404,7 +404,7 @@ impl Os for HostedOs {
 
     fn cpu_info(&self) -> CpuInfo {
         let cores = belfry_device::processors() as u32;
-        // What buffer objects can come from, not what the machine has.
+        // The size of the memory for buffer objects, not the machine's.
         CpuInfo { cores, max_clock_mhz: 0, memory_bytes: self.arena.memory().size() as u64 }
     }
 

@@ -162,7 +162,7 @@ impl Pins {
     /// Puts the union of pins into the device's map, and returns when the device uses nothing else.
     fn publish(&self, table: &Table) -> Result<()> {
         if self.reach == Reach::Process {
-            // The driver has taken what goes out of the GPU's page tables, and waited for that.
+            // The driver has taken the range out of the GPU's page tables, and waited for that.
             return Ok(());
         }
         let map = build(self.driver.iter().copied().chain(table.counts.union()))?;

@@ -19,14 +19,14 @@ pub const TREE_VARIABLE: &str = "BELFRY_EXEC";
 pub const SUMMARY_VARIABLE: &str = "BELFRY_EXEC_SUMMARY";
 /// Environment variable with the level of the driver's log on standard error, `warn` unless set.
 pub const LOG_VARIABLE: &str = "BELFRY_EXEC_LOG";
-/// Environment variable that names the card: those who use another name see nothing of each other in its files.
+/// Environment variable that names the card: processes with different names see nothing of each other in its files.
 pub const CARD_VARIABLE: &str = "BELFRY_EXEC_CARD";
 /// Environment variable with the size of a trace's ring in bytes, a colon, and the directory that each process which uses the
 /// GPU makes its ring in.
 pub const TRACE_VARIABLE: &str = "BELFRY_EXEC_TRACE";
-/// Environment variable with what is checked of kernels, as JSON of the device's `SanitizeOptions`.
+/// Environment variable with the options for checks of kernels, as JSON of the device's `SanitizeOptions`.
 pub const SANITIZE_VARIABLE: &str = "BELFRY_EXEC_SANITIZE";
-/// Environment variable with what is counted of kernels, as JSON of the device's `ProfileOptions`.
+/// Environment variable with the options for profiles of kernels, as JSON of the device's `ProfileOptions`.
 pub const PROFILE_VARIABLE: &str = "BELFRY_EXEC_PROFILE";
 /// Environment variable with the text of a plan of faults, which strikes in each process that opens the GPU.
 pub const FAULTS_VARIABLE: &str = "BELFRY_EXEC_FAULTS";
@@ -50,13 +50,13 @@ pub const SHARED_FILE: &str = "shared";
 /// Bytes of that file, zeros at first.
 pub const SHARED_SIZE: usize = 64 << 10;
 
-/// Name of the file in the directory with what the files of the card are made of.
+/// Name of the file in the directory with the properties that the files of the card are made of.
 pub const CARD_FILE: &str = "card";
 
 /// Way in which the threads of a program wait for signals of ROCr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// They sleep where the processors are few and all of them execute waves, and wait as they were asked to elsewhere.
+    /// They sleep if there are few processors and all of them execute waves, and wait as they were asked to otherwise.
     #[default]
     Auto,
     /// They wait as they were asked to: HIP spins.

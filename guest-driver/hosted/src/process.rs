@@ -197,7 +197,7 @@ impl HostedProcess {
         telling(notices, || self.ioctl(Node::Kfd, DBG_TRAP, args))
     }
 
-    /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (replacing what is there) when one is given.
+    /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (replacing the map there) if one is given.
     ///
     /// `prot` takes `libc::PROT_*` bits.
     ///
@@ -207,7 +207,7 @@ impl HostedProcess {
     ///
     /// # Safety
     ///
-    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    /// With an address, `addr..addr + len` must be a range the caller reserved: the map there is replaced.
     pub unsafe fn mmap(
         &self,
         node: Node,
@@ -309,7 +309,7 @@ impl HostedProcess {
         Ok(base as *mut u8)
     }
 
-    /// Remembers a map, forgetting what it covers.
+    /// Remembers a map, and forgets the maps that it covers.
     fn note(&self, address: usize, map: Map) {
         let covered = self.forget(address, map.len);
         if let Some(quarantine) = &self.quarantine {
@@ -319,7 +319,7 @@ impl HostedProcess {
         drop(covered);
     }
 
-    /// Forgets what is mapped in a range; a map that reaches out of it keeps the rest.
+    /// Forgets the maps in a range; a map that reaches out of it keeps the rest.
     fn forget(&self, address: usize, size: usize) -> Vec<Map> {
         let end = address.saturating_add(size);
         let mut maps = lock(&self.maps);
@@ -343,7 +343,7 @@ impl HostedProcess {
         gone
     }
 
-    /// Removes what is mapped in a range, by the driver or not; the GPU loses what was made of that memory.
+    /// Removes all maps in a range, the driver's and others; the GPU loses its mappings of that memory.
     ///
     /// # Errors
     ///
@@ -437,7 +437,7 @@ impl HostedProcess {
         map.doorbells.filter(|_| address < end).map(|offset| (start..end, offset))
     }
 
-    /// Tells the device that a mapped doorbell was written, and lets it execute what is short on this thread.
+    /// Tells the device that a mapped doorbell was written, and lets it execute short work on this thread.
     pub fn doorbell_written(&self, addr: *mut u64) {
         let offset = {
             let maps = lock(&self.maps);

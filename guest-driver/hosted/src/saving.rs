@@ -1,7 +1,7 @@
 //! Saving the device of this process together with the memory that it reaches, at one moment.
 //!
-//! The driver's accesses are held back, the device comes to its quiet point, and then all threads of the process stand still
-//! until memory has been read. What a program has stored by then is in it; what it was about to do is not.
+//! The driver's accesses are held back, the device comes to its quiet point, and then all threads of the process stand
+//! still until memory has been read. Stores that a program has made by then are saved; later ones are not.
 #![expect(unsafe_code, reason = "reads its own memory through the kernel, which checks it")]
 
 use std::fs::File;
@@ -26,7 +26,7 @@ const TRIES: usize = 16;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// Of what it is made.
+    /// A device of a configuration that cannot be saved; the reason.
     #[error("the hosted GPU cannot be saved: {0}")]
     Refused(&'static str),
     /// The device cannot be saved.
@@ -172,13 +172,13 @@ impl HostedGpu {
         }
     }
 
-    /// Saves the device with the memory that it reaches; how long the process stood still. The device must not be
-    /// recorded.
+    /// Saves the device with the memory that it reaches. Returns the time for which the process stood still. The device
+    /// must not be recorded.
     ///
     /// # Errors
     ///
-    /// A device that reaches all memory of its process, or that is explored, recorded or stopped; what [`Saving`] says. The process goes
-    /// on in any case.
+    /// A device that reaches all memory of its process, or that is explored, recorded or stopped; an error of
+    /// [`Saving`]. The process goes on in any case.
     pub fn save<S: Saving>(&self, saving: &mut S) -> Result<Duration, S::Error> {
         if let Some(why) = self.cannot_be_saved() {
             return Err(SaveError::Refused(why).into());

@@ -71,7 +71,7 @@ impl Shared {
         raw_region(self.address(), self.size)
     }
 
-    /// Maps a page-aligned range of the same pages once more: at `at`, replacing what is there, or where there is room.
+    /// Maps a page-aligned range of the same pages once more: at `at`, replacing the map there, or where there is room.
     ///
     /// # Safety
     ///

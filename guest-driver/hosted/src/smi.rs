@@ -30,7 +30,7 @@ struct State {
     /// `None` once the program has closed its end.
     client: Option<Arc<dyn SmiClient>>,
     fd: RawFd,
-    /// The socket behind it: a program that closes descriptors of this library may get its number for another file.
+    /// Inode of the socket: a program that closes descriptors of this library may get its number for another file.
     inode: u64,
     /// The beginning of a mask.
     mask: [u8; MASK],

@@ -1,7 +1,7 @@
 //! All other threads of this process stand still for a moment, wherever they are, so that memory is read as it is at one time.
 //!
-//! Each is sent a signal, whose handler waits. Threads may stand still in the middle of anything, with any lock: who holds a
-//! [`Standstill`] takes no lock and allocates nothing before it is dropped.
+//! Each is sent a signal, whose handler waits. Threads may stand still in the middle of anything, with any lock: the
+//! holder of a [`Standstill`] takes no lock and allocates nothing before it is dropped.
 #![expect(unsafe_code, reason = "sends signals to threads, and handles them")]
 
 use std::io;
@@ -22,7 +22,7 @@ const THREADS: usize = 4096;
 static STAND: AtomicU32 = AtomicU32::new(0);
 /// Threads in the handler.
 static STANDING: AtomicU32 = AtomicU32::new(0);
-/// One at a time.
+/// Lock that lets one standstill be made at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The number of the signal: the machine's vCPUs have the first one of real time.

@@ -111,7 +111,7 @@ impl WaitQueue {
         }
     }
 
-    /// One in which others go on as the schedule decides, if that is explored.
+    /// Lets others go on during waits as the schedule decides, if schedules are explored.
     pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
         Self { exploring: exploring.cloned(), ..self }
     }
@@ -223,7 +223,7 @@ impl Pool {
         }
     }
 
-    /// Ends the threads when they have run what is queued.
+    /// Ends the threads when they have run the queued work.
     pub(crate) fn close(&self) {
         recover(self.state.lock()).closed = true;
         self.queued.notify_all();
@@ -232,7 +232,7 @@ impl Pool {
 
 /// Work that runs on a thread, one run after the other.
 ///
-/// As with a work queue of Linux, what is queued while a run waits to begin is that run.
+/// As with a work queue of Linux, work that is queued while a run waits to begin shares that run.
 pub struct WorkItem {
     work: Arc<dyn os::Work>,
     runs: Arc<Runs>,
@@ -253,7 +253,7 @@ impl WorkItem {
         Self { work, runs: Arc::default(), pool: pool.clone(), exploring: None }
     }
 
-    /// One that runs when the schedule has it run, if that is explored.
+    /// Lets the schedule decide when the work runs, if schedules are explored.
     pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
         Self { exploring: exploring.cloned(), ..self }
     }

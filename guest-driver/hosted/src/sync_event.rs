@@ -38,7 +38,7 @@ impl EventFd {
         Ok(Self { file: Some(file), number })
     }
 
-    /// Adds one, unless the program has closed the descriptor with those of its own.
+    /// Adds one, unless the program has closed this descriptor, as it may when it closes all of its own.
     fn add_one(&self) {
         let Some(mut file) = self.file.as_ref().filter(|file| number(file.as_raw_fd()) == Some(self.number))
         else {
@@ -110,7 +110,7 @@ impl Event {
         over
     }
 
-    /// Tells those whose time has come; what was theirs.
+    /// Tells the eventfds whose condition holds. Returns their events, and other values to drop without a lock.
     pub(crate) fn look(events: &mut Vec<Self>) -> Rest {
         let (mut done, mut held) = (Vec::new(), Vec::new());
         let mut at = 0;

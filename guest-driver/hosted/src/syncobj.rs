@@ -1,7 +1,8 @@
-//! Syncobjs: what a kernel's DRM core has of them (`drm_syncobj.c`, `dma-fence-chain.c`), and their descriptors.
+//! Syncobjs as a kernel's DRM core has them (`drm_syncobj.c`, `dma-fence-chain.c`), and their descriptors.
 //!
-//! A descriptor is one end of a pair of sockets. That of a sync file becomes readable when its work is over, so that `poll` on it
-//! does what it does on Linux. The driver knows descriptors by their sockets; in another process they can be polled, and no more.
+//! A descriptor is one end of a pair of sockets. A sync file's descriptor becomes readable when its work is over, so
+//! that `poll` on it works as on Linux. The driver knows descriptors by their sockets; another process can only poll
+//! them.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,7 +49,7 @@ struct Content {
 }
 
 impl Content {
-    /// Forgets what is over.
+    /// Forgets work that is over.
     fn prune(&mut self) {
         if !are_over(&self.base) {
             return;
@@ -101,7 +102,7 @@ impl Syncobj {
         lock(&self.0).find(point)
     }
 
-    /// Puts work, or nothing, in the place of what is there (`drm_syncobj_replace_fence`).
+    /// Replaces the content by work, or by nothing (`drm_syncobj_replace_fence`).
     pub(crate) fn replace(&self, ends: Option<Ends>) {
         let present = ends.is_some();
         let new = Content { present, base: ends.unwrap_or_default(), ..Content::default() };
@@ -130,7 +131,7 @@ impl Syncobj {
         lock(&self.0).points.len() < MAX_POINTS
     }
 
-    /// The last point that is reached, or that is there (`drm_syncobj_query_ioctl`).
+    /// The last point that is reached, or with `submitted` the last one there is (`drm_syncobj_query_ioctl`).
     pub(crate) fn query(&self, submitted: bool) -> u64 {
         let mut content = lock(&self.0);
         content.prune();
@@ -241,7 +242,7 @@ impl Syncs {
         self.changed.wake_all();
     }
 
-    /// Has an eventfd hear of something, at once where it is so already.
+    /// Has an eventfd told of an event, at once if the event has happened already.
     pub(crate) fn tell(&self, event: Event) {
         self.look_at_events(Some(event));
     }
@@ -315,7 +316,7 @@ impl SharedFence for HostedFence {
     }
 }
 
-/// When work was over, 0 before; `None` for what was over from the beginning.
+/// Time at which work was over, 0 before; `None` for work that was over from the beginning.
 pub(crate) fn ended_ns(fence: &Fence) -> Option<u64> {
     let shared: &dyn Any = fence.shared()?.as_ref();
     shared.downcast_ref::<HostedFence>().map(|fence| fence.ended_ns.load(Ordering::Acquire))

@@ -1,4 +1,4 @@
-//! The driver's clocks: the kernel's, or those of a device whose time is another.
+//! The driver's clocks: the kernel's, or those of a device with a time of its own.
 #![expect(unsafe_code, reason = "reads the kernel's clocks")]
 
 use belfry_device::time::TimeSource;

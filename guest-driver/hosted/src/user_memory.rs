@@ -1,9 +1,9 @@
 //! Memory of programs, by address: a bad pointer is an error and no crash.
 //!
-//! | who copies | when | what a bad pointer does |
+//! | copier | when | effect of a bad pointer |
 //! | --- | --- | --- |
 //! | the kernel (`process_vm_readv`) | always possible | the call fails |
-//! | this thread, by one instruction | where a handler of faults stands ready ([`catch_faults`]) | the handler has the copy end behind that instruction ([`behind_fault`]) |
+//! | this thread, by one instruction | after [`catch_faults`] | the handler goes on after it ([`behind_fault`]) |
 //!
 //! The second way costs no system call. Both are safe even if other threads unmap the memory meanwhile, as no
 //! code looks at the pointer before: the copy itself finds out.
@@ -27,12 +27,12 @@ pub fn catch_faults(catches: fn() -> bool) {
 
 fn catches_faults() -> bool {
     let catches = CATCHES.load(Ordering::Acquire);
-    // SAFETY: what is stored is a function of this type.
+    // SAFETY: the stored value is a function of this type.
     !catches.is_null() && unsafe { std::mem::transmute::<*mut (), fn() -> bool>(catches)() }
 }
 
-// `rep movsb` is the only instruction that may fault. Interrupted by a fault, it has its counts in its registers, so that
-// execution may go on behind it: then `rcx` is what was not copied.
+// `rep movsb` is the only instruction that may fault. Interrupted by a fault, it has its counts in its registers, so
+// that execution may go on after it: `rcx` is then the number of bytes not copied.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.belfry_user_copy,\"ax\",@progbits",
@@ -56,7 +56,7 @@ core::arch::global_asm!(
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
-    /// Copies, and returns how many bytes at the end were not.
+    /// Copies, and returns the number of bytes at the end that were not copied.
     fn belfry_user_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
     static belfry_user_copy_faults: u8;
     static belfry_user_copy_behind: u8;
@@ -65,7 +65,7 @@ unsafe extern "C" {
 /// Address at which a thread goes on after a fault at `instruction`: just after it, if it is the one that
 /// copies; `None` otherwise.
 ///
-/// The instruction's address is what the kernel gives a handler of signals. May be called from one.
+/// The kernel gives a handler of signals the instruction's address. May be called from a handler.
 #[must_use]
 pub fn behind_fault(instruction: usize) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::mapping;
 
-    /// A handler as that of `belfry exec`, without its other work.
+    /// A handler like that of `belfry exec`, without its other work.
     extern "C" fn skip(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         // SAFETY: the kernel gives a handler with SA_SIGINFO its context.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };

@@ -46,7 +46,8 @@ fn numbers_outside_the_table_are_enotty() {
     let gpu = gpu();
     let client = Client::open(&gpu);
     let mut space = [0u8; 256];
-    // 0x82 to 0x87: what only AMD's own packages of the driver have, samples of program counters and the profiler among it.
+    // 0x82 to 0x87: commands of AMD's own packages of the driver alone, samples of program counters and the profiler
+    // among them.
     for number in [0u8, nr::KFD_COMMAND_END, 0x28, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0xff] {
         for size in [0, 8, 200] {
             let command = ioc(3, b'K', number, size);

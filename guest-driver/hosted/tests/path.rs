@@ -1,4 +1,5 @@
-//! The whole path without a VM: open, memory, queue, packet, signal, event; and what is left when things go away.
+//! The whole path without a VM: open, memory, queue, packet, signal, event; and the state that is left when things go
+//! away.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 mod common;

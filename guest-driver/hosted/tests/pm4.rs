@@ -75,7 +75,7 @@ impl<'a> Queue<'a> {
         self.client.process.doorbell_written(self.doorbell as *mut u64);
     }
 
-    /// The same for a copy engine, whose pointers count bytes.
+    /// Submits packets to a copy engine, whose pointers count bytes.
     fn submit_bytes(&mut self, packets: &[Vec<u32>]) {
         self.fill(packets);
         let bytes = self.written * 4;

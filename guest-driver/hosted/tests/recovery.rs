@@ -27,7 +27,7 @@ const COMMAND: usize = 4;
 
 /// Longer than the driver waits for any part of the device.
 const TOO_LONG: Duration = Duration::from_secs(11);
-/// Looks at a device, so many in a row that it does not answer.
+/// Looks at a device in a row after which it does not answer.
 const LOOKS: u64 = 100;
 
 /// A GPU and the time that it and its driver go by, which stands still: nothing comes too late unless a test says so.

@@ -317,7 +317,7 @@ fn queues_of_the_engines_are_shared_by_all_processes() {
         queue.submit(&[fence(theirs.va + at * 4, 8)]);
         eventually("another process's queue works", || theirs.word(at * 4).load(Ordering::Acquire) == 8);
     }
-    // One that is destroyed makes room, and so does a process that goes.
+    // A queue that is destroyed makes room, and so does a process that goes.
     queues.pop().unwrap().destroy();
     let last = Queue::new(&other);
     assert_eq!(last.doorbell_number(), 0x303);
@@ -439,7 +439,7 @@ fn sdma_queues_are_refused_by_the_rules() {
             Errno::EINVAL,
         ),
     ];
-    // More often than there are queues: what is refused takes none.
+    // More often than there are queues: a refused request takes no queue.
     for _ in 0..4 {
         for (name, change, expected) in cases {
             let mut args = good;

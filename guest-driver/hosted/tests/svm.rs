@@ -1,4 +1,4 @@
-//! Shared virtual memory through the ioctl, with queues that use it, and what happens to it when the program's memory changes.
+//! Shared virtual memory through the ioctl, with queues that use it, and changes of the program's memory under it.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers, and changes its own memory")]
 
 mod common;
@@ -97,7 +97,8 @@ fn signal(va: u64) {
     value(va).store(1000, Ordering::Release);
 }
 
-/// Holds the other tests of this file off: they share an address space, and what one maps may lie where another has unmapped.
+/// Keeps the other tests of this file waiting: they share an address space, and one test may map addresses that another
+/// has unmapped.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -172,7 +172,8 @@ fn sdma_engine_waits_for_memory_of_the_program() {
     let mut args = args(&client, KFD_IOC_QUEUE_TYPE_SDMA);
     let doorbell = create(&client, &mut args);
     let mut written = 0;
-    // Few bytes, which the device's thread moves, many, which the engine's does, and such that lie over what they are read from.
+    // Few bytes, which the device's thread moves; many, which the engine's thread moves; and copies whose target
+    // overlaps their source.
     for (bytes, apart) in
         [(3 * PAGE, 4 << 20), (3 << 20, 4 << 20), (64 * PAGE, PAGE + 512), (2 << 20, 3 * PAGE)]
     {

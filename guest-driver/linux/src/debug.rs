@@ -57,7 +57,7 @@ unsafe impl Send for DebugFile {}
 unsafe impl Sync for DebugFile {}
 
 impl DebugFile {
-    /// Takes a reference to what a descriptor of the calling process leads to.
+    /// Takes a reference to the file of a descriptor of the calling process.
     pub(crate) fn get(fd: i32) -> Result<DebugFile> {
         // SAFETY: takes a number.
         NonNull::new(unsafe { ffi::os_event_file_get(fd) }).map(DebugFile).ok_or(Errno::EBADF)

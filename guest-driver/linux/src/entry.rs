@@ -178,7 +178,7 @@ pub(crate) unsafe extern "C" fn belfry_ioctl(
     }
 }
 
-/// Tells what a mapping of the KFD node maps.
+/// Tells the memory that a mapping of the KFD node maps.
 ///
 /// # Safety
 ///
@@ -205,7 +205,8 @@ pub(crate) unsafe extern "C" fn belfry_mmap(
     }))
 }
 
-/// Tells what the process holds that acquired its address space with a file of the render node; `false` if there is none.
+/// Tells the memory of the process that acquired its address space with a file of the render node; `false` if there is
+/// none.
 ///
 /// # Safety
 ///
@@ -372,7 +373,7 @@ pub(crate) unsafe extern "C" fn belfry_invalidate_drop(invalidate: *mut Arc<dyn 
     drop(unsafe { Box::from_raw(invalidate) });
 }
 
-/// Does what the core put off.
+/// Runs work that the core has put off.
 ///
 /// # Safety
 ///
@@ -394,7 +395,7 @@ pub(crate) unsafe extern "C" fn belfry_work_drop(work: *mut Arc<dyn Work>) {
     drop(unsafe { Box::from_raw(work) });
 }
 
-/// Takes what a program has written to a descriptor that gives events; returns how much of it, or a negative errno.
+/// Takes bytes that a program has written to a descriptor that gives events; returns their number, or a negative errno.
 ///
 /// # Safety
 ///
@@ -410,7 +411,7 @@ pub(crate) unsafe extern "C" fn belfry_smi_write(
     length(client.write(bytes))
 }
 
-/// Gives a program what waits for it; returns how much that is, or a negative errno.
+/// Gives a program the bytes that wait for it; returns their number, or a negative errno.
 ///
 /// # Safety
 ///

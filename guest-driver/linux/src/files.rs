@@ -1,4 +1,5 @@
-//! The render node: open files, mappable buffer objects, and what processes share of them; and descriptors that give events.
+//! The render node: open files, mappable buffer objects, and memory that processes share; and descriptors that give
+//! events.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -88,7 +89,7 @@ unsafe impl Send for Dmabuf {}
 unsafe impl Sync for Dmabuf {}
 
 impl Dmabuf {
-    /// Takes a reference to what descriptor `fd` of the calling process leads to.
+    /// Takes a reference to the DMA-buf of descriptor `fd` of the calling process.
     pub(crate) fn get(dev: *mut ffi::OsDevice, fd: i32) -> Result<Dmabuf> {
         // SAFETY: `dev` lives as long as the core and `out` is a valid place for the result.
         created(|out| unsafe { ffi::os_dmabuf_get(dev, fd, out) }).map(Dmabuf)
@@ -106,7 +107,8 @@ impl Dmabuf {
 
 impl DmaBuf for Dmabuf {
     fn backing(&self) -> Arc<dyn Backing> {
-        // SAFETY: the DMA-buf lives as long as self, and holds the GEM object, which has what `create_gem` gave it.
+        // SAFETY: the DMA-buf lives as long as self, and holds the GEM object, which has the value that `create_gem`
+        // gave it.
         unsafe { &*ffi::os_dmabuf_backing(self.0.as_ptr()).cast::<Arc<dyn Backing>>() }.clone()
     }
 }

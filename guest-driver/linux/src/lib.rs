@@ -1,8 +1,8 @@
 //! The Rust half of `amdgpu.ko`: the driver core bound to Linux.
 //!
-//! `LinuxOs` gives the core what it asks for through the functions of `os_interface.h`, and
-//! `entry` gives the C files of the shim the functions they call. The object links no kernel symbol: only `os_*`
-//! and what the compiler itself needs (`memcpy` and its like, the kernel's thunks).
+//! `LinuxOs` serves the core through the functions of `os_interface.h`, and `entry` gives the C files of the shim the
+//! functions they call. The object links no kernel symbol: only `os_*` and the functions that the compiler itself needs
+//! (`memcpy` and its like, the kernel's thunks).
 #![no_std]
 
 extern crate alloc;

@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for KernelHeap {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
-        // SAFETY: the caller passes what `allocate` returned.
+        // SAFETY: the caller passes a pointer that `allocate` returned.
         unsafe { ffi::os_free(memory) }
     }
 }
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for KernelHeap {
 #[global_allocator]
 static HEAP: KernelHeap = KernelHeap;
 
-/// A line of text on the stack; what does not fit is cut.
+/// A line of text on the stack; text that does not fit is cut.
 pub(crate) struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -63,7 +63,7 @@ impl Line {
         line
     }
 
-    /// Returns what was written.
+    /// Returns the text that was written.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }

@@ -68,7 +68,8 @@ pub(crate) unsafe extern "C" fn belfry_sysfs_read(
     unsafe { copy_text(bytes, text, text_len) }
 }
 
-/// Writes the entries of a topology directory, one per line, those that can be written to with a `=`, and returns the length of it.
+/// Writes the entries of a topology directory, one per line, writable ones with a `=`, and returns the length of the
+/// text.
 ///
 /// # Safety
 ///
@@ -117,7 +118,7 @@ pub(crate) unsafe extern "C" fn belfry_card_read(
     unsafe { copy_text(content.as_deref().map_err(|error| *error), text, text_len) }
 }
 
-/// Writes what processes hold of the device, and returns the length of it.
+/// Writes the resources that processes hold of the device, and returns the length of the text.
 ///
 /// # Safety
 ///
@@ -168,7 +169,7 @@ pub(crate) unsafe extern "C" fn belfry_card_list(gpu: *const Gpu, text: *mut u8,
     unsafe { copy_text(Ok(lines.as_bytes()), text, text_len) }
 }
 
-/// Records the driver's events from now on, with room for so many; 0 ends that. Returns 0 or a negative errno.
+/// Records the driver's events from now on, with room for `room` of them; 0 ends that. Returns 0 or a negative errno.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
 //! Memory of this library: never the program's allocator, which may be the one that is calling.
 //!
-//! In a program whose driver is in a companion (`companion.rs`), there are two heaps, of which the companion has one, so that
-//! it never waits for a thread that a debugger has stopped. What one side frees of the other's is left in a list, without a
-//! lock, until that side allocates again.
+//! In a program whose driver is in a companion (`companion.rs`), there are two heaps. The companion has one of them, so
+//! that it never waits for a thread that a debugger has stopped. A block that one side frees of the other side's heap
+//! is left in a list, without a lock, until that other side allocates again.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -17,7 +17,7 @@ use crate::real::raw;
 /// Pages from the kernel, without a detour through the hooked functions.
 struct Pages;
 
-// SAFETY: what is handed out was mapped for this and is not used otherwise.
+// SAFETY: memory that is handed out was mapped for this and is not used otherwise.
 unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         // SAFETY: a new mapping at a place the kernel chooses.
@@ -70,7 +70,7 @@ static OWN: AtomicUsize = AtomicUsize::new(0);
 /// There is a companion that has a heap of its own.
 static DIVIDED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: what is handed out is of the region, once, and is not used otherwise.
+// SAFETY: memory that is handed out is of the region, once, and is not used otherwise.
 unsafe impl Allocator for Region {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         // Called with the heap's lock held.

@@ -56,7 +56,7 @@ fn slot(signal: c_int) -> Option<&'static AtomicPtr<sigaction>> {
     (at < FAULTS.len() || ENDS_KEPT.load(Ordering::Acquire)).then(|| &ACTIONS[at])
 }
 
-/// The C library's function behind the hook.
+/// The C library's function that the hook replaces.
 pub(crate) fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     next!(sigaction(signal, new, old): fn(c_int, *const sigaction, *mut sigaction) -> c_int, else -1)
 }
@@ -93,7 +93,7 @@ pub(crate) fn install_here() {
 
 /// Installs the handler with the mask and the flags of the program's action.
 ///
-/// Signals that no thread of the device raises go straight to what the program has for them.
+/// Signals that no thread of the device raises go straight to the program's action.
 fn put(signal: c_int, program: &sigaction) {
     if !FAULTS.contains(&signal) && program.sa_sigaction != libc::SIG_DFL {
         real_sigaction(signal, &raw const *program, std::ptr::null_mut());
@@ -105,7 +105,7 @@ fn put(signal: c_int, program: &sigaction) {
     real_sigaction(signal, &raw const action, std::ptr::null_mut());
 }
 
-/// Keeps a program's action where the handler finds it: what was kept is never freed, as a handler may be reading it.
+/// Keeps a program's action where the handler finds it. A kept action is never freed, as a handler may be reading it.
 fn remember(signal: c_int, action: &sigaction) {
     static MEMORY: [AtomicPtr<sigaction>; KEPT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT];
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -140,7 +140,7 @@ pub(crate) fn is_kept(signal: c_int) -> bool {
 pub(crate) unsafe fn exchange(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     let before = program_action(signal);
     if gpu::is_borrowed() {
-        // The actions are a child's own, and what is kept here is its parent's.
+        // The actions are a child's own; those that are kept here are its parent's.
         let result = real_sigaction(signal, new, old);
         // SAFETY: the caller's contract.
         if let Some(old) = unsafe { old.as_mut() }
@@ -179,7 +179,7 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     pass_on(signal, info, context);
 }
 
-/// Has a copy of the driver's end that has met a bad pointer of the program's; whether it was one.
+/// Ends a copy of the driver's that has met a bad pointer of the program. Returns true if the fault was such a copy's.
 fn go_on_behind(context: *mut c_void) -> bool {
     // SAFETY: the kernel gives handlers with SA_SIGINFO the registers of the thread, which it goes on with.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
@@ -191,7 +191,7 @@ fn go_on_behind(context: *mut c_void) -> bool {
     behind.is_some()
 }
 
-/// Puts a page where a device thread has found none; whether that helps.
+/// Puts a page at an address where a device thread has found none. Returns true if that helps.
 fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
     // SAFETY: the kernel gives a valid structure to handlers with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
@@ -211,11 +211,10 @@ fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
     matches!(mapped, Ok(()) | Err(libc::EEXIST))
 }
 
-/// Does what the kernel would have done for the program's action.
+/// Acts as the kernel would have by the program's action.
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let action = program_action(signal);
-    // Faults happen again; what was sent, or has happened already, does not.
-    // SAFETY: as in `bridge`.
+    // Faults happen again; signals that were sent, or events that have happened already, do not.
     let code = unsafe { (*info).si_code };
     let again = code > 0 && [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE].contains(&signal);
     match action.sa_sigaction {

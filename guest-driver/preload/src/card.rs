@@ -1,8 +1,8 @@
 //! Figures that the processes of one prepared directory add up for its card.
 //!
 //! Each process has a device of its own; together they are the one card whose files the directory has. A file of slots
-//! that all of them map tells how much memory each one has, and whether its device executes waves. A slot belongs to a
-//! process from its first opening of the GPU on; that of a process that has ended is the next one's.
+//! that all of them map tells the memory that each one has, and if its device executes waves. A process has a slot from
+//! its first opening of the GPU on; the slot of a process that has ended goes to the next one.
 #![expect(unsafe_code, reason = "maps memory that other processes map")]
 
 use std::ffi::CString;
@@ -170,7 +170,7 @@ impl WholeCard for Others {
     }
 }
 
-/// The slots of this card's other processes, those that have ended among them.
+/// The slots of this card's other processes, also of those that have ended.
 fn others() -> impl Iterator<Item = &'static Slot> {
     let (name, own) = (name(), own().map_or(std::ptr::null(), std::ptr::from_ref));
     let all = slots().map_or(&[][..], |(slots, _)| slots);
@@ -248,7 +248,7 @@ pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
     let own = own();
     let used = Others.others_memory();
     let used = own.map_or(used, |slot| slot.plus_memory(used.0, used.1));
-    // Errors are those of this process's own device.
+    // Errors are counted by this process's own device.
     let errors =
         gpu::own().map_or_else(Figures::default, |gpu| inside(|| gpu.process.figures(Source::Memory)));
     let mut figures = Figures {

@@ -149,7 +149,7 @@ enum Place {
     Memory(i32),
 }
 
-/// A URI's parts; without a size, all that is behind the offset.
+/// A URI's parts; without a size, all bytes after the offset.
 #[derive(Debug, PartialEq)]
 struct Uri {
     place: Place,

@@ -1,15 +1,16 @@
 //! A companion: a process of its own that device and driver run in, beside a program that may be debugged.
 //!
-//! A debugger that stops a program stops all threads of its process. With `--debuggable`, those of the device and the driver
-//! are not among them. They are in a process that has the program's memory and descriptors and nothing else of it
-//! (`clone` with `CLONE_VM` and `CLONE_FILES`, without `CLONE_THREAD`), which no tracer is given (`CLONE_UNTRACED`) and for
-//! which the program's `wait` does not wait (no signal when it ends). Calls of the driver are made by its threads, while those
-//! of the program wait, so that no lock of the driver is held by a thread that a debugger can stop.
+//! A debugger that stops a program stops all threads of its process. With `--debuggable`, the threads of the device and
+//! the driver are not among them: they are in a companion, a process that shares the program's memory and descriptors
+//! and nothing else (`clone` with `CLONE_VM` and `CLONE_FILES`, without `CLONE_THREAD`). No tracer gets the companion
+//! (`CLONE_UNTRACED`), and the program's `wait` does not wait for it (no signal when it ends). The companion's threads
+//! make the calls of the driver, while the program's threads wait. So no lock of the driver is held by a thread that a
+//! debugger can stop.
 //!
 //! A thread of the C library has memory that only the library can make. So the program starts one that does nothing but to
 //! make the companion and to wait for its end: the companion's first thread goes on with that memory.
 //!
-//! | end | who notices |
+//! | end | noticed by |
 //! | --- | --- |
 //! | the program ends, is killed, or becomes another one | the kernel, which kills the companion when the thread that made it is gone; where it may not, as the program has become another user's, it clears a word that the companion waits for |
 //! | the companion ends | the thread that made it, which ends the program in the same way |
@@ -39,7 +40,7 @@ static SERVES: AtomicBool = AtomicBool::new(false);
 static LIVES: AtomicU32 = AtomicU32::new(0);
 /// State of its start.
 static STATE: AtomicU32 = AtomicU32::new(STARTING);
-/// Counts how often a thread that makes calls was missing.
+/// Number of times that no free thread was there to make a call.
 static MISSED: AtomicU32 = AtomicU32::new(0);
 
 const STARTING: u32 = 0;
@@ -102,7 +103,7 @@ pub(crate) fn serves() -> bool {
 ///
 /// # Errors
 ///
-/// `ENOMEM`, which is said, where there is no memory or no process for it.
+/// `ENOMEM` if there is no memory or no process for it; the user is told.
 pub(crate) fn start() -> Result<(), c_int> {
     if SERVES.load(Ordering::Acquire) {
         return Ok(());
@@ -250,7 +251,7 @@ fn end_with_program() {
     unsafe { raw::call(libc::SYS_exit_group, [0; 6]) };
 }
 
-/// Has the functions found that are behind the hooked ones: later, a thread that a debugger has stopped may hold the dynamic
+/// Looks up the functions that the hooks replace. Later, a thread that a debugger has stopped may hold the dynamic
 /// linker's lock.
 fn look_up() {
     // SAFETY: descriptors and ranges that there are not.
@@ -310,7 +311,7 @@ fn serve(caller: &'static Caller) {
             continue;
         }
         set_errno(caller.errno.load(Ordering::Relaxed));
-        // SAFETY: the state says that the call is this thread's; who made it waits until it is done.
+        // SAFETY: the state says that the call is this thread's; the calling thread waits until it is done.
         let made = unsafe {
             (*caller.call.get())
                 .take()
@@ -371,9 +372,9 @@ pub(crate) fn run<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The same for what may take as long as it likes: signals are not blocked, and a handler need not come back.
+/// Runs `work` as [`run`] does, if it may take long: signals are not blocked, and a handler need not come back.
 ///
-/// Such a handler leaves what waits as it is, with the memory that it needs.
+/// Such a handler leaves the waiting call as it is, with the memory that it needs.
 pub(crate) fn wait_for<R: 'static>(work: impl FnOnce() -> R + 'static) -> R {
     if !serves() {
         return work();

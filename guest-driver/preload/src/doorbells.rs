@@ -45,11 +45,11 @@ struct Map {
     range: Range<usize>,
     /// Offset at which it begins in the doorbell BAR.
     offset: u64,
-    /// While stores go to the page: what it held, and when it was last rung.
+    /// Values of the page, and the time of its last ring, while stores go to the page.
     held: Option<(Handover<Values>, Instant)>,
 }
 
-/// The maps, and what tells of stores to them.
+/// The maps, and the userfaultfd that tells of stores to them.
 #[derive(Debug)]
 pub(crate) struct Trap {
     userfault: Userfault,

@@ -67,7 +67,7 @@ mod tests {
     fn signal_of_a_write_does_not_outlive_it() {
         let writes = Writes::begin();
         assert!(is_blocked());
-        // SAFETY: the signal is blocked in this thread. It would end the process behind the value otherwise.
+        // SAFETY: the signal is blocked in this thread. Without `writes` it would end the process.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGXFSZ) };
         drop(writes);
         assert!(!is_blocked());

@@ -1,4 +1,4 @@
-//! Forks of this process: what its child must not find as it was.
+//! Forks of this process: state that its child must not find as it was.
 //!
 //! A fork copies the memory at a moment of other threads' choosing, and none of these threads. So nothing of this library has a
 //! thread wait for another one before the GPU has started, but for the allocator, which is held during a fork, and the start
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{ALLOCATOR, card, companion, cwd, debug, doorbells, ending, gpu, onlookers, unmapped};
 
-/// The GPU was started, or is about to be: there is something to forget. Set before anything of that is done.
+/// Set before the GPU is started: from then on there is something to forget.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Notes that there will be something to forget.

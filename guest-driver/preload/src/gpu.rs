@@ -35,7 +35,7 @@ pub(crate) struct Gpu {
 
 /// The GPU, never freed: its threads may run until the process has ended.
 static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
-/// The process of which a thread is starting it; 0 while none is.
+/// The process of which a thread is starting the GPU; 0 while none is.
 static STARTING: AtomicI32 = AtomicI32::new(0);
 /// The process that has opened a node: a child that was forked afterwards has opened none, even if it has
 /// inherited a descriptor.
@@ -43,11 +43,12 @@ static OPENER: AtomicI32 = AtomicI32::new(0);
 
 /// The GPU, if this process has one already. Takes no lock.
 pub(crate) fn running() -> Option<&'static Gpu> {
-    // SAFETY: what was stored came from a leaked box.
+    // SAFETY: the stored pointer came from a leaked box.
     unsafe { GPU.load(Ordering::Acquire).as_ref() }
 }
 
-/// The same for what a child of `vfork`, which has this process's memory and descriptors of its own, must not do.
+/// The GPU, if this process has one; `None` in a child of `vfork`, which has this process's memory and descriptors of
+/// its own.
 pub(crate) fn own() -> Option<&'static Gpu> {
     running().filter(|gpu| gpu.pid == companion::process())
 }
@@ -68,7 +69,7 @@ pub(crate) fn get() -> Result<&'static Gpu, i32> {
         return Ok(gpu);
     }
     if OPENER.load(Ordering::Relaxed) != raw::getpid() {
-        // As amdkfd answers those who have inherited the descriptor.
+        // amdkfd gives this answer to processes that have inherited the descriptor.
         return Err(libc::EBADF);
     }
     start()
@@ -111,7 +112,7 @@ impl Drop for Starts {
     }
 }
 
-/// The same where a debugger may stop this process.
+/// Makes the GPU in a companion, if a debugger may stop this process.
 fn make_in_companion() -> Result<&'static Gpu, i32> {
     companion::start()?;
     let gpu = inside(|| make().inspect(|gpu| debug::serve(gpu)))?;
@@ -148,8 +149,8 @@ fn make() -> Result<&'static Gpu, i32> {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
     })?;
-    // One that is made later may have its stack where the program has just freed memory that the GPU still writes to: as any new memory
-    // there, it would be the GPU's again.
+    // A thread that is made later may have its stack in memory that the program has just freed and that the GPU still
+    // writes to: like any new memory there, it would be the GPU's again.
     hosted.add_work_threads(WORKERS);
     if let Some(ring) = &ring {
         trace::note_begin(ring, hosted.device().tracer());

@@ -12,7 +12,7 @@ pub(crate) enum Kind {
     Program,
     /// The driver's or the device's, in the program.
     Device,
-    /// The same in a companion (`companion.rs`).
+    /// The driver's or the device's, in a companion (`companion.rs`).
     Companion,
 }
 
@@ -91,7 +91,7 @@ const UNBLOCKED: Mask = 1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (33 - 1);
 
-/// Blocks these signals and no others; those that were blocked before.
+/// Blocks these signals and no others. Returns the signals that were blocked before.
 #[expect(unsafe_code, reason = "a system call")]
 fn set_mask(mask: Mask) -> Mask {
     let mut before: Mask = 0;

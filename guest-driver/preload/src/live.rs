@@ -1,4 +1,4 @@
-//! Files of the card whose content changes: what a program opens is filled with what is true then.
+//! Files of the card whose content changes: a file that a program opens is filled with the content of that moment.
 //!
 //! In the prepared directory such a file is empty. A descriptor that was opened on it, by any path, becomes
 //! one of memory with the content; a stream has read nothing yet when its descriptor changes under it.
@@ -59,7 +59,7 @@ fn may_be_live(path: &CStr) -> bool {
     })
 }
 
-/// Fills what a program has opened, if it is such a file.
+/// Fills the file that a program has opened, if it is such a file.
 ///
 /// # Errors
 ///
@@ -80,7 +80,8 @@ pub(crate) fn fill(path: &CStr, fd: c_int) -> Result<(), c_int> {
     })
 }
 
-/// The name of the memory for a descriptor's content, by which others know what it is of ([`LIVE`](crate::path::LIVE)).
+/// The name of the memory for a descriptor's content, by which other processes recognise it
+/// ([`LIVE`](crate::path::LIVE)).
 fn name(fd: c_int) -> CString {
     // As long as the kernel takes (`MFD_NAME_MAX_LEN`).
     const MOST: usize = 249;

@@ -110,7 +110,7 @@ pub(crate) fn node_of(fd: i32) -> Option<Which> {
     Which::of(settings()?, stat.st_dev, stat.st_ino)
 }
 
-/// The same, for calls that are made often: says no at once while this process has opened none.
+/// Does as [`node_of`], for calls that are made often: returns `None` at once while this process has opened no node.
 pub(crate) fn opened_node_of(fd: i32) -> Option<Which> {
     if fd < 0 || !OPENED.load(Ordering::Relaxed) { None } else { node_of(fd) }
 }
@@ -135,7 +135,7 @@ fn outside() -> Option<&'static Settings> {
     if is_inside() { None } else { settings() }
 }
 
-/// Makes what `stat` has said of a stand-in that of its node.
+/// Replaces the result of `stat` for a stand-in by that for its node.
 pub(crate) fn disguise(stat: &mut libc::stat) {
     let Some(settings) = outside() else { return };
     if let Some(which) = Which::of(settings, stat.st_dev, stat.st_ino) {
@@ -145,7 +145,7 @@ pub(crate) fn disguise(stat: &mut libc::stat) {
     }
 }
 
-/// The same for `statx`.
+/// Does the work of [`disguise`] for `statx`.
 pub(crate) fn disguise_x(stat: &mut libc::statx) {
     let Some(settings) = outside() else { return };
     let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);

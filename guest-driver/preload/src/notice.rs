@@ -7,7 +7,7 @@ use belfry_kfd_hosted::prepared::LOG_VARIABLE;
 
 use crate::real::raw;
 
-/// A line on standard error that does not grow beyond what goes out in one piece.
+/// A line on standard error that is cut to the size of one write.
 struct Line {
     text: [u8; 1024],
     len: usize,
@@ -32,14 +32,14 @@ pub(crate) fn say(message: Arguments<'_>) {
     raw::write(2, &line.text[..=line.len]);
 }
 
-/// Says something the first time it is asked to in this process.
+/// Prints a message the first time it is called in this process.
 pub(crate) fn say_once(said: &AtomicBool, message: Arguments<'_>) {
     if !said.swap(true, Ordering::Relaxed) {
         say(message);
     }
 }
 
-/// The driver's log: what its kernel would have in its own.
+/// The driver's log: messages that a kernel driver would put into the kernel's log.
 struct Log;
 
 impl log::Log for Log {
@@ -56,14 +56,14 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
-/// Takes the driver's log, of which nothing is said yet. Called before there is a second thread: others that come to do so
-/// would wait for the first one, and a forked child for ever.
+/// Takes the driver's log, of which no message is shown yet. Called before there is a second thread: threads that come
+/// to do so together would wait for the first one, and a forked child for ever.
 pub(crate) fn take_log() {
     // Fails when there is a logger already, which is this one.
     let _ = log::set_logger(&Log);
 }
 
-/// Has errors and warnings of driver and device said, or what [`LOG_VARIABLE`] asks for: a level's name.
+/// Shows errors and warnings of driver and device, or the level that [`LOG_VARIABLE`] names.
 pub(crate) fn start_log() {
     let level = std::env::var(LOG_VARIABLE).ok().and_then(|level| level.parse().ok());
     log::set_max_level(level.unwrap_or(log::LevelFilter::Warn));

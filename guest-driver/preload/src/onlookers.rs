@@ -43,7 +43,8 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Starts what was asked for. What cannot be had is said, and the program goes on without it.
+/// Starts the onlookers that were asked for. The user is told of those that cannot start, and the program goes on
+/// without them.
 pub(crate) fn serve(device: &Arc<Device>, asked: &[u8]) {
     let asked: AskedOfProcess = match serde_json::from_slice(asked) {
         Ok(asked) => asked,
@@ -70,7 +71,7 @@ pub(crate) fn serve(device: &Arc<Device>, asked: &[u8]) {
     }
 }
 
-/// The thread that has them. It has no standard error from when it begins: what is to be said of the start goes to `started`.
+/// The thread of the onlookers. It has no standard error from its beginning: messages about the start go to `started`.
 fn run(
     device: &Arc<Device>,
     asked: &AskedOfProcess,
@@ -78,7 +79,7 @@ fn run(
     ends: &Receiver<Ending>,
 ) {
     let AskedOfProcess { folder, options } = asked;
-    // One of them may be without the other: a port belongs to the first process that has it.
+    // The socket may be there without the stub: a port belongs to the first process that has it.
     let socket = InspectOptions { gdb: None, ..options.clone() };
     let gdb = InspectOptions { socket: false, breaks: Vec::new(), ..options.clone() };
     let (mut all, mut said) = (Vec::new(), Vec::new());
@@ -112,7 +113,7 @@ fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Resul
     let path =
         options.socket.then(|| socket_of(folder, pid)).transpose().map_err(|error| error.to_string())?;
     let gdb = match &options.gdb {
-        // The process is another one than that of its driver.
+        // The process is not the driver's own.
         Some(GdbAddress::Own) => {
             Some(GdbAddress::Unix(gdb_socket_of(folder, pid).map_err(|error| error.to_string())?))
         }
@@ -132,7 +133,7 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
         return;
     }
     let end = END.swap(std::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: what was stored came from a leaked box.
+    // SAFETY: the stored pointer came from a leaked box.
     let Some(end) = (unsafe { end.as_ref() }) else { return };
     inside(|| {
         let (tell, told) = sync_channel(1);

@@ -39,8 +39,8 @@ impl Buffer {
 
     /// The path to use for one relative to `directory`, or to the working directory with `AT_FDCWD`.
     ///
-    /// Files below a descriptor of a prepared directory are left to the kernel, which finds them there; only what may be a
-    /// node is looked at.
+    /// Files below a descriptor of a prepared directory are left to the kernel, which finds them there; only paths that
+    /// may be a node are looked at.
     ///
     /// # Safety
     ///
@@ -51,7 +51,8 @@ impl Buffer {
         unsafe { self.resolve_for(directory, path, false) }
     }
 
-    /// The same for a call that may change the file: everything below a prepared directory is found to be ours.
+    /// Resolves a path as [`Buffer::resolve`] does, for a call that may change the file: everything below a prepared
+    /// directory is found to be ours.
     ///
     /// # Safety
     ///
@@ -176,7 +177,7 @@ impl Text<'_> {
         }
     }
 
-    /// Puts the prepared directory in front, the rest behind, and a zero at the end.
+    /// Puts the prepared directory in front, then the rest, and a zero at the end.
     fn enter(&mut self, settings: &Settings, rest: &[u8]) -> Option<()> {
         let tree = settings.tree.len();
         let len = self.len.checked_add(tree).filter(|&len| len + rest.len() < PATH_MAX)?;

@@ -23,7 +23,8 @@ const MOST_HEADERS: usize = 64;
 /// Notes of a segment that are looked at.
 const MOST_NOTES: usize = 16;
 
-/// Says what will go wrong for a program that does not load this library; `searched` for in `PATH` if it is but a name.
+/// Tells the user the problems of a program that does not load this library. With `searched`, a bare name is looked for
+/// in `PATH`.
 pub(crate) fn examine(path: *const c_char, searched: bool) {
     if is_inside() || path.is_null() || settings().is_none() {
         return;

@@ -1,10 +1,10 @@
-//! The functions behind the hooked ones: those of the next library, and the kernel's.
+//! The functions that the hooks replace: those of the next library, and the kernel's.
 #![expect(unsafe_code, reason = "looks functions up by name and makes system calls")]
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the libraries behind this one, looked up when it is first needed.
+/// A function of the libraries that come after this one, looked up when it is first needed.
 pub(crate) struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -50,14 +50,14 @@ fn jumps(code: &[u8]) -> bool {
         code,
         // `jmp` and `call` by a distance; `push` of an address, for `ret`; `int3`
         [0xe8 | 0xe9 | 0xeb | 0x68 | 0xcc, ..]
-        // `jmp` to what a register or memory says
+        // `jmp` to an address in a register or in memory
         | [0xff, 0x20..=0x2f | 0xe0..=0xef, ..] | [0x41, 0xff, 0xe0..=0xe7, ..]
         // `movabs`
         | [0x48 | 0x49, 0xb8..=0xbf, ..]
     )
 }
 
-/// Calls the function of the given name and type behind this library; fails with `ENOSYS` where there is none.
+/// Calls the function of the given name and type in the next library; fails with `ENOSYS` if there is none.
 macro_rules! next {
     ($name:ident ( $($argument:expr),* $(,)? ) : fn( $($type:ty),* ) -> $result:ty, else $missing:expr) => {{
         static NEXT: $crate::real::Next = {
@@ -124,7 +124,7 @@ pub(crate) mod raw {
     ///
     /// # Safety
     ///
-    /// The arguments have to be what the call takes.
+    /// The arguments have to be those that the call takes.
     pub(crate) unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> isize {
         let result: isize;
         // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
@@ -164,7 +164,7 @@ pub(crate) mod raw {
     ///
     /// # Safety
     ///
-    /// None beyond what memory asks for.
+    /// None beyond those of any memory.
     pub(crate) unsafe fn mmap_anonymous(size: usize) -> Option<*mut u8> {
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
@@ -252,7 +252,7 @@ pub(crate) mod raw {
     /// Sleeps for some microseconds, less than a second.
     pub(crate) fn sleep_us(us: u64) {
         let time = libc::timespec { tv_sec: 0, tv_nsec: us as i64 * 1000 };
-        // SAFETY: the structure is this function's own; what is left after a signal is not asked for.
+        // SAFETY: the structure is this function's own; the time left after a signal is not asked for.
         unsafe { call(libc::SYS_nanosleep, [(&raw const time) as usize, 0, 0, 0, 0, 0]) };
     }
 

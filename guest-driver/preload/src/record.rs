@@ -15,7 +15,7 @@ use crate::{companion, new_file, notice, trace};
 /// Name of this process's record; null without one, and never freed. A lock would be in the way of children that are forked.
 static NAME: AtomicPtr<String> = AtomicPtr::new(null_mut());
 
-/// Begins the record; none, which is said, where there can be no file.
+/// Begins the record; `None` if there can be no file, of which the user is told.
 pub(crate) fn start(directory: &Path) -> Option<Recording> {
     match file(directory) {
         Ok(path) => {
@@ -38,7 +38,7 @@ pub(crate) fn name() -> String {
     unsafe { NAME.load(Ordering::Acquire).as_ref() }.cloned().unwrap_or_default()
 }
 
-/// Makes a file: `PROGRAM-PID.record`, or with a number behind the PID for what has become another program.
+/// Makes a file: `PROGRAM-PID.record`, with a number after the PID if the process has become another program.
 fn file(directory: &Path) -> io::Result<PathBuf> {
     let begin = format!("{}-{}", trace::program(), companion::process());
     let name = |number| match number {

@@ -3,7 +3,7 @@
 
 use belfry_kfd_hosted::HostedConfig;
 
-/// Makes the driver's memory fit into what the process may map.
+/// Makes the driver's memory fit into the address space that the process may map.
 ///
 /// This memory is only address space until it is touched. A process with a limit on address space gives a
 /// quarter of the part that is left; if the memory does not fit then, the error names the limit.

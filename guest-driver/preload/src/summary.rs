@@ -180,7 +180,7 @@ pub(crate) fn is_wanted() -> bool {
     settings().is_some_and(|settings| settings.summary.is_some())
 }
 
-/// Writes the line, if it is wanted and the process has used the GPU; the last one of a process counts.
+/// Writes the line, if it is wanted and the process has used the GPU; the last line of a process counts.
 pub(crate) fn write(end: End) {
     let Some(gpu) = gpu::own() else { return };
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };

@@ -13,7 +13,7 @@ use belfry_kfd_hosted::prepared::RING_ENDING;
 use crate::settings::TraceTo;
 use crate::{companion, new_file, notice};
 
-/// Makes the ring; none, which is said, where it cannot be had.
+/// Makes the ring; `None` if it cannot be made, of which the user is told.
 pub(crate) fn ring(to: &TraceTo) -> Option<Arc<Ring>> {
     let made = file(&to.directory, to.size)
         .and_then(|file| Ring::in_file(file, to.size).map_err(|error| io::Error::other(error.to_string())));

@@ -24,12 +24,12 @@ use crate::userfault::{Event, Purpose, Read, Registered, Userfault};
 struct Mail {
     /// Start, with [`UNMAPPED`], and length of each; a length of 0: free.
     slots: [(AtomicUsize, AtomicUsize); 256],
-    /// From where to where lies what found no slot.
+    /// Bounds of the ranges that found no slot.
     first: AtomicUsize,
     last: AtomicUsize,
-    /// Counts what was posted; the reader sleeps on it.
+    /// Number of posts; the reader sleeps on it.
     posted: AtomicU32,
-    /// Counts how often all pins were to be looked at, and which of these times is over.
+    /// Number of requests to look at all pins, and the last of them that is done.
     asked: AtomicU32,
     looked: AtomicU32,
     /// A thread has gone on before the pins were looked at.
@@ -117,7 +117,7 @@ fn has_hole(range: &Range<usize>) -> bool {
 struct Placeholders(Vec<Range<usize>>);
 
 impl Placeholders {
-    /// Takes what is free of a range.
+    /// Maps all free parts of a range.
     fn fill(range: &Range<usize>) -> Self {
         let mut filled = Vec::new();
         let mut parts = vec![range.clone()];
@@ -134,7 +134,7 @@ impl Placeholders {
 
     /// Gives the places back: the device touches them no more.
     ///
-    /// They stay where the thread that has unmapped did not wait: it may have put something of its own there.
+    /// They stay if the thread that has unmapped did not wait: it may have put something of its own there.
     #[expect(unsafe_code, reason = "a system call")]
     fn remove(self) {
         if MAIL.gave_up.load(Ordering::Acquire) {
@@ -155,7 +155,7 @@ fn take(range: &Range<usize>) -> bool {
     raw::mmap_free(range.start, range.len(), libc::PROT_READ | libc::PROT_WRITE).is_ok()
 }
 
-/// Tells the driver of what is posted, for as long as the process lives.
+/// Tells the driver of posted ranges, for as long as the process lives.
 fn deliver(gpu: &'static Gpu, notifier: &Notifier) {
     loop {
         let posted = MAIL.posted.load(Ordering::Acquire);
@@ -219,7 +219,7 @@ pub(crate) fn forget() {
     crate::userfault::forget();
 }
 
-/// Watches what is pinned.
+/// Watches pinned memory.
 pub(crate) struct Notifier {
     userfault: OnceLock<Option<Userfault>>,
     /// Watched ranges.
@@ -427,7 +427,7 @@ mod tests {
         watch(0, 4);
         assert_eq!(notifier.lost(&pages(0, 6), Told::Changed), Some(Vec::new()));
         assert_eq!(notifier.lost(&pages(0, 6), Told::Unmapped), Some(vec![pages(4, 6)]));
-        // The kernel tells of what is unmapped, and waits until that was read.
+        // The kernel tells of unmapped memory, and waits until that was read.
         let replaced = pages(1, 3);
         let thread = std::thread::spawn(move || {
             #[expect(unsafe_code, reason = "maps and unmaps its own memory")]

@@ -1,4 +1,4 @@
-//! userfaultfd: the kernel's way to tell a process what happens to its memory (linux/userfaultfd.h).
+//! userfaultfd: the kernel's way to tell a process of changes to its memory (linux/userfaultfd.h).
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ops::Range;
@@ -14,14 +14,14 @@ const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
 const REGISTER_MODE_WP: u64 = 1 << 1;
 const WRITEPROTECT_MODE_WP: u64 = 1;
-/// Only faults of programs, not of the kernel on their behalf: what unprivileged processes may ask for.
+/// Only faults of programs, not of the kernel on their behalf: the mode that unprivileged processes may ask for.
 const USER_MODE_ONLY: usize = 1;
 
 /// Write protection works.
 const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1;
-/// `mremap` is told.
+/// `mremap` is reported.
 const FEATURE_EVENT_REMAP: u64 = 1 << 2;
-/// Unmapping is told.
+/// Unmapping is reported.
 const FEATURE_EVENT_UNMAP: u64 = 1 << 6;
 /// Faults name the address and not only the page.
 const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
@@ -84,8 +84,8 @@ static DESCRIPTORS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
 /// Their inodes: a program that makes system calls of its own may have put something else under their numbers.
 static INODES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Longest wait for an event. Waiting keeps a userfaultfd alive, and those who wait for it to be read, whose number the
-/// program has closed by a system call of its own.
+/// Longest wait for an event. A wait keeps a userfaultfd alive after the program has closed its number by a system call
+/// of its own, and with it the threads that wait for it to be read.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Returns true if a descriptor is this library's.
@@ -140,7 +140,7 @@ fn high(fd: i32) -> i32 {
 }
 
 impl Userfault {
-    /// One for a purpose; `None` where the kernel or a sandbox does not allow it.
+    /// Makes a userfaultfd for a purpose; `None` if the kernel or a sandbox does not allow it.
     pub(crate) fn new(purpose: Purpose) -> Option<Self> {
         let (slot, features) = match purpose {
             Purpose::Unmapping => {

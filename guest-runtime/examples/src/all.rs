@@ -27,7 +27,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
                 failed.push(example.name);
             }
         }
-        // A reader of the output gets each line as soon as it is there.
+        // A reader of the output gets each line at once.
         out.flush()?;
     }
     if failed.is_empty() { Ok(()) } else { bail!("{} failed", failed.join(", ")) }

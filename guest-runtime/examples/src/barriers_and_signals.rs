@@ -85,7 +85,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     Ok(())
 }
 
-/// The same as in `signals.cl`.
+/// Does the work of `churn` in `signals.cl`.
 fn churn(mut x: u32, rounds: u32) -> u32 {
     for _ in 0..rounds {
         x ^= x << 13;

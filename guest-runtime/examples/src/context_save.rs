@@ -45,7 +45,7 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
         ensure!(begin.elapsed() < PATIENCE, "the workgroups do not get anywhere within {PATIENCE:?}");
     }
 
-    // All of them have begun, and none of them has ended: what they keep is in memory, and only there.
+    // All of them have begun, and none has ended: their state is in memory, and only there.
     let bytes = preempt(&queue, |waves, stack| {
         ensure!(stack > 0 && !waves.is_empty(), "nothing is in the context save area");
         for item in (0..groups * GROUP).step_by(GROUP as usize) {
@@ -70,8 +70,8 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
     Ok(())
 }
 
-/// Takes a queue off the GPU and lets it go on; what `look` makes of its waves' state and of the bytes of its control
-/// stack comes first. Returns the bytes of the waves' state.
+/// Takes a queue off the GPU, shows `look` its waves' state and the bytes of its control stack, and lets it go on.
+/// Returns the bytes of the waves' state.
 fn preempt(queue: &Queue, look: impl FnOnce(&[u8], usize) -> anyhow::Result<()>) -> anyhow::Result<usize> {
     queue.preempt()?;
     let context = queue.context()?;

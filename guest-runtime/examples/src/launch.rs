@@ -186,7 +186,7 @@ fn fill(spec: &BufferSpec, memory: &Buffer<u8>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says which argument a memory fault lies behind, if it does.
+/// Names the argument after which a memory fault lies, if it does.
 fn explain(error: QueueError, buffers: &[Output<'_>]) -> anyhow::Error {
     let (QueueError::MemoryFault(fault) | QueueError::Stopped { fault: Some(fault), .. }) = &error else {
         return error.into();

@@ -1,6 +1,6 @@
 //! The bundled example programs, for the guest and for hosted mode alike.
 //!
-//! Each runs kernels and checks every result against the processor: `run` returns an error that says what differed.
+//! Each runs kernels and checks every result against the processor: `run` returns an error that names the difference.
 
 mod all;
 mod barriers_and_signals;
@@ -86,16 +86,16 @@ pub const NAMES: &[&str] = &{
     names
 };
 
-/// One line per example: its name, what it does, its arguments.
+/// One line per example: its name, its purpose, its arguments.
 pub fn summaries() -> impl Iterator<Item = (&'static str, &'static str)> {
     EXAMPLES.iter().map(|example| (example.name, example.summary))
 }
 
-/// Runs an example; what it prints goes to `out`.
+/// Runs an example; its output goes to `out`.
 ///
 /// # Errors
 ///
-/// An unknown name, bad arguments, a failure of driver or GPU, or a result that is not what the processor computes.
+/// An unknown name, bad arguments, a failure of driver or GPU, or a result that differs from the processor's.
 pub fn run(name: &str, runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
     let Some(example) = EXAMPLES.iter().find(|example| example.name == name) else {
         bail!("no example `{name}`; there are {}", NAMES.join(", "));

@@ -81,7 +81,7 @@ fn own_queue(gpu: &Gpu, queue: &Queue, produce: &Kernel, number: u32) -> anyhow:
     Ok(())
 }
 
-/// The same as in `signals.cl`.
+/// Does the work of `churn` in `signals.cl`.
 fn churn(mut x: u32, rounds: u32) -> u32 {
     for _ in 0..rounds {
         x ^= x << 13;

@@ -78,7 +78,7 @@ fn intmix(gpu: &Gpu, queue: &Queue, n: u32, rounds: u32) -> anyhow::Result<()> {
     verify::equal("hashes", &output.to_vec(), &expected)
 }
 
-/// The same as `intmix.cl`.
+/// Computes the result of the kernel in `intmix.cl`.
 fn hash(i: u32, rounds: u32) -> u32 {
     let (mut x, mut y) = (i.wrapping_mul(0x9e37_79b9).wrapping_add(1), i ^ 0x85eb_ca6b);
     let (mut z, mut sum) = (i.wrapping_add(77), 0u32);

@@ -1,4 +1,4 @@
-//! Comparison with what the processor computes.
+//! Comparison with the processor's results.
 
 use std::fmt::{self, Debug};
 

@@ -69,8 +69,8 @@ impl HostedTransport {
     }
 }
 
-// SAFETY: the hosted process maps with MAP_FIXED where it is told to and nowhere else, keeps maps until they are
-// unmapped, and its driver core touches user memory only where an ioctl's argument says.
+// SAFETY: the hosted process maps with MAP_FIXED at the given address and nowhere else, keeps maps until they are
+// unmapped, and its driver core touches user memory only as an ioctl's argument says.
 unsafe impl Transport for HostedTransport {
     unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
         self.process.ioctl(self.node(node)?, request, arg).map_err(errno)

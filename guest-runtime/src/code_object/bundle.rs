@@ -1,7 +1,7 @@
 //! Files that hold code for several processors: clang's offload bundles, and programs with such bundles in them.
 //!
 //! Layout of a bundle: Clang documentation, "Clang Offload Bundler", Bundled Binary File Layout. A HIP program has its
-//! bundles in the section `.hip_fatbin`, one behind the other, each at a multiple of a page.
+//! bundles in the section `.hip_fatbin`, one after the other, each at a multiple of a page.
 
 mod compressed;
 
@@ -14,7 +14,7 @@ use super::processors::runs_on;
 
 /// First bytes of a bundle.
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
-/// First bytes of what LLVM's newer driver makes (`llvm/Object/OffloadBinary.h`).
+/// First bytes of an offload binary of LLVM's newer driver (`llvm/Object/OffloadBinary.h`).
 const OFFLOAD_BINARY: &[u8] = &[0x10, 0xff, 0x10, 0xad];
 const SECTION: &str = ".hip_fatbin";
 /// Text in the names of entries of AMD GPUs.
@@ -42,9 +42,9 @@ impl Entry<'_> {
     }
 }
 
-/// The code objects for `processor` in a file, in their order: the file itself if it is one, or the entries of all its bundles,
-/// which may be compressed. A bundle without code for just that processor gives its code for processors of its kind
-/// (`gfx11-generic`). Without a processor, those of the first one that has code.
+/// The code objects for `processor` in a file, in their order: the file itself if it is one, or the entries of all its
+/// bundles, which may be compressed. A bundle without code for just that processor gives its code for processors of its
+/// kind (`gfx11-generic`). Without a processor, the code objects of the first processor that has code.
 ///
 /// # Errors
 ///

@@ -62,7 +62,7 @@ pub struct ArgumentInfo {
     pub offset: u32,
     /// Bytes.
     pub size: u32,
-    /// Alignment of what a `__local` pointer points to, in bytes.
+    /// Alignment of the memory that a `__local` pointer points to, in bytes.
     pub pointee_align: u32,
     /// Kind of the argument.
     pub kind: ArgumentKind,
@@ -109,7 +109,7 @@ pub enum Hidden {
 }
 
 impl Hidden {
-    /// The kind behind a `.value_kind` string without its `hidden_` prefix; `None` if it is not known.
+    /// The kind for a `.value_kind` string without its `hidden_` prefix; `None` if it is not known.
     fn parse(name: &str) -> Option<Self> {
         if let Some((stem, axis)) = name.rsplit_once('_')
             && let Some(axis) = ["x", "y", "z"].iter().position(|name| *name == axis)

@@ -30,7 +30,7 @@ pub(crate) struct HiddenValues {
     pub(crate) shared: u32,
 }
 
-/// The segment's bytes and what the launch adds to the kernel's LDS.
+/// The segment's bytes and the launch's addition to the kernel's LDS.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) bytes: Vec<u8>,
@@ -88,7 +88,7 @@ pub(crate) fn lay_out(
     Ok(Segment { bytes, group_size: group_size + u64::from(values.shared) })
 }
 
-/// The value of a hidden argument; its low bytes are what smaller fields take.
+/// The value of a hidden argument; smaller fields take its low bytes.
 fn hidden_value(hidden: Hidden, geometry: &Geometry, values: &HiddenValues) -> u64 {
     let at = |list: &[u32; 3], axis: usize| list.get(axis).copied().unwrap_or(1);
     match hidden {

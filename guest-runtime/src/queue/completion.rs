@@ -8,7 +8,7 @@ use crate::signal::Signal;
 
 /// Work on its way: a dispatch or a barrier that was submitted.
 ///
-/// Dropping it does not wait; what the work uses lives on until it is done.
+/// Dropping it does not wait; the resources of the work live on until it is done.
 #[must_use = "wait for the work, or drop this on purpose with `let _ =`"]
 #[derive(Debug)]
 pub struct Completion {

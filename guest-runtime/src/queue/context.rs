@@ -1,4 +1,4 @@
-//! Taking a queue off the GPU while it runs, and what the GPU saves then.
+//! Taking a queue off the GPU while it runs, and the state that the GPU then saves.
 
 use std::sync::PoisonError;
 
@@ -18,7 +18,8 @@ pub struct SavedContext {
 }
 
 impl Queue {
-    /// Takes the queue off the GPU: what runs is saved to its context save area, until [`go_on`](Self::go_on).
+    /// Takes the queue off the GPU: the state of running waves is saved to its context save area, until
+    /// [`go_on`](Self::go_on).
     ///
     /// # Errors
     ///

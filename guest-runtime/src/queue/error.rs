@@ -40,13 +40,13 @@ pub enum QueueError {
     Stopped {
         /// Why, as the packet processor reports it.
         code: StopCode,
-        /// The memory fault behind it, if there was one.
+        /// The memory fault that caused it, if there was one.
         fault: Option<MemoryFault>,
     },
     /// The GPU met a memory fault, which ends all work of the process.
     #[error("{0}")]
     MemoryFault(MemoryFault),
-    /// The queue was destroyed, and what was on it with it.
+    /// The queue was destroyed, and its work with it.
     #[error("the queue was destroyed")]
     Destroyed,
     /// The time given is over; the work goes on.

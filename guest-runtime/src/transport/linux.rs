@@ -50,7 +50,7 @@ fn hint(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct LinuxTransport {
     kfd: File,
-    /// By the ids of the GPUs; those that name one node have one file.
+    /// Open render nodes by the ids of the GPUs; GPUs that share a node share its file.
     render: Vec<(u32, Arc<File>)>,
     topology: PathBuf,
 }
@@ -61,7 +61,7 @@ impl LinuxTransport {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] with the path and, for a missing driver or missing rights, what to do.
+    /// [`OpenError`] with the path and, for a missing driver or missing rights, the way to mend it.
     pub fn open() -> Result<Self, OpenError> {
         let kfd_path = Path::new("/dev/kfd");
         let kfd = open_read_write(kfd_path)?;

@@ -159,7 +159,7 @@ impl Mock {
         }
     }
 
-    /// Retires what can be retired on one queue.
+    /// Retires all packets that can be retired on one queue.
     fn service(&self, state: &mut State, id: u32) -> bool {
         let mut moved = false;
         while !state.held {
@@ -398,8 +398,8 @@ impl Mock {
     }
 }
 
-// SAFETY: maps are made where they are asked for and stay until munmap; ioctls touch only their arguments and what
-// those name.
+// SAFETY: maps are made at the given addresses and stay until munmap; ioctls touch only their arguments and the memory
+// that those name.
 unsafe impl Transport for Mock {
     unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno> {
         assert_eq!(node, Node::Kfd);

@@ -158,11 +158,11 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for what is not aligned or not inside the memory, `ENOMEM`.
+    /// `EINVAL` for a range that is not aligned or not inside the memory, `ENOMEM`.
     ///
     /// # Safety
     ///
-    /// With an address, `addr..addr + len` must be a range the caller reserved: what was mapped there is replaced.
+    /// With an address, `addr..addr + len` must be a range the caller reserved: the map there is replaced.
     pub unsafe fn map(&self, addr: Option<usize>, len: usize, prot: i32, offset: u64) -> Result<*mut u8> {
         // SAFETY: the caller's contract.
         unsafe { map(self.file.as_raw_fd(), &self.record, addr, len, prot, offset) }
@@ -206,7 +206,7 @@ pub(super) unsafe fn map(
             let mapped = unsafe { mapping::shared(Some(place), (to - from) as usize, prot, part) };
             if let Err(error) = mapped {
                 if addr.is_none() {
-                    // SAFETY: the reservation above, and what was mapped into it.
+                    // SAFETY: the reservation above, and the maps in it.
                     let _ = unsafe { mapping::unmap(base, size) };
                 }
                 return Err(errno(&error));

@@ -78,7 +78,7 @@ impl Drop for Mapping {
 /// for something else.
 pub(super) struct Foreign {
     file: SharedFile,
-    /// Place of what programs have attached.
+    /// Place of the metadata that programs have attached.
     attached: Arc<dyn SharedMetadata>,
     /// Taken out of the device's map before the mapping goes.
     _added: Added,

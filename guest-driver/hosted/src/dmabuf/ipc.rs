@@ -75,7 +75,8 @@ fn owned(fd: RawFd) -> OwnedFd {
 }
 
 impl Exports {
-    /// Makes a handle of what `fd`, a new descriptor, leads to; it is valid until what is returned with it is dropped.
+    /// Makes a handle of the memory of `fd`, a new descriptor. The handle is valid until the value returned with it is
+    /// dropped.
     pub(crate) fn handle(&self, fd: RawFd, flags: u32) -> Result<(Kept, [u32; 4])> {
         let fd = owned(fd);
         let descriptor = Descriptor::of(fd.as_raw_fd())?;
@@ -90,7 +91,7 @@ impl Exports {
         Ok((kept, words))
     }
 
-    /// Opens what a handle leads to: a descriptor, and the flags that the exporter has given.
+    /// Opens the memory of a handle: a descriptor, and the flags that the exporter has given.
     pub(crate) fn open_handle(&self, [process, task, number, page]: [u32; 4]) -> Result<(File, Descriptor)> {
         let path = format!("/proc/{process}/task/{task}/fd/{}", number >> 16);
         // A handle that was made up may lead anywhere, and opening some files does something.
@@ -107,7 +108,7 @@ impl Exports {
         Ok((file, descriptor))
     }
 
-    /// The file of what a descriptor leads to, for maps through the render node.
+    /// The file of a descriptor's memory, for maps through the render node.
     pub(crate) fn shared_file(&self, descriptor: &Descriptor) -> Result<SharedFile> {
         SharedFile::new(descriptor, &self.keeper).map_err(|error| errno(&error))
     }

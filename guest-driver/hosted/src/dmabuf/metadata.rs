@@ -14,7 +14,7 @@ use crate::keeper::Kept;
 /// Bytes in a record: tiling, flags, the number of bytes of data, and room for them.
 pub(super) const BYTES: usize = DATA + AMDGPU_GEM_METADATA_BYTES;
 const DATA: usize = 24;
-/// Looks at what another process may be writing.
+/// Number of looks at metadata that another process may be writing.
 const LOOKS: usize = 64;
 
 /// The place in a record.
@@ -69,7 +69,7 @@ fn encode(metadata: &Metadata) -> Option<[u8; BYTES]> {
     Some(bytes)
 }
 
-/// Reads what another process has written; `None` if it cannot be true.
+/// Reads metadata that another process has written; `None` if it cannot be true.
 fn decode(bytes: &[u8; BYTES]) -> Option<Metadata> {
     let quad =
         |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte));

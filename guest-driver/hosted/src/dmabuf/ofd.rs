@@ -1,4 +1,4 @@
-//! Locks of open files on bytes of their file (`F_OFD_SETLK`, fcntl(2)): who has shared memory.
+//! Locks of open files on bytes of their file (`F_OFD_SETLK`, fcntl(2)): they tell which shared memory is in use.
 #![expect(unsafe_code, reason = "system calls about descriptors")]
 
 use std::fs::File;

@@ -6,8 +6,8 @@ use super::metadata;
 
 /// First bytes of a record; the last one is its version.
 const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x02";
-/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, and what
-/// programs have attached.
+/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, and
+/// the metadata that programs have attached.
 pub(super) const HEAD: usize = METADATA + metadata::BYTES;
 /// Offset in a record of the data that programs have attached.
 pub(super) const METADATA: usize = 40;
@@ -17,7 +17,7 @@ pub(super) const NAME: usize = MAGIC.len();
 pub(super) const IPC_FLAGS: usize = 36;
 /// Bytes of a part: where it begins in the file, and its length.
 pub(super) const PART: usize = 16;
-/// Parts that memory may have: each of them is a mapping of its own, of which Linux allows a process so many.
+/// Most parts that memory may have: each of them is a mapping of its own, and Linux limits a process's mappings.
 const MOST: usize = 1 << 15;
 /// Largest size: more than the VRAM of any GPU here, as system memory is shared, too. An importer's work grows with the size, and a
 /// forged file can be made of holes, so that its own length says nothing.

@@ -1,7 +1,7 @@
 //! `IPC_EXPORT_HANDLE` and `IPC_IMPORT_HANDLE`: commands of AMD's own kernel module, for programs that ask for them.
 //!
-//! They are here and not in the driver core, because each process of such programs has a device of its own. To processes whose
-//! descriptors are invented, as those of tests, they are what they are to Linux: not there.
+//! They are here and not in the driver core, because each process of such programs has a device of its own. For
+//! processes whose descriptors are invented, as those of tests, the commands do not exist, as on Linux.
 
 use std::mem::size_of;
 use std::os::fd::AsRawFd as _;

@@ -9,7 +9,7 @@ pub enum Node {
     Kfd,
     /// `/dev/dri/renderD128`.
     Render,
-    /// The render node of the partition with this number; that of the first one is [`Node::Render`].
+    /// The render node of the partition with this number; the first partition's is [`Node::Render`].
     Partition(u32),
 }
 
@@ -27,7 +27,7 @@ impl Node {
 
 /// Base of the descriptor numbers of render nodes: far above real ones, so that neither is taken for the other.
 const RENDER_FD: i32 = 0x4000_0000;
-/// Bits of them that say which partition's it is, above those that say whose.
+/// Shift of the partition's number in a descriptor number; the bits below it tell the process.
 const PARTITION_SHIFT: u32 = 24;
 
 /// Way in which a process tells which of its descriptors are render nodes.
@@ -59,7 +59,7 @@ pub(super) fn invented(key: u64) -> i32 {
     RENDER_FD + (key & ((1 << PARTITION_SHIFT) - 1)) as i32
 }
 
-/// The same of the render node of a partition.
+/// The descriptor number of the render node of a partition.
 pub(super) fn invented_of(key: u64, partition: u32) -> i32 {
     invented(key) + ((partition as i32) << PARTITION_SHIFT)
 }

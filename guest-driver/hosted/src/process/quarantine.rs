@@ -1,5 +1,5 @@
-//! Addresses that a process has unmapped and that stay its own for a while, so that what the GPU still does there is told from what
-//! it does with the next thing that would come to them. Only where a sanitizer wants to know.
+//! Addresses that a process has unmapped and that stay reserved for a while, so that late accesses of the GPU to them
+//! are told from accesses to the next map at these addresses. Used only if a sanitizer checks memory.
 #![expect(unsafe_code, reason = "maps and unmaps addresses")]
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use crate::mapping;
 
 /// Ranges that are kept.
 const MAX_RANGES: usize = 256;
-/// Bytes that are kept, of addresses: there is no memory behind them.
+/// Bytes of addresses that are kept; there is no memory at them.
 const MAX_BYTES: usize = 1 << 30;
 
 /// The ranges, the oldest first.
@@ -45,7 +45,7 @@ impl Quarantine {
     }
 }
 
-/// Unmaps a range and leaves its addresses taken; whether that could be done.
+/// Unmaps a range and leaves its addresses taken. Returns true if that could be done.
 ///
 /// # Safety
 ///

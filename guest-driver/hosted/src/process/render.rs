@@ -1,7 +1,8 @@
-//! The render node: what the DRM core answers, and handles, which are the DRM core's as well.
+//! The render node: the DRM core's answers, and handles, which are the DRM core's as well.
 //!
-//! All descriptors of a render node that a process has are one open file: opening it again gives the same handles, and
-//! closing one of them gives nothing back. Partitions have a render node each; syncobjs are those of all of them.
+//! All descriptors of a render node that a process has share one open file: opening the node again gives the same
+//! handles, and closing one descriptor gives nothing back. Each partition has a render node; all nodes share the
+//! syncobjs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::gems::{HostedGem, Mappable};
 use crate::os::HostedOs;
 use crate::sync::lock;
 
-/// `DRM_CLOEXEC | DRM_RDWR`: what PRIME_HANDLE_TO_FD takes.
+/// `DRM_CLOEXEC | DRM_RDWR`: the flags that PRIME_HANDLE_TO_FD takes.
 const PRIME_FLAGS: u32 = (libc::O_CLOEXEC | libc::O_RDWR) as u32;
 
 /// Memory that has a handle.

@@ -48,7 +48,7 @@ fn info(fence: &Fence) -> SyncFenceInfo {
     }
 }
 
-/// The work of both, each once, without what is over (`dma_fence_unwrap_merge`).
+/// The work of both, each once, without work that is over (`dma_fence_unwrap_merge`).
 fn merged(one: Ends, other: Ends) -> Ends {
     let mut ends = Ends::new();
     for fence in one.into_iter().chain(other) {

@@ -1,4 +1,4 @@
-//! DRM's ioctls about syncobjs (`drm_syncobj.c`), and what submissions do with them.
+//! DRM's ioctls about syncobjs (`drm_syncobj.c`), and their use by submissions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ impl HostedProcess {
         Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
     }
 
-    /// Returns what the files of the card are made of and does not change.
+    /// Returns the constant properties that the files of the card are made of.
     pub fn card(&self) -> Card {
         self.kfd.card()
     }
@@ -36,7 +36,7 @@ impl HostedProcess {
         self.kfd.own_memory()
     }
 
-    /// Measures what a file of the card with this source needs.
+    /// Measures the figures that a file of the card with this source needs.
     pub fn figures(&self, source: Source) -> Figures {
         self.kfd.figures(source)
     }

@@ -1,4 +1,4 @@
-//! A minimal KFD client: what a runtime does, without a runtime.
+//! A minimal KFD client: it does a runtime's work without a runtime.
 #![allow(dead_code, reason = "every test binary uses another part")]
 
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Client {
         Ok(args)
     }
 
-    /// Waits for one event; returns the result word and what came with it.
+    /// Waits for one event; returns the result word and the event's data.
     pub(crate) fn wait(&self, event_id: u32, timeout: u32) -> Result<(u32, EventData), Errno> {
         let mut event = EventData { event_id, ..Default::default() };
         let mut args = WaitEventsArgs {

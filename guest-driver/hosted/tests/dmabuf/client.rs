@@ -79,7 +79,7 @@ impl Client {
         args.available
     }
 
-    /// Has the GPU decrement both signals at an address, so many times.
+    /// Has the GPU decrement both signals at an address, [`TIMES`] times each.
     pub(crate) fn decrement(&self, va: u64) {
         let mut queue = self.create_queue().unwrap();
         let deadline = Instant::now() + PATIENCE;

@@ -68,7 +68,7 @@ impl<'a> Used<'a> {
     }
 
     fn now(client: &Client, kind: AllocFlags) -> u64 {
-        // An ioctl, too: the driver looks what has gone.
+        // This is an ioctl, too: it makes the driver look for exports that are gone.
         let free = client.available();
         if kind == AllocFlags::VRAM {
             u64::MAX - free
@@ -94,7 +94,7 @@ impl<'a> Used<'a> {
 
 fn gpu() -> Arc<HostedGpu> {
     let mut config = common::config();
-    // Room for what is there twice.
+    // Room for memory that is there twice.
     config.vram_size = 128 << 20;
     HostedGpu::new(config).unwrap()
 }
@@ -124,7 +124,7 @@ fn users_of_one_gpu_share_pages_until_the_last_of_them_is_done() {
         // SAFETY: made above, and used no more.
         unsafe { libc::munmap(second.va as *mut _, SIZE as usize) };
 
-        // The exporter ends. The importer still has what was there.
+        // The exporter ends. The importer still has the memory.
         drop(one);
         drop(fd);
         let again = two.export(theirs.handle, 0).unwrap();
@@ -171,8 +171,8 @@ fn memory_comes_back_when_its_last_reference_goes() {
     }
 }
 
-/// A place for records is used anew while another thread looks what has gone, and while processes start that have copies of
-/// all descriptors.
+/// A place for records is used anew while another thread looks for exports that are gone, and while processes start
+/// that have copies of all descriptors.
 #[test]
 fn memory_is_exported_while_other_memory_comes_back_and_processes_start() {
     let gpu = gpu();
@@ -288,7 +288,7 @@ fn second_process() {
     let gpu = gpu();
     let client = Client::open(&gpu);
     match words[2] {
-        // Decrements what it is given, and keeps it until it is told to end.
+        // Decrements the signals of the memory that it is given, and keeps the memory until it is told to end.
         "import" => {
             let (_, fd) = receive(&socket).unwrap();
             let fd = fd.unwrap();
@@ -438,7 +438,7 @@ fn processes_attach_memory_by_handles_while_its_buffer_object_is_there() {
             unsafe { client.process.munmap(buffer.va as *mut u8, SIZE as usize) }.unwrap();
         };
         unmap(&second);
-        // The exporter frees it: what is attached stays, and the handle leads nowhere.
+        // The exporter frees it: memory that is attached stays, and the handle leads nowhere.
         send(&socket, b'a', None);
         assert_eq!(receive(&socket).expect("the other process has ended").0, b'f');
         assert_eq!(client.attach(words).err(), Some(Errno::EINVAL), "{kind:?}");

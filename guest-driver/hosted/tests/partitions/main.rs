@@ -24,7 +24,7 @@ use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 use common::{Client, PAGE, RW, Signal};
 use zerocopy::FromBytes as _;
 
-/// A gfx942 of so many graphics cores of one compute unit, which a device begins with shared out like this.
+/// A gfx942 of `xccs` graphics cores with one compute unit each, which starts in the mode `partition`.
 fn gpu(xccs: u32, partition: ComputePartition) -> Arc<HostedGpu> {
     let config = GpuConfig { chip: &gfx942::MODEL, xccs, cus: xccs, partition, ..common::config() };
     HostedGpu::new(config).unwrap()
@@ -64,7 +64,7 @@ fn signal_of_all(client: &mut Client, ids: &[u32]) -> Signal {
     signal
 }
 
-/// The sum of what the nodes say under a key.
+/// Sum of the nodes' values of a key.
 fn sum(client: &mut Client, ids: &[u32], key: &str) -> u64 {
     let of = |&id: &u32| {
         client.gpu_id = id;
@@ -162,7 +162,7 @@ fn queues_of_every_node_complete_side_by_side() {
                 assert_eq!(result, KFD_IOC_WAIT_RESULT_COMPLETE, "{mode} of {xccs}");
             }
         }
-        // One that goes leaves the others.
+        // A queue that goes leaves the others.
         client.destroy_queue(queues.remove(0).args.queue_id).unwrap();
         let queue = queues.last_mut().unwrap();
         signal.memory.quad(8).store(1, Ordering::Release);
@@ -262,7 +262,7 @@ fn unknown_nodes_and_those_that_were_not_acquired_are_refused() {
     assert_eq!(args.n_success, 1);
 }
 
-/// A file of the folder about what modes give.
+/// A file of the folder about the properties of each mode.
 fn configured(gpu: &HostedGpu, file: &str) -> String {
     gpu.sysfs_read(&format!("compute_partition_config/{file}")).unwrap()
 }

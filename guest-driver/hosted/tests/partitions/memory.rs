@@ -72,7 +72,7 @@ fn each_node_has_something_else_at_an_address() {
         }
     }
     assert_eq!(gpu.device().stats().errors, Default::default());
-    // One that loses it leaves the others theirs.
+    // A GPU that loses the memory leaves the others theirs.
     client.gpu_id = ids[2];
     client.unmap(seen[2].handle).unwrap();
     client.free(seen[2].handle).unwrap();

@@ -65,12 +65,12 @@ fn eventfds_hear_of_points_once() {
     assert_eq!([over, there, any, never].map(counted), [0, 1, 0, 0], "it is there and not over");
     file.set(DRM_IOCTL_SYNCOBJ_SIGNAL, plain).unwrap();
     assert_eq!(counted(any), 1);
-    // A syncobj that is emptied does not take back what was found in it.
+    // A syncobj that is emptied does not take back the work that was found in it.
     file.set(DRM_IOCTL_SYNCOBJ_RESET, timeline).unwrap();
     gate.words[0].store(1, Ordering::Release);
     file.wait(number, AMDGPU_HW_IP_COMPUTE).unwrap();
     assert_eq!([over, there, any, never].map(counted), [1, 0, 0, 0]);
-    // What is over already is told at once.
+    // An event that has happened already is told at once.
     file.eventfd(plain, 0, 0, any).unwrap();
     file.eventfd(plain, 0, AVAILABLE, any).unwrap();
     assert_eq!(counted(any), 2);

@@ -192,7 +192,7 @@ fn waits_are_for_all_or_any_and_for_what_comes_later() {
     assert_eq!(file.sync_wait(&[empty, over], ALL, 0), Ok(0));
 }
 
-/// Waits on another thread for what is not there yet.
+/// Waits on another thread for a point that is not there yet.
 fn file_wait(process: &HostedProcess, handle: u32) -> Result<i32, Errno> {
     let mut args = DrmSyncobjWait {
         handles: &raw const handle as u64,

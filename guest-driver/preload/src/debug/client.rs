@@ -1,4 +1,4 @@
-//! The debugger's side: calls for other processes, each of which has a driver of its own.
+//! The debugger's side: calls for other processes, which have a driver each.
 //!
 //! Until a program that is debugged opens the GPU, there is no driver to send calls to. A process of this
 //! program's own driver, the stand-in, is debugged instead: it answers as a driver does that knows a process
@@ -37,7 +37,7 @@ enum Link {
 #[derive(Default)]
 struct Links {
     by_pid: BTreeMap<u32, Link>,
-    /// Counts those that have waited.
+    /// Number of processes that have waited.
     turns: u64,
 }
 
@@ -62,7 +62,8 @@ fn links() -> MutexGuard<'static, Links, rank::DebugLinks> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In a forked child: what its parent debugs is not its own. A call that was under way in the parent is none here.
+/// Forgets the links in a forked child: its parent's debugging is not its own, nor is a call that was under way in the
+/// parent.
 pub(crate) fn forget() {
     let Some(lock) = lock() else { return };
     let Ok(mut links) = lock.try_lock() else {

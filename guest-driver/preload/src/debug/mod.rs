@@ -1,4 +1,4 @@
-//! Debugging another process under `belfry exec --debuggable`: `DBG_TRAP` between processes, each of which has its own driver.
+//! Debugging another process under `belfry exec --debuggable`: `DBG_TRAP` between processes that have a driver each.
 //!
 //! The driver of a program that may be debugged is in a companion (`companion.rs`), which listens on a socket that is named
 //! after the program's number (`server.rs`). The library in the debugger sends it each call, with the memory that the call's
@@ -6,8 +6,8 @@
 //! opened the GPU. Then the library in the debugger listens, and a companion that starts beside a program with a tracer asks
 //! there first.
 //!
-//! Both sides trust the kernel alone, and not each other: who is at the other end (`SO_PEERCRED`), whose child that is, and
-//! who traces whom (`process.rs`).
+//! The two sides do not trust each other. They ask the kernel for the process at the other end (`SO_PEERCRED`), its
+//! parent, and its tracer (`process.rs`).
 
 mod client;
 mod process;

@@ -1,4 +1,4 @@
-//! The companion's side: debuggers of the program, and what is sent to them.
+//! The companion's side: debuggers of the program, and the notices that are sent to them.
 //!
 //! One thread serves all of them, one call after the other. Its sockets are in a table of descriptors that
 //! the program does not share, so that the program cannot close them. A second thread with the same table
@@ -98,7 +98,7 @@ impl Notices for Told {
 }
 
 impl Outbox {
-    /// Writes what is due, for ever.
+    /// Writes notices that are due, for ever.
     fn write(&self) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -133,7 +133,7 @@ struct Server {
 
 /// Starts to serve debuggers of this program, and lets one attach that waits for it.
 ///
-/// Without a socket or a thread, which is said, the program goes on, and cannot be debugged.
+/// Without a socket or a thread, of which the user is told, the program goes on, and cannot be debugged.
 pub(crate) fn serve(gpu: &'static Gpu) {
     gpu.hosted.add_work_threads(WORKERS);
     let (started, start) = sync_channel(1);
@@ -184,12 +184,12 @@ impl Server {
 
     fn add(&mut self, socket: UnixStream) -> bool {
         let Some((pid, user)) = process::peer(&socket) else { return false };
-        // Others can trace nothing here, and would keep those waiting who can.
+        // Other users can trace nothing here, and would keep those waiting that can.
         let may = user == process::user() || user == 0;
         if !may {
             let args = DbgTrapArgs { pid: 0, op: u32::MAX, args: [0; 6] };
             let refused = Message { result: -libc::EPERM, args, memory: Vec::new(), file: None };
-            // The socket is new, so that there is room; who does not listen is not told.
+            // The socket is new, so that there is room; a peer that does not listen is not told.
             let _ = wire::send(&socket, &refused, None);
             return false;
         }
@@ -224,7 +224,7 @@ impl Server {
             let mut polled: Vec<_> =
                 fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
             poll(&mut polled);
-            // From the end, as one that is gone moves those behind it.
+            // From the end, as the removal of a peer moves those after it.
             for index in (0..self.peers.len()).rev() {
                 if polled[index + 1].revents != 0 && !self.call(index) {
                     self.remove(index);
@@ -259,7 +259,7 @@ impl Told {
 }
 
 impl Peer {
-    /// One call: its arguments and memory in `message` are what they are afterwards.
+    /// Makes one call, which updates its arguments and memory in `message`.
     fn make(&mut self, gpu: &Gpu, message: &mut Message, file: Option<File>) -> Result<i32, i32> {
         let given = std::mem::take(&mut message.memory);
         let is_enable = message.args.op == DbgTrapOp::Enable as u32;

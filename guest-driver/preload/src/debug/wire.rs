@@ -75,7 +75,7 @@ pub(super) fn is_snapshot(args: &DbgTrapArgs) -> bool {
     matches!(DbgTrapOp::of(args.op), Some(DbgTrapOp::GetQueueSnapshot | DbgTrapOp::GetDeviceSnapshot))
 }
 
-/// Cuts the sizes in a call down to what there can be.
+/// Cuts the sizes in a call down to the largest possible ones.
 pub(super) fn cut(args: &mut DbgTrapArgs) {
     let words = &mut args.args;
     match DbgTrapOp::of(args.op) {

@@ -1,4 +1,4 @@
-//! Directories, and what file systems they are in.
+//! Directories, and the file systems they are in.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 
@@ -26,7 +26,7 @@ macro_rules! reads_directory {
 
 reads_directory! { readdir readdir64 }
 
-/// Makes what is said of a stand-in that of its node.
+/// Replaces the type of a stand-in's entry by that of its node.
 ///
 /// # Safety
 ///
@@ -41,7 +41,7 @@ unsafe fn disguise_entry(entry: *mut libc::dirent64) {
     }
 }
 
-/// Reads entries to a buffer of the program's: `read` says how many bytes of it they fill.
+/// Reads entries to a buffer of the program's: `read` returns the bytes of it that they fill.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub(super) unsafe fn entries_by(buf: *mut u8, read: impl FnOnce() -> c_long) -> 
     let len = usize::try_from(count).unwrap_or(0);
     let mut at = 0;
     while at < len {
-        // SAFETY: the kernel puts one entry behind the other, each as long as it says.
+        // SAFETY: the kernel puts the entries one after the other; each gives its length.
         unsafe {
             let entry = buf.add(at).cast::<libc::dirent64>();
             disguise_entry(entry);
@@ -68,11 +68,11 @@ unsafe extern "C" fn getdents64(fd: c_int, buf: *mut c_void, len: usize) -> isiz
     unsafe { entries_by(buf.cast(), read) as isize }
 }
 
-/// Types of file systems, as `statfs` has them: sysfs, and that of device nodes (linux/magic.h).
+/// Types of file systems, as `statfs` has them: sysfs, and the type of device nodes (linux/magic.h).
 const SYSFS_MAGIC: libc::__fsword_t = 0x6265_6572;
 const TMPFS_MAGIC: libc::__fsword_t = 0x0102_1994;
 
-/// Makes what is said of the prepared directory's file system that of the one that a path is in.
+/// Replaces the prepared directory's file system in `told` by that of the path.
 fn disguise_file_system(path: &[u8], told: &mut libc::statfs) {
     if path.starts_with(b"/sys/") {
         told.f_type = SYSFS_MAGIC;
@@ -83,7 +83,7 @@ fn disguise_file_system(path: &[u8], told: &mut libc::statfs) {
     }
 }
 
-/// Says what file system a path is in: `ask` is given the path to use, and fills `buf`.
+/// Tells the file system of a path: `ask` is given the path to use, and fills `buf`.
 ///
 /// # Safety
 ///
@@ -111,7 +111,7 @@ pub(super) unsafe fn statfs_by(
     result
 }
 
-/// Says what file system a descriptor is of; as [`statfs_by`].
+/// Tells the file system of a descriptor; as [`statfs_by`].
 ///
 /// # Safety
 ///

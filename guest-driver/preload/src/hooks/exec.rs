@@ -16,7 +16,7 @@ use belfry_kfd_hosted::prepared::{
 use crate::settings::{PRELOAD, settings};
 use crate::{card, notice, summary};
 
-/// Variables of an environment that is handed on; one with more of them is left as it is, and that is said.
+/// Most variables of an environment that is handed on. A longer one is left as it is, and the user is told.
 const MOST: usize = 2000;
 /// Most variables that a started program needs.
 const VARIABLES: usize = 10;
@@ -85,8 +85,8 @@ fn library() -> Option<Vec<u8>> {
     }
 }
 
-/// Variables of an environment that is handed on from the stack: who starts programs may have a few kilobytes of it
-/// (a child of `clone` with a stack of its own).
+/// Variables of an environment that is handed on from the stack. A caller that starts programs may have a few kilobytes
+/// of stack (a child of `clone` with a stack of its own).
 const FEW: usize = 100;
 
 /// An environment with this library in it.
@@ -103,7 +103,7 @@ impl Environment {
         Self { room: [std::ptr::null(); FEW + VARIABLES + 1], more: None, joined: None }
     }
 
-    /// Room for so many variables, those of this library and the end of the list.
+    /// Room for `count` variables, those of this library and the end of the list.
     fn room(&mut self, count: usize) -> Option<&mut [*const c_char]> {
         if count <= FEW {
             return Some(&mut self.room);
@@ -337,7 +337,7 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
 enum Listed {
     /// With null.
     Plain,
-    /// The same, and the program is searched for.
+    /// With null; the program is searched for.
     Searched,
     /// With null and an environment.
     Environment,
@@ -348,7 +348,7 @@ const LISTED: usize = 1000;
 /// Arguments of most calls are fewer.
 const FEW_LISTED: usize = 32;
 
-/// Does what a function with a list of arguments is for.
+/// Implements a function with a list of arguments.
 ///
 /// # Safety
 ///
@@ -367,8 +367,8 @@ unsafe fn exec_listed(registers: *const usize, stack: *const usize, kind: Listed
     }
 }
 
-/// The same for fewer than `MOST` arguments, `argument` of which are the path, these, null, and the environment if there is one. The
-/// stack may be small.
+/// Implements such a function for fewer than `MOST` arguments. `argument` returns the path, the arguments, null, and
+/// the environment if there is one. The stack may be small.
 #[inline(never)]
 fn exec_list<const MOST: usize>(argument: &impl Fn(usize) -> usize, count: usize, kind: Listed) -> c_int {
     let mut argv = [std::ptr::null::<c_char>(); MOST];

@@ -28,7 +28,7 @@ fn finish(found: &Resolved, fd: c_int) -> c_int {
         return fd;
     }
     if !found.is_node {
-        // SAFETY: what was found is the program's path, which the call has taken, or the buffer's.
+        // SAFETY: the found path is the program's, which the call has taken, or the buffer's.
         return match live::fill(unsafe { CStr::from_ptr(found.path) }, fd) {
             Ok(()) => fd,
             Err(errno) => {
@@ -173,7 +173,7 @@ macro_rules! creates {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, mode: c_uint) -> c_int {
-            // SAFETY: what this function is defined as (creat(2)), with the program's arguments.
+            // SAFETY: the definition of this function (creat(2)), with the program's arguments.
             unsafe { open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
         }
     )*};
@@ -246,7 +246,7 @@ macro_rules! seeks {
 
 seeks! { lseek lseek64 }
 
-/// Answers for a node what a device file that all may use would; says whether it did.
+/// Returns true if a node allows an access, as a device file that all may use would.
 fn allowed(found: &Resolved, mode: c_int) -> bool {
     // Directories of nodes are asked about as they are.
     found.is_node

@@ -1,5 +1,5 @@
-//! Walking trees and matching patterns: the C library does it with functions of its own, so that what goes in is changed
-//! before, and what comes out after.
+//! Walking trees and matching patterns: the C library does it with functions of its own, so that paths are changed on
+//! the way in and on the way out.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -47,7 +47,7 @@ macro_rules! globs {
     )*};
 }
 
-/// Takes what the program has not given away from the start of a path.
+/// Cuts the part that the program has not given from the start of a path.
 ///
 /// # Safety
 ///
@@ -81,7 +81,7 @@ thread_local! {
     static EXTRA: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A path without what the program has not given, and how much that was.
+/// A path without the part that the program has not given, and the length of that part.
 ///
 /// # Safety
 ///
@@ -89,7 +89,7 @@ thread_local! {
 unsafe fn shown(path: *const c_char) -> (*const c_char, usize) {
     // The walk may change the working directory, unseen.
     crate::cwd::changed();
-    // SAFETY: the caller's contract; what is left out is shorter than the string.
+    // SAFETY: the caller's contract; the part left out is shorter than the string.
     unsafe {
         let skip = EXTRA.get().min(CStr::from_ptr(path).to_bytes().len());
         (path.add(skip), skip)

@@ -1,4 +1,5 @@
-//! `fts`: what it shows of a walk is changed while the program looks at it, and put back before it goes on.
+//! `fts`: the paths that it shows of a walk are changed while the program looks at them, and put back before it goes
+//! on.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -8,7 +9,7 @@ use crate::path::{Buffer, hidden};
 use crate::real::next;
 use crate::settings::settings;
 
-/// `FTSENT` up to what is changed (fts.h); both kinds are laid out alike.
+/// `FTSENT` up to the last field that is changed (fts.h); both kinds are laid out alike.
 #[repr(C)]
 struct Entry {
     links: [usize; 3],
@@ -20,7 +21,7 @@ struct Entry {
     path_len: u16,
 }
 
-/// An entry that was changed, and what it was.
+/// An entry that was changed, and its old values.
 #[derive(Clone, Copy)]
 struct Changed {
     walk: *mut c_void,
@@ -30,7 +31,7 @@ struct Changed {
     path_len: u16,
 }
 
-/// Walks at a time in one thread whose paths are changed; those of more show where the prepared files are.
+/// Most walks in one thread whose paths are changed at a time; further walks show the paths of the prepared files.
 const MOST: usize = 8;
 
 thread_local! {
@@ -65,7 +66,7 @@ unsafe fn show(walk: *mut c_void, entry: *mut Entry) {
     current.path_len -= skip as u16;
 }
 
-/// Puts back what a walk has shown last.
+/// Puts back the paths that a walk has shown last.
 ///
 /// # Safety
 ///
@@ -142,7 +143,7 @@ macro_rules! lists {
             let list = next!($name(walk, options): fn(*mut c_void, c_int) -> *mut Entry, else std::ptr::null_mut());
             // The program goes on looking at the entry it has.
             if let Some(entry) = shown {
-                // SAFETY: listing what is below an entry leaves the entry.
+                // SAFETY: a list of the files below an entry leaves the entry.
                 unsafe { show(walk, entry) };
             }
             list

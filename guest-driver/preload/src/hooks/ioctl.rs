@@ -49,7 +49,7 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
         {
             return result;
         }
-        // What may change how much memory is used: of KFD's calls all but some that programs make all the time.
+        // Calls that may change the amount of memory in use: of KFD's all but some that programs make all the time.
         let publishes = match which {
             node::Which::Kfd => {
                 ![GET_VERSION, GET_CLOCK_COUNTERS, SET_EVENT, RESET_EVENT, UPDATE_QUEUE].iter().any(is)

@@ -8,7 +8,7 @@ use crate::path::{Buffer, PATH_MAX, reveal, shown};
 use crate::real::{next, set_errno};
 use crate::settings::settings;
 
-/// Reads a link: `read` is given the path to use, room for what it says, and how much that is.
+/// Reads a link: `read` is given the path to use, and a buffer with its length.
 ///
 /// # Safety
 ///
@@ -25,7 +25,7 @@ pub(super) unsafe fn read_link_by(
     let found = unsafe { buffer.resolve(at, path) };
     let as_it_is = || read(found.path, buf, len);
     let Some(settings) = settings().filter(|_| !is_inside() && len > 0) else { return as_it_is() };
-    // The program's buffer gets what it is shown and no more: what is behind that may be zeros that it counts on.
+    // The program's buffer gets the shown target and no more: the program may count on the zeros after it.
     let mut whole = [0u8; PATH_MAX];
     let count = read(found.path, whole.as_mut_ptr().cast(), PATH_MAX);
     let Ok(count) = usize::try_from(count) else { return count };
@@ -93,8 +93,8 @@ gives_path! {
     fn canonicalize_file_name(path);
 }
 
-/// The working directory for a buffer of the program's: what it shows may fit where the whole would not. `read` writes the
-/// whole to a buffer, whose address it gives, or null.
+/// The working directory for a buffer of the program's: the shown path may fit where the whole would not. `read` writes
+/// the whole path to a buffer, whose address it returns, or null.
 ///
 /// # Safety
 ///
@@ -161,7 +161,7 @@ unsafe extern "C" fn getcwd(buf: *mut c_char, len: usize) -> *mut c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __getcwd_chk(buf: *mut c_char, len: usize, room: usize) -> *mut c_char {
     if len > room {
-        // The C library's function says what is wrong, and ends the program.
+        // The C library's function reports the error, and ends the program.
         return next!(
             __getcwd_chk(buf, len, room): fn(*mut c_char, usize, usize) -> *mut c_char, else std::ptr::null_mut()
         );

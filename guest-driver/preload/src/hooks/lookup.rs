@@ -1,5 +1,6 @@
-//! Functions that a program looks up in the C library itself: `dlsym` with a handle of it, as Python's ctypes does, finds
-//! those of the C library and passes this library by. It is given this library's instead. So is a lookup of ROCr's waits.
+//! Functions that a program looks up in the C library itself. `dlsym` with a handle of that library, as Python's ctypes
+//! uses it, finds the C library's functions and passes this library by. The program gets this library's functions
+//! instead. The same holds for a lookup of ROCr's waits.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -94,7 +95,7 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice 
     }
     // SAFETY: it is the C library's function of this name and type.
     let lookup: Dlsym = unsafe { std::mem::transmute(next) };
-    // SAFETY: the program's own arguments. A failure is said again by the lookup that follows.
+    // SAFETY: the program's own arguments. A failure is reported again by the lookup that follows.
     let found = unsafe { lookup(handle, name) };
     if found.is_null() {
         return pass_on;

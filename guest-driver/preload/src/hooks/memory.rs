@@ -15,7 +15,7 @@ use crate::shared;
 /// Way in which a call has come here, and goes on.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
-    /// By a function of the C library, which is behind this library's.
+    /// By a function of the C library, which this library's replaces.
     Function(&'static Next),
     /// As a system call, by `syscall`.
     System,
@@ -24,7 +24,7 @@ pub(super) enum Way {
 /// The part that makes a change in the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// The function behind this library's.
+    /// The function that this library's replaces.
     Library,
     /// The kernel, entered from here.
     Kernel,
@@ -37,7 +37,7 @@ impl Way {
         if matches!(self, Self::Function(_)) && !is_inside() { By::Library } else { By::Kernel }
     }
 
-    /// Tells whether the function is the program's, which is to be called, and calls what it likes.
+    /// Tells if the program has patched the function. Such a function is to be called, and may call anything.
     fn is_patched(self) -> bool {
         matches!(self, Self::Function(function) if function.is_patched())
     }
@@ -130,7 +130,7 @@ fn map_node(
         } else {
             None
         };
-        // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
+        // SAFETY: with `MAP_FIXED`, the program vouches that the map there is its own to replace; else it is reserved.
         let mapped = unsafe { gpu.process.mmap(which.node(), place, len, prot, offset as u64) };
         let mapped = mapped.map_err(|errno| {
             if reserved.is_some() {
@@ -170,7 +170,7 @@ fn map_shared(
         if reserved {
             raw::mmap_free(address as usize, len, libc::PROT_NONE)?;
         }
-        // SAFETY: with `MAP_FIXED`, the program says that what is there is its own to replace; else it is reserved.
+        // SAFETY: with `MAP_FIXED`, the program vouches that the map there is its own to replace; else it is reserved.
         let mapped = unsafe { memory.map(place, len, prot, offset) };
         mapped.map_err(|errno| {
             if reserved {
@@ -282,10 +282,10 @@ pub(super) fn remap(
             answer(unsafe { raw::call(libc::SYS_mremap, how) }) as *mut c_void
         }
     };
-    // What is grown in place goes on being used; what may move is told of first.
+    // Memory that is grown in place goes on being used; the driver is told first of memory that may move.
     let moves = flags & libc::MREMAP_MAYMOVE != 0 || new_len < len;
     if flags & libc::MREMAP_FIXED != 0 && concerned(place, new_len).is_some() {
-        // The driver is told of one range at a time. It may have pinned the source anew before that is gone.
+        // The driver is told of one range at a time. It may have pinned the source anew before the source is gone.
         if moves {
             changing(Way::System, address, len, |_| ());
         }

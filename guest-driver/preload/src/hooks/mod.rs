@@ -1,7 +1,7 @@
 //! The functions of the C library that a program finds here first.
 //!
 //! A function that takes a path and does nothing else of note is one line of [`with_path`]; the others are written out.
-//! Their types are those of the C library's headers; what is variadic there takes the arguments it may have here, as the
+//! Their types are those of the C library's headers; a variadic function takes the arguments it may have here, as the
 //! calling convention allows.
 #![expect(unsafe_code, reason = "takes the place of C functions")]
 
@@ -20,7 +20,7 @@ mod stat;
 mod syscall;
 mod waits;
 
-/// Defines functions that take a path: it is looked up, and the function behind gets what was found.
+/// Defines functions that take a path: it is looked up, and the replaced function gets the result.
 macro_rules! with_path {
     ($(
         fn $name:ident ( $($before:ident : $before_type:ty,)* [ $path:ident $(in $directory:ident)? ] $(, $after:ident : $after_type:ty)* ) -> $result:ty, else $missing:expr;

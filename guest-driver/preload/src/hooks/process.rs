@@ -60,7 +60,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     close_by(fd, || next!(close(fd): fn(c_int) -> c_int, else -1))
 }
 
-/// Closes what lies between the descriptors of this library.
+/// Closes the descriptors between those of this library.
 pub(super) fn close_around(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
     let mut from = first;
     let mut ours = [0; 2];

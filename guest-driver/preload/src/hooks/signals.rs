@@ -14,7 +14,7 @@ macro_rules! actions {
             signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
         ) -> c_int {
             if bridge::is_kept(signal) {
-                // SAFETY: the program's pointers are what `sigaction` takes.
+                // SAFETY: the program's pointers are those that `sigaction` takes.
                 unsafe { bridge::exchange(signal, new, old) }
             } else {
                 bridge::real_sigaction(signal, new, old)

@@ -6,7 +6,7 @@ use crate::node::{disguise, disguise_x};
 use crate::path::Buffer;
 use crate::real::next;
 
-/// Says what a file is: `stat` is given the path to use, and fills `buf`.
+/// Tells the kind of a file: `stat` is given the path to use, and fills `buf`.
 ///
 /// # Safety
 ///
@@ -26,7 +26,7 @@ pub(super) unsafe fn stat_by(
     unsafe { disguised(stat(found.path), buf) }
 }
 
-/// Disguises what is said of a file.
+/// Disguises the result of `stat` for a file.
 ///
 /// # Safety
 ///
@@ -39,7 +39,7 @@ pub(super) unsafe fn disguised(result: c_int, buf: *mut libc::stat) -> c_int {
     result
 }
 
-/// Says what a file is by `statx`; as [`stat_by`].
+/// Tells the kind of a file by `statx`; as [`stat_by`].
 ///
 /// # Safety
 ///

@@ -1,9 +1,10 @@
 //! `syscall`: with a number that has to do with the GPU, it does what the function of that name does.
 //!
-//! All of them end in a system call of this library's own: what a program has put in place of the C library's functions calls
-//! `syscall` to do what they did, and would be called again.
+//! All of them end in a system call of this library's own. A function that a program has put in place of the C
+//! library's calls `syscall` to do its work: it would be called again.
 //!
-//! Paths need room on the stack, of which callers with other numbers may have little: functions that have some are not inlined.
+//! Paths need room on the stack, of which callers with other numbers may have little: functions with a path buffer are
+//! not inlined.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr::null_mut;
@@ -47,7 +48,7 @@ unsafe fn small(number: c_long, arguments: Arguments) -> c_int {
 unsafe fn about_files(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c_long> {
     let fd = a as c_int;
     let here = libc::AT_FDCWD;
-    // The path is the first argument, or the second one behind a descriptor.
+    // The path is the first argument, or the second one after a descriptor.
     let (first, second) = (a as *const c_char, b as *const c_char);
     // SAFETY: the arguments are the caller's, with a path in place of the program's.
     let with_first = |path: *const c_char| unsafe { small(number, [path as usize, b, c, d, e, f]) };
@@ -55,7 +56,7 @@ unsafe fn about_files(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c
     let with_second = |path: *const c_char| unsafe { small(number, [a, path as usize, c, d, e, f]) };
     // SAFETY: as above.
     let as_it_is = || unsafe { small(number, [a, b, c, d, e, f]) };
-    // SAFETY: paths are C strings or null, and structures what each call takes.
+    // SAFETY: paths are C strings or null, and structures those that each call takes.
     let result = unsafe {
         match number {
             libc::SYS_open => files::open_by(here, first, b as c_int, |path, flags| {
@@ -71,7 +72,7 @@ unsafe fn about_files(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c
                 small(number, [a, path as usize, flags as usize, d, 0, 0])
             }),
             libc::SYS_openat2 => {
-                // What `resolve` asks for is about links and mounts, of which the way to ours has none.
+                // The flags in `resolve` are about links and mounts, of which the way to ours has none.
                 let how =
                     (c as *const libc::open_how).as_ref().filter(|_| d >= size_of::<libc::open_how>())?;
                 let mut buffer = crate::path::Buffer::new();
@@ -251,7 +252,7 @@ unsafe extern "C" fn syscall(
     if forks(number, a, a as *const u64) { fork::quietly(call, |&pid| pid == 0) } else { call() }
 }
 
-/// The C library's function behind `fork` that runs no fork handlers.
+/// The C library's function under `fork` that runs no fork handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> libc::pid_t {
     let call = || {

@@ -1,5 +1,5 @@
-//! Waits of ROCr for signals. A thread that waits actively takes a processor, which on a small machine is one of those that
-//! execute what it waits for; it sleeps there instead, once ROCr has spun for a moment.
+//! Waits of ROCr for signals. A thread that waits actively takes a processor. On a small machine that is one of those
+//! that execute the awaited work; there the thread sleeps instead, once ROCr has spun for a moment.
 //!
 //! HIP waits actively by default. ROCr spins for 200 us in either kind of wait, then a blocked one sleeps until the signal's
 //! interrupt (ROCr 6.4, `core/runtime/interrupt_signal.cpp`).
@@ -15,7 +15,7 @@ use crate::settings::settings;
 
 /// `HSA_WAIT_STATE_BLOCKED` (ROCr `inc/hsa.h`).
 const BLOCKED: c_int = 0;
-/// From so many processors on, one that spins is a small part of them.
+/// Number of processors from which on a spinning one is a small part of them.
 const MANY: usize = 8;
 
 /// A part of the names of ROCr's library, wherever it is from.
@@ -79,7 +79,7 @@ impl OfRocr {
 /// The function of that name in the first library that is ROCr's by its file's name; null where none is loaded.
 fn in_loaded_library(name: &CStr) -> *mut c_void {
     let mut search = Search { name, found: null_mut() };
-    // SAFETY: the function is called with what is given here, while this waits.
+    // SAFETY: the function is called with the value given here, while this waits.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
 }

@@ -8,7 +8,7 @@ use super::spec::{Contents, Spec};
 /// Folder of the guest that carried files are in.
 pub const GUEST_DIRECTORY: &str = "/files";
 
-/// One file and where it is on both sides.
+/// One file and its paths on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
     /// Path on the host, as the command line has it.
@@ -106,7 +106,7 @@ mod tests {
              --arg buf:u8:3:zero:out=/files/out-3",
         );
         assert_eq!(result.args, expected);
-        // What came out is a command line again, and means the same.
+        // The result is a command line again, and means the same.
         assert_eq!(Command::parse(&result.args).unwrap().grid, [8, 1, 1]);
     }
 

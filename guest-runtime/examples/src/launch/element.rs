@@ -67,14 +67,14 @@ impl Element {
         }
     }
 
-    /// The number behind a decimal text (integers also as `0x...`).
+    /// The number of a decimal text (integers also as `0x...`).
     pub(super) fn scalar(self, text: &str) -> anyhow::Result<Scalar> {
         let error = || format!("`{text}` is not a number of type {self}");
         if matches!(self, F16 | F32 | F64) {
             let value: f64 = text.parse().with_context(error)?;
             return Ok(match self {
                 F16 => Scalar::F16(to_f16(value)),
-                // Parsed as what it becomes: through f64 it would round twice.
+                // Parsed as its own type: through f64 it would round twice.
                 F32 => Scalar::F32(text.parse().with_context(error)?),
                 _ => Scalar::F64(value),
             });

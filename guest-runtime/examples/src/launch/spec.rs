@@ -112,7 +112,7 @@ fn structure(members: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 impl BufferSpec {
-    /// Parses what follows `buf:`.
+    /// Parses the text after `buf:`.
     fn parse(text: &str, rest: &str) -> anyhow::Result<Self> {
         let mut parts = rest.splitn(3, ':');
         let (Some(element), Some(count), Some(contents)) = (parts.next(), parts.next(), parts.next()) else {

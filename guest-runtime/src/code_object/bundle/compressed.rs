@@ -1,7 +1,7 @@
 //! Compressed offload bundles: a header, and a bundle that zlib or Zstandard has packed.
 //!
-//! Layout: Clang documentation, "Clang Offload Bundler", Compressed Bundle Header. Version 2 has sizes of 32 bits, version 3 of 64;
-//! version 1 does not say how long it is.
+//! Layout: Clang documentation, "Clang Offload Bundler", Compressed Bundle Header. Version 2 has sizes of 32 bits,
+//! version 3 of 64; version 1 does not give the bundle's length.
 
 use std::io::Read as _;
 
@@ -46,11 +46,11 @@ fn header(bytes: &[u8]) -> Result<Header, String> {
     Ok(Header { method, whole: whole as usize, unpacked, len })
 }
 
-/// The bundle that `bytes` begins with, unpacked to at most `most` bytes, and how long it was.
+/// The bundle that `bytes` begins with, unpacked to at most `most` bytes, and its packed length.
 ///
 /// # Errors
 ///
-/// A few words on what is wrong with it.
+/// The fault in a few words.
 pub(super) fn unpack(bytes: &[u8], most: u64) -> Result<(Vec<u8>, usize), String> {
     let Header { method, whole, unpacked, len } = header(bytes)?;
     if unpacked > most {
@@ -72,7 +72,7 @@ pub(super) fn unpack(bytes: &[u8], most: u64) -> Result<(Vec<u8>, usize), String
 }
 
 fn zstd(contents: &[u8], unpacked: u64) -> Result<Vec<u8>, String> {
-    // A window is memory that is asked for before anything is read.
+    // A window is memory that is allocated before anything is read.
     let window = unpacked.next_power_of_two().max(WINDOW);
     let decoder =
         StreamingDecoder::new_with_max_window_size(contents, window).map_err(|error| error.to_string())?;
