@@ -63,16 +63,16 @@ use trace::{TraceArgs, TraceVerb};
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
 
-/// How the names of disks end.
+/// Endings of the names of disk files.
 const DISK_ENDINGS: [&str; 3] = [".qcow2", ".raw", ".img"];
 
-/// What no program runs for.
+/// Time limit that no program reaches: one year.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How a guest reaches the network.
+/// Ways of a guest to reach the network.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Net {
-    /// Through this process's own sockets; nobody reaches the guest.
+    /// Through this process's own sockets; no other machine can reach the guest.
     User,
 }
 
@@ -88,15 +88,15 @@ pub struct Cli {
 enum Verb {
     /// Runs a program on the GPU and exits with its status (125: belfry itself failed).
     ///
-    /// That status does not change when the output can no longer be written: a reader that has left (`| head -1`) is no
-    /// error, and any other failure, like a full disk, is told once on stderr. Other commands fail then.
+    /// The status stays the program's if its output can no longer be written. A reader that has left (`| head -1`) is
+    /// no error; any other failure, like a full disk, is told once on stderr. Other commands fail on such a failure.
     Run(Box<RunArgs>),
     Exec(ExecArgs),
     /// Serves the GPU over vfio-user, for any QEMU from 10.1 on.
     Serve(ServeArgs),
     /// Fetches, builds and caches what a guest needs.
     Image(ImageArgs),
-    /// Says what is there, what is missing, and the fix; exits with 1 where no mode of `run` can work.
+    /// Says what is there, what is missing, and the fix; exits with 1 if no mode of `run` can work.
     Doctor {
         #[command(flatten)]
         chip: shape::ChipArg,
@@ -136,7 +136,7 @@ struct GpuArgs {
     /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "trace")]
     trace_isa: Option<PathBuf>,
-    /// Which wave that is, with the workgroup as X, X,Y or X,Y,Z; or "all".
+    /// Selects the wave to write, with the workgroup as X, X,Y or X,Y,Z; or "all".
     #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
     trace_wave: TracedWave,
     /// A file with debug information, for source lines and variables: a code object, a bundle, a HIP program, or a folder of such files;
@@ -148,7 +148,7 @@ struct GpuArgs {
 }
 
 impl GpuArgs {
-    /// Refuses symbols that nobody would look at.
+    /// Refuses symbols that no option would show.
     fn check_symbols(&self, inspect: &InspectFlags, counts: bool) -> anyhow::Result<()> {
         let shown = self.trace_isa.is_some() || inspect.options(&[]).is_some() || counts;
         anyhow::ensure!(
@@ -171,10 +171,10 @@ impl GpuArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// In a guest, in this process, or whichever can be had.
+    /// In a guest, in this process, or in the first of them that works here.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
-    /// What the machine boots.
+    /// System that the machine boots.
     #[arg(long, value_enum, default_value_t)]
     guest: GuestKind,
     #[command(flatten)]
@@ -195,7 +195,7 @@ struct RunArgs {
     snapshot: SnapshotArgs,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// How doorbells reach the device [default: the mode's].
+    /// Way in which doorbells reach the device [default: the mode's].
     #[arg(long, value_enum)]
     doorbell: Option<Doorbell>,
     #[command(flatten)]
@@ -214,7 +214,7 @@ struct RunArgs {
     /// repeatable.
     #[arg(long = "share", value_name = "DIR[:ro]")]
     shares: Vec<Share>,
-    /// What the machine of a disk with a system of its own starts by.
+    /// Firmware that starts the machine of a disk with a system of its own.
     #[arg(long, value_name = "KIND", value_enum, default_value_t, hide_default_value = true)]
     firmware: Firmware,
     /// Runs the program, or a login shell, over ssh in a disk with a system of its own; implied by a program.
@@ -235,7 +235,7 @@ struct RunArgs {
     /// A file to bring along; repeatable. A relative GUEST is below the program's directory.
     #[arg(long = "file", value_name = "HOST:GUEST")]
     files: Vec<FileMapping>,
-    /// How long the program may run [default: 600; no limit with --interactive].
+    /// Time limit of the program in seconds [default: 600; no limit with --interactive].
     #[arg(long, value_name = "SECS")]
     timeout: Option<u64>,
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
@@ -264,7 +264,7 @@ struct MachineArgs {
     /// finds it as /dev/vda, /dev/vdb and so on.
     #[arg(long = "disk", value_name = "DISK")]
     disks: Vec<DiskConfig>,
-    /// What the guest's kernel is told in addition, one argument or several in one string; repeatable.
+    /// Further arguments for the guest's kernel, one or several in one string; repeatable.
     #[arg(long, value_name = "KERNEL_ARGS", allow_hyphen_values = true)]
     append: Vec<String>,
 }
@@ -294,7 +294,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return if error.use_stderr() || output::is_lost() { FAILURE } else { 0 };
         }
     };
-    // The status of `run` is the program's, whatever becomes of its output.
+    // The status of `run` is the program's, even if its output is lost.
     let of_program = matches!(cli.command, Verb::Run(_) | Verb::Exec(_));
     let result = match cli.command {
         Verb::Run(args) => run_program(*args),
@@ -323,12 +323,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if status == 0 && !of_program && output::is_lost() { FAILURE } else { status }
 }
 
-/// As a shell has it for a program that a signal has ended; none as long as there was no signal.
+/// Returns the status that a shell gives a program that a signal has ended; `None` if no signal has come.
 fn interrupted_status() -> Option<u8> {
     belfry_machine::interrupted().and_then(|number| u8::try_from(128 + number).ok())
 }
 
-/// An error with its causes, each of them once: some messages hold their cause already.
+/// Formats an error with its causes, each of them once: some messages hold their cause already.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -340,7 +340,7 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-/// The code object that is launched, where it is a file of this machine.
+/// Returns the code object that is launched, if it is a file of this machine.
 fn launched(program: &[String]) -> Option<PathBuf> {
     match program {
         [launch, file, ..] if launch == "launch" => Some(PathBuf::from(file)).filter(|file| file.is_file()),

@@ -15,7 +15,7 @@ use crate::exec;
 use crate::hosted::{self, Around};
 use crate::own_machine::{self, Unusable};
 
-/// How one thing is.
+/// State of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// There.
@@ -35,13 +35,13 @@ pub enum Health {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// Thing that was looked at.
     pub subject: &'static str,
-    /// How it is.
+    /// State of the thing.
     pub health: Health,
-    /// What was found.
+    /// Result in words.
     pub text: String,
-    /// What to do about it.
+    /// Steps that would mend it.
     pub fix: Option<String>,
 }
 
@@ -53,19 +53,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether `run --mode qemu` has what it needs or can get it.
+    /// Returns true if `run --mode qemu` has all that it needs, or can get it.
     #[must_use]
     pub fn guest_possible(&self) -> bool {
         self.findings.iter().all(|finding| finding.health != Health::NoGuest)
     }
 
-    /// Whether `run --mode kvm` runs a stock kernel at a useful speed.
+    /// Returns true if `run --mode kvm` runs a stock kernel at a useful speed.
     #[must_use]
     pub fn kvm_useful(&self) -> bool {
         self.findings.iter().all(|finding| finding.health != Health::NoKvm)
     }
 
-    /// Whether `run --mode hosted` works.
+    /// Returns true if `run --mode hosted` works.
     #[must_use]
     pub fn hosted_possible(&self) -> bool {
         self.findings.iter().all(|finding| finding.health != Health::NoHosted)
@@ -167,7 +167,7 @@ fn hosted_mode(report: &mut Report, gpu: GpuConfig) {
     }
 }
 
-/// What `exec` makes use of.
+/// Checks the features of this machine that `exec` uses.
 fn unmodified_programs(report: &mut Report) {
     match exec::namespaces() {
         Ok(()) => report.good("namespaces", "exec --root and --namespace work"),
@@ -230,7 +230,7 @@ fn own_machine(report: &mut Report, cache: &Cache) {
 }
 
 fn packages(report: &mut Report, complete: bool) {
-    // Once everything is cached nothing of this is used again.
+    // Once everything is cached, none of this is used again.
     let health = if complete { Health::Slower } else { Health::NoGuest };
     for (program, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg")] {
         if runs(program) {
@@ -278,7 +278,7 @@ fn tools(report: &mut Report) {
     }
 }
 
-/// What guests need of this binary itself.
+/// Checks the parts that this binary carries for guests.
 fn embedded(report: &mut Report) {
     for (what, part, health) in [
         ("the guest's driver", PARTS.driver.core, Health::NoGuest),
@@ -296,7 +296,7 @@ fn embedded(report: &mut Report) {
     }
 }
 
-/// What makes the disks of guests with a root file system.
+/// Checks for `mke2fs`, which makes the disks of guests with a root file system.
 fn disks(report: &mut Report, cache: &Cache) {
     match system_mke2fs() {
         Some(program) => report.good("mke2fs", format!("{}, for run --image and --root", program.display())),
@@ -310,7 +310,7 @@ fn disks(report: &mut Report, cache: &Cache) {
     }
 }
 
-/// What the network of guests on Belfry's own machine is behind.
+/// Checks for `passt`, which carries the network of guests on Belfry's own machine.
 fn network(report: &mut Report, cache: &Cache) {
     match system_passt() {
         Some(program) => report.good("passt", format!("{}, for --net user on /dev/kvm", program.display())),

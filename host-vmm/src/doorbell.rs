@@ -1,6 +1,6 @@
 //! The choice of how doorbells travel, and what each mode makes of it.
 
-/// How doorbells reach the device.
+/// Ways in which doorbells reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Doorbell {
     /// Every write leaves the guest: exact and counted (any mode; qemu's default).
@@ -33,7 +33,8 @@ impl Doorbell {
     }
 }
 
-/// What a choice, or none, means on Belfry's own machine: a GPU that is recorded has every ring as a call.
+/// Returns the doorbell mode of Belfry's own machine for a choice, or for none. A GPU that is recorded traps every
+/// ring.
 pub fn on_kvm(
     choice: Option<Doorbell>,
     is_recorded: bool,
@@ -53,7 +54,7 @@ pub fn on_kvm(
     }
 }
 
-/// What a choice, or none, means under QEMU.
+/// Returns the doorbell mode under QEMU for a choice, or for none.
 pub fn on_qemu(choice: Option<Doorbell>) -> Result<belfry_vfio_user::DoorbellMode, NoSuchWay> {
     match choice {
         None => Ok(belfry_vfio_user::DoorbellMode::default()),

@@ -14,10 +14,10 @@ const ROW: f64 = 18.0;
 const SIDE: f64 = 10.0;
 /// Pixels that a character takes, about.
 const CHARACTER: f64 = 7.0;
-/// What is around everything.
+/// Name of the lowest box, which holds all others.
 const ALL: &str = "all threads";
 
-/// How a graph is written.
+/// Formats of a graph.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// A line for each stack: its frames with `;` between them, and microseconds. Speedscope and `flamegraph.pl` read it.
@@ -87,7 +87,7 @@ impl Frame {
             room if room > 3 => name.chars().take(room - 2).chain("..".chars()).collect(),
             _ => String::new(),
         };
-        // The same name has the same colour everywhere.
+        // A name has one colour everywhere.
         let hue = name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 50;
         let top = bottom - ROW;
         let _ = writeln!(

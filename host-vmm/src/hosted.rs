@@ -18,10 +18,10 @@ use crate::explore::racy;
 use crate::inspect::{self, InspectError, InspectOptions};
 use crate::snapshot::{SnapshotOptions, Source, Taking, Watch};
 
-/// How long waits last on a GPU that fails on purpose: longer than the driver waits for any part of it.
+/// Time limit of waits on a GPU that fails on purpose: longer than the driver waits for any part of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What can go wrong before or beside a hosted program.
+/// Errors before or beside a hosted program.
 #[derive(Debug, thiserror::Error)]
 pub enum HostedError {
     /// Device or driver could not be started.
@@ -36,9 +36,9 @@ pub enum HostedError {
     /// The program did not end in time.
     #[error("the program did not end within {limit:?}; {running}")]
     Timeout {
-        /// How long it had.
+        /// Time limit that the program had.
         limit: Duration,
-        /// What is on the GPU.
+        /// Waves and faults that are on the GPU, as text.
         running: String,
     },
     /// The program's thread could not be started, or panicked.
@@ -46,7 +46,7 @@ pub enum HostedError {
     Thread(String),
 }
 
-/// What came of a hosted program.
+/// Result of a hosted program.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// 0, or 1 for a program that failed.
@@ -61,16 +61,16 @@ pub struct Outcome {
     pub stats: Stats,
     /// Registers the driver used that the device has no behaviour for: name, reads, writes.
     pub unmodelled: Vec<(String, u64, u64)>,
-    /// What has come of the faults that were planned.
+    /// Effects of the planned faults.
     pub faults: FaultReport,
 }
 
-/// What is done beside a program.
+/// Additions to the run of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around<'a> {
-    /// How its GPU can be looked at, if it can.
+    /// Options of the inspector, if the GPU can be looked at.
     pub inspect: Option<&'a InspectOptions>,
-    /// Where and when it is saved, if it is.
+    /// File and moment of a snapshot, if one is taken.
     pub snapshot: Option<&'a SnapshotOptions>,
 }
 
@@ -111,7 +111,7 @@ pub fn run(
     if let Some(explorer) = &explorer {
         let sender = sender.clone();
         explorer.on_hang(move |why, _| {
-            // Whoever has run on to here has nowhere to go.
+            // A thread that the schedule has brought here cannot go on.
             let _ = sender.send(Message::Hung(why));
             loop {
                 std::thread::park();
@@ -166,7 +166,7 @@ pub fn run(
     })
 }
 
-/// What is on a GPU whose program does not end.
+/// Describes the waves and faults that are on a GPU whose program does not end.
 pub(crate) fn running(gpu: &Gpu) -> String {
     const WAVES: usize = 8;
     let waves = gpu.running_waves(WAVES);
@@ -178,15 +178,15 @@ pub(crate) fn running(gpu: &Gpu) -> String {
     text
 }
 
-/// What comes from the program's thread.
+/// Messages of the program's thread.
 enum Message {
     Text(Vec<u8>),
-    /// It cannot go on, in a schedule that is explored.
+    /// The program cannot go on, in a schedule that is explored.
     Hung(Hang),
     End,
 }
 
-/// Hands over what the program writes until it ends, or hangs; fails at the deadline.
+/// Hands on what the program writes until the program ends or hangs; fails at the deadline.
 fn forward(
     receiver: &Receiver<Message>,
     deadline: Instant,
@@ -202,7 +202,7 @@ fn forward(
     }
 }
 
-/// Sends what is written line by line.
+/// Sends the program's output line by line.
 struct Lines {
     sender: SyncSender<Message>,
     pending: Vec<u8>,
@@ -211,13 +211,13 @@ struct Lines {
 impl Lines {
     fn send(&mut self) {
         if !self.pending.is_empty() {
-            // Nobody listens after a time-out; the program is on its way out then.
+            // After a time-out the receiver is gone; the program is about to end then.
             let _ = self.sender.send(Message::Text(std::mem::take(&mut self.pending)));
         }
     }
 
     fn end(&self) {
-        // The same.
+        // As above: the receiver may be gone.
         let _ = self.sender.send(Message::End);
     }
 }

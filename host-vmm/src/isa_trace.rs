@@ -12,7 +12,7 @@ use belfry_isa::exec::Step;
 
 use crate::symbols::Symbols;
 
-/// Which waves are traced.
+/// Choice of the waves to trace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TracedWave {
     /// One.
@@ -61,7 +61,8 @@ impl FromStr for TracedWave {
     }
 }
 
-/// Writes a line for each executed instruction: wave, source line where that is known, address, text, and the registers it changed.
+/// Writes a line for each executed instruction: wave, source line if it is known, address, text, and the registers it
+/// changed.
 pub struct IsaTrace {
     wave: TracedWave,
     out: Mutex<Out>,
@@ -97,7 +98,8 @@ impl IsaTrace {
         Ok(Self { wave, out, has_symbols: false })
     }
 
-    /// The same with source lines. Code objects are known by their kernels' names and places: the trace reads no memory.
+    /// Adds source lines to the trace. Code objects are known by their kernels' names and places: the trace reads no
+    /// memory.
     #[must_use]
     pub fn with(mut self, symbols: Symbols) -> Self {
         self.has_symbols = !symbols.is_empty();

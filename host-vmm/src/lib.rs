@@ -1,6 +1,6 @@
 //! The belfry binary's parts: its command line, runs in guests and in this process, programs under `exec`, benchmarks.
 //!
-//! What it is put together from are crates beside it: `guest`, `image`, `machine`, `process`, `vfio-user`.
+//! Its building blocks are crates beside it: `guest`, `image`, `machine`, `process`, `vfio-user`.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! What the binary writes to standard output and standard error, through one place that never panics.
+//! Writing to standard output and standard error, in one place that never panics.
 //!
 //! A reader that has left (`| head -1`) is no error: the rest is dropped, and the command goes on to its usual end. A
 //! write that fails in any other way (`> /dev/full`) is told once on standard error, and [`is_lost`] says so from then
@@ -20,7 +20,7 @@ macro_rules! note {
 
 pub(crate) use {note, say};
 
-/// Where output goes, as long as it can.
+/// State of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Everything written so far has arrived.
@@ -43,7 +43,7 @@ pub(crate) fn write(data: &[u8]) {
     *state = state_after(stdout.write_all(data).and_then(|()| stdout.flush()));
 }
 
-/// Takes note of what came of writing something to standard output by other means.
+/// Records the result of a write to standard output that was made by other means.
 pub(crate) fn check(result: io::Result<()>) {
     *STDOUT.lock().unwrap_or_else(PoisonError::into_inner) = state_after(result);
 }
@@ -61,12 +61,12 @@ pub(crate) fn note_line(text: fmt::Arguments<'_>) {
     write_error(format!("{text}\n").as_bytes());
 }
 
-/// Whether output was lost, though nobody had stopped reading it.
+/// Returns true if output was lost although its reader was still there.
 pub(crate) fn is_lost() -> bool {
     *STDOUT.lock().unwrap_or_else(PoisonError::into_inner) == State::Lost
 }
 
-/// Tells a reader that has left from a write that has failed, and says the latter.
+/// Tells a reader that has left from a write that has failed, and reports a failed write on standard error.
 fn state_after(result: io::Result<()>) -> State {
     match result {
         Ok(()) => State::Open,

@@ -1,4 +1,5 @@
-//! Whether Belfry's own machine is worth using here: whether KVM is there, complete, and runs a guest's kernel code fast.
+//! Answers if Belfry's own machine is worth using here: KVM is there and complete, and runs a guest's kernel code
+//! fast.
 
 use belfry_image::{BootRecord, Cache};
 
@@ -11,15 +12,15 @@ const RECORD: &str = "kvm-speed";
 /// Why KVM is not worth using.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It does not make a machine.
+    /// KVM does not make a machine.
     #[error(transparent)]
     NoMachine(#[from] KvmError),
-    /// It emulates kernel code.
+    /// KVM emulates kernel code.
     #[error("{0} on this /dev/kvm, which has no hardware virtualisation under it")]
     Slow(Speed),
 }
 
-/// Answers how fast KVM is, or why it is not worth using; the speed is measured once per boot of this computer.
+/// Measures the speed of KVM, once per boot of this computer; the error says why KVM is not worth using.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What the sanitizer has found, as text and in the formats of tools: JSON, SARIF 2.1.0, JUnit.
+//! Findings of the sanitizer as text and in the formats of tools: JSON, SARIF 2.1.0, JUnit.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::symbols::Symbols;
 
-/// How a report is written.
+/// Formats of a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// For people.
     Text,
-    /// An object of our own.
+    /// An object in a format of Belfry's own.
     Json,
     /// Static Analysis Results Interchange Format, which code hosts read.
     Sarif,
@@ -40,7 +40,7 @@ pub fn add_lines(report: &mut SanitizeReport, symbols: &mut Symbols) {
         return;
     }
     for finding in &mut report.findings {
-        // Processes have the same addresses for different code objects.
+        // Different processes can have different code objects at one address.
         symbols.loaded.clear();
         let Some(descriptor) = finding.descriptor else { continue };
         symbols.dispatched(&finding.kernel, descriptor);

@@ -18,7 +18,7 @@ use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, console, 
 use crate::exec::absent;
 use crate::output::say;
 
-/// How long one case may take in a guest, which may be one of a translator.
+/// Time limit of one case in a guest, whose machine may translate code and so be slow.
 const IN_GUEST: Duration = Duration::from_secs(600);
 
 /// A suite that a command line names: every case, and those to run.
@@ -28,14 +28,14 @@ pub struct Suite {
     request: Request,
 }
 
-/// The same, compiled.
+/// A suite whose programs are compiled.
 #[derive(Debug)]
 pub struct Compiled<'a> {
     suite: &'a Suite,
     ready: Ready,
 }
 
-/// Where a suite runs.
+/// Place in which a suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Under `belfry exec`.
@@ -44,7 +44,7 @@ pub enum Place {
     Guest,
 }
 
-/// What a command line with a suite's name comes to.
+/// Meaning of a command line that may name a suite.
 #[derive(Debug)]
 pub enum Asked {
     /// Nothing: it names another program, or one that the tree has.
@@ -56,7 +56,8 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// What `program` is in a root file system, in a guest or under `exec`; before anything is fetched.
+    /// Finds out if `program` is a suite in a root file system, in a guest or under `exec`, before anything is
+    /// fetched.
     ///
     /// # Errors
     ///
@@ -65,7 +66,7 @@ impl Asked {
         let Some((name, arguments)) = program.split_first() else { return Ok(Self::Program) };
         let Some(name) = name.to_str().filter(|name| is_suite(name)) else { return Ok(Self::Program) };
         let theirs = match root {
-            // No recipe has one.
+            // No recipe has a program of this name.
             Some(Root::Named(_)) => false,
             Some(Root::Path(path)) => has_program(path, name),
             None => absent::is_in_path(name.as_ref()),
@@ -98,7 +99,7 @@ impl Asked {
 }
 
 impl Suite {
-    /// Has it run on this chip.
+    /// Sets the chip that the suite runs on.
     pub fn set_chip(&mut self, chip: &Model) {
         let device = chip.chip(chip.default).identity().device;
         let Generation { arch, shader, .. } = chip.generation;
@@ -122,7 +123,7 @@ impl Suite {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::compile`], and a root file system that is no directory here.
+    /// The errors of [`Self::compile`], and a root file system that is no directory here.
     pub fn compile_for(&self, root: &Root, cache: &Cache, progress: &Progress) -> Result<Compiled<'_>> {
         let tree: PathBuf = match root {
             Root::Named(name) => rootfs::obtain(cache, name, Freshness::Cached, progress)?.path,

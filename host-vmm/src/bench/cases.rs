@@ -1,4 +1,4 @@
-//! The kernels of the suite: how each is launched, on what, and what must come out.
+//! The kernels of the suite: their launches, their inputs, and the results they must give.
 
 mod work;
 
@@ -11,7 +11,7 @@ pub(super) enum Kernels {
     Empty,
     /// `bench.cl`: each bounds one part of the engine.
     Bench,
-    /// `work.cl`: what people run.
+    /// `work.cl`: kernels as programs use them.
     Work,
 }
 
@@ -27,7 +27,7 @@ impl Kernels {
         }
     }
 
-    /// What it was compiled to.
+    /// Returns the code objects compiled from the source.
     pub(super) const fn objects(self) -> &'static kernels::Source {
         match self {
             Kernels::Empty => &kernels::EMPTY,
@@ -57,7 +57,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// Name of the kernel.
     pub(super) kernel: &'static str,
-    /// What it is a kernel of.
+    /// Source and code objects that hold the kernel.
     pub(super) kernels: Kernels,
     /// Work-items of the grid.
     pub(super) grid: [u32; 2],
@@ -66,24 +66,24 @@ pub(super) struct Case {
     pub(super) args: &'static [Arg],
     /// Launches of one run, one after the other: enough for a run to take some 30 ms and more.
     pub(super) repeats: u32,
-    /// By how much a result may differ from the expected one, as a share of it; 0: it is the same to the bit.
+    /// Largest allowed error of a result, as a share of the expected value; 0: the result must match to the bit.
     pub(super) tolerance: f32,
     pub(super) data: fn() -> Data,
 }
 
 impl Case {
-    /// Whether its kernel is made of matrix instructions of 16-bit floats.
+    /// Returns true if its kernel is made of matrix instructions of 16-bit floats.
     pub(super) fn has_matrices(&self) -> bool {
         self.kernel == "gemm_f16"
     }
 
-    /// Whether a run is one dispatch, whose own time is what counts.
+    /// Returns true if a run is one dispatch; then the dispatch's own time counts.
     pub(super) fn is_single(&self) -> bool {
         self.repeats == 1
     }
 }
 
-/// Inputs, and what the output must be.
+/// Inputs, and the expected output.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     pub(super) a: Vec<f32>,
@@ -202,7 +202,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Whole numbers from -7 to 7: sums and products of them are exact whatever their order.
+/// Makes whole numbers from -7 to 7: their sums and products are exact in any order.
 fn small_numbers(count: usize, step: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * step + index / 64) % 15) as f32 - 7.0).collect()
 }
@@ -221,7 +221,8 @@ fn product(n: usize) -> Data {
     Data { a, b, expected }
 }
 
-/// What the kernel `alu` writes in a lane after so many steps; halving is exact, so fused and separate operations agree.
+/// Computes the value that the kernel `alu` writes in a lane after `steps` steps. Halving is exact, so fused and
+/// separate operations agree.
 pub(super) fn alu(lane: u16, steps: u32) -> f32 {
     let x = f32::from(lane);
     let mut y: [f32; 8] = std::array::from_fn(|index| x + index as f32);

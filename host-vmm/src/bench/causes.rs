@@ -1,4 +1,4 @@
-//! Where a kernel's time goes: one run on a GPU of one worker whose compiled code counts.
+//! Causes of a kernel's time: one run on a GPU of one worker, with compiled code that counts.
 
 use std::fmt;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::hosted::Prepared;
 use super::round;
 
-/// Operations that are named of a kernel's handlers.
+/// Number of operations that are named of a kernel's handlers.
 const NAMED: usize = 3;
 
 /// Shares of the time of a run, in percent.
@@ -43,7 +43,8 @@ pub struct Called {
     pub percent: f64,
 }
 
-/// Runs a kernel twice on a GPU that counts, and says where the second run's time goes; `None` where nothing is compiled.
+/// Runs a kernel twice on a GPU that counts, and divides up the time of the second run; `None` if nothing is
+/// compiled.
 pub(super) fn measure(prepared: &Prepared<'_>) -> Result<Option<Spent>, belfry_runtime::Error> {
     prepared.run()?;
     prepared.take_code_times();
@@ -59,7 +60,7 @@ fn reading() -> f64 {
     (0..1000).map(|_| ticks().abs_diff(ticks())).min().unwrap_or_default() as f64
 }
 
-/// Shares of `wall` ticks, of which there are `rate` in a second.
+/// Returns the shares of `wall` ticks, at `rate` ticks per second.
 fn spent(times: &CodeTimes, wall: f64, rate: f64) -> Spent {
     let reading = reading();
     let percent = |ticks: f64| round((ticks / wall * 100.0).clamp(0.0, 100.0));
@@ -96,7 +97,7 @@ fn spent(times: &CodeTimes, wall: f64, rate: f64) -> Spent {
 }
 
 impl Spent {
-    /// What takes most of the time.
+    /// Returns the largest of the three shares, in percent.
     fn most(&self) -> f64 {
         self.code.max(self.handlers).max(self.waves)
     }

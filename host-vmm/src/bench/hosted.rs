@@ -91,7 +91,7 @@ impl Prepared<'_> {
         })
     }
 
-    /// What compiled code has done since the last call, on a GPU whose code counts.
+    /// Takes the counts of compiled code since the last call, on a GPU whose code counts.
     pub(super) fn take_code_times(&self) -> CodeTimes {
         self.bench.gpu.device().take_code_times()
     }
@@ -102,7 +102,7 @@ impl Prepared<'_> {
         launch.args(self.args.clone())
     }
 
-    /// What the last run left in the output.
+    /// Returns the output of the last run.
     pub(super) fn output(&self) -> Vec<f32> {
         self.output.to_vec()
     }

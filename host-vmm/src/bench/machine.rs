@@ -1,4 +1,4 @@
-//! What several threads gain on the machine itself, to judge the engine's speedup by.
+//! Gain of several threads on the machine itself, as a scale for the engine's speedup.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::{median, round};
 const STEPS: usize = 4 << 20;
 /// Numbers in each of the three arrays that are streamed through, as many as `vadd` has.
 const NUMBERS: usize = 1 << 20;
-/// Times that is done.
+/// Passes over the arrays in one measurement.
 const PASSES: usize = 12;
 
-/// How many times as fast several threads are as the first number of workers measured, at work without any sharing.
+/// Speed of several threads as a multiple of the first measured number of threads, at work without any sharing.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Scaling {
     /// Threads.

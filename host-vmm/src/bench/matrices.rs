@@ -1,4 +1,4 @@
-//! What exact sums of matrices cost.
+//! Cost of exact sums of matrices.
 
 use belfry_device::{GpuConfig, Matrices};
 
@@ -6,10 +6,11 @@ use super::cases::{Case, Data};
 use super::hosted::Bench;
 use super::{BenchError, Options, ratio, verify};
 
-/// How far sums that are cut off may be from those of whole numbers, which the elements of such kernels are.
+/// Largest allowed difference of cut-off sums from those of whole numbers; the elements of such kernels are whole
+/// numbers.
 const CUT_OFF: f32 = 1.0 / 64.0;
 
-/// How many times as long a kernel takes on one worker with exact matrices as with fast ones, by the worker's time.
+/// Returns the worker's time of a kernel with exact matrices divided by that with fast ones, on one worker.
 pub(super) fn ratio_of(options: &Options, case: &'static Case, data: &Data) -> Result<f64, BenchError> {
     let failed = |source| BenchError::Kernel { kernel: case.name, source };
     let gpu = |matrices| GpuConfig { workers: 1, matrices, ..options.gpu.clone() };
@@ -28,7 +29,7 @@ pub(super) fn ratio_of(options: &Options, case: &'static Case, data: &Data) -> R
     let [exact, fast] = [0, 1].map(|at| prepared[at].output());
     verify(case, "the GPU", &fast, &data.expected)?;
     for (index, (&actual, &expected)) in exact.iter().zip(&data.expected).enumerate() {
-        // A sum that is no number is not close either.
+        // A sum that is NaN is not close either.
         if (actual - expected).abs().partial_cmp(&CUT_OFF).is_none_or(|order| order.is_gt()) {
             let device = "the GPU with exact matrices";
             return Err(BenchError::Wrong { kernel: case.name, device, index, actual, expected });

@@ -28,12 +28,12 @@ pub use pocl::PoclError;
 use pocl::Processors;
 pub use targets::{Figure, Verdict};
 
-/// How often each kernel runs, unless asked for otherwise, after one run that is not counted.
+/// Default number of counted runs of each kernel; one run before them is not counted.
 pub const RUNS: usize = 7;
 /// Dispatches of one empty workgroup per run of the other kernels.
 const DISPATCHES: usize = 285;
 
-/// What to measure.
+/// Choices of a measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The GPU, but for its workers.
@@ -44,7 +44,7 @@ pub struct Options {
     pub kernels: Vec<String>,
     /// Runs of each kernel that count.
     pub runs: usize,
-    /// Whether to run the same sources on as many processors, through PoCL.
+    /// True if the same sources also run on as many processors, through PoCL.
     pub vs_cpu: bool,
 }
 
@@ -53,13 +53,13 @@ pub struct Options {
 pub struct Results {
     /// The processor and how the engine uses it.
     pub machine: Machine,
-    /// What more threads gain without the engine; one entry per number of workers but the first.
+    /// Speedup of more threads without the engine; one entry per number of workers but the first.
     pub scaling: Vec<Scaling>,
     /// One entry per kernel and number of workers.
     pub kernels: Vec<Measurement>,
     /// Every figure that has a target, and by how much it misses it.
     pub targets: Vec<Verdict>,
-    /// What has come of compiled code, where it is kept.
+    /// Counts of kept compiled code, if a folder keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_code: Option<KeptCounts>,
 }
@@ -76,7 +76,7 @@ impl Results {
     }
 }
 
-/// Where it was measured.
+/// Machine of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// The processor's name.
@@ -85,9 +85,10 @@ pub struct Machine {
     pub processors: usize,
     /// The widest vector instructions the processor has, of those the engine knows.
     pub vectors: &'static str,
-    /// Whether the compiler optimised; figures of a debug build say nothing.
+    /// True if the compiler optimised; figures of a debug build say nothing.
     pub optimised: bool,
-    /// Load average over the last minute before and after: what else ran. Negative where the system does not tell.
+    /// Load average over the last minute before and after, which counts other programs too. Negative if the system
+    /// does not tell.
     pub load: [f64; 2],
 }
 
@@ -106,16 +107,18 @@ pub struct Measurement {
     pub min_ms: f64,
     /// Median time per wave instruction in nanoseconds.
     pub ns_per_wave_instruction: f64,
-    /// Processor time of the worker threads per wave instruction in nanoseconds, median: unlike the other times it does
-    /// not count what other programs take from the processors. 0 where the system does not tell.
+    /// Median processor time of the worker threads per wave instruction, in nanoseconds. Unlike the other times, it
+    /// does not count the time that other programs take from the processors. 0 if the system does not tell.
     pub worker_ns_per_wave_instruction: f64,
-    /// The same with code interpreted alone, which other runs alternate with.
+    /// Median processor time of the workers per wave instruction with interpreted code only, in runs that alternate
+    /// with the others.
     pub interpreted_worker_ns: f64,
     /// Wave instructions per second at the median.
     pub wave_instructions_per_second: f64,
     /// Runs that count.
     pub runs: usize,
-    /// Times as fast as with the first number of workers measured: the median over pairs of runs that follow each other.
+    /// Speed as a multiple of that of the first measured number of workers: the median over pairs of runs that follow
+    /// each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
     /// Of single dispatches: median time from ringing the doorbell to seeing the signal, in microseconds.
@@ -125,13 +128,13 @@ pub struct Measurement {
     /// the time they wait for a processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_by_worker_time: Option<f64>,
-    /// Where its time goes, on one worker; nothing of single dispatches, and where no code is compiled.
+    /// Division of its time, on one worker; `None` for single dispatches and if no code is compiled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
     /// The same source on as many processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vs_cpu: Option<VsCpu>,
-    /// Of kernels of 16-bit matrices, on one worker: how many times as long they take with exact sums as with fast ones.
+    /// For kernels of 16-bit matrices, on one worker: time with exact sums divided by time with fast ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_matrices: Option<f64>,
 }
@@ -143,11 +146,11 @@ pub struct VsCpu {
     pub median_ms: f64,
     /// Fastest run in milliseconds.
     pub min_ms: f64,
-    /// How many times as long the GPU takes: the median over pairs of runs that follow each other.
+    /// Time of the GPU divided by that of the processor: the median over pairs of runs that follow each other.
     pub ratio: f64,
 }
 
-/// What can go wrong.
+/// Errors of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The suite's kernels are not compiled for the GPU.
@@ -170,18 +173,18 @@ pub enum BenchError {
         /// Why.
         source: belfry_runtime::Error,
     },
-    /// A kernel computed something else than it should.
+    /// A kernel computed a wrong result.
     #[error("{kernel} on {device}: element {index} is {actual}, should be {expected}")]
     Wrong {
         /// The kernel.
         kernel: &'static str,
         /// The GPU or the processor.
         device: &'static str,
-        /// Which element.
+        /// Index of the wrong element.
         index: usize,
-        /// What was computed.
+        /// Computed value.
         actual: f32,
-        /// What is right.
+        /// Expected value.
         expected: f32,
     },
 }
@@ -198,7 +201,7 @@ struct Run {
     busy: Duration,
     /// Time the workers have waited for a processor.
     waited: Duration,
-    /// From the last doorbell on.
+    /// Time from the last doorbell on.
     doorbell: Option<Duration>,
     instructions: u64,
 }
@@ -331,8 +334,9 @@ fn ratio(first: &[Run], second: &[Run], time: impl Fn(&Run) -> Duration) -> f64 
     round(median(ratios.collect()))
 }
 
-/// How many times as fast the second runs would be if no worker had to wait for a processor; `None` where the system
-/// does not tell. A worker that has nothing to do loses time, as does one that takes longer for the same.
+/// Returns the speed of the second runs as a multiple of the first, as if no worker had to wait for a processor;
+/// `None` if the system does not tell. A worker without work lowers it, as does a worker that takes longer for its
+/// work.
 fn undisturbed(first: &[Run], second: &[Run], workers: usize) -> Option<f64> {
     let seconds = |run: &Run| {
         let capacity = workers as f64 * run.wall.as_secs_f64();

@@ -16,7 +16,7 @@ use belfry_process::scratch::Scratch;
 
 use super::cases::{Arg, Case, Data, Kernels};
 
-/// What the sources use of the GPU's own functions, in OpenCL's.
+/// Definitions, in OpenCL, of the GPU's own functions that the sources use.
 const PRELUDE: &str = "
 #define __builtin_amdgcn_workitem_id_x() ((int)get_local_id(0))
 #define __builtin_amdgcn_workitem_id_y() ((int)get_local_id(1))
@@ -32,10 +32,10 @@ pub enum PoclError {
     /// The program that loads OpenCL cannot be started.
     #[error("the program that loads OpenCL cannot be started: {0}")]
     Start(io::Error),
-    /// It has ended, or does not say what it is asked.
+    /// The program has ended, or its answer does not fit the request.
     #[error("the program that loads OpenCL has failed: {0}")]
     Lost(io::Error),
-    /// What it cannot do.
+    /// A request that the program cannot fulfil.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -46,7 +46,7 @@ pub(super) struct Processors {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
     _program: KillOnDrop,
-    /// Where the program is.
+    /// Folder of the program.
     _folder: Scratch,
 }
 
@@ -87,7 +87,7 @@ impl Processors {
         }
     }
 
-    /// Takes a kernel, instead of the last one.
+    /// Prepares a kernel in place of the last one.
     pub(super) fn prepare(&mut self, case: &'static Case, data: &Data) -> Result<Prepared<'_>, PoclError> {
         let args = case.args.iter().map(|arg| match arg {
             Arg::Output => belfry_opencl::Arg::Output,
@@ -122,7 +122,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// What the last run left in the output.
+    /// Returns the output of the last run.
     pub(super) fn output(&mut self) -> Result<Vec<f32>, PoclError> {
         match self.0.ask(&Request::Output)? {
             Answer::Output(values) => Ok(values),

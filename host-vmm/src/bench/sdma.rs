@@ -1,4 +1,5 @@
-//! `belfry bench sdma`: how fast the SDMA engines copy and fill, beside what the processor does with the same bytes.
+//! `belfry bench sdma`: the speed at which the SDMA engines copy and fill, beside that of the processor with as many
+//! bytes.
 //!
 //! Each run of a copy is followed by one of the processor, so that both meet the same machine; the ratio is that of the
 //! medians. How the figures come about: docs/performance.md, "The copy engines".
@@ -17,7 +18,7 @@ use super::{Machine, load, machine};
 /// Everything that was measured; `--json` prints this.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
     /// Bytes of each buffer.
     pub bytes: usize,
@@ -30,11 +31,11 @@ pub struct Results {
 /// One kind of work.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// What is done.
+    /// Name of the work.
     pub name: &'static str,
     /// Bytes per nanosecond of an engine, from the doorbell to the wait's end: of the median run.
     pub engine: f64,
-    /// The same of `memcpy` and `memset` by one thread.
+    /// Bytes per nanosecond of `memcpy` or `memset` in one thread, in the median run.
     pub processor: f64,
     /// The first divided by the second.
     pub ratio: f64,
@@ -50,7 +51,7 @@ impl std::fmt::Display for Results {
     }
 }
 
-/// Measures with buffers of so many bytes; VRAM holds two of them.
+/// Measures with buffers of `bytes` bytes; VRAM holds two of them.
 ///
 /// # Errors
 ///

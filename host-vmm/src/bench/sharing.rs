@@ -1,7 +1,7 @@
 //! `belfry bench sharing`: how evenly processes and their queues share the GPU.
 //!
-//! Every queue always has dispatches waiting, all of the same work. What counts is how many of each queue end within the time,
-//! and that each has written what it should.
+//! Every queue always has dispatches waiting, all of equal work. The figure is the number of dispatches of each queue
+//! that end within the time; each must have written the right result.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,9 +31,9 @@ const DEPTH: usize = 4;
 /// Everything that was measured; `--json` prints this.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
-    /// How long, in seconds.
+    /// Length of the measurement, in seconds.
     pub seconds: f64,
     /// Dispatches that ended, of each queue of each process.
     pub processes: Vec<Vec<u64>>,
@@ -45,7 +45,7 @@ impl Results {
     }
 }
 
-/// How much less the least gets than the most, in percent.
+/// Returns how far the smallest share is below the largest, in percent.
 fn unevenness(shares: &[u64]) -> f64 {
     let (Some(&least), Some(&most)) = (shares.iter().min(), shares.iter().max()) else { return 0.0 };
     if most == 0 { 0.0 } else { 100.0 * (most - least) as f64 / most as f64 }
@@ -111,14 +111,14 @@ pub fn sharing(gpu: GpuConfig, processes: u32, queues: u32, time: Duration) -> a
     Ok(Results { machine: machine([before, load()]), seconds, processes: counts? })
 }
 
-/// Keeps one queue busy; how many dispatches ended in time.
+/// Keeps one queue busy; returns the number of dispatches that ended in time.
 fn use_queue(gpu: &Gpu, barrier: &Barrier, time: Duration) -> anyhow::Result<u64> {
     let prepared = (|| {
         let kernel = gpu.load(kernels::BENCH.on(gpu)?)?.kernel("alu")?;
         let output = gpu.vram().buffer::<f32>((GROUPS * WAVE) as usize)?;
         anyhow::Ok((kernel, output, gpu.queue()?))
     })();
-    // Others wait for this one, whatever becomes of it.
+    // The other threads wait at the barrier, so this one goes there even if it has failed.
     barrier.wait();
     let (kernel, output, queue) = prepared?;
     let submit = || kernel.launch(&queue).grid(GROUPS * WAVE).block(WAVE).args((&output, STEPS)).submit();

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use super::{Measurement, Results, targets};
 
-/// Where the table begins and ends in a document.
+/// Lines before and after the table in a document.
 const BEGIN: &str = "<!-- belfry bench isa: begin -->";
 const END: &str = "<!-- belfry bench isa: end -->";
 
 /// Why a document could not be updated.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// It has no place for the table.
+    /// The document has no place for the table.
     #[error("the document has no lines `{BEGIN}` and `{END}` in this order")]
     NoPlace,
 }

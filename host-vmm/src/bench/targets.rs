@@ -1,10 +1,10 @@
-//! What the engine is to reach, and by how much a measurement misses it.
+//! Targets of the engine, and the misses of a measurement.
 
 use serde::Serialize;
 
 use super::{Measurement, Scaling};
 
-/// What a figure counts.
+/// Kind of a measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
@@ -25,15 +25,15 @@ pub struct Verdict {
     pub kernel: &'static str,
     /// Worker threads.
     pub workers: usize,
-    /// What was measured.
+    /// Kind of figure that was measured.
     pub figure: Figure,
-    /// What it came to.
+    /// Measured value.
     pub measured: f64,
-    /// What it should at most be, or at least for a [`Figure::Speedup`].
+    /// Target: the largest value allowed, or the smallest for a [`Figure::Speedup`].
     pub target: f64,
     /// By how much the target is missed, in percent of it; 0 when it is met.
     pub missed_by_percent: f64,
-    /// What was measured of why, if it is missed.
+    /// Measured cause of a miss, if the target is missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
@@ -62,12 +62,12 @@ const DISPATCH_US: f64 = 1.5;
 const SPEEDUP: f64 = 1.8;
 
 impl Figure {
-    /// What this figure of a measurement came to, and what it should.
+    /// Returns this figure of a measurement and its target.
     fn of(self, row: &Measurement) -> Option<(f64, f64)> {
         match self {
             Figure::WorkerNs => {
                 let (_, target) = WORKER_NS.iter().find(|(name, _)| *name == row.name)?;
-                // Where the system does not tell the workers' time, all there is counts.
+                // If the system does not tell the workers' time, the whole time counts.
                 let worker = row.worker_ns_per_wave_instruction;
                 Some((if worker > 0.0 { worker } else { row.ns_per_wave_instruction }, *target))
             }

@@ -1,6 +1,7 @@
-//! `belfry bench vmm`: what leaving the guest costs, how long a doorbell takes to where, and how long a boot.
+//! `belfry bench vmm`: the cost of leaving the guest, the time that a doorbell takes to each of its stations, and
+//! that of a boot.
 //!
-//! How each figure comes about: docs/performance.md, "The machine".
+//! docs/performance.md, "The machine", explains how each figure is measured.
 
 use std::time::Duration;
 
@@ -14,15 +15,15 @@ use super::{Machine, load, machine};
 use crate::own_machine;
 use crate::run::{BootPhases, Mode, RunError, RunOptions, run};
 
-/// How long one mode may take.
+/// Time limit of one mode.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How many times as long as ring 3 the same instructions take in a ring 0 that is emulated.
+/// Least ratio of the times of equal instructions in ring 0 and in ring 3 that shows that ring 0 is emulated.
 const EMULATED: f64 = 20.0;
 
 /// Everything that was measured; `--json` prints this. Times are in nanoseconds unless their name says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Host,
     /// Samples of each figure that were asked for.
     pub samples: u64,
@@ -40,7 +41,7 @@ pub struct Host {
     /// Its processors.
     #[serde(flatten)]
     pub machine: Machine,
-    /// How the guest's kernel code runs: `native`, or `emulated` where KVM has no hardware under it.
+    /// Way in which the guest's kernel code runs: `native`, or `emulated` if KVM has no hardware under it.
     pub ring0: &'static str,
     /// Frequency of the counter all times are taken from, in MHz.
     pub tsc_mhz: f64,
@@ -53,9 +54,9 @@ pub struct Summary {
     pub min: f64,
     /// The middle one.
     pub median: f64,
-    /// What 99 of 100 do not exceed.
+    /// Smallest sample that 99 of 100 do not exceed.
     pub p99: f64,
-    /// How many.
+    /// Number of samples.
     pub samples: usize,
 }
 
@@ -79,26 +80,26 @@ pub struct Doorbells {
     pub trapped: Doorbell,
     /// Each write has KVM signal an eventfd.
     pub ioeventfd: Doorbell,
-    /// Writes are stores while the queue has work.
+    /// Writes are stores to memory while the queue has work.
     pub adaptive: Doorbell,
-    /// A store to the guest's memory, samples of all three runs together.
+    /// A store to the guest's memory: the samples of all three runs together.
     pub plain_store_ns: Summary,
 }
 
-/// One way.
+/// One way of doorbells.
 #[derive(Debug, Clone, Serialize)]
 pub struct Doorbell {
-    /// What ringing costs the program while the queue has work: one of a row of stores.
+    /// Time of one ring for the program while the queue has work: one of a row of stores.
     pub ring_ns: Summary,
-    /// The same row of stores to memory, right after it.
+    /// Time of one store to plain memory, of an equal row right after it.
     pub plain_store_ns: Summary,
-    /// From the store to the command processor's taking note of it.
+    /// From the store until the command processor notes it.
     pub to_cp_ns: Summary,
-    /// From the store to the program's seeing the completion signal of a dispatch of one wave.
+    /// From the store until the program sees the completion signal of a dispatch of one wave.
     pub to_signal_ns: Summary,
     /// From the store to the first instructions of the interrupt handler of such a dispatch.
     pub to_isr_ns: Summary,
-    /// Doorbells of `to_signal_ns` whose being seen was not recorded before their signal.
+    /// Doorbells of `to_signal_ns` that no record shows as seen before their signal.
     pub unseen: usize,
 }
 
@@ -109,11 +110,11 @@ pub struct Boot {
     pub bare_metal: BootPhases,
     /// Debian's kernel with the driver, and vector-add.
     pub debian: Option<BootPhases>,
-    /// Why there are none of Debian.
+    /// Reason for having no times of Debian.
     pub why_no_debian: Option<String>,
 }
 
-/// What can go wrong.
+/// Errors of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum VmmBenchError {
     /// The number of samples.
@@ -122,7 +123,7 @@ pub enum VmmBenchError {
     /// A machine could not be run.
     #[error("doorbells {mode:?}: {source}")]
     Machine {
-        /// How doorbells travelled.
+        /// Doorbell mode of the machine.
         mode: DoorbellMode,
         /// Why.
         source: KvmError,
@@ -141,7 +142,7 @@ pub enum VmmBenchError {
     Missing(&'static str),
 }
 
-/// Runs the measuring guest once for each way of doorbells, and boots the Debian guest where that makes sense.
+/// Runs the measuring guest once for each way of doorbells, and boots the Debian guest if that makes sense.
 pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> {
     if !(1..=MAX_SAMPLES).contains(&samples) {
         return Err(VmmBenchError::Samples(samples));
@@ -175,7 +176,7 @@ pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> 
     })
 }
 
-/// The series of a name.
+/// Returns the series of a name.
 fn series<'a>(recording: &'a Recording, name: &'static str) -> Result<&'a [Vec<u64>], VmmBenchError> {
     recording.series.get(name).map(Vec::as_slice).ok_or(VmmBenchError::Missing(name))
 }
@@ -196,7 +197,7 @@ fn summary(name: &'static str, mut values: Vec<f64>) -> Result<Summary, VmmBench
     Ok(Summary { min, median, p99, samples: values.len() })
 }
 
-/// What reading the time costs, in ticks: part of every difference of two readings.
+/// Returns the time of reading the counter, in ticks: it is part of every difference of two readings.
 fn overhead(recording: &Recording) -> Result<f64, VmmBenchError> {
     let timer = times(recording, "timer")?;
     Ok(summary("timer", timer.into_iter().map(|ticks| ticks as f64).collect())?.median)
@@ -246,7 +247,8 @@ fn doorbell(recording: &Recording) -> Result<Doorbell, VmmBenchError> {
     })
 }
 
-/// From each doorbell to the first time one was seen after it, and before its signal was: they come one by one.
+/// Returns the times from each doorbell to the first sight of one after it and before its signal: doorbells come one
+/// by one. The count is that of doorbells without such a sight.
 fn to_cp(recording: &Recording) -> Result<(Summary, usize), VmmBenchError> {
     let samples = series(recording, "signal")?;
     let seen = |sample: &Vec<u64>| match sample[..] {
@@ -301,7 +303,7 @@ fn bare_metal_phases(recording: &Recording) -> Result<BootPhases, VmmBenchError>
     })
 }
 
-/// Runs vector-add in the Debian guest, or answers why there is no such guest to run.
+/// Runs vector-add in the Debian guest, or returns the reason for having no such guest.
 fn debian_phases(progress: &Progress) -> Result<Result<BootPhases, String>, VmmBenchError> {
     let options = RunOptions { mode: Mode::Kvm, ..RunOptions::default() };
     let mut text = Vec::new();
@@ -357,7 +359,7 @@ impl std::fmt::Display for Results {
             &self.doorbell.adaptive.ring_ns,
         ]
         .map(|summary| summary.median);
-        // A row of stores can take no more than reading the time does.
+        // A row of stores can be as short as a reading of the time; the difference is 0 then.
         let times = |a: f64, b: f64| if b > 0.0 { format!("{:.1}", a / b) } else { "no end of".to_owned() };
         writeln!(
             f,
@@ -402,7 +404,7 @@ mod tests {
         ];
         let series: BTreeMap<_, _> =
             series.into_iter().map(|(name, samples)| (name.to_owned(), samples)).collect();
-        // 500: before any. Nothing is seen of the second doorbell before its signal.
+        // The sight at 500 is before any doorbell. The second doorbell has none before its signal.
         let seen = vec![500, 1400, 2900, 6500, 8200];
         Recording { series, seen, phases: Vec::new(), setup: Duration::ZERO, ticks: 2.0 }
     }

@@ -31,7 +31,7 @@ pub(super) enum Suite {
         /// Kernels to measure; all by default.
         #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
         kernels: Vec<String>,
-        /// How often each kernel runs.
+        /// Runs of each kernel.
         #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
         runs: usize,
         /// Runs the same sources on as many processors through PoCL, and compares.
@@ -41,7 +41,7 @@ pub(super) enum Suite {
         #[arg(long, value_name = "FILE")]
         update: Option<PathBuf>,
     },
-    /// Copies and fills by the SDMA engines, hosted, and by the processor.
+    /// Copies and fills memory, by the SDMA engines of a hosted GPU and by the processor.
     Sdma {
         #[command(flatten)]
         chip: ChipArg,
@@ -51,7 +51,7 @@ pub(super) enum Suite {
         /// Bytes of each buffer: whole megabytes, up to 1G.
         #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
         size: u64,
-        /// How often each row runs.
+        /// Runs of each row.
         #[arg(long, value_name = "N", default_value_t = bench::RUNS)]
         runs: usize,
     },
@@ -64,7 +64,7 @@ pub(super) enum Suite {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         samples: u64,
     },
-    /// Has several processes with several queues each share the GPU, and says how much of it each of them gets.
+    /// Lets several processes with several queues each share the GPU, and says how much of it each of them gets.
     Sharing {
         #[command(flatten)]
         chip: ChipArg,
@@ -74,20 +74,20 @@ pub(super) enum Suite {
         /// Processes.
         #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
         processes: u32,
-        /// Queues of each.
+        /// Queues of each process.
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=64))]
         queues: u32,
-        /// How long.
+        /// Length of the measurement in seconds.
         #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
 }
 
-/// Measures what is asked for; the exit status.
+/// Runs the measurement that is asked for; returns the exit status.
 ///
 /// # Errors
 ///
-/// Numbers out of range, and what cannot be measured.
+/// Numbers out of range, and a measurement that fails.
 pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
     match what {
         Suite::Isa { chip, code, json, workers, kernels, runs, vs_cpu, update } => {
@@ -149,12 +149,12 @@ fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> a
     Ok(0)
 }
 
-/// Least share of a kernel's time that an operation's handler is named for, in percent.
+/// Least share of a kernel's time, in percent, from which on an operation's handler is named.
 const NAMED: f64 = 0.1;
 
-/// Where each kernel's time goes, and which handlers compiled code calls.
+/// Prints the division of each kernel's time, and the handlers that compiled code calls.
 fn say_where_time_goes(results: &bench::Results) {
-    // The same for every number of workers.
+    // The division does not depend on the number of workers.
     let workers = results.kernels.first().map(|row| row.workers);
     say!("\nwhere time goes, in a run of code that counts, on one worker:");
     say!("kernel        compiled code  handlers  waves' starts, ends, changes");

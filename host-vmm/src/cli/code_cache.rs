@@ -11,26 +11,26 @@ use clap::Args;
 
 use crate::output::note;
 
-/// Where compiled code is kept, if it is.
+/// The folder for compiled code, if there is one.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CodeCacheArg {
-    /// Keeps compiled code of large kernels in a folder for later runs, which executes what is in it [without DIR: `code` in the
+    /// Keeps compiled code of large kernels in a folder; later runs execute it from there [without DIR: `code` in the
     /// cache].
     #[arg(long, value_name = "DIR")]
     code_cache: Option<Option<PathBuf>>,
 }
 
 impl CodeCacheArg {
-    /// That of a command line with this folder.
+    /// Makes the option of a command line with this folder.
     pub(super) fn in_folder(folder: &str) -> Self {
         Self { code_cache: Some(Some(folder.into())) }
     }
 
-    /// The folder, wherever the process goes.
+    /// Returns the folder as an absolute path, which stays right if the process changes its directory.
     ///
     /// # Errors
     ///
-    /// None is named, and there is no cache.
+    /// The option names no folder, and there is no cache.
     pub(super) fn folder(&self) -> anyhow::Result<Option<PathBuf>> {
         match &self.code_cache {
             None => Ok(None),
@@ -41,17 +41,17 @@ impl CodeCacheArg {
         }
     }
 
-    /// What keeps it. Without a folder that can be used there is nothing, which the user is told.
+    /// Opens the folder that keeps compiled code. If it cannot be used, the user is told, and the result is `None`.
     ///
     /// # Errors
     ///
-    /// As for [`CodeCacheArg::folder`].
+    /// The errors of [`CodeCacheArg::folder`].
     pub(super) fn keep(&self) -> anyhow::Result<Option<Arc<KeptCode>>> {
         let folder = self.folder()?;
         Ok(folder.and_then(|folder| belfry_code_folder::keep_in(&folder, |text| note!("belfry: {text}"))))
     }
 
-    /// How it is spelled for another process.
+    /// Spells the option for another process.
     pub(super) fn spelled(&self) -> Vec<OsString> {
         let Some(named) = &self.code_cache else { return Vec::new() };
         let option = OsString::from("--code-cache");

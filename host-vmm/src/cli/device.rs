@@ -7,10 +7,10 @@ use super::code_cache::CodeCacheArg;
 use super::shape;
 use super::size::{parse_matrices, parse_size, parse_tier};
 
-/// What the device is.
+/// Choices of the device.
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
-    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    /// Chip of the GPU, and its size; `belfry chips` lists the chips.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     pub(super) chip: String,
     /// Compute units: even, 2 to as many as the chip has.
@@ -25,11 +25,12 @@ pub(super) struct DeviceArgs {
     /// Executes waves in an order that follows from this number alone, on one worker thread.
     #[arg(long, value_name = "SEED")]
     deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code, where the processor has AVX2 or AVX-512: none, all of it, or what is
-    /// used often.
+    /// Selects the code of kernels that is compiled to machine code, on a processor with AVX2 or AVX-512: none, all
+    /// of it, or the code that is used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
-    /// How matrix instructions of 16-bit floats form their sums: fast, or exactly as cards do, which takes many times as long.
+    /// Sums of matrix instructions of 16-bit floats: fast, or exactly as cards form them, which takes many times as
+    /// long.
     #[arg(long, value_name = "fast|exact", default_value_t = Matrices::Fast, value_parser = parse_matrices)]
     matrix: Matrices,
     #[command(flatten)]
@@ -41,7 +42,7 @@ impl DeviceArgs {
     ///
     /// # Errors
     ///
-    /// A chip that there is not, or not in that size.
+    /// A chip that does not exist, or not in that size.
     pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
         let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
         let mut config = shape::configure(&self.chip, plain)?;

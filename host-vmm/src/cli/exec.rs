@@ -23,12 +23,13 @@ use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
 
-/// Bytes of the text of a plan of faults at most, which is handed on in an environment.
+/// Largest text of a plan of faults in bytes; the text is handed on in an environment variable.
 const MAX_PLAN: usize = 4000;
-/// Strikes that are told of one by one.
+/// Number of strikes that are told one by one.
 const SHOWN: usize = 10;
 
-/// `belfry exec` alone: a program that has nothing to do with a GPU is not to wait for the other commands' options.
+/// `belfry exec` alone: a program that does not use a GPU should not wait until the options of all other commands are
+/// set up.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct ExecCli {
@@ -50,7 +51,7 @@ pub(super) struct ExecArgs {
     /// The root file system of that name, which is made of packages on first use; `belfry image --rootfs` lists them.
     #[arg(long, value_name = "NAME", conflicts_with = "root")]
     image: Option<String>,
-    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    /// Chip of the GPU, and its size; `belfry chips` lists the chips.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
     /// Compute units: even, 2 to as many as the chip has.
@@ -65,23 +66,25 @@ pub(super) struct ExecArgs {
     /// Executes waves in an order that follows from this number alone, on one worker thread.
     #[arg(long, value_name = "SEED")]
     deterministic: Option<u64>,
-    /// Which code of kernels is compiled to machine code: none, all, or what is used often.
+    /// Selects the code of kernels that is compiled to machine code: none, all, or the code that is used often.
     #[arg(long, value_name = "0|1|auto", default_value_t = Tier::Auto, value_parser = parse_tier)]
     tier: Tier,
-    /// How matrix instructions of 16-bit floats form their sums: fast, or exactly as cards do, which takes many times as long.
+    /// Sums of matrix instructions of 16-bit floats: fast, or exactly as cards form them, which takes many times as
+    /// long.
     #[arg(long, value_name = "fast|exact", default_value_t = Matrices::Fast, value_parser = parse_matrices)]
     matrix: Matrices,
     #[command(flatten)]
     code: CodeCacheArg,
-    /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically: they
-    /// see them, but cannot use the GPU.
+    /// Mounts the GPU's files under /sys and /dev for this program alone, for programs that are linked statically:
+    /// they see these files, but cannot use the GPU.
     #[arg(long)]
     namespace: bool,
-    /// Runs driver and device of each process in a process of their own, so that a debugger may stop the program and debug its
-    /// kernels (DBG_TRAP).
+    /// Runs driver and device of each process in another process, so that a debugger can stop the program and debug
+    /// its kernels (DBG_TRAP).
     #[arg(long)]
     debuggable: bool,
-    /// How threads wait for signals of ROCr: as they ask for (HIP spins), asleep, or asleep where the processors are few.
+    /// Way in which threads wait for signals of ROCr: as the program asks for (HIP spins), asleep, or asleep if the
+    /// processors are few.
     #[arg(long, value_name = "auto|spin|block", default_value_t = Wait::Auto, value_parser = parse_wait)]
     wait: Wait,
     /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
@@ -114,13 +117,13 @@ pub(super) struct ExecArgs {
     program: Vec<OsString>,
 }
 
-/// The options of `belfry exec ...`; none if that is not what a command line says.
+/// Parses the options of `belfry exec ...`; `None` for another command.
 pub(super) fn parse(arguments: &[OsString]) -> Option<Result<ExecArgs, clap::Error>> {
     let options = arguments.get(1).filter(|verb| *verb == "exec").map(|_| &arguments[2..])?;
     Some(plain(options).map_or_else(|| parse_with_clap(arguments), Ok))
 }
 
-/// The words between `exec` and `--`; none if there is no `--`.
+/// Returns the words between `exec` and `--`; `None` if there is no `--`.
 pub(super) fn spelling(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let options = arguments.get(1).filter(|verb| *verb == "exec").map(|_| &arguments[2..])?;
     let end = options.iter().position(|word| word == "--")?;
@@ -132,7 +135,8 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
     Ok(args)
 }
 
-/// Options that are complete and correct; none where clap has something to say, or knows another spelling.
+/// Parses options that are complete and correct; `None` if clap has an error or a help text to print, or knows
+/// another spelling.
 ///
 /// Clap's set-up takes a large part of the time that `belfry exec` adds to a program.
 fn plain(options: &[OsString]) -> Option<ExecArgs> {
@@ -209,7 +213,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
 }
 
 impl ExecArgs {
-    /// The options that say what GPU a program gets, for a `belfry exec` that says nothing of its own.
+    /// Spells the options of the device for a `belfry exec` that prints nothing of its own.
     fn of_device(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
         options.extend(self.sanitize.spelled());
@@ -248,9 +252,9 @@ impl ExecArgs {
     }
 }
 
-/// Becomes the program, or runs it and tells what came of it.
+/// Becomes the program, or runs it and reports its end.
 ///
-/// `asked` is how the options were spelled, where they were followed by a program.
+/// `asked` holds the options as they were spelled, if a program followed them.
 pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::Result<u8> {
     let plain = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
     let mut gpu = super::shape::configure(&args.chip, plain)?;
@@ -313,7 +317,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
             let tree = rootfs::obtain(&Cache::open()?, &name, Freshness::Cached, &Progress::new());
             Some(tree.with_context(|| format!("no image {name}"))?.path)
         }
-        // Programs of suites start elsewhere.
+        // Programs of suites start in another folder.
         None => args.root.map(std::path::absolute).transpose().context("--root")?,
     };
     args.sanitize.check_with(&[("--inspect and --gdb", inspect.is_some())])?;
@@ -400,7 +404,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     Ok(sanitize::status(status?, broken))
 }
 
-/// Tells what has struck in each process.
+/// Prints the faults that have struck in each process.
 fn tell_faults(processes: &[exec::ProcessReport]) {
     for process in processes {
         let Some(faults) = &process.faults else { continue };

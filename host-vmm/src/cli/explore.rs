@@ -17,22 +17,22 @@ use crate::run::Mode;
 /// A schedule that a run goes by.
 #[derive(Debug, Default, Args)]
 pub(super) struct ScheduleArgs {
-    /// Has device, driver and program go on in this order, as `belfry explore` prints it: preempt:N,N=K,... or
+    /// Runs device, driver and program in this order, as `belfry explore` prints it: preempt:N,N=K,... or
     /// pct:SEED:DEPTH:POINTS; seed:SEED is --deterministic. For --mode hosted.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["record", "inspect", "gdb", "deterministic"])]
     schedule: Option<Schedule>,
-    /// Steps after which such a run has not ended.
+    /// Steps after which the run counts as hung.
     #[arg(long, value_name = "N", default_value_t = STEPS, requires = "schedule", value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
 }
 
 impl ScheduleArgs {
-    /// Whether there is one.
+    /// Returns true if a schedule is given.
     pub(super) fn is_asked_for(&self) -> bool {
         self.schedule.is_some()
     }
 
-    /// Has a device go by it, if there is one.
+    /// Makes a device follow the schedule, if one is given.
     pub(super) fn apply(&self, mode: Mode, gpu: &mut GpuConfig) -> anyhow::Result<()> {
         match &self.schedule {
             None => {}
@@ -49,35 +49,37 @@ impl ScheduleArgs {
 /// Runs a bundled program under many schedules of its waves, of the device, of interrupts and of the driver's work, and finds those
 /// under which it fails; exits with 1 if there are any.
 ///
-/// A failure is a wrong result, an error, a hang, a panic, and with --sanitize a rule that was broken. Each is told of with the
-/// smallest schedule that shows it, and the command that repeats it. `racy:NAME` are programs with a race, to try this on.
+/// A failure is a wrong result, an error, a hang, a panic, and with --sanitize a broken rule. For each one the
+/// smallest schedule that shows it is printed, and the command that repeats it. The programs `racy:NAME` have a race,
+/// to try this on.
 #[derive(Debug, Args)]
 pub(super) struct ExploreArgs {
-    /// How many schedules.
+    /// Schedules to run.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     schedules: u64,
-    /// How they are found.
+    /// Method of choosing schedules.
     #[arg(long, value_enum, default_value_t)]
     strategy: Strategy,
-    /// Of random ones: events that have to come in a certain order.
+    /// For random schedules: number of events that have to come in a certain order.
     #[arg(long, value_name = "D", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     depth: u32,
-    /// Of bounded ones: how often the usual course is changed at most.
+    /// For bounded schedules: largest number of changes to the usual course.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     preemptions: u16,
-    /// What random ones follow from.
+    /// Seed of random schedules.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Ends with the first failure.
+    /// Ends at the first failure.
     #[arg(long)]
     first: bool,
-    /// Steps after which a run has not ended: accesses of memory by waves, turns of the device, points of the driver.
+    /// Steps after which a run counts as hung: accesses of memory by waves, turns of the device, points of the
+    /// driver.
     #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Children at a time.
     #[arg(long, value_name = "N", default_value_t = belfry_device::config::processors() as u16, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
-    /// Seconds of the host after which a child that has not answered is ended.
+    /// Seconds of host time after which a child that has not answered is ended.
     #[arg(long, value_name = "SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,
     #[command(flatten)]
@@ -95,7 +97,7 @@ pub(super) struct ExploreArgs {
     program: Vec<String>,
 }
 
-/// Options of `run` for the same device and checks.
+/// Spells the options of `run` for this device and these checks.
 fn spelled(args: &ExploreArgs, gpu: &GpuConfig) -> Vec<String> {
     let mut words = Vec::new();
     let usual = GpuConfig::default();
@@ -115,7 +117,7 @@ fn spelled(args: &ExploreArgs, gpu: &GpuConfig) -> Vec<String> {
     words
 }
 
-/// Runs it.
+/// Runs `belfry explore`.
 pub(super) fn execute(args: &ExploreArgs) -> anyhow::Result<u8> {
     let program = args.program.first().map_or("", String::as_str);
     let examples = belfry_examples::NAMES;

@@ -5,23 +5,24 @@ use std::ffi::OsString;
 use belfry_device::faults::{Chaos, Plan, Planned};
 use clap::Args;
 
-/// What fails on purpose.
+/// Parts of the GPU that fail on purpose.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct FaultFlags {
-    /// Lets a part of the GPU fail at a moment, as in `interrupt-lost@2`; repeatable. A name that is none lists the rules.
+    /// Lets a part of the GPU fail at a moment, as in `interrupt-lost@2`; repeatable. An unknown name lists the
+    /// rules.
     ///
-    /// WHEN is N (the Nth moment, the first by default) or every:N, and conditions of the moments that count: after:DURATION,
-    /// queue:DOORBELL, process:PASID, kernel:NAME, address:FROM..TO; for:DURATION is how late something is, or how
-    /// far a clock jumps.
+    /// WHEN is N (the Nth moment, the first by default) or every:N, and conditions of the moments that count:
+    /// after:DURATION, queue:DOORBELL, process:PASID, kernel:NAME, address:FROM..TO. for:DURATION is the delay of
+    /// something late, or the length of a clock's jump.
     #[arg(long = "fault", value_name = "RULE[@WHEN]")]
     faults: Vec<Planned>,
-    /// Lets parts of the GPU fail by chance: which and when follows from the seed alone [default rate: 0.001].
+    /// Lets parts of the GPU fail by chance. The seed alone decides which parts fail, and when [default rate: 0.001].
     #[arg(long, value_name = "SEED[:RATE]")]
     chaos: Option<Chaos>,
 }
 
 impl FaultFlags {
-    /// The words that ask for the same.
+    /// Spells the options that ask for these faults.
     pub(super) fn spelled(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         for planned in &self.faults {

@@ -1,4 +1,4 @@
-//! `belfry image`: what guests and root file systems are made of, fetched and built ahead.
+//! `belfry image`: the parts of guests and root file systems, fetched and built ahead.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -21,10 +21,11 @@ pub(super) struct ImageArgs {
     /// Asks the archive for newer packages.
     #[arg(long)]
     update: bool,
-    /// Writes a guest into a directory, for machines that cannot make one: set BELFRY_IMAGE to it there.
+    /// Writes a guest into a directory, for machines that cannot make one: on those, set BELFRY_IMAGE to the
+    /// directory.
     #[arg(long, value_name = "DIR")]
     pack: Option<PathBuf>,
-    /// Makes a root file system instead and prints its path alone; without a name, lists those there are.
+    /// Makes a root file system instead and prints its path alone; without a name, lists the root file systems.
     #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "pack")]
     rootfs: Option<Option<String>>,
 }
@@ -33,7 +34,7 @@ pub(super) struct ImageArgs {
 enum Task {
     /// Makes a root file system of a list of Debian's packages, for `--image NAME` of `run` and `exec`; prints its path.
     Build {
-        /// What to call it; one of this name that is there already is replaced.
+        /// Name of the root file system; one that already has this name is replaced.
         name: String,
         /// The list: names of packages, divided by blanks or lines; `#` begins a comment.
         #[arg(long, value_name = "LIST")]
@@ -50,18 +51,18 @@ enum Task {
     },
     /// Writes the driver as a Debian package, which guests with a kernel of their own install; prints its path.
     DriverDeb {
-        /// Where to.
+        /// Directory of the package.
         #[arg(default_value = ".")]
         directory: PathBuf,
     },
     /// Puts the driver into a disk with a system of its own, for `run --image PATH`; again brings it up to date.
     ///
-    /// The system has to be a Debian or one made of its packages, for x86-64, with its root on ext4 and a kernel from 6.12 on
-    /// that has CONFIG_DRM. A guest of Belfry's own builds the driver there, with the system's own compiler; what building
-    /// lacks (dkms, gcc, make, the kernel's headers) is fetched by the system's own apt. A copy of the disk beside it is
-    /// changed first and replaces it at the end: whatever goes wrong, the disk is as it was.
+    /// The system has to be a Debian or one made of its packages, for x86-64, with its root on ext4 and a kernel from
+    /// 6.12 on that has CONFIG_DRM. A guest of Belfry's own builds the driver there, with the system's own compiler.
+    /// The system's own apt fetches missing build tools (dkms, gcc, make, the kernel's headers). A copy of the disk
+    /// beside it is changed first and replaces it at the end: after a failure the disk is as it was.
     InstallDriver {
-        /// The disk, raw or qcow2: a path with the options of `run --disk` behind it, `,format=raw` for example.
+        /// The disk, raw or qcow2: a path, then options as for `run --disk`, `,format=raw` for example.
         disk: DiskConfig,
     },
 }
@@ -119,10 +120,10 @@ fn perform(task: &Task) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Bytes of a list of packages that are read.
+/// Largest list of packages that is read, in bytes.
 const MAX_LIST: u64 = 16 << 20;
 
-/// A list of packages; it may come through a pipe.
+/// Reads a list of packages, which may come through a pipe.
 fn list_of(from: &Path) -> io::Result<String> {
     let mut list = String::new();
     let read = File::open(from)?.take(MAX_LIST + 1).read_to_string(&mut list)?;
@@ -134,7 +135,7 @@ fn list_of(from: &Path) -> io::Result<String> {
     Ok(list)
 }
 
-/// Makes the root file system `name` where it is not there, and says where it is; lists all without a name.
+/// Makes the root file system `name` if it is not there, and prints its path; without a name, lists all.
 fn root_file_system(
     cache: &Cache,
     name: Option<&str>,

@@ -18,13 +18,13 @@ use crate::output::say;
 pub(super) struct InspectArgs {
     /// The process [default: the only one that there is].
     pid: Option<u32>,
-    /// Prints the answer to a question as JSON; `--json help` lists the questions.
+    /// Prints the answer to a query as JSON; `--json help` lists the queries.
     #[arg(long, value_name = "QUERY", num_args = 1.., allow_hyphen_values = true)]
     json: Vec<String>,
     /// Writes one screen as a picture (SVG) to this file, for documents.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "list"])]
     picture: Option<PathBuf>,
-    /// Keys that are pressed before: words are typed, or are names as `down` and `enter`.
+    /// Keys that are pressed before the picture: words are typed; names such as `down` and `enter` are keys.
     #[arg(long, value_name = "KEYS", default_value = "", requires = "picture")]
     keys: String,
     /// Columns and rows of the picture.
@@ -35,7 +35,7 @@ pub(super) struct InspectArgs {
     list: bool,
 }
 
-/// A screen's size that has room for a page, and that a terminal can have.
+/// Parses the size of a screen that has room for a page, and that a terminal can have.
 fn parse_screen(text: &str) -> Result<(u16, u16), String> {
     let sizes = text.split_once('x').map(|(columns, rows)| (columns.parse::<u16>(), rows.parse::<u16>()));
     match sizes {
@@ -44,24 +44,25 @@ fn parse_screen(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-/// What makes a GPU one that can be inspected.
+/// Options that make a GPU inspectable.
 #[derive(Debug, Default, Args)]
 pub(super) struct InspectFlags {
-    /// Lets this user look at the GPU meanwhile, with `belfry inspect`.
+    /// Lets this user look at the GPU with `belfry inspect` while it runs.
     #[arg(long)]
     inspect: bool,
-    /// Has a breakpoint from the start, in the words of `belfry inspect --json break`: the GPU halts there, until `belfry inspect`
-    /// lets it go on.
+    /// Sets a breakpoint from the start, in the words of `belfry inspect --json break`: the GPU halts there until
+    /// `belfry inspect` lets it go on.
     #[arg(long = "break", value_name = "BREAKPOINT", requires = "inspect")]
     breaks: Vec<String>,
-    /// Lets GDB debug the waves of the GPU, which stays at its first dispatch until GDB has connected and lets it go on: at an address of
-    /// TCP, or a Unix socket [default: a Unix socket of this user's, which is printed].
+    /// Lets GDB debug the waves of the GPU. The GPU stays at its first dispatch until GDB has connected and lets it
+    /// go on. ADDR:PORT is a TCP address, PATH a Unix socket [default: a Unix socket of this user's, which is
+    /// printed].
     #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "")]
     gdb: Option<GdbAddress>,
 }
 
 impl InspectFlags {
-    /// How the GPU is to be inspected with symbols from files, if it is.
+    /// Returns the options of the inspector with symbols from files, if the GPU is to be inspected.
     pub(super) fn options(&self, symbols: &[PathBuf]) -> Option<InspectOptions> {
         let (breaks, symbols) = (self.breaks.clone(), symbols.to_vec());
         let options = InspectOptions { socket: self.inspect, gdb: self.gdb.clone(), symbols, breaks };

@@ -18,10 +18,11 @@ use crate::symbols::Symbols;
 /// Counts of what kernels do.
 #[derive(Debug, Default, Args)]
 pub(super) struct ProfileArgs {
-    /// Counts what kernels execute and access, and tells it at the end on standard error or in a file. Kernels run many times slower.
+    /// Counts what kernels execute and access, and reports it at the end on standard error or in a file. Kernels run
+    /// many times slower.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     profile: Option<PathBuf>,
-    /// As text or as one JSON object [default: as the file's name ends, else text].
+    /// Format of the profile: text or one JSON object [default: by the ending of the file's name, else text].
     #[arg(long, value_name = "FORMAT", value_enum, requires = "profile")]
     profile_format: Option<Format>,
     /// Profiles only this kernel; repeatable.
@@ -32,13 +33,14 @@ pub(super) struct ProfileArgs {
 /// Host time of the emulator.
 #[derive(Debug, Default, Args)]
 pub(super) struct HostTimeArgs {
-    /// Writes where the time of the emulator's own threads goes, by emulated part: a flame graph (.svg), else folded stacks.
+    /// Writes the time of the emulator's own threads, by emulated part: as a flame graph (.svg), else as folded
+    /// stacks.
     #[arg(long, value_name = "FILE")]
     profile_host: Option<PathBuf>,
 }
 
 impl HostTimeArgs {
-    /// Begins to measure, if that is asked for.
+    /// Begins to measure, if asked to.
     pub(super) fn start(self, gpu: &mut GpuConfig) -> Option<HostTime> {
         self.profile_host.map(|file| HostTime::start(file, gpu))
     }
@@ -57,12 +59,12 @@ pub(super) struct Profiling {
 }
 
 impl ProfileArgs {
-    /// Whether a profile is asked for.
+    /// Returns true if a profile is asked for.
     pub(super) fn is_asked_for(&self) -> bool {
         self.profile.is_some()
     }
 
-    /// Begins to profile kernels of such a GPU, if that is asked for.
+    /// Begins to profile kernels of such a GPU, if asked to.
     pub(super) fn start(&self, gpu: &GpuConfig, symbols: &[PathBuf]) -> anyhow::Result<Option<Profiling>> {
         let Some(place) = &self.profile else { return Ok(None) };
         let file = Some(place.clone()).filter(|place| place.as_os_str() != "-");
@@ -78,7 +80,7 @@ impl ProfileArgs {
         }))
     }
 
-    /// The words that ask for the same on standard error.
+    /// Spells the options that ask for this profile on standard error.
     pub(super) fn spelled(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if self.is_asked_for() {
@@ -96,24 +98,24 @@ impl ProfileArgs {
 }
 
 impl Profiling {
-    /// What is profiled.
+    /// Returns the choice of kernels and counts.
     pub(super) fn options(&self) -> &ProfileOptions {
         &self.options
     }
 
-    /// What counts for a GPU in this process.
+    /// Makes the profiler of a GPU in this process.
     pub(super) fn profiler(&mut self) -> Arc<Profiler> {
         let profiler = Arc::new(Profiler::new(self.options.clone()));
         Arc::clone(self.profiler.insert(profiler))
     }
 
-    /// Tells what was counted in this process.
+    /// Reports the counts of this process.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         let report = self.profiler.as_deref().map(Profiler::report).unwrap_or_default();
         self.finish_with(&[Process { of: None, report }])
     }
 
-    /// Tells what was counted.
+    /// Reports the counts of these processes.
     pub(super) fn finish_with(mut self, processes: &[Process]) -> anyhow::Result<()> {
         let text = render(processes, self.gpu, &mut self.symbols, self.format);
         match &self.file {
@@ -126,12 +128,12 @@ impl Profiling {
     }
 }
 
-/// Counting where the time of this process's threads goes.
+/// Counts of the time of this process's threads, under way.
 #[derive(Debug)]
 pub(super) struct HostTime(PathBuf);
 
 impl HostTime {
-    /// Begins to count; compiled code of the GPU will count, too.
+    /// Begins to count; compiled code of the GPU then counts, too.
     pub(super) fn start(file: PathBuf, gpu: &mut GpuConfig) -> Self {
         gpu.counts_code = true;
         spent::begin();

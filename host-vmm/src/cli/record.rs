@@ -13,9 +13,9 @@ use crate::output::note;
 /// A record of a run.
 #[derive(Debug, Default, Args)]
 pub(super) struct RecordArgs {
-    /// Records every input of the GPU that is not determined to a file, from which `belfry replay` has the GPU do the same again,
-    /// alone. The GPU does one thing after the other meanwhile, as with --deterministic (seed 0 by default). With --mode kvm every
-    /// doorbell traps meanwhile.
+    /// Records to a file every input of the GPU that is not determined; `belfry replay` then lets the GPU do the same
+    /// again, alone. While it records, the GPU does one thing after the other, as with --deterministic (seed 0 by
+    /// default). With --mode kvm every doorbell traps meanwhile.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sanitize", "trace_isa", "inspect", "gdb", "warm"])]
     record: Option<PathBuf>,
 }
@@ -23,9 +23,9 @@ pub(super) struct RecordArgs {
 /// A record of a server.
 #[derive(Debug, Default, Args)]
 pub(super) struct ServeRecordArgs {
-    /// Records every input of the GPU that is not determined to a file, from the start of the server to its end, whatever clients come
-    /// and go. `belfry replay` has the GPU do the same again, alone. The GPU does one thing after the other meanwhile, as with
-    /// --deterministic (seed 0 by default).
+    /// Records to a file every input of the GPU that is not determined, from the start of the server to its end, for
+    /// all clients that come and go. `belfry replay` then lets the GPU do the same again, alone. While it records,
+    /// the GPU does one thing after the other, as with --deterministic (seed 0 by default).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace_isa", "inspect", "gdb"])]
     record: Option<PathBuf>,
 }
@@ -33,21 +33,21 @@ pub(super) struct ServeRecordArgs {
 /// Records of programs.
 #[derive(Debug, Default, Args)]
 pub(super) struct ExecRecordArgs {
-    /// Records every input of the GPU of each process that is not determined to a file of that folder, `PROGRAM-PID.record`, from which
-    /// `belfry replay` has the GPU do the same again, alone. The GPU does one thing after the other meanwhile, as with --deterministic
-    /// (seed 0 by default).
+    /// Records every input of the GPU of each process that is not determined to a file of that folder,
+    /// `PROGRAM-PID.record`; `belfry replay` then lets the GPU do the same again, alone. While it records, the GPU
+    /// does one thing after the other, as with --deterministic (seed 0 by default).
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["sanitize", "inspect", "gdb"])]
     record: Option<PathBuf>,
 }
 
 impl ExecRecordArgs {
-    /// Where records go, if they are asked for.
+    /// Returns the folder for records, if they are asked for.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.record.as_deref()
     }
 }
 
-/// Tells what was recorded of a process.
+/// Reports the record of a process.
 pub(super) fn tell_process(folder: &Path, record: &RecordOfProcess) {
     let path = folder.join(&record.file);
     let path = path.display();
@@ -73,14 +73,14 @@ pub(super) struct Recorded {
 }
 
 impl RecordArgs {
-    /// Begins to record a run, if that is asked for.
+    /// Begins to record a run, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()
     }
 }
 
 impl ServeRecordArgs {
-    /// Begins to record a server's GPU, if that is asked for.
+    /// Begins to record a server's GPU, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()
     }
@@ -92,12 +92,12 @@ impl Recorded {
         Ok(Self { path: path.to_owned(), recording: Recording::new(file) })
     }
 
-    /// What records.
+    /// Returns the recording.
     pub(super) fn recording(&self) -> Recording {
         self.recording.clone()
     }
 
-    /// Tells what was recorded, once the device is gone. What is wrong with the record is no failure of the run.
+    /// Reports the record once the device is gone. A fault of the record is no failure of the run.
     pub(super) fn finish(self) {
         let path = self.path.display();
         match self.recording.recorded() {

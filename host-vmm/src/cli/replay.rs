@@ -1,4 +1,4 @@
-//! `belfry replay`: a record is done again, to an event or to its end, and from there back or on.
+//! `belfry replay`: runs a record again, to an event or to its end, and from there back or on.
 
 mod looking_on;
 
@@ -18,24 +18,26 @@ use super::size::parse_size;
 use super::trace::TraceArgs;
 use crate::output::{note, say};
 
-/// Has the GPU of a record do the same again, alone: without a guest and without a driver.
+/// Lets the GPU of a record do the same again, alone: without a guest and without a driver.
 ///
-/// It compares itself with the record all the time, and ends with status 1 where it differs: the first difference is told.
+/// The replay compares itself with the record all the time. At a difference it ends with status 1 and prints the
+/// first one.
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// What `belfry run --record` or `belfry serve --record` has written.
+    /// File that `belfry run --record` or `belfry serve --record` has written.
     record: PathBuf,
-    /// Stops behind the turn or call that an event is in, and prints the state of the device: NUMBER, or KIND:NUMBER as in
-    /// dispatch:3 or interrupt:5. A kind that is none lists them.
+    /// Stops after the turn or call that holds an event, and prints the state of the device: NUMBER, or KIND:NUMBER
+    /// as in dispatch:3 or interrupt:5. An unknown kind lists the kinds.
     #[arg(long, value_name = "EVENT")]
     until: Option<Until>,
-    /// Goes back so many events from there, or from the end.
+    /// Goes back N events from there, or from the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     back: Option<u64>,
-    /// Memory for checkpoints of the device, from the nearest of which it goes back: 0 for none, where everything is done again.
+    /// Memory for checkpoints of the device; a way back begins at the nearest one. With 0 there is none, and the
+    /// replay begins again.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     checkpoints: u64,
-    /// Does it so many times, each of which has to come to the same.
+    /// Number of replays; all must have one result.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with_all = ["trace", "inspect", "gdb"])]
     times: u32,
     #[command(flatten)]
@@ -44,7 +46,7 @@ pub(super) struct ReplayArgs {
     inspect: InspectFlags,
 }
 
-/// How a replay goes on, with the file's name in what is wrong with it.
+/// A replay with its arguments; its errors have the file's name.
 struct Replaying<'a> {
     args: &'a ReplayArgs,
     replay: Replay,
@@ -63,14 +65,14 @@ impl<'a> Replaying<'a> {
         self.replay.run(until).with_context(|| self.args.record.display().to_string())
     }
 
-    /// Goes so many events back from where it is.
+    /// Goes `back` events back from where the replay is.
     fn back(&mut self, there: &Replayed, back: u64) -> anyhow::Result<Replayed> {
         let number = before(there, back)?;
         self.replay.back_to(number).with_context(|| self.args.record.display().to_string())
     }
 }
 
-/// The number of the event that is so many before the one that a replay is at.
+/// Returns the number of the event that is `back` events before the replay's.
 fn before(there: &Replayed, back: u64) -> anyhow::Result<u64> {
     let number = there.event.checked_sub(back).filter(|&number| number > 0);
     number.with_context(|| format!("--back {back} is before the first of {} events", there.event))
@@ -95,14 +97,14 @@ fn replay_as(
         let replayed = first.back(&there, back)?;
         return Ok((first, replayed));
     }
-    // A trace has everything from the beginning to there, once.
+    // A trace has everything from the beginning to this event, once.
     let until = Until { kind: None, number: before(&there, back)? };
     let mut replaying = Replaying::open(args, trace)?;
     let replayed = replaying.run(Some(until))?;
     Ok((replaying, replayed))
 }
 
-/// The status of a replay that differs from its record, which is told; other errors are left.
+/// Prints the difference of a replay from its record, and returns the status; other errors are passed on.
 fn difference(error: anyhow::Error) -> anyhow::Result<u8> {
     if matches!(error.downcast_ref(), Some(RecordError::Diverged(_))) {
         note!("belfry: {error:#}");
@@ -111,7 +113,7 @@ fn difference(error: anyhow::Error) -> anyhow::Result<u8> {
     Err(error)
 }
 
-/// Where a replay is, in a line.
+/// Describes the place of a replay in one line.
 fn place(Replayed { operations, event, memory, last, at_end, .. }: &Replayed, times: u32) -> String {
     if *at_end {
         let times = if times > 1 { format!(", {times} times") } else { String::new() };

@@ -17,17 +17,19 @@ use crate::symbols::Symbols;
 /// Checks of what kernels, drivers and runtimes do.
 #[derive(Debug, Default, Args)]
 pub(super) struct SanitizeArgs {
-    /// Checks what kernels, drivers and runtimes do against rules: all of them, those for `kernels`, those for `drivers`, or those that are
-    /// named (RULE,RULE). Ends with status 1 where one was broken. Rules for kernels make them many times slower.
+    /// Checks what kernels, drivers and runtimes do against rules: all of them, those for `kernels`, those for
+    /// `drivers`, or those that are named (RULE,RULE). Ends with status 1 if a rule was broken. Rules for kernels
+    /// make them many times slower.
     #[arg(long, value_name = "RULES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     sanitize: Option<String>,
     /// Checks only this kernel; repeatable.
     #[arg(long, value_name = "KERNEL", requires = "sanitize")]
     sanitize_kernel: Vec<String>,
-    /// Does not tell of what a line of this file names: RULE:KERNEL, both of which may be `*`.
+    /// Leaves out findings that a line of this file names: RULE:KERNEL, both of which may be `*`.
     #[arg(long, value_name = "FILE", requires = "sanitize")]
     suppressions: Option<PathBuf>,
-    /// Writes what was found to a file as well: as JSON, SARIF or JUnit by its ending (.json, .sarif, .xml), else as text.
+    /// Writes the findings to a file as well: as JSON, SARIF or JUnit by its ending (.json, .sarif, .xml), else as
+    /// text.
     #[arg(long, value_name = "FILE", requires = "sanitize")]
     sanitize_report: Option<PathBuf>,
 }
@@ -43,12 +45,13 @@ pub(super) struct Sanitizing {
 }
 
 impl SanitizeArgs {
-    /// Whether checks are asked for.
+    /// Returns true if checks are asked for.
     pub(super) fn is_asked_for(&self) -> bool {
         self.sanitize.is_some()
     }
 
-    /// Refuses a rule for which the device works on a copy of memory together with what does not go with that, which is named.
+    /// Refuses a rule for which the device works on a copy of memory, together with an option that cannot go with
+    /// that; the error names both.
     pub(super) fn check_with(&self, others: &[(&str, bool)]) -> anyhow::Result<()> {
         let rule = Rule::HdpNotFlushed.name();
         let is_named = |rules: &String| rules.split(',').any(|name| name == rule);
@@ -62,7 +65,7 @@ impl SanitizeArgs {
         Ok(())
     }
 
-    /// Begins to check, if that is asked for; files with debug information are for source lines.
+    /// Begins to check, if asked to; `symbols` are files with debug information, for source lines.
     pub(super) fn start(&self, symbols: &[PathBuf]) -> anyhow::Result<Option<Sanitizing>> {
         let Some(rules) = &self.sanitize else { return Ok(None) };
         let mut options =
@@ -76,7 +79,7 @@ impl SanitizeArgs {
         Ok(Some(Sanitizing { options, sanitizer: None, file, quiet: false, symbols }))
     }
 
-    /// The words that ask for the same, but for a file.
+    /// Spells the options that ask for these checks, but not the file.
     pub(super) fn spelled(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         if let Some(rules) = &self.sanitize {
@@ -93,29 +96,29 @@ impl SanitizeArgs {
 }
 
 impl Sanitizing {
-    /// What is checked.
+    /// Returns the choice of checks.
     pub(super) fn options(&self) -> &SanitizeOptions {
         &self.options
     }
 
-    /// What checks the kernels of a GPU in this process.
+    /// Makes the sanitizer of the kernels of a GPU in this process.
     pub(super) fn sanitizer(&mut self) -> Arc<Sanitizer> {
         let sanitizer = Arc::new(Sanitizer::new(self.options.clone()));
         Arc::clone(self.sanitizer.insert(sanitizer))
     }
 
-    /// Says nothing where nothing was found.
+    /// Prints nothing if nothing was found.
     pub(super) fn quiet_if(self, quiet: bool) -> Self {
         Self { quiet, ..self }
     }
 
-    /// Tells what was found in this process.
+    /// Reports the findings of this process.
     pub(super) fn finish(self) -> anyhow::Result<bool> {
         let report = self.sanitizer.as_deref().map(Sanitizer::report);
         self.finish_with(report.into_iter())
     }
 
-    /// Tells what was found on standard error, and writes the file; whether a rule was broken.
+    /// Reports the findings on standard error, and writes the file; returns true if a rule was broken.
     pub(super) fn finish_with(mut self, found: impl Iterator<Item = SanitizeReport>) -> anyhow::Result<bool> {
         let mut report = SanitizeReport::default();
         found.for_each(|found| report.add(found));
@@ -132,7 +135,7 @@ impl Sanitizing {
     }
 }
 
-/// The rules of a list of names, of which three stand for several.
+/// Parses a list of rule names; three of the names stand for several rules.
 fn named(list: &str) -> Result<BTreeSet<Rule>, String> {
     let mut rules = BTreeSet::new();
     for name in list.split(',') {
@@ -148,7 +151,7 @@ fn named(list: &str) -> Result<BTreeSet<Rule>, String> {
     Ok(rules)
 }
 
-/// The exit status of a program whose kernels may have broken a rule: 1 for 0 then.
+/// Returns the exit status of a program whose kernels may have broken a rule: 1 in place of 0 if they have.
 pub(super) fn status(program: i32, broken: bool) -> u8 {
     match u8::try_from(program) {
         Ok(0) => u8::from(broken),
@@ -156,10 +159,10 @@ pub(super) fn status(program: i32, broken: bool) -> u8 {
     }
 }
 
-/// Bytes of a file of suppressions that are read.
+/// Largest file of suppressions that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The lines of a file of suppressions; `#` begins a comment.
+/// Reads the lines of a file of suppressions; `#` begins a comment.
 fn suppressions(path: &Path) -> anyhow::Result<Vec<Suppression>> {
     let bytes = files::read(path, MAX_FILE).with_context(|| format!("reading {}", path.display()))?;
     let text = String::from_utf8(bytes).with_context(|| format!("reading {}", path.display()))?;

@@ -18,7 +18,7 @@ use crate::output::say;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Where to listen.
+    /// Path of the socket to listen on.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     #[command(flatten)]
@@ -29,11 +29,11 @@ pub(super) struct ServeArgs {
     inspect: InspectFlags,
     #[command(flatten)]
     record: ServeRecordArgs,
-    /// How doorbell writes reach the device.
+    /// Way in which doorbell writes reach the device.
     #[arg(long, value_enum, default_value_t)]
     doorbell: DoorbellMode,
-    /// How long a client may take to introduce itself, to end a message it has begun, or to take a reply, before the next
-    /// one is served; between messages, as a guest that idles, it may be silent for ever.
+    /// Time limit for a client to introduce itself, to end a message that it has begun, or to take a reply, before
+    /// the next client is served. Between messages a client may be silent for ever, as with a guest that idles.
     #[arg(long, value_name = "SECS", default_value_t = CLIENT_TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=86400))]
     client_timeout: u64,
 }
@@ -65,7 +65,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     say!("  -device '{}'", qemu_device(&path));
     let ended = server.run();
     if let Some(recorded) = recorded {
-        // However the server has ended: the device's end is that of its record.
+        // However the server has ended, the record ends with the device.
         server.function().gpu().stop();
         recorded.finish();
     }

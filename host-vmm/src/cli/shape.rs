@@ -1,4 +1,4 @@
-//! The chip on the command line: its name, and how much there is of it.
+//! The chip on the command line: its name, and its size.
 
 use belfry_abi::partition::ComputePartition;
 use belfry_device::GpuConfig;
@@ -7,13 +7,13 @@ use clap::Args;
 
 use super::size::parse_size;
 
-/// Why a chip cannot be had.
+/// Reason for refusing a chip.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum ChipError {
-    /// There is none of this name.
+    /// There is no chip of this name.
     #[error(transparent)]
     Unknown(#[from] UnknownChip),
-    /// A part that no chip is made of.
+    /// A part that `--chip` does not have.
     #[error("{0:?} of --chip is not xccs=N, partition=MODE (spx, dpx, tpx, qpx, cpx), cus=N or vram=SIZE")]
     Part(String),
     /// A part that is there twice.
@@ -21,7 +21,7 @@ pub(super) enum ChipError {
     Twice(String),
 }
 
-/// A chip's name alone.
+/// Parses a chip's name alone.
 pub(super) fn parse_name(text: &str) -> Result<&'static str, UnknownChip> {
     Model::named(text).map(|model| model.name)
 }
@@ -29,17 +29,17 @@ pub(super) fn parse_name(text: &str) -> Result<&'static str, UnknownChip> {
 /// `--chip` of commands whose other options say nothing of the GPU.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ChipArg {
-    /// Which chip the GPU is, and how much there is of it; `belfry chips` lists them.
+    /// Chip of the GPU, and its size; `belfry chips` lists the chips.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
 }
 
 impl ChipArg {
-    /// The configuration of a GPU with it.
+    /// Returns the configuration of a GPU with this chip.
     ///
     /// # Errors
     ///
-    /// A chip that there is not, or not of this shape.
+    /// A chip that does not exist, or not in this shape.
     pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
         let config = configure(&self.chip, GpuConfig::default())?;
         config.validate()?;
@@ -47,8 +47,9 @@ impl ChipArg {
     }
 }
 
-/// What `--chip NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]` asks for: parts that it does not name are as `config` has them,
-/// but for the number of graphics cores, which is the chip's usual one, in one partition.
+/// Applies `--chip NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]` to `config`. Parts that it does not name stay as
+/// they are, except the number of graphics cores, which is the chip's usual one, and the partition, which is one for
+/// all.
 pub(super) fn configure(text: &str, config: GpuConfig) -> Result<GpuConfig, ChipError> {
     let (name, parts) = text.split_once(':').map_or((text, None), |(name, parts)| (name, Some(parts)));
     let chip = Model::named(name)?;

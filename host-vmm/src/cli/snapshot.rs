@@ -14,42 +14,43 @@ use crate::inspect::Client;
 use crate::output::{note, say};
 use crate::snapshot::{ForkOptions, Moment, SnapshotOptions, fork};
 
-/// What a run is saved to, or goes on from.
+/// Snapshot that a run is saved to, and snapshot that it goes on from.
 #[derive(Debug, Default, Args)]
 pub(super) struct SnapshotArgs {
-    /// Saves machine and GPU together to a file while they run, from which `--from` and `belfry fork` go on. Of --mode kvm, a guest
-    /// without disks, folders and a network; of --mode hosted, the GPU and the memory that it reaches.
+    /// Saves machine and GPU together to a file while they run; `--from` and `belfry fork` go on from it. With --mode
+    /// kvm, it needs a guest without disks, folders and a network; with --mode hosted, it saves the GPU and the
+    /// memory that the GPU reaches.
     #[arg(long, value_name = "FILE", requires = "snapshot_at")]
     snapshot: Option<PathBuf>,
-    /// When: a time after the start of the program, or of the bare-metal guest (250ms, 2s), or an event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10), at which
-    /// whatever is under way is saved as it is.
+    /// Moment of the snapshot: a time after the start of the program, or of the bare-metal guest (250ms, 2s), or an
+    /// event of the GPU as `replay --until` takes it (dispatch:3, workgroup:10). Work under way is saved as it is.
     #[arg(long, value_name = "WHEN", requires = "snapshot")]
     snapshot_at: Option<Moment>,
-    /// Goes on from a snapshot, in memory that is mapped copy-on-write. What the machine and the GPU are is in the file; --fault, --chaos,
-    /// --workers, --tier and everything that looks at the GPU are free. The GPU of a hosted program goes on without the program, until its
-    /// queues are idle.
+    /// Goes on from a snapshot, in memory that is mapped copy-on-write. The file says what the machine and the GPU
+    /// are; --fault, --chaos, --workers, --tier and everything that looks at the GPU are free. The GPU of a hosted
+    /// program goes on without the program, until its queues are idle.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "guest", "doorbell", "chip", "cus", "vram", "deterministic", "cpus", "memory", "huge_pages", "disks", "append", "image", "root",
         "shares", "ssh", "net", "interactive", "files", "program", "record", "warm",
     ])]
     from: Option<PathBuf>,
-    /// Starts from a snapshot of a guest that has booted and loaded its driver, which the first such run keeps in the cache. For --mode kvm
-    /// with a Debian guest.
+    /// Starts from a snapshot of a guest that has booted and loaded its driver; the first such run makes it and keeps
+    /// it in the cache. For --mode kvm with a Debian guest.
     #[arg(long)]
     pub(super) warm: bool,
-    /// Reads all memory of the snapshot before, and compares it with its digests.
+    /// Reads all memory of the snapshot first, and compares it with its digests.
     #[arg(long, requires = "from")]
     verify: bool,
 }
 
 impl SnapshotArgs {
-    /// Whether anything of it is asked for.
+    /// Returns true if any of these options is given.
     pub(super) fn is_asked_for(&self) -> bool {
         self.snapshot.is_some() || self.from.is_some() || self.warm
     }
 }
 
-/// Reads a snapshot, with all of its memory if that is wanted, and says of what it is.
+/// Reads a snapshot, with all of its memory if `memory` is set, and prints what it is of.
 fn checked(file: &Path, memory: bool) -> anyhow::Result<Head> {
     let head = Snapshot::head_of(file)?;
     match head.kind {
@@ -70,7 +71,7 @@ fn checked(file: &Path, memory: bool) -> anyhow::Result<Head> {
 }
 
 impl SnapshotArgs {
-    /// What is to be saved, and what to go on from.
+    /// Returns the snapshot to make, and the file to go on from.
     ///
     /// # Errors
     ///
@@ -90,9 +91,9 @@ pub(super) struct SnapshotCommand {
     /// The process [default: the only one that there is].
     #[arg(long)]
     pid: Option<u32>,
-    /// The file. With --check, one that is there.
+    /// The file. With --check, an existing one.
     file: PathBuf,
-    /// Saves nothing: says what is in a snapshot, and compares its memory with its digests.
+    /// Saves nothing: prints the contents of a snapshot, and compares its memory with its digests.
     #[arg(long, conflicts_with = "pid")]
     check: bool,
 }
@@ -125,24 +126,25 @@ pub(super) fn snapshot(args: &SnapshotCommand) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Explores several futures of one moment: as many processes go on from a snapshot at once, each with faults of its own.
+/// Explores several futures of one moment: N processes go on from a snapshot at once, each with faults of its own.
 ///
 /// Prints a line for each future as it ends, and exits with 0 if all of them ended with 0, otherwise with 1.
 #[derive(Debug, Args)]
 pub(super) struct ForkArgs {
-    /// How many futures.
+    /// Futures to run.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     count: u32,
-    /// Lets parts of the GPU fail by chance: the first future has this seed, the next one the next [default: nothing fails].
+    /// Lets parts of the GPU fail by chance: the first future has this seed, each next one the next seed [default:
+    /// nothing fails].
     #[arg(long, value_name = "SEED[:RATE]")]
     chaos: Option<Chaos>,
-    /// How long a future may take.
+    /// Time limit of a future in seconds.
     #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: u64,
     /// Prints the futures as one JSON array.
     #[arg(long)]
     json: bool,
-    /// The moment of a run that is forked, as `run --snapshot-at` takes it.
+    /// The moment of a run at which it is forked, as `run --snapshot-at` takes it.
     #[arg(long, value_name = "WHEN", requires = "run", conflicts_with = "snapshot")]
     at: Option<Moment>,
     /// A snapshot.
@@ -153,7 +155,7 @@ pub(super) struct ForkArgs {
     run: Vec<OsString>,
 }
 
-/// Runs what is to be forked, and has it saved.
+/// Runs the program to be forked, and saves it.
 fn first_run(args: &ForkArgs, file: &Path) -> anyhow::Result<()> {
     let at = args.at.map(|at| at.to_string()).unwrap_or_default();
     let split = args.run.iter().position(|argument| argument == "--").unwrap_or(args.run.len());
@@ -176,7 +178,7 @@ pub(super) fn execute_fork(args: &ForkArgs) -> anyhow::Result<u8> {
             file
         }
     };
-    // What is wrong with it is told once.
+    // Problems of the file are told once, here.
     checked(&file, false)?;
     let options = ForkOptions {
         snapshot: file,

@@ -1,4 +1,4 @@
-//! What the command line takes, and what it refuses.
+//! Tests of the command lines that are taken, and of those that are refused.
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use super::device::DeviceArgs;
 use crate::output::{note, say};
 use crate::torture::{Bug, Machine, Place, TortureOptions, again, keep, prepare, serve, torture};
 
-/// Where the program runs.
+/// Place in which the program runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 enum TortureMode {
     /// In child processes, over the hosted driver.
@@ -20,7 +20,7 @@ enum TortureMode {
     Hosted,
     /// In guests in QEMU, whose driver is loaded for each plan.
     Qemu,
-    /// The same on Belfry's own machine.
+    /// In guests on Belfry's own machine, whose driver is loaded for each plan.
     Kvm,
 }
 
@@ -42,8 +42,8 @@ impl TortureMode {
     }
 }
 
-/// How long a guest may take for a plan, beside what programs take: it boots, and the driver is loaded, waits for a device that does
-/// not answer, and is loaded again.
+/// Time that a guest may take for a plan, beside the program's own: it boots, and the driver is loaded, waits for a
+/// device that does not answer, and is loaded again.
 const GUEST: Duration = Duration::from_secs(300);
 /// Runs of the program in a guest for one plan, each of which may have to be killed.
 const RUNS: u32 = 6;
@@ -51,23 +51,25 @@ const RUNS: u32 = 6;
 /// Runs a bundled program under many plans of faults; exits with 1 if there was a hang, a wrong result, a panic, a leak, or a device
 /// that did not work afterwards.
 ///
-/// The plans are: every rule of `run --fault` alone at its first moments, as the run without faults has met them; pairs of rules;
-/// chaos. An error that the program ends with is no finding, unless all that has struck does programs no harm.
+/// The plans are: every rule of `run --fault` alone, at the first moments that the run without faults has met; pairs
+/// of rules; chaos. An error that the program ends with is no finding, unless all faults that have struck are
+/// harmless to programs.
 #[derive(Debug, Args)]
 pub(super) struct TortureArgs {
-    /// How many plans.
+    /// Plans to run.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     plans: u64,
-    /// What pairs and chaos follow from.
+    /// Seed of pairs and chaos.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Where the program runs.
+    /// Place in which the program runs.
     #[arg(long, value_enum, default_value_t)]
     mode: TortureMode,
-    /// Children at a time; when absent, two for each processor, as most of a plan that fails is waiting, or one for each with guests.
+    /// Children at a time; by default two for each processor, as most of a failing plan is waiting, or one for each
+    /// with guests.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-    /// Seconds after which a program that has not ended hangs.
+    /// Seconds after which a program that has not ended counts as hung.
     #[arg(long, value_name = "SECS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,
     #[command(flatten)]
@@ -75,13 +77,13 @@ pub(super) struct TortureArgs {
     /// Prints the summary as one JSON object.
     #[arg(long)]
     json: bool,
-    /// Writes a file for each finding into this folder: `--replay` shows it again.
+    /// Writes a file for each finding into this folder: `--replay` shows the finding again.
     #[arg(long, value_name = "DIR")]
     findings: Option<PathBuf>,
     /// Runs the plan of such a file, with the GPU and the program that it names; exits with 1 if its finding shows again.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["findings", "program"])]
     replay: Option<PathBuf>,
-    /// Makes a mistake on purpose, for tests of what is found.
+    /// Makes a mistake on purpose, for tests of the findings.
     #[arg(long, hide = true, value_enum)]
     bug: Option<Bug>,
     /// Answers plans on standard input.
@@ -92,7 +94,7 @@ pub(super) struct TortureArgs {
     program: Vec<String>,
 }
 
-/// Runs it.
+/// Runs `belfry torture`.
 pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     if let Some(path) = &args.replay {
         return replay(path);
@@ -143,7 +145,7 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     Ok(u8::from(!summary.found.is_empty()))
 }
 
-/// Has a finding shown again.
+/// Shows a finding again.
 fn replay(path: &Path) -> anyhow::Result<u8> {
     let again = again(path)?;
     say!("plan     {}\nfound    {}", again.plan, again.finding);

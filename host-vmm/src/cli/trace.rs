@@ -16,30 +16,30 @@ pub(super) struct TraceArgs {
     /// Writes what happened on the GPU, packet by packet, to a file at the end: for Perfetto, or as JSON or CSV.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// How it is written [default: by the end of the file's name, or for Perfetto].
+    /// Format of the trace [default: by the ending of the file's name, or for Perfetto].
     #[arg(long, value_enum, requires = "trace")]
     trace_format: Option<Format>,
-    /// Leaves in it what is of a process (its PASID), queue (its doorbell), kernel or engine: process=P,queue=Q,kernel=K,
-    /// engine=E; repeatable.
+    /// Keeps only events of a process (its PASID), queue (its doorbell), kernel or engine:
+    /// process=P,queue=Q,kernel=K,engine=E; repeatable.
     #[arg(long, value_name = "WHAT", requires = "trace")]
     trace_only: Vec<Only>,
-    /// How much of it is kept: the last events [default: 64M; under `exec` 16M of each process].
+    /// Size of the trace: the last events are kept [default: 64M; under `exec` 16M of each process].
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
     trace_size: Option<u64>,
 }
 
 impl TraceArgs {
-    /// Begins to record, if that is asked for.
+    /// Begins to record, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recording>> {
         Ok(self.options(DEFAULT_SIZE).map(Recording::start).transpose()?)
     }
 
-    /// The same for programs whose processes each have a GPU.
+    /// Begins to record programs whose processes each have a GPU, if asked to.
     pub(super) fn start_processes(&self) -> anyhow::Result<Option<ProcessesRecording>> {
         Ok(self.options(PROCESS_SIZE).map(ProcessesRecording::start).transpose()?)
     }
 
-    /// Whether it is asked for.
+    /// Returns true if a trace is asked for.
     pub(super) fn is_asked_for(&self) -> bool {
         self.trace.is_some()
     }
@@ -53,10 +53,10 @@ impl TraceArgs {
     }
 }
 
-/// What is told of traces.
+/// Things to do with traces.
 #[derive(Debug, Subcommand)]
 pub(super) enum TraceVerb {
-    /// Prints what a trace has: per kernel counts and times, and the times between the steps of a packet.
+    /// Prints the contents of a trace: per kernel counts and times, and the times between the steps of a packet.
     Summary {
         /// A trace for Perfetto or of JSON, or a ring that a killed process has left.
         file: PathBuf,
@@ -65,15 +65,15 @@ pub(super) enum TraceVerb {
     Svg {
         /// The trace.
         file: PathBuf,
-        /// Where the picture goes [default: standard output].
+        /// File for the picture [default: standard output].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Compares the kernels of two traces.
     Diff {
-        /// The first one.
+        /// The first trace.
         before: PathBuf,
-        /// The other one.
+        /// The second trace.
         after: PathBuf,
     },
 }

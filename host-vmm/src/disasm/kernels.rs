@@ -1,4 +1,4 @@
-//! What a listing says about each kernel: how waves start, what they get, and the arguments.
+//! Description of each kernel in a listing: the start of its waves, their registers, and its arguments.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const EXCEPTIONS: [&str; 7] = [
     "integer division by zero",
 ];
 
-/// Describes a kernel in lines of a label and what it labels.
+/// Describes a kernel in lines of a label and its text.
 pub(super) fn describe(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules: &KernelRules) -> String {
     let (rsrc1, rsrc2, rsrc3) =
         (descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc2, descriptor.compute_pgm_rsrc3);
@@ -84,7 +84,7 @@ fn wave(kernel: &KernelInfo, descriptor: &KernelDescriptor, rules: &KernelRules)
     format!("{lanes} lanes, {} VGPRs ({allocated}), {} SGPRs", kernel.vgprs, kernel.sgprs)
 }
 
-/// What each SGPR starts with, in order.
+/// Lists the first contents of each SGPR, in order.
 fn sgprs(descriptor: &KernelDescriptor, rules: &KernelRules) -> Vec<String> {
     let (properties, rsrc2) = (descriptor.kernel_code_properties, descriptor.compute_pgm_rsrc2);
     let user = [
@@ -135,7 +135,7 @@ fn work_item_ids(rsrc2: ComputePgmRsrc2) -> &'static str {
     }
 }
 
-/// `MODE` at the start, and what else of the registers decides how code runs.
+/// Describes `MODE` at the start, and the other register fields that decide how code runs.
 fn mode(mode: u32, rsrc1: ComputePgmRsrc1, rsrc2: ComputePgmRsrc2) -> Vec<String> {
     const ROUND: [&str; 4] = ["to nearest", "up", "down", "to zero"];
     const DENORMALS: [&str; 4] = ["flushed", "kept on input", "kept on output", "kept"];

@@ -1,4 +1,4 @@
-//! `belfry disasm`: what is in a code object: its kernels, how they are started, and their code with labels.
+//! `belfry disasm`: the contents of a code object: its kernels, the way they are started, and their code with labels.
 
 mod kernels;
 
@@ -13,7 +13,7 @@ use belfry_runtime::code_object::{CodeObject, CodeObjectError, runs_on};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
 use zerocopy::FromBytes as _;
 
-/// Why a file could not be disassembled.
+/// Reason for a file that cannot be disassembled.
 #[derive(Debug, thiserror::Error)]
 pub enum DisasmError {
     /// The file is not a code object.
@@ -27,9 +27,9 @@ pub enum DisasmError {
         "damaged ELF file: section {name} at {address:#x} has {size} bytes, which no address space holds"
     )]
     Section {
-        /// Its name, empty where it has none.
+        /// Its name, empty if it has none.
         name: String,
-        /// Where it says it starts.
+        /// Start address that the file gives it.
         address: u64,
         /// Its size in bytes.
         size: u64,
@@ -75,7 +75,7 @@ pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
         let mut padding = 0;
         for (index, line) in lines.iter().enumerate() {
             let text = line.text();
-            // Padding behind the code, of which a line is enough.
+            // Padding after the code; one line of it is enough.
             if text == "s_code_end" && lines.get(index + 1).is_some_and(|next| next.text() == text) {
                 padding += 1;
                 continue;
@@ -102,7 +102,7 @@ fn descriptor(elf: &object::File<'_>, address: u64) -> Option<KernelDescriptor> 
     })
 }
 
-/// Numbers of the addresses in these lines that branches in them go to, in ascending order.
+/// Numbers the addresses in these lines that branches in them go to, in ascending order.
 fn labels(lines: &[Line]) -> BTreeMap<u64, usize> {
     let mut labels: BTreeMap<u64, usize> = lines
         .iter()
@@ -116,7 +116,7 @@ fn labels(lines: &[Line]) -> BTreeMap<u64, usize> {
     labels
 }
 
-/// The text with its distance replaced by the label or address it leads to.
+/// Replaces the distance in the text by the label or address that it leads to.
 fn with_target(text: &str, line: &Line, labels: &BTreeMap<u64, usize>) -> String {
     let Some((target, (head, _))) = line.target().zip(text.rsplit_once(' ')) else {
         return text.to_owned();
@@ -127,7 +127,8 @@ fn with_target(text: &str, line: &Line, labels: &BTreeMap<u64, usize>) -> String
     }
 }
 
-/// The functions of all code sections in address order; code outside of any symbol belongs to the one before it.
+/// Returns the functions of all code sections in address order; code outside of any symbol belongs to the function
+/// before it.
 fn functions<'a>(elf: &object::File<'a>, object: &CodeObject) -> Result<Vec<Function<'a>>, DisasmError> {
     let mut functions = Vec::new();
     for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {

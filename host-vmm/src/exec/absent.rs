@@ -1,4 +1,4 @@
-//! Programs that this machine does not have: the root file system they run in, where the command line names none.
+//! Programs that this machine does not have: the root file system to run them in, if the command line names none.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,11 +7,11 @@ use belfry_image::rootfs::{Recipe, RootFsError};
 use belfry_image::tools;
 use belfry_suite::request::is_suite;
 
-/// What every root file system with ROCm has: the compiler of HIP.
+/// File that every root file system with ROCm has: the compiler of HIP.
 const COMPILER: &str = "hipcc";
 
-/// The root file system for a program that this machine does not have: the built-in one which has it, and whose ROCm knows the
-/// chip. None where the machine has the program, and where no root file system is known to have it.
+/// Finds the built-in root file system for a program that this machine does not have: one that has the program, and
+/// whose ROCm knows the chip. `None` if the machine has the program, or if no root file system is known to have it.
 ///
 /// # Errors
 ///
@@ -23,19 +23,19 @@ pub fn image_with(program: &[OsString], chip: &Model) -> Result<Option<String>, 
     Ok(Recipe::with_program(wanted, chip.name)?.map(|recipe| recipe.name))
 }
 
-/// A root file system whose ROCm knows the chip, for messages that name one.
+/// Returns a root file system whose ROCm knows the chip, for messages that name one.
 #[must_use]
 pub fn image_for(chip: &Model) -> String {
     let found = Recipe::with_program(COMPILER, chip.name).ok().flatten();
     found.map_or_else(|| "NAME".to_owned(), |recipe| recipe.name)
 }
 
-/// Whether a program of that name is searched for in `PATH`: it is no path itself.
+/// Returns true if a program of that name is searched for in `PATH`: the name is no path itself.
 pub(super) fn is_searched_for(name: &OsStr) -> bool {
     !name.is_empty() && !name.as_encoded_bytes().contains(&b'/')
 }
 
-/// Whether some directory of this process's `PATH` has a file of that name, executable or not.
+/// Returns true if a directory of this process's `PATH` has a file of that name, executable or not.
 #[must_use]
 pub fn is_in_path(name: &OsStr) -> bool {
     tools::find(name, &[]).is_some()
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine_and_paths_have_none() {
-        // The root file systems have a `bash`, as every machine has.
+        // The root file systems have a `bash`, but so has every machine.
         for program in
             ["bash", "./rocminfo", "/usr/bin/rocminfo", "/nowhere/hip-suite", "", "no-such-program"]
         {

@@ -1,4 +1,5 @@
-//! The record of a start, by which the next one with the same options is done before this binary has begun (`host-vmm/start`).
+//! The record of a start. With it, the next start with these options is done before this binary has begun
+//! (`host-vmm/start`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use belfry_start::record;
 
-/// What a start depended on, and what the program got.
+/// Conditions of a start, and the environment that the program got.
 #[derive(Debug)]
 pub(super) struct Again<'a> {
     /// Words of the command line between `exec` and `--`.
     pub(super) options: &'a [OsString],
-    /// What was said on standard error.
+    /// Text that was written to standard error.
     pub(super) notice: &'a str,
     /// Paths that must be there.
     pub(super) present: &'a [&'a Path],
@@ -22,7 +23,7 @@ pub(super) struct Again<'a> {
     pub(super) absent: &'a [PathBuf],
     /// Variables of the program.
     pub(super) variables: &'a [(&'a str, &'a OsStr)],
-    /// Variables that it does not get.
+    /// Variables that the program does not get.
     pub(super) without: &'a [&'a str],
 }
 
@@ -31,7 +32,7 @@ struct Content(Vec<u8>);
 
 impl Content {
     fn add(&mut self, kind: u8, value: &[u8]) {
-        // Lengths are those of paths and small files.
+        // Values are paths and small files, so their lengths fit.
         let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
         self.0.push(kind);
         self.0.extend(size.to_le_bytes());
@@ -41,7 +42,7 @@ impl Content {
 }
 
 impl Again<'_> {
-    /// Writes the record; without one, or if it cannot be written, the next start is as long as this one.
+    /// Writes the record. Without a record, or if it cannot be written, the next start is as long as this one.
     pub(super) fn write(&self, directory: &Path) {
         if let Err(error) = self.try_write(directory) {
             log::debug!("no record of this start in {}: {error}", directory.display());
@@ -91,22 +92,22 @@ impl Again<'_> {
     }
 }
 
-/// Which file this binary is.
+/// Identifies the file of this binary.
 fn identity() -> io::Result<record::Identity> {
     let stat = fs::metadata("/proc/self/exe")?;
     Ok([stat.dev(), stat.ino(), stat.size(), stat.mtime() as u64, stat.mtime_nsec() as u64])
 }
 
-/// Bytes of memory as the kernel says.
+/// Returns the bytes of memory, as the kernel reports them.
 fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram as u64).wrapping_mul(info.mem_unit.into())
 }
 
-/// The processors that this process may use, as the kernel says.
+/// Returns the processors that this process may use, as the kernel reports them.
 fn processors() -> io::Result<Vec<u8>> {
     let mut mask = vec![0u8; record::MAX_CGROUP];
-    // SAFETY: the kernel writes no more than the size it is given.
+    // SAFETY: the kernel writes no more than the size that it is given.
     let have = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, mask.len(), mask.as_mut_ptr()) };
     mask.truncate(usize::try_from(have).map_err(|_| io::Error::last_os_error())?);
     Ok(mask)
@@ -114,7 +115,8 @@ fn processors() -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    /// The entry runs before the binary is relocated: a call of anything else, such as `memcpy`, would be one of nothing.
+    /// The entry runs before the binary is relocated: a call of any other function, such as `memcpy`, would go
+    /// nowhere.
     #[test]
     fn entry_calls_nothing_but_the_start_of_the_c_library() {
         use object::read::{Object as _, ObjectSection as _, ObjectSymbol as _};

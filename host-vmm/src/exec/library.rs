@@ -1,4 +1,4 @@
-//! The library that programs are started with: it travels in this binary.
+//! The library that programs are started with; it is embedded in this binary.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ pub(super) use belfry_embedded::PRELOAD_IDENTITY as IDENTITY;
 
 use super::ExecError;
 
-/// Puts the library where the dynamic linker can load it, unless it is there; its path.
+/// Puts the library in a place from which the dynamic linker can load it, unless it is there; returns its path.
 pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
     let path = directory.join(format!("libbelfry-preload-{IDENTITY}.so"));
     if fs::metadata(&path).is_ok_and(|there| there.len() == LIBRARY.len() as u64) {
@@ -20,7 +20,7 @@ pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
     file.write_all(LIBRARY).map_err(ExecError::io("write", file.path().to_path_buf()))?;
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(ExecError::io("change the mode of", file.path().to_path_buf()))?;
-    // A process that was faster has put the same file there.
+    // A faster process has put an equal file there.
     file.persist(&path).map_err(|error| ExecError::io("rename to", &path)(error.error))?;
     Ok(path)
 }
@@ -29,7 +29,8 @@ pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
 mod tests {
     use super::*;
 
-    /// Versions of the C library's symbols that the library asks for are strings of its dynamic string table.
+    /// Checks the versions of the C library's symbols that the library asks for: they are strings of its dynamic
+    /// string table.
     #[test]
     fn library_needs_no_c_library_newer_than_the_oldest_root() {
         use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
@@ -52,7 +53,7 @@ mod tests {
         assert!(versions > 3, "{versions} versions");
     }
 
-    /// What the dynamic linker looks for first is there for each of these.
+    /// Checks that the library defines each of these functions, which the dynamic linker looks up first.
     #[test]
     fn library_has_the_functions_programs_call() {
         use object::read::{Object as _, ObjectSymbol as _};

@@ -1,7 +1,7 @@
 //! `belfry exec`: any program with a GPU, as an ordinary process.
 //!
-//! The program is started with a library that serves the nodes of the driver from within (`library.rs`), and finds the files
-//! that a driver would have made in a prepared directory (`tree.rs`). With a root file system, it runs in user and mount
+//! The program is started with a library that serves the nodes of the driver from within (`library.rs`), and finds
+//! the driver's files in a prepared directory (`tree.rs`). With a root file system, it runs in user and mount
 //! namespaces of its own (`namespace.rs`), without any rights that the user does not have.
 #![expect(unsafe_code, reason = "starts programs in namespaces")]
 
@@ -37,15 +37,15 @@ use belfry_image::Cache;
 use crate::gdb::GdbAddress;
 use crate::inspect::{self, AskedOfProcess, InspectError, InspectOptions};
 
-/// What can go wrong before the program runs.
+/// Errors before the program runs.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// A file or directory of the preparation.
     #[error("{action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed, as a verb.
         action: &'static str,
-        /// With what.
+        /// File or directory of the action.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
@@ -62,17 +62,17 @@ pub enum ExecError {
     /// The settings cannot be written.
     #[error("cannot encode the settings: {0}")]
     Encode(#[from] serde_json::Error),
-    /// The root file system is none.
+    /// The directory is no root file system.
     #[error("{0} is no root file system: it has no usr/lib; `belfry image --rootfs rocm` makes one")]
     NoRoot(PathBuf),
-    /// Namespaces cannot be had.
+    /// Namespaces are not available.
     #[error(
         "{what}: {source}; a root file system needs user and mount namespaces: allow them \
          (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, a container's seccomp profile), \
          or install the packages where belfry runs and leave --root out"
     )]
     Namespace {
-        /// What was tried.
+        /// Action that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -80,7 +80,7 @@ pub enum ExecError {
     /// The GPU cannot be looked at.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// More is asked for than a process can be told.
+    /// The request is larger than a process can be told.
     #[error(
         "breakpoints and paths of symbols have {0} bytes, and more than {MAX_ASKED} do not reach the program; name a folder"
     )]
@@ -113,52 +113,52 @@ impl ExecError {
     }
 }
 
-/// What to run, and on what.
+/// A program, and the GPU that it runs on.
 #[derive(Debug, Clone)]
 pub struct ExecOptions {
     /// Chip, compute units, VRAM, workers and schedule of the device in each process.
     pub gpu: belfry_device::GpuConfig,
-    /// The folder that each process keeps compiled code in, if it does.
+    /// The folder in which each process keeps compiled code, if it keeps any.
     pub code_folder: Option<PathBuf>,
     /// A root file system to run in.
     pub root: Option<PathBuf>,
-    /// Mounts the GPU's files where they belong, so that programs see them that do not load the library.
+    /// Mounts the GPU's files in their usual places, so that programs that do not load the library see them, too.
     pub namespace: bool,
-    /// Where each process that uses the GPU leaves its events.
+    /// Directory in which each process that uses the GPU leaves its events.
     pub trace: Option<TraceTo>,
     /// The directory in which each process that uses the GPU leaves a record of it.
     pub record: Option<PathBuf>,
-    /// What is checked of kernels.
+    /// Checks of kernels.
     pub sanitize: Option<SanitizeOptions>,
-    /// What is counted of kernels.
+    /// Counts of kernels.
     pub profile: Option<ProfileOptions>,
-    /// How the GPU of each process may be looked at.
+    /// Options of the inspector for the GPU of each process.
     pub inspect: Option<InspectOptions>,
     /// The driver of each process is in a companion, so that a debugger may stop the program.
     pub debuggable: bool,
-    /// How threads wait for signals of ROCr.
+    /// Way in which threads wait for signals of ROCr.
     pub wait: Wait,
     /// The program and its arguments; without one, a shell.
     pub program: Vec<OsString>,
-    /// How this was asked for, where the next start may be done by the record of this one.
+    /// Spelling of this request, if the record of this start may serve the next one.
     pub asked: Option<Asked>,
 }
 
-/// Where events are left.
+/// Place for the events of a trace.
 #[derive(Debug, Clone)]
 pub struct TraceTo {
     /// A directory, in which each process makes a file.
     pub directory: PathBuf,
-    /// Bytes of such a file.
+    /// Size of such a file in bytes.
     pub size: usize,
 }
 
-/// How a start was asked for.
+/// Spelling of a start's request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// Words of the command line between `exec` and `--`.
     pub options: Vec<OsString>,
-    /// What was said on standard error.
+    /// Text that was written to standard error.
     pub notice: String,
 }
 
@@ -167,19 +167,20 @@ pub struct Asked {
 struct Prepare {
     command: Command,
     program: String,
-    /// What the started process says of its namespaces when they cannot be had: of an error, `spawn` gives its number alone.
+    /// File in which the started process describes an error of its namespaces: `spawn` returns the error's number
+    /// alone.
     said: Option<File>,
-    /// The GPU's chip, where the program is searched for in `PATH` on this machine.
+    /// The GPU's chip, if the program is searched for in `PATH` on this machine.
     searched_for: Option<&'static Model>,
 }
 
 impl Prepare {
-    /// The error of a start, with what the process has said.
+    /// Makes the error of a failed start, with the text that the process has left.
     fn failed(self, source: io::Error) -> ExecError {
         let Self { program, said, searched_for, .. } = self;
         if let Some(chip) = searched_for
             && source.kind() == io::ErrorKind::NotFound
-            // Otherwise a script's interpreter is not there.
+            // Otherwise the interpreter of a script is missing.
             && !absent::is_in_path(OsStr::new(&program))
         {
             return ExecError::Absent { program, image: absent::image_for(chip) };
@@ -228,12 +229,12 @@ impl ExecOptions {
             said = Some(file);
             let enter = move || {
                 space.enter().inspect_err(|error| {
-                    // Without it, the error's number is told.
+                    // Without this text, the error's number is reported.
                     let _ = write!(&place, "{error}");
                 })
             };
-            // SAFETY: between fork and exec of a process with one thread, which may do anything; when the process is
-            // replaced without a fork, likewise.
+            // SAFETY: between fork and exec of a process with one thread, which may do anything; if the process is
+            // replaced without a fork, the same holds.
             unsafe { command.pre_exec(enter) };
         }
         let preload = match std::env::var_os("LD_PRELOAD") {
@@ -302,7 +303,7 @@ impl ExecOptions {
         Ok(Prepare { command, program, said, searched_for })
     }
 
-    /// Leaves a record of what this start has found, where the next one can go by it.
+    /// Leaves a record of the findings of this start, if the next start can use it.
     fn record(&self, directory: &Path, places: &namespace::Places, settings: &Prepared) {
         let Some(Asked { options, notice }) = &self.asked else { return };
         if self.root.is_some()
@@ -341,7 +342,7 @@ impl ExecOptions {
         again.write(directory);
     }
 
-    /// What the device and its files are made of.
+    /// Returns the settings of the device and of its files.
     fn settings(&self) -> Prepared {
         let place = tree::free_place();
         let mut prepared = Prepared {
@@ -366,10 +367,10 @@ impl ExecOptions {
     }
 }
 
-/// Bytes that a process can be told of how its GPU is looked at.
+/// Most bytes of inspector options that a process can be given.
 const MAX_ASKED: usize = 4000;
 
-/// How a process is told how its GPU may be looked at.
+/// Encodes the inspector options for a process.
 fn asked_of_process(folder: PathBuf, options: &InspectOptions) -> Result<String, ExecError> {
     // The program may be in another directory by the time it opens the GPU.
     let whole = |path: &PathBuf| std::path::absolute(path).map_err(ExecError::io("find", path));
@@ -383,7 +384,8 @@ fn asked_of_process(folder: PathBuf, options: &InspectOptions) -> Result<String,
     if asked.len() > MAX_ASKED { Err(ExecError::Asked(asked.len())) } else { Ok(asked) }
 }
 
-/// Where programs are searched for in another root: there, and after that in the directories that it shares with this machine.
+/// Makes the search path for programs in another root: directories of that root first, then those that it shares with
+/// this machine.
 ///
 /// A `~/.local/bin` has programs for this machine, which stand first in many a `PATH`.
 fn search_path(own: Option<&OsStr>) -> OsString {
@@ -394,7 +396,7 @@ fn search_path(own: Option<&OsStr>) -> OsString {
     let missing = SYSTEM.map(PathBuf::from).into_iter().filter(|directory| !path.contains(directory));
     path.extend(missing.collect::<Vec<_>>());
     path.extend(shared);
-    // A directory that came out of a list can go into one.
+    // A directory that was split from a list can be joined into one.
     std::env::join_paths(path).unwrap_or_default()
 }
 
@@ -409,11 +411,11 @@ pub fn replace(options: &ExecOptions) -> ExecError {
     }
 }
 
-/// Whether programs can have namespaces of their own, tried in a process that does nothing else.
+/// Returns no error if programs can have namespaces of their own; a process that does nothing else tries it.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The kernel's refusal.
 pub fn namespaces() -> io::Result<()> {
     let mut command = Command::new("/bin/true");
     // SAFETY: between fork and exec; makes system calls and nothing else.
@@ -421,7 +423,7 @@ pub fn namespaces() -> io::Result<()> {
     command.status().map(|_| ())
 }
 
-/// Whether this user may have a userfaultfd for faults of its own programs.
+/// Returns true if this user may have a userfaultfd for faults of its own programs.
 #[must_use]
 pub fn userfault() -> bool {
     const USER_MODE_ONLY: libc::c_int = 1;
@@ -434,17 +436,17 @@ pub fn userfault() -> bool {
     fd >= 0
 }
 
-/// Runs the program and tells what came of it.
+/// Runs the program and reports its end.
 pub fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, ExecError> {
     report::run(options, stdout)
 }
 
-/// Runs the program with its own output, and answers its exit status: 128 + the signal's number for a killed one.
+/// Runs the program with its own output, and returns its exit status: 128 + the signal's number for a killed one.
 pub fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
     report::wait(options)
 }
 
-/// Where the library and the files are kept: the cache, or the temporary directory where there is none.
+/// Returns the directory of the library and the files: the cache, or the temporary directory if there is no cache.
 fn directory() -> Result<PathBuf, ExecError> {
     let cached = Cache::open().ok().map(|cache| cache.root().join("exec"));
     let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o755).create(path);

@@ -1,8 +1,9 @@
 //! A root file system for the program, in user and mount namespaces of its own.
 //!
-//! The new root is a tmpfs with the entries of the root file system bound into it, and the host's where the root has to do
-//! with the user and the machine: home directories, `/tmp`, `/proc`, `/sys`, `/dev`, and whatever the root does not have at
-//! all. Nothing is written to the root file system, so that any number of programs use one at a time.
+//! The new root is a tmpfs with the entries of the root file system bound into it. The host's own entries are bound
+//! for everything of the user and the machine: home directories, `/tmp`, `/proc`, `/sys`, `/dev`, and entries that
+//! the root does not have at all. Nothing is written to the root file system, so that any number of programs can use
+//! one at a time.
 #![expect(unsafe_code, reason = "system calls between fork and exec")]
 
 use std::collections::BTreeSet;
@@ -14,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use super::ExecError;
 
-/// Where the library, the prepared files and the summary are found in the new root.
+/// Directory of the library, the prepared files and the summary in the new root.
 const OWN: &str = "/run/belfry";
-/// Entries of `/` that are the host's whatever the root has.
+/// Entries of `/` that are always the host's, even if the root has them.
 const HOSTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "home", "root"];
 
-/// Whether a directory is this machine's in every root; a relative one may be.
+/// Returns true if a directory is this machine's in every root; a relative one may be.
 pub(super) fn is_shared(directory: &Path) -> bool {
     match directory.strip_prefix("/") {
         Ok(inside) => HOSTS.iter().any(|host| inside.starts_with(host)),
@@ -27,7 +28,7 @@ pub(super) fn is_shared(directory: &Path) -> bool {
     }
 }
 
-/// Where the program finds what it needs.
+/// Paths of the files that the program needs.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) tree: PathBuf,
@@ -50,13 +51,13 @@ enum Step {
     File(CString),
     /// Makes a link to a target.
     Link(CString, CString),
-    /// Binds what is somewhere to a place, with what is mounted below.
+    /// Binds the first path to the second, with all mounts below it.
     Bind(CString, CString),
     /// Mounts an empty file system.
     Tmpfs(CString),
 }
 
-/// What to do in the program's process before it starts.
+/// Steps of the program's process before the program starts.
 #[derive(Debug)]
 pub(super) struct Namespace {
     uid: u32,
@@ -64,7 +65,7 @@ pub(super) struct Namespace {
     steps: Vec<Step>,
     /// The new root, if there is one.
     root: Option<CString>,
-    /// Where to be in it.
+    /// Working directory in the new root.
     directory: CString,
 }
 
@@ -74,9 +75,10 @@ fn c_string(path: impl AsRef<OsStr>) -> CString {
 }
 
 impl Namespace {
-    /// Plans a namespace, with a new root or the host's; with `files`, these paths of the GPU are there for every program.
+    /// Plans a namespace, with a new root or the host's. With `files`, these paths of the GPU are there for every
+    /// program.
     ///
-    /// `places` become those that the program sees.
+    /// `places` are changed to the paths that the program sees.
     pub(super) fn new(
         directory: &Path,
         root: Option<&Path>,
@@ -108,7 +110,7 @@ impl Namespace {
         })
     }
 
-    /// Enters it; the calling process has one thread.
+    /// Enters the namespace; the calling process has one thread.
     pub(super) fn enter(&self) -> io::Result<()> {
         let named = |what: &'static str| {
             move |source: io::Error| io::Error::other(ExecError::Namespace { what, source }.to_string())
@@ -131,7 +133,8 @@ impl Namespace {
     }
 }
 
-/// Makes the namespaces: without rights by way of a user namespace that has one user, with rights by asking.
+/// Makes the namespaces. A user without rights gets them in a user namespace that has one user; a user with rights
+/// directly.
 fn unshare(uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: changes the calling process alone, which has one thread.
     if uid == 0 && check(unsafe { libc::unshare(libc::CLONE_NEWNS) }).is_ok() {
@@ -139,13 +142,13 @@ fn unshare(uid: u32, gid: u32) -> io::Result<()> {
     }
     // SAFETY: as above.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
-    // Older kernels have no such file, and ask for nothing.
+    // Older kernels do not have this file, and do not need the write.
     let _ = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-/// Makes the namespaces of this user, and says whether that went well.
+/// Makes the namespaces of this user, and returns the error if that fails.
 pub(super) fn try_unshare() -> io::Result<()> {
     unshare(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
@@ -193,7 +196,7 @@ impl Plan {
         self.steps.push(Step::Directory(c_string(path)));
     }
 
-    /// Has an entry appear at a place: a link as it is, anything else bound.
+    /// Puts an entry at a place: a link as it is, anything else bound.
     fn entry(&mut self, from: &Path, to: &Path) -> Result<(), ExecError> {
         let kind = fs::symlink_metadata(from).map_err(ExecError::io("stat", from))?;
         if kind.is_symlink() {
@@ -228,7 +231,7 @@ impl Plan {
         }
         for name in names(Path::new("/"))? {
             let ours = !theirs.contains(&name) && name != "run";
-            // Files of the host's root, and what cannot be seen, are left out.
+            // Files of the host's root, and entries that cannot be read, are left out.
             let from = Path::new("/").join(&name);
             if (ours || hosts(&name)) && fs::symlink_metadata(&from).is_ok_and(|kind| kind.is_dir()) {
                 self.entry(&from, &base.join(&name))?;
@@ -260,7 +263,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The GPU's files where they belong: `/sys` and `/dev` are put together anew, of the host's entries and of ours.
+    /// Puts the GPU's files in their usual places: `/sys` and `/dev` are built anew of the host's entries and of
+    /// Belfry's.
     fn files(&mut self, stage: &Path, tree: &Path, paths: &[String]) -> Result<(), ExecError> {
         self.steps.push(Step::Tmpfs(c_string(stage)));
         let ours: BTreeSet<&Path> = paths.iter().map(Path::new).collect();
@@ -273,7 +277,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes a directory that holds some of our entries beside the host's.
+    /// Makes a directory that holds some of Belfry's entries beside the host's.
     fn put_together(
         &mut self,
         directory: &Path,
@@ -283,7 +287,7 @@ impl Plan {
     ) -> Result<(), ExecError> {
         let below = |root: &Path, path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.directory(&below(stage, directory));
-        // A directory the host does not have holds ours alone.
+        // A directory that the host does not have holds Belfry's entries alone.
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if !above.contains(path.as_path()) && !ours.contains(path.as_path()) {
@@ -318,7 +322,7 @@ mod tests {
         for place in ["/stage/sys/class/kfd", "/stage/dev/kfd", "/stage/dev/null", "/stage/sys/kernel"] {
             assert!(steps.contains(&format!("{place}\"")), "{place}");
         }
-        // What holds ours is put together, and not bound as it is.
+        // A directory that holds Belfry's entries is built anew, and not bound as it is.
         for place in ["/stage/sys/class", "/stage/dev", "/stage/sys"] {
             let bound =
                 plan.steps.iter().any(|step| matches!(step, Step::Bind(_, to) if **to == *c_string(place)));

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 /// Directories of links, without a slash in front.
 pub(super) const LISTS: [&str; 2] = ["sys/bus/pci/devices", "sys/class/pci_bus"];
 
-/// Where the NUMA node is described that the GPU is at, if the machine tells of nodes.
+/// Directory of the NUMA node that the GPU is at, if the machine has nodes.
 const NODE: &str = "/sys/devices/system/node/node0";
 
 /// A link of the machine's.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
-    /// Where it is, without a slash in front.
+    /// Its path, without a slash in front.
     pub(super) place: PathBuf,
     /// The path in it.
     pub(super) target: PathBuf,
 }
 
-/// The links in a directory of the machine's, in order; none where there is no such directory.
+/// Returns the links in a directory of the machine's, in order; none if there is no such directory.
 fn links(list: &str) -> Vec<Link> {
     let entries = fs::read_dir(Path::new("/").join(list)).into_iter().flatten().flatten();
     let mut links: Vec<Link> = entries
@@ -34,18 +34,19 @@ fn links(list: &str) -> Vec<Link> {
     links
 }
 
-/// All of the machine's.
+/// Returns all links of the machine.
 pub(super) fn machine() -> Vec<Link> {
     LISTS.iter().flat_map(|list| links(list)).collect()
 }
 
-/// Adds to a hash what of the machine the prepared directory tells.
+/// Adds to a hash all that the prepared directory contains of the machine.
 pub(super) fn hash(hasher: &mut impl Hasher) {
     machine().hash(hasher);
     near().hash(hasher);
 }
 
-/// The root bus that a link of sysfs leads to, which says `../../devices/pci0000:00/...`. Other roots have files of ours as well.
+/// Returns the root bus that a link of sysfs leads to, by its `../../devices/pci0000:00/...`. Other roots have files
+/// of Belfry's as well.
 pub(super) fn root_of(target: &Path) -> Option<&str> {
     let mut parts = target.components().skip_while(|part| part.as_os_str() == "..");
     let is_devices = parts.next().is_some_and(|part| part.as_os_str() == "devices");
@@ -61,7 +62,7 @@ pub(super) fn whole(target: &Path) -> PathBuf {
 /// The processors that are near the GPU, as the kernel tells of them.
 #[derive(Debug, Hash)]
 pub(super) struct Near {
-    /// `numa_node`: -1 where the machine tells of no nodes.
+    /// `numa_node`: -1 if the machine has no nodes.
     pub(super) node: String,
     /// `local_cpus`, a mask.
     pub(super) mask: String,
@@ -69,7 +70,7 @@ pub(super) struct Near {
     pub(super) list: String,
 }
 
-/// The GPU is at the first node, as the topology of KFD has it.
+/// Returns the processors of the first node, at which KFD's topology has the GPU.
 pub(super) fn near() -> Near {
     let node = |name: &str| fs::read_to_string(format!("{NODE}/{name}"));
     let processors = || {
@@ -95,7 +96,7 @@ fn mask(count: usize) -> String {
     });
     let text: Vec<String> = words.collect();
     let text = text.join(",");
-    // Of the first word there are no zeros in front.
+    // The first word has no leading zeros.
     format!("{}\n", text.trim_start_matches('0'))
 }
 

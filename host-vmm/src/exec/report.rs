@@ -1,4 +1,4 @@
-//! What came of a program and its processes: the JSON of `exec --json`.
+//! Results of a program and its processes: the JSON of `exec --json`.
 #![expect(unsafe_code, reason = "passes signals on")]
 
 use std::fs;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{ExecError, ExecOptions, Prepare};
 use crate::run::report::{Doorbells, Unmodelled, milliseconds};
 
-/// What came of the program; `exec --json` prints this.
+/// Result of the program; `exec --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExecReport {
     /// Always `exec`.
@@ -31,23 +31,23 @@ pub struct ExecReport {
     pub signal: Option<i32>,
     /// Milliseconds the program took.
     pub program_ms: f64,
-    /// Each process that used the GPU, in the order of their ends as far as they were told.
+    /// Each process that used the GPU, in the order of their ends as far as it is known.
     pub processes: Vec<ProcessReport>,
 }
 
-/// What came of one process; the numbers are those of `run --json`.
+/// Result of one process; the numbers are those of `run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// Its number.
     pub pid: i32,
-    /// When it was started, as `/proc` has it.
+    /// Start time, as `/proc` has it.
     #[serde(skip_serializing)]
     pub started: u64,
-    /// How it has ended.
+    /// Kind of its end.
     pub end: End,
-    /// The signal that has ended it, where that is known.
+    /// The signal that has ended it, if that is known.
     pub signal: Option<i32>,
-    /// Whether the counters below are those at its end; else they are those of its first use of the GPU.
+    /// True if the counters below were taken at its end; otherwise at its first use of the GPU.
     #[serde(default)]
     pub counted: bool,
     /// Its program.
@@ -68,28 +68,28 @@ pub struct ProcessReport {
     pub doorbells: Doorbells,
     /// GPU page table walks.
     pub page_walks: u64,
-    /// What has come of its compiled code, where that is kept.
+    /// Counts of its kept compiled code, if a folder keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_code: Option<KeptCounts>,
     /// Interrupts raised.
     pub interrupts: u64,
-    /// What the program did wrong, by name, with how often.
+    /// Number of the program's errors, by their names.
     pub errors: std::collections::BTreeMap<String, u64>,
-    /// What each of them was about the first time, in words.
+    /// Description of the first error of each name.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub reasons: std::collections::BTreeMap<String, String>,
     /// Registers the driver used that have no behaviour.
     pub unmodelled: Vec<Unmodelled>,
-    /// What was found in its kernels, where they were checked.
+    /// Findings in its kernels, if they were checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sanitizer: Option<SanitizeReport>,
-    /// What was counted of its kernels, where they were profiled.
+    /// Counts of its kernels, if they were profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileReport>,
-    /// What a plan of faults has come to, where there is one.
+    /// Effects of a plan of faults, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultsOfProcess>,
-    /// The record of its GPU, where there is one.
+    /// The record of its GPU, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<RecordOfProcess>,
 }
@@ -99,31 +99,31 @@ pub struct ProcessReport {
 pub struct RecordOfProcess {
     /// Its name in the directory.
     pub file: String,
-    /// Turns of the device and calls of the driver's.
+    /// Turns of the device and calls of the driver.
     pub operations: u64,
-    /// What others had written to memory and doorbells.
+    /// Writes of others to memory and doorbells.
     pub inputs: u64,
     /// Events.
     pub events: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Whether it has an end.
+    /// True if the record has an end.
     pub complete: bool,
-    /// Why it could not be written on.
+    /// Reason for ending the record early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What a plan of faults has come to in a process.
+/// Effects of a plan of faults in a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultsOfProcess {
     /// The first strikes, in words.
     pub strikes: Vec<String>,
-    /// How often each rule has struck.
+    /// Strikes of each rule.
     pub struck: std::collections::BTreeMap<String, u64>,
 }
 
-/// How a process has ended.
+/// Kind of a process's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -131,13 +131,14 @@ pub enum End {
     Exited,
     /// A signal has ended it.
     Signalled,
-    /// It has not told: SIGKILL, or a signal that it had an action for or that came while it could tell nothing.
+    /// The process has not reported its end: SIGKILL, or a signal that it handled or that came while it could report
+    /// nothing.
     Lost,
-    /// It runs on.
+    /// The process still runs.
     Running,
 }
 
-/// The program, for signals to be passed on to.
+/// The number of the program's process, for passing signals on to it.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: i32) {
@@ -165,7 +166,7 @@ fn wait_for(mut prepared: Prepare) -> Result<(i32, ExitStatus), ExecError> {
     Ok((pid, status))
 }
 
-/// As a shell has it: 128 + the signal's number for a killed program.
+/// Returns the status as a shell has it: 128 + the signal's number for a killed program.
 fn exit_status(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
@@ -174,12 +175,12 @@ pub(super) fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
     wait_for(options.prepare(None)?).map(|(_, status)| exit_status(status))
 }
 
-/// What becomes of the program's standard output.
+/// Destination of the program's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdout {
-    /// It stays the program's.
+    /// Standard output stays the program's.
     Kept,
-    /// It goes to standard error: a report has it for itself.
+    /// Standard output goes to standard error: a report needs standard output for itself.
     Moved,
 }
 
@@ -211,7 +212,7 @@ pub(super) fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, E
 }
 
 impl ProcessReport {
-    /// Says what the process could not: that it runs, or `signal`, which is known to have ended it.
+    /// Adds what the process could not report: that it runs, or `signal`, which is known to have ended it.
     fn settle(&mut self, signal: Option<i32>) {
         self.counted = self.end != End::Lost;
         if self.end == End::Lost && runs(self.pid, self.started) {
@@ -223,10 +224,10 @@ impl ProcessReport {
     }
 }
 
-/// Whether the process of that number which was started then has not ended.
+/// Returns true if the process with that number and start time has not ended.
 fn runs(pid: i32, started: u64) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name, which may hold anything, is followed by the state; the 22nd field is when it was started.
+    // The name, which may hold anything, is followed by the state; the 22nd field is the start time.
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();
     let state = fields.next();
@@ -234,7 +235,7 @@ fn runs(pid: i32, started: u64) -> bool {
     since == Some(started) && !matches!(state, Some("Z" | "X"))
 }
 
-/// The processes that have written a line; of several lines of one process, the last counts.
+/// Reads the processes that have written a line; of several lines of one process, the last counts.
 fn processes(text: &str) -> Result<Vec<ProcessReport>, ExecError> {
     let mut processes: Vec<ProcessReport> = Vec::new();
     for line in text.lines() {

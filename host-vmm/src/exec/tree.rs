@@ -1,7 +1,8 @@
 //! The files a driver makes under `/sys` and `/dev`, prepared in a directory.
 //!
-//! The topology comes from the driver core, bound to a device of the same configuration as programs get; what the kernel
-//! itself makes for a PCI device and for DRM is written here. The directory is made once per configuration, as a whole.
+//! The topology comes from the driver core, bound to a device with the configuration that programs get; this module
+//! writes the files that the kernel itself makes for a PCI device and for DRM. The directory is made once per
+//! configuration, as a whole.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,39 +18,39 @@ use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 
 use super::{ExecError, library, parameters, pci};
 
-/// Where the kernel keeps the topology; `/sys/class/kfd/kfd` is a link to it.
+/// Directory of the topology in sysfs; `/sys/class/kfd/kfd` is a link to it.
 const KFD: &str = "sys/devices/virtual/kfd/kfd";
 /// Device numbers of `/dev/kfd`, whose major is any that is free.
 const KFD_NUMBER: &str = "235:0";
 
-/// A PCI bus that this machine does not have: where the GPU says it is.
+/// Finds the number of a PCI bus that this machine does not have: the GPU's bus.
 pub(super) fn free_place() -> u8 {
     (0xc3..=0xfe).find(|&bus| !signs_of_bus(bus).iter().any(|path| path.exists())).unwrap_or(0xc3)
 }
 
-/// Directories that there are if this machine has a bus: its own, and the one of a root bus.
+/// Returns the directories that exist if this machine has a bus: its own, and the one of a root bus.
 pub(super) fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
     [format!("/sys/class/pci_bus/0000:{bus:02x}").into(), format!("/sys/devices/pci0000:{bus:02x}").into()]
 }
 
-/// Bytes of memory this machine has, in whole megabytes.
+/// Returns the bytes of memory of this machine, in whole megabytes.
 pub(super) fn machine_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let total = (info.totalram as u64).saturating_mul(info.mem_unit.max(1).into());
     (total & !0xf_ffff).max(256 << 20)
 }
 
-/// The PCI address of the GPU on a bus.
+/// Returns the PCI address of the GPU on a bus.
 fn address(bus: u8) -> String {
     format!("0000:{bus:02x}:00.0")
 }
 
-/// The directory of the PCI device, without a slash in front.
+/// Returns the directory of the PCI device, without a slash in front.
 fn device(bus: u8) -> String {
     format!("sys/devices/pci0000:{bus:02x}/{}", address(bus))
 }
 
-/// What is found in the directory instead of where it says.
+/// Lists the paths that are looked up in the prepared directory instead of this machine.
 pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/dev/kfd",
@@ -73,20 +74,22 @@ pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String
     paths
 }
 
-/// The directory of the device that amdgpu makes for a partition after the first one, without a slash in front.
+/// Returns the directory of the device that amdgpu makes for a partition after the first one, without a slash in
+/// front.
 fn partition_device(number: u32) -> String {
     format!("sys/devices/platform/amdgpu_xcp_{}", number - 1)
 }
 
-/// Makes the directory for a configuration, unless it is there; its path.
+/// Makes the directory for a configuration, unless it is there; returns its path.
 pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, ExecError> {
     let text = serde_json::to_vec(settings)?;
-    // Directory and settings are the user's own, so that no one gains by a collision. A cryptographic digest asks the
-    // processor what it can do, which takes 10 us each time where a hypervisor answers.
+    // Directory and settings are the user's own, so that a collision gains no attacker anything. A cryptographic
+    // digest asks the processor for its features, which takes 10 us each time under a hypervisor that traps the
+    // question.
     let mut hash = DefaultHasher::new();
     library::IDENTITY.hash(&mut hash);
     text.hash(&mut hash);
-    // The topology says how many processors there are.
+    // The topology contains the number of processors.
     belfry_device::processors().hash(&mut hash);
     pci::hash(&mut hash);
     let path = directory.join(format!("tree-{:016x}", hash.finish()));
@@ -102,7 +105,7 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
         .map_err(ExecError::io("change the mode of", place.path()))?;
     let made = place.keep();
     if let Err(source) = fs::rename(&made, &path) {
-        // Somebody else was faster: then theirs is as good.
+        // Another process was faster: then its directory is as good.
         let _ = fs::remove_dir_all(&made);
         if !path.join(SETTINGS_FILE).exists() {
             return Err(ExecError::Io { action: "rename to", path, source });
@@ -111,13 +114,14 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     Ok(path)
 }
 
-/// What the PCI core says of the link, by the registers of the function's PCI Express capability; nothing without one.
+/// Returns the PCI core's files of the link, from the registers of the function's PCI Express capability; none
+/// without that capability.
 fn link_files(config: &[u8; 256]) -> Vec<(&'static str, String)> {
     const EXPRESS: u8 = 0x10;
     const LINK_CAPABILITIES: usize = 0x0c;
     const LINK_STATUS: usize = 0x12;
     let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
-    // A list in as many bytes has no more members than that.
+    // A list in 256 bytes has no more members than that.
     let mut at = usize::from(config[0x34] & 0xfc);
     for _ in 0..48 {
         if at < 0x40 || at + LINK_STATUS + 2 > config.len() {
@@ -168,13 +172,13 @@ impl Tree<'_> {
             .map_err(ExecError::io("change the mode of", &path))
     }
 
-    /// A link from one path of the directory to another, relative as sysfs has them.
+    /// Makes a link from one path of the directory to another, relative as sysfs has them.
     fn link(&self, from: &str, to: &str) -> Result<(), ExecError> {
         let path = self.root.join(from);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(ExecError::io("create", parent))?;
         }
-        // From one place of sysfs to another, the way is within it.
+        // A link between two places of sysfs stays within sysfs.
         let (from, to) = match (from.strip_prefix("sys/"), to.strip_prefix("sys/")) {
             (Some(from), Some(to)) => (from, to),
             _ => (from, to),
@@ -189,7 +193,7 @@ impl Tree<'_> {
         self.topology(&process, "", &format!("{KFD}/topology"))?;
         let blocks = format!("{}/ip_discovery", device(self.bus()));
         self.topology(&process, "ip_discovery", &blocks)?;
-        // Chips whose cores are not shared out have none.
+        // Chips whose cores cannot be partitioned have no such file.
         if process.sysfs_list("compute_partition_config").is_ok() {
             let partitions = format!("{}/compute_partition_config", device(self.bus()));
             self.topology(&process, "compute_partition_config", &partitions)?;
@@ -200,7 +204,7 @@ impl Tree<'_> {
         self.drm()
     }
 
-    /// A tree of the driver core, the topology or what the discovery table says: its directory `path` at `place`.
+    /// Writes a tree of the driver core, the topology or the discovery table: its directory `path` at `place`.
     fn topology(&self, process: &HostedProcess, path: &str, place: &str) -> Result<(), ExecError> {
         let directory = self.root.join(place);
         fs::create_dir_all(&directory).map_err(ExecError::io("create", &directory))?;
@@ -242,7 +246,7 @@ impl Tree<'_> {
         (self.settings.location_id >> 8) as u8
     }
 
-    /// What the PCI core makes.
+    /// Writes the files that the PCI core makes.
     fn pci(&self, hosted: &HostedGpu) -> Result<(), ExecError> {
         let (device, address) = (device(self.bus()), address(self.bus()));
         let mut config = [0u8; 256];
@@ -300,7 +304,7 @@ impl Tree<'_> {
         self.pci_lists()
     }
 
-    /// The GPU's bus, and the machine's devices and buses beside the GPU's.
+    /// Writes the lists with the GPU's bus, and with the machine's devices and buses beside the GPU's.
     fn pci_lists(&self) -> Result<(), ExecError> {
         let name = format!("0000:{:02x}", self.bus());
         let bus = format!("sys/devices/pci{name}/pci_bus/{name}");
@@ -313,7 +317,7 @@ impl Tree<'_> {
         for pci::Link { place, target } in pci::machine() {
             let place = self.root.join(place);
             let target = match pci::root_of(&target) {
-                // The link is as on the machine, by way of one that leads there.
+                // The link is as on the machine, by way of a link that leads there.
                 Some(root) => {
                     let at = self.root.join("sys/devices").join(root);
                     if !at.is_symlink() {
@@ -329,7 +333,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The driver's own files of the PCI device. What changes is made when a program opens it, and empty here.
+    /// Writes the driver's own files of the PCI device. Files that change are made when a program opens them, and are
+    /// empty here.
     fn card(&self, card: Card) -> Result<(), ExecError> {
         let device = device(self.bus());
         for file in card::FILES.iter().filter(|file| file.is_of(&card)) {
@@ -345,7 +350,7 @@ impl Tree<'_> {
         self.file(CARD_FILE, serde_json::to_vec(&PreparedCard { card, device })?)
     }
 
-    /// Start, end and flags of each BAR, where a firmware might have put them.
+    /// Returns start, end and flags of each BAR, at addresses that a firmware might have chosen.
     fn resources(&self) -> String {
         const PREFETCHABLE: u64 = 0x14_220c;
         const MEMORY: u64 = 0x4_0200;
@@ -365,7 +370,7 @@ impl Tree<'_> {
         text
     }
 
-    /// What DRM makes.
+    /// Writes the files that DRM makes.
     fn drm(&self) -> Result<(), ExecError> {
         let device = device(self.bus());
         self.drm_nodes(&device, 0)?;
@@ -377,7 +382,7 @@ impl Tree<'_> {
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
     }
 
-    /// A partition's nodes, below the device that DRM has them from.
+    /// Writes a partition's nodes, below the device that DRM has them from.
     fn drm_nodes(&self, device: &str, number: u32) -> Result<(), ExecError> {
         let (card, render) = (number, self.settings.render_minor + number);
         for (name, minor) in [(format!("card{card}"), card), (format!("renderD{render}"), render)] {
@@ -394,7 +399,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The platform device that amdgpu makes for a partition after the first one (`amdgpu_xcp_drm_dev_alloc`).
+    /// Writes the platform device that amdgpu makes for a partition after the first one (`amdgpu_xcp_drm_dev_alloc`).
     fn platform_device(&self, device: &str) -> Result<(), ExecError> {
         self.link(&format!("{device}/subsystem"), "sys/bus/platform")?;
         let name = device.rsplit('/').next().unwrap_or(device);
@@ -422,7 +427,7 @@ mod tests {
             "max_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n\
              current_link_speed 16.0 GT/s PCIe\ncurrent_link_width 8\n"
         );
-        // A list that goes in a circle, and one that leads out of the space.
+        // One list goes in a circle, and one leads out of the space.
         (config[0x80], config[0x81]) = (0x01, 0x80);
         assert_eq!(link_files(&config), []);
         (config[0x34], config[0xfc]) = (0xfc, 0x10);

@@ -1,4 +1,5 @@
-//! One schedule after the other, in a child: what it is told on standard input, it answers on standard output.
+//! One schedule after the other, in a child: each is a line of standard input, and its verdict a line of standard
+//! output.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::racy;
 
-/// What a program must not do, whatever the schedule is.
+/// Failure of a program: something that it must not do under any schedule.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Failure {
     /// Its kind: `wrong result`, `error`, `hang`, `panic`, `died`, or a rule of the sanitizer.
     pub kind: String,
-    /// What it said.
+    /// Description of the failure.
     pub text: String,
 }
 
@@ -33,34 +34,34 @@ impl Failure {
         Self { kind: kind.to_owned(), text: text.into() }
     }
 
-    /// The same for all failures that are about one thing: numbers make no difference.
+    /// Returns a key that is equal for all failures of one cause: numbers in their texts make no difference.
     #[must_use]
     pub fn signature(&self) -> String {
         format!("{}: {}", self.kind, crate::torture::without_numbers(&self.text))
     }
 }
 
-/// What came of a program under a schedule.
+/// Result of a program under a schedule.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What it did that it must not do.
+    /// Failure of the program, if it failed.
     pub failure: Option<Failure>,
-    /// What the schedule came to.
+    /// Record of the schedule as it ran.
     pub explored: Explored,
     /// The child ends with this answer.
     pub ends: bool,
 }
 
-/// What is run in a child.
+/// Program and device of a child.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The device.
     pub gpu: GpuConfig,
     /// A bundled program, and its arguments.
     pub program: Vec<String>,
-    /// Steps after which a run has not ended.
+    /// Steps after which a run counts as hung.
     pub steps: u64,
-    /// What is checked beside the program's own result, if anything.
+    /// Checks beside the program's own result, if any.
     pub sanitize: Option<SanitizeOptions>,
 }
 
@@ -75,7 +76,7 @@ fn answer(verdict: &Verdict) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of standard input and output.
+/// The errors of standard input and output.
 pub fn serve(subject: &Subject) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let verdict = match line?.parse() {
@@ -89,12 +90,13 @@ pub fn serve(subject: &Subject) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the program under a schedule, on a device and a driver of its own. One that hangs ends the process, once it has answered.
+/// Runs the program under a schedule, on a device and a driver of its own. If the program hangs, the process answers
+/// and then ends.
 fn attempt(subject: &Subject, schedule: &Schedule) -> Verdict {
     let explorer = Explorer::new(schedule, subject.steps);
     explorer.on_hang(|why, explored| {
         let failure = Some(Failure::new("hang", why.to_string()));
-        // Nobody is there to be told of an error.
+        // The process ends here, so an error of the write cannot be reported.
         let _ = answer(&Verdict { failure, explored, ends: true });
         std::process::exit(0);
     });
@@ -105,7 +107,7 @@ fn attempt(subject: &Subject, schedule: &Schedule) -> Verdict {
         trace: None,
         ..subject.gpu.clone()
     };
-    // What a panic leaves half done is of this run alone.
+    // State that a panic leaves half done belongs to this run alone.
     let run = std::panic::AssertUnwindSafe(|| run(&gpu, &subject.program, &explorer));
     let outcome = std::panic::catch_unwind(run);
     explorer.end();
@@ -138,7 +140,7 @@ fn run(config: &GpuConfig, program: &[String], explorer: &Explorer) -> anyhow::R
     result
 }
 
-/// The first thing that the sanitizer has found.
+/// Returns the first finding of the sanitizer.
 fn found(sanitizer: Option<&Sanitizer>, options: Option<&SanitizeOptions>) -> Option<Failure> {
     let mut report = sanitizer?.report();
     report.suppress(&options?.suppressions);

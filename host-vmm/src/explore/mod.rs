@@ -1,11 +1,11 @@
-//! `belfry explore`: a bundled program under many schedules, each of which has to end well.
+//! `belfry explore`: a bundled program under many schedules; the program has to end well under each.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | which schedules | `search.rs` |
+//! | the choice of schedules | `search.rs` |
 //! | one schedule, in a child | `attempt.rs` |
 //! | the smallest schedule that shows a failure | `smallest.rs` |
-//! | what is told of all | `summary.rs` |
+//! | the summary of all | `summary.rs` |
 //! | programs with a race | `racy.rs` |
 
 mod attempt;
@@ -28,37 +28,37 @@ pub use summary::{Found, Summary};
 
 use crate::torture::{Child, ChildError};
 
-/// Steps after which a run has not ended, unless told otherwise.
+/// Default number of steps after which a run counts as hung.
 pub const STEPS: u64 = 200_000;
-/// Failures whose smallest schedule is looked for.
+/// Number of failures whose smallest schedule is looked for.
 const AT_MOST: usize = 20;
 
-/// What is explored, and how much.
+/// Subject and size of an exploration.
 #[derive(Clone, Debug)]
 pub struct ExploreOptions {
     /// A bundled program, and its arguments.
     pub program: Vec<String>,
-    /// How schedules are found.
+    /// Method of choosing schedules.
     pub strategy: Strategy,
-    /// How many, beside that without changes.
+    /// Number of schedules, beside the one without changes.
     pub schedules: u64,
-    /// What random ones follow from.
+    /// Seed of random schedules.
     pub seed: u64,
-    /// Events that have to come in a certain order, for random ones.
+    /// For random schedules: number of events that have to come in a certain order.
     pub depth: u32,
-    /// Changes of a schedule at most, for bounded ones.
+    /// For bounded schedules: largest number of changes.
     pub preemptions: usize,
-    /// Ends with the first failure.
+    /// True to end at the first failure.
     pub first: bool,
     /// Children at a time.
     pub jobs: usize,
-    /// How long a child has for a schedule, on the host's clock.
+    /// Time limit of a child for one schedule, on the host's clock.
     pub limit: Duration,
     /// Options of the device, as they are spelled.
     pub spelled: Vec<String>,
 }
 
-/// Has a child run a schedule.
+/// Lets a child run a schedule.
 fn ask(child: &mut Child, schedule: &Schedule) -> Verdict {
     let verdict = child.ask(&schedule.to_string()).unwrap_or_else(|findings| {
         let text = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -95,7 +95,7 @@ impl Worker {
         Ok(Self { schedules, verdicts })
     }
 
-    /// Has it run a schedule; [`Self::verdict`] waits for what comes of it.
+    /// Starts a schedule; [`Self::verdict`] waits for its result.
     fn begin(&self, schedule: &Schedule) {
         // A thread that has panicked gives no verdict either.
         let _ = self.schedules.send(schedule.clone());
@@ -111,11 +111,11 @@ impl Worker {
     }
 }
 
-/// Runs the program under schedule after schedule; `progress` is told how many are done, of how many.
+/// Runs the program under schedule after schedule; `progress` gets the number of those done, and of all.
 ///
 /// # Errors
 ///
-/// No children.
+/// Children that cannot be started.
 pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<Summary, ChildError> {
     let started = Instant::now();
     let first = Worker::start(options.limit)?;
@@ -131,12 +131,12 @@ pub fn explore(options: &ExploreOptions, progress: &dyn Fn(u64, u64)) -> Result<
     };
     summary.add(0, &plain, &base);
     let mut digests = BTreeSet::from([base.explored.digest]);
-    // Where nothing has to change, changes would show the same.
+    // If the run without changes fails, changes would show only that failure.
     let mut search = base.failure.is_none().then(|| {
         Search::new(&base.explored, options.strategy, (options.seed, options.depth, options.preemptions))
     });
     while let Some(search) = &mut search {
-        // As many as there are workers, and one after the other in what is made of them.
+        // A round has as many schedules as there are workers; results are used one after the other.
         let left = options.schedules.saturating_sub(summary.schedules);
         let batch: Vec<Schedule> = (0..left.min(workers.len() as u64)).map_while(|_| search.next()).collect();
         if batch.is_empty() {

@@ -1,6 +1,7 @@
-//! Programs with a race, `racy:NAME`, and their repaired twins, `racy:NAME-repaired`: what `belfry explore` is shown on.
+//! Programs with a race, `racy:NAME`, and their repaired twins, `racy:NAME-repaired`: examples for `belfry explore`.
 //!
-//! Each does what programs and drivers do, in an order that is wrong only where others go on at a certain moment.
+//! Each does what programs and drivers do, in an order that is wrong only if another part goes on at a certain
+//! moment.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use belfry_examples::kernels::RACY;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Completion, Queue, Runtime};
 
-/// How names begin.
+/// Beginning of all names.
 pub const PREFIX: &str = "racy:";
-/// How those of repaired twins end.
+/// End of the names of repaired twins.
 const REPAIRED: &str = "-repaired";
 /// Bytes of the driver's interrupt ring, and of an entry.
 const RING: u32 = 64 << 10;
 const ENTRY: u32 = 32;
 
-/// What a program works with.
+/// GPU, runtime and queue that a program works with.
 struct Bench<'a> {
     gpu: &'a Arc<HostedGpu>,
     runtime: &'a Runtime,
@@ -31,7 +32,7 @@ struct Bench<'a> {
 
 type Run = fn(&Bench<'_>) -> anyhow::Result<()>;
 
-/// The programs, and what is wrong with them.
+/// The programs, and the mistake of each.
 const PROGRAMS: &[(&str, &str, Run)] = &[
     ("missing-barrier", "waves read LDS that others of their workgroup store, without a barrier", barrier),
     ("missing-fence", "a workgroup stores data and a flag, without a release between them", fence),
@@ -40,17 +41,17 @@ const PROGRAMS: &[(&str, &str, Run)] = &[
     ("ih-ack", "an interrupt handler acknowledges entries that it has not looked at", acknowledge),
 ];
 
-/// Names of all of them, twins included.
+/// Returns the names of all of them, twins included.
 pub fn names() -> impl Iterator<Item = String> {
     PROGRAMS.iter().flat_map(|(name, ..)| [format!("{PREFIX}{name}"), format!("{PREFIX}{name}{REPAIRED}")])
 }
 
-/// A line for each: its name, and what is wrong with it.
+/// Returns a line for each: its name, and its mistake.
 pub fn summaries() -> impl Iterator<Item = (String, &'static str)> {
     PROGRAMS.iter().map(|(name, summary, _)| (format!("{PREFIX}{name}"), *summary))
 }
 
-/// Whether it is one of them.
+/// Returns true if the name is one of these programs.
 #[must_use]
 pub fn is_one(program: &str) -> bool {
     names().any(|name| name == program)
@@ -60,7 +61,7 @@ pub fn is_one(program: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Those of the program; an unknown name.
+/// The errors of the program; an unknown name.
 pub fn run(
     gpu: &Arc<HostedGpu>,
     runtime: &Runtime,
@@ -92,7 +93,7 @@ impl Bench<'_> {
         Ok(gpu.load(RACY.on(gpu)?)?.kernel(if self.repaired { repaired } else { broken })?)
     }
 
-    /// Submits a kernel that writes twice its input, of one workgroup.
+    /// Submits a kernel of one workgroup that writes twice its input.
     fn submit_twice(
         &self,
         input: &belfry_runtime::Buffer<u32>,
@@ -115,7 +116,7 @@ fn barrier(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn fence(bench: &Bench<'_>) -> anyhow::Result<()> {
-    // One wave for each workgroup, on all chips.
+    // Workgroups of one wave, on all chips.
     const ITEMS: u32 = 32;
     let memory = bench.runtime.gpu().gtt();
     let (data, out) = (memory.buffer_from(&[0u32; ITEMS as usize])?, memory.buffer::<u32>(ITEMS as usize)?);
@@ -137,7 +138,7 @@ fn wakeup(bench: &Bench<'_>) -> anyhow::Result<()> {
         if completion.is_done() {
             break;
         }
-        // What sets the event here is forgotten.
+        // The mistake: if the signal has set the event by now, this forgets it.
         if !bench.repaired {
             signal.reset_event()?;
         }
@@ -186,11 +187,11 @@ impl Ring {
         }
     }
 
-    /// Handles what is in the ring; how many entries were looked at.
+    /// Handles the entries of the ring; returns the number of entries that it looked at.
     fn handle(&self, gpu: &HostedGpu, repaired: bool) -> u32 {
         let (first, end) = (Self::read(gpu, self.rptr), Self::read(gpu, self.wptr));
         let entries = (end.wrapping_sub(first) & (RING - 1)) / ENTRY;
-        // What has come since is acknowledged as well, and nobody looks at it.
+        // The mistake: entries that have come since are acknowledged as well, and never handled.
         let acknowledged = if repaired { end } else { Self::read(gpu, self.wptr) };
         if let Err(error) = gpu.device().bar_write(pci::BAR_REGISTERS, self.rptr, &acknowledged.to_le_bytes())
         {

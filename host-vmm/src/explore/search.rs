@@ -1,29 +1,29 @@
-//! Which schedules there are, and in which order.
+//! The choice of schedules, and their order.
 
 use belfry_device::explore::{Change, Explored, Schedule};
 
-/// How schedules are found.
+/// Methods of choosing schedules.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub enum Strategy {
-    /// Random priorities that fall at random points.
+    /// Random priorities that change at random points.
     Pct,
-    /// Every schedule with one change, then every one with two, and so on.
+    /// Every schedule with one change, then every one with two changes, and so on.
     Preempt,
     /// Both in turn.
     #[default]
     Both,
 }
 
-/// All changes of a run that come behind those it has, in an order that is spread over the run.
+/// All changes of a run that come after those it has, in an order that is spread over the run.
 #[derive(Debug)]
 struct Extensions {
     changes: Vec<Change>,
     choices: Vec<u16>,
-    /// Points behind the last change.
+    /// First point after the last change.
     first: usize,
     next: u64,
     bits: u32,
-    /// The answers at the point at hand that are still to come, and that point.
+    /// The answers still to try at the current point.
     pending: Vec<Change>,
 }
 
@@ -35,7 +35,7 @@ impl Extensions {
         Self { changes, choices, first, next: 0, bits, pending: Vec::new() }
     }
 
-    /// The next one: its points come in the order of their numbers with the bits reversed.
+    /// Returns the next list of changes. Points come in the order of their numbers with the bits reversed.
     fn next(&mut self) -> Option<Vec<Change>> {
         while self.pending.is_empty() {
             if self.next >> self.bits != 0 {
@@ -56,10 +56,10 @@ impl Extensions {
 /// Bounded preemptions: breadth first, by the number of changes.
 #[derive(Debug)]
 struct Bounded {
-    /// Runs whose extensions come now, in turn.
+    /// Runs whose extensions are tried now, in turn.
     now: Vec<Extensions>,
     turn: usize,
-    /// Those that come when they are through.
+    /// Runs whose extensions are tried after that.
     later: Vec<Extensions>,
     bound: usize,
 }
@@ -108,7 +108,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// What follows a run without changes.
+    /// Makes the search that follows a run without changes.
     pub(super) fn new(base: &Explored, strategy: Strategy, (seed, depth, bound): (u64, u32, usize)) -> Self {
         let now =
             if bound > 0 { vec![Extensions::new(Vec::new(), base.choices.clone())] } else { Vec::new() };
@@ -116,7 +116,7 @@ impl Search {
         Self { strategy, bounded, seed, depth, points: base.choices.len() as u64, count: 0 }
     }
 
-    /// The next schedule; none if all of the bounded ones have been, and no others are wanted.
+    /// Returns the next schedule; `None` if all bounded ones were tried, and random ones are not wanted.
     pub(super) fn next(&mut self) -> Option<Schedule> {
         let number = self.count;
         self.count += 1;
@@ -136,7 +136,7 @@ impl Search {
         Some(Schedule::Pct { seed, depth: self.depth, steps: self.points.max(1) })
     }
 
-    /// What came of one of them.
+    /// Takes the result of a schedule.
     pub(super) fn ran(&mut self, schedule: &Schedule, explored: &Explored) {
         if let Schedule::Preempt(changes) = schedule {
             self.bounded.ran(changes, explored);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(texts[1], "pct:6:3:100");
         assert_eq!(texts[3], "pct:8:3:100");
         assert_eq!(texts.iter().collect::<BTreeSet<_>>().len(), 6);
-        // The second half of the run comes second.
+        // The second half of the run comes second in the order.
         assert_eq!(texts[2], "preempt:64");
     }
 }

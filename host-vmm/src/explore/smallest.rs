@@ -1,26 +1,26 @@
-//! The smallest schedule that shows a failure: as few changes as can be.
+//! The smallest schedule that shows a failure: one with as few changes as possible.
 
 use belfry_device::explore::{Change, Explored, Schedule};
 
 use super::attempt::{Failure, Verdict};
 use super::search::{Search, Strategy};
 
-/// Runs for one failure at most.
+/// Largest number of runs for one failure.
 const MOST: u64 = 400;
-/// The most changes of schedules that are tried for themselves.
+/// Largest number of changes of schedules that are searched anew.
 const FEW: usize = 2;
 
-/// What looks for it.
+/// The search for the smallest schedule.
 pub(super) struct Shrinking<'a> {
     pub(super) run: &'a mut dyn FnMut(&Schedule) -> Verdict,
-    /// What came of the run without changes.
+    /// Record of the run without changes.
     pub(super) base: &'a Explored,
-    /// Runs that are left.
+    /// Runs that may still be made.
     pub(super) left: u64,
 }
 
 impl Shrinking<'_> {
-    /// For a failure of a search that had so many runs.
+    /// Makes the search for a failure that was found after `runs` runs.
     pub(super) fn new<'a>(
         run: &'a mut dyn FnMut(&Schedule) -> Verdict,
         base: &'a Explored,
@@ -29,7 +29,7 @@ impl Shrinking<'_> {
         Shrinking { run, base, left: runs.clamp(50, MOST) }
     }
 
-    /// What comes of a schedule, if that shows the failure.
+    /// Runs a schedule; returns its verdict if it shows the failure, and its record.
     fn shows(&mut self, schedule: &Schedule, signature: &str) -> (Option<Verdict>, Explored) {
         if self.left == 0 {
             return (None, Explored::default());
@@ -41,12 +41,14 @@ impl Shrinking<'_> {
         (is_it.then_some(verdict), explored)
     }
 
-    /// The smallest schedule with that failure that was found, and what came of it; none if it does not show again.
+    /// Returns the smallest schedule found with that failure, and its verdict; `None` if the failure does not show
+    /// again.
     pub(super) fn smallest(&mut self, changes: &[Change], failure: &Failure) -> Option<(Schedule, Verdict)> {
         let signature = failure.signature();
         let last = self.shows(&Schedule::Preempt(changes.to_vec()), &signature).0?;
         let (mut best, mut last) = self.fewer(changes.to_vec(), last, &signature);
-        // Parts of one that was random need not be the smallest: those with fewer changes are tried as well.
+        // The parts of a random schedule need not hold the smallest one: bounded schedules with fewer changes are
+        // tried as well.
         let bound = best.len().saturating_sub(1).min(FEW);
         let mut search = Search::new(self.base, Strategy::Preempt, (0, 1, bound));
         while bound > 0
@@ -86,7 +88,7 @@ impl Shrinking<'_> {
 mod tests {
     use super::*;
 
-    /// A program that fails where questions 3 and 5 are answered by others, or question 6 alone.
+    /// A program that fails if other parts answer questions 3 and 5, or question 6 alone.
     fn run(alone: bool) -> impl FnMut(&Schedule) -> Verdict {
         move |schedule| {
             let Schedule::Preempt(changes) = schedule else { return Verdict::default() };

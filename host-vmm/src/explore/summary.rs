@@ -1,4 +1,4 @@
-//! What is told of all schedules.
+//! The summary of all schedules.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use super::attempt::{Failure, Verdict};
 /// Failures of one signature.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// The first one.
+    /// The first failure.
     pub failure: Failure,
-    /// How many schedules have shown it.
+    /// Number of schedules that have shown it.
     pub count: u64,
-    /// The first of them.
+    /// The first schedule that has shown it.
     pub schedule: String,
-    /// Its number, from 1 on; 0 is the run without changes.
+    /// Number of that schedule, from 1 on; 0 is the run without changes.
     pub number: u64,
-    /// The smallest one; none if it has not shown again.
+    /// The smallest schedule that shows it; `None` if it has not shown again.
     pub smallest: Option<String>,
-    /// The command that repeats it.
+    /// The command that repeats the smallest schedule.
     pub command: Option<String>,
     #[serde(skip)]
     pub(super) changes: Vec<Change>,
 }
 
-/// What came of a program under all schedules.
+/// Results of a program under all schedules.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The program and its arguments.
     pub program: Vec<String>,
-    /// Schedules, beside that without changes.
+    /// Number of schedules, beside the one without changes.
     pub schedules: u64,
-    /// Those that differed in what was done, or in which order.
+    /// Number of schedules that differed in their steps or in the order of their steps.
     pub different: u64,
-    /// Points of the run without changes at which it could go on in several ways.
+    /// Number of points in the run without changes at which it could go on in several ways.
     pub points: u64,
-    /// Schedules under which something failed.
+    /// Number of schedules under which something failed.
     pub failed: u64,
-    /// What failed.
+    /// Failures, by signature.
     pub found: Vec<Found>,
-    /// All schedules within the bound have been.
+    /// True if all schedules within the bound were run.
     pub exhausted: bool,
-    /// How long all of it took.
+    /// Length of the exploration.
     #[serde(skip)]
     pub took: Duration,
     /// Options of the device, for commands.
@@ -53,7 +53,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds what came of a schedule.
+    /// Adds the verdict of a schedule.
     pub(super) fn add(&mut self, number: u64, schedule: &Schedule, verdict: &Verdict) {
         let Some(failure) = &verdict.failure else { return };
         self.failed += 1;

@@ -1,9 +1,11 @@
-//! `belfry image install-driver`: Belfry's driver into a user's own disk, by a guest of Belfry's that has it as a disk.
+//! `belfry image install-driver`: puts Belfry's driver into a user's own disk, by a guest of Belfry's that has it as
+//! a disk.
 //!
-//! Belfry's kernel and init boot with a copy of the disk, enter its root file system and run a script (`guest.sh`) there,
-//! which installs the package of [`dkms`]. No code of the disk's own runs before that, and nothing of this machine but the
-//! copy can be reached by it, unless packages have to be fetched: then the guest boots once more, with a network, over which the disk's
-//! programs reach what this user reaches. The copy becomes the disk once everything went well; until then the disk is as it was.
+//! Belfry's kernel and init boot with a copy of the disk, enter its root file system and run a script (`guest.sh`)
+//! there, which installs the package of [`dkms`]. No code of the disk's own runs before that, and it can reach
+//! nothing of this machine but the copy, unless packages have to be fetched: then the guest boots once more, with a
+//! network, over which the disk's programs reach what this user reaches. The copy becomes the disk once everything
+//! went well; until then the disk is as it was.
 
 mod working_copy;
 
@@ -25,27 +27,27 @@ use working_copy::WorkingCopy;
 
 /// The script of the guest's side.
 const SCRIPT: &str = include_str!("guest.sh");
-/// Where the guest finds it: no disk's folder, as the place is memory.
+/// Path of the script in the guest; it is in memory, and in no folder of the disk.
 const SCRIPT_PATH: &str = "/run/belfry/guest.sh";
-/// Where the guest finds the package.
+/// Path of the package in the guest.
 const PACKAGE_PATH: &str = "/run/belfry/belfry-amdgpu-dkms.deb";
-/// What the script and the programs that it starts have.
+/// Environment of the script and of the programs that it starts.
 const ENVIRONMENT: [&str; 3] =
     ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TERM=dumb"];
-/// Memory of the guest: a compiler of the kernel's modules needs a third of it.
+/// Memory of the guest in bytes: a compiler of the kernel's modules needs a third of it.
 const MEMORY: u64 = 2 << 30;
-/// How long a boot with KVM may take before it is taken for one that never ends.
+/// Time limit of a boot with KVM; a longer one is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
-/// How long a step may take; a compiler under QEMU's translator takes minutes.
+/// Time limit of a step; a compiler under QEMU's translator takes minutes.
 const STEP_LIMIT: Duration = Duration::from_secs(3 * 3600);
-/// Bytes of what a step says that are looked at, and of what all of them say that are kept in the log. The disk's own programs write
-/// as much as they like.
+/// Bytes of a step's output that are read, and bytes of all steps' output that the log keeps. The disk's own programs
+/// write as much as they like.
 const MOST_SAID: usize = 1 << 20;
 const MOST_LOGGED: usize = 64 << 20;
 /// Exit status of a program that could not be started.
 const NOT_STARTED: i32 = 127;
 
-/// Why the driver is not in the disk, which is as it was then.
+/// Reason why the disk does not have the driver; after every such error the disk is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The disk cannot be copied or replaced.
@@ -54,7 +56,7 @@ pub enum InstallError {
     /// The package could not be made.
     #[error(transparent)]
     Package(#[from] DkmsError),
-    /// What the guest is made of could not be had.
+    /// The parts of the guest could not be obtained.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The guest failed.
@@ -73,7 +75,7 @@ pub enum InstallError {
     NoSystem {
         /// The disk.
         disk: PathBuf,
-        /// What it has instead.
+        /// What the disk has instead of a system, in words.
         why: String,
     },
     /// The system on the disk cannot have the driver.
@@ -81,7 +83,7 @@ pub enum InstallError {
     Refused {
         /// The disk.
         disk: PathBuf,
-        /// Why, with what to do.
+        /// Reason, and a way to mend it.
         why: String,
         /// The log.
         log: PathBuf,
@@ -89,7 +91,7 @@ pub enum InstallError {
     /// A file of this machine failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// Step that failed.
         what: &'static str,
         /// Why.
         source: io::Error,
@@ -100,16 +102,16 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> InstallError {
     move |source| InstallError::Io { what, source }
 }
 
-/// What became of the kernels of a disk.
+/// Kernels of a disk after the installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installed {
-    /// Releases of those that have the driver now.
+    /// Releases of the kernels that now have the driver.
     pub kernels: Vec<String>,
-    /// The others, each with why it cannot have it.
+    /// The other kernels, each with the reason why it cannot have it.
     pub skipped: Vec<String>,
 }
 
-/// What the script has said on its standard output.
+/// Output of the script.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     kernels: Vec<String>,
@@ -119,8 +121,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Takes the lines with a meaning; what else a disk's programs may have written there has none. What they say goes to the user's
-    /// terminal, and does nothing there.
+    /// Reads the lines with a meaning; other lines, which a disk's programs may have written, are left out. The texts
+    /// go to the user's terminal, and are made harmless for it.
     fn parse(text: &str) -> Self {
         let mut answer = Self::default();
         let text: String =
@@ -142,7 +144,7 @@ impl Answer {
 ///
 /// # Errors
 ///
-/// [`InstallError`]; the disk is as it was then.
+/// [`InstallError`]; after an error the disk is as it was.
 pub fn install_driver(disk: &DiskConfig, progress: &Progress) -> Result<Installed, InstallError> {
     let cache = Cache::open().map_err(ImageError::from)?;
     let copy = WorkingCopy::of(disk, progress)?;
@@ -175,11 +177,11 @@ fn failed(disk: &Path, source: GuestError) -> InstallError {
     InstallError::Guest { disk: disk.to_owned(), source: Box::new(source) }
 }
 
-/// What the disk's programs reach.
+/// Network that the disk's programs can reach.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Network {
     None,
-    /// QEMU's network of its user, in which this machine's own addresses are reached at that of the gateway.
+    /// QEMU's user network: the gateway's address reaches this machine's own addresses.
     User,
 }
 
@@ -191,7 +193,7 @@ fn boot(
     progress: &Progress,
 ) -> Result<Guest, InstallError> {
     let mut image = GuestImage::prepare(cache, &PARTS, Freshness::Cached, progress)?.with_root(cache)?;
-    // The last one is the GPU's driver, which has nothing to drive here.
+    // The last module is the GPU's driver, which has nothing to drive here.
     image.modules.pop();
     let program = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from)?;
     let attempt = |accelerator| {
@@ -231,14 +233,14 @@ struct System<'a> {
     guest: Guest,
     disk: &'a Path,
     log: File,
-    /// Bytes that the log may still have.
+    /// Bytes that the log may still grow by.
     room: usize,
     log_path: PathBuf,
     progress: &'a Progress,
 }
 
 impl System<'_> {
-    /// Enters the system, and looks which kernels there are and what is missing.
+    /// Enters the system, and finds its kernels and the packages that are missing.
     fn look(&mut self, package: &[u8]) -> Result<Answer, InstallError> {
         self.enter(package)?;
         let seen = self.script("looking at the system", "look", &[])?;
@@ -248,7 +250,7 @@ impl System<'_> {
         Ok(seen)
     }
 
-    /// The same in another guest, which is made when this one has ended.
+    /// Closes the file system, ends this guest, and enters the system in another one, which `boot` makes after that.
     fn again(
         mut self,
         package: &[u8],
@@ -273,7 +275,7 @@ impl System<'_> {
         self.put(PACKAGE_PATH, package)
     }
 
-    /// Builds the driver with what the system has, or can fetch.
+    /// Builds the driver with the system's packages, or with those that it can fetch.
     fn install(&mut self, seen: Answer) -> Result<Installed, InstallError> {
         let Answer { kernels, skipped, missing, .. } = seen;
         let title = format!("building the driver for {}", kernels.join(", "));

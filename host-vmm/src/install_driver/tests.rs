@@ -1,4 +1,4 @@
-//! What the guest's script finds in trees, and what becomes of its words.
+//! Tests of the guest's script on trees of files, and of the reading of its words.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Runs `guest.sh look` on a tree: its answer.
+/// Runs `guest.sh look` on a tree; returns its answer.
 fn look(tree: &TempDir) -> Answer {
     let script = tree.path().join("guest.sh");
     fs::write(&script, SCRIPT).unwrap();
@@ -79,7 +79,7 @@ fn trees_that_cannot_have_the_driver_are_refused_with_the_fix() {
         (tree(&TOOLS), "no kernel below /lib/modules"),
         (tree(&[&TOOLS[..], &CLOUD].concat()), "install linux-image-amd64 of Debian 13"),
         (tree(&[&TOOLS[..], &OLD].concat()), "older than 6.12"),
-        // A folder that a kernel left behind.
+        // A folder that a removed kernel left behind.
         (tree(&[&TOOLS[..], &[("lib/modules/6.12.1/updates/x.ko", "")]].concat()), "no kernel below"),
     ];
     for (tree, why) in cases {

@@ -1,4 +1,4 @@
-//! The copy of a user's disk that is changed in its place, and becomes the disk when all is well.
+//! The copy of a user's disk. The guest changes the copy, which becomes the disk if all goes well.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -12,27 +12,27 @@ use rustix::fs::{FlockOperation, fcntl_lock, ioctl_ficlone};
 use rustix::io::Errno;
 use tempfile::{Builder, NamedTempFile};
 
-/// What is read at a time.
+/// Bytes that are read at a time.
 const PIECE: u64 = 16 << 20;
 
-/// Why a disk cannot be changed.
+/// Reason why a disk cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Its file holds no disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// What is no plain file cannot be replaced.
+    /// Only a plain file can be replaced.
     #[error(
         "{0} is no file; the driver is put into disks that are files: copy it into one, with `dd` for example"
     )]
     NotAFile(PathBuf),
-    /// Nobody may write to it.
+    /// The file is read only.
     #[error("{0} is read only; `chmod u+w` it, or leave `,ro` out")]
     ReadOnly(PathBuf),
-    /// It has nothing in it.
+    /// The file is empty.
     #[error("{0} is empty; it has to be a disk with a system on it")]
     Empty(PathBuf),
-    /// Its other names would go on with the old disk.
+    /// The file has other names (hard links), which would keep the old disk.
     #[error(
         "{0} has other names (hard links), which would keep the disk as it was; remove them or copy the file first"
     )]
@@ -40,7 +40,7 @@ pub enum CopyError {
     /// Another process has it open.
     #[error("{0} is in use by another process, a QEMU perhaps; end that first")]
     InUse(PathBuf),
-    /// Somebody has changed it meanwhile.
+    /// Another process has changed it meanwhile.
     #[error("{0} was changed by another process meanwhile, and is left as that has made it; try again")]
     Changed(PathBuf),
     /// The copy needs space beside it.
@@ -56,7 +56,7 @@ pub enum CopyError {
     /// The disk could not be opened, or replaced.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The disk.
         path: PathBuf,
@@ -65,23 +65,23 @@ pub enum CopyError {
     },
 }
 
-/// The copy; dropped without [`WorkingCopy::replace`], it goes, and the disk is as it was.
+/// The copy. If it is dropped without [`WorkingCopy::replace`], it is deleted, and the disk is as it was.
 #[derive(Debug)]
 pub(super) struct WorkingCopy {
-    /// The disk's file, locked against QEMU and against others like this process.
+    /// The disk's file, locked against QEMU and against other processes of this kind.
     original: File,
     path: PathBuf,
-    /// Length and time of the last change when it was copied.
+    /// Length of the disk and time of its last change, at the time of the copy.
     state: (u64, SystemTime),
     copy: NamedTempFile,
 }
 
 impl WorkingCopy {
-    /// Copies the disk's file beside it, without what holes it has; file systems that can share the blocks do.
+    /// Copies the disk's file beside it, without its holes; file systems that can share blocks share them.
     ///
     /// # Errors
     ///
-    /// A file that is no disk, or that may not or cannot be replaced; no space for another one.
+    /// A file that is no disk, or that may not or cannot be replaced; no space for a second one.
     pub(super) fn of(disk: &DiskConfig, progress: &Progress) -> Result<Self, CopyError> {
         let asked = &disk.path;
         let io = |action| move |source| CopyError::Io { action, path: asked.clone(), source };
@@ -99,7 +99,8 @@ impl WorkingCopy {
         if metadata.nlink() > 1 {
             return Err(CopyError::HardLinks(asked.clone()));
         }
-        // Before it is locked: a lock of this kind ends when any of the process's files of it is closed.
+        // The check comes before the lock: such a lock ends when the process closes any of its descriptors of the
+        // file.
         disk.check()?;
         let original =
             File::options().read(true).write(true).open(&path).map_err(|source| match source.kind() {
@@ -129,7 +130,8 @@ impl WorkingCopy {
     ///
     /// # Errors
     ///
-    /// A disk that was changed meanwhile; a copy that does not reach the storage. The disk is as it was then.
+    /// A disk that was changed meanwhile; a copy that does not reach the storage. After an error the disk is as it
+    /// was.
     pub(super) fn replace(self) -> Result<(), CopyError> {
         let Self { original, path, state, copy } = self;
         let io = |action| {
@@ -144,13 +146,13 @@ impl WorkingCopy {
         }
         copy.as_file().sync_all().map_err(io("write"))?;
         copy.persist(&path).map_err(|error| io("replace")(error.error))?;
-        // The name reaches the storage with the folder.
+        // The new name reaches the storage with its folder.
         let folder = path.parent().unwrap_or(Path::new("/"));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(io("replace"))
     }
 }
 
-/// A copy of `original` with owner and rights, in the folder of `path`; copies of processes that were killed go.
+/// Makes a copy of `original` with owner and rights, in the folder of `path`; copies of killed processes are removed.
 fn copy_beside(
     original: &File,
     path: &Path,
@@ -159,7 +161,7 @@ fn copy_beside(
 ) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let prefix = format!(".{}.belfry-copy-", path.file_name().unwrap_or_default().to_string_lossy());
-    // Whoever made them had the lock that this process has now.
+    // The process that made them had the lock that this process has now, so it has ended.
     for entry in fs::read_dir(folder)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(&prefix) {
             let _ = fs::remove_file(entry.path());
@@ -170,7 +172,7 @@ fn copy_beside(
         copy_sparse(original, copy.as_file(), metadata.len(), path, progress)?;
     }
     copy.as_file().set_permissions(metadata.permissions())?;
-    // Only root makes files of others; a user's own are theirs already.
+    // Only root can give files to other users; the files of an ordinary user already belong to that user.
     let _ = std::os::unix::fs::fchown(&copy, Some(metadata.uid()), Some(metadata.gid()));
     Ok(copy)
 }
@@ -199,7 +201,7 @@ fn copy_sparse(from: &File, to: &File, length: u64, path: &Path, progress: &Prog
     Ok(())
 }
 
-/// The next part of a file that has data, from `position` on, if there is one.
+/// Returns the next part of a file that has data, from `position` on, if there is one.
 fn data_after(file: &File, position: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     if position >= length {
         return Ok(None);
@@ -209,7 +211,7 @@ fn data_after(file: &File, position: u64, length: u64) -> io::Result<Option<(u64
             Ok(Some((start, rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(start))?.min(length))))
         }
         Err(Errno::NXIO) => Ok(None),
-        // File systems without holes.
+        // This file system has no holes.
         Err(Errno::INVAL) => Ok(Some((position, length))),
         Err(error) => Err(error.into()),
     }
@@ -222,7 +224,7 @@ mod tests {
 
     const LENGTH: u64 = 64 << 20;
 
-    /// A file with data at its beginning and near its end, and the copies beside it.
+    /// Makes a file with data at its beginning and near its end.
     fn disk(folder: &Path) -> DiskConfig {
         let path = folder.join("disk.raw");
         let file = File::create(&path).unwrap();
@@ -245,7 +247,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = disk(folder.path());
         fs::set_permissions(&disk.path, fs::Permissions::from_mode(0o640)).unwrap();
-        // A copy of a process that was killed.
+        // A copy of a killed process.
         fs::write(folder.path().join(".disk.raw.belfry-copy-abc"), b"old").unwrap();
         let copy = copy_of(&disk).unwrap();
         let content = fs::read(&disk.path).unwrap();
@@ -279,7 +281,7 @@ mod tests {
         assert!(matches!(copy.replace(), Err(CopyError::Changed(_))));
         assert_eq!(fs::metadata(&disk.path).unwrap().len(), LENGTH + 4096);
         assert_eq!(names(folder.path()), ["disk.raw"]);
-        // Another file under its name is not replaced either.
+        // Another file under the disk's name is not replaced either.
         let copy = copy_of(&disk).unwrap();
         fs::rename(&disk.path, folder.path().join("other")).unwrap();
         fs::write(&disk.path, vec![1; 4096]).unwrap();
@@ -310,7 +312,7 @@ mod tests {
         fs::hard_link(&disk.path, folder.path().join("link")).unwrap();
         assert!(refused(&disk).contains("hard links"));
         fs::remove_file(folder.path().join("link")).unwrap();
-        // A link to the disk stays one.
+        // A link to the disk stays a link.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&disk.path, &link).unwrap();
         copy_of(&DiskConfig::new(&link)).unwrap().replace().unwrap();
@@ -319,7 +321,7 @@ mod tests {
 
     #[test]
     fn disk_in_use_is_refused() {
-        /// Makes the test below the other process; the value is the disk.
+        /// Variable that makes the test the other process; its value is the disk.
         const ROLE: &str = "BELFRY_TEST_COPY_DISK";
         if let Some(path) = std::env::var_os(ROLE) {
             let error = copy_of(&DiskConfig::new(path)).unwrap_err();

@@ -73,7 +73,7 @@ fn of_kernel(kernel: &KernelProfile, gpu: Gpu, symbols: &Symbols) -> Value {
     })
 }
 
-/// What every mention of an instruction has.
+/// Returns the fields that every mention of an instruction has.
 fn of_site(kernel: &KernelProfile, site: &Site, symbols: &Symbols) -> Value {
     let line = symbols.line(site.pc);
     json!({

@@ -1,6 +1,7 @@
-//! What the profiler of kernels has counted, as text and JSON.
+//! The counts of the profiler of kernels, as text and JSON.
 //!
-//! Counts come from `belfry_device::profile`; source lines from files that are known, C++ names from their mangled ones.
+//! Counts come from `belfry_device::profile`, source lines from files with debug information, C++ names from their
+//! mangled forms.
 
 mod json;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use belfry_device::profile::{Block, KernelProfile, ProfileReport};
 use crate::symbols::Symbols;
 use crate::trace::demangled;
 
-/// How a profile is written.
+/// Formats of a profile.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
@@ -23,27 +24,27 @@ pub enum Format {
     Json,
 }
 
-/// What one process has run on its GPU.
+/// Counts of one process on its GPU.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its number and program, where it is not this one.
+    /// Its number and program, if it is another process than this one.
     pub of: Option<(i32, String)>,
-    /// What was counted.
+    /// Counts of its kernels.
     pub report: ProfileReport,
 }
 
-/// What estimates are for.
+/// GPU that estimates are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpu {
     /// The chip.
     pub model: &'static Model,
-    /// How much there is of it.
+    /// Its size.
     pub shape: Shape,
-    /// How its matrix instructions form their sums.
+    /// Way in which its matrix instructions form their sums.
     pub matrices: Matrices,
 }
 
-/// The profiles of processes in a format, each with the source lines that symbols have for it.
+/// Returns the profiles of processes in a format, each with its source lines as far as symbols have them.
 #[must_use]
 pub fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols, format: Format) -> String {
     match format {
@@ -52,21 +53,21 @@ pub fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols, format: Fo
     }
 }
 
-/// What a kernel is called: its name, or its address where it has none.
+/// Returns a kernel's name, or its address if it has no name.
 fn name(kernel: &KernelProfile) -> String {
     if kernel.name.is_empty() { crate::trace::kernel(kernel.entry) } else { demangled(&kernel.name) }
 }
 
-/// Has symbols belong to a kernel's addresses.
+/// Assigns the symbols of a kernel to its addresses.
 fn place(symbols: &mut Symbols, kernel: &KernelProfile) {
-    // Processes have the same addresses for different code objects.
+    // Different processes can have different code objects at one address.
     symbols.loaded.clear();
     if let Some(descriptor) = kernel.descriptor {
         symbols.dispatched(&kernel.name, descriptor);
     }
 }
 
-/// An address as its distance from a kernel's first instruction, which callees may be in front of.
+/// Returns an address as its distance from a kernel's first instruction; callees can be in front of it.
 fn offset(kernel: &KernelProfile, pc: u64) -> String {
     if pc >= kernel.entry {
         format!("+{:#x}", pc - kernel.entry)
@@ -75,7 +76,7 @@ fn offset(kernel: &KernelProfile, pc: u64) -> String {
     }
 }
 
-/// The part that a block's instructions are of all, 0 to 1.
+/// Returns the share of a block's instructions in all of the kernel's, 0 to 1.
 fn share(kernel: &KernelProfile, block: &Block<'_>) -> f64 {
     block.instructions as f64 / kernel.total().max(1) as f64
 }

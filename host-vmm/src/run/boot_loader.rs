@@ -1,18 +1,18 @@
-//! What a disk boots by: code in its first sector, as a PC's BIOS wants it, or an EFI system partition.
+//! Boot loaders of a disk: code in its first sector, as a PC's BIOS wants it, or an EFI system partition.
 //!
-//! A BIOS says nothing of a sector of zeroes, and runs it for ever; so this looks before the machine starts.
+//! A BIOS does not report a sector of zeroes, and runs it for ever; so this module checks before the machine starts.
 
 use belfry_machine::{DiskConfig, DiskError};
 
-/// Bytes of a sector, in which partition tables count.
+/// Bytes of a sector, the unit of partition tables.
 const SECTOR: usize = 512;
-/// What of the beginning is looked at: as many sectors as a GPT takes with the usual 128 entries.
+/// Bytes at the beginning that are read: as many sectors as a GPT takes with the usual 128 entries.
 const BEGINNING: usize = 34 * SECTOR;
 /// The end of a first sector that may be run.
 const SIGNATURE: [u8; 2] = [0x55, 0xaa];
-/// Code ends where the disk's own signature and the partition table begin.
+/// Bytes of code in the first sector: the disk's signature and the partition table follow.
 const CODE: usize = 440;
-/// The four entries of the first sector's table: where they begin, bytes of each, where the type is in one.
+/// The four entries of the first sector's table: offset of the first one, bytes of each, offset of the type in one.
 const MBR_ENTRIES: (usize, usize, usize) = (446, 16, 4);
 /// The type of an EFI system partition in that table (UEFI specification, section 5.2.2).
 const MBR_ESP: u8 = 0xef;
@@ -20,7 +20,7 @@ const MBR_ESP: u8 = 0xef;
 const GPT_ESP: [u8; 16] =
     [0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b];
 
-/// What a disk may boot by; one for both firmwares has both.
+/// Boot loaders that a disk has; a disk for both firmwares has both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BootLoader {
     /// Code in its first sector.
@@ -46,7 +46,7 @@ impl BootLoader {
     }
 }
 
-/// Whether one of the partition tables has an EFI system partition.
+/// Returns true if one of the partition tables has an EFI system partition.
 fn has_esp(beginning: &[u8]) -> bool {
     let (start, length, kind) = MBR_ENTRIES;
     let mut entries = (0..4).map(|number| beginning.get(start + number * length + kind));
@@ -54,14 +54,14 @@ fn has_esp(beginning: &[u8]) -> bool {
         || gpt_has_esp(beginning).unwrap_or(false)
 }
 
-/// The same for a GPT (section 5.3.2), whatever of its entries is in the beginning.
+/// Looks in a GPT (section 5.3.2), at those of its entries that are in the beginning.
 fn gpt_has_esp(beginning: &[u8]) -> Option<bool> {
     let header = beginning.get(SECTOR..2 * SECTOR)?;
     if !header.starts_with(b"EFI PART") {
         return Some(false);
     }
     let word = |at: usize| header[at..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    // The low half of the place is all of it in a beginning.
+    // A place within the beginning fits in the low half of the field.
     let (place, entry) = (usize::try_from(word(72)?).ok()?, usize::try_from(word(84)?).ok()?);
     let entries = beginning.get(place.checked_mul(SECTOR)?..)?;
     (entry >= GPT_ESP.len()).then(|| entries.chunks(entry).any(|entry| entry.starts_with(&GPT_ESP)))
@@ -71,7 +71,7 @@ fn gpt_has_esp(beginning: &[u8]) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// A beginning with these bytes at these places.
+    /// Makes a beginning with these bytes at these places.
     fn beginning(parts: &[(usize, &[u8])]) -> Vec<u8> {
         let mut beginning = vec![0; BEGINNING];
         for (at, bytes) in parts {

@@ -1,4 +1,4 @@
-//! The kernels of `work.cl`, which look like what people run: what they work on, and what must come out.
+//! The kernels of `work.cl`, which look like kernels of real programs: their inputs and expected results.
 
 use half::f16;
 use sha2::{Digest as _, Sha256};
@@ -16,7 +16,8 @@ const SORT_KEYS: usize = 1024;
 const SORT_SHIFT: u32 = 8;
 const MESSAGES: u32 = 1 << 15;
 
-/// What instructions that are exact to one unit in the last place, and sums in another order, may make of a result.
+/// Largest relative error that instructions exact to one unit in the last place, and sums in another order, may
+/// cause.
 const CLOSE: f32 = 1e-5;
 
 pub(super) const CASES: [Case; 6] = [
@@ -119,7 +120,7 @@ fn softmax() -> Data {
 }
 
 fn layer_norm() -> Data {
-    // No value is at the mean: there, what is left of it would be a difference of sums in one order or another.
+    // No value is at the mean. At the mean, the result would be only the difference of sums in one order or another.
     let a: Vec<f32> = small_numbers(ROWS as usize * ROW, 11)
         .into_iter()
         .map(|value| if value < 0.0 { value - 1.0 } else { value + 1.0 })
@@ -170,7 +171,7 @@ fn stencil(n: usize) -> Data {
 fn radix_pass(groups: usize) -> Data {
     let keys: Vec<u32> = words(groups * SORT_KEYS).collect();
     let digit = |key: u32| (key >> SORT_SHIFT & 15) as usize;
-    // By digit, then by workgroup: how many keys are before.
+    // Number of keys before, by digit, then by workgroup.
     let mut starts = vec![0u32; 16 * groups];
     for (at, &key) in keys.iter().enumerate() {
         starts[digit(key) * groups + at / SORT_KEYS] += 1;

@@ -1,4 +1,4 @@
-//! A replay that has stopped is looked at, and goes on or back as it is told on standard input.
+//! A replay that has stopped: the user looks at it, and standard input says if it goes on or back.
 
 use std::io::BufRead as _;
 use std::str::FromStr;
@@ -13,15 +13,15 @@ use super::{Replaying, difference, place};
 use crate::inspect::{InspectOptions, look_at};
 use crate::output::{note, say};
 
-/// What can be said, for messages.
+/// Lines that the user can give, for messages.
 const WISHES: &str = "`continue`, `continue EVENT`, `back N` or `quit`";
 
-/// What is to be done next.
+/// Next step of the replay.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
     /// Go on, to an event or to the end.
     Continue(Option<Until>),
-    /// Go so many events back.
+    /// Go this many events back.
     Back(u64),
     /// End.
     Quit,
@@ -48,21 +48,21 @@ impl FromStr for Wish {
     }
 }
 
-/// What is waited for.
+/// Event that the replay waits for.
 enum Told {
     Line(String),
     /// A signal has come.
     Over,
 }
 
-/// Lines of standard input, if they are wanted, and the first signal.
+/// Sends lines of standard input, if they are wanted, and the first signal.
 fn listen(lines: bool) -> anyhow::Result<Receiver<Told>> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let (tell, told) = channel();
     let over = tell.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
-        // Who has ended meanwhile does not listen.
+        // The receiver may have ended meanwhile; then it does not listen.
         let _ = over.send(Told::Over);
     })?;
     if lines {
@@ -87,7 +87,7 @@ fn next_wish(told: &Receiver<Told>) -> Wish {
     }
 }
 
-/// Lets the device be looked at until it is told otherwise; the status to end with.
+/// Lets the device be looked at until standard input says otherwise; returns the status to end with.
 pub(super) fn look_on(
     replaying: &mut Replaying<'_>,
     mut there: Replayed,
@@ -100,7 +100,7 @@ pub(super) fn look_on(
         let wishes = if goes_on { format!(", say {WISHES}") } else { String::new() };
         note!("belfry: look at it with `belfry inspect {}`{wishes}; Ctrl-C ends this", std::process::id());
         let wish = next_wish(&told);
-        // Whatever was halted goes on, and nobody looks at a device that does.
+        // Halted parts of the device go on. The inspector cannot look at a device that runs.
         drop(onlookers);
         let went = match wish {
             Wish::Quit => return Ok(0),
@@ -112,7 +112,7 @@ pub(super) fn look_on(
             Err(error) if is_refusal(&error) => {
                 note!("belfry: {error:#}");
                 if matches!(error.downcast_ref(), Some(RecordError::NoEvent(_))) {
-                    // It has looked for the event to the end.
+                    // The search for the event has come to the end.
                     there = replaying.run(None)?;
                 }
             }
@@ -122,7 +122,7 @@ pub(super) fn look_on(
     }
 }
 
-/// Whether the replay is as good as before.
+/// Returns true if the replay is still as good as before the error.
 fn is_refusal(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<RecordError>() {
         Some(error) => matches!(error, RecordError::NoEvent(_) | RecordError::Behind(_)),

@@ -1,4 +1,4 @@
-//! What is known of the GPU, and what is asked when.
+//! The state of the inspector: known answers, and the order of questions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::link::Reply;
 use super::pages::{PageName, Pages};
 use super::prompt::Prompt;
 
-/// Between two looks at a page.
+/// Time between two looks at a page.
 const PERIOD: Duration = Duration::from_millis(250);
-/// How long an answer may take until that is told.
+/// Time without an answer after which the user is told.
 const SLOW: Duration = Duration::from_secs(2);
-/// Commands that wait for their turn.
+/// Largest number of commands that wait for their turn.
 const MOST_COMMANDS: usize = 8;
 
 /// The latest answers by their questions.
@@ -22,32 +22,32 @@ const MOST_COMMANDS: usize = 8;
 pub(super) struct Replies(BTreeMap<String, Result<Value, String>>);
 
 impl Replies {
-    /// The answer to a question; `null` where there is none.
+    /// Returns the answer to a question; `null` if there is none.
     pub(super) fn of(&self, question: &str) -> &Value {
         self.0.get(question).and_then(|reply| reply.as_ref().ok()).unwrap_or(&Value::Null)
     }
 
-    /// Why a question has no answer.
+    /// Returns the reason of a question that has no answer.
     pub(super) fn refusal(&self, question: &str) -> Option<&str> {
         self.0.get(question)?.as_ref().err().map(String::as_str)
     }
 
-    /// Whether anything has come.
+    /// Returns true if a reply to the question has come.
     pub(super) fn has(&self, question: &str) -> bool {
         self.0.contains_key(question)
     }
 
-    /// Where breakpoints for waves are, as texts.
+    /// Lists the places of breakpoints for waves, as texts.
     pub(super) fn breaks(&self) -> impl Iterator<Item = String> + '_ {
         items(&self.of("status")["breakpoints"]).map(|one| word(&one[1]))
     }
 }
 
-/// What is to be said to the user.
+/// Message to the user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Notice {
     pub(super) text: String,
-    /// It went wrong.
+    /// True for an error.
     pub(super) wrong: bool,
 }
 
@@ -61,18 +61,18 @@ pub(super) struct App {
     pub(super) notice: Option<Notice>,
     pub(super) prompt: Option<Prompt>,
     pub(super) help: bool,
-    /// Why there will be no more answers.
+    /// Reason for having no more answers.
     pub(super) over: Option<String>,
     pub(super) quit: bool,
-    /// The question under way, and since when.
+    /// The question under way, and the time at which it was asked.
     asked: Option<(String, Instant)>,
-    /// Whether that is a command.
+    /// True if that question is a command.
     command: bool,
     commands: VecDeque<String>,
-    /// What is left of this look.
+    /// Questions that remain in this look at the page.
     round: VecDeque<String>,
     looked: Option<Instant>,
-    /// Where the device was halted when that was seen last.
+    /// Wave and place at which the device was last seen halted.
     halted_at: Option<(String, String)>,
 }
 
@@ -97,18 +97,18 @@ impl App {
         }
     }
 
-    /// Whether the user wants no more.
+    /// Returns true if the user has quit.
     pub(super) fn has_quit(&self) -> bool {
         self.quit
     }
 
-    /// For how long an answer is overdue.
+    /// Returns the time by which an answer is overdue.
     pub(super) fn silent(&self, now: Instant) -> Option<Duration> {
         let (_, since) = self.asked.as_ref()?;
         Some(now.saturating_duration_since(*since)).filter(|silent| *silent >= SLOW && self.over.is_none())
     }
 
-    /// Has something done, as soon as the question under way is answered.
+    /// Queues a command, which is sent as soon as the question under way is answered.
     pub(super) fn command(&mut self, command: String) {
         if self.over.is_some() {
             self.wrong("the process has ended");
@@ -133,13 +133,13 @@ impl App {
         self.look_again();
     }
 
-    /// Has the page asked for at once.
+    /// Asks for the page at once.
     pub(super) fn look_again(&mut self) {
         self.round.clear();
         self.looked = None;
     }
 
-    /// What is to be asked now, if anything is.
+    /// Returns the question to ask now, if there is one.
     pub(super) fn next_question(&mut self, now: Instant) -> Option<String> {
         if self.asked.is_some() || self.over.is_some() {
             return None;
@@ -165,7 +165,7 @@ impl App {
         Some(question)
     }
 
-    /// Asks all that is to be asked now, one question after the other.
+    /// Asks all questions that are due, one after the other.
     pub(super) fn ask_all<E>(
         &mut self,
         now: Instant,
@@ -177,12 +177,12 @@ impl App {
         Ok(())
     }
 
-    /// What has come of a question.
+    /// Takes the reply to a question.
     pub(super) fn take(&mut self, question: &str, reply: Reply, now: Instant) {
         let late = self.silent(now).is_some() && !self.commands.is_empty();
         self.asked = None;
         if late {
-            // They were typed about what was to be seen then.
+            // The user typed these commands for the older picture.
             self.commands.clear();
             self.wrong("the answer came late: what was typed meanwhile is not done");
         }
@@ -209,7 +209,7 @@ impl App {
         self.replies.0.insert(question.to_owned(), reply);
     }
 
-    /// Goes to the wave that has met a breakpoint.
+    /// Selects the wave that has met a breakpoint.
     fn notice_halt(&mut self, status: &Value) {
         let at = is(status, "halted").then(|| (field(status, "why"), field(status, "wave")));
         if at != self.halted_at {
@@ -221,7 +221,7 @@ impl App {
     }
 }
 
-/// What has come of a command, in words.
+/// Describes the answer to a command in words.
 fn told(command: &str, answer: &Value) -> String {
     match command.split(' ').next().unwrap_or_default() {
         "pause" => format!("halted: {}", field(answer, "why")),

@@ -1,4 +1,4 @@
-//! What is around a page: tabs and state above it, what is said and typed below it.
+//! The frame of a page: tabs and state above it, messages and typed text below it.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use super::pages::PageName;
 const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const HALTED: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 
-/// Draws everything; what there is no room for is left out.
+/// Draws everything; parts without room are left out.
 pub(super) fn draw(app: &mut App, now: Instant, buffer: &mut Buffer, area: Rect) {
     buffer.reset();
     let row = |y: u16| Rect { y: area.y + y.min(area.height), height: u16::from(y < area.height), ..area };
@@ -36,7 +36,7 @@ pub(super) fn draw(app: &mut App, now: Instant, buffer: &mut Buffer, area: Rect)
     }
 }
 
-/// The pages with the shown one marked; that one alone where there is no room.
+/// Returns the names of the pages, with the shown one marked; only the shown one if there is too little room.
 fn tabs(shown: PageName, width: u16) -> Line<'static> {
     let marked = Style::new().add_modifier(Modifier::REVERSED);
     let mut spans = Vec::new();
@@ -79,7 +79,7 @@ fn state(app: &App, now: Instant) -> Line<'static> {
 fn footer(app: &App, width: u16) -> Line<'static> {
     let width = usize::from(width);
     if let Some(prompt) = &app.prompt {
-        // The end of what is typed stays in sight, and as much of the label as there is room for.
+        // The end of the typed text stays in sight, and as much of the label as there is room for.
         let typed: Vec<char> = format!("{}_", prompt.text).chars().collect();
         let label: String = prompt.label.chars().take(width.saturating_sub(typed.len())).collect();
         let typed: String = typed[typed.len().saturating_sub(width)..].iter().collect();

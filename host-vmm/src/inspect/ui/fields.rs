@@ -1,13 +1,13 @@
-//! What answers have, read with care: they come from another process, and what they tell from guests' memory.
+//! Reading the fields of answers, with care: answers come from another process, and contain data of guests' memory.
 
 use serde_json::Value;
 
-/// Items of a list that are shown.
+/// Largest number of items of a list that are shown.
 const MOST_ITEMS: usize = 8192;
-/// Characters of a text that are shown.
+/// Largest number of characters of a text that are shown.
 const MOST_CHARACTERS: usize = 512;
 
-/// Whether a character could change what a terminal shows elsewhere.
+/// Returns true if a character could change other parts of a terminal's screen.
 fn is_harmful(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -19,7 +19,7 @@ pub(super) fn plain(text: &str) -> String {
     shown.map(|character| if is_harmful(character) { '?' } else { character }).collect()
 }
 
-/// A value in one word: `-` for nothing, and for what has no form of its own.
+/// Returns a value in one word: `-` for nothing, and for a value that does not fit one word.
 pub(super) fn word(value: &Value) -> String {
     match value {
         Value::String(text) => plain(text),
@@ -35,7 +35,7 @@ pub(super) fn field(value: &Value, name: &str) -> String {
     word(&value[name])
 }
 
-/// A field that is a number, or one in hexadecimal in a text.
+/// Returns a field that is a number, or a text with a number in hexadecimal.
 pub(super) fn number(value: &Value, name: &str) -> Option<u64> {
     match &value[name] {
         Value::String(text) => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
@@ -43,30 +43,30 @@ pub(super) fn number(value: &Value, name: &str) -> Option<u64> {
     }
 }
 
-/// Whether a field is true.
+/// Returns true if a field is true.
 pub(super) fn is(value: &Value, name: &str) -> bool {
     value[name] == true
 }
 
-/// The items of a list, a bounded number of them; none of anything else.
+/// Returns the items of a list, a bounded number of them; none if the value is no list.
 pub(super) fn items(value: &Value) -> impl DoubleEndedIterator<Item = &Value> + ExactSizeIterator {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     items[..items.len().min(MOST_ITEMS)].iter()
 }
 
-/// The fields of an object by name, a bounded number of them.
+/// Returns the fields of an object by name, a bounded number of them.
 pub(super) fn fields(value: &Value) -> impl Iterator<Item = (String, &Value)> {
     let fields = value.as_object().into_iter().flatten();
     fields.take(MOST_ITEMS).map(|(name, value)| (plain(name), value))
 }
 
-/// Three numbers with an `x` between each two.
+/// Returns three numbers with an `x` between each two.
 pub(super) fn volume(value: &Value) -> String {
     let words: Vec<String> = items(value).take(3).map(word).collect();
     words.join("x")
 }
 
-/// Eight digits of a register's value in a text, without `0x`.
+/// Returns the eight digits of a register's value, from a text without `0x`.
 pub(super) fn digits(value: &Value) -> String {
     let word = word(value);
     let digits = word.strip_prefix("0x").unwrap_or(&word);

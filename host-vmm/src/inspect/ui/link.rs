@@ -1,4 +1,4 @@
-//! The connection, on a thread that may wait for as long as the other side makes it.
+//! The connection, on a thread that may wait as long as the inspected process makes it.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use crate::inspect::{Client, InspectError};
 
-/// What has come of a question.
+/// Result of a question.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// Its answer.
     Answer(Value),
-    /// There is none, in words.
+    /// Refused; the text says why.
     Refused(String),
-    /// There will be no more, in words.
+    /// The connection is over; the text says why.
     Over(String),
 }
 
-/// The thread that asks. It ends when this is dropped, whatever it waits for.
+/// The thread that asks. It ends when this is dropped, even while it waits.
 #[derive(Debug)]
 pub(super) struct Link {
     questions: Option<Sender<String>>,
@@ -52,15 +52,15 @@ impl Link {
         Ok(Self { questions: Some(questions), replies, twin, thread })
     }
 
-    /// Has a question asked.
+    /// Asks a question.
     pub(super) fn ask(&self, question: String) {
         if let Some(questions) = &self.questions {
-            // Once the thread has ended, its last reply has said so.
+            // If the thread has ended, its last reply has said so.
             let _ = questions.send(question);
         }
     }
 
-    /// A reply that has come.
+    /// Returns a reply that has come.
     pub(super) fn reply(&self) -> Option<(String, Reply)> {
         self.replies.try_recv().ok()
     }
@@ -136,7 +136,7 @@ mod tests {
         let (link, server) = pair();
         link.ask("waves".to_owned());
         assert!(link.reply().is_none());
-        // Its thread waits for an answer, and is joined nevertheless.
+        // Its thread waits for an answer; the drop joins it all the same.
         drop(link);
         drop(server);
     }

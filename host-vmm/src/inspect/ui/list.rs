@@ -1,4 +1,4 @@
-//! Lists and texts that are longer than where they are shown.
+//! Lists and texts that are longer than their area on the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
@@ -6,25 +6,25 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-/// A width from which on two parts are side by side.
+/// Width from which on two parts are side by side.
 const WIDE: u16 = 120;
-/// A height below which one part is shown alone.
+/// Height below which one part is shown alone.
 const LOW: u16 = 9;
 
 /// Lines of which one is selected.
 #[derive(Debug, Default)]
 pub(super) struct List {
     selected: usize,
-    /// What the selected line is about; it stays selected where it moves.
+    /// Name of the selected line; the selection follows the name if its line moves.
     name: Option<String>,
-    /// The selection was moved since it was drawn.
+    /// True if the selection was moved since it was drawn.
     moved: bool,
     first: usize,
     height: usize,
 }
 
 impl List {
-    /// Moves the selection; whether the key does that.
+    /// Moves the selection; returns true if the key does that.
     pub(super) fn key(&mut self, key: KeyCode) -> bool {
         let page = self.height.saturating_sub(1).max(1);
         self.selected = match key {
@@ -40,7 +40,7 @@ impl List {
         true
     }
 
-    /// Selects what has a name, once it is there.
+    /// Selects the line with a name, once that line is there.
     pub(super) fn select(&mut self, name: &str) {
         (self.name, self.moved) = (Some(name.to_owned()), false);
     }
@@ -50,17 +50,18 @@ impl List {
         *self = Self { height: self.height, ..Self::default() };
     }
 
-    /// The name of what is selected.
+    /// Returns the name of the selected line.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The number of the selected line, as it was drawn last.
+    /// Returns the number of the selected line, as it was drawn last.
     pub(super) fn selected(&self) -> usize {
         self.selected
     }
 
-    /// Brings the selection to what there is now: to the same name, or, where that has gone, to the same line.
+    /// Moves the selection to the line that now has the selected name, or leaves it at its line number if the name is
+    /// gone.
     pub(super) fn settle(&mut self, names: &[String]) {
         let place = names.iter().position(|name| Some(name) == self.name.as_ref());
         match place.filter(|_| !self.moved) {
@@ -90,7 +91,7 @@ impl List {
         }
     }
 
-    /// Draws lines that are scrolled, none of which is selected.
+    /// Draws scrolled lines without a selection.
     pub(super) fn scroll(&mut self, buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
         self.height = usize::from(area.height);
         self.selected = self.selected.min(lines.len().saturating_sub(self.height));
@@ -107,17 +108,17 @@ pub(super) fn lines_at(buffer: &mut Buffer, area: Rect, lines: &[Line<'_>]) {
     }
 }
 
-/// A list, and details of what is selected in it.
+/// A list, and details of its selected line.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub(super) list: List,
     pub(super) detail: List,
-    /// Arrows scroll the details.
+    /// True if arrows scroll the details.
     pub(super) inside: bool,
 }
 
 impl Split {
-    /// Moves the selection, or within the details; whether the key does that.
+    /// Moves the selection, or scrolls the details; returns true if the key does that.
     pub(super) fn key(&mut self, key: KeyCode) -> bool {
         match key {
             KeyCode::Enter => self.inside = true,
@@ -134,7 +135,7 @@ impl Split {
         true
     }
 
-    /// Where the list and the details go, either of which may be left out; the list has so many lines.
+    /// Returns the areas of the list and the details; either may be empty. The list has `lines` lines.
     pub(super) fn areas(&self, area: Rect, lines: usize) -> (Rect, Rect) {
         let nothing = Rect { height: 0, ..area };
         if area.height < LOW {
@@ -150,7 +151,7 @@ impl Split {
         (Rect { height, ..area }, detail)
     }
 
-    /// Draws both; the details below a title.
+    /// Draws both, the details below a title.
     pub(super) fn draw(
         &mut self,
         buffer: &mut Buffer,
@@ -163,7 +164,7 @@ impl Split {
     }
 }
 
-/// Draws a title, marked where arrows act below it; what is left of the area.
+/// Draws a title, marked if arrows act below it; returns the rest of the area.
 pub(super) fn titled(buffer: &mut Buffer, area: Rect, title: &str, active: bool) -> Rect {
     if area.height == 0 {
         return area;

@@ -4,16 +4,16 @@
 //! | --- | --- |
 //! | the terminal, and giving it back | `terminal.rs` |
 //! | the connection, on a thread of its own | `link.rs` |
-//! | what is asked when, and what is known | `app.rs` |
+//! | the questions and the known answers | `app.rs` |
 //! | keys, and the line that is typed in | `keys.rs`, `prompt.rs` |
-//! | what is around a page | `draw.rs` |
+//! | the frame of a page | `draw.rs` |
 //! | the pages | `pages/` |
 //! | lists and their details | `list.rs` |
-//! | what answers have | `fields.rs` |
+//! | the fields of answers | `fields.rs` |
 //! | a screen as a picture | `picture.rs` |
 //!
-//! One question is under way at a time. The loop below never waits for its answer: what does not come is shown as such, and keys go
-//! on to work.
+//! One question is under way at a time. The loop below never waits for its answer: a missing answer is shown as
+//! missing, and keys go on to work.
 
 mod app;
 mod draw;
@@ -41,15 +41,15 @@ use app::App;
 use link::Link;
 use terminal::Screen;
 
-/// How long the loop waits for a key before it looks for an answer.
+/// Time that the loop waits for a key before it looks for an answer.
 const TURN: Duration = Duration::from_millis(40);
-/// How often the screen is drawn without anything new: for how long there was no answer.
+/// Time between two pictures if nothing is new: the picture shows for how long there was no answer.
 const TICK: Duration = Duration::from_millis(500);
-/// Keys that are taken between two pictures.
+/// Largest number of keys that are taken between two pictures.
 const MOST_KEYS: usize = 64;
 
-/// Shows the GPU of a process, or of the only one that there is, until the user quits; the exit status, which tells of a signal
-/// that has ended this.
+/// Shows the GPU of a process, or of the only one that there is, until the user quits; returns the exit status, which
+/// is that of a signal if one has ended this.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn run(pid: Option<u32>) -> Result<u8, InspectError> {
             screen.draw(&mut app, now).map_err(InspectError::Terminal)?;
             drawn = Some(now);
         }
-        // Before events are asked for: at the end of what a terminal that has gone tells, that would not return.
+        // This comes before the read of events: on a terminal that has gone, the read would not return.
         if interrupted().is_some() || !terminal::wait(TURN).map_err(InspectError::Terminal)? {
             break;
         }

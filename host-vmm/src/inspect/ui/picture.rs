@@ -14,25 +14,26 @@ use super::link::Reply;
 use crate::inspect::{Client, InspectError, only};
 use crate::trace::svg::escaped;
 
-/// Looks at a page after each key, so that lists are there before the next one.
+/// Looks at a page after each key, so that lists are filled before the next key.
 const LOOKS: u32 = 3;
-/// Between two looks, on the picture's own clock.
+/// Time between two looks, on the picture's own clock.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// Width and height of a cell, and the size of its font, in pixels.
 const CELL: (f64, f64, u32) = (8.4, 17.0, 14);
 const BACKGROUND: &str = "#12161c";
 const FOREGROUND: &str = "#d4d8de";
 
-/// A screen that is to be shown.
+/// A screen to draw.
 #[derive(Clone, Debug)]
 pub struct Shot {
-    /// Keys that are pressed one after the other, see [`keys`].
+    /// Keys to press one after the other, see [`keys`].
     pub keys: Vec<KeyCode>,
     /// Columns and rows.
     pub size: (u16, u16),
 }
 
-/// Keys of a text: its words are names (`up`, `down`, `left`, `right`, `enter`, `tab`, `esc`, `pageup`, `pagedown`, `space`), or are typed.
+/// Parses keys: a word is a key's name (`up`, `down`, `left`, `right`, `enter`, `tab`, `esc`, `pageup`, `pagedown`,
+/// `space`), or is typed.
 #[must_use]
 pub fn keys(text: &str) -> Vec<KeyCode> {
     let mut keys = Vec::new();
@@ -54,7 +55,7 @@ pub fn keys(text: &str) -> Vec<KeyCode> {
     keys
 }
 
-/// The screen of a process, or of the only one that there is, after some keys, as an SVG document.
+/// Returns the screen of a process, or of the only one that there is, after some keys, as an SVG document.
 ///
 /// # Errors
 ///
@@ -86,7 +87,7 @@ pub fn picture(pid: Option<u32>, shot: &Shot) -> Result<String, InspectError> {
     Ok(svg(&buffer))
 }
 
-/// What a screen shows.
+/// Draws the cells of a screen as SVG.
 fn svg(buffer: &Buffer) -> String {
     let area = buffer.area;
     let (width, height, font) = CELL;
@@ -127,7 +128,7 @@ fn svg(buffer: &Buffer) -> String {
     text + "</svg>\n"
 }
 
-/// Colours of what is written and of what is behind it, and whether it is bold.
+/// Returns the colours of a cell's text and of its background, and true if the text is bold.
 fn look_of(cell: &Cell) -> (&'static str, &'static str, bool) {
     let (fore, back) = (colour(cell.fg, FOREGROUND), colour(cell.bg, BACKGROUND));
     let (fore, back) = if cell.modifier.contains(Modifier::REVERSED) { (back, fore) } else { (fore, back) };

@@ -1,37 +1,37 @@
-//! A line that is typed in.
+//! A line that the user types.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Characters of a line at most: a question has to stay below the longest one.
+/// Largest number of characters of a line: a question has to stay below the longest one allowed.
 const MOST: usize = 200;
 
-/// What a line is for.
+/// Purpose of a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
-    /// Where a page should look.
+    /// A place for a page to show.
     Place,
     /// A breakpoint to add.
     Break,
-    /// One to remove.
+    /// A breakpoint to remove.
     Unbreak,
 }
 
-/// What a key has come to.
+/// Effect of a key.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Typed {
-    /// There is more to come.
+    /// The line is not complete.
     More,
-    /// It is given up.
+    /// The user has given the line up.
     Nothing,
     /// The line.
     Line(String),
 }
 
-/// A line that is being typed in.
+/// A line while the user types it.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) purpose: Purpose,
-    /// What to type.
+    /// Hint of the text to type.
     pub(super) label: &'static str,
     pub(super) text: String,
 }

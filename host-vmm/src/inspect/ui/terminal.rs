@@ -1,4 +1,4 @@
-//! The terminal while it shows the inspector, and as it was before.
+//! The terminal while it shows the inspector, and its state from before.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::app::App;
 use super::draw;
 use crate::inspect::InspectError;
 
-/// How long a signal may take to end the loop.
+/// Time that a signal has to end the loop.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often that is looked at.
+/// Time between two checks for a signal.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// Whether there is a terminal to show anything on, and to take keys from.
+/// Returns no error if standard output is a terminal to show on, and standard input one to take keys from.
 pub(super) fn check() -> Result<(), InspectError> {
     let both = io::stdout().is_terminal() && io::stdin().is_terminal();
     if both { Ok(()) } else { Err(InspectError::NoTerminal) }
 }
 
-/// Waits for a key, a signal or the end of a time; whether the terminal is still there.
+/// Waits for a key, a signal or the end of a time; returns true if the terminal is still there.
 pub(super) fn wait(limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -36,7 +36,8 @@ pub(super) fn wait(limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// A thread that ends the process after a signal if nothing else does, as where reading or writing the terminal does not return.
+/// A thread that ends the process after a signal if the loop does not, as when reading or writing the terminal does
+/// not return.
 #[derive(Debug)]
 pub(super) struct Watched {
     done: Arc<AtomicBool>,
@@ -67,7 +68,8 @@ impl Drop for Watched {
     }
 }
 
-/// The terminal in raw mode, on its other screen. It is as before once this is dropped, and before a panic is told.
+/// The terminal in raw mode, on its other screen. Its old state returns when this is dropped, and before a panic is
+/// printed.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
 }
@@ -89,7 +91,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A terminal that is gone needs no repair.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }

@@ -83,7 +83,7 @@ impl Seat {
         self.press(KeyCode::Enter);
     }
 
-    /// Asks all that is to be asked in some looks, and draws after each.
+    /// Asks all questions that are due in some looks, and draws after each.
     fn look(
         &mut self,
         (width, height): (u16, u16),
@@ -112,7 +112,7 @@ impl Seat {
     }
 }
 
-/// What is typed to go somewhere on a page, and the texts that it shows at 80x24.
+/// Returns the text to type to go somewhere on a page, and the texts that the page then shows at 80x24.
 fn expected(page: PageName, place: &Place) -> (Option<String>, Vec<String>) {
     let Place { pasid, object, memory } = place;
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
@@ -138,7 +138,7 @@ fn expected(page: PageName, place: &Place) -> (Option<String>, Vec<String>) {
     }
 }
 
-/// Where the kernel is.
+/// Process and addresses of the kernel.
 struct Place {
     pasid: u64,
     object: String,
@@ -259,7 +259,7 @@ fn wave_is_stopped_at_its_branch_looked_at_stepped_and_let_go_by_keys() {
     running.end();
 }
 
-/// An answer with each of its values in another form.
+/// Returns an answer with each of its values in another form.
 fn twisted(value: &Value, how: &dyn Fn(&Value) -> Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(|item| twisted(item, how)).collect(),
@@ -342,13 +342,13 @@ fn server_that_does_not_answer_or_ends_is_told_and_the_user_can_quit() {
     seat.now += Duration::from_secs(2);
     assert!(seat.picture((80, 24)).contains("no answer for 3 s by process 4711"));
     assert!(seat.picture((20, 10)).contains("no answer for 3 s"));
-    // Keys work, and what they ask for is bounded.
+    // Keys still work, and their effect is bounded.
     seat.press(KeyCode::Char('?'));
     assert!(seat.picture((80, 24)).contains("remove a breakpoint, or all"));
     seat.press(KeyCode::Esc);
     (0..20).for_each(|_| seat.press(KeyCode::Char('p')));
     assert!(seat.picture((80, 24)).contains("no answer yet: not asked for"));
-    // What was typed meanwhile is not done when it comes.
+    // Commands that were typed meanwhile are dropped when the late answer comes.
     seat.app.take("status", Reply::Answer(json!({ "halted": false })), seat.now);
     let shown = seat.picture((80, 24));
     assert!(

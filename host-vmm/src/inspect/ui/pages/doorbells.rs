@@ -1,4 +1,4 @@
-//! Doorbells that somebody listens to.
+//! Doorbells that a queue listens to.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;

@@ -1,4 +1,4 @@
-//! The pages. Each has the questions that it asks, a selection, and its picture of the answers.
+//! The pages. Each has its questions, a selection, and a picture of the answers.
 
 mod doorbells;
 mod interrupts;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::app::Replies;
 use super::fields::field;
 
-/// What is to be seen at once.
+/// Style of words that should strike the eye.
 const MARKED: Style = Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD);
 /// Column heads.
 const HEAD: Style = Style::new().add_modifier(Modifier::UNDERLINED);
@@ -54,48 +54,48 @@ impl PageName {
         Self::Kernels,
     ];
 
-    /// What it is called where there is little room.
+    /// Returns the page's name for narrow screens.
     pub(super) fn short(self) -> &'static str {
         ["overview", "queues", "waves", "tables", "regs", "ints", "bells", "memory", "kernels"][self as usize]
     }
 
-    /// The page so many further on, around the end.
+    /// Returns the page `further` pages on, around the end.
     pub(super) fn beside(self, further: usize) -> Self {
         Self::ALL[(self as usize + further) % Self::ALL.len()]
     }
 }
 
-/// What the user interface wants of a page.
+/// A page of the user interface.
 pub(super) trait Page: fmt::Debug {
-    /// What is asked a few times a second while it is shown.
+    /// Returns the questions that are asked a few times a second while the page is shown.
     fn questions(&self, replies: &Replies) -> Vec<String>;
 
-    /// Sees a reply before it takes the place of the one before.
+    /// Sees a reply before it replaces the last one.
     fn take(&mut self, _question: &str, _reply: &Result<Value, String>) {}
 
     /// Moves the selection.
     fn key(&mut self, key: KeyCode, replies: &Replies);
 
-    /// What is asked for when the user wants to go somewhere, and what that line begins with.
+    /// Returns the label of the line in which the user types a place, and the text that this line begins with.
     fn place(&self) -> Option<(&'static str, String)> {
         None
     }
 
-    /// Goes somewhere; why it does not.
+    /// Goes to a place; an error says why it cannot.
     fn go(&mut self, _place: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// A breakpoint for what is selected.
+    /// Returns a breakpoint for the selected line.
     fn breakpoint(&self, _replies: &Replies) -> Option<String> {
         None
     }
 
-    /// Draws it.
+    /// Draws the page.
     fn draw(&mut self, buffer: &mut Buffer, area: Rect, replies: &Replies);
 }
 
-/// All of them.
+/// All pages.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     overview: overview::Overview,
@@ -139,7 +139,7 @@ impl Pages {
     }
 }
 
-/// What a page shows where it has no lines: why the question was refused, or what that means.
+/// Returns the lines of a page, or, if there are none, the refusal of the question or the meaning of an empty list.
 fn or_why(
     lines: Vec<Line<'static>>,
     replies: &Replies,
@@ -157,7 +157,7 @@ fn or_why(
     vec![Line::raw(text)]
 }
 
-/// A packet in lines: what it is, its fields, its dwords.
+/// Describes a packet in lines: its kind, its fields, its dwords.
 fn packet(packet: &Value) -> Vec<Line<'static>> {
     let head =
         format!("#{} {} at {}", field(packet, "index"), field(packet, "kind"), field(packet, "address"));
@@ -167,13 +167,13 @@ fn packet(packet: &Value) -> Vec<Line<'static>> {
     lines
 }
 
-/// Fields by name, each in a line.
+/// Describes fields by name, each in a line.
 fn named(fields: &Value) -> impl Iterator<Item = Line<'static>> + '_ {
     super::fields::fields(fields)
         .map(|(name, value)| Line::raw(format!("  {name:<26} {}", super::fields::word(value))))
 }
 
-/// Dwords, four in a line.
+/// Describes dwords, four in a line.
 fn words(words: &Value) -> Vec<Line<'static>> {
     let words: Vec<String> = super::fields::items(words).map(super::fields::digits).collect();
     words.chunks(4).map(|words| Line::raw(format!("  {}", words.join(" ")))).collect()

@@ -27,9 +27,9 @@ const COUNTERS: [(&str, &str); 9] = [
 /// A count at two times of the device.
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    /// Nanoseconds, and the count then.
+    /// Nanoseconds of the last look, and the count at that time.
     last: (u64, u64),
-    /// In a second.
+    /// Change per second.
     rate: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Overview {
     }
 }
 
-/// A rate in few characters.
+/// Returns a rate in few characters.
 fn short(rate: f64) -> String {
     let units = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     match units.iter().find(|(unit, _)| rate >= *unit) {
@@ -165,7 +165,7 @@ impl Page for Overview {
     }
 }
 
-/// What a queue is called among the counts.
+/// Returns a queue's name among the counts.
 fn name_of(queue: &Value) -> String {
     format!("queue {}", field(queue, "doorbell"))
 }
@@ -191,7 +191,7 @@ mod tests {
             ("2.00 k".into(), "4.0".into(), "-".into())
         );
         assert_eq!(page.rate("doorbells polled"), "2.00 k");
-        // Time that stands still, or counts that fall, as after a reset.
+        // Time that stands still, or counts that fall, as after a reset, give no rate.
         page.take("overview", &Ok(json!({ "time": 1_500_000_000_u64, "waves": 0 })));
         assert_eq!(page.rate("waves"), "2.00 k");
         page.take("overview", &Ok(json!({ "time": 2_500_000_000_u64, "waves": 0 })));

@@ -1,4 +1,4 @@
-//! Registers by block and field, those that change, and what was used and has no model.
+//! Registers by block and field, changed registers, and used registers without a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use super::{MARKED, Page, Replies, or_why};
 use crate::inspect::ui::fields::{field, is, items, word};
 use crate::inspect::ui::list::Split;
 
-/// Looks for which a register that has changed is marked.
+/// Number of looks for which a changed register is marked.
 const MARK: u8 = 8;
-/// What there is to see beside blocks.
+/// Choices beside the blocks.
 const CHANGED: &str = "changed";
 const UNMODELLED: &str = "unmodelled";
 const LABEL: &str = "block, changed or unmodelled: ";
@@ -22,10 +22,10 @@ const LABEL: &str = "block, changed or unmodelled: ";
 #[derive(Debug)]
 pub(super) struct Registers {
     split: Split,
-    /// A block, or one of the two above.
+    /// A block, or one of the two choices above.
     what: String,
     blocks: BTreeSet<String>,
-    /// Values by names, and for how many looks they are marked.
+    /// Values by names, and the number of looks for which they stay marked.
     values: BTreeMap<String, (String, u8)>,
 }
 

@@ -1,4 +1,4 @@
-//! Page tables: an address level by level, and a physical page backwards.
+//! Page tables: the walk of an address level by level, and the way back from a physical page.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
@@ -15,10 +15,10 @@ const LABEL: &str = "walk PASID ADDRESS, or vram|system ADDRESS: ";
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     scroll: List,
-    /// What was typed.
+    /// Place that the user has typed.
     place: String,
     walk: Option<String>,
-    /// The physical page, and whether it was asked about: that takes long, and is not repeated.
+    /// The physical page, and true if it was asked about: the question takes long, and is not repeated.
     backwards: Option<(String, bool)>,
 }
 

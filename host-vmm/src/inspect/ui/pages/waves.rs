@@ -1,4 +1,4 @@
-//! Waves: where they are, what they wait for, their code and registers.
+//! Waves: their places, the events they wait for, their code and registers.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
@@ -11,16 +11,16 @@ use crate::inspect::ui::fields::{digits, field, is, items, plain, volume, word};
 use crate::inspect::ui::list::{List, Split, titled};
 
 const LABEL: &str = "wave DISPATCH:X,Y,Z:WAVE, or vN [LANE]: ";
-/// A width from which on the code and another part are side by side.
+/// Width from which on the code and another part are side by side.
 const WIDE: u16 = 100;
-/// Columns of the code there.
+/// Columns of the code on such a screen.
 const CODE: u16 = 56;
 /// Bytes of LDS in a line.
 const LDS_BYTES: usize = 16;
-/// Lines of LDS at most.
+/// Largest number of lines of LDS.
 const LDS_LINES: usize = 4096;
 
-/// What is shown of a wave.
+/// Parts of a wave that can be shown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Part {
     #[default]
@@ -39,9 +39,9 @@ pub(in crate::inspect::ui) struct Waves {
     part: Part,
     /// The line of code that the user has chosen.
     code: List,
-    /// A wave that was asked for, whether the list has it or not.
+    /// A wave that the user has asked for, even if the list does not have it.
     chosen: Option<String>,
-    /// A vector register, or a lane of one, as it was typed.
+    /// A vector register, or a lane of one, as the user typed it.
     vector: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Waves {
         Some(format!("{} {}", self.question()?, self.vector.as_ref()?))
     }
 
-    /// The line of code that a breakpoint would be for: the chosen one, or the next one.
+    /// Returns the line of code for a breakpoint: the chosen line, or that of the next instruction.
     fn line<'a>(&self, wave: &'a Value) -> Option<&'a Value> {
         let mut code = items(&wave["code"]);
         match self.code.name() {
@@ -132,7 +132,7 @@ impl Waves {
         }
         lines.push(Line::raw(format!("EXEC {}", field(wave, "exec"))));
         let across = (usize::from(width).saturating_sub(8) / 9).clamp(1, 64);
-        // As many as make the numbers of lanes round.
+        // A power of two, so that lane numbers at the line starts are round.
         let across = 1 << across.ilog2();
         for register in items(&wave["vgprs"]) {
             let lanes: Vec<String> = items(&register[1]).take(64).map(digits).collect();
@@ -145,7 +145,7 @@ impl Waves {
     }
 }
 
-/// A line of the listing: `>` for the next instruction, `*` for a breakpoint.
+/// Describes a line of the listing: `>` for the next instruction, `*` for a breakpoint.
 fn code_line(line: &Value, replies: &Replies) -> Line<'static> {
     let address = field(line, "address");
     let here = format!("pc {address}");
@@ -210,7 +210,7 @@ fn dispatch(dispatch: &Value) -> Line<'static> {
     Line::styled(line, HEAD)
 }
 
-/// What waves are ordered by: dispatch, workgroup with its last dimension first, number.
+/// Returns the sort key of a wave: dispatch, workgroup with its last dimension first, number.
 fn order(id: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         id.split([':', ',']).map(|number| number.parse().unwrap_or(u64::MAX)).collect();
@@ -273,7 +273,7 @@ impl Page for Waves {
     fn draw(&mut self, buffer: &mut Buffer, area: Rect, replies: &Replies) {
         let waves = replies.of("waves");
         let mut listed: Vec<&Value> = items(&waves["waves"]).collect();
-        // The device tells them as it finds them.
+        // The device lists waves in no fixed order.
         listed.sort_by_cached_key(|wave| order(&field(wave, "wave")));
         let mut rows: Vec<Line<'static>> = listed.iter().copied().map(row).collect();
         let names: Vec<String> = listed.iter().map(|wave| field(wave, "wave")).collect();
