@@ -11,7 +11,7 @@ use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
 /// RAM of the guest.
 const MEMORY: u64 = 32 << 20;
 
-/// Where `stress.rs` of the guest finds how often to ring.
+/// Address at which `stress.rs` of the guest finds the number of rings.
 const RINGS_AT: GuestAddress = GuestAddress(0x3f_f008);
 
 /// The machine of the bare-metal guest `kernel`, a file that `belfry_image::bare_metal` builds.
@@ -20,7 +20,7 @@ pub fn config(kernel: &Path, gpu: GpuConfig, doorbells: DoorbellMode) -> Config 
     Config { memory: MEMORY, gpu: Some(gpu), doorbells, catch_signals: true, ..Config::new(kernel) }
 }
 
-/// Has the guest ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.
+/// Lets the guest ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.
 ///
 /// # Errors
 ///

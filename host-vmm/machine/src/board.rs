@@ -1,4 +1,4 @@
-//! What a vCPU's exits reach: the ports of the board, and the bus.
+//! The targets of a vCPU's exits: the ports of the board, and the bus.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub(super) const COM1_IRQ: u32 = 4;
 const I8042: [u16; 2] = [0x60, 0x64];
 /// A byte written here ends the machine and is its status, as QEMU's `isa-debug-exit` sits at this port.
 const DEBUG_EXIT: u16 = 0xf4;
-/// Firmware's progress codes, which drivers write to for the time it takes.
+/// Firmware's progress codes. Drivers write to this port for the delay of the write.
 const POST: u16 = 0x80;
 /// An eventfd as vm-superio wants it.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Trigger for Line {
     }
 }
 
-/// Tells that the serial port has room for more input.
+/// Signals that the serial port has room for more input.
 #[derive(Debug)]
 struct Wanted(EventFd);
 
@@ -49,7 +49,7 @@ impl SerialEvents for Wanted {
     fn tx_lost_byte(&self) {}
 
     fn in_buffer_empty(&self) {
-        // A counter that is full has been signalled.
+        // If the counter is full, it has been signalled.
         let _ = self.0.write(1);
     }
 }
@@ -111,7 +111,7 @@ fn serial_state(saved: &SavedSerial) -> SerialState {
 /// The board.
 pub(super) struct Board {
     ports: Mutex<Ports, rank::BoardPorts>,
-    /// Ready when the guest has read everything that was typed.
+    /// Ready when the guest has read all typed input.
     pub(super) wanted: EventFd,
     pub(super) bus: RootBus,
     ending: Arc<Ending>,
@@ -120,8 +120,8 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// A board with a bus; its serial port writes to `console`, and has its interrupt at `line`. One that was saved goes on as it
-    /// was.
+    /// Makes a board with a bus; its serial port writes to `console`, and has its interrupt at `line`. A saved board
+    /// goes on as it was.
     pub(super) fn new(
         bus: RootBus,
         console: ConsoleWriter,
@@ -153,7 +153,7 @@ impl Board {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the ports are.
+    /// Returns the state of the ports.
     pub(super) fn save(&self) -> SavedBoard {
         let ports = self.ports();
         SavedBoard {
@@ -164,13 +164,13 @@ impl Board {
         }
     }
 
-    /// Accesses that left the guest.
+    /// Returns the number of accesses that left the guest.
     pub(super) fn exits(&self) -> u64 {
         self.exits.load(Ordering::Relaxed)
     }
 
-    /// Hands over what `read` finds was typed, and answers how many bytes there is room for then; [`wanted`](Self::wanted)
-    /// tells when it is worth trying again.
+    /// Passes on the typed input that `read` returns, and returns the number of bytes that there is room for then;
+    /// [`wanted`](Self::wanted) signals when another try is worth while.
     ///
     /// Does nothing while a vCPU is at the ports: it may be waiting for the caller to take its output.
     pub(super) fn typed(&self, read: impl FnOnce(usize) -> Vec<u8>) -> Option<usize> {
@@ -186,7 +186,7 @@ impl Board {
         Some(ports.serial.fifo_capacity())
     }
 
-    /// Counts an access nobody answers, and names the first of them.
+    /// Counts an access without a target, and logs the first ones.
     fn stray(&self, what: &str, address: u64, len: usize) {
         if self.stray.fetch_add(1, Ordering::Relaxed) < 32 {
             log::debug!(target: "kvm", "{what} of {len} bytes at {address:#x}: nothing is there");

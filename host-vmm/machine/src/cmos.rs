@@ -11,7 +11,7 @@ use super::snapshot::SavedCmos;
 /// Index and data.
 pub(super) const INDEX: u16 = 0x70;
 pub(super) const DATA: u16 = 0x71;
-/// Where the century is, as on the PC/AT's successors.
+/// Register of the century, as on the PC/AT's successors.
 pub(super) const CENTURY: u8 = 0x32;
 
 const SECONDS: u8 = 0;
@@ -26,14 +26,15 @@ const STATUS_B: u8 = 0xb;
 const STATUS_C: u8 = 0xc;
 const STATUS_D: u8 = 0xd;
 
-/// A: the registers are about to change. B: they stand still; hold binary numbers; count 24 hours. D: the battery is good.
+/// A: the registers are about to change. B: they stand still; they hold binary numbers; they count 24 hours. D: the
+/// battery is good.
 const UPDATE_IN_PROGRESS: u8 = 1 << 7;
 const SET: u8 = 1 << 7;
 const BINARY: u8 = 1 << 2;
 const HOURS_24: u8 = 1 << 1;
 const VALID: u8 = 1 << 7;
 const PM: u8 = 1 << 7;
-/// How long before the second it is said that the registers change.
+/// Nanoseconds before the second for which UPDATE_IN_PROGRESS is set.
 const UPDATE_NS: i32 = 244_000;
 
 /// The clock.
@@ -41,22 +42,22 @@ const UPDATE_NS: i32 = 244_000;
 pub(super) struct Cmos {
     index: u8,
     memory: [u8; 128],
-    /// What the guest's time is ahead of the host's.
+    /// Difference of the guest's time from the host's; positive if the guest is ahead.
     ahead: SignedDuration,
-    /// The time while it stands still.
+    /// The time at which the clock stands, if it is stopped.
     still: Option<DateTime>,
 }
 
 impl Cmos {
     pub(super) fn new() -> Self {
         let mut memory = [0; 128];
-        // 32.768 kHz, and the rate a BIOS sets.
+        // 32.768 kHz, and the rate that a BIOS sets.
         memory[usize::from(STATUS_A)] = 0x26;
         memory[usize::from(STATUS_B)] = HOURS_24;
         Self { index: 0, memory, ahead: SignedDuration::ZERO, still: None }
     }
 
-    /// What the clock is, as [`Self::restored`] takes it.
+    /// Returns the state of the clock, as [`Self::restored`] takes it.
     pub(super) fn save(&self) -> SavedCmos {
         let standing = self.still.and_then(|still| still.to_zoned(TimeZone::UTC).ok());
         SavedCmos {
@@ -67,7 +68,8 @@ impl Cmos {
         }
     }
 
-    /// A clock that was saved, as much ahead of the host's as it was; times that there are not are the host's.
+    /// Makes a clock from its saved state, as far ahead of the host's as it was; times that do not exist are replaced
+    /// by the host's.
     pub(super) fn restored(saved: &SavedCmos) -> Self {
         let mut clock = Self::new();
         clock.index = saved.index & 0x7f;
@@ -147,7 +149,7 @@ impl Cmos {
         }
     }
 
-    /// Sets a part of the time, if there is such a time.
+    /// Sets a part of the time, if the resulting time exists.
     fn set(&mut self, value: u8, now: Timestamp) {
         let time = self.time(now);
         let Ok(number) = i8::try_from(self.decode(value)) else { return };
@@ -261,7 +263,7 @@ mod tests {
         let later = now.saturating_add(SignedDuration::from_secs(100)).unwrap();
         let mut again = Cmos::restored(&cmos.save());
         assert_eq!(all(&mut again, later), all(&mut cmos, later), "it stands still");
-        // Times that there are not.
+        // Times that do not exist.
         let odd = SavedCmos { ahead: i128::MAX, still: Some(i128::MIN), ..cmos.save() };
         all(&mut Cmos::restored(&odd), now);
     }

@@ -1,4 +1,4 @@
-//! What kind of machine: the choices its maker has, and what is out of range.
+//! The configuration of a machine: its choices, and their ranges.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -8,15 +8,15 @@ use belfry_device::GpuConfig;
 
 use super::{DiskConfig, KvmError};
 
-/// Guest RAM: at least what the tables and a small kernel need.
+/// Range of guest RAM in bytes; the least has room for the tables and a small kernel.
 const RAM: (u64, u64) = (4 << 20, 256 << 30);
 const CPUS: u8 = 64;
-/// Disks, shared folders and a network card: the device numbers that are left.
+/// Largest number of disks, shared folders and network cards together: the device numbers that are left.
 const DEVICES: usize = 28;
-/// The longest name of a shared folder.
+/// The longest name of a shared folder, in bytes.
 const TAG: usize = 255;
 
-/// How the guest's doorbells travel.
+/// Ways of the guest's doorbells.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DoorbellMode {
     /// Every write leaves the guest: exact and counted, deterministic.
@@ -28,15 +28,15 @@ pub enum DoorbellMode {
     Adaptive,
 }
 
-/// What pages the guest's RAM is made of.
+/// Kind of pages that the guest's RAM is made of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub enum HugePages {
-    /// Whatever the host does by itself.
+    /// The pages that the host chooses by itself.
     #[default]
     Off,
-    /// Huge ones where the host can make some.
+    /// Huge pages if the host can make some.
     Transparent,
-    /// Huge ones of 2 MiB, all of them, from the pool the host has reserved.
+    /// Huge pages of 2 MiB only, from the pool that the host has reserved.
     Reserved,
 }
 
@@ -55,40 +55,41 @@ pub enum Initramfs {
 /// A folder of the host that the guest can mount, over 9P.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SharedFolder {
-    /// What the guest knows it by.
+    /// Name by which the guest mounts it.
     pub tag: String,
     /// The folder.
     pub path: PathBuf,
-    /// The guest cannot change anything in it.
+    /// True if the guest cannot change anything in it.
     pub read_only: bool,
 }
 
-/// What kind of machine.
+/// Configuration of a machine.
 #[derive(Debug)]
 pub struct Config {
     /// The kernel: a bzImage, Linux's `vmlinux`, or another 64-bit ELF executable with fixed addresses.
     pub kernel: PathBuf,
     /// The first file system.
     pub initramfs: Option<Initramfs>,
-    /// What the kernel is told.
+    /// Command line of the kernel.
     pub command_line: String,
     /// Bytes of RAM, whole pages, from 4 MiB.
     pub memory: u64,
-    /// What pages they are.
+    /// Kind of its pages.
     pub huge_pages: HugePages,
     /// vCPUs; all but the first wait to be started by the guest.
     pub cpus: u8,
-    /// The device; none: a machine without one.
+    /// The device; `None`: a machine without one.
     pub gpu: Option<GpuConfig>,
-    /// How doorbells travel.
+    /// Way of doorbells.
     pub doorbells: DoorbellMode,
-    /// What is typed at the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
+    /// Input of the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
     pub input: Option<File>,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
-    /// Folders of the host, behind the disks. The first of them raises the limit of files that this process may have open.
+    /// Folders of the host; their devices follow the disks. The first of them raises the limit of files that this
+    /// process may have open.
     pub shares: Vec<SharedFolder>,
-    /// The network of a card: a stream of Ethernet frames, each behind its length in 4 bytes, the highest first.
+    /// The network of a card: a stream of Ethernet frames, each after its length in 4 bytes, big-endian.
     pub network: Option<UnixStream>,
     /// The host's end of the guest channel: the machine gets a virtio-console whose port [`belfry_channel::PORT`] is this
     /// stream.
@@ -97,7 +98,7 @@ pub struct Config {
     ///
     /// [`interrupted`]: super::interrupted
     pub catch_signals: bool,
-    /// Whether the vCPUs' time stamp counters count what this host's do, from the same moment on.
+    /// True if the vCPUs' time stamp counters count as this host's do, from the same moment on.
     pub host_clock: bool,
 }
 
@@ -123,7 +124,7 @@ impl Config {
         }
     }
 
-    /// Refuses what no machine can be.
+    /// Refuses a configuration that no machine can have.
     pub(super) fn check(&self) -> Result<(), KvmError> {
         if self.memory < RAM.0 || self.memory > RAM.1 || !self.memory.is_multiple_of(4096) {
             let text = format!("{} bytes of memory: must be whole pages from 4 MiB to 256 GiB", self.memory);

@@ -1,4 +1,4 @@
-//! What the guest writes, on its way from a vCPU to the thread that shows it.
+//! The guest's output, on its way from a vCPU to the thread that shows it.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// Bytes kept for a reader before the guest has to wait.
+/// Bytes that are kept for a reader before the guest has to wait.
 const LIMIT: usize = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct State {
 pub(super) struct Console {
     state: Mutex<State, rank::Console>,
     taken: Condvar,
-    /// Signalled when there is something to take.
+    /// Signalled when there is output to take.
     pub(super) ready: EventFd,
 }
 
@@ -34,14 +34,14 @@ impl Console {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what there is.
+    /// Takes all output.
     pub(super) fn take(&self) -> Vec<u8> {
         let pending = std::mem::take(&mut self.lock().pending);
         self.taken.notify_all();
         pending
     }
 
-    /// Nobody reads any more: writers do not wait.
+    /// Marks that there is no reader any more: writers do not wait.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.taken.notify_all();

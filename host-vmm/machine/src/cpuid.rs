@@ -1,4 +1,5 @@
-//! CPUID of each vCPU: what KVM can do, less what the machine does not give, with its own place in the topology.
+//! CPUID of each vCPU: KVM's features without those that the machine does not have, and the vCPU's own place in the
+//! topology.
 //!
 //! One package of single-threaded cores that share their last-level cache. Intel SDM volume 2A, CPUID; AMD APM volume 3,
 //! appendix E; Linux `Documentation/virt/kvm/x86/cpuid.rst`.
@@ -11,7 +12,7 @@ const MONITOR: u32 = 1 << 3;
 const VMX: u32 = 1 << 5;
 const TSC_DEADLINE: u32 = 1 << 24;
 const HYPERVISOR: u32 = 1 << 31;
-/// Leaf 1, `edx`: there is more than one logical processor in the package.
+/// Leaf 1, `edx`: the package has more than one logical processor.
 const HTT: u32 = 1 << 28;
 /// Leaf 0x8000_0001, `ecx`.
 const CMP_LEGACY: u32 = 1 << 1;
@@ -22,7 +23,7 @@ const SKINIT: u32 = 1 << 12;
 const THREADS: u32 = 1 << 8;
 const CORES: u32 = 2 << 8;
 
-/// What the processors of this host have for guests.
+/// Features that the processors of this host have for guests.
 #[derive(Debug)]
 pub(super) struct Features {
     supported: CpuId,
@@ -33,18 +34,18 @@ impl Features {
     pub(super) fn new(kvm: &Kvm) -> Result<Self, kvm_ioctls::Error> {
         Ok(Self {
             supported: kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?,
-            // The in-kernel APIC has it, and leaves it to us to say so.
+            // The in-kernel APIC has it, but this program has to report it.
             tsc_deadline: kvm.check_extension(Cap::TscDeadlineTimer),
         })
     }
 
-    /// Bits of a physical address.
+    /// Returns the bits of a physical address.
     pub(super) fn address_bits(&self) -> u32 {
         let leaf = self.supported.as_slice().iter().find(|entry| entry.function == 0x8000_0008);
         leaf.map_or(36, |entry| entry.eax & 0xff)
     }
 
-    /// The leaves of one of `cpus` vCPUs; its APIC has the same number.
+    /// Returns the leaves of one of `cpus` vCPUs; its APIC has the number of the vCPU.
     pub(super) fn of(&self, number: u8, cpus: u8) -> Result<CpuId, kvm_ioctls::Error> {
         let topology = Topology { number: number.into(), cpus: cpus.into() };
         let mut entries: Vec<_> =
@@ -59,12 +60,12 @@ impl Features {
                     }
                 }
                 0x8000_0001 => entry.ecx &= !(SVM | SKINIT),
-                // What SVM could do, were it there.
+                // Features of SVM, which the machine does not have.
                 0x8000_000a => (entry.eax, entry.ebx, entry.ecx, entry.edx) = (0, 0, 0, 0),
                 _ => {}
             }
         }
-        // Leaf 0xb is answered where the highest leaf allows for it.
+        // Leaf 0xb is answered if the highest leaf allows for it.
         if entries.iter().any(|entry| entry.function == 0 && entry.eax >= 0xb) {
             entries.extend(topology.levels());
         }
@@ -72,7 +73,8 @@ impl Features {
     }
 }
 
-/// What the processor changes by itself: OSXSAVE, OSPKE, and the size of the state that XCR0 enables.
+/// Clears the fields that the processor changes by itself: OSXSAVE, OSPKE, and the size of the state that XCR0
+/// enables.
 fn stable(entry: &kvm_cpuid_entry2) -> kvm_cpuid_entry2 {
     let mut entry = *entry;
     match (entry.function, entry.index) {
@@ -84,7 +86,7 @@ fn stable(entry: &kvm_cpuid_entry2) -> kvm_cpuid_entry2 {
     entry
 }
 
-/// The first leaf that two vCPUs have differently.
+/// Returns the first leaf that differs between two vCPUs.
 pub(super) fn difference(one: &[kvm_cpuid_entry2], other: &[kvm_cpuid_entry2]) -> Option<u32> {
     let key = |entry: &kvm_cpuid_entry2| (entry.function, entry.index);
     let missing = |these: &[kvm_cpuid_entry2], those: &[kvm_cpuid_entry2]| {
@@ -96,12 +98,12 @@ pub(super) fn difference(one: &[kvm_cpuid_entry2], other: &[kvm_cpuid_entry2]) -
     missing(one, other).or_else(|| missing(other, one))
 }
 
-/// Leaves of the host's own topology, of which only the first is answered here.
+/// Returns true for leaves of the host's own topology, of which only the first is answered here.
 fn replaced(function: u32) -> bool {
     matches!(function, 0xb | 0x1f | 0x8000_0026)
 }
 
-/// A vCPU among its like.
+/// A vCPU, and the number of all.
 #[derive(Clone, Copy)]
 struct Topology {
     number: u32,
@@ -109,7 +111,7 @@ struct Topology {
 }
 
 impl Topology {
-    /// Bits of an APIC's number that tell the cores of the package apart.
+    /// Returns the number of bits of an APIC's number that tell the cores of the package apart.
     fn bits(self) -> u32 {
         self.cpus.next_power_of_two().trailing_zeros()
     }
@@ -142,7 +144,7 @@ impl Topology {
         }
     }
 
-    /// Leaf 0xb: a level of threads, a level of cores, and the one that ends them.
+    /// Returns leaf 0xb: a level of threads, a level of cores, and the level that ends them.
     fn levels(self) -> [kvm_cpuid_entry2; 3] {
         let level = |index: u32, eax: u32, ebx: u32, kind: u32| kvm_cpuid_entry2 {
             function: 0xb,

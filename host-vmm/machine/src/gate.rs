@@ -1,4 +1,5 @@
-//! Where vCPUs stand still while their machine is saved: out of KVM_RUN, with what they were about to do done.
+//! The gate at which vCPUs stand still while their machine is saved: outside of KVM_RUN, with their last access
+//! completed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -11,17 +12,17 @@ use kvm_ioctls::VcpuFd;
 use super::snapshot::SavedVcpu;
 use super::vcpu::{self, Thread};
 
-/// How often a vCPU that is still inside of the guest is called out.
+/// Time between two signals to a vCPU that is still inside of the guest.
 const AGAIN: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
 struct State {
     threads: BTreeMap<u8, Thread>,
     parked: BTreeSet<u8>,
-    /// The parked ones are to say what they are.
+    /// True if the parked vCPUs have to report their state.
     asked: bool,
     answers: BTreeMap<u8, Result<SavedVcpu, kvm_ioctls::Error>>,
-    /// The machine ends.
+    /// True once the machine ends.
     closed: bool,
 }
 
@@ -46,13 +47,13 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread is a vCPU's from now on.
+    /// Registers the calling thread as a vCPU's.
     pub(super) fn enter(&self, number: u8) {
         self.lock().threads.insert(number, Thread::current());
         self.changed.notify_all();
     }
 
-    /// It is not any more; nobody signals it after this.
+    /// Removes the thread; no other thread signals it after this.
     pub(super) fn leave(&self, number: u8) {
         let mut state = self.lock();
         state.threads.remove(&number);
@@ -60,13 +61,13 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// No vCPU comes any more.
+    /// Closes the gate for good: no vCPU comes any more.
     pub(super) fn shut(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Whether vCPUs are to stand still.
+    /// Returns true if vCPUs have to stand still.
     pub(super) fn wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
     }
@@ -89,7 +90,8 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Has all vCPUs stand still until what is answered is dropped; none of a machine that does not run, or ends meanwhile.
+    /// Makes all vCPUs stand still until the returned value is dropped; `None` for a machine that does not run, or
+    /// ends meanwhile.
     ///
     /// One caller at a time.
     pub(super) fn close(&self) -> Option<Closed<'_>> {
@@ -120,7 +122,7 @@ impl Gate {
 pub(super) struct Closed<'a>(&'a Gate);
 
 impl Closed<'_> {
-    /// What the vCPUs are, by number. None if the machine ends.
+    /// Returns the states of the vCPUs, by number; `None` if the machine ends.
     pub(super) fn states(&self) -> Option<Result<Vec<SavedVcpu>, kvm_ioctls::Error>> {
         let mut state = self.0.lock();
         state.asked = true;
@@ -142,7 +144,7 @@ impl Drop for Closed<'_> {
         (state.asked, state.answers) = (false, BTreeMap::new());
         self.0.wanted.store(false, Ordering::SeqCst);
         self.0.changed.notify_all();
-        // Whoever closes the gate next finds nobody who has not left yet.
+        // The next caller that closes the gate finds it empty: all vCPUs have left.
         while !state.parked.is_empty() {
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

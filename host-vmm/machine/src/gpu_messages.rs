@@ -1,4 +1,5 @@
-//! Where the GPU's messages go: what its MSI-X table or its MSI capability says, told to KVM before the device can send any.
+//! The routes of the GPU's messages: the contents of its MSI-X table or its MSI capability, given to KVM before the
+//! device can send any.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +15,7 @@ const CAP_MSIX: u8 = 0x11;
 const VECTORS: usize = pci::MSIX_VECTORS as usize;
 const TABLE: usize = VECTORS * 16;
 
-/// A write that may change where messages go.
+/// A write that may change the routes of messages.
 #[derive(Clone, Copy, Debug)]
 enum Write<'a> {
     /// To configuration space.
@@ -28,17 +29,17 @@ enum Write<'a> {
 pub(super) struct GpuMessages {
     gpu: Arc<Gpu>,
     interrupts: Arc<dyn Interrupts>,
-    /// Such writes come one at a time.
+    /// Held during such a write: they come one at a time.
     writing: Mutex<(), rank::GpuMessagesWriting>,
 }
 
 impl GpuMessages {
-    /// Messages of a device, which nobody has programmed yet.
+    /// Makes the messages of a device, which the guest has not programmed yet.
     pub(super) fn new(gpu: Arc<Gpu>, interrupts: Arc<dyn Interrupts>) -> Self {
         Self { gpu, interrupts, writing: Mutex::new(()) }
     }
 
-    /// Tells KVM of the messages of a device that was restored.
+    /// Gives KVM the messages of a device that was restored.
     pub(super) fn restore(&self) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.interrupts.route(&self.messages(None));
@@ -61,7 +62,8 @@ impl GpuMessages {
         self.around(Write::Registers(offset, data), write)
     }
 
-    /// Sets the routes to what they will be after a write, which may let an interrupt out, and does it.
+    /// Sets the routes to those that will hold after a write, which may release an interrupt, and then does the
+    /// write.
     fn around<T>(&self, write: Write<'_>, device: impl FnOnce() -> T) -> T {
         let mut config = [0u8; 256];
         self.gpu.config_read(0, &mut config);
@@ -78,7 +80,7 @@ impl GpuMessages {
         let expected = self.messages(Some(write));
         self.interrupts.route(&expected);
         let result = device();
-        // The device does not take every write, and not every bit of those it takes.
+        // The device may refuse the write, or some bits of it.
         let messages = self.messages(None);
         if messages != expected {
             self.interrupts.route(&messages);
@@ -86,7 +88,8 @@ impl GpuMessages {
         result
     }
 
-    /// The message of each vector, as the device has it or would have it after a write that it takes as it is.
+    /// Returns the message of each vector: the present one, or the one after a write that the device takes without
+    /// change.
     fn messages(&self, write: Option<Write<'_>>) -> [Option<Message>; VECTORS] {
         let mut config = [0u8; 256];
         self.gpu.config_read(0, &mut config);
@@ -116,7 +119,7 @@ impl GpuMessages {
                 *message = Some(Message { address, data: word(8) });
             }
         } else if let Some(msi) = enabled(msi, 1 << 16) {
-            // 64-bit addresses, one vector: as the capability says.
+            // The capability has 64-bit addresses and one vector.
             let address = u64::from(word(msi + 8)) << 32 | u64::from(word(msi + 4) & !3);
             messages[0] = Some(Message { address, data: word(msi + 12) & 0xffff });
         }
@@ -124,11 +127,11 @@ impl GpuMessages {
     }
 }
 
-/// Where a capability is.
+/// Returns the offset of a capability.
 fn capability(config: &[u8; 256], id: u8) -> Option<usize> {
     let mut at = usize::from(config[CAPABILITIES]);
     for _ in 0..16 {
-        // The longest one looked at has 16 bytes.
+        // The longest capability that is read has 16 bytes.
         if !(0x40..=0xf0).contains(&at) {
             return None;
         }
@@ -140,7 +143,7 @@ fn capability(config: &[u8; 256], id: u8) -> Option<usize> {
     None
 }
 
-/// Puts what is written at `offset` into bytes that start at `start`.
+/// Copies the bytes written at `offset` into bytes that start at `start`.
 fn overlay(bytes: &mut [u8], start: u64, offset: u64, data: &[u8]) {
     for (at, target) in (start..).zip(bytes) {
         let source = at.checked_sub(offset).and_then(|at| usize::try_from(at).ok());
@@ -159,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Where messages have been routed to, latest last.
+    /// Routes that were set, latest last.
     #[derive(Debug, Default)]
     struct Routed(std::sync::Mutex<VecDeque<Vec<Option<Message>>>>);
 
@@ -202,12 +205,12 @@ mod tests {
         let last = || routed.0.lock().unwrap().back().cloned().unwrap();
         let first = Some(Message { address: 0xfee0_1000, data: 0x41 });
         assert_eq!(last()[0], first);
-        // Across the beginning of the table, which the device refuses.
+        // These writes cross the beginning of the table; the device refuses them.
         for data in [&[0x77_u8; 17][..], &[0x77; 24], &[0x77; 31]] {
             assert!(messages.register_write(entry(0) - 14, data).is_err(), "{data:?}");
             assert_eq!(last()[0], first, "{data:?}");
         }
-        // Read-only: the capability and where the next one is.
+        // Read-only: the capability's ID and the pointer to the next one.
         messages.config_write(0xc0, &[0xff; 2]);
         assert_eq!(last()[0], first);
     }

@@ -1,4 +1,4 @@
-//! /dev/kvm: opened, and asked whether it has what this machine needs.
+//! /dev/kvm: opens it, and checks that it has all that this machine needs.
 
 use std::ffi::CStr;
 
@@ -7,10 +7,10 @@ use kvm_ioctls::{Cap, Kvm};
 use super::KvmError;
 
 const DEVICE: &CStr = c"/dev/kvm";
-/// The one version there is.
+/// The only version of the API.
 const VERSION: i32 = 12;
 
-/// Opens /dev/kvm, and checks that it is what this machine needs.
+/// Opens /dev/kvm, and checks that it has all that this machine needs.
 pub(super) fn open() -> Result<Kvm, KvmError> {
     open_at(DEVICE)
 }
@@ -40,7 +40,7 @@ fn open_at(path: &CStr) -> Result<Kvm, KvmError> {
     Ok(kvm)
 }
 
-/// What to do about an error of opening.
+/// Returns a way to mend an error of opening.
 fn fix(errno: i32) -> &'static str {
     match errno {
         libc::EACCES | libc::EPERM => "add yourself to the group that owns it, usually `kvm`",

@@ -1,4 +1,4 @@
-//! What is typed: from a file, a pipe, or a terminal that is raw for as long as the machine runs.
+//! Typed input: from a file, a pipe, or a terminal that is raw for as long as the machine runs.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -50,12 +50,12 @@ impl Input {
         Vec::new()
     }
 
-    /// Whether the machine is to end.
+    /// Returns true if the user has asked for the end of the machine.
     pub(super) fn quit(&self) -> bool {
         self.escape.quit()
     }
 
-    /// Whether nothing more will come.
+    /// Returns true if no more input will come.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
@@ -68,7 +68,7 @@ impl Input {
         self.waited_for = waited_for;
     }
 
-    /// Whether reading never blocks.
+    /// Returns true if reading never blocks.
     pub(super) fn is_always_ready(&self) -> bool {
         self.always_ready
     }
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: the side that types, and the machine's.
+    /// Makes a terminal: the side that types, and the machine's.
     fn terminal() -> (File, File) {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();

@@ -19,23 +19,23 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 pub(super) use super::pci::Interrupts;
 pub(super) use belfry_pci::Message;
 
-/// Pins of the I/O APIC; messages have the numbers behind them.
+/// Pins of the I/O APIC; messages have the numbers after them.
 const PINS: u32 = 24;
 
-/// The pins of functions: those no device of the AT bus has.
+/// Number of pins for functions, from pin 16 on: no device of the AT bus uses these pins.
 const LINES: u8 = 8;
 
-/// The pin of the I/O APIC that pin 0 to 3 (INTA to INTD) of a device is connected to.
+/// Returns the pin of the I/O APIC that pin 0 to 3 (INTA to INTD) of a device is connected to.
 pub(super) fn line_of(device: u8, pin: u8) -> u32 {
     16 + u32::from(device.wrapping_add(pin) % LINES)
 }
 
-/// Where the interrupts of a number go.
+/// Destination of the interrupts of a number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Route {
     /// To a pin of an interrupt controller.
     Pin { gsi: u32, chip: u32, pin: u32 },
-    /// To the processor a message names.
+    /// To the processor that a message names.
     Message { gsi: u32, message: Message },
 }
 
@@ -63,9 +63,9 @@ impl Route {
     }
 }
 
-/// What carries interrupts to the processors: KVM.
+/// Carrier of interrupts to the processors: KVM.
 pub(super) trait Chips: Debug + Send + Sync {
-    /// Has an eventfd raise the interrupt of a number.
+    /// Makes an eventfd raise the interrupt of a number.
     fn connect(&self, eventfd: &EventFd, gsi: u32) -> io::Result<()>;
     /// Replaces the routes of all numbers.
     fn set_routes(&self, routes: &[Route]) -> io::Result<()>;
@@ -94,9 +94,9 @@ impl Chips for VmFd {
 #[derive(Debug)]
 pub(super) struct Routes {
     chips: Arc<dyn Chips>,
-    /// Of all functions, from [`PINS`] on.
+    /// Messages of all functions, numbered from [`PINS`] on.
     messages: Mutex<Vec<Option<Message>>, rank::RoutesMessages>,
-    /// Which functions assert each pin: pins are shared.
+    /// Functions that assert each pin, as a bit mask: pins are shared.
     asserted: Mutex<[u32; PINS as usize], rank::RoutesAsserted>,
 }
 
@@ -108,7 +108,7 @@ impl Routes {
         Ok(Arc::new(routes))
     }
 
-    /// Takes `count` numbers for the messages of the function of a device; they go nowhere yet.
+    /// Takes `count` numbers for the messages of the function of a device; they have no route yet.
     pub(super) fn vectors(self: &Arc<Self>, device: u8, count: u16) -> io::Result<Arc<Vectors>> {
         let eventfds = (0..count).map(|_| EventFd::new(EFD_NONBLOCK)).collect::<io::Result<Vec<_>>>()?;
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +128,7 @@ impl Routes {
                 8..16 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_PIC_SLAVE, pin: gsi - 8 }),
                 _ => {}
             }
-            // The timer, line 0, is at pin 2; the second 8259 is at line 2, which is nobody else's.
+            // The timer, line 0, is at pin 2; line 2 is the second 8259 and is used by no device.
             match gsi {
                 0 => routes.push(Route::Pin { gsi, chip: KVM_IRQCHIP_IOAPIC, pin: 2 }),
                 2 => {}
@@ -152,12 +152,12 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
-    /// The eventfds that KVM has, and the numbers of their interrupts.
+    /// Returns the eventfds that KVM has, and the numbers of their interrupts.
     pub(super) fn connected(&self) -> impl Iterator<Item = (&EventFd, u32)> {
         self.eventfds.iter().zip(PINS + self.first as u32..)
     }
 
-    /// The pin of the I/O APIC that the function's own pin is connected to.
+    /// Returns the pin of the I/O APIC that the function's own pin is connected to.
     pub(super) fn line(&self) -> u32 {
         line_of(self.device, 0)
     }
@@ -176,7 +176,7 @@ impl Interrupts for Vectors {
             *current = *message;
         }
         if let Err(error) = self.routes.install(&all) {
-            // A message KVM has no route for is one that reaches no processor; those of other functions still do.
+            // A message without a route in KVM reaches no processor; those of other functions still do.
             log::debug!(target: "kvm", "interrupts of {messages:x?} go nowhere: {error}");
             if let Some(current) = all.get_mut(own) {
                 current.fill(None);
@@ -202,7 +202,7 @@ impl Interrupts for Vectors {
 
     fn raise(&self, vector: u16) {
         if let Some(eventfd) = self.eventfds.get(usize::from(vector)) {
-            // A counter that is full has not been looked at yet: the interrupt is pending anyway.
+            // If the counter is full, KVM has not read it yet: the interrupt is pending anyway.
             let _ = eventfd.write(1);
         }
     }
@@ -218,7 +218,7 @@ impl InterruptSink for Vectors {
     }
 }
 
-/// What a function did with its interrupts, for tests.
+/// Record of a function's interrupts, for tests.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(super) struct Recorder(std::sync::Mutex<Recorded>);
@@ -237,7 +237,7 @@ impl Recorder {
         self.0.lock().unwrap().routes.clone()
     }
 
-    /// The vectors raised since the last call.
+    /// Returns the vectors raised since the last call.
     pub(super) fn raised(&self) -> Vec<u16> {
         std::mem::take(&mut self.0.lock().unwrap().raised)
     }

@@ -4,21 +4,21 @@
 //! | --- | --- |
 //! | /dev/kvm | `host.rs` |
 //! | guest RAM, device memory as slots | `memory.rs` |
-//! | kernels, what they are told, how they are entered | `boot/` |
-//! | vCPU threads, and what processors they are | `vcpu.rs`, `cpuid.rs` |
+//! | kernels, their command line, their entry | `boot/` |
+//! | vCPU threads, and their CPUID | `vcpu.rs`, `cpuid.rs` |
 //! | ports | `board.rs`, `console.rs`, `cmos.rs`, `power.rs` |
-//! | what firmware tells the guest of the machine | `acpi/` |
+//! | tables of the firmware for the guest | `acpi/` |
 //! | the root bus | `pci/` |
 //! | the GPU as a function on it | `gpu.rs`, `gpu_messages.rs` |
 //! | the guest channel, disks, shared folders, the network card | `virtio/` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | messages to the processors | `interrupts.rs` |
-//! | what kind of machine | `config.rs` |
+//! | the configuration of a machine | `config.rs` |
 //! | a machine that stands still, is saved and resumed | `gate.rs`, `snapshot/` |
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs` |
 //! | the host's keys and signals | `input.rs`, `terminal.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
-//! | how fast KVM runs a guest's kernel here | `probe.rs` |
+//! | the speed of a guest's kernel under KVM here | `probe.rs` |
 
 mod acpi;
 pub mod bare_metal;
@@ -65,7 +65,7 @@ pub use running::{Handle, Running};
 pub use signals::interrupted;
 pub use virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 
-/// How a machine ended.
+/// End of a machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum End {
     /// The guest wrote a status to the debug-exit port.
@@ -76,7 +76,7 @@ pub enum End {
     PowerOff,
     /// A vCPU cannot go on.
     Crash(String),
-    /// It took too long.
+    /// The time limit has passed.
     Timeout(Duration),
     /// Its [`Handle`] was used.
     Stopped,
@@ -98,7 +98,7 @@ impl std::fmt::Display for End {
     }
 }
 
-/// The first reason to end, and the event that tells.
+/// The first reason to end, and the event that signals it.
 #[derive(Debug)]
 struct Ending {
     reason: Mutex<Option<End>, rank::Ending>,
@@ -114,7 +114,7 @@ impl Ending {
         let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if reason.is_none() {
             *reason = Some(end);
-            // A counter that is full has been signalled.
+            // If the counter is full, it has been signalled.
             let _ = self.event.write(1);
         }
     }
@@ -124,7 +124,7 @@ impl Ending {
     }
 }
 
-/// Why a kernel cannot be started.
+/// Reason why a kernel cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The file cannot be read.
@@ -135,12 +135,12 @@ pub enum KernelError {
         /// Why.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is no kernel.
     #[error("{path} is not a kernel this machine can start: {why}")]
     NotAKernel {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Mistake in the file.
         why: String,
     },
     /// The kernel does not fit the memory.
@@ -149,11 +149,11 @@ pub enum KernelError {
          give it more memory"
     )]
     NoRoom {
-        /// Where it wants to be.
+        /// First address of the kernel.
         at: u64,
         /// Bytes it needs there.
         size: u64,
-        /// First address behind the memory.
+        /// First address after the memory.
         end: u64,
     },
     /// The command line is longer than the kernel takes.
@@ -189,15 +189,15 @@ pub enum KernelError {
     NoMemory,
 }
 
-/// Why there is no machine.
+/// Reason for having no machine.
 #[derive(Debug, thiserror::Error)]
 pub enum KvmError {
     /// KVM cannot be used.
     #[error("/dev/kvm cannot be used: {why}; {fix}")]
     NoKvm {
-        /// What KVM says.
+        /// KVM's error, in words.
         why: String,
-        /// What to do.
+        /// A way to mend it.
         fix: &'static str,
     },
     /// A configuration out of range.
@@ -209,15 +209,15 @@ pub enum KvmError {
          /proc/sys/vm/nr_hugepages, or more where others use some), or do without"
     )]
     HugePages {
-        /// Pages of 2 MiB.
+        /// Number of pages of 2 MiB.
         pages: u64,
         /// Why.
         source: io::Error,
     },
-    /// A step of its making failed.
+    /// A step of making it failed.
     #[error("cannot {what}: {source}")]
     Setup {
-        /// What was tried.
+        /// Step that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -228,7 +228,7 @@ pub enum KvmError {
     /// The device.
     #[error(transparent)]
     Device(#[from] belfry_device::Error),
-    /// It cannot be saved, or not be resumed.
+    /// The machine cannot be saved, or not be resumed.
     #[error(transparent)]
     Snapshot(#[from] snapshot::SnapshotError),
     /// A disk.

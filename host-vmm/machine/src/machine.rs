@@ -1,4 +1,4 @@
-//! A machine: made from a configuration, run until it ends, taken apart in order.
+//! A machine: made from a configuration, run until it ends, then taken apart in order.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,19 +36,19 @@ use super::{Config, DoorbellMode, End, Ending, KvmError, SharedFolder, boot, hos
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
-/// Where KVM keeps three pages of its own on Intel's processors.
+/// Address of three pages that KVM needs on Intel's processors.
 const TSS_ADDRESS: usize = 0xfffb_d000;
 /// The GPU's device number.
 const GPU_DEVICE: u8 = 1;
-/// The guest channel's.
+/// The guest channel's device number.
 const CHANNEL_DEVICE: u8 = 2;
-/// Those of disks, from here on; shared folders and the network card are behind them.
+/// The first disk's device number; shared folders and the network card follow the disks.
 const FIRST_DISK_DEVICE: u8 = 3;
 
-/// What came of a machine.
+/// Results of a machine.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Why it ended.
+    /// Reason of its end.
     pub end: End,
     /// Time from the start to the first instruction.
     pub setup: Duration,
@@ -72,12 +72,12 @@ pub struct Machine {
     pub(super) ending: Arc<Ending>,
     gate: Shut,
     saver: Arc<Saver>,
-    /// The device waits, as it was restored.
+    /// True if the device waits to be resumed after it was restored.
     resumed: bool,
     input: Option<File>,
     catch_signals: bool,
     setup: Duration,
-    /// Kept for as long as vCPUs run.
+    /// Guest memory, kept for as long as vCPUs run.
     memory: GuestMemoryMmap,
     _vm: Arc<VmFd>,
 }
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-/// Closes the gate for good when the machine goes, so that nobody waits for vCPUs to come there.
+/// Closes the gate for good when the machine goes, so that no saver waits for vCPUs to come there.
 struct Shut(Arc<Gate>);
 
 impl Drop for Shut {
@@ -110,12 +110,13 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// No KVM, a configuration out of range, a kernel that is not one, or a step of the making that failed.
+    /// No KVM, a configuration out of range, a kernel file that is none, or a step of the making that failed.
     pub fn new(config: Config) -> Result<Self, KvmError> {
         Self::assemble(config, None)
     }
 
-    /// Makes a machine that goes on where another one was saved. `config` is [`Snapshot::config`] with what the host chooses.
+    /// Makes a machine that goes on from a saved one. `config` is [`Snapshot::config`] with the host's choices filled
+    /// in.
     ///
     /// # Errors
     ///
@@ -264,17 +265,17 @@ impl Machine {
         })
     }
 
-    /// The device, when the machine has one.
+    /// Returns the device, if the machine has one.
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.gpu.as_ref()
     }
 
-    /// What saves the machine while it runs.
+    /// Returns the saver of this machine, for use while it runs.
     pub fn saver(&self) -> Arc<Saver> {
         Arc::clone(&self.saver)
     }
 
-    /// The guest's memory; what is taken here outlives the machine.
+    /// Returns the guest's memory; a handle to it outlives the machine.
     pub(super) fn memory(&self) -> GuestMemoryMmap {
         self.memory.clone()
     }
@@ -382,7 +383,7 @@ impl Device {
     }
 }
 
-/// What of a machine has state that no snapshot has.
+/// Returns the name of a part of the machine that no snapshot can hold, if there is one.
 fn beyond_saving(config: &Config) -> Option<&'static str> {
     [
         (!config.shares.is_empty(), "shared folders"),
@@ -393,7 +394,7 @@ fn beyond_saving(config: &Config) -> Option<&'static str> {
     .find_map(|(has, what)| has.then_some(what))
 }
 
-/// Refuses a vCPU that was saved on another processor than this one's.
+/// Refuses a vCPU that was saved on a processor of another kind.
 fn same_processor(
     saved: &SavedVcpu,
     vcpu: &kvm_ioctls::VcpuFd,
@@ -405,11 +406,11 @@ fn same_processor(
     })
 }
 
-/// Makes interrupt controllers and timers what they were.
+/// Restores interrupt controllers and timers.
 fn restore_vm(vm: &VmFd, saved: &SavedMachine) -> Result<(), kvm_ioctls::Error> {
     saved.chips.iter().try_for_each(|chip| vm.set_irqchip(chip))?;
     vm.set_pit2(&saved.pit)?;
-    // The host's time of the snapshot is none to go on from: the guest's clock stood still since.
+    // The snapshot's host time is not restored: the guest's clock has stood still since.
     vm.set_clock(&kvm_clock_data { clock: saved.clock.clock, ..Default::default() })
 }
 
@@ -440,7 +441,7 @@ fn virtio_devices(config: &mut Config) -> Result<Vec<Numbered>, KvmError> {
     Ok(devices)
 }
 
-/// Makes a virtio device a function.
+/// Makes a function of a virtio device.
 fn virtio_function(
     (number, device): Numbered,
     saved: Option<&SavedVirtio>,
@@ -463,7 +464,7 @@ fn virtio_function(
     Ok((function, part))
 }
 
-/// What lies between RAM and the interrupt controllers, and behind all RAM.
+/// Returns the address ranges for devices: between RAM and the interrupt controllers, and above all RAM.
 fn apertures(memory: u64, address_bits: u32) -> Apertures {
     let high = HIGH_RAM + memory.saturating_sub(LOW_RAM_END);
     let end = 1u64 << address_bits.clamp(33, 46);

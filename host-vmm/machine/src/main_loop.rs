@@ -1,4 +1,5 @@
-//! What the machine's own thread waits for while vCPUs run: the end, output, input, signals, the time limit.
+//! The main loop of the machine's own thread while vCPUs run. It waits for the end, output, input, signals and the
+//! time limit.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const INPUT: u32 = 2;
 const WANTED: u32 = 3;
 const SIGNAL: u32 = 4;
 
-/// What the loop waits for, and for whom.
+/// Sources and targets of the loop's events.
 pub(super) struct Host<'a> {
     pub(super) board: &'a Board,
     pub(super) console: &'a Console,
@@ -28,7 +29,7 @@ pub(super) struct Host<'a> {
     pub(super) output: &'a mut dyn FnMut(&[u8]),
 }
 
-/// Waits until the machine has a reason to end; having run for longer than `limit` is one.
+/// Waits until the machine has a reason to end; a run longer than `limit` is one.
 pub(super) fn run(host: Host<'_>, limit: Duration) -> Result<(), KvmError> {
     let started = Instant::now();
     let failed = |error: event_manager::Error| KvmError::Setup {
@@ -51,7 +52,7 @@ pub(super) fn run(host: Host<'_>, limit: Duration) -> Result<(), KvmError> {
 }
 
 impl Host<'_> {
-    /// Hands over what was typed, if there is something to read; input waits while the port has no room for it.
+    /// Passes on typed input, if there is some to read; input waits while the port has no room for it.
     fn feed(&mut self, ready: bool, ops: &mut EventOps<'_>) {
         let Some(input) = &mut self.input else { return };
         let ready = ready || input.is_always_ready();
@@ -80,7 +81,7 @@ impl Host<'_> {
 
     fn feed_again(&self) {
         std::thread::yield_now();
-        // A counter that is full has been signalled.
+        // If the counter is full, it has been signalled.
         let _ = self.board.wanted.write(1);
     }
 }
@@ -117,7 +118,7 @@ impl MutEventSubscriber for Host<'_> {
                     self.ending.end(End::Signal(number));
                 }
             }
-            // The loop asks why.
+            // The loop reads the reason.
             _ => {
                 let _ = self.ending.event.read();
             }

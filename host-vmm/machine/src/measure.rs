@@ -1,7 +1,9 @@
-//! The bare-metal guest, asked to measure: its samples, and when the command processor saw each doorbell.
+//! The bare-metal guest as a measuring guest: its samples, and the times at which the command processor saw each
+//! doorbell.
 //!
-//! Guest and host take their times from one counter: the processor's, whose offset in the guest is 0. The guest leaves
-//! time stamps in its RAM and says on its serial port where each series is; `guests/bare-metal/src/bench.rs` takes them.
+//! Guest and host take their times from one counter: the processor's, whose offset in the guest is 0. The guest
+//! leaves time stamps in its RAM and prints the address of each series on its serial port;
+//! `guests/bare-metal/src/bench.rs` takes them.
 
 #![expect(unsafe_code, reason = "reading the time stamp counter")]
 
@@ -19,35 +21,35 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 use super::bare_metal;
 use super::{Config, DoorbellMode, End, KvmError, Machine};
 
-/// Where the guest looks for how many samples are wanted.
+/// Address at which the guest reads the wanted number of samples.
 const SAMPLES_AT: GuestAddress = GuestAddress(0x3f_f000);
-/// Most samples of a series the guest takes.
+/// Largest number of samples of a series.
 pub const MAX_SAMPLES: u64 = 20_000;
 /// Stores of one sample of the series `ring` and `plain_store`.
 pub const BATCH: u32 = 16;
 
-/// What was measured, in ticks of the time stamp counter.
+/// Measured times, in ticks of the time stamp counter.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// Samples of one or more words, by name.
     pub series: BTreeMap<String, Vec<Vec<u64>>>,
-    /// When the command processor took note of a doorbell of the process, in order.
+    /// Times at which the command processor noted a doorbell of the process, in order.
     pub seen: Vec<u64>,
-    /// What the guest said it has reached, and how long after the machine's making had begun.
+    /// Phases that the guest reported, each with the time since the machine's making had begun.
     pub phases: Vec<(String, Duration)>,
     /// Time until the first instruction.
     pub setup: Duration,
-    /// Ticks of a nanosecond.
+    /// Ticks per nanosecond.
     pub ticks: f64,
 }
 
-/// The processor's time stamp counter.
+/// Reads the processor's time stamp counter.
 fn now() -> u64 {
     // SAFETY: every x86-64 processor has it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Takes the time of doorbells that are seen.
+/// Records the times of doorbells that are seen.
 #[derive(Debug)]
 struct Seen(Mutex<Vec<u64>>);
 
@@ -63,11 +65,11 @@ impl TraceSink for Seen {
     }
 }
 
-/// Has the bare-metal guest `kernel` take `samples` of each series, with doorbells that travel in one way.
+/// Runs the bare-metal guest `kernel`, which takes `samples` of each series, with doorbells in one mode.
 ///
 /// # Errors
 ///
-/// No machine, or a guest that did not end by itself, or says what is not so.
+/// No machine, or a guest that did not end by itself, or that reports a series it does not have.
 pub fn run(
     kernel: &Path,
     gpu: &GpuConfig,
@@ -75,7 +77,7 @@ pub fn run(
     samples: u64,
     limit: Duration,
 ) -> Result<Recording, KvmError> {
-    // The series ring for up to this many.
+    // The series may ring up to this many doorbells.
     let expected = samples.min(MAX_SAMPLES) as usize * (BATCH as usize + 3);
     let seen = Arc::new(Seen(Mutex::new(Vec::with_capacity(expected))));
     let gpu = GpuConfig { trace: Some(seen.clone()), ..gpu.clone() };
@@ -113,7 +115,7 @@ fn bad(what: impl std::fmt::Display) -> KvmError {
     KvmError::Ended(format!("what it measured cannot be read: {what}"))
 }
 
-/// Reads a series from `NAME ADDRESS SAMPLES WORDS`.
+/// Reads a series from the line `NAME ADDRESS SAMPLES WORDS`.
 fn read(memory: &GuestMemoryMmap, line: &str) -> Result<(String, Vec<Vec<u64>>), KvmError> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let [name, address, samples, words] = parts[..] else { return Err(bad(line)) };

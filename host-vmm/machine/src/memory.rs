@@ -1,4 +1,4 @@
-//! Memory the guest sees at native speed: RAM, and device memory behind a BAR, each a slot of the VM.
+//! Memory that the guest accesses at native speed: RAM, and device memory behind a BAR, each a slot of the VM.
 
 #![expect(unsafe_code, reason = "a memory slot gives KVM the address of a mapping of this process")]
 
@@ -21,10 +21,10 @@ use super::snapshot::{Piece, Section};
 
 /// End of the RAM below the devices.
 pub(super) const LOW_RAM_END: u64 = 0xc000_0000;
-/// Where RAM goes on above the devices.
+/// Start of the RAM above the devices.
 pub(super) const HIGH_RAM: u64 = 1 << 32;
 
-/// Whether the kernel makes huge pages for memory that can be shared.
+/// File of the kernel's setting: if it makes huge pages for memory that can be shared.
 const SHMEM_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// Sealed, zeroed memory that can be mapped any number of times.
@@ -48,7 +48,7 @@ impl SharedMemory {
         Ok(Self { file: File::from(fd), size })
     }
 
-    /// One more mapping of all of it.
+    /// Maps all of it once more.
     pub(super) fn map(&self) -> io::Result<MmapRegion> {
         self.map_part(0, self.size, libc::MAP_NORESERVE)
     }
@@ -69,7 +69,7 @@ impl SharedMemory {
 
 /// Makes guest RAM of `size` bytes, below and above the devices' addresses.
 ///
-/// Huge pages that are reserved are taken from the host's pool here, so that no access fails later.
+/// Reserved huge pages are taken from the host's pool here, so that no access fails later.
 pub(super) fn ram(size: u64, pages: HugePages) -> io::Result<GuestMemoryMmap> {
     let (memory, flags) = match pages {
         HugePages::Reserved => {
@@ -96,7 +96,7 @@ pub(super) fn ram(size: u64, pages: HugePages) -> io::Result<GuestMemoryMmap> {
     GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
 }
 
-/// Maps a part of a snapshot: what is written to it is this mapping's alone.
+/// Maps a part of a snapshot privately: writes to the mapping do not reach the file.
 fn private(file: &File, offset: u64, length: u64) -> io::Result<MmapRegion> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     MmapRegionBuilder::new(length)
@@ -107,7 +107,7 @@ fn private(file: &File, offset: u64, length: u64) -> io::Result<MmapRegion> {
         .map_err(io::Error::other)
 }
 
-/// Guest RAM as a snapshot has it.
+/// Maps guest RAM as a snapshot has it.
 pub(super) fn restored_ram(file: &File, section: Section) -> io::Result<GuestMemoryMmap> {
     let low = section.length.min(LOW_RAM_END);
     let parts = [(0, low), (HIGH_RAM, section.length - low)];
@@ -115,7 +115,8 @@ pub(super) fn restored_ram(file: &File, section: Section) -> io::Result<GuestMem
     restored_ranges(file, section.at, &parts)
 }
 
-/// Memory as a snapshot has it: its ranges, by address and bytes, whose contents are one behind the other from `at` on.
+/// Maps memory as a snapshot has it: `ranges` are address and bytes of each range; their contents follow each other
+/// from `at` on.
 pub(super) fn restored_ranges(
     file: &File,
     mut at: u64,
@@ -131,7 +132,7 @@ pub(super) fn restored_ranges(
     GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)
 }
 
-/// A mapping with a file, as a part of a snapshot that is written.
+/// Returns a mapping with its file, as a part of a snapshot to write.
 pub(super) fn piece(region: &GuestRegionMmap) -> io::Result<Piece<'_>> {
     of_file(region, region.file_offset())
 }
@@ -142,54 +143,55 @@ fn of_file<'a>(region: &'a MmapRegion, file: Option<&'a FileOffset>) -> io::Resu
     Ok(Piece { region, file: file.file(), offset: file.start(), private })
 }
 
-/// One more view of VRAM, which the device has as well.
+/// Another view of VRAM, beside the device's own.
 #[derive(Debug)]
 pub(super) struct Vram {
     region: MmapRegion,
-    /// Where a view of the device's own mapping has its file.
+    /// File and offset of a view of the device's own mapping.
     file: Option<FileOffset>,
-    /// Whose mapping that is, kept for as long as the view.
+    /// Owner of the viewed mapping, kept for as long as the view.
     owner: Option<Arc<Gpu>>,
 }
 
 impl Vram {
-    /// As a part of a snapshot that is written.
+    /// Returns the view as a part of a snapshot to write.
     pub(super) fn piece(&self) -> io::Result<Piece<'_>> {
         of_file(&self.region, self.file.as_ref().or(self.region.file_offset()))
     }
 }
 
-/// Where VRAM is, and how it is viewed by others than the device.
+/// Memory of VRAM, from which views beside the device's own are made.
 pub(super) enum VramSource {
-    /// Shared memory, to be mapped as often as wanted.
+    /// Shared memory, which can be mapped any number of times.
     Shared(SharedMemory),
-    /// A private mapping, which exists once, as the device has it: its address, size and file.
+    /// A private mapping, which exists only once, in the device: its address, size and file.
     Private(*mut u8, usize, FileOffset),
 }
 
 impl VramSource {
-    /// Empty VRAM, and the device's mapping of it.
+    /// Makes empty VRAM, and the device's mapping of it.
     pub(super) fn new(size: u64) -> io::Result<(Self, MmapRegion)> {
         let memory = SharedMemory::new("belfry-vram", size)?;
         let region = memory.map()?;
         Ok((Self::Shared(memory), region))
     }
 
-    /// VRAM as a snapshot has it, and the device's mapping.
+    /// Makes VRAM as a snapshot has it, and the device's mapping of it.
     pub(super) fn restored(file: &File, section: Section) -> io::Result<(Self, MmapRegion)> {
         let region = private(file, section.at, section.length)?;
         let at = FileOffset::new(file.try_clone()?, section.at);
         Ok((Self::Private(region.as_ptr(), region.size(), at), region))
     }
 
-    /// One more view, for a device that was given the mapping that came with this.
+    /// Makes another view, for a device that was given the mapping made with this source.
     pub(super) fn view(&self, gpu: &Arc<Gpu>) -> io::Result<Vram> {
         match self {
             Self::Shared(memory) => Ok(Vram { region: memory.map()?, file: None, owner: None }),
             Self::Private(address, size, file) => {
                 let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
-                // SAFETY: the mapping is the device's, which has it until it goes; `owner` keeps the device for as long as the view is
-                // there. All users go through vm-memory, or are guests, which expect it to change at any time.
+                // SAFETY: the mapping is the device's, which has it until it goes; `owner` keeps the device for as
+                // long as the view is there. All users go through vm-memory, or are guests, which expect it to change
+                // at any time.
                 let region = unsafe { MmapRegion::build_raw(*address, *size, prot, flags) };
                 let region = region.map_err(io::Error::other)?;
                 Ok(Vram { region, file: Some(file.clone()), owner: Some(Arc::clone(gpu)) })
@@ -198,9 +200,9 @@ impl VramSource {
     }
 }
 
-/// Asks for huge pages where the host can make some, and says so when it never does.
+/// Asks for huge pages if the host can make some, and logs it if the host never does.
 fn advise_huge(region: &MmapRegion) -> io::Result<()> {
-    // SAFETY: the range is the mapping; the advice changes how it is backed, not what is in it.
+    // SAFETY: the range is the mapping; the advice changes the kind of its pages, not its contents.
     if unsafe { libc::madvise(region.as_ptr().cast(), region.size(), libc::MADV_HUGEPAGE) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -214,7 +216,7 @@ fn advise_huge(region: &MmapRegion) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the VM its RAM, in slots 0 and up; answers the first free slot.
+/// Gives the VM its RAM, in slots 0 and up; returns the first free slot.
 ///
 /// The RAM has to live as long as the VM: the owner of the VM keeps `ram` too.
 pub(super) fn map_ram(vm: &VmFd, ram: &GuestMemoryMmap) -> io::Result<u32> {
@@ -241,18 +243,18 @@ pub(super) struct Window {
     vm: Arc<VmFd>,
     slot: u32,
     memory: MmapRegion,
-    /// Whose mapping it is, if another's.
+    /// Owner of the mapping, if it is not the window.
     _owner: Option<Arc<Gpu>>,
     at: Option<(u64, u64, u64)>,
 }
 
 impl Window {
-    /// A window onto `memory`, not yet anywhere.
+    /// Makes a window onto `memory`, which is at no address yet.
     pub(super) fn new(vm: Arc<VmFd>, slot: u32, memory: MmapRegion) -> Self {
         Self { vm, slot, memory, _owner: None, at: None }
     }
 
-    /// A window onto VRAM.
+    /// Makes a window onto VRAM.
     pub(super) fn of_vram(vm: Arc<VmFd>, slot: u32, vram: Vram) -> Self {
         let Vram { region: memory, owner, .. } = vram;
         Self { vm, slot, memory, _owner: owner, at: None }
@@ -260,13 +262,13 @@ impl Window {
 
     /// Puts `length` bytes from `offset` on at a guest address, or takes the window away.
     ///
-    /// When this returns, no vCPU reaches what was mapped before.
+    /// When this returns, no vCPU reaches the memory that was mapped before.
     pub(super) fn place(&mut self, at: Option<(u64, u64, u64)>) -> io::Result<()> {
         if self.at == at {
             return Ok(());
         }
         if self.at.is_some() {
-            // A slot cannot change its size in place; the next access exits while there is none.
+            // A slot cannot change its size in place; while there is no slot, an access exits.
             self.set(0, 0, 0)?;
             self.at = None;
         }

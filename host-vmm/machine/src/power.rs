@@ -10,7 +10,7 @@ pub(super) const EVENT_SIZE: u16 = 4;
 /// PM1a control block.
 pub(super) const CONTROL: u16 = 0x604;
 pub(super) const CONTROL_SIZE: u16 = 2;
-/// Value of `SLP_TYP` that `\_S5` names.
+/// Value of `SLP_TYP` in `\_S5`.
 pub(super) const SLEEP_TYPE_OFF: u8 = 5;
 /// The reset control register of Intel's chipsets: bit 1 chooses a hard reset, bit 2 resets.
 pub(super) const RESET_CONTROL: u16 = 0xcf9;
@@ -39,17 +39,17 @@ impl Power {
         Self { bytes }
     }
 
-    /// The registers, as [`Self::restored`] takes them.
+    /// Returns the registers, as [`Self::restored`] takes them.
     pub(super) fn save(&self) -> [u8; SIZE] {
         self.bytes
     }
 
-    /// Registers that were saved.
+    /// Makes the registers of their saved state.
     pub(super) fn restored(bytes: [u8; SIZE]) -> Self {
         Self { bytes }
     }
 
-    /// Where a port is among the registers.
+    /// Returns the index of a port's byte among the registers.
     pub(super) fn find(port: u16) -> Option<usize> {
         port.checked_sub(EVENT).map(usize::from).filter(|&at| at < SIZE)
     }
@@ -103,7 +103,7 @@ mod tests {
             power.write(CONTROL_AT, &(kind << 10 | SLEEP_ENABLE).to_le_bytes(), &ending);
             assert_eq!(ending.reason(), None);
         }
-        // The type alone does nothing either, and what was written is read but for the bit that acts.
+        // The type alone has no effect either; the written bits are read back, except the bit that acts.
         power.write(CONTROL_AT, &(u16::from(SLEEP_TYPE_OFF) << 10).to_le_bytes(), &ending);
         let mut data = [0; 2];
         power.read(CONTROL_AT, &mut data);

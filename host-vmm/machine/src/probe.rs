@@ -1,4 +1,4 @@
-//! How fast this machine's KVM runs a guest's kernel code.
+//! Speed of a guest's kernel code under this machine's KVM.
 //!
 //! A /dev/kvm that opens says little: without hardware virtualisation under it, it may emulate kernel code instruction by
 //! instruction, a thousand times slower, and a stock kernel then takes minutes to boot.
@@ -10,18 +10,18 @@ use belfry_process::scratch::Scratch;
 
 use super::{Config, End, KvmError, Machine};
 
-/// Turns of the loop, of two instructions each: a few, which take as long as the start of a machine, and many.
+/// Turns of the loop, of two instructions each: few, for the time of the machine's start, and many.
 const TURNS: (u32, u32) = (1_000, 400_000);
-/// The fastest of so many runs counts: the others may have been interrupted.
+/// Number of runs; the fastest one counts, as the others may have been interrupted.
 const RUNS: u32 = 3;
-/// How long one run may take.
+/// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Nanoseconds per instruction: slower is emulated. Hardware needs a fraction of it, emulators ten times more.
+/// Most nanoseconds per instruction on hardware. Hardware needs a fraction of it, emulators ten times more.
 pub const SLOWEST: f64 = 50.0;
-/// Where the guest's code starts.
+/// Address of the guest's code.
 const START: u64 = 1 << 20;
 
-/// How fast a guest's kernel code runs.
+/// Speed of a guest's kernel code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     /// Nanoseconds per instruction.
@@ -34,11 +34,11 @@ impl std::fmt::Display for Speed {
     }
 }
 
-/// Opens /dev/kvm and checks that it has what the machine needs.
+/// Opens /dev/kvm and checks that it has all that the machine needs.
 ///
 /// # Errors
 ///
-/// What it lacks.
+/// A missing feature.
 pub fn check() -> Result<(), KvmError> {
     super::host::open().map(drop)
 }
@@ -47,17 +47,18 @@ pub fn check() -> Result<(), KvmError> {
 ///
 /// # Errors
 ///
-/// A machine that cannot be made, or whose guest does not reach its end; one that takes too long is slow instead.
+/// A machine that cannot be made, or whose guest does not reach its end; a run that takes too long is no error, but
+/// slow.
 pub fn measure() -> Result<Speed, KvmError> {
     let few = fastest(TURNS.0)?;
     let many = fastest(TURNS.1)?;
     let instructions = f64::from(2 * (TURNS.1 - TURNS.0));
-    // Less than the clock can tell is still more than nothing.
+    // A time below the clock's resolution is still more than 0.
     let nanoseconds = (many.saturating_sub(few).as_secs_f64() * 1e9 / instructions).max(0.001);
     Ok(Speed { nanoseconds })
 }
 
-/// The shortest time a machine took for so many turns.
+/// Returns the shortest time of a machine for this number of turns.
 fn fastest(turns: u32) -> Result<Duration, KvmError> {
     let file = |source| KvmError::Setup { what: "write the probe's kernel", source };
     let scratch = Scratch::new().map_err(file)?;
@@ -72,7 +73,7 @@ fn fastest(turns: u32) -> Result<Duration, KvmError> {
             End::Timeout(_) => {}
             end => return Err(KvmError::Ended(end.to_string())),
         }
-        // So slow that no other run would change the answer.
+        // At this time, no other run would change the answer.
         if outcome.ran.as_secs_f64() * 1e9 > 4.0 * SLOWEST * f64::from(2 * turns.max(TURNS.1 / 2)) {
             break;
         }
@@ -80,7 +81,7 @@ fn fastest(turns: u32) -> Result<Duration, KvmError> {
     Ok(fastest)
 }
 
-/// `mov ecx, turns; 1: dec ecx; jnz 1b; xor eax, eax; out 0xf4, al; hlt`
+/// Returns `mov ecx, turns; 1: dec ecx; jnz 1b; xor eax, eax; out 0xf4, al; hlt`.
 fn code(turns: u32) -> Vec<u8> {
     let mut code = vec![0xb9];
     code.extend(turns.to_le_bytes());
@@ -88,7 +89,7 @@ fn code(turns: u32) -> Vec<u8> {
     code
 }
 
-/// A 64-bit ELF executable with one segment, entered at its start.
+/// Makes a 64-bit ELF executable with one segment, entered at its start.
 fn elf(code: &[u8]) -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     for value in [START, 64, 0] {

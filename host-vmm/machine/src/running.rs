@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{End, Ending, KvmError, Machine, Outcome};
 
-/// Ends a machine from anywhere; the machine may have ended already, or not have started yet.
+/// Ends a machine from any thread; the machine may have ended already, or not have started yet.
 #[derive(Clone, Debug)]
 pub struct Handle(pub(super) Arc<Ending>);
 
@@ -16,7 +16,7 @@ impl Handle {
         self.0.end(End::Stopped);
     }
 
-    /// Why the machine ended; none as long as it runs.
+    /// Returns the reason of the machine's end; `None` as long as it runs.
     pub fn end(&self) -> Option<End> {
         self.0.reason()
     }
@@ -30,12 +30,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends the machine from anywhere.
+    /// Returns a handle that ends the machine from any thread.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Whether it has ended and been taken apart: [`wait`](Self::wait) returns at once.
+    /// Returns true if it has ended and was taken apart: [`wait`](Self::wait) returns at once.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -44,7 +44,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Those of [`Machine::run`].
+    /// The errors of [`Machine::run`].
     pub fn wait(mut self) -> Result<Outcome, KvmError> {
         let Some(thread) = self.thread.take() else { return Err(KvmError::Panicked) };
         thread.join().unwrap_or(Err(KvmError::Panicked))
@@ -61,7 +61,7 @@ impl Drop for Running {
 }
 
 impl Machine {
-    /// What ends this machine from another thread.
+    /// Returns a handle that ends this machine from another thread.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.ending))
     }

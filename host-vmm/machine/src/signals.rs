@@ -13,18 +13,18 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 const NUMBERS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Signalled by the handler; it stays open, so that a handler that runs late writes to nothing else.
+/// Signalled by the handler; it stays open, so that a late handler writes to no other file.
 static EVENT: OnceLock<EventFd> = OnceLock::new();
 static CAUGHT: AtomicI32 = AtomicI32::new(0);
 static CAUGHT_BY: Mutex<Catchers> = Mutex::new(Catchers { count: 0, before: Vec::new() });
 
-/// How many machines want the signals, and what these did before the first of them.
+/// Number of machines that want the signals, and the signals' actions before the first of them.
 struct Catchers {
     count: u32,
     before: Vec<(libc::c_int, libc::sigaction)>,
 }
 
-/// The signal that was caught last by any machine of this process.
+/// Returns the signal that was caught last by any machine of this process.
 pub fn interrupted() -> Option<i32> {
     Some(CAUGHT.load(Ordering::SeqCst)).filter(|number| *number != 0)
 }
@@ -34,7 +34,7 @@ extern "C" fn handle(number: libc::c_int) {
     let before = unsafe { *libc::__errno_location() };
     CAUGHT.store(number, Ordering::SeqCst);
     if let Some(event) = EVENT.get() {
-        // Writing is one system call, which a handler may make; a counter that is full has been signalled.
+        // Writing is one system call, which a handler may make; if the counter is full, it has been signalled.
         let _ = event.write(1);
     }
     // SAFETY: as above.
@@ -77,14 +77,14 @@ fn catch() -> io::Result<Vec<(libc::c_int, libc::sigaction)>> {
     Ok(before)
 }
 
-/// The signals while a machine wants them; what they did before is back when the last of these is dropped.
+/// The signals while a machine wants them; their old actions return when the last of these is dropped.
 #[derive(Debug)]
 pub struct Signals {
     event: &'static EventFd,
 }
 
 impl Signals {
-    /// Catches the signals this process does not ignore, for every machine that wants them.
+    /// Catches the signals that this process does not ignore, for every machine that wants them.
     pub fn catch() -> io::Result<Self> {
         let mut catchers = CAUGHT_BY.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match EVENT.get() {
@@ -112,7 +112,7 @@ impl Signals {
         {}
     }
 
-    /// Ready from the first signal on.
+    /// Returns an event that is ready from the first signal on.
     pub fn event(&self) -> &EventFd {
         self.event
     }
@@ -143,7 +143,7 @@ mod tests {
         let signals = Signals::catch().unwrap();
         drop(Signals::catch().unwrap());
         assert_eq!(interrupted(), None);
-        // A shell's background jobs ignore some, and go on doing so.
+        // A shell's background jobs ignore some signals, and go on doing so.
         for number in NUMBERS.into_iter().filter(|number| get(*number).unwrap().sa_sigaction != libc::SIG_IGN)
         {
             // SAFETY: the handler is installed.

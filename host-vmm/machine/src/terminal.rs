@@ -1,11 +1,11 @@
-//! The user's terminal: raw while a guest has it, with a way out.
+//! The user's terminal: raw while a guest has it, with a key to end the machine.
 
 use std::fs::File;
 use std::io;
 
 use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcsetattr};
 
-/// Ctrl-A: the next key is for the machine. `x` ends it, and Ctrl-A stands for itself.
+/// Ctrl-A: the next key is for the machine. `x` ends it, and a second Ctrl-A goes to the guest as one.
 const ESCAPE: u8 = 0x01;
 const QUIT: u8 = b'x';
 
@@ -17,7 +17,7 @@ pub struct Escape {
 }
 
 impl Escape {
-    /// What of `typed` is for the guest.
+    /// Returns the keys of `typed` that are for the guest.
     pub fn filter(&mut self, typed: &[u8]) -> Vec<u8> {
         let mut keys = Vec::with_capacity(typed.len());
         for &key in typed {
@@ -30,14 +30,14 @@ impl Escape {
         keys
     }
 
-    /// Whether the machine is to end.
+    /// Returns true if the user has asked for the end of the machine.
     #[must_use]
     pub fn quit(&self) -> bool {
         self.quit
     }
 }
 
-/// A terminal that passes every key on, and is as it was when dropped.
+/// A terminal that passes every key on; its old state returns when this is dropped.
 #[derive(Debug)]
 pub struct RawTerminal {
     file: File,
@@ -55,7 +55,7 @@ impl RawTerminal {
         let before = tcgetattr(&file)?;
         let mut raw = before.clone();
         raw.make_raw();
-        // Lines of our own end at the left margin still.
+        // Lines of Belfry's own still end at the left margin.
         raw.output_modes |= before.output_modes & (OutputModes::OPOST | OutputModes::ONLCR);
         tcsetattr(&file, OptionalActions::Now, &raw)?;
         Ok(Self { file, before })

@@ -27,7 +27,7 @@ const VRAM: u64 = 16 << 20;
 const VRAM_AT: u64 = 0x8_0000_0000;
 const DOORBELLS_AT: u64 = 0xc800_0000;
 const REGISTERS_AT: u64 = 0xc700_0000;
-/// Where the GPU's configuration space is in ECAM.
+/// Address of the GPU's configuration space in ECAM.
 const GPU_ECAM: u64 = ECAM + (1 << 15);
 
 struct Bus {
@@ -88,7 +88,7 @@ impl Bus {
         }
     }
 
-    /// A bus whose BARs decode.
+    /// Makes a bus whose BARs decode.
     fn placed() -> Self {
         Self::placed_with(DoorbellMode::default())
     }
@@ -182,7 +182,7 @@ fn bars_are_sized_and_moved_and_memory_follows() {
     let bus = Bus::placed();
     assert!(bus.bus.write(VRAM_AT + 0x100, &7u32.to_le_bytes()));
     assert_eq!(bus.read(VRAM_AT + 0x100), Some(7));
-    // With decoding off, nobody answers; the size is in the bits that stay 0.
+    // With decoding off, no device answers; the size is in the bits that stay 0.
     bus.config_write(4, &[0, 0]);
     assert_eq!(bus.read(VRAM_AT + 0x100), None);
     for (bar, size) in [(0x10, VRAM), (0x18, pci::DOORBELL_BAR_SIZE), (0x24, pci::REGISTER_BAR_SIZE)] {
@@ -247,7 +247,7 @@ fn accesses_at_the_ends_of_bars_are_answered_or_not_ours() {
             assert!(!bus.bus.read(base + size, &mut vec![0; width]));
         }
     }
-    // A doorbell nobody has, on the last page, once the device listens to doorbells at all.
+    // A doorbell without a queue, on the last page, once the device listens to doorbells at all.
     bus.gpu
         .bar_write(pci::BAR_REGISTERS, u64::from(dword::<RCC_DOORBELL_APER_EN>()) * 4, &1u32.to_le_bytes())
         .unwrap();
@@ -271,7 +271,7 @@ fn messages_to_nowhere_are_dropped() {
         for vector in [0, 1, 3, 4, u16::MAX] {
             bus.vectors.raise(vector);
         }
-        // And without the table, through MSI.
+        // Also without the table, through MSI.
         bus.config_write(0xc2, &[0x03, 0x00]);
         bus.config_write(0xa4, &(address as u32).to_le_bytes());
         bus.config_write(0xa2, &[1, 0]);

@@ -35,7 +35,7 @@ thread_local! {
     static IMMEDIATE_EXIT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Makes the next KVM_RUN of this thread return at once, also when the signal arrives just before it.
+/// Makes the next KVM_RUN of this thread return at once, even if the signal arrives just before it.
 extern "C" fn leave(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let immediate_exit = IMMEDIATE_EXIT.get();
     if !immediate_exit.is_null() {
@@ -52,7 +52,7 @@ fn install_handler() -> io::Result<()> {
     result
 }
 
-/// Has the vCPU's time stamp counter count what the host's does.
+/// Makes the vCPU's time stamp counter count as the host's does.
 pub(super) fn follow_host_clock(vcpu: &VcpuFd) -> io::Result<()> {
     let offset = 0u64;
     let attribute = kvm_device_attr {
@@ -76,8 +76,8 @@ const FAST_STRINGS: u64 = 1;
 const MTRR_DEF_TYPE: u32 = 0x2ff;
 const MTRR_WRITE_BACK: u64 = 1 << 11 | 6;
 
-/// Does what firmware does for every processor: memory is cached, strings are fast. A kernel that finds it undone does
-/// without page attributes, or copies slowly.
+/// Does what firmware does for every processor: memory is cached, strings are fast. A kernel that finds this missing
+/// works without page attributes, or copies slowly.
 pub(super) fn set_msrs(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     let entry = |index, data| kvm_msr_entry { index, data, ..Default::default() };
     let list = |entries: &[_]| Msrs::from_entries(entries).map_err(|_| kvm_ioctls::Error::new(libc::E2BIG));
@@ -85,7 +85,7 @@ pub(super) fn set_msrs(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     let read = vcpu.get_msrs(&mut before)?;
     let misc = before.as_slice().iter().take(read).map(|entry| entry.data).next().unwrap_or(0);
     for (index, data) in [(MTRR_DEF_TYPE, MTRR_WRITE_BACK), (MISC_ENABLE, misc | FAST_STRINGS)] {
-        // Not every host has every register for guests, and kernels can do without.
+        // Not every host has every register for guests, and kernels can work without them.
         if vcpu.set_msrs(&list(&[entry(index, data)])?)? == 0 {
             log::debug!(target: "kvm", "register {index:#x} cannot be set to {data:#x}");
         }
@@ -93,10 +93,11 @@ pub(super) fn set_msrs(vcpu: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
     Ok(())
 }
 
-/// `IA32_TSC_DEADLINE`: arms the APIC's timer, once the rest is there.
+/// `IA32_TSC_DEADLINE`: arms the APIC's timer, and is set after all other state.
 const TSC_DEADLINE: u32 = 0x6e0;
 
-/// A list of registers, without those that cannot be accessed: `access` does so with as many as it can, and says how many.
+/// Accesses a list of registers, without those that cannot be accessed: `access` takes as many as it can, and returns
+/// their number.
 fn each_msr(
     mut entries: Vec<kvm_msr_entry>,
     access: impl Fn(&mut Msrs) -> Result<usize, kvm_ioctls::Error>,
@@ -114,11 +115,11 @@ fn each_msr(
     Ok(done)
 }
 
-/// What a vCPU is that is not in KVM_RUN; `msrs` are the registers that KVM saves.
+/// Returns the state of a vCPU that is not in KVM_RUN; `msrs` are the registers that KVM saves.
 pub(super) fn save(vcpu: &VcpuFd, msrs: &[u32]) -> Result<SavedVcpu, kvm_ioctls::Error> {
     let wanted = msrs.iter().map(|&index| kvm_msr_entry { index, ..Default::default() }).collect();
     Ok(SavedVcpu {
-        // First: it takes interrupts from the APIC that are to be taken next.
+        // This comes first: it takes from the APIC the interrupts that are due next.
         mp: vcpu.get_mp_state()?,
         cpuid: vcpu.get_cpuid2(KVM_MAX_CPUID_ENTRIES)?.as_slice().to_vec(),
         regs: vcpu.get_regs()?,
@@ -132,7 +133,7 @@ pub(super) fn save(vcpu: &VcpuFd, msrs: &[u32]) -> Result<SavedVcpu, kvm_ioctls:
     })
 }
 
-/// Makes a new vCPU, whose CPUID is set, what a saved one was.
+/// Gives a new vCPU, whose CPUID is set, the state of a saved one.
 pub(super) fn restore(vcpu: &VcpuFd, saved: &SavedVcpu) -> Result<(), kvm_ioctls::Error> {
     vcpu.set_sregs(&saved.sregs)?;
     vcpu.set_regs(&saved.regs)?;
@@ -150,7 +151,7 @@ pub(super) fn restore(vcpu: &VcpuFd, saved: &SavedVcpu) -> Result<(), kvm_ioctls
     vcpu.set_mp_state(saved.mp)
 }
 
-/// A vCPU's thread, to be called out of the guest.
+/// A vCPU's thread, which can be called out of the guest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread(libc::pthread_t);
 
@@ -160,10 +161,10 @@ impl Thread {
         Self(unsafe { libc::pthread_self() })
     }
 
-    /// Has KVM_RUN return soon. The thread must not have ended: [`Gate`] knows those that have not.
+    /// Makes KVM_RUN return soon. The thread must not have ended: [`Gate`] knows the threads that have not.
     pub(super) fn call_out(self) {
-        // SAFETY: the thread has not ended, as its gate forgets it, under the lock that the caller holds, before it does; its handler is
-        // `leave`.
+        // SAFETY: the thread has not ended: before it ends, its gate forgets it under the lock that the caller holds.
+        // Its handler is `leave`.
         if unsafe { libc::pthread_kill(self.0, SIGRTMIN()) } != 0 {
             log::debug!(target: "kvm", "a vCPU's thread takes no signal");
         }
@@ -175,7 +176,7 @@ fn run(mut vcpu: VcpuFd, number: u8, board: &Board, (ending, gate): (&Ending, &G
     IMMEDIATE_EXIT.set(&raw mut vcpu.get_kvm_run().immediate_exit);
     gate.enter(number);
     while !stop.load(Ordering::SeqCst) {
-        // KVM completes the last access before it looks at this, so that none is half done.
+        // KVM completes the last access before it checks this, so that no access is half done.
         let parks = gate.wanted();
         if parks {
             vcpu.set_kvm_immediate_exit(1);
@@ -239,7 +240,7 @@ impl Vcpu {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(format!("vcpu{number}")).spawn(move || {
-            // A panic of the board is one of ours; the machine ends with it instead of hanging.
+            // A panic of the board is a bug of Belfry's; the machine ends with it, and does not hang.
             let guard = EndOnPanic(Arc::clone(&ending), Arc::clone(&gate), number);
             run(vcpu, number, &board, (&ending, &gate), &stopped);
             drop(guard);
@@ -266,7 +267,8 @@ impl Drop for Vcpu {
         self.stop.store(true, Ordering::SeqCst);
         let mut warned = Instant::now() + Duration::from_secs(5);
         while !thread.is_finished() {
-            // Again and again: a thread that is not in KVM_RUN yet has the flag, one that is gets the signal.
+            // The signal is repeated: a thread that is not in KVM_RUN yet finds the flag, one that is in it gets the
+            // signal.
             if let Err(error) = thread.kill(SIGRTMIN()) {
                 log::debug!(target: "kvm", "a vCPU's thread takes no signal: {error}");
             }

@@ -75,7 +75,7 @@ pub enum InstallError {
     NoSystem {
         /// The disk.
         disk: PathBuf,
-        /// What the disk has instead of a system, in words.
+        /// Contents of the disk that were found in place of a system, in words.
         why: String,
     },
     /// The system on the disk cannot have the driver.

@@ -1,4 +1,4 @@
-//! `--trace` and the driver of a guest: its events are in the trace, or stderr says why they are not.
+//! `--trace` and the driver of a guest: its events go into the trace, or stderr says why they do not.
 
 use belfry_device::GpuConfig;
 use belfry_guest::{Guest, GuestError};
@@ -6,24 +6,24 @@ use belfry_guest::{Guest, GuestError};
 use super::RunError;
 use crate::output::note;
 
-/// Whether events are wanted: not for a trace of instructions, which has none of a driver.
+/// Returns true if the driver's events are wanted: a trace of instructions has none of them.
 pub(super) fn is_asked_for(gpu: &GpuConfig) -> bool {
     gpu.trace.as_ref().is_some_and(|sink| !sink.wants_waves())
 }
 
-/// Says that a guest's driver tells nothing.
+/// Says that the trace has no events of a guest's driver.
 pub(super) fn note_absence(why: &dyn std::fmt::Display) {
     note!("belfry: the trace has no events of the guest's driver: {why}");
 }
 
-/// Has the events of a guest's driver recorded, if a trace is asked for; whether they are.
+/// Lets the events of a guest's driver be recorded, if a trace is asked for; returns true if they are.
 pub(super) fn start(guest: &mut Guest, gpu: &GpuConfig) -> Result<bool, RunError> {
     if !is_asked_for(gpu) {
         return Ok(false);
     }
     match guest.record_driver() {
         Ok(()) => Ok(true),
-        // A guest goes without: the program is what was asked for.
+        // The run goes on without these events: the program matters most.
         Err(GuestError::Refused { text, .. }) => {
             note_absence(&text);
             Ok(false)
@@ -32,7 +32,7 @@ pub(super) fn start(guest: &mut Guest, gpu: &GpuConfig) -> Result<bool, RunError
     }
 }
 
-/// Takes the last events, and says what is not in the trace.
+/// Takes the last events, and reports those that are not in the trace.
 pub(super) fn finish(guest: &mut Guest, is_recorded: bool) -> Result<(), RunError> {
     if !is_recorded {
         return Ok(());

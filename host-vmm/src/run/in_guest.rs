@@ -1,4 +1,4 @@
-//! Runs in a guest: on Belfry's own machine, in QEMU, or wherever it goes best.
+//! Runs in a guest: on Belfry's own machine, in QEMU, or on the best of them that works.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ use crate::own_machine::{self, Unusable};
 use crate::snapshot::{Source, Taking, Watch};
 use crate::suite::Compiled;
 
-/// How long a boot of QEMU with KVM may take before it is taken for one that never ends.
+/// Time limit of a boot of QEMU with KVM; a longer one is taken for one that never ends.
 const KVM_BOOT: Duration = Duration::from_secs(60);
 
-/// Memory of a guest with a root file system: what ROCm's own compilers need; only what is used costs anything.
+/// Memory of a guest with a root file system: enough for ROCm's own compilers; only used memory costs anything.
 const ROOT_MEMORY: u64 = 4 << 30;
-/// What every program's environment has.
+/// Environment of every program.
 pub(crate) const ENVIRONMENT: [&str; 3] = ["PATH=/bin", "HOME=/root", "RUST_BACKTRACE=0"];
-/// What that of programs in a root file system has, as a login has it; TERM comes from here.
+/// Environment of programs in a root file system, as a login has it; TERM comes from this process.
 const ROOT_ENVIRONMENT: [&str; 6] = [
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME=/root",
@@ -41,25 +41,25 @@ const ROOT_ENVIRONMENT: [&str; 6] = [
     "LANG=C.UTF-8",
 ];
 
-/// A program to run, with everything that takes.
+/// A program to run, and all that is needed for the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job<'a> {
     pub(super) options: &'a RunOptions,
     pub(super) program: &'a str,
     pub(super) arguments: &'a [String],
-    /// What the program is where it is a suite that belfry provides.
+    /// The suite of belfry's that the program is, if it is one.
     pub(super) suite: Option<&'a Compiled<'a>>,
     pub(super) cache: &'a Cache,
     pub(super) progress: &'a Progress,
 }
 
-/// What takes the program's output.
+/// Function that takes the program's output.
 pub(super) type Output<'a> = &'a mut (dyn FnMut(Stream, &[u8]) + Send);
 
-/// What a guest is booted from.
+/// Files that a guest is booted from.
 struct Parts {
     image: GuestImage,
-    /// The disk with its root file system, which stays in the cache as long as this lives.
+    /// The disk with its root file system; it stays in the cache as long as this value lives.
     root: Option<RootDisk>,
 }
 
@@ -68,19 +68,20 @@ struct Booted {
     guest: Guest,
     mode: Mode,
     accelerator: Accelerator,
-    /// How long the driver took, if it is loaded already.
+    /// Time that the driver took to load, if it is loaded already.
     driver: Option<Duration>,
 }
 
 impl Job<'_> {
-    /// Runs where the probe and the machine allow: on Belfry's own machine, in QEMU, hosted; says where, and why.
+    /// Runs where the probe and the machine allow: on Belfry's own machine, in QEMU, or hosted; prints the choice and
+    /// its reason.
     pub(super) fn anywhere(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         let errand = self.errand()?;
         let parts = match self.parts() {
             Ok(parts) => parts,
             Err(error) => return self.hosted_instead(error, output),
         };
-        // A record is of one GPU: where a guest does not come up there is none for another.
+        // A record is of one GPU: after a guest that does not boot, no other one can be recorded.
         let is_only_one = self.options.gpu.record.is_some();
         let why_not_kvm = match (self.doorbell_on_kvm(), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
@@ -104,7 +105,7 @@ impl Job<'_> {
         }
     }
 
-    /// Runs on Belfry's own machine, whatever the probe says.
+    /// Runs on Belfry's own machine, even if the probe found it slow.
     pub(super) fn on_kvm(&self, output: Output<'_>) -> Result<RunReport, RunError> {
         self.doorbell_on_kvm()?;
         match own_machine::usable(self.cache) {
@@ -129,7 +130,7 @@ impl Job<'_> {
         job.carry_out(guest, &errand, watch.as_deref(), output)
     }
 
-    /// A guest that has its driver already: one that goes on from a snapshot, or one that has booted and was saved for those to come.
+    /// Returns a guest that has its driver already: from a snapshot, or a booted one that is saved for later runs.
     fn warm(&self, parts: &Parts) -> Result<Booted, RunError> {
         let doorbell = self.doorbell_on_kvm()?;
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages: self.options.machine.huge_pages });
@@ -148,7 +149,7 @@ impl Job<'_> {
         booted.driver = Some(booted.guest.load_driver()?);
         match warm::keep(&booted.guest, &place) {
             Ok(text) => self.progress.line(&text),
-            // The next run boots as well.
+            // The next run then boots as well.
             Err(error) => self.progress.line(&format!("this guest is not kept for the next run: {error}")),
         }
         Ok(booted)
@@ -176,7 +177,7 @@ impl Job<'_> {
         Ok(Parts { image, root: Some(root) })
     }
 
-    /// The examples run hosted where no guest can be had.
+    /// Runs the examples hosted if no guest is available.
     fn hosted_instead(&self, error: RunError, output: Output<'_>) -> Result<RunReport, RunError> {
         let asks_for_a_machine =
             self.options.machine != MachineOptions::default() || self.options.root.is_some();
@@ -206,7 +207,7 @@ impl Job<'_> {
         })
     }
 
-    /// How doorbells travel on Belfry's own machine.
+    /// Returns the doorbell mode of Belfry's own machine.
     fn doorbell_on_kvm(&self) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
         doorbell::on_kvm(self.options.doorbell, self.options.gpu.works_on_copy())
     }
@@ -219,7 +220,7 @@ impl Job<'_> {
         Ok(Booted { guest, mode: Mode::Kvm, accelerator: Accelerator::Kvm, driver: None })
     }
 
-    /// How doorbells travel in QEMU, which does not do everything that can be asked for.
+    /// Returns the doorbell mode of QEMU, and refuses options that QEMU does not have.
     fn on_qemu(&self) -> Result<DoorbellMode, RunError> {
         if self.options.machine.huge_pages != HugePages::Off {
             return Err(RunError::WrongGuest("--huge-pages is for Belfry's own machine; use --mode kvm"));
@@ -227,7 +228,7 @@ impl Job<'_> {
         Ok(doorbell::on_qemu(self.options.doorbell)?)
     }
 
-    /// Boots with KVM where it works, and says so where it only seemed to.
+    /// Boots with KVM if it works, and reports a KVM that only seemed to work.
     fn boot_in_qemu(&self, parts: &Parts) -> Result<Booted, RunError> {
         let doorbell = self.on_qemu()?;
         let program = artifacts::qemu(self.cache, Freshness::Cached, self.progress);
@@ -242,7 +243,7 @@ impl Job<'_> {
             Ok(Booted { guest, mode: Mode::Qemu, accelerator, driver: None })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
-            // A record is of one GPU: there is none for a second boot.
+            // A record is of one GPU, so that a failed boot is not followed by a second one.
             (Accelerator::Kvm, false) if self.options.gpu.record.is_none() => attempt(Accelerator::Kvm)
                 .or_else(|error| {
                     let text = format!("the guest does not boot with KVM, translating instead: {error}");
@@ -276,14 +277,14 @@ impl Job<'_> {
         own.chain([format!("TERM={terminal}")]).collect()
     }
 
-    /// Runs the program to its end; its exit status.
+    /// Runs the program to its end; returns its exit status.
     fn run_program(&self, guest: &mut Guest, errand: &Errand, output: Output<'_>) -> Result<i32, RunError> {
         let (argv, environment) = (&errand.argv, self.environment());
         let id = match self.options.interactive {
             false => guest.spawn(argv, &environment, PROGRAM_DIRECTORY)?,
             true => guest.spawn_on_terminal(argv, &environment, PROGRAM_DIRECTORY)?,
         };
-        // Whoever goes on from a snapshot waits for this one.
+        // A snapshot keeps the program's number, so that the run that goes on from it can wait for this program.
         guest.keep(Some((id, argv)));
         match guest.wait(id, self.options.timeout, output) {
             Err(source @ GuestError::Timeout { .. }) if guest.gpu().is_some() => {
@@ -358,7 +359,7 @@ impl Job<'_> {
         if let Some(onlookers) = &inspector {
             onlookers.ended(exit_status);
         }
-        // A GPU that was left halted goes on, so that its driver can leave it.
+        // A GPU that was left halted goes on, so that its driver can let go of it.
         drop(inspector);
         guest.power_off()?;
         Ok(report)

@@ -2,13 +2,13 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the mode that fits, guests and what they report | `in_guest.rs` |
+//! | the mode that fits, guests and their reports | `in_guest.rs` |
 //! | a program with its files | `program.rs` |
 //! | this process as the guest | `in_process.rs` |
 //! | the summary | `report.rs` |
 //! | the bare-metal guest, and runs from a snapshot | `on_machine.rs` |
 //! | the GPU of a hosted program, from a snapshot | `alone.rs` |
-//! | what is saved and resumed, and what is refused | `snapshots.rs` |
+//! | saving and resuming, and the runs that cannot | `snapshots.rs` |
 //! | a guest with a program, from a snapshot | `resumed.rs` |
 //! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
@@ -52,17 +52,17 @@ use in_guest::Job;
 pub use report::{BootPhases, Doorbells, RunReport, Unmodelled};
 pub use system::{Firmware, SystemError};
 
-/// Where programs run in a guest.
+/// Directory of programs in a guest.
 const PROGRAM_DIRECTORY: &str = "/root";
 
 /// The program that runs when none is named.
 pub const DEFAULT_PROGRAM: &str = "vector-add";
 
-/// Where a program runs.
+/// Place in which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// In a guest where one can be had, hosted elsewhere.
+    /// In a guest if one is available, hosted otherwise.
     #[default]
     Auto,
     /// In this process, over the hosted driver.
@@ -73,7 +73,7 @@ pub enum Mode {
     Kvm,
 }
 
-/// What the machine boots.
+/// System that the machine boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum GuestKind {
     /// Debian's kernel with the driver, and a program.
@@ -83,20 +83,20 @@ pub enum GuestKind {
     BareMetal,
 }
 
-/// What an interactive guest runs if nothing is named: the better shell of those that are there, as at a login.
+/// Program of an interactive guest if none is named: the better shell of those that are there, as at a login.
 const SHELL: [&str; 3] = ["sh", "-c", "exec \"$(command -v bash || command -v sh)\" -l"];
 
 /// A file to bring along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMapping {
-    /// Where it is.
+    /// Path on this machine.
     pub host: PathBuf,
-    /// Where the program finds it.
+    /// Path for the program.
     pub guest: String,
 }
 
 impl FileMapping {
-    /// Where the guest has the file, without any `..`.
+    /// Returns the file's path in the guest, without any `..`.
     pub(super) fn path(&self) -> Result<String, PathError> {
         path::writable(&Path::new(PROGRAM_DIRECTORY).join(&self.guest).to_string_lossy())
     }
@@ -117,63 +117,63 @@ impl std::str::FromStr for FileMapping {
     }
 }
 
-/// The machine of a guest, where it is not as the mode has it by default; hosted programs have none.
+/// Changes to the default machine of a mode; hosted programs have no machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineOptions {
     /// Virtual CPUs.
     pub cpus: Option<u8>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// What pages the memory is made of; Belfry's own machine has the choice.
+    /// Kind of memory pages; only Belfry's own machine has the choice.
     pub huge_pages: HugePages,
     /// Disks, in the order the guest finds them.
     pub disks: Vec<DiskConfig>,
-    /// What the guest's kernel is told beside what it is always told.
+    /// Arguments for the guest's kernel beside the usual ones.
     pub append: Vec<String>,
 }
 
-/// What to run, and how.
+/// Program to run, and all choices of the run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Where.
+    /// Place in which the program runs.
     pub mode: Mode,
-    /// In what guest, where there is one.
+    /// Kind of guest, if there is one.
     pub guest: GuestKind,
     /// The program's name or path, and its arguments; empty for [`DEFAULT_PROGRAM`].
     pub program: Vec<String>,
-    /// What the program is where belfry provides it: one of its suites, in a guest with a root file system.
+    /// The suite of belfry's that the program is, if it is one; it runs in a guest with a root file system.
     pub suite: Option<Suite>,
     /// The device.
     pub gpu: GpuConfig,
-    /// How doorbells travel, if not as the mode has them by default; hosted programs have no choice.
+    /// Way of doorbells, if it is not the mode's default; hosted programs have no choice.
     pub doorbell: Option<Doorbell>,
     /// The machine of a guest.
     pub machine: MachineOptions,
     /// A disk with a system of its own, which is booted as it is.
     pub system: Option<DiskConfig>,
-    /// What its machine starts by.
+    /// Firmware that starts its machine.
     pub firmware: Firmware,
-    /// Whether programs run in that system over ssh even where none is named.
+    /// True if programs run in that system over ssh even if none is named.
     pub ssh: bool,
     /// The root file system of a guest; without one it has the examples and static programs alone.
     pub root: Option<Root>,
     /// Folders of this machine that such a guest has under their own paths.
     pub shares: Vec<Share>,
-    /// Whether such a guest has this machine's network.
+    /// True if such a guest has this machine's network.
     pub network: bool,
-    /// Whether the program has this process's terminal; one without a name is a shell.
+    /// True if the program has this process's terminal; without a name it is a shell.
     pub interactive: bool,
     /// Files to bring along.
     pub files: Vec<FileMapping>,
-    /// How the GPU can be looked at meanwhile, if it can.
+    /// Options of the inspector, if the GPU can be looked at.
     pub inspect: Option<InspectOptions>,
-    /// Where and when it is saved, if it is.
+    /// File and moment of a snapshot, if one is taken.
     pub snapshot: Option<SnapshotOptions>,
     /// A snapshot that it goes on from, which has the guest and its program.
     pub from: Option<PathBuf>,
-    /// Whether the guest starts from a snapshot that was kept after another one's boot, or is kept.
+    /// True if the guest starts from a snapshot that an earlier run kept after its boot, or is kept for later runs.
     pub warm: bool,
-    /// How long the program may run.
+    /// Time limit of the program.
     pub timeout: Duration,
 }
 
@@ -210,7 +210,7 @@ pub enum RunError {
     /// The cache directory failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The guest's parts could not be had.
+    /// The guest's parts are not available.
     #[error("no guest can be put together: {0}")]
     Image(#[source] ImageError),
     /// The guest failed.
@@ -219,18 +219,18 @@ pub enum RunError {
     /// The guest's program did not end.
     #[error("{running}\n{source}")]
     Hung {
-        /// What is on the GPU.
+        /// Waves and faults that are on the GPU, as text.
         running: String,
-        /// What took too long, with the guest's console.
+        /// Step that took too long, with the guest's console.
         source: Box<GuestError>,
     },
-    /// The root file system could not be had.
+    /// The root file system is not available.
     #[error(transparent)]
     RootFs(#[from] RootFsError),
-    /// A root file system where there is no guest that could have it, and the fix.
+    /// A root file system for a run without a guest that could have it, and the fix.
     #[error("--image and --root give a Debian guest its root file system, and {0}")]
     NoRoot(&'static str),
-    /// A root file system, and nothing to run in it.
+    /// A root file system, but no program to run in it.
     #[error(
         "which program of the root file system? Name it behind `--`, for example: -- rocminfo; or ask for a shell with \
          --interactive"
@@ -257,19 +257,19 @@ pub enum RunError {
     /// A snapshot of a hosted program cannot be used.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The bare-metal guest could not be had.
+    /// The bare-metal guest is not available.
     #[error(transparent)]
     BareMetal(#[from] belfry_image::bare_metal::BareMetalError),
     /// The GPU cannot be looked at.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// Doorbells by a way the mode does not have.
+    /// A way of doorbells that the mode does not have.
     #[error(transparent)]
     Doorbell(#[from] NoSuchWay),
     /// A guest in a mode that does not boot it.
     #[error("{0}")]
     WrongGuest(&'static str),
-    /// Options of a machine where there is none.
+    /// Options of a machine for a run without one.
     #[error(
         "--cpus, --memory, --disk and --append are for guests, and hosted programs have none; use --mode kvm or --mode qemu"
     )]
@@ -288,7 +288,7 @@ pub enum RunError {
     BadProgram {
         /// Its path.
         program: String,
-        /// What is wrong with it.
+        /// Reason.
         why: &'static str,
     },
     /// Only the examples run hosted.
@@ -297,7 +297,7 @@ pub enum RunError {
     /// A file could not be read or written.
     #[error("{action} {path}: {source}")]
     File {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -312,7 +312,7 @@ fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Onlo
     inspect::look_at(gpu, options).map(Some)
 }
 
-/// Runs a program and collects what came of it; `output` gets what it writes, as it comes.
+/// Runs a program and collects its results; `output` gets the program's output as it comes.
 pub fn run(
     options: &RunOptions,
     progress: &Progress,
@@ -398,7 +398,7 @@ fn in_root(
         None if options.interactive => (&shell[0], &shell[1..]),
         None => return Err(RunError::NoProgramInRoot),
     };
-    // Before anything is fetched or built.
+    // The check comes before anything is fetched or built.
     let cache = Cache::open()?;
     root.check(&cache)?;
     let compiled = options.suite.as_ref().map(|suite| suite.compile_for(root, &cache, progress));
@@ -419,7 +419,7 @@ mod tests {
     fn mappings_split_at_the_last_colon() {
         let mapping: FileMapping = "/a:b/c:/guest/x".parse().unwrap();
         assert_eq!(mapping, FileMapping { host: "/a:b/c".into(), guest: "/guest/x".into() });
-        // What leaves the guest's root or replaces init's own is refused before anything starts.
+        // Paths that leave the guest's root or replace init's own files are refused before anything starts.
         for text in
             ["", "x", ":x", "x:", "x:../../init", "x:../init", "x:/init", "x:/lib/modules/y", "x:/root/"]
         {

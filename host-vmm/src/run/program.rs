@@ -1,4 +1,4 @@
-//! What goes into a guest with a program: its files and arguments, and what is brought back.
+//! The files and arguments that a program takes into a guest, and the files that are brought back.
 
 use std::fs;
 use std::io;
@@ -14,16 +14,16 @@ use super::{PROGRAM_DIRECTORY, RunError, RunOptions};
 /// A program on its way into a guest.
 #[derive(Debug)]
 pub(super) struct Errand {
-    /// What is started there.
+    /// Command line in the guest.
     pub(super) argv: Vec<String>,
     /// Files to put there: path, permission bits, content.
     files: Vec<(String, u32, Vec<u8>)>,
-    /// Files to fetch from there when the program has succeeded: the guest's path, and where to.
+    /// Files to fetch from the guest when the program has succeeded: the guest's path, and the path here.
     outputs: Vec<(String, PathBuf)>,
 }
 
 impl Errand {
-    /// Collects everything, so that nothing is found missing after the boot.
+    /// Collects everything before the boot, so that a missing file is reported early.
     pub(super) fn new(options: &RunOptions, program: &str, arguments: &[String]) -> Result<Self, RunError> {
         let mut files = Vec::new();
         let mut outputs = Vec::new();
@@ -66,7 +66,7 @@ impl Errand {
         for (path, mode, content) in &self.files {
             guest.put_file(path, *mode, content)?;
         }
-        // Where outputs go must be there before the program writes them.
+        // Directories of outputs must be there before the program writes.
         for (path, _) in &self.outputs {
             guest.put_file(path, 0o644, b"")?;
         }
@@ -83,9 +83,10 @@ impl Errand {
     }
 }
 
-/// The path and content of a program that a root file system does not have: one named by a relative path with a slash.
+/// Returns the path and content of a program that a root file system does not have: one named by a relative path with
+/// a slash.
 ///
-/// It goes to the program directory. Names and absolute paths are looked up in the root.
+/// The program goes to the program directory. Names and absolute paths are looked up in the root.
 fn carried(program: &str) -> Result<Option<(String, Vec<u8>)>, RunError> {
     let path = Path::new(program);
     if path.is_absolute() || !program.contains('/') {
@@ -96,7 +97,7 @@ fn carried(program: &str) -> Result<Option<(String, Vec<u8>)>, RunError> {
     Ok(Some((guest_path(&Path::new(PROGRAM_DIRECTORY).join(name)), read(path)?)))
 }
 
-/// Only what needs no loader and no libraries runs in a guest that has none.
+/// Refuses a program that needs a loader or libraries, for a guest that has none.
 fn check_static(program: &str, content: &[u8]) -> Result<(), RunError> {
     use object::read::elf::{FileHeader as _, ProgramHeader as _};
     let bad = |why| RunError::BadProgram { program: program.to_owned(), why };
@@ -114,12 +115,12 @@ fn check_static(program: &str, content: &[u8]) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The same path in the guest.
+/// Returns the path in the guest for a path here.
 fn guest_path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Bytes of a program that is put into a guest.
+/// Largest program that is put into a guest, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
 fn read(path: &Path) -> Result<Vec<u8>, RunError> {

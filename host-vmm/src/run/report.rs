@@ -1,4 +1,4 @@
-//! What came of a program: the summary and its JSON.
+//! The results of a program: the summary and its JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,16 +21,16 @@ pub struct Doorbells {
     pub polled: u64,
 }
 
-/// What came of it; `--json` prints this.
+/// Results of a run; `--json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
-    /// Where the program ran: anything but [`Mode::Auto`].
+    /// Mode in which the program ran: anything but [`Mode::Auto`].
     pub mode: Mode,
-    /// `kvm` or `tcg`, where there was a guest.
+    /// `kvm` or `tcg`, if there was a guest.
     pub accelerator: Option<String>,
-    /// The guest's kernel, where there was one.
+    /// The guest's kernel, if there was one.
     pub kernel: Option<String>,
-    /// The image or the path the guest's root file system is from, where it had one.
+    /// The image or path of the guest's root file system, if it had one.
     pub root: Option<String>,
     /// The program's name or path.
     pub program: String,
@@ -44,7 +44,7 @@ pub struct RunReport {
     pub driver_ms: f64,
     /// Milliseconds the program took.
     pub program_ms: f64,
-    /// When the guest reached what, where there was one.
+    /// Times at which the guest reached its phases, if there was one.
     pub phases: Option<BootPhases>,
     /// Kernel dispatches completed.
     pub dispatches: u64,
@@ -56,18 +56,18 @@ pub struct RunReport {
     pub doorbells: Doorbells,
     /// GPU page table walks.
     pub page_walks: u64,
-    /// What has come of compiled code, where it is kept.
+    /// Counts of kept compiled code, if a folder keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_code: Option<KeptCounts>,
     /// Interrupts raised.
     pub interrupts: u64,
-    /// What the guest did wrong, by name, with how often.
+    /// Number of the guest's errors, by their names.
     pub errors: BTreeMap<String, u64>,
-    /// What each of these was about the first time.
+    /// Description of the first error of each name.
     pub reasons: BTreeMap<String, String>,
     /// Faults that were planned and have struck: the first ones, each with its place.
     pub faults: Vec<String>,
-    /// How often each rule has struck.
+    /// Strikes of each rule.
     pub struck: BTreeMap<String, u64>,
     /// Registers the driver used that the device stores without any behaviour, most used first.
     pub unmodelled: Vec<Unmodelled>,
@@ -76,11 +76,11 @@ pub struct RunReport {
 /// Milliseconds from the start of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BootPhases {
-    /// To the kernel's first instruction; QEMU does not say.
+    /// To the kernel's first instruction; `None` for QEMU, which does not report it.
     pub kernel_ms: Option<f64>,
     /// To the guest's init; bare-metal guests have none.
     pub init_ms: Option<f64>,
-    /// To a driver that is ready.
+    /// To the moment at which the driver is ready.
     pub driver_ms: Option<f64>,
     /// To the first completed dispatch.
     pub dispatch_ms: Option<f64>,
@@ -102,13 +102,13 @@ impl From<Phases> for BootPhases {
 pub struct Unmodelled {
     /// Its name, or its offset.
     pub register: String,
-    /// How often it was read.
+    /// Reads.
     pub reads: u64,
-    /// How often it was written.
+    /// Writes.
     pub writes: u64,
 }
 
-/// A report with what the device counted, and nothing else.
+/// Makes a report of the device's counts, and nothing else.
 pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) -> RunReport {
     RunReport {
         mode: Mode::Auto,
@@ -148,7 +148,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
 const SHOWN: usize = 20;
 
 impl RunReport {
-    /// The same with what has come of a plan of faults.
+    /// Adds the effects of a plan of faults.
     #[must_use]
     pub(super) fn with_faults(self, report: &FaultReport) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl RunReport {
         }
     }
 
-    /// What the device refused and what it does not model, as `run --unmodelled` prints it.
+    /// Lists the refusals of the device and the registers without a model, as `run --unmodelled` prints them.
     #[must_use]
     pub fn shortcomings(&self) -> String {
         use std::fmt::Write as _;
@@ -222,7 +222,7 @@ impl std::fmt::Display for RunReport {
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    // Three decimals are what the clock is worth.
+    // The clock is no better than three decimals of a millisecond.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 

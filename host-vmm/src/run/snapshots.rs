@@ -1,4 +1,4 @@
-//! Which runs are saved, and which go on from what.
+//! Runs that are saved, and runs that go on from a snapshot.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::in_guest::Output;
 use super::report::RunReport;
 use super::{GuestKind, MachineOptions, Mode, RunError, RunOptions, alone, on_machine};
 
-/// Refuses to save what has no snapshot, and to keep warm what cannot be.
+/// Refuses to save a run that can have no snapshot, and to keep warm a guest that cannot be kept.
 pub(super) fn check(options: &RunOptions) -> Result<(), RunError> {
     let MachineOptions { disks, huge_pages, .. } = &options.machine;
     let elsewhere =
@@ -41,7 +41,7 @@ pub(super) fn check(options: &RunOptions) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Goes on from a snapshot, which says of what it is.
+/// Goes on from a snapshot; its file says if it is of a machine or of a hosted GPU.
 pub(super) fn go_on(options: &RunOptions, file: &Path, output: Output<'_>) -> Result<RunReport, RunError> {
     let kind = match options.mode {
         Mode::Kvm => Kind::Machine,

@@ -21,19 +21,19 @@ use super::report::{RunReport, from_device, milliseconds};
 use super::{MachineOptions, Mode, RunError, RunOptions, driver_trace, inspected};
 use crate::doorbell;
 
-/// Memory of such a guest: what ROCm's own compilers need; only what is used costs anything.
+/// Memory of such a guest: enough for ROCm's own compilers; only used memory costs anything.
 const MEMORY: u64 = 4 << 30;
-/// How long the guest's ssh may take to answer after the start of the machine.
+/// Time from the start of the machine until the guest's ssh has to answer.
 const SSH_LIMIT: Duration = Duration::from_secs(900);
 /// Pause between two attempts.
 const SSH_PAUSE: Duration = Duration::from_secs(1);
 /// Exit status of ssh's own failures (`ssh(1)`, "EXIT STATUS").
 const SSH_FAILED: i32 = 255;
 
-/// What the machine of such a system starts by.
+/// Firmware that starts the machine of such a system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Firmware {
-    /// A BIOS if a disk boots by it, UEFI otherwise.
+    /// A BIOS if the disk has a boot loader for it, UEFI otherwise.
     #[default]
     Auto,
     /// SeaBIOS.
@@ -42,7 +42,7 @@ pub enum Firmware {
     Uefi,
 }
 
-/// Why a system of a user's own could not be used.
+/// Reason why a user's own system could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
     /// An option that such a system cannot have.
@@ -50,7 +50,7 @@ pub enum SystemError {
     Option {
         /// The option.
         option: &'static str,
-        /// What to do instead.
+        /// Option or step to take instead.
         fix: &'static str,
     },
     /// A disk that the machine's firmware does not boot.
@@ -58,7 +58,7 @@ pub enum SystemError {
     NoBootLoader {
         /// The disk.
         disk: PathBuf,
-        /// What it lacks, and what to do.
+        /// The boot loader that it lacks, and a way to mend that.
         why: &'static str,
     },
     /// A program of the machine that is not there.
@@ -77,7 +77,7 @@ pub enum SystemError {
     /// A file or socket failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// Step that failed.
         what: &'static str,
         /// Why it failed.
         source: std::io::Error,
@@ -88,7 +88,7 @@ fn io_error(what: &'static str) -> impl FnOnce(std::io::Error) -> SystemError {
     move |source| SystemError::Io { what, source }
 }
 
-/// Boots the system on `disk` and does there what the options ask for.
+/// Boots the system on `disk` and does there all that the options ask for.
 pub(super) fn run(
     options: &RunOptions,
     disk: &DiskConfig,
@@ -176,7 +176,7 @@ pub(super) fn run(
     })
 }
 
-/// Refuses what only guests of Belfry's have.
+/// Refuses options that only Belfry's own guests have.
 fn refuse(options: &RunOptions) -> Result<(), RunError> {
     let refusals = [
         (matches!(options.mode, Mode::Kvm | Mode::Hosted), "--mode", "QEMU alone boots it; use --mode qemu"),
@@ -191,7 +191,8 @@ fn refuse(options: &RunOptions) -> Result<(), RunError> {
     }
 }
 
-/// The firmware that boots a disk, or another one that has its boot loader; refuses disks that the wanted one does not boot.
+/// Returns the firmware that boots a disk, or another disk that has its boot loader; refuses disks that the wanted
+/// firmware does not boot.
 fn firmware(wanted: Firmware, disk: &DiskConfig, others: &[DiskConfig]) -> Result<Firmware, RunError> {
     let (mut bios, mut uefi) = (false, false);
     for disk in std::iter::once(disk).chain(others) {
@@ -234,13 +235,13 @@ impl Ssh {
             return Err(SystemError::Key(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
         let public = fs::read_to_string(key.with_extension("pub")).map_err(io_error("the new key"))?;
-        // QEMU takes the port a moment later; one that another process takes meanwhile is QEMU's error.
+        // QEMU takes the port a moment later; if another process takes it in between, QEMU reports an error.
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io_error("a free port"))?;
         let port = listener.local_addr().map_err(io_error("a free port"))?.port();
         Ok(Self { port, directory, public })
     }
 
-    /// The key, as systemd puts it in place for root (`systemd.system-credentials(7)`).
+    /// Returns the key as systemd installs it for root (`systemd.system-credentials(7)`).
     fn credential(&self) -> (String, String) {
         ("ssh.authorized_keys.root".to_owned(), self.public.trim().to_owned())
     }
@@ -248,7 +249,7 @@ impl Ssh {
     fn command(&self) -> Command {
         let mut command = Command::new("ssh");
         command.arg("-i").arg(key_of(&self.directory)).args(["-p", &self.port.to_string()]);
-        // The guest's own key is made anew at each boot, as what it writes is forgotten.
+        // The guest makes its own host key anew at each boot, as its writes are forgotten.
         for option in [
             "StrictHostKeyChecking=no",
             "UserKnownHostsFile=/dev/null",
@@ -265,7 +266,7 @@ impl Ssh {
         command
     }
 
-    /// Waits until the guest lets us in.
+    /// Waits until the guest accepts the key.
     fn wait(&self, system: &mut System) -> Result<(), RunError> {
         loop {
             if system.wait(SSH_PAUSE)? {
@@ -285,7 +286,7 @@ impl Ssh {
         }
     }
 
-    /// Runs the program, or a login shell, and answers its exit status.
+    /// Runs the program, or a login shell, and returns its exit status.
     fn run(&self, system: &mut System, options: &RunOptions, output: Output<'_>) -> Result<i32, RunError> {
         let mut command = self.command();
         let on_terminal = options.interactive || options.program.is_empty();
@@ -323,7 +324,7 @@ impl Ssh {
         let status = loop {
             match said.recv_timeout(Duration::from_millis(20)) {
                 Ok((stream, data)) => output(stream, &data),
-                // Both streams have ended, or none was taken.
+                // Both streams have ended, or neither was taken.
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -348,7 +349,7 @@ fn key_of(directory: &Scratch) -> PathBuf {
     Path::new(directory.path()).join("key")
 }
 
-/// Words for the guest's shell, which ssh hands a single text.
+/// Joins words for the guest's shell, which gets a single text from ssh.
 fn quoted(words: &[String]) -> String {
     let quote = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
     words.iter().map(quote).collect::<Vec<_>>().join(" ")

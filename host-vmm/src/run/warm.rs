@@ -1,7 +1,7 @@
-//! Guests that have booted and loaded their driver, kept as snapshots from which the next ones go on.
+//! Guests that have booted and loaded their driver, kept as snapshots; later runs go on from them.
 //!
-//! They are in the cache's folder `warm`, each under the digest of everything that it was booted from: this program, the kernel, the
-//! initramfs with driver and init, the machine and the GPU.
+//! They are in the cache's folder `warm`, each under the digest of everything that it was booted from: this program,
+//! the kernel, the initramfs with driver and init, the machine and the GPU.
 
 use std::fs;
 use std::io;
@@ -19,12 +19,12 @@ use sha2::{Digest as _, Sha256};
 use super::RunError;
 use crate::snapshot::describe;
 
-/// Snapshots that are kept: those used last.
+/// Number of snapshots that are kept: the last used ones.
 const KEPT: usize = 4;
-/// Bytes of the disk that they may take together.
+/// Bytes of the disk that all of them may take.
 const MOST: u64 = 4 << 30;
 
-/// Where the snapshot of such a guest is.
+/// Returns the path of the snapshot of such a guest.
 pub(super) fn place(
     image: &GuestImage,
     config: &GuestConfig,
@@ -42,7 +42,7 @@ pub(super) fn place(
     };
     let GpuConfig { chip, xccs, partition, cus, vram_size, deterministic, quantum, .. } =
         config.gpu.clone().unwrap_or_default();
-    // The program itself: another build may save something else, or find something else in what was saved.
+    // The program itself: another build may save other state, or read the saved state in another way.
     let program = identity(Path::new("/proc/self/exe"))?;
     let kernel = identity(&image.kernel.image)?;
     let initramfs = record::digest(&image.initramfs().map_err(RunError::Image)?);
@@ -55,21 +55,21 @@ pub(super) fn place(
     Ok(cache.root().join("warm").join(name))
 }
 
-/// Goes on from what is kept there; none if nothing is.
+/// Goes on from a kept snapshot; `None` if there is none.
 pub(super) fn resume(place: &Path, gpu: GpuConfig, cache: &Cache) -> Result<Option<Guest>, RunError> {
     if !place.exists() {
         return Ok(None);
     }
     let snapshot = Snapshot::open(place)?;
     let (guest, _) = Guest::resume(&snapshot, gpu, cache)?;
-    // The one that was used last is the last to go.
+    // A use updates the file's time, so that the file is removed last.
     if let Ok(file) = fs::File::options().append(true).open(place) {
         let _ = file.set_modified(SystemTime::now());
     }
     Ok(Some(guest))
 }
 
-/// Keeps a guest that runs no program yet; what was saved, in words.
+/// Keeps a guest that runs no program yet; returns a description of the snapshot.
 pub(super) fn keep(guest: &Guest, place: &Path) -> Result<String, RunError> {
     let Some(saver) = guest.saver() else { return Err(RunError::WrongGuest("its machine cannot be saved")) };
     let failed = |source| RunError::File { action: "make", path: place.to_owned(), source };
@@ -81,7 +81,7 @@ pub(super) fn keep(guest: &Guest, place: &Path) -> Result<String, RunError> {
     Ok(format!("kept for the next run: {}", describe(&saved)))
 }
 
-/// Removes what was not used for longest, but for `place`.
+/// Removes the snapshots that were not used for longest, but never `place`.
 fn bound(folder: &Path, place: &Path) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

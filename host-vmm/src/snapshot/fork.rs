@@ -1,4 +1,4 @@
-//! Several futures of one moment: processes that each go on from the same snapshot, with faults of their own.
+//! Several futures of one moment: processes that all go on from one snapshot, each with faults of its own.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,11 +12,11 @@ use belfry_process::child::{KillOnDrop, die_with_parent};
 use serde::Serialize;
 use serde_json::Value;
 
-/// How much is kept of what a future says, from its end, and of its summary.
+/// Bytes that are kept of the end of a future's output, and of its summary.
 const KEPT: usize = 4096;
 const SUMMARY: u64 = 1 << 20;
 
-/// Why there are no futures.
+/// Reason for having no futures.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// A process cannot be started.
@@ -27,37 +27,37 @@ pub enum ForkError {
     Thread,
 }
 
-/// What is forked, and how.
+/// Snapshot to fork, and the choices of its futures.
 #[derive(Clone, Debug)]
 pub struct ForkOptions {
     /// The snapshot.
     pub snapshot: PathBuf,
     /// Futures, all at once.
     pub count: u32,
-    /// Faults of the first one; others have the next seeds. None: nothing fails.
+    /// Faults of the first future; each next one has the next seed. `None`: nothing fails.
     pub chaos: Option<Chaos>,
-    /// How long each may take.
+    /// Time limit of each future.
     pub limit: Duration,
 }
 
-/// How a future has ended.
+/// End of a future.
 #[derive(Clone, Debug, Serialize)]
 pub struct Future {
     /// Its number, from 1 on.
     pub number: u32,
     /// Its faults, as `run --chaos` takes them.
     pub chaos: Option<String>,
-    /// The guest's status; 125 where the guest did not end by itself.
+    /// The guest's status; 125 if the guest did not end by itself.
     pub status: i32,
-    /// The last thing that it said.
+    /// The last line of its output.
     pub last: String,
     /// Milliseconds from its start to its end.
     pub ms: f64,
-    /// Of these, to a machine that goes on.
+    /// Milliseconds of these until the machine goes on.
     pub resume_ms: Option<f64>,
-    /// Dispatches that have completed, those before the snapshot included.
+    /// Number of completed dispatches, those before the snapshot included.
     pub dispatches: Option<u64>,
-    /// How often faults have struck, by rule.
+    /// Strikes of faults, by rule.
     pub struck: Option<Value>,
 }
 
@@ -78,7 +78,8 @@ impl fmt::Display for Future {
     }
 }
 
-/// Has the snapshot go on in as many processes as are wanted, and waits for all of them; each is told of when it has ended.
+/// Runs `count` processes that go on from the snapshot, and waits for all of them; `ended` gets each one when it has
+/// ended.
 ///
 /// # Errors
 ///
@@ -103,7 +104,7 @@ pub fn fork(options: &ForkOptions, ended: &(dyn Fn(&Future) + Sync)) -> Result<V
     })
 }
 
-/// Reads to the end, and keeps the last of it.
+/// Reads to the end, and keeps the last part.
 fn tail(mut from: impl Read) -> String {
     let (mut text, mut part) = (Vec::new(), [0; KEPT]);
     while let Ok(count @ 1..) = from.read(&mut part) {
@@ -130,7 +131,7 @@ fn one(program: OsString, options: &ForkOptions, number: u32) -> io::Result<Futu
     let (summary, said) = std::thread::scope(|scope| {
         let said = scope.spawn(|| stderr.map(tail).unwrap_or_default());
         let mut summary = Vec::new();
-        // What is no summary is told of as none.
+        // Text that is no summary leaves the fields of the summary empty.
         let _ = stdout.map(|stdout| stdout.take(SUMMARY).read_to_end(&mut summary));
         (summary, said.join().unwrap_or_default())
     });

@@ -1,9 +1,9 @@
-//! Snapshots: when a run is saved, and several futures of one moment.
+//! Snapshots: the moment at which a run is saved, and several futures of one moment.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the moment at which a run is saved | `moment.rs` |
-//! | what is saved: a machine, or the GPU of a hosted program | `source.rs` |
+//! | the things that can be saved: a machine, or the GPU of a hosted program | `source.rs` |
 //! | waiting for the moment, and saving | `taking.rs` |
 //! | futures of a snapshot, each in a process of its own | `fork.rs` |
 //!
@@ -21,11 +21,11 @@ pub use moment::{Moment, MomentError};
 pub use source::{Source, SourceError};
 pub(crate) use taking::{Taking, Watch, describe};
 
-/// That a run is to be saved.
+/// Request to save a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SnapshotOptions {
     /// The file.
     pub path: PathBuf,
-    /// When.
+    /// The moment.
     pub at: Moment,
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use belfry_device::record::Until;
 
-/// When a run is saved.
+/// Moment at which a run is saved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Moment {
-    /// So long after its machine has started.
+    /// This long after its machine has started.
     After(Duration),
     /// As soon as the device has come to an event.
     Event(Until),
 }
 
-/// What is no moment.
+/// Error for a text that is no moment.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{text:?} is neither a time such as 250ms or 2s, nor an event: {event}")]
 pub struct MomentError {

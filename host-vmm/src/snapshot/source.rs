@@ -1,4 +1,4 @@
-//! What is saved: a machine with its GPU, or the GPU of a hosted program with the memory that it reaches.
+//! Things that can be saved: a machine with its GPU, or the GPU of a hosted program with the memory that it reaches.
 
 use std::io;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use belfry_machine::snapshot::{HostedSaver, Saved, Saver, SnapshotError};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// What a run has that can be saved.
+/// Part of a run that can be saved.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A machine, as long as it runs.
@@ -22,7 +22,7 @@ pub enum Source {
     Hosted(Weak<HostedGpu>),
 }
 
-/// Why nothing was saved.
+/// Reason for having saved nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -32,13 +32,13 @@ pub enum SourceError {
     /// The GPU of a hosted program.
     #[error("{0}; the run goes on without a snapshot")]
     Hosted(#[from] SaveError),
-    /// There is nothing any more.
+    /// The machine or GPU is gone.
     #[error("there is nothing to save: the run has ended")]
     Ended,
 }
 
 impl Source {
-    /// What saves it when somebody who looks at it asks for that.
+    /// Returns the function that saves it when the user of the inspector asks for that.
     #[must_use]
     pub fn into_save(self) -> Save {
         Arc::new(move |path| match self.save(path) {
@@ -47,11 +47,11 @@ impl Source {
         })
     }
 
-    /// Saves it as it is now to a file; it goes on in any case.
+    /// Saves it as it is now to a file; the run goes on in any case.
     ///
     /// # Errors
     ///
-    /// What cannot be saved, and a file that cannot be written: one that there was is as it was.
+    /// A state that cannot be saved, and a file that cannot be written. A file that was there stays as it was.
     pub fn save(&self, path: &Path) -> Result<Saved, SourceError> {
         match self {
             Self::Machine(saver) => Ok(saver.upgrade().ok_or(SourceError::Ended)?.save(path)?),
@@ -72,7 +72,7 @@ struct ToFile {
     vram: u64,
 }
 
-/// Calls `each` for all pages of a range that may have something in them, with how far from its beginning they are.
+/// Calls `each` for all pages of a range that may hold data, with their offsets in the range.
 fn each_page(
     memory: &StoodStill<'_>,
     part: Part,

@@ -15,7 +15,7 @@ use belfry_machine::snapshot::Saved;
 use super::{Moment, SnapshotOptions, Source, SourceError};
 use crate::output::note;
 
-/// What the thread that saves is told.
+/// Message to the thread that saves.
 #[derive(Debug)]
 enum Told {
     /// The moment has come.
@@ -24,13 +24,13 @@ enum Told {
     Over,
 }
 
-/// Counts the device's events, and halts it at one of them; everything is passed on to whoever traces.
+/// Counts the device's events, and halts the device at one of them; all events are passed on to the next trace sink.
 #[derive(Debug)]
 pub(crate) struct Watch {
     until: Until,
     seen: AtomicU64,
     next: Option<Arc<dyn TraceSink>>,
-    /// Whom to halt, and whom to tell; nobody before the machine is there, and after the event.
+    /// GPU to halt, and channel to the thread that saves; `None` before the machine is there, and after the event.
     told: Mutex<Option<(Weak<Gpu>, Sender<Told>)>>,
 }
 
@@ -46,11 +46,11 @@ impl TraceSink for Watch {
         }
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((gpu, told)) = told {
-            // Whatever is under way stays there until it is saved.
+            // Work under way stays as it is until it is saved.
             if let Some(gpu) = gpu.upgrade() {
                 gpu.inspect().halt_soon();
             }
-            // A thread that has gone has been told that the run is over.
+            // If the thread has gone, it knows that the run is over.
             let _ = told.send(Told::Now);
         }
     }
@@ -71,13 +71,13 @@ impl TraceSink for Watch {
 }
 
 impl Watch {
-    /// Has the device of a configuration watched, if the moment is an event of it.
+    /// Adds a watch to the device of a configuration, if the moment is an event of the device.
     pub(crate) fn over(gpu: &mut GpuConfig, options: Option<&SnapshotOptions>) -> Option<Arc<Self>> {
         let Moment::Event(until) = options?.at else { return None };
         Some(Self::put(gpu, until))
     }
 
-    /// Has all events of the device of a configuration counted; it is never halted.
+    /// Counts all events of the device of a configuration; the device is never halted.
     pub(crate) fn counting(gpu: &mut GpuConfig) -> Arc<Self> {
         Self::put(gpu, Until { kind: None, number: u64::MAX })
     }
@@ -89,13 +89,13 @@ impl Watch {
         watch
     }
 
-    /// How many of the events that it counts there have been.
+    /// Returns the number of counted events so far.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::SeqCst)
     }
 }
 
-/// A run that is going to be saved.
+/// A run that is to be saved.
 #[derive(Debug)]
 pub(crate) struct Taking {
     options: SnapshotOptions,
@@ -134,9 +134,9 @@ impl Taking {
         Ok(Self { options: options.clone(), told, thread })
     }
 
-    /// The run has ended: says what came of it. A run that could not be saved is as good as before.
+    /// Ends with the run: reports the snapshot. A run that could not be saved is as good as before.
     pub(crate) fn finish(self) {
-        // One that has saved does not listen any more.
+        // A thread that has saved does not listen any more.
         let _ = self.told.send(Told::Over);
         let path = self.options.path.display();
         let text = match self.thread.join() {
@@ -149,7 +149,7 @@ impl Taking {
     }
 }
 
-/// What was saved, in words.
+/// Describes a snapshot in words.
 pub(crate) fn describe(saved: &Saved) -> String {
     let Saved { head, stood_still, bytes } = saved;
     let used = (head.ram.pages, head.vram.pages);

@@ -1,4 +1,4 @@
-//! Files that have a finding shown again: how the program was run, the smallest plan, and what was found.
+//! Files that show a finding again: the command line of the program, the smallest plan, and the finding.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,12 +14,12 @@ use super::verdict::{Finding, Verdict};
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// Bytes of a file at most.
+/// Largest size of a file in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Times that the plan is tried.
+/// Number of times that the plan is tried.
 const TRIES: u32 = 6;
 
-/// Why a finding cannot be written, or shown again.
+/// Reason why a finding cannot be written, or shown again.
 #[derive(Debug, thiserror::Error)]
 pub enum AgainError {
     /// A file or folder.
@@ -27,15 +27,15 @@ pub enum AgainError {
     File {
         /// The path.
         path: PathBuf,
-        /// What failed.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// What the file says.
+    /// The file is not in the right format.
     #[error("{path} is no finding of `belfry torture --findings`: {why}")]
     Format {
         /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// Mistake in the file.
         why: String,
     },
     /// There is no child.
@@ -48,15 +48,16 @@ pub enum AgainError {
 struct Kept {
     /// [`VERSION`].
     version: u32,
-    /// The command line that began it, without the program's own name.
+    /// The command line of the torture, without the program's own name.
     arguments: Vec<String>,
-    /// Seconds that a child had for a plan.
+    /// Time limit of a child for a plan, in seconds.
     limit: u64,
     plan: String,
     finding: Finding,
 }
 
-/// Writes a file for each finding of children that had so long for a plan into a folder; their paths.
+/// Writes a file for each finding into a folder; returns their paths. `limit` is the time that children had for a
+/// plan.
 ///
 /// # Errors
 ///
@@ -105,14 +106,14 @@ fn read(path: &Path) -> Result<(Kept, Plan), AgainError> {
     Ok((kept, plan))
 }
 
-/// What came of having a finding shown again.
+/// Result of showing a finding again.
 #[derive(Clone, Debug)]
 pub struct Again {
     /// The plan.
     pub plan: String,
-    /// What was found before.
+    /// The finding of the file.
     pub finding: Finding,
-    /// The run that has shown it, and which one of them that was; none has if absent.
+    /// The run that has shown it, with its number and its verdict; `None` if no run has.
     pub shown: Option<(u32, Verdict)>,
     /// The last run.
     pub last: Verdict,
@@ -122,7 +123,7 @@ pub struct Again {
 ///
 /// # Errors
 ///
-/// A file that cannot be read or is none, and no child.
+/// A file that cannot be read or has no finding, and a child that cannot be started.
 pub fn again(path: &Path) -> Result<Again, AgainError> {
     let (Kept { arguments, limit, plan: text, finding, .. }, plan) = read(path)?;
     let mut child = Child::start_as(Duration::from_secs(limit), &arguments)?;

@@ -1,4 +1,4 @@
-//! One plan after the other, in a child: what it is told on standard input, it answers on standard output.
+//! One plan after the other, in a child: each is a line of standard input, and its verdict a line of standard output.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Write as _};
@@ -16,27 +16,27 @@ use super::verdict::{Ending, Finding, Verdict};
 use super::{TIME_FACTOR, hasty};
 use crate::hosted::PATIENCE;
 
-/// How long what is given back may take to be so.
+/// Time limit for the program's resources to be given back.
 const SETTLES: Duration = Duration::from_secs(3);
-/// Pause between looks at it.
+/// Pause between two checks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A mistake that a child makes on purpose, for tests of what is found.
+/// A mistake that a child makes on purpose, for tests of the findings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Bug {
-    /// A descriptor stays open where the program ends with an error.
+    /// A descriptor stays open if the program ends with an error.
     KeepsDescriptor,
 }
 
 /// Messages of panics since the last plan.
 type Panics = Arc<Mutex<Vec<String>>>;
 
-/// Where a program runs.
+/// Place in which a program runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// In this process, over the hosted driver.
     Hosted(Option<Bug>),
-    /// In guests, where it has so long.
+    /// In guests, with this time limit.
     Guest(Machine, Duration),
 }
 
@@ -44,7 +44,7 @@ pub enum Place {
 ///
 /// # Errors
 ///
-/// Those of standard input and output; parts of guests that are not there.
+/// The errors of standard input and output; parts of guests that are not there.
 pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result<()> {
     let panics = Panics::default();
     let kept = Arc::clone(&panics);
@@ -78,7 +78,7 @@ pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result
     Ok(())
 }
 
-/// What a driver holds, and what this process does.
+/// Resources that a driver holds: bytes of each kind of memory, and pins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Held {
     system: usize,
@@ -88,7 +88,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether more is held than before of anything.
+    /// Returns true if more is held of anything than before.
     fn is_more_than(&self, before: &Self) -> bool {
         let Self { system, pins, vram, gtt } = self;
         *system > before.system || *pins > before.pins || *vram > before.vram || *gtt > before.gtt
@@ -108,12 +108,12 @@ impl Held {
     }
 }
 
-/// Threads of this process, by name, and how many descriptors it has.
+/// Returns the threads of this process, by name, and the number of its descriptors.
 fn own() -> (BTreeMap<String, usize>, usize) {
     let entries = |path| std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut threads = BTreeMap::new();
     for thread in entries("/proc/self/task") {
-        // One that has ended meanwhile has no name any more.
+        // A thread that has ended meanwhile has no name any more.
         if let Ok(name) = std::fs::read_to_string(thread.path().join("comm")) {
             *threads.entry(name.trim().to_owned()).or_insert(0) += 1;
         }
@@ -121,7 +121,7 @@ fn own() -> (BTreeMap<String, usize>, usize) {
     (threads, entries("/proc/self/fd").count())
 }
 
-/// Looks until something is as it should be, or for too long; what it was at last.
+/// Calls `look` until it returns `wanted`, or until the time limit; returns its last result.
 fn settled<T: PartialEq>(wanted: &T, look: impl Fn() -> T) -> T {
     let until = Instant::now() + SETTLES;
     loop {
@@ -133,7 +133,7 @@ fn settled<T: PartialEq>(wanted: &T, look: impl Fn() -> T) -> T {
     }
 }
 
-/// Runs the program on a GPU; its error, if it ends with one.
+/// Runs the program on a GPU; returns its error, if it ends with one.
 fn run(gpu: &Arc<HostedGpu>, program: &[String]) -> Result<(), anyhow::Error> {
     let runtime = Runtime::with_transport(HostedTransport::open(gpu)?)?;
     runtime.limit_waits(PATIENCE.div_f64(TIME_FACTOR));
@@ -168,7 +168,8 @@ fn attempt(config: &GpuConfig, (program, bug): (&[String], Option<Bug>)) -> Verd
     verdict
 }
 
-/// Runs the program, and looks at what it leaves behind; whether the driver keeps what the device may still use.
+/// Runs the program, and checks what it leaves behind; returns true if the driver keeps memory that the device may
+/// still use.
 fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bool {
     let held = Held::of(gpu);
     verdict.loading = gpu.device().faults().report().met;
@@ -186,18 +187,19 @@ fn on_gpu(gpu: &Arc<HostedGpu>, program: &[String], verdict: &mut Verdict) -> bo
         }
     }
     if has_struck(Rule::DriverUnbound) {
-        // Whether it loads, the next run shows.
+        // The next run shows if it loads.
         let _ = gpu.load();
     }
-    // A device that was given up while it is on the bus may still write to what it has: that is kept on purpose.
+    // A device that was given up while it is on the bus may still write to its memory: that memory is kept on
+    // purpose.
     let keeps = has_struck(Rule::RegisterStuck) && run(gpu, program).is_err();
     let after = if keeps { held } else { settled(&held, || Held::of(gpu)) };
-    // A card that is gone, or one of whose registers is broken, does not come back.
+    // A card that is gone, or that has a broken register, does not come back.
     if !has_struck(Rule::Removal)
         && !has_struck(Rule::RegisterStuck)
         && let Err(error) = run(gpu, program)
     {
-        // A reset that has failed as well leaves it to the next driver.
+        // If the reset has failed as well, the next driver has to do it.
         gpu.unload();
         match gpu.load().map_err(anyhow::Error::from).and_then(|()| run(gpu, program)) {
             Ok(()) => verdict.reloaded = true,

@@ -12,13 +12,13 @@ use super::verdict::{Finding, Verdict};
 
 /// The hidden option that makes a child.
 pub(crate) const CHILD: &str = "--child";
-/// How much is kept of what a child that died has written to its standard error.
+/// Bytes that are kept of the standard error of a child that died.
 const KEPT: usize = 2000;
 
-/// Why there is no child.
+/// Reason for having no child.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// It cannot be started.
+    /// The process cannot be started.
     #[error("cannot start a child of this program: {0}")]
     Start(#[source] io::Error),
     /// A thread of this process panicked.
@@ -33,7 +33,7 @@ pub(crate) struct Child {
     words: Words,
 }
 
-/// The command line that children are started with: words behind the program's name.
+/// The command line that children are started with: the words after the program's name.
 type Words = Vec<std::ffi::OsString>;
 
 struct Live {
@@ -45,7 +45,7 @@ struct Live {
 impl Live {
     fn start(words: &Words) -> Result<Self, ChildError> {
         let mut command = Command::new(std::env::current_exe().map_err(ChildError::Start)?);
-        // The same command line, so that the child has the same GPU and program.
+        // The child gets this command line too, so that it has the same GPU and program.
         let mut arguments = words.iter();
         command.args(arguments.by_ref().take(1)).arg(CHILD).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -74,25 +74,26 @@ impl Live {
 }
 
 impl Child {
-    /// Starts one that has so long for a plan.
+    /// Starts a child with this time limit for a plan.
     pub(crate) fn start(limit: Duration) -> Result<Self, ChildError> {
         let words: Words = std::env::args_os().skip(1).collect();
         Ok(Self { live: Live::start(&words)?, limit, words })
     }
 
-    /// Starts one with the GPU and the program of another command line, which begins with the command.
+    /// Starts a child with the GPU and the program of another command line, which begins with the command.
     pub(super) fn start_as(limit: Duration, words: &[String]) -> Result<Self, ChildError> {
         let words: Words = words.iter().map(Into::into).collect();
         Ok(Self { live: Live::start(&words)?, limit, words })
     }
 
-    /// What comes of the program under a plan.
+    /// Runs the program under a plan; returns the verdict.
     pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
         let text = if *plan == Plan::counting() { "count".to_owned() } else { plan.to_string() };
         self.ask(&text).unwrap_or_else(|findings| Verdict { findings, ..Verdict::default() })
     }
 
-    /// What it answers to a line; why there is no answer, and another child for the next one.
+    /// Returns the child's answer to a line. Without an answer, the error says why, and the next line gets another
+    /// child.
     pub(crate) fn ask<T: serde::de::DeserializeOwned>(&mut self, text: &str) -> Result<T, Vec<Finding>> {
         let asked = match &mut self.live.process.0.stdin {
             Some(stdin) => writeln!(stdin, "{text}").and_then(|()| stdin.flush()).is_ok(),
@@ -128,7 +129,7 @@ impl Child {
         Err(findings)
     }
 
-    /// Another one in its place, as it ends with an answer.
+    /// Starts another child in its place, as this one ends with an answer.
     pub(crate) fn replace(&mut self) -> Result<(), ChildError> {
         self.live = Live::start(&self.words)?;
         Ok(())

@@ -1,7 +1,8 @@
-//! One plan after the other in a guest. Its driver is loaded for each; the guest is booted anew where a plan has left it without a
-//! driver that works; on Belfry's own machine it goes on from a snapshot of the first one instead, as that had booted.
+//! One plan after the other in a guest. The driver is loaded for each plan. If a plan has left the guest without a
+//! working driver, the guest is booted anew; on Belfry's own machine it goes on from a snapshot of the first guest,
+//! taken after its boot.
 //!
-//! Time is the guest's, which nothing makes pass faster: what a driver waits ten seconds for takes ten seconds.
+//! Time is the guest's, and cannot be made to pass faster: a ten-second wait of a driver takes ten seconds.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,13 @@ use super::verdict::{Ending, Finding, Verdict};
 use crate::output::note;
 use crate::run::ENVIRONMENT;
 
-/// How long what is given back may take to be so.
+/// Time limit for the program's resources to be given back.
 const SETTLES: Duration = Duration::from_secs(10);
-/// How long the driver may take to let go of a program that was killed: requests to a scheduler that hangs end by their timeouts.
+/// Time limit for the driver to let go of a killed program: requests to a scheduler that hangs end by their timeouts.
 const LETS_GO: Duration = Duration::from_secs(60);
-/// Pause between looks at it.
+/// Pause between two checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// How the kernel begins to tell of mistakes in it or in a driver, apart from those after which it panics.
+/// Beginnings of the kernel's lines about mistakes in it or in a driver, apart from those after which it panics.
 const COMPLAINTS: [&str; 7] = [
     "BUG:",
     "WARNING:",
@@ -35,10 +36,10 @@ const COMPLAINTS: [&str; 7] = [
     "refcount_t:",
     "blocked for more than",
 ];
-/// What is kept of what a program writes.
+/// Bytes that are kept of a program's output.
 const KEPT: usize = 2000;
 
-/// What guests are booted by.
+/// Machine that guests run on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Machine {
     /// QEMU, with the GPU over vfio-user.
@@ -47,7 +48,7 @@ pub enum Machine {
     Kvm,
 }
 
-/// Why no guest can be had.
+/// Reason for having no guest.
 #[derive(Debug, thiserror::Error)]
 pub enum InGuestError {
     /// Its parts are not there.
@@ -66,24 +67,24 @@ pub(super) struct InGuest {
     program: Vec<String>,
     limit: Duration,
     guest: Option<Guest>,
-    /// The first guest as it had booted, without a driver; of Belfry's own machine.
+    /// The first guest as it had booted, without a driver; only on Belfry's own machine.
     booted: Option<Snapshot>,
-    /// Whether the guest has gone on from that.
+    /// True if the guest has gone on from that snapshot.
     resumed: bool,
-    /// Lines of the kernel's log that have been looked at.
+    /// Number of lines of the kernel's log that were read.
     read: usize,
 }
 
-/// Fetches and builds what guests are made of.
+/// Fetches and builds the parts of guests.
 ///
 /// # Errors
 ///
-/// Parts that cannot be had.
+/// Parts that are not available.
 pub fn prepare(machine: Machine, progress: &Progress) -> Result<(), InGuestError> {
     parts(machine, &Cache::open()?, progress).map(|_| ())
 }
 
-/// What guests are made of, and what boots them.
+/// Returns the parts of guests, and the machine that boots them.
 fn parts(
     machine: Machine,
     cache: &Cache,
@@ -101,15 +102,15 @@ fn parts(
     Ok((image, machine))
 }
 
-/// How a program in a guest came to its end.
+/// End of a program in a guest.
 enum End {
     Status(i32, String),
-    /// It did not, and was killed.
+    /// The program did not end, and was killed.
     Killed,
 }
 
 impl InGuest {
-    /// Guests with a GPU, for a program and its arguments that have so long each time.
+    /// Prepares guests with a GPU, for a program and its arguments, with this time limit for each run.
     pub(super) fn new(
         machine: Machine,
         gpu: &GpuConfig,
@@ -117,20 +118,20 @@ impl InGuest {
     ) -> Result<Self, InGuestError> {
         let cache = Cache::open()?;
         let (image, machine) = parts(machine, &cache, &Progress::new())?;
-        // A device that begins with a plan can be given another one.
+        // Only a device that begins with a plan can be given another plan later.
         let gpu = GpuConfig { faults: Plan::counting(), ..gpu.clone() };
         let config = GuestConfig { machine, gpu: Some(gpu), ..GuestConfig::default() };
         let program = [EXAMPLES.to_owned()].iter().chain(program).cloned().collect();
         Ok(Self { config, cache, image, program, limit, guest: None, booted: None, resumed: false, read: 0 })
     }
 
-    /// What comes of the program under a plan.
+    /// Runs the program under a plan; returns the verdict.
     pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
         let mut verdict = Verdict::default();
         let ended = self.booted().and_then(|mut guest| {
             verdict.resumed = self.resumed;
             let ended = self.in_guest(&mut guest, plan, &mut verdict);
-            // Whoever has failed in a way that nobody expects does not go on.
+            // A guest with an unexpected failure is not used for the next plan.
             if matches!(ended, Ok(true)) && verdict.findings.is_empty() {
                 self.guest = Some(guest);
             }
@@ -145,18 +146,18 @@ impl InGuest {
         verdict
     }
 
-    /// The guest of the plan before, or another one.
+    /// Returns the guest of the last plan, or another one.
     fn booted(&mut self) -> Result<Guest, GuestError> {
         if let Some(guest) = self.guest.take() {
             return Ok(guest);
         }
         let mut guest = self.another()?;
-        // What the kernel has to say of the machine is nothing of a plan's.
+        // Complaints of the kernel about the machine do not belong to a plan.
         self.read = guest.kernel_log()?.lines().count();
         Ok(guest)
     }
 
-    /// A guest that has just booted.
+    /// Returns a guest that has just booted.
     fn another(&mut self) -> Result<Guest, GuestError> {
         if let (Some(snapshot), Some(gpu)) = (&self.booted, &self.config.gpu) {
             self.resumed = true;
@@ -165,7 +166,7 @@ impl InGuest {
         let guest = Guest::boot(&self.image, &self.config, &self.cache)?;
         if let Some(saver) = guest.saver() {
             guest.keep(None);
-            // Those that follow boot, too, where it cannot be kept.
+            // If this guest cannot be kept, the next ones boot, too.
             match kept(&saver, &self.cache) {
                 Ok(snapshot) => self.booted = Some(snapshot),
                 Err(error) => {
@@ -176,7 +177,7 @@ impl InGuest {
         Ok(guest)
     }
 
-    /// Runs the program; whether the guest can be used for another plan.
+    /// Runs the program; returns true if the guest can be used for another plan.
     fn in_guest(
         &mut self,
         guest: &mut Guest,
@@ -185,7 +186,7 @@ impl InGuest {
     ) -> Result<bool, GuestError> {
         let faults = guest.gpu().map(|gpu| gpu.faults().clone()).unwrap_or_default();
         faults.begin(plan);
-        // A driver that cannot start its device is loaded, and has none.
+        // A driver that cannot start its device is loaded all the same, and has no device.
         let loaded = guest.load_driver().and_then(|_| held(guest));
         let before = match loaded {
             Ok(before) => before,
@@ -227,7 +228,8 @@ impl InGuest {
         Ok(!lasts)
     }
 
-    /// Runs the program again, where nothing strikes any more: with the same driver, or with one that is loaded again.
+    /// Runs the program again, now that no fault strikes any more: with the present driver, or after loading the
+    /// driver again.
     fn works_again(&self, guest: &mut Guest, verdict: &mut Verdict) -> Result<(), GuestError> {
         let told = |end| match end {
             End::Status(0, _) => None,
@@ -261,7 +263,7 @@ impl InGuest {
         match guest.wait(id, self.limit, &mut keep) {
             Err(GuestError::Timeout { .. }) => {
                 guest.kill(id, rustix::process::Signal::KILL.as_raw())?;
-                // One that cannot be killed is a finding: the error of this wait.
+                // A program that cannot be killed is a finding: the error of this wait.
                 guest.wait(id, self.limit, &mut keep)?;
                 Ok(End::Killed)
             }
@@ -272,11 +274,11 @@ impl InGuest {
         }
     }
 
-    /// Looks for complaints in what the kernel has said since the last plan.
+    /// Looks for complaints in the lines that the kernel has written since the last plan.
     fn listen(&mut self, guest: &mut Guest, verdict: &mut Verdict) -> Result<(), GuestError> {
         let log = guest.kernel_log()?;
         let lines: Vec<&str> = log.lines().collect();
-        // One that has begun anew is shorter.
+        // After a new boot the log is shorter.
         let new = lines.get(self.read..).unwrap_or(&lines);
         self.read = lines.len();
         let complaint = new.iter().find(|line| COMPLAINTS.iter().any(|begin| line.contains(begin)));
@@ -285,7 +287,7 @@ impl InGuest {
     }
 }
 
-/// The machine as it is now, in a file that goes when nothing uses it any more, however this process ends.
+/// Saves the machine as it is now, in a file that is gone once no machine uses it, however this process ends.
 fn kept(saver: &Saver, cache: &Cache) -> anyhow::Result<Snapshot> {
     let folder = tempfile::tempdir_in(cache.root())?;
     let file = folder.path().join("booted");
@@ -293,7 +295,7 @@ fn kept(saver: &Saver, cache: &Cache) -> anyhow::Result<Snapshot> {
     Ok(Snapshot::open(&file)?)
 }
 
-/// What a guest says where it refuses something; other errors are those of the guest itself.
+/// Returns the guest's text if it refuses something; other errors are those of the guest itself.
 fn refused<T>(result: Result<T, GuestError>) -> Result<Option<String>, GuestError> {
     match result {
         Ok(_) => Ok(None),
@@ -302,7 +304,7 @@ fn refused<T>(result: Result<T, GuestError>) -> Result<Option<String>, GuestErro
     }
 }
 
-/// Unloads the driver, as soon as no program has it open any more; why it cannot be.
+/// Unloads the driver, as soon as no program has it open any more; returns the reason if that fails.
 fn unload(guest: &mut Guest) -> Result<Option<String>, GuestError> {
     let until = Instant::now() + LETS_GO;
     loop {
@@ -313,7 +315,7 @@ fn unload(guest: &mut Guest) -> Result<Option<String>, GuestError> {
     }
 }
 
-/// Whether what has come of a plan lasts beyond it.
+/// Returns true if the effects of a plan outlast it.
 fn lasts(report: &FaultReport) -> bool {
     [Rule::Removal, Rule::RegisterStuck].iter().any(|rule| report.struck.contains_key(rule))
 }
@@ -335,7 +337,7 @@ fn held(guest: &mut Guest) -> Result<[i64; 3], GuestError> {
     Ok([vram, gtt, figure("nr_foll_pin_acquired") - figure("nr_foll_pin_released")])
 }
 
-/// Looks until no more is held than before, or for too long; what is held at last.
+/// Checks until no more is held than before, or until the time limit; returns what is held at last.
 fn settled(guest: &mut Guest, before: &[i64; 3]) -> Result<[i64; 3], GuestError> {
     let until = Instant::now() + SETTLES;
     loop {

@@ -1,15 +1,15 @@
-//! `belfry torture`: a bundled program under many plans of faults, each of which has to end well or in a clean error, with a device
-//! that works afterwards.
+//! `belfry torture`: a bundled program under many plans of faults. Under each it has to end well or with a clean
+//! error, and the device has to work afterwards.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | which plans | `plans.rs` |
+//! | the choice of plans | `plans.rs` |
 //! | one plan, in a child | `attempt.rs` |
-//! | what came of it | `verdict.rs` |
-//! | the same in a guest | `in_guest.rs` |
+//! | the verdict on a plan | `verdict.rs` |
+//! | one plan, in a guest | `in_guest.rs` |
 //! | a child, which is killed when it does not answer | `child.rs` |
 //! | the smallest plan that shows a finding | `smallest.rs` |
-//! | what is told of all | `summary.rs` |
+//! | the summary of all | `summary.rs` |
 //! | a finding as a file, and having it shown again | `again.rs` |
 
 mod again;
@@ -39,32 +39,33 @@ pub use summary::{Found, Summary};
 pub(crate) use verdict::without_numbers;
 pub use verdict::{Ending, Finding, Verdict};
 
-/// How many times as fast time passes for device and driver: what a driver waits ten seconds for is over in a fifth of one.
+/// Factor by which time passes faster for device and driver: a ten-second wait of a driver is over in a fifth of a
+/// second.
 pub const TIME_FACTOR: f64 = 50.0;
 
-/// What is tortured, and how much.
+/// Subject and size of a torture.
 #[derive(Clone, Debug)]
 pub struct TortureOptions {
     /// The device.
     pub gpu: GpuConfig,
     /// A bundled program, and its arguments.
     pub program: Vec<String>,
-    /// Where it runs, as `--mode` names it.
+    /// Place in which it runs, as `--mode` names it.
     pub mode: &'static str,
-    /// How many plans.
+    /// Number of plans.
     pub plans: u64,
-    /// What pairs of rules and chaos follow from.
+    /// Seed of pairs of rules and of chaos.
     pub seed: u64,
     /// Children at a time.
     pub jobs: usize,
-    /// How long a child has for a plan.
+    /// Time limit of a child for a plan.
     pub limit: Duration,
 }
 
-/// Why there is no torture.
+/// Reason for having no torture.
 #[derive(Debug, thiserror::Error)]
 pub enum TortureError {
-    /// A child cannot be had.
+    /// No child is available.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// The program does not work without faults.
@@ -72,22 +73,22 @@ pub enum TortureError {
     Clean {
         /// Its name.
         program: String,
-        /// What came of it.
+        /// Verdict on the run without faults.
         verdict: String,
     },
 }
 
-/// A configuration in which what a driver waits for is soon over.
+/// Returns a configuration in which a driver's waits are soon over.
 #[must_use]
 pub fn hasty(config: &GpuConfig) -> GpuConfig {
     GpuConfig { time: TimeSource::scaled(TIME_FACTOR), ..config.clone() }
 }
 
-/// Runs the program under plan after plan; `progress` is told how many are done, of how many.
+/// Runs the program under plan after plan; `progress` gets the number of those done, and of all.
 ///
 /// # Errors
 ///
-/// No children, or a program that fails without faults.
+/// Children that cannot be started, or a program that fails without faults.
 pub fn torture(
     options: &TortureOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
@@ -99,7 +100,7 @@ pub fn torture(
         let program = options.program.join(" ");
         return Err(TortureError::Clean { program, verdict: clean.to_string() });
     }
-    // It has its guest already, where there are any.
+    // The first child has its guest already, if there are guests.
     let first = Mutex::new(Some(first));
     let plans = plans::Plans::new((&clean.loading, &clean.met), options.seed, options.plans);
     let next = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Which plans a program is run under: every rule alone at its first moments, then pairs of rules, then chaos.
+//! The plans that a program is run under: every rule alone at its first moments, then pairs of rules, then chaos.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use belfry_device::split_mix::SplitMix;
 
 /// Rates of chaos, in millionths, from few faults to many.
 const RATES: [u32; 4] = [1000, 5000, 20_000, 100_000];
-/// Of so many plans, the part that may be single rules.
+/// Largest part of all plans that single rules may take.
 const SINGLES: (u64, u64) = (3, 5);
 
-/// Moments of a rule while the driver loads that are tried alone.
+/// Number of moments of a rule, while the driver loads, that are tried alone.
 const WHILE_LOADING: u64 = 40;
 
 /// The plans of one run, by number.
@@ -18,15 +18,16 @@ const WHILE_LOADING: u64 = 40;
 pub(super) struct Plans {
     /// Rules alone, with the number of the moment.
     singles: Vec<(Rule, u64)>,
-    /// Rules that have moments, and how many while the driver loads, and in all.
+    /// Rules that have moments, each with their number while the driver loads, and in all.
     rules: Vec<(Rule, u64, u64)>,
-    /// Plans that are pairs.
+    /// Number of plans that are pairs.
     pairs: u64,
     seed: u64,
 }
 
 impl Plans {
-    /// Those of a program whose clean run met each hook so often while the driver loaded, and in all.
+    /// Makes the plans of a program. `loading` and `met` count the moments of each hook in the run without faults:
+    /// those while the driver loaded, and all.
     pub(super) fn new(
         (loading, met): (&BTreeMap<Hook, u64>, &BTreeMap<Hook, u64>),
         seed: u64,
@@ -53,7 +54,7 @@ impl Plans {
         Self { singles, rules, pairs, seed }
     }
 
-    /// The plan of this number.
+    /// Returns the plan of this number.
     pub(super) fn plan(&self, number: u64) -> Plan {
         let mut plan = Plan::default();
         if let Some(&(rule, moment)) = usize::try_from(number).ok().and_then(|at| self.singles.get(at)) {
@@ -65,7 +66,8 @@ impl Plans {
         if number < self.pairs && !self.rules.is_empty() {
             for _ in 0..2 {
                 let (rule, loading, all) = self.rules[numbers.below(self.rules.len() as u64) as usize];
-                // Of the program seven times out of eight, and early moments more often than late ones: there is more to come.
+                // Seven of eight moments are in the program, one in the loading. Early moments are more likely than
+                // late ones: more follows them.
                 let from = if numbers.below(8) == 0 || loading == all { 0 } else { loading };
                 let most = 1 + numbers.below(all - from);
                 let _ = plan.add(Planned { rule, when: When::nth(from + 1 + numbers.below(most)) });

@@ -1,4 +1,4 @@
-//! What is told of all plans.
+//! The summary of all plans.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,51 +12,52 @@ use super::verdict::{Ending, Finding, Verdict, without_numbers};
 /// Findings of one signature.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// The first one.
+    /// The first finding.
     pub finding: Finding,
-    /// How many plans have shown it.
+    /// Number of plans that have shown it.
     pub count: u64,
-    /// The first of them.
+    /// The first plan that has shown it.
     pub plan: String,
-    /// What struck there.
+    /// Faults that struck under that plan.
     #[serde(skip)]
     pub(super) strikes: Vec<String>,
-    /// The smallest one; none if it has not shown again.
+    /// The smallest plan that shows it; `None` if it has not shown again.
     pub smallest: Option<String>,
 }
 
-/// What came of a program under all plans.
+/// Results of a program under all plans.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The program and its arguments.
     pub program: Vec<String>,
-    /// Where it ran, as `--mode` names it.
+    /// Place in which it ran, as `--mode` names it.
     pub mode: &'static str,
-    /// Plans.
+    /// Number of plans.
     pub plans: u64,
-    /// Plans by which nothing struck: their moments did not come.
+    /// Plans without a strike: their moments did not come.
     pub idle: u64,
     /// Faults that have struck.
     pub struck: u64,
-    /// Plans under which it ended well.
+    /// Plans under which the program ended well.
     pub well: u64,
-    /// Plans after which the device worked with a driver that was loaded again, as the one before had given it up.
+    /// Plans after which the device worked only with a driver that was loaded again, as the first driver had given it
+    /// up.
     pub reloaded: u64,
     /// Plans in guests that had gone on from a snapshot.
     pub resumed: u64,
-    /// Plans under which it ended with an error, by what that says.
+    /// Plans under which the program ended with an error, by the error's text.
     pub errors: BTreeMap<String, u64>,
-    /// What must not be.
+    /// Findings, by signature.
     pub found: Vec<Found>,
     /// Moments of each hook in the run without faults.
     pub met: BTreeMap<String, u64>,
-    /// How long all of it took.
+    /// Length of the torture.
     #[serde(skip)]
     pub took: Duration,
 }
 
 impl Summary {
-    /// Adds what came of a plan.
+    /// Adds the verdict on a plan.
     pub(super) fn add(&mut self, plan: &Plan, verdict: &Verdict) {
         self.plans += 1;
         self.struck += verdict.struck;
@@ -84,7 +85,7 @@ impl Summary {
         }
     }
 
-    /// The command that repeats a plan.
+    /// Returns the command that repeats a plan.
     fn command(&self, plan: &str) -> String {
         let mut text = format!("belfry run --mode {}", self.mode);
         for part in plan.split(';') {

@@ -1,4 +1,4 @@
-//! What came of a program under a plan.
+//! The verdict on a program under a plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use belfry_device::faults::{FaultReport, Hook, Rule};
 use serde::{Deserialize, Serialize};
 
-/// How a program ended.
+/// End of a program.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Ending {
     /// With the right result.
@@ -16,10 +16,10 @@ pub enum Ending {
     Error(String),
 }
 
-/// What must not be, whatever fails.
+/// Event that no fault may cause.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Finding {
-    /// It did not end.
+    /// The program did not end.
     Hang,
     /// The child died, with the end of what it wrote to its standard error.
     Died(String),
@@ -29,16 +29,16 @@ pub enum Finding {
     Kernel(String),
     /// The program's result is wrong, and no fault explains that.
     WrongResult(String),
-    /// The program ended with an error, and all that has struck does programs no harm.
+    /// The program ended with an error, although all faults that have struck are harmless to programs.
     Unexplained(String),
     /// Something was not given back.
     Leak(String),
-    /// The same device and driver do not work afterwards.
+    /// This device and this driver do not work afterwards.
     Broken(String),
 }
 
 impl Finding {
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// The same for all findings that are about one thing: numbers make no difference.
+    /// Returns a key that is equal for all findings of one cause: numbers in their texts make no difference.
     #[must_use]
     pub fn signature(&self) -> String {
         format!("{}: {}", self.kind(), without_numbers(self.text()))
@@ -82,7 +82,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text in which each number is `N`, and that is not too long.
+/// Returns a text in which each number is `N`, cut to a bounded length.
 pub(crate) fn without_numbers(text: &str) -> String {
     const MOST: usize = 160;
     let mut short = String::new();
@@ -103,31 +103,31 @@ pub(crate) fn without_numbers(text: &str) -> String {
     short
 }
 
-/// What came of a program under a plan.
+/// Results of a program under a plan.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Verdict {
-    /// How it ended.
+    /// End of the program.
     pub ending: Ending,
-    /// What must not be.
+    /// Findings.
     pub findings: Vec<Finding>,
     /// Strikes as rules of a plan: `RULE@N`.
     pub strikes: Vec<String>,
-    /// How many there were.
+    /// Number of strikes.
     pub struck: u64,
     /// Moments of each hook, by its name.
     #[serde(with = "hooks")]
     pub met: BTreeMap<Hook, u64>,
-    /// Those of them before the program began, when the driver had been loaded.
+    /// Moments before the program began, while the driver was loaded.
     #[serde(with = "hooks")]
     pub loading: BTreeMap<Hook, u64>,
-    /// The driver had given the device up, and it works with the driver loaded again.
+    /// True if the driver had given the device up, and the device works with the driver loaded again.
     pub reloaded: bool,
-    /// It ran in a guest that had gone on from a snapshot.
+    /// True if the program ran in a guest that had gone on from a snapshot.
     pub resumed: bool,
 }
 
 impl Verdict {
-    /// Notes what has come of the plan.
+    /// Takes the strikes and moments of a report.
     pub(super) fn note(&mut self, report: &FaultReport) {
         let strikes = report.strikes.iter();
         self.strikes = strikes.map(|strike| format!("{}@{}", strike.rule.name(), strike.moment)).collect();
@@ -135,7 +135,8 @@ impl Verdict {
         self.met.clone_from(&report.met);
     }
 
-    /// The program has ended with an error, because of a wrong result or not; that is a finding where no fault makes results wrong.
+    /// Notes that the program has ended with an error, because of a wrong result or not. It is a finding if no fault
+    /// that has struck explains it.
     pub(super) fn failed(&mut self, text: String, is_wrong: bool, report: &FaultReport) {
         let spoils = [Rule::SdmaCorrupt, Rule::TlbStale];
         if is_wrong && !spoils.iter().any(|rule| report.struck.contains_key(rule)) {

@@ -1,19 +1,19 @@
-//! Which packets an event belongs to.
+//! The packets that an event belongs to.
 //!
-//! Events of the device carry their job, and a doorbell carries that of the packet it names. What else is known follows from the
-//! hardware's own rules: a doorbell announces all packets up to the one it names, and the driver knows an event by its
-//! process and number, which are those of the interrupt's entry.
+//! Events of the device carry their job, and a doorbell carries that of the packet it names. The rest follows from
+//! the hardware's own rules: a doorbell announces all packets up to the one it names, and the driver knows an event
+//! by its process and number, which are those of the interrupt's entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use belfry_device::trace::{Engine, Job, Kind, Record};
 
-/// Packets of each event, by its place in the trace: packets of the event's own GPU.
+/// Packets of each event, by the event's index in the trace: packets of the event's own GPU.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Flows(Vec<Vec<Job>>);
 
 impl Flows {
-    /// Finds the packets of all events, which are in the order of their times.
+    /// Finds the packets of all events, which have to be sorted by time.
     #[must_use]
     pub fn of(records: &[Record]) -> Self {
         let mut flows: Vec<Vec<Job>> = records
@@ -27,15 +27,15 @@ impl Flows {
         Self(flows)
     }
 
-    /// The packets of the event at this place.
+    /// Returns the packets of the event at this index.
     #[must_use]
     pub fn at(&self, place: usize) -> &[Job] {
         self.0.get(place).map_or(&[], Vec::as_slice)
     }
 
-    /// Each packet is announced by the first doorbell whose value has reached it.
+    /// Assigns each packet to the first doorbell whose value has reached it.
     fn doorbells(records: &[Record], flows: &mut [Vec<Job>]) {
-        // Of each queue, the values of its doorbell in their order, and where they are.
+        // For each queue: the values of its doorbell in their order, and their indices.
         let mut rung: BTreeMap<(u16, u64), Vec<(u64, usize)>> = BTreeMap::new();
         let mut packets: BTreeMap<(u16, u64), BTreeMap<Job, bool>> = BTreeMap::new();
         for (place, record) in records.iter().enumerate() {
@@ -45,7 +45,7 @@ impl Flows {
                     rung.entry(queue).or_default().push((record.job.index(), place));
                 }
                 Kind::PacketRead => {
-                    // Packets of PM4 and SDMA queues are in front of the pointer that their doorbell has.
+                    // The doorbell of a PM4 or SDMA queue is a pointer, and announces the packets before it.
                     let aql = record.owner.engine == Engine::Cp && is_aql(&record.text);
                     packets.entry(queue).or_default().insert(record.job, aql);
                 }
@@ -64,7 +64,8 @@ impl Flows {
         }
     }
 
-    /// An event that the driver sets was named by interrupts since it was last set; a waiter that goes on waited for those.
+    /// Assigns packets to the driver's events: the interrupts since an event was last set have named it, and a waiter
+    /// that goes on waited for those.
     fn driver(records: &[Record], flows: &mut [Vec<Job>]) {
         let mut told: BTreeMap<(u16, u32, u64), BTreeSet<Job>> = BTreeMap::new();
         let mut set: BTreeMap<(u16, u32, u64), BTreeSet<Job>> = BTreeMap::new();
@@ -101,7 +102,7 @@ impl Flows {
     }
 }
 
-/// Whether a packet of this name is one of an AQL queue, whose doorbell has the place of the last packet.
+/// Returns true if a packet of this name is of an AQL queue, whose doorbell holds the index of the last packet.
 fn is_aql(name: &str) -> bool {
     matches!(name, "KERNEL_DISPATCH" | "BARRIER_AND" | "BARRIER_OR" | "PM4_IB" | "BARRIER_VALUE" | "unknown")
 }

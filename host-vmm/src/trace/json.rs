@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{Bad, GpuOf, Trace};
 
-/// What the object says it is.
+/// Name of the format in the object.
 const FORMAT: &str = "belfry-trace";
 
 #[derive(Deserialize, Serialize)]
@@ -21,7 +21,7 @@ struct Whole {
     events: Vec<Event>,
 }
 
-/// One event; numbers that need 64 bits are text in hexadecimal, since JSON's are no integers.
+/// One event; numbers that need 64 bits are texts in hexadecimal, since many readers of JSON round large numbers.
 #[derive(Deserialize, Serialize)]
 struct Event {
     time_ns: u64,
@@ -43,7 +43,7 @@ fn is_first(gpu: &u16) -> bool {
     *gpu == 0
 }
 
-/// An engine by its name.
+/// Returns an engine by its name.
 pub(super) fn engine(name: &str) -> Option<Engine> {
     let plain = [
         Engine::Device,
@@ -58,7 +58,7 @@ pub(super) fn engine(name: &str) -> Option<Engine> {
     plain.into_iter().find(|engine| engine.to_string() == name).or_else(sdma)
 }
 
-/// A kind by its name.
+/// Returns a kind by its name.
 pub(super) fn kind(name: &str) -> Option<Kind> {
     Kind::ALL.iter().find(|kind| kind.name() == name).copied()
 }

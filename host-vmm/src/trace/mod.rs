@@ -1,13 +1,13 @@
-//! `--trace` and `belfry trace`: events of the device and of the driver as files, and what can be told from them.
+//! `--trace` and `belfry trace`: events of the device and of the driver as files, and tables and pictures of them.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | recording while a program runs | `recording.rs`; `rings.rs`, where each of its processes has a GPU |
-//! | which events are kept | `only.rs` |
+//! | recording while a program runs | `recording.rs`; `rings.rs`, if each of its processes has a GPU |
+//! | the choice of events that are kept | `only.rs` |
 //! | reading any of the forms | this file |
 //! | Perfetto's form | `perfetto.rs`, written and read with `schema.rs`, the part of the published schema that is used |
 //! | JSON and CSV | `json.rs`, `csv.rs` |
-//! | which packets an event belongs to | `flow.rs` |
+//! | the packets that an event belongs to | `flow.rs` |
 //! | `belfry trace summary` | `summary.rs` |
 //! | `belfry trace svg`, `belfry trace diff` | `svg.rs`, `diff.rs` |
 
@@ -40,7 +40,7 @@ pub use rings::ProcessesRecording;
 pub use summary::summary;
 pub use svg::svg;
 
-/// Why a trace cannot be written or read.
+/// Reason why a trace cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// A file failed.
@@ -48,15 +48,15 @@ pub enum TraceError {
     File {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The bytes are none that this reads.
+    /// The file is no trace.
     #[error("{path} is no trace of belfry's: {why}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// How that shows.
+        /// Sign of that.
         why: String,
     },
     /// The file ends too early, or is damaged.
@@ -64,7 +64,7 @@ pub enum TraceError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// How that shows.
+        /// Sign of that.
         why: String,
     },
     /// There is no memory to record in.
@@ -75,7 +75,7 @@ pub enum TraceError {
     Size(#[from] RingError),
 }
 
-/// How a trace is written.
+/// Formats of a trace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Format {
     /// Perfetto's, for its user interface.
@@ -87,7 +87,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that a file's name asks for.
+    /// Returns the format that a file's name asks for.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -98,14 +98,14 @@ impl Format {
     }
 }
 
-/// What a trace has.
+/// Contents of a trace.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Trace {
     /// Events by time.
     pub records: Vec<Record>,
-    /// Slots of the ring whose events were overwritten by later ones.
+    /// Slots of the ring whose events were overwritten by later events.
     pub dropped: u64,
-    /// Whose GPUs they are, by the number that events have; empty where there is one that needs no name.
+    /// Processes of the GPUs, by the number that events have; empty if there is only one GPU, which needs no name.
     pub gpus: Vec<GpuOf>,
 }
 
@@ -114,7 +114,7 @@ pub struct Trace {
 pub struct GpuOf {
     /// Its identifier.
     pub process: u32,
-    /// What it is called.
+    /// Name of the process.
     pub name: String,
 }
 
@@ -139,7 +139,7 @@ impl From<Contents> for Trace {
 }
 
 impl Trace {
-    /// One trace of the rings of several processes, each with a GPU of its own, by the clock that they share.
+    /// Makes one trace of the rings of several processes, each with a GPU of its own, by the clock that they share.
     #[must_use]
     pub fn of_processes(rings: Vec<Contents>) -> Self {
         let first = rings.iter().map(|ring| ring.begins).filter(|&begins| begins != 0).min().unwrap_or(0);
@@ -175,14 +175,14 @@ pub fn write(trace: &Trace, format: Format, out: &mut impl io::Write) -> io::Res
     }
 }
 
-/// Bytes of a trace that are read.
+/// Largest trace that is read, in bytes.
 const MAX_FILE: u64 = 4 << 30;
 
-/// Reads a trace: of Perfetto's form, of JSON, a ring that a process has left, or a directory of such rings.
+/// Reads a trace: in Perfetto's format, in JSON, a ring that a process has left, or a directory of such rings.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, that is none, or that is damaged.
+/// A file that cannot be read, that is no trace, or that is damaged.
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let at = || path.to_owned();
     if path.is_dir() {
@@ -204,27 +204,28 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     })
 }
 
-/// Why bytes are no trace.
+/// Reason why bytes are no trace.
 #[derive(Debug, Eq, PartialEq)]
 enum Bad {
     Foreign(String),
     Damaged(String),
 }
 
-/// What processes are called, by GPU and PASID: the driver tells of each, once.
+/// Returns the names of processes, by GPU and PASID: the driver reports each one once.
 fn processes(records: &[Record]) -> BTreeMap<(u16, u32), String> {
     let opened = records.iter().filter(|record| record.kind == Kind::ProcessOpened);
     let called = |record: &Record| format!("{} ({})", record.text, record.argument("pid").unwrap_or(0));
     opened.map(|record| ((record.owner.gpu, record.owner.pasid), called(record))).collect()
 }
 
-/// What a dispatch runs: its name where it is known, its address otherwise.
+/// Returns a name for a kernel that has no known name: `kernel` and its address.
 #[must_use]
 pub fn kernel(address: u64) -> String {
     format!("kernel {address:#x}")
 }
 
-/// The name of a function as its source has it: C++ (Itanium C++ ABI, chapter 5.1) and whatever is not mangled.
+/// Returns the name of a function as its source has it: of a mangled C++ name (Itanium C++ ABI, chapter 5.1), or of
+/// one that is not mangled.
 pub(crate) fn demangled(name: &str) -> String {
     let symbol = cpp_demangle::Symbol::new(name).ok();
     symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())

@@ -1,4 +1,4 @@
-//! `--trace-only`: which events are kept.
+//! `--trace-only`: the choice of events that are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use belfry_device::trace::Kind;
 
 use super::{Flows, Trace};
 
-/// What events must be of; what is empty is not asked for.
+/// Properties that events must have; an empty list allows all.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Only {
     processes: Vec<u64>,
@@ -44,7 +44,7 @@ impl FromStr for Only {
 }
 
 impl Only {
-    /// Adds what another one asks for.
+    /// Adds the wishes of another choice.
     pub fn and(&mut self, other: &Self) {
         self.processes.extend(&other.processes);
         self.queues.extend(&other.queues);
@@ -52,7 +52,7 @@ impl Only {
         self.engines.extend(other.engines.iter().cloned());
     }
 
-    /// Leaves in a trace what is asked for; answers how many events went.
+    /// Keeps the wanted events of a trace; returns the number of events that were removed.
     pub(super) fn keep(&self, trace: &mut Trace) -> usize {
         if *self == Self::default() {
             return 0;

@@ -1,4 +1,4 @@
-//! A trace in Perfetto's form, with all that belfry knows of an event in its annotations.
+//! A trace in Perfetto's format; its annotations hold all that belfry knows of an event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +24,7 @@ const GPU_NAME: &str = "belfry.gpu.name";
 /// Annotation of every event: its kind.
 const KIND: &str = "belfry.event";
 
-/// A track, by what it is of.
+/// A track, by its subject.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Track {
     Gpu,
@@ -32,7 +32,7 @@ enum Track {
     Engine(Engine),
     Worker(u64),
     Queue(u32, u32),
-    /// Work of a queue; what overlaps is on tracks of its own.
+    /// Work of a queue; work that overlaps is on tracks of its own.
     Lane(u32, u32, usize),
     Thread(u32, u64),
     Counter(Counter, u32, Option<u32>),
@@ -74,7 +74,7 @@ impl Track {
 struct Open {
     workers: BTreeSet<u64>,
     threads: BTreeSet<(u32, u64)>,
-    /// What of each queue is on which lane.
+    /// Jobs of each queue, by their lane.
     lanes: BTreeMap<(u32, u32), Vec<Option<Job>>>,
     /// Dispatches whose first workgroup has begun.
     begun: BTreeSet<Job>,
@@ -99,7 +99,7 @@ impl Open {
     }
 }
 
-/// Where an event is drawn, and as what.
+/// Returns the track of an event, and its kind of drawing.
 fn place(record: &Record, open: &mut Open) -> (Track, i32) {
     let Owner { pasid, doorbell, engine, .. } = record.owner;
     let argument = |name| record.argument(name).unwrap_or(0);
@@ -183,7 +183,7 @@ fn annotations(record: &Record) -> Vec<DebugAnnotation> {
     all
 }
 
-/// Whether arrows of its packets go through an event.
+/// Returns true if arrows of its packets go through an event.
 fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
     match record.kind {
         Kind::Counter
@@ -194,7 +194,7 @@ fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
         | Kind::KernelInstructions
         | Kind::KernelLanes
         | Kind::KernelMemory => false,
-        // One of a dispatch is enough.
+        // One arrow for each dispatch is enough.
         Kind::WorkgroupStart => begun.insert(record.job),
         _ => true,
     }
@@ -205,12 +205,12 @@ fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
 struct Tracks<'a> {
     written: BTreeMap<(u16, Track), u64>,
     gpus: &'a [GpuOf],
-    /// What processes of a driver are called that has said so.
+    /// Names of the processes that a driver has reported.
     processes: BTreeMap<(u16, u32), String>,
 }
 
 impl Tracks<'_> {
-    /// What a track is called: those of a GPU's own are named after its process, where there are several.
+    /// Returns the name of a track. Tracks of one GPU are named after its process if there are several GPUs.
     fn name(&self, gpu: u16, track: Track) -> String {
         match (track, self.gpus.get(usize::from(gpu))) {
             (Track::Gpu, Some(of)) => format!("GPU of {of}"),
@@ -270,7 +270,7 @@ pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
         sequence_flags: Some(STATE_CLEARED),
         ..TracePacket::default()
     }];
-    // What is told of the trace as a whole is an event, too, so that a reader sees it.
+    // Facts of the whole trace are an event, too, so that a reader sees them.
     let mut about = vec![annotation(DROPPED, Value::Uint(trace.dropped))];
     about.extend(trace.gpus.iter().flat_map(|gpu| {
         [
@@ -357,7 +357,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
     Ok(trace)
 }
 
-/// Whose the GPUs are, as the first event says.
+/// Returns the processes of the GPUs, which the first event lists.
 fn gpus(fields: &[(String, Value)]) -> Vec<GpuOf> {
     let of =
         |wanted: &'static str| fields.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);

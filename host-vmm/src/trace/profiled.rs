@@ -1,4 +1,4 @@
-//! What a trace has of kernels that were profiled while it was recorded.
+//! Kernel profiles in a trace, of kernels that were profiled while it was recorded.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,7 +8,7 @@ use belfry_device::trace::{Kind, Path, Record};
 /// One kernel of one process: a GPU, a PASID and the address of its first instruction.
 type Of = (u16, u32, u64);
 
-/// Each kernel's counts as they were told last: a dispatch that ends tells those of all dispatches before it, too.
+/// Each kernel's last reported counts: a dispatch that ends reports those of all dispatches before it, too.
 #[derive(Debug, Default)]
 pub(super) struct Profiled(BTreeMap<String, BTreeMap<Of, Counts>>);
 
@@ -59,7 +59,7 @@ impl Profiled {
         }
     }
 
-    /// A table of all kernels, if there is one, and of each kernel the classes of its instructions.
+    /// Writes a table of all kernels, if there is one, and for each kernel the classes of its instructions.
     pub(super) fn table(&self, out: &mut String) -> fmt::Result {
         if self.0.is_empty() {
             return Ok(());

@@ -11,29 +11,29 @@ use vm_memory::MmapRegion;
 use super::{Format, Only, Time, Trace, TraceError, write};
 use crate::output::note;
 
-/// Bytes of events that are kept if nothing else is said.
+/// Default size of the kept events in bytes.
 pub const DEFAULT_SIZE: u64 = 64 << 20;
 
-/// The same for each process, where each has a GPU.
+/// Default size of the kept events of each process in bytes, if each has a GPU.
 pub const PROCESS_SIZE: u64 = 16 << 20;
 
-/// What is asked for.
+/// Choices of a trace.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TraceOptions {
-    /// Where the trace goes.
+    /// File of the trace.
     pub path: PathBuf,
-    /// How it is written.
+    /// Format of the file.
     pub format: Format,
-    /// Which events are in it.
+    /// Choice of events.
     pub only: Only,
-    /// Bytes of events that are kept.
+    /// Size of the kept events in bytes.
     pub size: u64,
 }
 
 /// A trace that is being recorded.
 ///
-/// Events go into a ring in a file beside the trace, which stays there if this process is killed, and become the trace at
-/// the end. A trace that is no ordinary file has its ring in memory.
+/// Events go into a ring in a file beside the trace. If this process is killed, the ring stays there; at the end it
+/// becomes the trace. A trace that is no ordinary file has its ring in memory.
 #[derive(Debug)]
 pub struct Recording {
     options: TraceOptions,
@@ -47,7 +47,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// A file that cannot be made, or that there is no room for.
+    /// A file that cannot be made, or for which the disk has no room.
     pub fn start(options: TraceOptions) -> Result<Self, TraceError> {
         let size = ring_size(options.size)?;
         if size < Ring::LEAST {
@@ -63,7 +63,7 @@ impl Recording {
             let mut making = OpenOptions::new();
             let ring = making.read(true).write(true).create(true).truncate(true).open(&ring_path);
             let ring = ring.map_err(failed(&ring_path))?;
-            // All of it now: a disk that is full later must not end the program.
+            // All room is taken now: a disk that is full later must not end the program.
             rustix::fs::fallocate(&ring, rustix::fs::FallocateFlags::empty(), 0, size as u64).map_err(
                 |error| {
                     let _ = fs::remove_file(&ring_path);
@@ -78,13 +78,14 @@ impl Recording {
         Ok(Self { ring: Arc::new(ring), out, ring_path, options })
     }
 
-    /// Where events go.
+    /// Returns the sink that takes events.
     #[must_use]
     pub fn sink(&self) -> Arc<dyn TraceSink> {
         Arc::clone(&self.ring) as Arc<dyn TraceSink>
     }
 
-    /// Writes the trace, and says on stderr what is not in it. A failure is said there, too, and where the events are then.
+    /// Writes the trace, and lists on stderr the events that are not in it. After a failure, stderr says so, and
+    /// names the file of the events.
     pub fn finish(self) {
         let path = self.options.path.display();
         let contents = match Contents::read(&self.ring.bytes()) {
@@ -102,13 +103,13 @@ impl Recording {
     }
 }
 
-/// Bytes of a ring of about this size.
+/// Returns the size of a ring of about this size, in bytes.
 pub(super) fn ring_size(size: u64) -> Result<usize, TraceError> {
     let bytes = usize::try_from(size).unwrap_or(usize::MAX).checked_next_multiple_of(4096);
     bytes.ok_or_else(|| TraceError::Memory(format!("{size} bytes")))
 }
 
-/// The file of a trace, and whether it is an ordinary one.
+/// Opens the file of a trace; returns true with it if it is an ordinary file.
 pub(super) fn open_trace(path: &Path) -> Result<(File, bool), TraceError> {
     let out = OpenOptions::new().write(true).create(true).truncate(true).open(path);
     let out = out.map_err(|source| TraceError::File { path: path.to_owned(), source })?;
@@ -116,7 +117,7 @@ pub(super) fn open_trace(path: &Path) -> Result<(File, bool), TraceError> {
     Ok((out, is_file))
 }
 
-/// The path of what belongs to a trace.
+/// Returns the path of a file that belongs to a trace.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut beside = path.to_owned().into_os_string();
     beside.push(".");
@@ -124,7 +125,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(beside)
 }
 
-/// Writes what is asked for of a trace; whether that went well. What is missing, and a failure, are said on stderr.
+/// Writes the wanted events of a trace; returns true on success. Missing events and a failure are reported on stderr.
 pub(super) fn save(options: &TraceOptions, mut trace: Trace, out: &File) -> bool {
     let path = options.path.display();
     if trace.dropped > 0 {

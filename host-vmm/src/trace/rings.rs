@@ -15,8 +15,8 @@ use crate::output::note;
 
 /// A trace that the processes of a program record.
 ///
-/// They leave their rings in a directory beside the trace, which stays there if this process is killed. Where the trace is no
-/// ordinary file, the directory is a temporary one.
+/// They leave their rings in a directory beside the trace, which stays there if this process is killed. If the trace
+/// is no ordinary file, the directory is a temporary one.
 #[derive(Debug)]
 pub struct ProcessesRecording {
     options: TraceOptions,
@@ -55,7 +55,7 @@ impl ProcessesRecording {
         Ok(Self { options, size, out, place })
     }
 
-    /// Where the rings go.
+    /// Returns the directory of the rings.
     #[must_use]
     pub fn directory(&self) -> &Path {
         match &self.place {
@@ -64,14 +64,14 @@ impl ProcessesRecording {
         }
     }
 
-    /// Bytes of each ring.
+    /// Returns the size of each ring in bytes.
     #[must_use]
     pub fn ring_size(&self) -> usize {
         self.size
     }
 
-    /// Writes the trace of all processes, and says on stderr what is not in it. A failure is said there, too, and where the
-    /// events are then.
+    /// Writes the trace of all processes, and lists on stderr the events that are not in it. After a failure, stderr
+    /// says so, and names the place of the events.
     pub fn finish(self) {
         let path = self.options.path.display();
         let (rings, bad) = match rings(self.directory()) {
@@ -109,7 +109,7 @@ fn empty(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files of a directory that have the name of a ring.
+/// Lists the files of a directory that have the name of a ring.
 fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -122,10 +122,10 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Files that are no rings, and why not.
+/// Files that are no rings, each with the reason.
 type Bad = Vec<(PathBuf, RingError)>;
 
-/// What the rings of a directory have, and which of them are none.
+/// Reads the rings of a directory, and lists the files that are none.
 fn rings(directory: &Path) -> io::Result<(Vec<Contents>, Bad)> {
     let (mut all, mut bad) = (Vec::new(), Vec::new());
     for path in files(directory)? {
@@ -138,7 +138,7 @@ fn rings(directory: &Path) -> io::Result<(Vec<Contents>, Bad)> {
     Ok((all, bad))
 }
 
-/// The trace of a directory of rings.
+/// Makes the trace of a directory of rings.
 pub(super) fn read(directory: &Path) -> Result<Trace, TraceError> {
     let at = || directory.to_owned();
     let (rings, bad) = rings(directory).map_err(|source| TraceError::File { path: at(), source })?;

@@ -1,4 +1,4 @@
-//! `belfry trace summary`: what a trace says, in a table.
+//! `belfry trace summary`: the contents of a trace, in tables.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,7 +8,7 @@ use belfry_device::trace::{Job, Kind, Record};
 use super::profiled::Profiled;
 use super::{Flows, Time, Trace, kernel, processes};
 
-/// Steps of a packet, in their order; a time is told between each two that are both there.
+/// Steps of a packet, in their order; the table has the time between each two next to each other that are both there.
 pub(super) const STEPS: [(&str, Kind); 6] = [
     ("doorbell", Kind::Doorbell),
     ("packet", Kind::PacketRead),
@@ -22,14 +22,14 @@ pub(super) const STEPS: [(&str, Kind); 6] = [
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Steps([Option<u64>; STEPS.len()]);
 
-/// What a kernel did.
+/// Counts and times of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfKernel {
-    /// From handing over to the end, of each dispatch that ended.
+    /// From the handover to the end, of each dispatch that ended.
     pub(super) times: Vec<u64>,
     /// Dispatches that had begun.
     pub(super) count: u64,
-    /// Ended by an error.
+    /// Dispatches that ended with an error.
     pub(super) failed: u64,
     /// Waves that ended.
     pub(super) waves: u64,
@@ -45,14 +45,14 @@ pub(super) struct Analysis {
     pub(super) kernels: BTreeMap<String, OfKernel>,
     profiled: Profiled,
     steps: BTreeMap<(u16, Job), Steps>,
-    /// Text of what was refused, and of faults, and how often.
+    /// Texts of refusals and of faults, with their counts.
     refused: BTreeMap<String, u64>,
     kinds: BTreeMap<Kind, u64>,
     sdma: (u64, u64),
     pub(super) span: Option<(u64, u64)>,
 }
 
-/// The name of what a dispatch runs.
+/// Returns the name of a dispatch's kernel.
 pub(super) fn name_of(record: &Record) -> String {
     if record.text.is_empty() {
         kernel(record.argument("kernel_object").unwrap_or(0))
@@ -117,12 +117,12 @@ impl Analysis {
                 _ => {}
             }
         }
-        // Only what was dispatched has waves, signals and wakes to tell of.
+        // Only dispatched packets have waves, signals and wakes.
         all.steps.retain(|job, _| running.contains_key(job));
         all
     }
 
-    /// Times between two steps next to each other, of the packets that have both.
+    /// Returns the times between two steps next to each other, of the packets that have both.
     fn between(&self) -> Vec<(String, Vec<u64>)> {
         let pairs = STEPS.windows(2).enumerate().map(|(at, pair)| {
             let time = |Steps(steps): &Steps| Some(steps[at + 1]?.saturating_sub(steps[at]?));
@@ -138,13 +138,13 @@ impl Analysis {
     }
 }
 
-/// The value that so many percent do not exceed; `times` are sorted, and not empty.
+/// Returns the value that `percent` percent of the times do not exceed; `times` are sorted, and not empty.
 pub(super) fn percentile(times: &[u64], percent: usize) -> u64 {
     let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
     times.get(at).copied().unwrap_or(0)
 }
 
-/// Tables of what a trace has; what it does not have is not in them.
+/// Writes tables of a trace; a table without rows is left out.
 #[must_use]
 pub fn summary(trace: &Trace) -> String {
     let mut text = String::new();
@@ -160,7 +160,7 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     for gpu in &trace.gpus {
         writeln!(out, "GPU of {gpu}")?;
     }
-    // Each has a GPU of its own otherwise.
+    // If the list is not empty, each process has a GPU of its own.
     if trace.gpus.is_empty() {
         for ((_, pasid), name) in processes(&trace.records) {
             writeln!(out, "process {pasid:#x}: {name}")?;

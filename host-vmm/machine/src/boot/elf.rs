@@ -15,7 +15,7 @@ use crate::KernelError;
 /// Notes larger than this hold no entry point.
 const NOTES_LIMIT: u64 = 1 << 20;
 
-/// Checks the file, and puts its segments where they are to be.
+/// Checks the file, and copies its segments to their addresses.
 pub(super) fn load(memory: &GuestMemoryMmap, image: &Image) -> Result<Kernel, KernelError> {
     let segments = check(memory, &image.content).map_err(|why| image.bad(why))?;
     let mut file = Cursor::new(&image.content);
@@ -41,7 +41,7 @@ pub(super) fn load(memory: &GuestMemoryMmap, image: &Image) -> Result<Kernel, Ke
     })
 }
 
-/// First addresses of segments, and those behind them.
+/// First addresses of segments, and the addresses after their ends.
 struct Segments(Vec<(u64, u64)>);
 
 impl Segments {
@@ -54,7 +54,7 @@ impl Segments {
     }
 }
 
-/// What the loader takes for granted: the machine, and segments that leave the tables below alone.
+/// Checks the assumptions of the loader: the machine, and segments that do not overlap the tables below them.
 fn check(memory: &GuestMemoryMmap, content: &[u8]) -> Result<Segments, String> {
     let header = object::elf::FileHeader64::<object::Endianness>::parse(content)
         .map_err(|_| "it is not a 64-bit ELF file".to_owned())?;

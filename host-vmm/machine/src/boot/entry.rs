@@ -1,4 +1,4 @@
-//! The state a kernel is entered in: registers, segments, page tables.
+//! The state in which a kernel is entered: registers, segments, page tables.
 
 use kvm_bindings::{kvm_regs, kvm_segment};
 use kvm_ioctls::VcpuFd;
@@ -6,13 +6,13 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use crate::KernelError;
 
-/// Where the descriptor table and the page tables are; kernels start behind the first MiB.
+/// Addresses of the descriptor table and the page tables; kernels start after the first MiB.
 const GDT: u64 = 0x500;
 const PML4: u64 = 0x9000;
 const PDPT: u64 = 0xa000;
 const PD: u64 = 0xb000;
 
-/// Null; 64-bit code; the same as Linux's `__BOOT_CS`; data, `__BOOT_DS`; 32-bit code.
+/// Null; 64-bit code; 64-bit code again as Linux's `__BOOT_CS`; data, `__BOOT_DS`; 32-bit code.
 const GDT_ENTRIES: [u64; 5] =
     [0, 0x00af_9b00_0000_ffff, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x00cf_9b00_0000_ffff];
 const CODE_64: u16 = 0x10;
@@ -24,7 +24,7 @@ const TSS_LIMIT: u32 = 0x67;
 
 const PRESENT_WRITABLE: u64 = 3;
 const LARGE: u64 = 1 << 7;
-/// Mapped one to one: the first 4 GiB, in pages of 2 MiB.
+/// Page directories of the identity map: it has the first 4 GiB, in pages of 2 MiB.
 const DIRECTORIES: u64 = 4;
 
 const CR0_PE: u64 = 1;
@@ -34,19 +34,19 @@ const CR4_PAE: u64 = 1 << 5;
 const EFER_LME: u64 = 1 << 8;
 const EFER_LMA: u64 = 1 << 10;
 
-/// How a kernel is entered.
+/// Ways of entering a kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
     /// In long mode, low memory mapped one to one, with the zero page in `rsi`.
     Long {
-        /// Where.
+        /// Entry address.
         rip: u64,
         /// The zero page.
         rsi: u64,
     },
     /// In 32-bit protected mode without paging, with the start info in `ebx`.
     Protected {
-        /// Where.
+        /// Entry address.
         eip: u32,
         /// The start info.
         ebx: u32,
@@ -72,7 +72,7 @@ pub(super) fn tables(memory: &GuestMemoryMmap) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Puts the first vCPU at the entry point.
+/// Sets the first vCPU to the entry point.
 pub(crate) fn enter(vcpu: &VcpuFd, entry: Entry) -> Result<(), kvm_ioctls::Error> {
     let mut sregs = vcpu.get_sregs()?;
     let data = kvm_segment {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::KernelError;
 
-/// Kernels larger than this are none.
+/// Largest kernel in bytes.
 const KERNEL_LIMIT: u64 = 1 << 30;
 
-/// Why a file was not read.
+/// Reason why a file was not read.
 pub(super) enum ReadError {
     Io(io::Error),
     TooLarge,
@@ -18,7 +18,7 @@ pub(super) enum ReadError {
 
 /// Reads a regular file of at most `limit` bytes.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
-    // A pipe nobody writes to does not hold up the opening.
+    // Opening a pipe without a writer must not wait, hence O_NONBLOCK.
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(ReadError::Io)?;
     let metadata = file.metadata().map_err(ReadError::Io)?;
@@ -54,7 +54,7 @@ impl Image {
         self.content.starts_with(b"\x7fELF")
     }
 
-    /// The error that says what is wrong with the file.
+    /// Makes the error for a mistake in the file.
     pub(super) fn bad(&self, why: impl Into<String>) -> KernelError {
         KernelError::NotAKernel { path: self.path.clone(), why: why.into() }
     }

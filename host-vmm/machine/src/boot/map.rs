@@ -1,4 +1,4 @@
-//! Where what is in guest memory, and what the guest is told of it.
+//! The layout of guest memory, and the part of it that the guest is told.
 
 use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _};
 
@@ -7,14 +7,14 @@ use crate::pci::{ECAM, ECAM_SIZE};
 
 /// End of the RAM below the video memory, less what a BIOS would keep there.
 const BASE_END: u64 = 0x9_fc00;
-/// The tables of ACPI, where a BIOS is looked for.
+/// Address of ACPI's tables, in the area that is searched as on a PC with a BIOS.
 pub(crate) const ACPI: u64 = 0xe_0000;
-/// Bytes there are for them.
+/// Bytes of that area.
 pub(crate) const ACPI_SIZE: u64 = 0x2_0000;
-/// Where kernels may be.
+/// Lowest address of kernels.
 pub(super) const KERNEL_START: u64 = 1 << 20;
 
-/// What a range of addresses is, with the numbers of E820 (ACPI 6.5, table 15.4).
+/// Kind of a range of addresses, with the numbers of E820 (ACPI 6.5, table 15.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(super) enum Kind {
@@ -30,12 +30,12 @@ pub(super) struct Range {
     pub(super) kind: Kind,
 }
 
-/// First address behind the RAM below the devices.
+/// Returns the first address after the RAM below the devices.
 pub(super) fn low_end(memory: &GuestMemoryMmap) -> u64 {
     memory.find_region(GuestAddress(0)).map_or(0, |region| region.len()).min(LOW_RAM_END)
 }
 
-/// The map the guest gets; what it does not name is free for devices.
+/// Returns the map that the guest gets; addresses outside of it are free for devices.
 pub(super) fn ranges(memory: &GuestMemoryMmap) -> Vec<Range> {
     let range = |kind, at, end: u64| Range { at, size: end - at, kind };
     let mut ranges = vec![

@@ -1,8 +1,8 @@
-//! Kernels in memory, what they are told, and the state they are entered in.
+//! Kernels in memory, their boot parameters, and the state in which they are entered.
 //!
-//! | form | told by | entered in |
+//! | form | parameters | entered in |
 //! | --- | --- | --- |
-//! | bzImage | zero page | long mode, 0x200 bytes behind its start |
+//! | bzImage | zero page | long mode, 0x200 bytes after its start |
 //! | ELF with a `XEN_ELFNOTE_PHYS32_ENTRY` note | `hvm_start_info` | 32-bit protected mode without paging |
 //! | any other 64-bit ELF executable with fixed addresses | zero page | long mode, at its entry point |
 //!
@@ -27,19 +27,19 @@ pub(super) use map::{ACPI, ACPI_SIZE};
 
 use super::{Config, Initramfs, KernelError};
 
-/// Where the command line is; it may have as many bytes as Linux takes.
+/// Address of the command line, with room for as many bytes as Linux takes.
 const COMMAND_LINE: u64 = 0x2_0000;
 /// Linux's `COMMAND_LINE_SIZE` on x86, without the byte that ends it.
 const COMMAND_LINE_LIMIT: u32 = 2047;
 
-/// A kernel in memory, with what has to be known to tell it where the rest is.
+/// A kernel in memory, and the limits for the parts that are placed beside it.
 struct Kernel {
     form: Form,
-    /// First address behind everything it needs before it knows its memory.
+    /// First address after everything that it needs before it knows its memory.
     end: u64,
-    /// Last address an initramfs may have.
+    /// Last address that an initramfs may have.
     initramfs_max: u64,
-    /// Bytes of a command line it takes.
+    /// Bytes of a command line that it takes.
     command_line_max: u32,
 }
 
@@ -50,18 +50,18 @@ enum Form {
     Pvh { eip: u32 },
 }
 
-/// Where something is in memory.
+/// Address and size of a part in memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placed {
     at: u64,
     size: u64,
 }
 
-/// Puts the kernel, its initramfs and what it is told into memory, and answers how it is entered.
+/// Puts the kernel, its initramfs and its boot parameters into memory; returns its entry.
 ///
 /// # Errors
 ///
-/// Files that cannot be read or are not what they are said to be, and memory without room for them.
+/// Files that cannot be read or are of another kind than they should be, and memory without room for them.
 pub(super) fn load(memory: &GuestMemoryMmap, config: &Config) -> Result<Entry, KernelError> {
     let image = file::Image::open(&config.kernel)?;
     let kernel = if image.is_elf() { elf::load(memory, &image) } else { bzimage::load(memory, &image) }?;

@@ -5,11 +5,12 @@
 //! | 0 | `belfrySN`, version (32 bits), bytes of a page (32 bits), bytes of the head (64 bits), its digest (64 bits), all little endian |
 //! | 32 | the head ([`Head`]), in the format of postcard |
 //! | next page | the state |
-//! | next page | guest memory, lowest address first; of a device alone, the memory of its process that it reaches |
-//! | behind it | VRAM |
+//! | next page | guest memory, lowest address first; of a device alone, the memory of its process that the device
+//! reaches |
+//! | next page | VRAM |
 //!
-//! Pages of zeros are holes of the file. Digests find what was damaged; they withstand nobody who wants them equal, and whatever is
-//! made of the contents checks them itself. Memory is checked when that is asked for alone: it is mapped, not read.
+//! Pages of zeros are holes of the file. Digests find damage; they do not stop an attacker who makes them match, so
+//! every reader of the contents checks the values itself. Memory is checked only on request: it is mapped, not read.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -19,29 +20,29 @@ use std::path::Path;
 use belfry_device::record::digest;
 use serde::{Deserialize, Serialize};
 
-/// What every file begins with.
+/// First bytes of every file.
 const MAGIC: [u8; 8] = *b"belfrySN";
-/// Version of head and state: another one whenever a type in them changes. A program reads its own alone.
+/// Version of head and state. It changes whenever a type in them changes; a program reads only its own version.
 const VERSION: u32 = 4;
 pub(super) const PAGE: usize = 4096;
 const FIXED: usize = 32;
-/// Longest head, and longest state: what a machine has of either is far less.
+/// Longest head, and longest state: those of a machine are far shorter.
 const MAX_HEAD: u64 = 64 << 10;
 const MAX_STATE: u64 = 1 << 30;
 /// Most memory, of the guest or of the GPU.
 const MAX_MEMORY: u64 = 1 << 40;
 
-/// Why a file is no snapshot that can be used.
+/// Reason why a file is no usable snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is something else.
+    /// The file is no snapshot.
     #[error("it is no snapshot of a machine or a GPU")]
     Magic,
-    /// It is of another version.
+    /// The file is of another version.
     #[error(
         "it has version {found}, and this program reads {VERSION}: resume it with the release that wrote it"
     )]
@@ -49,21 +50,21 @@ pub enum FileError {
         /// Version of the file.
         found: u32,
     },
-    /// It is of something else.
+    /// The snapshot is of something else.
     #[error("it is a snapshot of {found}, and not of {wanted}: {fix}", fix = .found.fix())]
     Kind {
-        /// What it is of.
+        /// Kind of the snapshot.
         found: Kind,
-        /// What it should be of.
+        /// Kind that the caller wants.
         wanted: Kind,
     },
-    /// It is of another release, which may have another device.
+    /// The snapshot is of another release, which may have another device.
     #[error("release {found} of belfry wrote it, and this is {}: resume it with that one", env!("CARGO_PKG_VERSION"))]
     Release {
         /// Release that wrote it.
         found: String,
     },
-    /// It ends too early, or goes on behind its end.
+    /// The file ends too early, or goes on after its end.
     #[error("it has {has} bytes, and should have {needs}: it was cut off, or is not written to its end")]
     Length {
         /// Bytes there are.
@@ -74,20 +75,20 @@ pub enum FileError {
     /// A part of it is not as it was written.
     #[error("its {part} is damaged")]
     Damaged {
-        /// Which part.
+        /// Name of the part.
         part: &'static str,
     },
     /// A value that no snapshot has.
     #[error("its {what} is {value}, which cannot be")]
     Value {
-        /// What of it.
+        /// Name of the value.
         what: &'static str,
         /// The value.
         value: u64,
     },
 }
 
-/// What a snapshot is of.
+/// Kind of a snapshot.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Kind {
     /// A machine with its GPU.
@@ -97,7 +98,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How such a snapshot is used.
+    /// Returns the way to use such a snapshot.
     fn fix(self) -> &'static str {
         match self {
             Self::Machine => "go on from it with --mode kvm",
@@ -118,22 +119,22 @@ impl std::fmt::Display for Kind {
 /// A part of the file.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Section {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub at: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Of memory: pages that are not all zero.
+    /// For memory: number of pages that are not all zero.
     pub pages: u64,
-    /// Of memory, the sum of the digests of these pages and their numbers.
+    /// For memory: sum of the digests of these pages and their numbers.
     pub digest: u64,
 }
 
-/// What a snapshot is of, and where its parts are.
+/// Kind of a snapshot, and the places of its parts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Head {
     /// Release that wrote it.
     pub release: String,
-    /// What it is of.
+    /// Kind.
     pub kind: Kind,
     /// Name of the GPU's chip; empty without a GPU.
     pub chip: String,
@@ -141,22 +142,22 @@ pub struct Head {
     pub cpus: u8,
     /// Waves that had begun and not ended.
     pub waves: u64,
-    /// Numbers of the parts: the state.
+    /// Place of the state.
     pub state: Section,
-    /// Guest memory, or what the device of a hosted program reaches of its process.
+    /// Place of guest memory, or of the memory of a hosted program's process that its device reaches.
     pub ram: Section,
-    /// VRAM; empty without a GPU.
+    /// Place of VRAM; empty without a GPU.
     pub vram: Section,
 }
 
 impl Head {
-    /// The first byte behind everything.
+    /// Returns the offset of the first byte after everything.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.vram.at + self.vram.length
     }
 
-    /// Refuses a snapshot of something else.
+    /// Refuses a snapshot of another kind.
     pub(super) fn expect(&self, wanted: Kind) -> Result<(), FileError> {
         if self.kind == wanted { Ok(()) } else { Err(FileError::Kind { found: self.kind, wanted }) }
     }
@@ -180,12 +181,12 @@ impl Head {
     }
 }
 
-/// Digest of a page of memory, as part of a sum.
+/// Returns the digest of a page of memory, as part of a sum.
 pub(super) fn page_digest(number: u64, page: &[u8]) -> u64 {
     digest(page) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The beginning of a file: everything up to the state.
+/// Returns the beginning of a file: everything up to the state.
 pub(super) fn first_bytes(head: &Head) -> io::Result<Vec<u8>> {
     let encoded = postcard::to_allocvec(head).map_err(io::Error::other)?;
     let mut bytes = MAGIC.to_vec();
@@ -197,11 +198,11 @@ pub(super) fn first_bytes(head: &Head) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the head, which may come from anywhere, and holds it against the length of the file.
+/// Reads the head, which is not trusted, and checks it against the length of the file.
 ///
 /// # Errors
 ///
-/// Whatever is not as [`FileError`] says.
+/// The errors of [`FileError`].
 pub(super) fn read_head(file: &File) -> Result<Head, FileError> {
     let has = length(&file.metadata()?)?;
     let mut fixed = [0; FIXED];
@@ -262,16 +263,16 @@ fn length(metadata: &Metadata) -> Result<u64, FileError> {
 ///
 /// # Errors
 ///
-/// As [`read_head`].
+/// The errors of [`read_head`].
 pub(super) fn open(path: &Path) -> Result<(File, Head), FileError> {
-    // A pipe would wait here for somebody to write.
+    // Opening a pipe would wait here for a writer.
     length(&std::fs::metadata(path)?)?;
     let file = File::open(path)?;
     let head = read_head(&file)?;
     Ok((file, head))
 }
 
-/// The bytes of the state.
+/// Reads the bytes of the state.
 ///
 /// # Errors
 ///
@@ -286,7 +287,8 @@ pub(super) fn read_state(file: &File, head: &Head) -> Result<Vec<u8>, FileError>
     Ok(bytes)
 }
 
-/// The next part of a file that is no hole, in whole pages: its first byte, and the one behind it.
+/// Finds the next part of a file that is no hole, in whole pages: returns the offsets of its first byte, and of the
+/// byte after it.
 pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= end {
         return Ok(None);
@@ -300,7 +302,7 @@ pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<(u6
     Ok(Some((data, hole.next_multiple_of(PAGE as u64).min(end))))
 }
 
-/// Holds memory against its digests; reads all of it.
+/// Checks memory against its digests; reads all of it.
 ///
 /// # Errors
 ///

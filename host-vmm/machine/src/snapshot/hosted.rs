@@ -1,6 +1,6 @@
 //! The device of a hosted program in a file, and devices that go on from it alone.
 //!
-//! The program's threads are in no snapshot. What is in flight on the device comes to its end without them.
+//! The program's threads are not in the snapshot. Work in flight on the device comes to its end without them.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use super::saver::{beside, blocks, write_beginning};
 use super::{Saved, SnapshotError, StateError};
 use crate::memory::{Vram, VramSource, piece, restored_ranges};
 
-/// Saves the device of a hosted program to a file, which replaces one of that name when it is complete.
+/// Saves the device of a hosted program to a file. When the file is complete, it replaces a file of its name.
 #[derive(Debug)]
 pub struct HostedSaver {
     path: PathBuf,
@@ -57,11 +57,11 @@ impl HostedSaver {
         SnapshotError::Write { path: self.path.clone(), source }
     }
 
-    /// Takes the device, and the ranges of system memory that are to be written, lowest first.
+    /// Takes the device's state, and the ranges of system memory to write, lowest first.
     ///
     /// # Errors
     ///
-    /// None for a device that was saved without its VRAM.
+    /// State that cannot be turned into bytes; none for a device that was saved without its VRAM.
     pub fn prepare(&mut self, saved: &SavedGpu, ranges: &[Range<u64>]) -> Result<(), SnapshotError> {
         let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
         let (system, vram) = (ranges.iter().map(|range| range.1).sum(), saved.config().vram_size);
@@ -79,16 +79,17 @@ impl HostedSaver {
         Ok(())
     }
 
-    /// What takes the memory of the device that was prepared last. It was allocated before: until [`finish`](Self::finish), nothing is.
+    /// Returns the writer for the memory of the prepared device. All its buffers exist already: until
+    /// [`finish`](Self::finish), it allocates nothing.
     ///
     /// # Errors
     ///
-    /// Nothing was prepared.
+    /// No device was prepared.
     pub fn pages(&mut self) -> io::Result<&mut HostedPages> {
         self.pages.as_mut().ok_or(io::ErrorKind::InvalidInput.into())
     }
 
-    /// Ends the file; `stood_still` is how long its process did.
+    /// Ends the file; `stood_still` is the time for which its process stood still.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl HostedSaver {
 }
 
 impl HostedSaver {
-    /// Writes what is left; the bytes of the file.
+    /// Writes the rest; returns the bytes of the file.
     fn end(&mut self) -> io::Result<u64> {
         let HostedPages { system, vram, length } = self.pages()?;
         let (system, vram) = (system.finish(length[0])?, vram.finish(length[1])?);
@@ -122,11 +123,11 @@ pub struct HostedPages {
 }
 
 impl HostedPages {
-    /// Takes a page of system memory, by its number in all ranges; numbers grow.
+    /// Takes a page of system memory, by its number in all ranges; numbers have to grow.
     ///
     /// # Errors
     ///
-    /// What `fill` says, and a file that cannot be written.
+    /// The errors of `fill`, and a file that cannot be written.
     pub fn system(&mut self, number: u64, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<()> {
         self.system.page(number, fill)
     }
@@ -135,7 +136,7 @@ impl HostedPages {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// The errors of [`HostedPages::system`].
     pub fn vram(&mut self, number: u64, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<()> {
         self.vram.page(number, fill)
     }
@@ -152,11 +153,12 @@ pub struct HostedSnapshot {
 }
 
 impl HostedSnapshot {
-    /// Reads a file, which may come from anywhere, but for the contents of memory. It must not be changed while devices go on from it.
+    /// Reads a file, which is not trusted, except the contents of memory. The file must not be changed while devices
+    /// go on from it.
     ///
     /// # Errors
     ///
-    /// A file of something else, of another version or release, that was cut off or damaged, and values that no device has.
+    /// A file that is none, of another version or release, cut off or damaged, or with values that no device has.
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
         let (file, head) = file::open(path).map_err(wrong)?;
@@ -172,13 +174,13 @@ impl HostedSnapshot {
         Ok(Self { path: path.to_owned(), file, head, ranges: saved.ranges, gpu })
     }
 
-    /// What it is of.
+    /// Returns the head of the file.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Holds the contents of memory against their digests, for which all of it is read.
+    /// Checks the contents of memory against their digests, and reads all of it for that.
     ///
     /// # Errors
     ///
@@ -188,14 +190,14 @@ impl HostedSnapshot {
         file::check_memory(&self.file, &self.head).map_err(wrong)
     }
 
-    /// The GPU's configuration, with the host's part as by default.
+    /// Returns the GPU's configuration, with defaults for the host's choices.
     #[must_use]
     pub fn config(&self) -> GpuConfig {
         self.gpu.config()
     }
 
-    /// Makes a device that goes on from here, when [`Gpu::run_to_rest`] is called. `config` is [`HostedSnapshot::config`] with what the
-    /// host chooses.
+    /// Makes a device that goes on from here when [`Gpu::run_to_rest`] is called. `config` is
+    /// [`HostedSnapshot::config`] with the host's choices filled in.
     ///
     /// # Errors
     ///
@@ -221,23 +223,23 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
 
-    /// The memory of the process that it was saved with, at the same addresses.
+    /// Returns the memory of the process that it was saved with, at its old addresses.
     #[must_use]
     pub fn memory(&self) -> &GuestMemoryMmap {
         &self.memory
     }
 
-    /// The digest of all of its memory, VRAM included.
+    /// Returns the digest of all of its memory, VRAM included.
     ///
     /// # Errors
     ///
-    /// Memory that cannot be looked at.
+    /// Memory that cannot be read.
     pub fn digest(&self) -> io::Result<u64> {
         let system: Vec<Piece<'_>> = self.memory.iter().map(piece).collect::<io::Result<_>>()?;
         let (system, vram) = (memory::sum(&system)?, memory::sum(&[self.vram.piece()?])?);

@@ -1,4 +1,4 @@
-//! Memory on its way into a file: only pages that have been used, and of these only those that are not all zero.
+//! Memory on its way into a file: only pages that have been used, and of these only pages that are not all zero.
 
 use std::fs::File;
 use std::io;
@@ -13,20 +13,20 @@ const BATCH: usize = 256;
 /// `/proc/self/pagemap`, Linux `Documentation/admin-guide/mm/pagemap.rst`: a page is in memory, or swapped out.
 const PRESENT: u64 = 3 << 62;
 
-/// Memory in one mapping, and where its contents are that nobody has changed.
+/// Memory in one mapping, and the file that holds its unchanged contents.
 pub(in super::super) struct Piece<'a> {
     /// The mapping.
     pub(in super::super) region: &'a MmapRegion,
     /// The file behind it, from this offset on.
     pub(in super::super) file: &'a File,
-    /// Where in the file it begins.
+    /// Offset in the file at which the mapping begins.
     pub(in super::super) offset: u64,
-    /// What is written to the mapping does not get into the file.
+    /// True if writes to the mapping do not reach the file.
     pub(in super::super) private: bool,
 }
 
 impl Piece<'_> {
-    /// Whether a page may have something in it, page by page.
+    /// Returns, page by page, true if a page may have contents.
     fn used(&self) -> io::Result<Vec<bool>> {
         let pages = self.region.size() / PAGE;
         let mut used = vec![false; pages];
@@ -69,18 +69,18 @@ pub(super) struct Pages {
     out: File,
     section: Section,
     batch: Vec<u8>,
-    /// The number of the page behind the batch.
+    /// The number of the page after the batch.
     next: u64,
 }
 
 impl Pages {
-    /// Pages of a section that begins at `at`.
+    /// Makes the writer of a section that begins at `at`.
     pub(super) fn new(out: &File, at: u64) -> io::Result<Self> {
         let section = Section { at, ..Section::default() };
         Ok(Self { out: out.try_clone()?, section, batch: Vec::with_capacity(BATCH * PAGE), next: 0 })
     }
 
-    /// Takes the page of a number, higher than the one before, which `fill` puts where it is told.
+    /// Takes the page of a number, higher than the last one; `fill` writes it into the given bytes.
     pub(super) fn page(
         &mut self,
         number: u64,
@@ -112,7 +112,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Writes what is left, of a section of `length` bytes.
+    /// Writes the rest of a section of `length` bytes.
     pub(super) fn finish(&mut self, length: u64) -> io::Result<Section> {
         self.flush()?;
         self.section.length = length;
@@ -120,10 +120,10 @@ impl Pages {
     }
 }
 
-/// Copies a page to where it is told.
+/// Copies a page into the given bytes.
 type Fill<'a> = dyn Fn(&mut [u8]) -> io::Result<()> + 'a;
 
-/// Calls `each` for all pages of pieces that may have something in them, with their numbers.
+/// Calls `each` for all pages of pieces that may have contents, with their numbers.
 fn each_used(
     pieces: &[Piece<'_>],
     each: &mut dyn FnMut(u64, &Fill<'_>) -> io::Result<()>,
@@ -142,14 +142,14 @@ fn each_used(
     Ok(first * PAGE as u64)
 }
 
-/// Writes pieces, one behind the other, to a new file from `at` on; holes stay holes.
+/// Writes pieces, one after the other, to a new file from `at` on; holes stay holes.
 pub(super) fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Section> {
     let mut pages = Pages::new(out, at)?;
     let length = each_used(pieces, &mut |number, fill| pages.page(number, fill))?;
     pages.finish(length)
 }
 
-/// The sum of the digests of all pages that are not zero, with their numbers.
+/// Returns the sum of the digests of all pages that are not zero, with their numbers.
 pub(super) fn sum(pieces: &[Piece<'_>]) -> io::Result<u64> {
     let (mut sum, mut page) = (0u64, [0; PAGE]);
     each_used(pieces, &mut |number, fill| {

@@ -2,11 +2,11 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the format of the file, and what is refused of it | `file.rs` |
+//! | the format of the file, and the checks of it | `file.rs` |
 //! | the machine's state as plain values | `state.rs`, its paravirtual devices `virtio_state.rs` |
 //! | memory on its way into the file | `memory.rs` |
 //! | saving a machine that runs | `saver.rs` |
-//! | one read from a file | `read.rs` |
+//! | a snapshot read from a file | `read.rs` |
 //! | the device of a hosted program, saved and going on alone | `hosted.rs`, its state `hosted_state.rs` |
 
 mod file;
@@ -33,19 +33,19 @@ pub(super) use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice,
 
 use belfry_device::SnapshotError as DeviceError;
 
-/// Why a machine cannot be saved, or none can be made of a snapshot.
+/// Reason why a machine cannot be saved, or none can be made of a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It has something whose state is elsewhere.
+    /// The machine has a part whose state is outside of it.
     #[error("the machine cannot be saved, as it has {0}; a machine without can")]
     Refused(&'static str),
-    /// It is in the middle of something that does not end.
+    /// A device of the machine has been in the middle of a request for too long.
     #[error(
         "the machine cannot be saved: its guest channel was in the middle of a request for {0:?}; the run goes on"
     )]
     Busy(std::time::Duration),
-    /// It has ended.
+    /// The machine has ended.
     #[error("the machine cannot be saved: it has ended")]
     Ended,
     /// The file cannot be written.
@@ -56,10 +56,10 @@ pub enum SnapshotError {
         /// Why.
         source: io::Error,
     },
-    /// KVM does not say what a processor or a controller is.
+    /// KVM does not return the state of a processor or a controller.
     #[error("cannot save {what}: {source}")]
     Kvm {
-        /// What part.
+        /// Name of the part.
         what: &'static str,
         /// Why.
         source: io::Error,
@@ -67,7 +67,7 @@ pub enum SnapshotError {
     /// The device cannot be saved.
     #[error("the GPU cannot be saved: {0}")]
     Device(#[source] DeviceError),
-    /// The file is no snapshot that can be used.
+    /// The file is no usable snapshot.
     #[error("{path} cannot be resumed: {source}")]
     File {
         /// The file.
@@ -83,7 +83,7 @@ pub enum SnapshotError {
         /// Why.
         source: io::Error,
     },
-    /// The machine in it is none.
+    /// The snapshot's values are those of no machine.
     #[error("{path} cannot be resumed: {source}")]
     State {
         /// The file.
@@ -91,7 +91,7 @@ pub enum SnapshotError {
         /// Why.
         source: StateError,
     },
-    /// The device in it is none.
+    /// The snapshot's values are those of no device.
     #[error("{path} cannot be resumed: {source}")]
     Gpu {
         /// The file.
@@ -99,7 +99,7 @@ pub enum SnapshotError {
         /// Why.
         source: DeviceError,
     },
-    /// It is of a machine with processors that this host does not have.
+    /// The snapshot is of a machine with processors that this host does not have.
     #[error(
         "the snapshot is of a host whose processors differ in CPUID leaf {leaf:#x}: resume it on the host that wrote it"
     )]
@@ -107,13 +107,13 @@ pub enum SnapshotError {
         /// The first leaf that differs.
         leaf: u32,
     },
-    /// It is to have what a snapshot cannot have.
+    /// The configuration has a part that no resumed machine can have.
     #[error("a machine that is resumed has no {0}")]
     NotResumed(&'static str),
-    /// It has other devices than what is to go on.
+    /// The snapshot has other devices than the machine that is to go on.
     #[error("the snapshot is of a machine with other devices: {0}")]
     Devices(&'static str),
-    /// A device in it is none.
+    /// The saved state of a device is that of no such device.
     #[error("a device of the snapshot cannot be resumed: {0}")]
     Virtio(#[from] StateError),
 }

@@ -10,16 +10,16 @@ use super::state::SavedMachine;
 use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
 use crate::{Config, DiskConfig, DoorbellMode};
 
-/// Ways that doorbells travel, by their numbers in files.
+/// Doorbell modes, by their numbers in files.
 const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
     [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive];
 
-/// The number of a way that doorbells travel.
+/// Returns the number of a doorbell mode.
 pub(super) fn number_of(mode: DoorbellMode) -> u8 {
     DOORBELLS.iter().position(|&other| other == mode).unwrap_or_default() as u8
 }
 
-/// The disk that a device was.
+/// Returns the configuration of the disk that a device was.
 fn disk_of(saved: &SavedVirtio) -> Option<DiskConfig> {
     match &saved.device {
         SavedDevice::Block(block) => Some(block.config()),
@@ -38,13 +38,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads a file, which may come from anywhere, but for the contents of memory.
+    /// Reads a file, which is not trusted, except the contents of memory.
     ///
     /// The file must not be changed while machines run from it; [`Saver`](super::Saver) replaces files as a whole.
     ///
     /// # Errors
     ///
-    /// A file of something else, of another version or release, that was cut off or damaged, and values that no machine has.
+    /// A file that is none, of another version or release, cut off or damaged, or with values that no machine has.
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
         let (file, head) = file::open(path).map_err(wrong)?;
@@ -63,23 +63,23 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), file, head, state, gpu })
     }
 
-    /// What the snapshot in a file is of.
+    /// Reads the head of the snapshot in a file.
     ///
     /// # Errors
     ///
-    /// As those of [`Snapshot::open`] about the file and its head.
+    /// The errors of [`Snapshot::open`] about the file and its head.
     pub fn head_of(path: &Path) -> Result<Head, SnapshotError> {
         let wrong = |source: FileError| SnapshotError::File { path: path.to_owned(), source };
         Ok(file::open(path).map_err(wrong)?.1)
     }
 
-    /// What it is of.
+    /// Returns the head of the file.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Holds the contents of memory against their digests, for which all of it is read.
+    /// Checks the contents of memory against their digests, and reads all of it for that.
     ///
     /// # Errors
     ///
@@ -89,25 +89,26 @@ impl Snapshot {
         file::check_memory(&self.file, &self.head).map_err(wrong)
     }
 
-    /// What its user has kept with it.
+    /// Returns the note that the machine's user has kept with it.
     #[must_use]
     pub fn note(&self) -> &[u8] {
         &self.state.note
     }
 
-    /// Whether its guest has a channel, which who goes on with it has to take.
+    /// Returns true if its guest has a channel; the caller that goes on with it has to take the channel.
     #[must_use]
     pub fn has_channel(&self) -> bool {
         !self.state.virtio.is_empty()
     }
 
-    /// The GPU's configuration, with the host's part as by default.
+    /// Returns the GPU's configuration, with defaults for the host's choices.
     #[must_use]
     pub fn gpu(&self) -> Option<GpuConfig> {
         self.gpu.as_ref().map(SavedGpu::config)
     }
 
-    /// The machine's configuration, of which the host may choose the input, signals, and its part of the GPU's.
+    /// Returns the machine's configuration, in which the host may choose the input, signals, and its part of the
+    /// GPU's.
     #[must_use]
     pub fn config(&self) -> Config {
         Config {

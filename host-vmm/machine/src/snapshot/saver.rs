@@ -1,4 +1,5 @@
-//! Saving a machine that runs: its processors stand still, then its GPU, then everything is written, then all go on.
+//! Saving a machine that runs: its processors stand still, then its GPU, then everything is written, then all of it
+//! goes on.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +27,7 @@ use crate::interrupts::Vectors;
 use crate::memory::Vram;
 use crate::virtio::{Unsaved, VirtioFunction};
 
-/// How long devices may be in the middle of something, and the pause between attempts.
+/// Time for which devices may be in the middle of a request, and pause between attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(2);
 
@@ -42,14 +43,14 @@ pub(in super::super) struct Whole {
     pub(in super::super) mode: DoorbellMode,
     /// Paravirtual devices, by growing numbers.
     pub(in super::super) virtio: Vec<SavedFunction>,
-    /// What it has that cannot be saved.
+    /// Name of a part that cannot be saved, if there is one.
     pub(in super::super) refused: Option<&'static str>,
 }
 
 /// A paravirtual device.
 pub(in super::super) struct SavedFunction {
     pub(in super::super) number: u8,
-    /// The machine's.
+    /// The machine's own function.
     pub(in super::super) function: Weak<VirtioFunction>,
     pub(in super::super) vectors: Arc<Vectors>,
 }
@@ -58,7 +59,7 @@ pub(in super::super) struct SavedFunction {
 struct Held(Vec<(u8, Arc<VirtioFunction>)>);
 
 impl Held {
-    /// None if the machine has ended.
+    /// Returns `None` if the machine has ended.
     fn new(devices: &[SavedFunction]) -> Option<Self> {
         let live = devices.iter().map(|device| Some((device.number, device.function.upgrade()?)));
         let held = Self(live.collect::<Option<_>>()?);
@@ -77,7 +78,7 @@ impl Drop for Held {
     }
 }
 
-/// The GPU, and what of it is the machine's.
+/// The GPU, and the parts of its connection that the machine has.
 pub(in super::super) struct SavedPart {
     pub(in super::super) gpu: Arc<Gpu>,
     pub(in super::super) doorbells: Option<Doorbells>,
@@ -85,30 +86,31 @@ pub(in super::super) struct SavedPart {
     pub(in super::super) vram: Vram,
 }
 
-/// What of a machine the host's side has.
+/// State of the machine that this program's own parts have, not KVM.
 struct HostState {
     board: SavedBoard,
     virtio: Vec<SavedVirtio>,
     note: Vec<u8>,
 }
 
-/// What was saved.
+/// Result of saving.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Saved {
-    /// What the snapshot is of.
+    /// Head of the snapshot.
     pub head: Head,
-    /// How long the machine stood still.
+    /// Time for which the machine stood still.
     pub stood_still: Duration,
     /// Bytes that the file takes, holes left out.
     pub bytes: u64,
 }
 
-/// Saves a machine while it runs. From any thread but those of the machine itself: its output has to be taken meanwhile.
+/// Saves a machine while it runs. The threads of the machine itself must not call it: its output has to be taken
+/// meanwhile.
 pub struct Saver {
     whole: Whole,
-    /// One at a time.
+    /// Held while a caller saves: one at a time.
     one: Mutex<(), rank::Saver>,
-    /// What is kept for who goes on with the machine.
+    /// Note for the caller that goes on with the machine.
     note: std::sync::Mutex<Option<Vec<u8>>>,
 }
 
@@ -127,18 +129,20 @@ impl Saver {
         Self { whole, one: Mutex::new(()), note: std::sync::Mutex::default() }
     }
 
-    /// Has this kept with the machine for who goes on with it: [`Snapshot::note`](super::Snapshot::note). A machine whose guest has a
-    /// channel is not saved before: nobody would know what to say to the guest.
+    /// Keeps a note with the machine for the caller that goes on with it: [`Snapshot::note`](super::Snapshot::note).
+    /// A machine whose guest has a channel is not saved without a note: the later run would not know the state of its
+    /// talk with the guest.
     pub fn keep(&self, note: Vec<u8>) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }
 
-    /// Writes the machine as it is now to a file, which replaces one of that name when it is complete, and lets it go on.
+    /// Writes the machine as it is now to a file, and lets it go on. When the file is complete, it replaces a file of
+    /// its name.
     ///
     /// # Errors
     ///
-    /// A machine that cannot be saved or ends, and a file that cannot be written. The machine goes on in any case, and a file that there
-    /// was is as it was.
+    /// A machine that cannot be saved or ends, and a file that cannot be written. The machine goes on in any case,
+    /// and a file that was there stays as it was.
     pub fn save(&self, path: &Path) -> Result<Saved, SnapshotError> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(what) = self.whole.refused {
@@ -162,7 +166,8 @@ impl Saver {
         Ok(Saved { head, stood_still, bytes })
     }
 
-    /// Writes the machine as it is now, and says how long it stood still for that; `None` if a device is in the middle of something.
+    /// Writes the machine as it is now, and returns the time for which it stood still; `None` if a device is in the
+    /// middle of a request.
     fn attempt(&self, out: &File, path: &Path) -> Result<Option<(Head, Duration)>, SnapshotError> {
         let Whole { gate, gpu, board, virtio, .. } = &self.whole;
         let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -261,8 +266,8 @@ impl Saver {
         write().map_err(|source| SnapshotError::Write { path: path.to_owned(), source })
     }
 
-    /// Returns once interrupts that were sent through eventfds have reached the controllers: KVM carries them there in work of its
-    /// own, for which it waits when an eventfd is disconnected.
+    /// Returns once interrupts that were sent through eventfds have reached the controllers. KVM carries them there
+    /// in deferred work, and waits for that work when an eventfd is disconnected.
     fn settle(&self, gpu: Option<&SavedPart>) -> Result<(), SnapshotError> {
         let failed = kvm("the interrupts that are on their way");
         let messages = gpu.into_iter().flat_map(|part| part.vectors.connected());
@@ -275,17 +280,17 @@ impl Saver {
     }
 }
 
-/// A new file that is to replace another one.
+/// Makes a new file that will replace another one.
 pub(super) fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     tempfile::Builder::new().prefix(".belfry-snapshot-").tempfile_in(folder)
 }
 
-/// Writes what is before memory and ends the file behind it.
+/// Writes the parts before memory, and sets the end of the file after memory.
 pub(super) fn write_beginning(out: &File, head: &Head, state: &[u8]) -> io::Result<()> {
     out.write_all_at(state, head.state.at)?;
-    // Holes at the end belong to it.
+    // Holes at the end belong to the file.
     out.set_len(head.end())?;
     let first = file::first_bytes(head)?;
     if first.len() > PAGE {
@@ -294,7 +299,7 @@ pub(super) fn write_beginning(out: &File, head: &Head, state: &[u8]) -> io::Resu
     out.write_all_at(&first, 0)
 }
 
-/// Bytes that a file takes.
+/// Returns the bytes that a file takes on the disk.
 pub(super) fn blocks(file: &File) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(file.metadata()?.blocks() * 512)

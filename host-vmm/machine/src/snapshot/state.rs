@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::virtio_state::SavedVirtio;
 
-/// How doorbells travel, by number.
+/// Number of doorbell modes.
 pub(super) const DOORBELLS: u8 = 3;
 
 /// A vCPU.
@@ -40,9 +40,9 @@ pub(crate) struct SavedCmos {
     pub(crate) index: u8,
     #[serde(with = "serde_bytes")]
     pub(crate) memory: Vec<u8>,
-    /// What the guest's time is ahead of the host's, in nanoseconds.
+    /// Difference of the guest's time from the host's, in nanoseconds; positive if the guest is ahead.
     pub(crate) ahead: i128,
-    /// The time while it stands still, in nanoseconds.
+    /// The time at which the clock stands, if it is stopped, in nanoseconds.
     pub(crate) still: Option<i128>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct SavedBoard {
     pub(crate) address: u32,
 }
 
-/// A machine, but for its memory.
+/// A machine without its memory.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SavedMachine {
     pub(crate) vcpus: Vec<SavedVcpu>,
@@ -65,11 +65,11 @@ pub(crate) struct SavedMachine {
     pub(crate) pit: kvm_pit_state2,
     pub(crate) clock: kvm_clock_data,
     pub(crate) board: SavedBoard,
-    /// Number of the way that doorbells travel.
+    /// Number of the doorbell mode.
     pub(crate) doorbells: u8,
-    /// Paravirtual devices, by growing numbers.
+    /// Paravirtual devices, by ascending numbers.
     pub(crate) virtio: Vec<SavedVirtio>,
-    /// What the machine's user keeps with it.
+    /// Note that the machine's user keeps with it.
     #[serde(with = "serde_bytes")]
     pub(crate) note: Vec<u8>,
     /// The bytes of the GPU's snapshot, which has no VRAM.
@@ -77,23 +77,23 @@ pub(crate) struct SavedMachine {
     pub(crate) gpu: Option<Vec<u8>>,
 }
 
-/// Why bytes are not the state of a machine.
+/// Reason why bytes are not the state of a machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// They cannot be read, or there are too many of them.
+    /// The bytes cannot be read, or there are too many of them.
     #[error("the machine's state cannot be read: {0}")]
     Encoding(#[from] postcard::Error),
-    /// There is something behind their end.
+    /// There are bytes after the state's end.
     #[error("the machine's state ends {0} bytes before its bytes do")]
     Trailing(usize),
-    /// The image of a disk is not what it was.
+    /// The image of a disk has changed.
     #[error("the disk image {path} has changed since: resume it with the image that it was saved with")]
     Changed {
         /// The image.
         path: std::path::PathBuf,
     },
-    /// What was written to a disk cannot be had again.
+    /// The guest's writes to a disk cannot be restored.
     #[error("what was written to the disk image {path} cannot be had again: {why}")]
     Disk {
         /// The image.
@@ -104,7 +104,7 @@ pub enum StateError {
     /// A value that no machine has.
     #[error("the machine's {what} is {value}, which cannot be")]
     Value {
-        /// What of it.
+        /// Name of the value.
         what: &'static str,
         /// The value.
         value: u64,
@@ -112,20 +112,21 @@ pub enum StateError {
 }
 
 impl SavedMachine {
-    /// The state as bytes.
+    /// Returns the state as bytes.
     ///
     /// # Errors
     ///
-    /// None for what a machine has.
+    /// None for the state of a real machine.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         Ok(postcard::to_allocvec(self)?)
     }
 
-    /// A state out of bytes that may come from anywhere; takes memory in proportion to them. `cpus` is how many vCPUs it is to have.
+    /// Makes a state of bytes that are not trusted; takes memory in proportion to them. `cpus` is the number of vCPUs
+    /// that it must have.
     ///
     /// # Errors
     ///
-    /// Bytes of something else, and values that no machine has. Registers of processors are KVM's to check.
+    /// Bytes that are no state, and values that no machine has. KVM checks the registers of processors.
     pub(crate) fn from_bytes(bytes: &[u8], cpus: u8) -> Result<Self, StateError> {
         let (saved, rest): (Self, _) = postcard::take_from_bytes(bytes)?;
         let refused = |what, value: usize| Err(StateError::Value { what, value: value as u64 });

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::state::StateError;
 
-/// Most buffers of a request, and most bytes that wait: no device has more.
+/// Largest number of buffers of a request, and of bytes that wait: no device has more.
 const BUFFERS: usize = 2048;
 const WAITING: usize = 4 << 20;
-/// Most queues of a device, and device numbers of the root bus.
+/// Largest number of queues of a device, and of device numbers of the root bus.
 const QUEUES: usize = 64;
 const DEVICES: u8 = 32;
-/// Most images that a disk is made of.
+/// Largest number of images that a disk is made of.
 const LAYERS: usize = 64;
 
 /// Registers of a queue.
@@ -21,12 +21,12 @@ pub(crate) struct SavedQueue {
     pub(crate) desc: u64,
     pub(crate) driver: u64,
     pub(crate) device: u64,
-    /// Where the device is, while it works: the next request of the available ring, and the next entry of the used ring.
+    /// Indices of the working device: the next request of the available ring, and the next entry of the used ring.
     pub(crate) next: (u16, u16),
     pub(crate) vector: u16,
 }
 
-/// A request that was taken and not given back: its number, and what is left of its buffers, by address and bytes.
+/// A request that was taken and not given back: its number, and the rest of its buffers, by address and bytes.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedChain {
     pub(crate) head: u16,
@@ -37,17 +37,17 @@ pub(crate) struct SavedChain {
 /// The guest channel.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedConsole {
-    /// What the guest has still to be told: the port, its name, whether it is open.
+    /// Messages that the guest still has to get: the port, its name, and that it is open.
     pub(crate) to_tell: (bool, bool, bool),
     pub(crate) guest_open: bool,
     pub(crate) ready: bool,
     pub(crate) outgoing: Option<SavedChain>,
-    /// What the guest has sent and no host has taken whole: it begins with a frame.
+    /// Bytes that the guest has sent and no host has taken whole; they begin with a frame.
     #[serde(with = "serde_bytes")]
     pub(crate) piece: Vec<u8>,
 }
 
-/// A disk: its image, which has to be as it was, and what the guest has written.
+/// A disk: its image, which must not change, and the guest's writes.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SavedBlock {
     #[serde(with = "serde_bytes")]
@@ -56,15 +56,15 @@ pub(crate) struct SavedBlock {
     pub(crate) format: u8,
     pub(crate) read_only: bool,
     pub(crate) backing: Vec<serde_bytes::ByteBuf>,
-    /// Bytes of the image's file, and when it was changed: seconds and nanoseconds.
+    /// Bytes of the image's file, and the time of its last change: seconds and nanoseconds.
     pub(crate) length: u64,
     pub(crate) modified: (i64, i64),
-    /// The qcow2 image over it, if the guest may write.
+    /// The qcow2 image over it, if the guest can write.
     #[serde(with = "serde_bytes")]
     pub(crate) overlay: Vec<u8>,
 }
 
-/// What a device has beside its registers and queues.
+/// State of a device beside its registers and queues.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum SavedDevice {
     Console(SavedConsole),
@@ -83,7 +83,7 @@ pub(crate) struct SavedVirtio {
     pub(crate) selects: (u32, u32),
     pub(crate) status: u8,
     pub(crate) queue_select: u16,
-    /// It works: its queues are where `next` says.
+    /// True if the device works: `next` then holds the indices of its queues.
     pub(crate) works: bool,
     pub(crate) queues: Vec<SavedQueue>,
     pub(crate) config_vector: u16,
@@ -96,7 +96,7 @@ pub(crate) struct SavedVirtio {
 }
 
 impl SavedVirtio {
-    /// Refuses what no device has; what a driver could have written is the device's to check.
+    /// Refuses values that no device has; values that a driver could have written are checked by the device.
     ///
     /// # Errors
     ///

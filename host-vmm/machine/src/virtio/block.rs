@@ -18,36 +18,36 @@ use super::ring::Rings;
 use super::{Broken, Device, Profile, Progress, Unsaved, another_kind};
 use crate::snapshot::{SavedDevice, StateError};
 
-/// Mass storage, SCSI: what other machines say.
+/// Mass storage, SCSI: the class that other machines report.
 const CLASS: u32 = 0x01_0000;
 const QUEUE: usize = 0;
 const QUEUE_SIZE: u16 = 256;
-/// Buffers of one request beside its header and its status.
+/// Largest number of buffers of one request beside its header and its status.
 const SEGMENTS: u32 = QUEUE_SIZE as u32 - 2;
 
 /// Bytes of `struct virtio_blk_req` before the data, and of a range to discard.
 const HEADER: usize = 16;
 const RANGE: usize = 16;
-/// Ranges of one request, and sectors of each.
+/// Largest number of ranges of one request, and of sectors of each.
 const RANGES: u32 = 32;
 const RANGE_SECTORS: u32 = 1 << 22;
-/// What discarding goes by: clusters of the temporary file.
+/// Granularity of discarding, in bytes: clusters of the temporary file.
 const CLUSTER: u64 = 64 << 10;
-/// Bytes moved at a time.
+/// Bytes that are moved at a time.
 const PIECE: usize = 256 << 10;
-/// Bytes zeroed at a time, so that a reset gets in.
+/// Bytes that are zeroed at a time, so that a reset need not wait long.
 const ZEROES: u64 = 256 << 20;
-/// Lines in the log about an image that fails.
+/// Number of log lines about an image that fails.
 const COMPLAINTS: u32 = 8;
 
-/// How a request ended: its status byte.
+/// Failures of a request, by its status byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Failure {
     Error,
     Unsupported,
 }
 
-/// What a request's parts came to, and what the driver did that breaks the queue.
+/// Result of a request's parts, or the driver's mistake that breaks the queue.
 type Outcome = Result<Result<(), Failure>, Broken>;
 
 /// The device.
@@ -60,7 +60,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Opens the image of a disk, the one of number `number`.
+    /// Opens the image of a disk; `number` is the disk's number.
     pub(crate) fn new(config: &DiskConfig, number: usize) -> Result<Self, DiskError> {
         Ok(Self {
             disk: Disk::open(config)?,
@@ -79,7 +79,7 @@ impl Block {
         })
     }
 
-    /// Where a request's bytes are, if they are whole sectors of the disk.
+    /// Returns the offset of a request's bytes, if they are whole sectors of the disk.
     fn range(&self, sector: u64, length: u64) -> Result<u64, Failure> {
         let offset = sector.checked_mul(SECTOR).ok_or(Failure::Error)?;
         let end = offset.checked_add(length).ok_or(Failure::Error)?;
@@ -181,7 +181,7 @@ impl Block {
                 return Err(Failure::Error);
             }
             let piece = (end - offset).min(ZEROES);
-            // Discarded sectors read as zeroes, and do not show again what the image has there.
+            // Discarded sectors read as zeroes, and must not show the image's contents again.
             let done = if kind == VIRTIO_BLK_T_DISCARD || flags != 0 {
                 self.disk.discard(offset, piece)
             } else {
@@ -282,7 +282,8 @@ impl Device for Block {
             .memory()
             .write_obj(byte as u8, status)
             .map_err(|error| Broken(format!("queue {QUEUE}: the status cannot be written: {error}")))?;
-        // The status is behind all the room there is: only what was written without a gap is counted.
+        // The status byte comes after all the room for data: the length counts it only if the data before it has no
+        // gap.
         rings.push(QUEUE, &chain, if written == room { room + 1 } else { written })?;
         Ok(Progress::More)
     }

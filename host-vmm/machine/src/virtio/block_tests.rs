@@ -1,4 +1,4 @@
-//! Disks, with a driver on one side and images on the other.
+//! Tests of disks, with a driver on one side and images on the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn content() -> Vec<u8> {
     (0..SECTORS * 512).map(pattern).collect()
 }
 
-/// A raw image and a qcow2 image with the same contents, and a directory for them.
+/// A raw image and a qcow2 image with equal contents, and a directory for them.
 struct Images {
     directory: TempDir,
 }
@@ -53,7 +53,7 @@ impl Images {
     }
 }
 
-/// Makes a qcow2 image, with a backing file if one is named.
+/// Makes a qcow2 image, with a backing file if one is given.
 fn qcow2(path: &Path, size: u64, backing: Option<&Path>) -> FormatAccess<File> {
     let file = fs::File::options().read(true).write(true).create_new(true).open(path).unwrap();
     let mut builder = Qcow2::<File>::create_builder(File::try_from(file).unwrap()).size(size);
@@ -77,7 +77,7 @@ impl Machine {
         Self { driver: Driver::started(Block::new(config, 7).unwrap()), done: 0 }
     }
 
-    /// Sends a request and answers its status and the length used.
+    /// Sends a request; returns its status and the used length.
     fn request(&mut self, kind: u32, sector: u64, data: &[(u64, u32, u16)]) -> (u8, u32) {
         let mut header = Vec::from(kind.to_le_bytes());
         header.extend([0; 4]);
@@ -119,7 +119,7 @@ fn sectors_are_read_written_and_forgotten_in_both_formats() {
         for _ in 0..2 {
             let mut machine = Machine::new(&DiskConfig::new(images.path(name)));
             assert_eq!(machine.driver.get(0x1000, 8), SECTORS);
-            // The second machine finds what the first one found.
+            // The second machine reads what the first one read.
             assert_eq!(machine.read(0, 1 << 20), content()[..1 << 20]);
             assert_eq!(machine.read(SECTORS - 1, 512), content()[(SECTORS as usize - 1) * 512..]);
             machine.write(3, &[0xab; 1024]);
@@ -140,7 +140,7 @@ fn requests_in_pieces_of_any_size_are_whole() {
     let machine = Machine::new(&DiskConfig::new(images.path("qcow2")));
     let content = content();
     machine.driver.put(DATA, &content[..1 << 20]);
-    // Header, data and status in pieces; the status behind the last byte of data.
+    // Header, data and status in pieces; the status follows the last byte of data.
     let mut header = Vec::from(OUT.to_le_bytes());
     header.extend([0; 4]);
     header.extend(100u64.to_le_bytes());
@@ -223,7 +223,7 @@ fn requests_out_of_bounds_or_unknown_fail_and_harm_nothing() {
     for (sector, length) in [(SECTORS, 512), (SECTORS - 1, 1024), (u64::MAX, 512), (0, 513)] {
         assert_eq!(machine.request(OUT, sector, &[(DATA, length, 0)]).0, IOERR, "write at {sector:#x}");
     }
-    // Sixteen times all memory, which is more than the disk has.
+    // Sixteen times all memory: more bytes than the disk has.
     assert_eq!(machine.request(IN, 0, &[(0, RAM as u32, WRITE); 16]), (IOERR, 0));
     assert_eq!(machine.read(0, 4096), content()[..4096]);
     let mut identity = [0; 20];
@@ -271,7 +271,7 @@ fn a_reset_interrupts_a_long_request() {
     fs::File::create(&path).unwrap().set_len(8 << 30).unwrap();
     let mut machine = Machine::new(&DiskConfig::new(path));
     for _ in 0..5 {
-        // 2 GiB of reading, for a start.
+        // The first request reads 2 GiB.
         let mut header = Vec::from(IN.to_le_bytes());
         header.extend([0; 12]);
         machine.driver.put(HEADER, &header);
@@ -308,7 +308,7 @@ fn overlays_of_files_the_user_names_are_opened_and_others_are_not() {
     assert!(machine.read(0, 2048) == [&content[..512], &[0x55; 512], &content[1024..2048]].concat());
     drop(machine);
 
-    // The user's file is opened, not the image's.
+    // The user's file is opened, not the one that the image names.
     fs::write(images.path("other"), [0x11; 512]).unwrap();
     let mut machine = Machine::new(&DiskConfig { backing: vec![images.path("other")], ..config.clone() });
     assert!(machine.read(128, 512) == [0; 512], "what is behind the end of the smaller file");
@@ -372,7 +372,7 @@ fn files_that_are_no_images_are_refused_with_what_is_wrong() {
         let error = error(path, *format);
         assert!(error.contains(part), "{}: {error}", path.display());
     }
-    // Every cut loses something, but for the last cluster, which may be written in part.
+    // Every cut loses data, except in the last cluster, which may be written in part.
     for length in (0..whole.len() - (128 << 10)).step_by(whole.len() / 23) {
         error(&make("cut", &whole[..length]), DiskFormat::Qcow2);
     }
@@ -402,7 +402,7 @@ fn corrupt_images_are_refused_or_fail_reads_and_never_more() {
             opened += 1;
             let mut data = vec![0; 64 << 10];
             for offset in [0, 1 << 20] {
-                // Whatever it answers.
+                // Any answer is fine; it must not panic.
                 let _ = disk.read(&mut data, offset);
                 let _ = disk.write(&data, offset);
             }

@@ -7,7 +7,7 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemory, GuestMemoryMmap, Permissi
 
 use super::Broken;
 
-/// Descriptors of one chain, indirect ones too; QEMU has the same limit.
+/// Largest number of descriptors of one chain, indirect ones too; QEMU has this limit as well.
 const LONGEST: usize = 1024;
 
 /// Guest memory in pieces, one after the other; all of them are RAM.
@@ -25,12 +25,12 @@ impl Buffers {
         }
     }
 
-    /// Bytes left.
+    /// Returns the number of bytes left.
     pub(super) fn len(&self) -> u64 {
         self.length
     }
 
-    /// Takes the last byte off.
+    /// Takes the last byte away.
     pub(super) fn take_last(&mut self) -> Option<GuestAddress> {
         let (address, length) = self.pieces.back_mut()?;
         *length -= 1;
@@ -42,7 +42,7 @@ impl Buffers {
         Some(last)
     }
 
-    /// Goes through the first `length` bytes, or what there is, and takes them off; answers how many.
+    /// Goes through the first `length` bytes, or all if there are fewer, and takes them away; returns their number.
     fn consume(
         &mut self,
         length: usize,
@@ -64,14 +64,14 @@ impl Buffers {
         Ok(done)
     }
 
-    /// Reads the next bytes into `data`; answers how many there were.
+    /// Reads the next bytes into `data`; returns their number.
     pub(super) fn read(&mut self, memory: &GuestMemoryMmap, data: &mut [u8]) -> Result<usize, Broken> {
         self.consume(data.len(), |address, range| {
             memory.read_slice(&mut data[range], address).map_err(|error| vanished(&error))
         })
     }
 
-    /// Writes `data` to the next bytes; answers how many there was room for.
+    /// Writes `data` to the next bytes; returns the number of bytes that there was room for.
     pub(super) fn write(&mut self, memory: &GuestMemoryMmap, data: &[u8]) -> Result<usize, Broken> {
         self.consume(data.len(), |address, range| {
             memory.write_slice(&data[range], address).map_err(|error| vanished(&error))
@@ -79,7 +79,7 @@ impl Buffers {
     }
 }
 
-/// RAM was checked and does not go away.
+/// Makes the error for RAM that has gone, which cannot happen: it was checked, and stays.
 fn vanished(error: &vm_memory::GuestMemoryError) -> Broken {
     Broken(format!("a buffer cannot be reached: {error}"))
 }
@@ -87,11 +87,11 @@ fn vanished(error: &vm_memory::GuestMemoryError) -> Broken {
 /// One request.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// What the used ring names it by.
+    /// Number of the chain in the used ring.
     pub(super) head: u16,
-    /// What the driver wrote.
+    /// Buffers that the driver wrote.
     pub(super) readable: Buffers,
-    /// What the device writes.
+    /// Buffers that the device writes.
     pub(super) writable: Buffers,
 }
 
@@ -105,8 +105,8 @@ impl Chain {
         let mut chain = Self { head, readable: Buffers::default(), writable: Buffers::default() };
         let mut last = false;
         for _ in 0..LONGEST {
-            // None where the chain should go on: its next index is out of the table, it has come back to itself, or an
-            // indirect table is nested, not in memory, or of a length that is none.
+            // `None` although the chain should go on: its next index is outside of the table, it has come back to
+            // itself, or an indirect table is nested, not in memory, or of a bad length.
             let Some(descriptor) = descriptors.next() else { break };
             let (address, length) = (descriptor.addr(), descriptor.len());
             let (access, buffers) = if descriptor.is_write_only() {

@@ -42,7 +42,7 @@ enum Field {
     QueueDevice,
 }
 
-/// Where each field is, and how long; what follows belongs to features that are not offered, and reads 0.
+/// Offset and length of each field; the fields after them belong to features that are not offered, and read 0.
 const FIELDS: [(Field, u64, u64); 16] = [
     (Field::DeviceFeatureSelect, 0x00, 4),
     (Field::DeviceFeature, 0x04, 4),
@@ -62,14 +62,14 @@ const FIELDS: [(Field, u64, u64); 16] = [
     (Field::QueueDevice, 0x30, 8),
 ];
 
-/// What a write asks the transport to do.
+/// Request of a write to the transport.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Action {
-    /// Reset the device.
+    /// Resets the device.
     Reset,
-    /// Start it.
+    /// Starts the device.
     Start,
-    /// Take it out of service.
+    /// Takes the device out of service.
     Break(Broken),
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Registers of a device with features beside those of the transport, and queues of up to so many entries.
+    /// Makes the registers of a device with features beside those of the transport, and queues of up to these sizes.
     pub(super) fn new(memory: GuestMemoryMmap, features: u64, queues: &[u16]) -> Self {
         let queues = queues.iter().map(|&max| QueueRegisters { max, size: max, ..QueueRegisters::default() });
         Self {
@@ -117,18 +117,18 @@ impl Common {
         *self = Self::new(self.memory.clone(), self.offered, &sizes);
     }
 
-    /// Whether the device may work.
+    /// Returns true if the device may work.
     pub(super) fn running(&self) -> bool {
         self.status & (DRIVER_OK | NEEDS_RESET) == DRIVER_OK
     }
 
-    /// Puts the device out of service; whether the driver has to be told.
+    /// Puts the device out of service; returns true if the driver has to be told.
     pub(super) fn set_needs_reset(&mut self) -> bool {
         self.status |= NEEDS_RESET;
         self.status & DRIVER_OK != 0
     }
 
-    /// The queues the driver has enabled, ready for use.
+    /// Returns the queues that the driver has enabled, ready for use.
     pub(super) fn queues(&self) -> Result<Vec<Option<Queue>>, Broken> {
         (0..).zip(&self.queues).map(|(number, queue)| self.queue(number, queue)).collect()
     }
@@ -151,7 +151,7 @@ impl Common {
         ] {
             let access = Permissions::ReadWrite;
             let memory = GuestMemory::check_range(&self.memory, GuestAddress(address), length, access);
-            // Address 0 is what a queue has that was never set up.
+            // A queue that was never set up has address 0.
             if !memory || address == 0 || !address.is_multiple_of(align) {
                 return Err(Broken(format!(
                     "the {what} of queue {number} is {length:#x} bytes at {address:#x}; must be memory, aligned to {align}"
@@ -169,7 +169,7 @@ impl Common {
         Ok(Some(queue))
     }
 
-    /// Reads bytes of the structure; what is behind it reads 0.
+    /// Reads bytes of the structure; bytes after its end read 0.
     pub(super) fn read(&self, offset: u64, data: &mut [u8], interrupt: &Interrupt) {
         data.fill(0);
         for (field, at, length) in touched(offset, data.len()) {
@@ -182,7 +182,7 @@ impl Common {
         }
     }
 
-    /// Writes bytes of the structure, field by field: one of which only a part is written keeps the rest.
+    /// Writes bytes of the structure, field by field: a field that is written in part keeps the rest.
     pub(super) fn write(&mut self, offset: u64, data: &[u8], interrupt: &Interrupt) -> Vec<Action> {
         let mut actions = Vec::new();
         for (field, at, length) in touched(offset, data.len()) {
@@ -207,7 +207,7 @@ impl Common {
             1 => features >> 32,
             _ => 0,
         };
-        // A queue that is not there has size 0.
+        // A queue that does not exist has size 0.
         let queue = |get: fn(&QueueRegisters) -> u64| self.selected().map_or(0, get);
         match field {
             Field::DeviceFeatureSelect => self.device_select.into(),
@@ -249,7 +249,7 @@ impl Common {
     }
 
     fn accept(&mut self, value: u64) {
-        // What was agreed on stays.
+        // Negotiated features stay.
         if self.status & FEATURES_OK != 0 {
             return;
         }
@@ -264,7 +264,7 @@ impl Common {
         if value == 0 {
             return Some(Action::Reset);
         }
-        // Only a reset clears bits, and only the device sets this one.
+        // Only a reset clears bits, and only the device sets NEEDS_RESET.
         let mut added = value & !self.status & !NEEDS_RESET;
         if added & FEATURES_OK != 0 && (self.accepted & !self.offered != 0 || self.accepted & VERSION_1 == 0)
         {
@@ -301,7 +301,7 @@ impl Common {
     }
 }
 
-/// The fields an access reaches.
+/// Lists the fields that an access reaches.
 fn touched(offset: u64, length: usize) -> impl Iterator<Item = (Field, u64, u64)> {
     let end = offset.saturating_add(length as u64);
     FIELDS.into_iter().filter(move |&(_, at, size)| at < end && offset < at + size)

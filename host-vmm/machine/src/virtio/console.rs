@@ -1,12 +1,14 @@
 //! A console with one named port, connected to a stream socket of the host (virtio 1.2 section 5.3).
 //!
-//! Flow is controlled both ways: the host's bytes stay in the socket until the guest has buffers for them, and the guest's
-//! buffers stay in their queue until the socket takes them. What is kept in between is one piece of bounded size.
+//! Flow is controlled both ways: the host's bytes stay in the socket until the guest has buffers for them, and the
+//! guest's buffers stay in their queue until the socket takes them. The device itself keeps one piece of bounded
+//! size.
 //!
-//! | end | what the other one sees |
+//! | end | effect on the other side |
 //! | --- | --- |
 //! | the host closes its end | the port is closed: reads end, writes are thrown away |
-//! | a guest's process closes the port | nothing: another one may open it, and finds what was sent meanwhile |
+//! | a guest's process closes the port | none: another process may open it, and gets the bytes that were sent
+//! meanwhile |
 //! | the machine ends | what the guest had sent, then the end of the stream |
 
 use std::io::{self, Read as _, Write as _};
@@ -27,7 +29,7 @@ const F_MULTIPORT: u64 = 1 << 1;
 /// Communication controller, other.
 const CLASS: u32 = 0x07_8000;
 
-/// The port; number 0 is what other machines keep for a console.
+/// Number of the port; other machines keep number 0 for a console.
 const PORT: u32 = 1;
 const PORTS: u32 = 2;
 /// Queues: receive and transmit of port 0, control, then those of the port.
@@ -37,7 +39,7 @@ const RECEIVE: usize = 4;
 const TRANSMIT: usize = 5;
 const QUEUES: [u16; 6] = [128, 128, 32, 32, 128, 128];
 
-/// Bytes moved at a time.
+/// Bytes that are moved at a time.
 const PIECE: usize = 64 << 10;
 /// Bytes of a control message (`struct virtio_console_control`), without a name.
 const CONTROL: usize = 8;
@@ -48,7 +50,7 @@ const PORT_READY: u16 = 3;
 const PORT_OPEN: u16 = 6;
 const PORT_NAME: u16 = 7;
 
-/// What the guest has still to be told; a set, so that a guest that asks again and again fills nothing.
+/// Messages that the guest still has to get; a set, so that a guest that asks again and again cannot fill memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct ToTell {
     add: bool,
@@ -56,7 +58,7 @@ struct ToTell {
     open: bool,
 }
 
-/// What the guest has sent and the host has not taken.
+/// Bytes that the guest has sent and the host has not taken.
 #[derive(Debug, Default)]
 struct Outgoing {
     chain: Option<Chain>,
@@ -71,20 +73,20 @@ pub(crate) struct Console {
     stream: Option<UnixStream>,
     to_tell: ToTell,
     guest_open: bool,
-    /// The port has been announced, and the guest has taken it.
+    /// True once the port has been announced, and the guest has taken it.
     ready: bool,
     outgoing: Outgoing,
-    /// The host does not take more at the moment.
+    /// True while the host takes no more bytes.
     blocked: bool,
-    /// The guest has buffers, and the host nothing for them.
+    /// True while the guest has buffers, but the host has no bytes for them.
     hungry: bool,
     incoming: Vec<u8>,
-    /// What has passed to the host, and to the guest.
+    /// Frames that have passed to the host, and to the guest.
     passed: [Frames; 2],
 }
 
 impl Console {
-    /// A console whose port is called `name` and is `stream`.
+    /// Makes a console whose port is called `name` and is connected to `stream`.
     pub(crate) fn new(name: &'static str, stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -101,7 +103,7 @@ impl Console {
         })
     }
 
-    /// The host's end is closed: the guest is told.
+    /// Closes the host's end, and tells the guest.
     fn close(&mut self, why: &str) {
         log::debug!(target: "kvm", "the host's end of port {} is closed: {why}", self.name);
         self.stream = None;
@@ -109,7 +111,7 @@ impl Console {
         (self.blocked, self.hungry) = (false, false);
     }
 
-    /// Takes what the guest says about its ports.
+    /// Takes the guest's messages about its ports.
     fn listen(&mut self, rings: &mut Rings) -> Result<(), Broken> {
         while let Some(mut chain) = rings.pop(CONTROL_TRANSMIT)? {
             let mut message = [0; CONTROL];
@@ -138,7 +140,7 @@ impl Console {
         Ok(())
     }
 
-    /// Tells the guest what it has to know, as far as it has buffers for it.
+    /// Sends the guest the messages that it has to get, as far as it has buffers for them.
     fn tell(&mut self, rings: &mut Rings) -> Result<(), Broken> {
         loop {
             let (event, value, name) = match self.to_tell {
@@ -186,7 +188,7 @@ impl Console {
                 return Ok(Progress::More);
             }
         }
-        // Without a host, output of the guest is lost.
+        // Without a host, the guest's output is lost.
         let written = self.stream.as_mut().map_or(Ok(outgoing.piece.len() - outgoing.written), |stream| {
             stream.write(&outgoing.piece[outgoing.written..])
         });
@@ -211,7 +213,7 @@ impl Console {
         let Some(stream) = self.stream.as_mut().filter(|_| self.guest_open) else {
             return Ok(Progress::Idle);
         };
-        // The guest's buffer comes first: without one, the bytes stay where they are.
+        // The guest's buffer comes first: without one, the bytes stay in the socket.
         let Some(mut chain) = rings.pop(RECEIVE)? else { return Ok(Progress::Idle) };
         let room = chain.writable.len().min(PIECE as u64) as usize;
         self.incoming.resize(room, 0);
@@ -275,8 +277,9 @@ impl Device for Console {
         Ok(if idle { Progress::Idle } else { Progress::More })
     }
 
-    /// What the host has of a frame that is not over is sent again to the host of the machine that goes on. What the host has sent must
-    /// have come to the guest, in whole frames: it is not sent again.
+    /// Saves the bytes of an unfinished frame that the host has taken; they are sent again to the host of the machine
+    /// that goes on. Bytes that the host has sent must have reached the guest, in whole frames: they are not sent
+    /// again.
     fn save(&self) -> Result<SavedDevice, Unsaved> {
         let stream = self.stream.as_ref().ok_or(Unsaved::Refused("a guest channel that is closed"))?;
         let lost = Unsaved::Refused("a guest channel with something else than frames");

@@ -1,13 +1,13 @@
-//! Which disks a machine has, as a command line says it.
+//! The disks of a machine, as a command line names them.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How an image file holds a disk.
+/// Format of a disk in an image file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DiskFormat {
-    /// What the first bytes say: qcow2 by its magic number, raw otherwise.
+    /// Chosen by the first bytes: qcow2 if its magic number is there, raw otherwise.
     #[default]
     Auto,
     /// The disk's sectors one after the other.
@@ -39,32 +39,32 @@ impl fmt::Display for DiskFormat {
     }
 }
 
-/// Why a text names no disk.
+/// Error of a text that names no disk.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}; a disk is PATH[,format=auto|raw|qcow2][,ro][,backing=PATH], with commas in paths doubled")]
 pub struct DiskConfigError(String);
 
 /// A disk: an image that is never written to.
 ///
-/// What the guest writes goes to a temporary file that has no name and vanishes with the machine, unless the disk is read
+/// The guest's writes go to a temporary file that has no name and vanishes with the machine, unless the disk is read
 /// only. Its text is `PATH[,format=auto|raw|qcow2][,ro][,backing=PATH]...`, with commas in paths doubled.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DiskConfig {
     /// The image.
     pub path: PathBuf,
-    /// How it holds the disk.
+    /// Format of the image.
     pub format: DiskFormat,
-    /// The guest is told that it may not write, and cannot.
+    /// True if the guest cannot write; it is told so.
     pub read_only: bool,
-    /// Files the image may be an overlay of: its backing file, that one's, and so on.
+    /// Files that the image may be an overlay of: its backing file, that file's backing file, and so on.
     ///
-    /// A qcow2 image names its backing file itself, but only files named here are opened: who wrote the image does not
-    /// choose which files of the host a guest reads.
+    /// A qcow2 image names its backing file itself, but only files named here are opened: the author of an image must
+    /// not choose the host's files that a guest reads.
     pub backing: Vec<PathBuf>,
 }
 
 impl DiskConfig {
-    /// A disk that takes writes and forgets them.
+    /// Makes a disk that takes writes and forgets them.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), format: DiskFormat::Auto, read_only: false, backing: Vec::new() }
     }
@@ -89,7 +89,7 @@ impl FromStr for DiskConfig {
     }
 }
 
-/// The parts between single commas, with doubled ones made one.
+/// Splits at single commas; doubled commas become one.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut characters = text.chars().peekable();

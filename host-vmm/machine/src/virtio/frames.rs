@@ -1,4 +1,4 @@
-//! Where the frames of the guest channel begin in a stream of bytes, so that a stream can be left between two of them.
+//! The boundaries of the guest channel's frames in a stream of bytes, so that a stream can be cut between two frames.
 
 use belfry_channel::MAX_FRAME;
 
@@ -8,21 +8,21 @@ const HEAD: usize = 5;
 /// One direction of the channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frames {
-    /// What has passed of the frame that is not over.
+    /// Bytes of the unfinished frame that have passed.
     begun: Vec<u8>,
-    /// It is no stream of frames: nobody knows where one begins.
+    /// True if the bytes are no stream of frames, so that the beginning of the next frame is unknown.
     lost: bool,
 }
 
 impl Frames {
-    /// Takes note of bytes that pass.
+    /// Notes bytes that pass.
     pub(super) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.lost {
             let wanted = match self.length() {
                 None => HEAD,
                 Some(length) => length,
             };
-            // All of `wanted` is still to come, but for what has begun.
+            // `wanted` bytes of the frame are needed; those in `begun` have passed already.
             let (now, rest) = bytes.split_at(bytes.len().min(wanted - self.begun.len()));
             self.begun.extend_from_slice(now);
             bytes = rest;
@@ -37,14 +37,14 @@ impl Frames {
         }
     }
 
-    /// Bytes of the frame that has begun, once its head is there.
+    /// Returns the bytes of the frame that has begun, once its head is there.
     fn length(&self) -> Option<usize> {
         let head = self.begun.get(1..HEAD)?;
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
         Some(HEAD + length as usize)
     }
 
-    /// What has passed of a frame that is not over; `None` if this is no stream of frames.
+    /// Returns the bytes of an unfinished frame that have passed; `None` if this is no stream of frames.
     pub(super) fn begun(&self) -> Option<&[u8]> {
         (!self.lost).then_some(&*self.begun)
     }

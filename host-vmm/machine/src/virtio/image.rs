@@ -18,15 +18,15 @@ use crate::snapshot::{SavedBlock, StateError};
 
 /// Bytes of a sector; a disk has a whole number of them.
 pub(super) const SECTOR: u64 = 512;
-/// The largest disk.
+/// The largest disk in bytes.
 const LARGEST: u64 = 64 << 40;
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
-/// Where temporary files go that may grow large: unlike /tmp, it is rarely memory.
+/// Folder for temporary files that may grow large: unlike /tmp, it is rarely in memory.
 const TEMPORARY: &str = "/var/tmp";
-/// Most bytes of it that a snapshot has.
+/// Largest number of bytes of such a file that a snapshot holds.
 const SAVED: u64 = 512 << 20;
 
-/// Why an image is no disk.
+/// Reason why an image is no disk.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The file cannot be opened or read.
@@ -40,17 +40,17 @@ pub enum DiskError {
     /// The file is a directory, or something else that holds no image.
     #[error("{0} is no disk image: it is neither a file nor a block device")]
     NotAFile(PathBuf),
-    /// The contents make no disk.
+    /// The contents are not those of a disk.
     #[error("the {format} disk image {path} cannot be used: {why}")]
     Bad {
         /// The image.
         path: PathBuf,
-        /// How it was read.
+        /// Format that it was read as.
         format: DiskFormat,
-        /// What is wrong.
+        /// Mistake in the contents.
         why: String,
     },
-    /// It needs a file that the user did not name.
+    /// The image needs a file that the user did not name.
     #[error(
         "the disk image {path} is an overlay of {backing:?}; an image does not choose which files are opened, so add \
          `backing=` and that file's path to the disk's options, or make the image whole with `qemu-img convert`"
@@ -61,7 +61,7 @@ pub enum DiskError {
         /// The file its header names.
         backing: String,
     },
-    /// A file was named that nothing needs.
+    /// The user named a file that no image needs.
     #[error("{backing} is named as a backing file, but {path} is no overlay")]
     NoOverlay {
         /// The image.
@@ -69,7 +69,7 @@ pub enum DiskError {
         /// The file that was named.
         backing: PathBuf,
     },
-    /// The guest's writes have no place to go.
+    /// There is no place for the guest's writes.
     #[error(
         "cannot make a temporary file for what the guest writes to {path}: {source}; set TMPDIR to a directory with \
          space, or make the disk read only with `ro`"
@@ -87,16 +87,16 @@ impl DiskConfig {
     ///
     /// # Errors
     ///
-    /// Whatever keeps a machine from having this disk.
+    /// An error that keeps a machine from having this disk.
     pub fn check(&self) -> Result<(), DiskError> {
         Disk::open(self).map(drop)
     }
 
-    /// The first bytes of the disk, as a guest reads them: `length`, or all where it has fewer.
+    /// Returns the first bytes of the disk, as a guest reads them: `length`, or all if it has fewer.
     ///
     /// # Errors
     ///
-    /// Whatever keeps a machine from having this disk, and an image whose beginning cannot be read.
+    /// An error that keeps a machine from having this disk, and an image whose beginning cannot be read.
     pub fn beginning(&self, length: usize) -> Result<Vec<u8>, DiskError> {
         let disk = layer(&self.path, self.format, &self.backing)?;
         let mut beginning = vec![0; usize::try_from(disk.size()).unwrap_or(usize::MAX).min(length)];
@@ -118,7 +118,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Opens an image; what is written to it goes to a file without a name.
+    /// Opens an image; writes to the disk go to a file without a name.
     pub(super) fn open(config: &DiskConfig) -> Result<Self, DiskError> {
         let base = layer(&config.path, config.format, &config.backing)?;
         let (access, overlay) = match config.read_only {
@@ -129,13 +129,13 @@ impl Disk {
         Ok(Self { access, overlay, config: config.clone(), path, read_only })
     }
 
-    /// The image, and what was written.
+    /// Returns the name of the image, and the writes.
     pub(super) fn save(&self) -> Result<SavedBlock, Unsaved> {
         let unreadable = Unsaved::Refused("a disk whose image or temporary file cannot be read");
         let (length, modified) = identity(&self.path).map_err(|_| unreadable)?;
         let mut bytes = Vec::new();
         if let Some(file) = &self.overlay {
-            // What is only in imago's memory yet.
+            // Writes that are so far only in imago's memory reach the file.
             self.access.flush().map_err(|_| unreadable)?;
             let length = file.metadata().map_err(|_| unreadable)?.len();
             if length > SAVED {
@@ -157,7 +157,7 @@ impl Disk {
         })
     }
 
-    /// Goes on with what was written to a disk of the same image; the bytes may come from anywhere.
+    /// Goes on with the writes to a disk of an equal image; the bytes are not trusted.
     pub(super) fn restore(&mut self, saved: &SavedBlock) -> Result<(), StateError> {
         let path = || self.path.clone();
         let wrong = |why: String| StateError::Disk { path: path(), why };
@@ -189,7 +189,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Bytes of the disk.
+    /// Returns the bytes of the disk.
     pub(super) fn size(&self) -> u64 {
         self.access.size()
     }
@@ -202,7 +202,7 @@ impl Disk {
         self.access.write(data, offset)
     }
 
-    /// Makes a range read as zeroes, and gives back what it took of the temporary file.
+    /// Makes a range read as zeroes, and frees its room in the temporary file.
     pub(super) fn discard(&mut self, offset: u64, length: u64) -> io::Result<()> {
         self.access.discard_to_zero(offset, length)
     }
@@ -213,14 +213,14 @@ impl Disk {
     }
 }
 
-/// What an image is known by: bytes of its file, and when it was changed.
+/// Returns the identity of an image: bytes of its file, and the time of its last change.
 fn identity(path: &Path) -> io::Result<(u64, (i64, i64))> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.len(), (metadata.mtime(), metadata.mtime_nsec())))
 }
 
 impl SavedBlock {
-    /// The disk that it is of.
+    /// Returns the configuration of the saved disk.
     pub(crate) fn config(&self) -> DiskConfig {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let formats = [DiskFormat::Auto, DiskFormat::Raw, DiskFormat::Qcow2];
@@ -233,7 +233,7 @@ impl SavedBlock {
     }
 }
 
-/// Opens one image, and those it is an overlay of.
+/// Opens one image, and the images that it is an overlay of.
 fn layer(path: &Path, format: DiskFormat, backing: &[PathBuf]) -> Result<FormatAccess<File>, DiskError> {
     let read = |source| DiskError::Read { path: path.to_owned(), source };
     let mut file = open(path)?;
@@ -271,7 +271,7 @@ fn layer(path: &Path, format: DiskFormat, backing: &[PathBuf]) -> Result<FormatA
     Ok(access)
 }
 
-/// Opens a file that is one, or a block device: nothing that could keep the opener waiting.
+/// Opens a regular file or a block device; other files could keep the opener waiting.
 fn open(path: &Path) -> Result<fs::File, DiskError> {
     let read = |source| DiskError::Read { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(read)?;
@@ -316,7 +316,7 @@ fn qcow2(
     Ok(FormatAccess::new(image))
 }
 
-/// The folder of temporary files.
+/// Returns the folder of temporary files.
 fn temporary() -> PathBuf {
     match std::env::var_os("TMPDIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),

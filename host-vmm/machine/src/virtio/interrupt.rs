@@ -1,4 +1,5 @@
-//! How a device interrupts: by its MSI-X vectors, or by the ISR byte and the pin (virtio 1.2 sections 4.1.4.5, 4.1.5.1).
+//! Interrupts of a device: by its MSI-X vectors, or by the ISR byte and the pin (virtio 1.2 sections 4.1.4.5,
+//! 4.1.5.1).
 
 use std::sync::{Arc, PoisonError};
 
@@ -8,7 +9,7 @@ use belfry_pci::InterruptControl;
 use crate::interrupts::Interrupts;
 use crate::pci::Msix;
 
-/// A vector that is none.
+/// Value that stands for no vector.
 pub(super) const NO_VECTOR: u16 = 0xffff;
 /// Bits of the ISR byte.
 const ISR_QUEUE: u8 = 1;
@@ -32,7 +33,7 @@ pub(super) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Interrupts of a device with `queues` queues and a vector more.
+    /// Makes the interrupts of a device with `queues` queues and one more vector.
     pub(super) fn new(queues: usize, interrupts: Arc<dyn Interrupts>) -> Self {
         let state = State {
             msix: Msix::new(queues as u16 + 1, Arc::clone(&interrupts)),
@@ -49,7 +50,7 @@ impl Interrupt {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asserts the pin while the ISR byte says so, and messages do not carry the interrupts.
+    /// Asserts the pin while the ISR byte is not 0, unless messages carry the interrupts.
     fn update_pin(&self, state: &mut State) {
         let control = state.control;
         let asserted = state.isr != 0 && !control.msix_enabled && !control.intx_disabled;
@@ -68,14 +69,14 @@ impl Interrupt {
         }
     }
 
-    /// A queue has used buffers.
+    /// Interrupts because a queue has used buffers.
     pub(super) fn queue(&self, number: u16) {
         let mut state = self.lock();
         let vector = state.queues.get(usize::from(number)).copied().unwrap_or(NO_VECTOR);
         self.interrupt(&mut state, vector, ISR_QUEUE);
     }
 
-    /// Configuration or status have changed.
+    /// Interrupts because configuration or status have changed.
     pub(super) fn config(&self) {
         let mut state = self.lock();
         let vector = state.config;
@@ -90,12 +91,12 @@ impl Interrupt {
         isr
     }
 
-    /// Whether the function wants its pin asserted, as its status register says.
+    /// Returns true if the function wants its pin asserted, for its status register.
     pub(super) fn pending(&self) -> bool {
         self.lock().isr != 0
     }
 
-    /// Takes command register and MSI-X capability after a write to them.
+    /// Takes the state of command register and MSI-X capability after a write to them.
     pub(super) fn set_control(&self, control: InterruptControl) {
         let mut state = self.lock();
         state.control = control;
@@ -103,7 +104,7 @@ impl Interrupt {
         self.update_pin(&mut state);
     }
 
-    /// Sets the vector of a queue, or of the configuration; a vector there is not becomes none.
+    /// Sets the vector of a queue, or of the configuration; a vector that does not exist becomes [`NO_VECTOR`].
     pub(super) fn set_vector(&self, queue: Option<u16>, vector: u16) {
         let mut state = self.lock();
         let vector = if vector < state.msix.vectors() { vector } else { NO_VECTOR };
@@ -117,7 +118,7 @@ impl Interrupt {
         }
     }
 
-    /// The vector of a queue, or of the configuration.
+    /// Returns the vector of a queue, or of the configuration.
     pub(super) fn vector(&self, queue: Option<u16>) -> u16 {
         let state = self.lock();
         match queue {
@@ -126,7 +127,7 @@ impl Interrupt {
         }
     }
 
-    /// Forgets vectors and interrupts of the last driver; the table stays, as it is the bus's.
+    /// Forgets vectors and interrupts of the last driver; the table stays, as it belongs to the bus.
     pub(super) fn reset(&self) {
         let mut state = self.lock();
         state.queues.fill(NO_VECTOR);

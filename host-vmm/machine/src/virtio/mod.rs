@@ -3,21 +3,22 @@
 //! | part | file |
 //! | --- | --- |
 //! | the function: capabilities, BAR, notifications (section 4.1) | `transport.rs` |
-//! | the registers every device has: features, status, queues (4.1.4.3) | `common.rs` |
+//! | the registers of every device: features, status, queues (4.1.4.3) | `common.rs` |
 //! | interrupts: MSI-X, or the ISR byte and a pin (4.1.4.5) | `interrupt.rs` |
 //! | queues and the buffers in them (2.6, 2.7) | `ring.rs`, `chain.rs` |
 //! | the thread that works for a device | `worker.rs` |
 //! | devices that are saved and restored | `save.rs` |
 //! | the guest channel: a console with one named port (5.3) | `console.rs`, its frames `frames.rs` |
-//! | disks (5.2): requests, images, and which there are | `block.rs`, `image.rs`, `qcow2_tables.rs`, `disk_config.rs` |
+//! | disks (5.2): requests, images, and their configuration | `block.rs`, `image.rs`, `qcow2_tables.rs`,
+//! `disk_config.rs` |
 //! | a network card (5.1), whose network is a stream of frames | `network.rs` |
 //! | folders of the host, over 9P | `share/` |
 //!
-//! The transport is written here because rust-vmm's `virtio-device` was never published, and what there is of it has no
-//! PCI; queues and descriptor chains are those of rust-vmm's `virtio-queue`.
+//! The transport is written here because rust-vmm's `virtio-device` was never published, and its code has no PCI;
+//! queues and descriptor chains are those of rust-vmm's `virtio-queue`.
 //!
-//! Guest memory is shared and hostile. A device checks what it finds when it finds it and uses only what it checked; what
-//! breaks the rules of a queue puts the device out of service until the driver resets it, with one line in the log.
+//! Guest memory is shared and hostile. A device checks each value when it reads it, and uses only the checked copy. A
+//! breach of a queue's rules puts the device out of service until the driver resets it, with one line in the log.
 
 mod block;
 #[cfg(test)]
@@ -66,12 +67,12 @@ pub(super) use transport::VirtioFunction;
 
 use ring::Rings;
 
-/// What a driver did that the device cannot go on after.
+/// Mistake of a driver after which the device cannot go on.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(String);
 
-/// What working came to.
+/// Result of one step of work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Progress {
     /// There is more to do at once.
@@ -80,12 +81,12 @@ pub(super) enum Progress {
     Idle,
 }
 
-/// The state is another kind of device's.
+/// Makes the error for the state of a device of another kind.
 fn another_kind() -> StateError {
     StateError::Value { what: "kind of a paravirtual device", value: 0 }
 }
 
-/// What a device is.
+/// Fixed properties of a device.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     /// Its name in the log.
@@ -98,40 +99,40 @@ pub(super) struct Profile {
     pub(super) features: u64,
     /// The largest size of each queue, powers of two.
     pub(super) queues: Vec<u16>,
-    /// The device-specific configuration, which the guest reads only.
+    /// The device-specific configuration, which the guest can only read.
     pub(super) config: Vec<u8>,
 }
 
 /// A device behind the transport.
 pub(super) trait Device: Debug + Send {
-    /// What it is; does not change.
+    /// Returns the fixed properties of the device; they never change.
     fn profile(&self) -> Profile;
 
     /// Forgets all of the driver; its queues are gone.
     fn reset(&mut self);
 
-    /// Does one step of what there is to do: a bounded amount of work, so that a reset gets in.
+    /// Does one step of the pending work: a bounded amount, so that a reset need not wait long.
     fn work(&mut self, rings: &mut Rings) -> Result<Progress, Broken>;
 
-    /// What it has beside its registers and queues, while it does nothing.
+    /// Returns its state beside its registers and queues, while it does nothing.
     ///
     /// # Errors
     ///
-    /// A device that no snapshot has, or that is in the middle of something.
+    /// A device that cannot be in a snapshot, or that is in the middle of a request.
     fn save(&self) -> Result<SavedDevice, Unsaved> {
         Err(Unsaved::Refused("a device without a state"))
     }
 
-    /// Goes on as another one was.
+    /// Takes over the saved state of another device.
     ///
     /// # Errors
     ///
-    /// What is no state of such a device.
+    /// A state that is not of such a device.
     fn restore(&mut self, _saved: &SavedDevice, _memory: &GuestMemoryMmap) -> Result<(), StateError> {
         Err(another_kind())
     }
 
-    /// The file to wait for beside the queues, and for what.
+    /// Returns the file to wait for beside the queues, and its events.
     fn host(&self) -> Option<(RawFd, EventSet)> {
         None
     }

@@ -1,4 +1,5 @@
-//! Whether a qcow2 file holds all that its tables name: a file cut short would read as zeroes where it ends.
+//! Check that a qcow2 file holds all that its tables name: a file that was cut short would read as zeroes after its
+//! end.
 //!
 //! Layout: QEMU `docs/interop/qcow2.txt`, "Header", "Cluster mapping".
 
@@ -10,28 +11,29 @@ use std::os::unix::fs::FileExt as _;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Fields of the header: offsets.
+/// Offsets of the header's fields.
 const VERSION: usize = 4;
 const CLUSTER_BITS: usize = 20;
 const L1_SIZE: usize = 36;
 const L1_TABLE_OFFSET: usize = 40;
 /// Bytes of the oldest header.
 const HEADER: usize = 72;
-/// What a cluster has: 512 bytes to 2 MiB.
+/// Range of a cluster's size, as the power of two: 512 bytes to 2 MiB.
 const CLUSTERS: std::ops::RangeInclusive<u32> = 9..=21;
-/// Entries of the L1 table: what imago opens.
+/// Largest number of entries of the L1 table: imago opens no larger one.
 const L1_ENTRIES: u32 = 4 << 20;
 
-/// Bytes of second tables that are read: those of a disk of 32 TiB in clusters of the usual size, all of which are there.
+/// Largest number of bytes of second tables that are read: those of a full disk of 32 TiB with clusters of the usual
+/// size.
 const MOST: u64 = 4 << 30;
-/// Bytes of them that are read at a time.
+/// Bytes of these tables that are read at a time.
 const PIECE: u64 = 1 << 16;
 
 const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 const COMPRESSED: u64 = 1 << 62;
 const ZERO: u64 = 1;
 
-/// Checks that the clusters the tables name are in the file, which has `length` bytes; else says what is not.
+/// Checks that the clusters in the tables are in the file, which has `length` bytes; the error names one that is not.
 pub(super) fn check(file: &File, length: u64) -> Result<(), String> {
     let mut header = [0; HEADER];
     read(file, &mut header, 0, "header", length)?;
@@ -61,7 +63,7 @@ struct Tables<'a> {
     file: &'a File,
     length: u64,
     bits: u32,
-    /// Entries have a flag for clusters of zeroes.
+    /// True if entries have a flag for clusters of zeroes.
     zeroes: bool,
 }
 
@@ -73,8 +75,8 @@ impl Tables<'_> {
         Ok(bytes.chunks_exact(8).map(entry).collect())
     }
 
-    /// Checks a second table, of which only what is no hole in the file is read: entries there are zero. `left` is how many
-    /// bytes of tables may be read yet.
+    /// Checks a second table; only its parts that are no holes of the file are read, as entries in holes are zero.
+    /// `left` is the number of bytes of tables that may still be read.
     fn check_table(&self, index: usize, at: u64, left: &mut u64) -> Result<(), String> {
         let end = at + (1 << self.bits);
         if end > self.length {
@@ -95,7 +97,8 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Where the file has data from a place on, at the beginning of an entry; its end, or a place behind that, where it has none.
+    /// Returns the first offset from `at` on at which the file has data, rounded down to an entry; an offset after
+    /// the file's end if there is none.
     fn data_from(&self, at: u64) -> Result<u64, String> {
         match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
             Ok(found) => Ok((found & !7).max(at)),
@@ -119,7 +122,7 @@ impl Tables<'_> {
         }
     }
 
-    /// The last cluster may be written in part.
+    /// Checks one cluster; the last cluster of the file may be written in part.
     fn check_cluster(&self, offset: u64, what: impl Fn() -> String) -> Result<(), String> {
         if !offset.is_multiple_of(1 << self.bits) {
             return Err(format!(
@@ -152,7 +155,7 @@ fn does_not_fit(what: &str, bytes: u64, offset: u64, length: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A file with clusters of 64 KiB, whose first table is at 64 KiB and has `tables` entries.
+    /// Makes a file with clusters of 64 KiB, whose first table is at 64 KiB and has `tables` entries.
     fn image(length: u64, tables: u32) -> File {
         let file = tempfile::tempfile().unwrap();
         file.set_len(length).unwrap();
@@ -169,25 +172,25 @@ mod tests {
         file.write_all_at(&entry.to_be_bytes(), at).unwrap();
     }
 
-    /// Each of its tables is a hole, and together they have as much as the file.
+    /// Checks a file whose tables are all holes; together they have as many bytes as the file.
     #[test]
     fn tables_in_holes_are_not_read() {
         let (length, tables) = (64 << 30, (1 << 20) - 16);
         let file = image(length, tables);
         let first: Vec<u8> = (0..u64::from(tables)).flat_map(|n| ((n + 16) << 16).to_be_bytes()).collect();
         file.write_all_at(&first, 0x1_0000).unwrap();
-        // The first of them lie where the first table is, whose entries are as good there.
+        // The first second tables lie in the first table, whose entries are valid there, too.
         let before = read_bytes();
         assert_eq!(check(&file, length), Ok(()));
         let read = read_bytes() - before;
         assert!(read < 64 << 20, "{read} bytes");
-        // What is no hole is checked.
+        // A part that is no hole is checked.
         put(&file, (40 << 16) + 0x208, length + 0x1_0000);
         let error = check(&file, length).unwrap_err();
         assert!(error.contains("cluster 65 of table") && error.contains("cut short"), "{error}");
     }
 
-    /// Bytes that this thread has read (`proc_pid_io(5)`).
+    /// Returns the bytes that this thread has read (`proc_pid_io(5)`).
     fn read_bytes() -> u64 {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap()
@@ -202,7 +205,7 @@ mod tests {
         put(&file, 0x10_fff8, 0x20_0200);
         let error = check(&file, 16 << 20).unwrap_err();
         assert!(error.starts_with("cluster 8191 of table 0 is at 0x200200"), "{error}");
-        // A table that ends behind the file.
+        // A table that ends after the file's end.
         put(&file, 0x1_0000, (16 << 20) - 0x1_0000);
         assert_eq!(check(&file, 16 << 20), Ok(()));
         let error = check(&file, (16 << 20) - 8).unwrap_err();

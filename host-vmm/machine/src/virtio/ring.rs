@@ -25,7 +25,7 @@ impl Ring {
         Broken(format!("queue {}: {error}", self.number))
     }
 
-    /// Takes the next request; without one, the driver will notify of the next.
+    /// Takes the next request; if there is none, the driver will notify the device of the next one.
     pub(super) fn pop(&mut self) -> Result<Option<Chain>, Broken> {
         loop {
             let next = match self.queue.iter(&self.memory) {
@@ -44,7 +44,7 @@ impl Ring {
         }
     }
 
-    /// Leaves the request that was taken last for later, as if it had not been taken.
+    /// Leaves the last taken request for later, as if it had not been taken.
     pub(super) fn put_back(&mut self) {
         self.queue.go_to_previous_position();
     }
@@ -60,7 +60,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the driver has switched interrupts off by the flag, which counts without the event index.
+    /// Returns true if the driver has switched interrupts off by the flag, which counts without the event index.
     fn suppressed(&self) -> Result<bool, Broken> {
         if self.queue.event_idx_enabled() {
             return Ok(false);
@@ -73,12 +73,12 @@ impl Ring {
     }
 }
 
-/// All queues of a device; those the driver has not enabled are not there.
+/// All queues of a device; queues that the driver has not enabled are `None`.
 #[derive(Debug)]
 pub(crate) struct Rings {
     rings: Vec<Option<Ring>>,
     memory: GuestMemoryMmap,
-    /// Somebody waits for the device to stop.
+    /// True while another thread waits for the device to stop.
     pause: Arc<AtomicBool>,
 }
 
@@ -96,23 +96,23 @@ impl Rings {
         Self { rings: (0..).zip(queues).map(ring).collect(), memory: memory.clone(), pause }
     }
 
-    /// Guest memory.
+    /// Returns the guest memory.
     pub(super) fn memory(&self) -> &GuestMemoryMmap {
         &self.memory
     }
 
-    /// Whether long work should be given up: the device is being reset.
+    /// Returns true if long work should be given up: the device is being reset.
     pub(super) fn interrupted(&self) -> bool {
         self.pause.load(Ordering::Relaxed)
     }
 
-    /// Where a queue is: the next request of the available ring, and the next entry of the used ring.
+    /// Returns the indices of a queue: the next request of the available ring, and the next entry of the used ring.
     pub(super) fn next(&self, number: usize) -> Option<(u16, u16)> {
         let ring = self.rings.get(number)?.as_ref()?;
         Some((ring.queue.next_avail(), ring.queue.next_used()))
     }
 
-    /// A queue, if the driver has enabled it.
+    /// Returns a queue, if the driver has enabled it.
     pub(super) fn get(&mut self, number: usize) -> Option<&mut Ring> {
         self.rings.get_mut(number)?.as_mut()
     }

@@ -14,12 +14,12 @@ use super::ring::Rings;
 use super::transport::{Shared, VirtioFunction};
 use crate::snapshot::{SavedChain, SavedQueue, SavedVirtio, StateError};
 
-/// Why a device cannot be saved at the moment.
+/// Reason why a device cannot be saved at the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Unsaved {
-    /// It has something that no snapshot has.
+    /// The device has a part that cannot be in a snapshot.
     Refused(&'static str),
-    /// It is in the middle of something that is over soon.
+    /// The device is in the middle of a request that ends soon.
     Busy,
 }
 
@@ -28,13 +28,13 @@ fn broken<T>(what: &'static str, value: u64) -> Result<T, StateError> {
 }
 
 impl Shared {
-    /// Has the device do nothing from now on, with the step that it was at done, or lets it go on.
+    /// Stops the device after its current step, or lets it go on.
     pub(super) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::SeqCst);
         if held {
             drop(self.engine());
         } else {
-            // Whatever came meanwhile.
+            // The device looks for events that came meanwhile.
             self.kick(0);
         }
     }
@@ -76,7 +76,7 @@ impl Chain {
 }
 
 impl Interrupt {
-    /// Vectors of queues go into `queues`.
+    /// Writes the vectors of queues into `queues`.
     fn save_into(&self, saved: &mut SavedVirtio) {
         let state = self.lock();
         let vectors = state.msix.vectors();
@@ -120,16 +120,16 @@ impl Interrupt {
 }
 
 impl VirtioFunction {
-    /// Has the device do nothing while its machine is saved, or lets it go on.
+    /// Stops the device while its machine is saved, or lets it go on.
     pub(crate) fn hold(&self, held: bool) {
         self.shared.hold(held);
     }
 
-    /// What it is while it is [held](Self::hold) and no vCPU runs.
+    /// Returns its state while it is [held](Self::hold) and no vCPU runs.
     ///
     /// # Errors
     ///
-    /// A device that cannot be saved, or not now.
+    /// A device that cannot be saved, or not at this moment.
     pub(crate) fn save(&self, number: u8) -> Result<SavedVirtio, Unsaved> {
         let config = self.config().bytes().to_vec();
         let engine = self.shared.engine();
@@ -155,7 +155,7 @@ impl VirtioFunction {
         Ok(saved)
     }
 
-    /// Goes on as another one was, before it is started. Its BAR is placed by the bus.
+    /// Takes over the saved state of another device, before this one is started. The bus places its BAR.
     ///
     /// # Errors
     ///
