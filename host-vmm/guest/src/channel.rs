@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use belfry_channel::{ChannelError, Event, Request};
 
-/// How many frames may wait; a guest that says more is held back, not buffered.
+/// Largest number of frames that wait; a guest that sends more is held back, not buffered.
 const BACKLOG: usize = 64;
 
 /// The channel to one guest.
@@ -18,26 +18,26 @@ pub(super) struct Channel {
     events: Receiver<Next>,
 }
 
-/// What waiting came to.
+/// Result of waiting.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The guest said something.
+    /// The guest sent an event.
     Event(Event),
-    /// Nothing before the deadline.
+    /// Nothing came before the deadline.
     Nothing,
     /// The guest's end is closed.
     Closed,
-    /// What came is not a frame.
+    /// The guest sent bytes that are no frame.
     Malformed(String),
 }
 
 impl Channel {
-    /// Takes the one connection QEMU makes to `listener`, and reads from it.
+    /// Takes the one connection that QEMU makes to `listener`, and reads from it.
     pub(super) fn listen(listener: UnixListener) -> io::Result<Self> {
         let (events_out, events) = sync_channel(BACKLOG);
         let (connected_out, connected) = sync_channel(1);
         std::thread::Builder::new().name("guest-channel".into()).spawn(move || {
-            // Ends when QEMU connects, or with the process: an accept cannot be taken back.
+            // The accept ends when QEMU connects, or with the process: it cannot be cancelled.
             let Ok((mut stream, _)) = listener.accept() else { return };
             let Ok(writer) = stream.try_clone() else { return };
             if connected_out.send(writer).is_ok() {
@@ -51,7 +51,7 @@ impl Channel {
     pub(super) fn over(mut stream: UnixStream) -> io::Result<Self> {
         let (events_out, events) = sync_channel(BACKLOG);
         let (connected_out, connected) = sync_channel(1);
-        // The receiver is in this function still, and there is room for one.
+        // The receiver still exists in this function, and the channel has room for one.
         let _ = connected_out.send(stream.try_clone()?);
         let thread = std::thread::Builder::new().name("guest-channel".into());
         thread.spawn(move || read(&mut stream, &events_out))?;

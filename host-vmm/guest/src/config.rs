@@ -1,4 +1,4 @@
-//! What a guest is booted with.
+//! The configuration of a guest's boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::qemu::Accelerator;
 use super::share::Share;
 use super::terminal::Terminal;
 
-/// What every guest's kernel is told.
+/// Kernel arguments of every guest.
 ///
-/// A kernel that has oopsed ends at once, with its reason on the console; the self-tests of ciphers nobody uses here would
-/// take a fifth of the boot. The kernel's test of its timer counts ticks of the host's time in turns of its own, and gives
-/// the timer up where the host has other things to do; the timer of either machine works.
+/// A kernel that has oopsed ends at once, with its reason on the console. The self-tests of ciphers, which no guest
+/// needs, would take a fifth of the boot. The kernel's test of its timer counts ticks of the host's time in turns of
+/// its own, and gives the timer up if the host is busy; the timer of either machine works.
 const KERNEL_COMMAND_LINE: &str =
     "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1 no_timer_check";
 
-/// What a guest is booted with.
+/// Configuration of a guest's boot.
 #[derive(Debug, Clone)]
 pub struct GuestConfig {
-    /// What boots it.
+    /// Machine that boots it.
     pub machine: MachineConfig,
     /// The GPU, or none at all.
     pub gpu: Option<GpuConfig>,
@@ -30,14 +30,15 @@ pub struct GuestConfig {
     pub cpus: u32,
     /// Bytes of guest memory.
     pub memory: u64,
-    /// Disks, in the order the guest finds them.
+    /// Disks, in the order in which the guest finds them.
     pub disks: Vec<DiskConfig>,
-    /// A disk with a root file system, behind the other disks; programs are in it once [`Guest::enter_root`] was called.
+    /// A disk with a root file system, after the other disks; programs run in it once [`Guest::enter_root`] was
+    /// called.
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub root: Option<DiskConfig>,
-    /// A disk with a system of its own, behind all others, to which writes go; its root file system is entered by
-    /// [`Guest::enter_system`]. QEMU alone has one.
+    /// A disk with a system of its own, after all others; the guest can write to it. [`Guest::enter_system`] enters
+    /// its root file system. Only QEMU has such a disk.
     ///
     /// [`Guest::enter_system`]: crate::Guest::enter_system
     pub system: Option<DiskConfig>,
@@ -45,44 +46,44 @@ pub struct GuestConfig {
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub shares: Vec<Share>,
-    /// A network card behind which the host's network is, set up by [`Guest::enter_root`].
+    /// A network card that is connected to the host's network, set up by [`Guest::enter_root`].
     ///
     /// [`Guest::enter_root`]: crate::Guest::enter_root
     pub network: bool,
-    /// Shows what the guest writes to its first serial port, and takes the keys of [`Guest::spawn_on_terminal`].
+    /// Shows the guest's output on its first serial port, and takes the keys of [`Guest::spawn_on_terminal`].
     ///
     /// [`Guest::spawn_on_terminal`]: crate::Guest::spawn_on_terminal
     pub terminal: Option<Arc<Terminal>>,
-    /// What its kernel is told beside that, behind it.
+    /// Further kernel arguments, after the usual ones.
     pub append: Vec<String>,
-    /// How long the boot may take.
+    /// Time limit of the boot.
     pub boot_timeout: Duration,
 }
 
 impl GuestConfig {
-    /// Every disk whose writes are forgotten, in the order the guest finds them.
+    /// Lists every disk whose writes are forgotten, in the order in which the guest finds them.
     pub(super) fn all_disks(&self) -> impl Iterator<Item = &DiskConfig> {
         self.disks.iter().chain(&self.root)
     }
 
-    /// The serial number of the disk that is to be the root: either machine numbers its disks so.
+    /// Returns the serial number of the root disk: either machine numbers its disks so.
     pub(super) fn root_serial(&self) -> Option<String> {
         self.root.as_ref().map(|_| format!("belfry-{}", self.disks.len()))
     }
 
-    /// The serial number of the disk with a system, which is behind the others.
+    /// Returns the serial number of the disk with a system, which comes after the others.
     pub(super) fn system_serial(&self) -> Option<String> {
         self.system.as_ref().map(|_| format!("belfry-{}", self.all_disks().count()))
     }
 
-    /// The whole command line of the guest's kernel.
+    /// Returns the whole command line of the guest's kernel.
     pub(super) fn command_line(&self) -> String {
         let append = self.append.iter().map(String::as_str);
         std::iter::once(KERNEL_COMMAND_LINE).chain(append).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// What boots a guest, with the choices only that has.
+/// Machine that boots a guest, with its own choices.
 #[derive(Debug, Clone)]
 pub enum MachineConfig {
     /// QEMU, with the GPU over vfio-user.
@@ -91,23 +92,23 @@ pub enum MachineConfig {
     Kvm(KvmConfig),
 }
 
-/// How QEMU is used.
+/// Choices for QEMU.
 #[derive(Debug, Clone)]
 pub struct QemuConfig {
-    /// The QEMU to run; found or fetched where none is given.
+    /// The QEMU to run; `None`: one that is found or fetched.
     pub program: Option<Qemu>,
-    /// How guest code runs.
+    /// Way in which guest code runs.
     pub accelerator: Accelerator,
-    /// How doorbells travel.
+    /// Way of doorbells.
     pub doorbell: belfry_vfio_user::DoorbellMode,
 }
 
-/// How Belfry's own machine is used.
+/// Choices for Belfry's own machine.
 #[derive(Debug, Clone, Default)]
 pub struct KvmConfig {
-    /// How doorbells travel.
+    /// Way of doorbells.
     pub doorbell: belfry_machine::DoorbellMode,
-    /// What pages the guest's memory is made of.
+    /// Kind of pages of the guest's memory.
     pub huge_pages: belfry_machine::HugePages,
 }
 

@@ -1,4 +1,4 @@
-//! What a guest's kernel says on its serial port, kept and cut down to what tells.
+//! The output of a guest's kernel on its serial port: kept in a file, and cut down to the lines that matter.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use belfry_image::cache::io_error;
 
-/// How many lines of the console an error shows.
+/// Lines of the console that an error shows.
 const TAIL: usize = 25;
 
-/// The last lines of what a guest's kernel said, and the file that keeps more of it.
+/// The last lines of a guest kernel's output, and the file that keeps more of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Console {
     /// The last lines.
@@ -32,9 +32,9 @@ impl std::fmt::Display for Console {
 }
 
 impl Console {
-    /// Keeps what is left of a console in `logs`, and shows its end, or where its kernel panicked.
+    /// Keeps a console's content in `logs`, and shows its end, or the lines from its kernel's panic on.
     pub(super) fn keep(content: &[u8], logs: &Path) -> Self {
-        // Several guests of one process each keep their own.
+        // Each of several guests of one process keeps its own file.
         static KEPT: AtomicU32 = AtomicU32::new(0);
         let number = KEPT.fetch_add(1, Ordering::Relaxed);
         let _ = fs::create_dir_all(logs);
@@ -45,13 +45,13 @@ impl Console {
         Self { tail: tail(&String::from_utf8_lossy(content), TAIL), log: Some(kept) }
     }
 
-    /// The end of another text, which nothing keeps.
+    /// Returns the end of another text, which is not kept in a file.
     pub(super) fn excerpt(text: &str) -> Self {
         Self { tail: tail(text, TAIL), log: None }
     }
 }
 
-/// The reason of a panic, and the console from the first sign of it on.
+/// Returns the reason of a panic, and the console from the first sign of the panic on.
 pub(super) fn panic_of(console: &str) -> Option<(String, String)> {
     const SIGNS: [&str; 4] = ["BUG:", "Oops:", "general protection fault", "Kernel panic"];
     let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
@@ -61,7 +61,7 @@ pub(super) fn panic_of(console: &str) -> Option<(String, String)> {
     Some(((*line).to_owned(), lines[from..lines.len().min(from + TAIL)].join("\n")))
 }
 
-/// The last `count` lines that say something.
+/// Returns the last `count` lines that are not empty.
 fn tail(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

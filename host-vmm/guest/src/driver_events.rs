@@ -1,50 +1,51 @@
 //! Events of the guest's driver, as records on the device's clock.
 //!
-//! They come as the driver's file gives them ([`belfry_abi::driver_trace`]), from a guest: nothing that is said there is relied
-//! on. A chunk says what the device's counter was between two times of the guest's kernel. Of these the first one is taken for the
-//! counter's, so that an event of the driver may seem to be later than it was, by as long as it takes the guest to read the counter,
-//! and never earlier: what an interrupt of the device has caused comes behind it. Between two chunks, times go by as they did on
-//! both clocks, so that it does not matter how exactly the guest's clock runs. No event is later than its arrival.
+//! The events come in the format of the driver's file ([`belfry_abi::driver_trace`]), from a guest, and are not
+//! trusted. A chunk holds a value of the device's counter, and two times of the guest's kernel between which it was
+//! read. The first of these is taken as the counter's time. So an event of the driver may seem later than it was, by
+//! the time that the guest takes to read the counter, but never earlier: the effects of a device's interrupt come
+//! after it. Between two chunks, time is interpolated on both clocks, so that the precision of the guest's clock does
+//! not matter. No event is later than its arrival.
 
 use belfry_abi::driver_trace::{self as layout, Chunk, MAGIC, NAME_BYTES};
 use belfry_abi::kfd::ioctl::COMMANDS;
 use belfry_device::trace::{ARGUMENTS, Engine, Job, Kind, Owner, Record};
 use zerocopy::FromBytes as _;
 
-/// The most bytes of a record: those of later drivers may have more than is known here.
+/// Largest record in bytes: records of later drivers may be longer than those known here.
 const MAX_RECORD: usize = 4096;
 const NS: u128 = 1_000_000_000;
 
-/// Why bytes are no events of a driver.
+/// Reason why bytes are no events of a driver.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DriverEventsError {
-    /// They end within a chunk.
+    /// The bytes end within a chunk.
     #[error("a chunk of {expected} bytes has {bytes} of them")]
     Truncated {
-        /// What there is.
+        /// Bytes that came.
         bytes: usize,
-        /// What the chunk says.
+        /// Bytes that the chunk should have.
         expected: usize,
     },
-    /// They begin as something else.
+    /// The bytes do not begin with a chunk.
     #[error("a chunk begins with {0:#x}")]
     Foreign(u64),
-    /// Records are of no size that they can have.
+    /// A record of an impossible size.
     #[error("a record of {0} bytes")]
     RecordSize(u32),
-    /// The clocks of a chunk say nothing.
+    /// The clocks of a chunk make no sense.
     #[error("a counter of {hz} Hz that was read from {before} ns to {after} ns")]
     Clocks {
-        /// What the counter counts in a second.
+        /// Frequency of the counter in Hz.
         hz: u32,
-        /// Before it was read.
+        /// Kernel time before the counter was read, in nanoseconds.
         before: u64,
-        /// After.
+        /// Kernel time after it, in nanoseconds.
         after: u64,
     },
 }
 
-/// The same moment on two clocks, in nanoseconds.
+/// One moment on two clocks, in nanoseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Moment {
     kernel: u64,
@@ -62,15 +63,15 @@ impl Moment {
         Ok(Self { kernel: before, device: u64::try_from(device).unwrap_or(u64::MAX) })
     }
 
-    /// The device's time at a time of the kernel: between two moments as far as between them, otherwise as far away as on the
-    /// kernel's clock.
+    /// Returns the device's time for a time of the kernel: interpolated between two moments, and outside of them at
+    /// the distance on the kernel's clock.
     fn device_at(self, earlier: Option<Self>, kernel: u64) -> u64 {
         if let Some(earlier) = earlier
             && (earlier.kernel..self.kernel).contains(&kernel)
             && earlier.device <= self.device
         {
             let part = u128::from(kernel - earlier.kernel) * u128::from(self.device - earlier.device);
-            // Less than the whole.
+            // The part is smaller than the whole.
             return earlier.device + (part / u128::from(self.kernel - earlier.kernel)) as u64;
         }
         match kernel.checked_sub(self.kernel) {
@@ -80,24 +81,24 @@ impl Moment {
     }
 }
 
-/// What has come of a driver's events, and what has not.
+/// Counts of a driver's events: those taken, and those lost.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DriverEvents {
     last: Option<Moment>,
-    /// Events that are records now.
+    /// Events that were made records.
     pub taken: u64,
-    /// Events that the driver had no room for.
+    /// Events for which the driver had no room.
     pub lost: u64,
     /// Events of kinds that are not known here.
     pub unknown: u64,
-    /// Pieces that were none, and what was wrong with the first one.
+    /// Pieces that were no events; [`Self::error`] is about the first one.
     pub malformed: u64,
-    /// See [`Self::malformed`].
+    /// Mistake of the first malformed piece.
     pub error: Option<DriverEventsError>,
 }
 
 impl DriverEvents {
-    /// Takes what a guest has said, which arrived at the device's time `now`.
+    /// Takes the bytes of a guest, which arrived at the device's time `now`.
     pub fn take(&mut self, bytes: &[u8], now: u64, sink: &mut dyn FnMut(&Record)) {
         let mut left = bytes;
         while !left.is_empty() {
@@ -112,7 +113,7 @@ impl DriverEvents {
         }
     }
 
-    /// Takes one chunk; answers what is behind it.
+    /// Takes one chunk; returns the bytes after it.
     fn chunk<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -165,7 +166,7 @@ fn event(time: u64, pasid: u16, kind: Kind, (numbers, text): (&[u64], String)) -
     Record { sequence: 0, time, job: Job::NONE, owner, kind, arguments, text }
 }
 
-/// Kind, arguments and text of an event, as the hosted driver has them.
+/// Returns kind, arguments and text of an event, as the hosted driver has them.
 fn said(record: &layout::Record) -> Option<(Kind, [u64; 4], String)> {
     let process = u64::from(record.pasid);
     let thread = u64::from(record.thread);
@@ -196,13 +197,13 @@ fn said(record: &layout::Record) -> Option<(Kind, [u64; 4], String)> {
     Some((kind, arguments, text))
 }
 
-/// What a command is called; nothing if there is none of that number.
+/// Returns the name of a command; empty if no command has that number.
 fn command(number: u64) -> &'static str {
     let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     place.and_then(|place| COMMANDS.get(place)).map_or("", |command| command.0)
 }
 
-/// What a program is called, fit to be printed.
+/// Returns the name of a program, fit to be printed.
 fn name(low: u64, high: u64) -> String {
     let bytes: [u8; NAME_BYTES] = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
@@ -210,7 +211,7 @@ fn name(low: u64, high: u64) -> String {
     name.chars().map(|one| if one.is_control() { '?' } else { one }).collect()
 }
 
-// By its path, as the fuzz target has this file from elsewhere.
+// The path is needed because the fuzz target includes this file from another place.
 #[cfg(test)]
 #[path = "driver_events/tests.rs"]
 mod tests;

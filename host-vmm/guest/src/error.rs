@@ -1,4 +1,4 @@
-//! What can go wrong with a guest.
+//! Errors of a guest.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use belfry_vfio_user::{ServerError, SetupError};
 use super::console::Console;
 use super::network::NetworkError;
 
-/// What can go wrong with a guest.
+/// Errors of a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// The guest's parts could not be had.
+    /// The guest's parts are not available.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The cache directory failed.
@@ -29,7 +29,7 @@ pub enum GuestError {
     /// A disk's image cannot be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// There is no network for the guest, or no more.
+    /// The guest's network could not be started, or has ended.
     #[error(transparent)]
     Network(#[from] NetworkError),
     /// Belfry's own machine never writes to a disk's image.
@@ -49,7 +49,7 @@ pub enum GuestError {
     /// A file or socket on the host failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// Step that failed.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -57,7 +57,7 @@ pub enum GuestError {
     /// The guest's kernel gave up.
     #[error("the guest's kernel panicked while {during}: {line}{console}")]
     Panic {
-        /// What was being waited for.
+        /// Step that was waited for.
         during: &'static str,
         /// The panic's first line.
         line: String,
@@ -67,21 +67,21 @@ pub enum GuestError {
     /// The machine ended by itself.
     #[error("{machine} ended while {during} {how}{console}")]
     Ended {
-        /// What it is: QEMU, or Belfry's own machine.
+        /// Name of the machine: QEMU, or Belfry's own machine.
         machine: &'static str,
-        /// What was being waited for.
+        /// Step that was waited for.
         during: &'static str,
-        /// How it ended, and its own messages.
+        /// End of the machine, in words, and its own messages.
         how: String,
         /// End of the console.
         console: Console,
     },
-    /// Something took too long.
+    /// A step took too long.
     #[error("no end within {limit:?} while {during}{console}")]
     Timeout {
-        /// What was being waited for.
+        /// Step that was waited for.
         during: &'static str,
-        /// How long.
+        /// Time limit.
         limit: Duration,
         /// End of the console.
         console: Console,
@@ -89,24 +89,24 @@ pub enum GuestError {
     /// The guest refused a request.
     #[error("{during}: {text}{console}")]
     Refused {
-        /// What was asked.
+        /// Request.
         during: &'static str,
         /// The guest's words.
         text: String,
-        /// The errno behind it, or 0.
+        /// The errno of the refusal, or 0.
         errno: i32,
-        /// End of the kernel's log where it matters.
+        /// End of the kernel's log, if it matters.
         console: Console,
     },
-    /// The guest said something that makes no sense here.
+    /// The guest's init sent a message that makes no sense here.
     #[error("the guest's init broke the protocol while {during}: {what}")]
     Protocol {
-        /// What was being waited for.
+        /// Step that was waited for.
         during: &'static str,
-        /// What came.
+        /// Message that came.
         what: String,
     },
-    /// A snapshot with nothing kept for who goes on with its guest.
+    /// A snapshot without a note for the program that goes on with its guest.
     #[error("the snapshot does not say what its guest does")]
     NotKept,
     /// The guest was configured without a terminal.

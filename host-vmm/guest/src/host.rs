@@ -1,4 +1,4 @@
-//! What a guest needs of whatever runs it.
+//! The interface between a guest and the machine that runs it.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -10,49 +10,49 @@ use belfry_machine::snapshot::Saver;
 
 use super::GuestError;
 
-/// Bytes of a console that are kept at least: its end.
+/// Bytes of a console's end that are kept at least.
 pub(super) const CONSOLE: u64 = 1 << 20;
 
 /// The machine around a guest; dropping it ends the guest.
 pub(super) trait Host: std::fmt::Debug {
-    /// What it is, for messages.
+    /// Returns the machine's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// The device, when the guest has one.
+    /// Returns the device, if the guest has one.
     fn gpu(&self) -> Option<&Arc<Gpu>>;
 
-    /// How the machine ended; none as long as it runs.
+    /// Returns the end of the machine in words; `None` as long as it runs.
     fn ended(&mut self) -> Option<String>;
 
-    /// The end of what the guest's kernel has written to its serial port.
+    /// Returns the end of the guest kernel's output on its serial port.
     fn console(&self) -> Vec<u8>;
 
-    /// Where keys for the guest's first serial port go, if it was configured with a terminal.
+    /// Returns a stream for keys to the guest's first serial port, if it was configured with a terminal.
     fn keyboard(&self) -> Option<io::Result<UnixStream>>;
 
-    /// What the machine itself has to say, a line each behind a newline.
+    /// Returns the machine's own messages, each on a line of its own after a newline.
     fn messages(&self) -> String;
 
-    /// Fails where a part that is not the guest's has failed.
+    /// Fails if a part outside of the guest has failed.
     fn check(&mut self) -> Result<(), GuestError>;
 
-    /// From the start of the machine to the guest's first instruction, where that can be known.
+    /// Returns the time from the machine's start to the guest's first instruction, if it is known.
     fn setup_time(&self) -> Option<Duration>;
 
-    /// What saves the machine while it runs, where that can be done.
+    /// Returns the saver of the running machine, if it can be saved.
     fn saver(&self) -> Option<Arc<Saver>> {
         None
     }
 
-    /// Wakes the machine up if it sleeps with its memory powered alone (S3), and answers whether it did; one without that state never
-    /// does.
+    /// Wakes the machine up if it sleeps in S3, in which only its memory has power; returns true if it did. A machine
+    /// without that state never does.
     fn wake(&mut self) -> Result<bool, GuestError> {
         Ok(false)
     }
 
-    /// The guest has booted: what only the boot needed can go.
+    /// Removes files that only the boot needed: the guest has booted.
     fn booted(&self) {}
 
-    /// Takes the machine apart, whether the guest has ended or not.
+    /// Takes the machine apart, even if the guest has not ended.
     fn stop(&mut self) -> Result<(), GuestError>;
 }

@@ -19,15 +19,15 @@ use super::share;
 use super::terminal::Terminal;
 use super::{GuestError, failed};
 
-/// The machine's own limit; the guest's user has limits of their own.
+/// Limit of the machine itself; the callers of the guest have limits of their own.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Bytes of the console that are kept.
 const KEPT: usize = CONSOLE as usize;
 
-/// How long a machine may take to end once its network has noticed.
+/// Time for a machine to end once its network program has ended.
 const PASST_BEFORE: Duration = Duration::from_secs(1);
 
-/// The machine and what it has said.
+/// The machine and its output.
 #[derive(Debug)]
 pub(super) struct KvmHost {
     machine: Option<Running>,
@@ -36,13 +36,13 @@ pub(super) struct KvmHost {
     console: Arc<Mutex<Vec<u8>>>,
     keyboard: Option<UnixStream>,
     passt: Option<Passt>,
-    /// The machine's.
+    /// The saver of the machine.
     saver: Weak<Saver>,
     setup: Duration,
 }
 
 impl KvmHost {
-    /// Starts a machine whose guest's channel is the stream that comes with it.
+    /// Starts a machine; the returned stream is the host's end of its guest's channel.
     pub(super) fn start(
         image: &GuestImage,
         config: &GuestConfig,
@@ -81,7 +81,7 @@ impl KvmHost {
         Ok((host, ours))
     }
 
-    /// Goes on with a machine that was saved; the stream is the host's end of its guest's channel.
+    /// Goes on with a saved machine; the stream is the host's end of its guest's channel.
     pub(super) fn resume(snapshot: &Snapshot, gpu: GpuConfig) -> Result<(Self, UnixStream), GuestError> {
         let started = Instant::now();
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
@@ -105,7 +105,7 @@ impl KvmHost {
         Ok(Self { machine, end: None, gpu, console, keyboard: None, passt: None, saver, setup })
     }
 
-    /// Waits for a machine that has ended, or is told to.
+    /// Waits for a machine that has ended, or was told to end.
     fn finish(&mut self) -> Result<(), GuestError> {
         let Some(machine) = self.machine.take() else { return Ok(()) };
         let outcome = machine.wait()?;
@@ -147,7 +147,7 @@ impl Host for KvmHost {
     fn check(&mut self) -> Result<(), GuestError> {
         let Some(passt) = &mut self.passt else { return Ok(()) };
         let Err(error) = passt.check() else { return Ok(()) };
-        // It ends with the machine, too, and a moment before that is known to have ended.
+        // The network program ends with the machine, too, a moment before the machine is known to have ended.
         let deadline = Instant::now() + PASST_BEFORE;
         while self.machine.as_ref().is_some_and(|machine| !machine.is_finished()) {
             if Instant::now() > deadline {
@@ -180,7 +180,7 @@ impl Drop for KvmHost {
     }
 }
 
-/// The folders of a guest, by the names it mounts them by.
+/// Returns the folders of a guest, with the names by which the guest mounts them.
 fn shares(config: &GuestConfig) -> Vec<SharedFolder> {
     let folder = |(number, share): (usize, &share::Share)| SharedFolder {
         tag: share::tag(number),
@@ -190,7 +190,7 @@ fn shares(config: &GuestConfig) -> Vec<SharedFolder> {
     config.shares.iter().enumerate().map(folder).collect()
 }
 
-/// Appends, and forgets the beginning of too much.
+/// Appends output, and drops the oldest part if there is too much.
 fn keep(console: &Mutex<Vec<u8>>, data: &[u8]) {
     let mut console = console.lock().unwrap_or_else(PoisonError::into_inner);
     console.extend_from_slice(data);

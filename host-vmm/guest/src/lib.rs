@@ -1,16 +1,16 @@
-//! A guest with our GPU: boot it, load the driver, run programs, move files, switch it off.
+//! A guest with Belfry's GPU: boot it, load the driver, run programs, move files, switch it off.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | what a guest is booted with | `config.rs` |
+//! | the configuration of a boot | `config.rs` |
 //! | the guest itself, over the channel | `session.rs`, `channel.rs` |
 //! | guests that go on from a snapshot | `session/kept.rs` |
-//! | what runs it: QEMU, or Belfry's own machine | `host.rs`, `qemu/`, `kvm.rs` |
+//! | the machine that runs it: QEMU, or Belfry's own | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host, the network | `share.rs`, `network.rs` |
 //! | events of its driver | `driver_events.rs`, `session/driver_trace.rs` |
 //! | the user's terminal | `terminal.rs` |
 //! | guests with a system of their own | `system.rs` |
-//! | what its kernel said, and what went wrong | `console.rs`, `error.rs` |
+//! | its kernel's output, and errors | `console.rs`, `error.rs` |
 
 mod channel;
 mod config;
@@ -40,7 +40,7 @@ pub use share::{Share, ShareError};
 pub use system::{System, SystemConfig};
 pub use terminal::Terminal;
 
-/// Where a program's bytes come from.
+/// Source of a program's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Its standard output.
@@ -49,7 +49,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     /// Exit status; 128 + the signal's number for a killed program; 127 when it could not be started.
@@ -58,18 +58,18 @@ pub struct Exit {
     pub elapsed: Duration,
 }
 
-/// A number for a program running in the guest.
+/// Number of a program that runs in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProgramId(u32);
 
-/// How long after the start of its machine a guest reached what.
+/// Times at which a guest reached its phases, from the start of its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// The first instruction of its kernel, where that can be known.
+    /// The first instruction of its kernel, if that is known.
     pub entry: Option<Duration>,
     /// The first word of its init.
     pub init: Duration,
-    /// The part of that the guest's kernel counted.
+    /// The part of `init` that the guest's kernel counted.
     pub guest_init: Duration,
     /// The driver loaded for the first time.
     pub driver: Option<Duration>,
@@ -77,7 +77,7 @@ pub struct Phases {
     pub dispatch: Option<Duration>,
 }
 
-/// Names what was being done when a file or socket of the host failed.
+/// Makes the error of a host's file or socket; `what` names the step.
 fn failed(what: &str) -> impl FnOnce(io::Error) -> GuestError + use<> {
     let what = what.to_owned();
     move |source| GuestError::Io { what, source }

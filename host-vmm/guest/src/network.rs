@@ -1,4 +1,4 @@
-//! The network of guests: addresses, and passt, which has this user's sockets open for a guest on Belfry's own machine.
+//! The network of guests: addresses, and passt, which opens this user's sockets for a guest on Belfry's own machine.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use belfry_image::{Cache, FetchError, Progress};
 use belfry_process::child::{KillOnDrop, die_with_parent, inherit};
 use belfry_process::scratch::Scratch;
 
-/// Addresses behind QEMU's network of its own user (`-netdev user`), which are always these, and which passt is given.
+/// Addresses of QEMU's user network (`-netdev user`), which are always these; passt gets them, too.
 pub(super) const USER_NETWORK: Network = Network {
     address: [10, 0, 2, 15],
     mask: [255, 255, 255, 0],
@@ -22,7 +22,7 @@ pub(super) const USER_NETWORK: Network = Network {
     resolver: [10, 0, 2, 3],
 };
 
-/// Why there is no network.
+/// Reason for having no network.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// The program is not there.
@@ -30,20 +30,20 @@ pub enum NetworkError {
         "--net user needs passt on Belfry's own machine: {0}; install the package passt, or use --mode qemu"
     )]
     Absent(#[from] FetchError),
-    /// It could not be started.
+    /// passt could not be started.
     #[error("cannot start passt for the guest's network: {0}")]
     Start(#[from] io::Error),
-    /// It has ended.
+    /// passt has ended.
     #[error("passt, which the guest's network is behind, ended ({status}){messages}")]
     Ended {
-        /// How.
+        /// Its exit status, in words.
         status: String,
-        /// What it said, a line each behind a newline.
+        /// Its messages, each on a line of its own after a newline.
         messages: String,
     },
 }
 
-/// passt at work; it ends with this, and when the machine closes its end of the stream.
+/// A running passt; it ends when this is dropped, and when the machine closes its end of the stream.
 #[derive(Debug)]
 pub(super) struct Passt {
     child: KillOnDrop,
@@ -53,7 +53,7 @@ pub(super) struct Passt {
 impl Passt {
     /// Starts passt; the stream carries the guest's frames.
     ///
-    /// Nobody reaches the guest, and this machine's own address in the network is its gateway's.
+    /// No other machine can reach the guest, and this machine's own address in the network is the gateway's.
     pub(super) fn start(cache: &Cache) -> Result<(Self, UnixStream), NetworkError> {
         let tool = tools::passt(cache, &Progress::silent())?;
         let folder = Scratch::new()?;
@@ -72,7 +72,7 @@ impl Passt {
         Ok((Self { child, folder }, ours))
     }
 
-    /// Fails when it has ended, which it does not before the machine does.
+    /// Fails if passt has ended; passt should run as long as the machine.
     pub(super) fn check(&mut self) -> Result<(), NetworkError> {
         let Some(status) = self.child.0.try_wait()? else { return Ok(()) };
         let said = fs::read_to_string(log(&self.folder)).unwrap_or_default();
@@ -85,8 +85,8 @@ fn log(folder: &Scratch) -> PathBuf {
     folder.path().join("passt.log")
 }
 
-/// Whether the host can be given an address: since 2024. Without that it has its gateway's, but on a machine without
-/// routes another one.
+/// Returns true if passt has an option for the host's address (since 2024). Without the option, the host has its
+/// gateway's address, but another one on a machine without routes.
 fn says_how_to_map_loopback(tool: &Tool) -> io::Result<bool> {
     let output =
         Command::new(&tool.program).args(&tool.arguments).arg("--help").stdin(Stdio::null()).output()?;
@@ -98,7 +98,7 @@ fn text(address: [u8; 4]) -> String {
     Ipv4Addr::from(address).to_string()
 }
 
-/// Its options; those with a long name that every version has.
+/// Returns the options for passt; long names are used only if every version has them.
 fn arguments(descriptor: i32) -> Vec<String> {
     let Network { address, mask, gateway, resolver } = USER_NETWORK;
     let options = [

@@ -1,4 +1,4 @@
-//! A booted guest, and everything that can be asked of it.
+//! A booted guest, and all requests to it.
 
 mod driver_trace;
 mod kept;
@@ -27,11 +27,12 @@ use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
 use pending::{Collected, Pending};
 
-/// How long a step of the guest may take beyond the program's own time.
+/// Time limit of a step of the guest beyond the program's own time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
-/// How much later than its time a step may end: what a guest has sent before is taken, and one that never stops is not heard for ever.
+/// Time by which a step may end late: earlier messages of the guest are still taken, but a guest that never stops is
+/// cut off.
 const GRACE: Duration = Duration::from_secs(10);
-/// Bytes of a file of a guest that are taken.
+/// Largest file of a guest that is read, in bytes.
 const MOST_OF_FILE: usize = 4 << 30;
 
 /// A booted guest; dropping it ends the machine.
@@ -116,19 +117,19 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The device, when the guest has one.
+    /// Returns the device, if the guest has one.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.host.gpu()
     }
 
-    /// Time from the start of the machine to the first word of the guest's init.
+    /// Returns the time from the start of the machine to the first message of the guest's init.
     #[must_use]
     pub fn boot_time(&self) -> Duration {
         self.phases.init
     }
 
-    /// How long after its start the machine reached what, so far.
+    /// Returns the times at which the machine has reached its phases, so far.
     #[must_use]
     pub fn phases(&self) -> Phases {
         let first = self.gpu().and_then(|gpu| gpu.first_dispatch());
@@ -138,13 +139,13 @@ impl Guest {
         }
     }
 
-    /// The guest's kernel release.
+    /// Returns the guest's kernel release.
     #[must_use]
     pub fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// Loads the driver and what it needs; answers how long that took.
+    /// Loads the driver and the modules that it needs; returns the time that this took.
     pub fn load_driver(&mut self) -> Result<Duration, GuestError> {
         let started = Instant::now();
         self.request("loading the driver", &Request::LoadModules { paths: self.modules.clone() })?;
@@ -152,8 +153,8 @@ impl Guest {
         Ok(started.elapsed())
     }
 
-    /// Makes the configured disk the root of everything that follows, files and programs, mounts the configured shares and
-    /// sets up the network card; answers how long that took.
+    /// Makes the configured disk the root of all later files and programs, mounts the configured shares and sets up
+    /// the network card; returns the time that this took.
     ///
     /// The modules of [`Self::load_driver`] must be loaded. A guest that was configured without a root stays as it is.
     pub fn enter_root(&mut self) -> Result<Duration, GuestError> {
@@ -171,13 +172,14 @@ impl Guest {
         Ok(started.elapsed())
     }
 
-    /// Makes the root file system of the configured disk with a system the root of everything that follows.
+    /// Makes the root file system of the configured disk with a system the root of all later requests.
     ///
-    /// The modules of [`Self::load_driver`] must be loaded. Its network is set up by [`Self::set_up_network`] alone.
+    /// The modules of [`Self::load_driver`] must be loaded. Only [`Self::set_up_network`] sets up its network.
     ///
     /// # Errors
     ///
-    /// A disk without one system in an ext4 file system, with what it has instead; a guest that was configured without one.
+    /// A disk without exactly one system in an ext4 file system; the error names its contents. A guest that was
+    /// configured without such a disk.
     pub fn enter_system(&mut self) -> Result<(), GuestError> {
         let serial = self.system.clone().ok_or(GuestError::NoSystem)?;
         self.request("looking for the system on the disk", &Request::EnterSystem { serial })
@@ -192,7 +194,7 @@ impl Guest {
         self.request("setting up the network", &Request::Network(network::USER_NETWORK))
     }
 
-    /// Unloads the driver alone.
+    /// Unloads the driver, but not the modules that it needs.
     pub fn unload_driver(&mut self) -> Result<Duration, GuestError> {
         let started = Instant::now();
         self.request("unloading the driver", &Request::UnloadModule { name: "amdgpu".into() })?;
@@ -224,7 +226,7 @@ impl Guest {
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
 
-    /// Starts a program; [`Self::wait`] tells how it ends.
+    /// Starts a program; [`Self::wait`] returns its end.
     pub fn spawn(
         &mut self,
         argv: &[String],
@@ -234,11 +236,11 @@ impl Guest {
         self.start_program(argv, env, directory, None)
     }
 
-    /// Starts a program that has the configured terminal; keys are the guest's from then on.
+    /// Starts a program on the configured terminal; from then on, keys go to the guest.
     ///
     /// # Errors
     ///
-    /// A guest without a terminal, and one that is gone.
+    /// A guest without a terminal, or whose terminal is gone.
     pub fn spawn_on_terminal(
         &mut self,
         argv: &[String],
@@ -267,9 +269,9 @@ impl Guest {
         Ok(id)
     }
 
-    /// Waits for a program, handing over what it writes as it comes.
+    /// Waits for a program, and passes its output on as it comes.
     ///
-    /// What other programs write meanwhile is kept for their own wait.
+    /// Output of other programs that comes meanwhile is kept for their own wait.
     pub fn wait(
         &mut self,
         id: ProgramId,
@@ -291,7 +293,7 @@ impl Guest {
         }
     }
 
-    /// Runs a program to its end and collects what it writes.
+    /// Runs a program to its end and collects its output.
     pub fn run(&mut self, argv: &[&str], limit: Duration) -> Result<(Exit, String, String), GuestError> {
         let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
         let id = self.spawn(&argv, &[], "/root")?;
@@ -304,13 +306,13 @@ impl Guest {
         Ok((exit, stdout, stderr))
     }
 
-    /// Wakes the guest's system up if it is suspended to memory, and answers whether it was.
+    /// Wakes the guest's system up if it is suspended to memory; returns true if it was.
     ///
-    /// QEMU alone lets a guest do that. Its programs are told nothing by it, and go on.
+    /// Only QEMU has this state. The guest's programs are not told, and go on.
     ///
     /// # Errors
     ///
-    /// When QEMU does not answer.
+    /// QEMU does not answer.
     pub fn wake(&mut self) -> Result<bool, GuestError> {
         self.host.wake()
     }
@@ -378,12 +380,12 @@ impl Guest {
     fn send(&mut self, during: &'static str, request: &Request) -> Result<(), GuestError> {
         match self.channel.send(request) {
             Ok(()) => Ok(()),
-            // The connection has ended; the end of the machine gives the reason.
+            // The connection has ended; the machine's end gives the reason.
             Err(_) => Err(self.ended(during)),
         }
     }
 
-    /// The next event that is not a program's.
+    /// Returns the next event that is not a program's.
     fn answer(&mut self, during: &'static str) -> Result<Event, GuestError> {
         let started = Instant::now();
         loop {
@@ -394,9 +396,9 @@ impl Guest {
         }
     }
 
-    /// Files away what a program wrote or how it ended, and events of the driver; gives other events back.
+    /// Keeps the output and ends of programs, and events of the driver; returns other events.
     fn note(&mut self, during: &'static str, event: Event) -> Result<Option<Event>, GuestError> {
-        // Of programs that nobody has started, nobody asks.
+        // Events of unknown programs are dropped: no caller waits for them.
         let is_known = |id: u32| (1..self.next_id).contains(&id);
         match event {
             Event::Output { id, stream, data } if is_known(id) => {
@@ -417,7 +419,7 @@ impl Guest {
         Ok(None)
     }
 
-    /// The next event of a step that began at a time, unless the step is over.
+    /// Returns the next event of a step that began at `since`, unless the step's time is over.
     fn next_event_since(
         &mut self,
         during: &'static str,
@@ -454,7 +456,7 @@ impl Guest {
                 return Err(GuestError::Quit);
             }
             if self.host.ended().is_some() {
-                // What the guest said before it ended may still be on its way.
+                // Messages that the guest sent before its end may still be on their way.
                 if let Next::Event(event) = self.channel.next(Instant::now() + Duration::from_secs(1)) {
                     return Ok(event);
                 }
@@ -470,7 +472,7 @@ impl Guest {
         Console::keep(&self.host.console(), &self.logs)
     }
 
-    /// The error for a guest that is gone.
+    /// Returns the error for a guest that is gone.
     fn ended(&mut self, during: &'static str) -> GuestError {
         let deadline = Instant::now() + Duration::from_secs(5);
         let status = loop {

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use belfry_channel::path::{PathError, writable};
 
-/// Why a folder cannot be shared.
+/// Reason why a folder cannot be shared.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
-    /// It is not there, or cannot be looked at.
+    /// The folder does not exist, or cannot be read.
     #[error("cannot share {path}: {source}")]
     Open {
         /// The folder.
@@ -17,15 +17,15 @@ pub enum ShareError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is a file, or its name is no text.
+    /// The path is a file's, or is no text.
     #[error("cannot share {path}: {why}")]
     Unfit {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, in words.
         why: &'static str,
     },
-    /// The guest cannot have it under its path.
+    /// The guest cannot mount it at its path.
     #[error("cannot share a folder under its own path: {0}")]
     Path(#[from] PathError),
 }
@@ -35,7 +35,7 @@ pub enum ShareError {
 pub struct Share {
     /// Its absolute path, on both sides.
     pub path: String,
-    /// Whether the guest may only read.
+    /// True if the guest may only read.
     pub read_only: bool,
 }
 
@@ -58,7 +58,7 @@ impl FromStr for Share {
     }
 }
 
-/// The name of a share between machine and guest; numbers are those of [`super::GuestConfig::shares`].
+/// Returns the name of a share between machine and guest; numbers are those of [`super::GuestConfig::shares`].
 pub(super) fn tag(number: usize) -> String {
     format!("belfry-share-{number}")
 }

@@ -15,12 +15,12 @@ use super::qemu::QemuHost;
 use super::terminal::{Terminal, Typing};
 use super::{GuestError, failed};
 
-/// What such a system is booted with.
+/// Configuration of such a system's boot.
 #[derive(Debug)]
 pub struct SystemConfig {
-    /// The disk with the system; what it writes is forgotten.
+    /// The disk with the system; the guest's writes to it are forgotten.
     pub disk: DiskConfig,
-    /// The firmware, where it is not QEMU's BIOS.
+    /// The UEFI firmware; `None`: QEMU's BIOS.
     pub uefi: Option<Uefi>,
     /// Further disks.
     pub disks: Vec<DiskConfig>,
@@ -30,15 +30,15 @@ pub struct SystemConfig {
     pub cpus: u32,
     /// Bytes of guest memory.
     pub memory: u64,
-    /// A network card behind which the host's network is.
+    /// A network card that is connected to the host's network.
     pub network: bool,
-    /// The port of this machine behind which the guest's ssh is.
+    /// The port of this machine that leads to the guest's ssh.
     pub ssh: Option<u16>,
     /// Credentials for a guest with systemd: name, and a text of one line.
     pub credentials: Vec<(String, String)>,
-    /// Shows what the guest writes to its first serial port, and takes the keys of [`System::type_keys`].
+    /// Shows the guest's output on its first serial port, and takes the keys of [`System::type_keys`].
     pub terminal: Option<Arc<Terminal>>,
-    /// How QEMU is used.
+    /// Choices for QEMU.
     pub qemu: QemuConfig,
 }
 
@@ -53,7 +53,7 @@ pub struct System {
 }
 
 impl System {
-    /// Starts the machine; what becomes of it is the disk's business.
+    /// Starts the machine; all further steps are up to the system on the disk.
     ///
     /// # Errors
     ///
@@ -64,23 +64,23 @@ impl System {
         Ok(Self { host, terminal: config.terminal.clone(), typing: None, started, cache: cache.clone() })
     }
 
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.host.gpu()
     }
 
-    /// How long ago the machine was started.
+    /// Returns the time since the start of the machine.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Passes the keys of the configured terminal on from now on.
+    /// From now on, passes keys of the configured terminal to the guest.
     ///
     /// # Errors
     ///
-    /// A system without a terminal, and one that is gone.
+    /// A system without a terminal, or whose terminal is gone.
     pub fn type_keys(&mut self) -> Result<(), GuestError> {
         let terminal = self.terminal.clone().ok_or(GuestError::NoTerminal)?;
         let keyboard = self.host.keyboard().ok_or(GuestError::NoTerminal)?;
@@ -89,11 +89,11 @@ impl System {
         Ok(())
     }
 
-    /// Waits until the guest has switched itself off; `false` where it still runs after `limit`.
+    /// Waits until the guest has switched itself off; `false` if it still runs after `limit`.
     ///
     /// # Errors
     ///
-    /// A machine that failed; [`GuestError::Quit`] when the user ended it.
+    /// A machine that failed; [`GuestError::Quit`] if the user ended it.
     pub fn wait(&mut self, limit: Duration) -> Result<bool, GuestError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -112,13 +112,13 @@ impl System {
         }
     }
 
-    /// The error for a guest that takes too long.
+    /// Returns the error for a guest that takes too long.
     #[must_use]
     pub fn too_long(&self, during: &'static str, limit: Duration) -> GuestError {
         GuestError::Timeout { during, limit, console: self.keep_console() }
     }
 
-    /// Ends the machine, whatever the guest does.
+    /// Ends the machine at once, without asking the guest.
     pub fn stop(mut self) -> Result<(), GuestError> {
         self.typing = None;
         self.host.stop()

@@ -1,4 +1,4 @@
-//! The terminal of an interactive guest: keys go to its first serial port, and what it writes there is shown.
+//! The terminal of an interactive guest: keys go to its first serial port, and the port's output is shown.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeWriter, Read as _, Write as _};
@@ -11,9 +11,9 @@ use belfry_machine::terminal::{Escape, RawTerminal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::tcgetwinsize;
 
-/// What ends the input of a program that reads lines (Ctrl-D).
+/// Byte that ends the input of a program that reads lines (Ctrl-D).
 const END_OF_INPUT: u8 = 0x04;
-/// Rows and columns where the output is no terminal.
+/// Rows and columns if the output is no terminal.
 const USUAL_SIZE: (u16, u16) = (24, 80);
 
 /// The user's side of a guest's console: a terminal, or any two files.
@@ -40,7 +40,7 @@ impl Terminal {
         Ok(Self { input: copy(io::stdin().as_fd())?, output: copy(io::stdout().as_fd())? })
     }
 
-    /// Rows and columns.
+    /// Returns rows and columns.
     pub(super) fn size(&self) -> (u16, u16) {
         match tcgetwinsize(&self.output) {
             Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
@@ -48,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Shows what the guest wrote. A reader that has left does not disturb the guest.
+    /// Shows the guest's output. A reader that has left does not disturb the guest.
     pub(super) fn show(&self, data: &[u8]) {
         let _ = (&self.output).write_all(data);
     }
@@ -105,13 +105,13 @@ impl Typing {
         Ok(Self { quit, _raw: raw, _stop: stop })
     }
 
-    /// Whether the user wants the machine to end.
+    /// Returns true if the user wants the machine to end.
     pub(super) fn quit(&self) -> bool {
         self.quit.load(Ordering::Relaxed)
     }
 }
 
-/// Shows what comes from `guest` until its end.
+/// Shows the output of `guest` until its end.
 pub(super) fn show(terminal: Arc<Terminal>, mut guest: UnixStream) -> io::Result<()> {
     std::thread::Builder::new().name("console".into()).spawn(move || {
         let mut data = [0; 4096];
@@ -143,7 +143,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         show(Arc::clone(&terminal), ours.try_clone().unwrap()).unwrap();
         let typing = Typing::start(terminal, ours).unwrap();
-        // In a pipe the escape is a key like any other.
+        // In a pipe, the escape key is an ordinary byte.
         writer.write_all(b"echo \x01x\n").unwrap();
         drop(writer);
         let mut typed = [0; 9];

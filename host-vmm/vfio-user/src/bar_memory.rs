@@ -1,4 +1,4 @@
-//! Memory behind a BAR that the client may map: a file for each client, always at the same place here.
+//! Memory behind a BAR that the client may map: another file for each client, always at one address in this process.
 #![expect(unsafe_code, reason = "replaces the file behind a map")]
 
 use std::io;
@@ -10,7 +10,7 @@ use vm_memory::MmapRegion;
 
 use super::SetupError;
 
-/// Where the memory of a BAR is mapped.
+/// Address range of a BAR's memory.
 #[derive(Debug)]
 pub(super) struct BarMemory {
     what: &'static str,
@@ -19,7 +19,8 @@ pub(super) struct BarMemory {
 }
 
 impl BarMemory {
-    /// A place for `size` bytes without any memory behind it, and the region that keeps the place.
+    /// Reserves an address range for `size` bytes without any memory in it, and returns the region that keeps the
+    /// range.
     pub(super) fn new(what: &'static str, size: u64) -> Result<(Self, MmapRegion), SetupError> {
         let failed = |source| SetupError::Memory { what, size, source };
         let length = usize::try_from(size).map_err(io::Error::other).map_err(failed)?;
@@ -27,20 +28,20 @@ impl BarMemory {
         Ok((Self { what, address: region.as_ptr().expose_provenance(), size }, region))
     }
 
-    /// Puts zeroed memory there that no earlier client has a descriptor of, and answers the one to it.
+    /// Puts zeroed memory into the range, of which no earlier client has a descriptor; returns its descriptor.
     ///
-    /// Accesses meanwhile reach the memory before or the one after.
+    /// Accesses during the change reach the old memory or the new one.
     ///
     /// # Safety
     ///
-    /// The region of [`Self::new`] has to be there still.
+    /// The region of [`Self::new`] must still exist.
     pub(super) unsafe fn renew(&self) -> Result<OwnedFd, SetupError> {
         let make = || -> io::Result<OwnedFd> {
             let fd = rustix::fs::memfd_create(self.what, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             rustix::fs::ftruncate(&fd, self.size)?;
-            // A client that could shrink the file could take the memory from under the device.
+            // A client that could shrink the file could take the memory away from the device.
             rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-            // SAFETY: the range is that of the region, which the caller vouches for, and the device that has the region
+            // SAFETY: the range is that of the region, as the caller guarantees, and the device that has the region
             // expects memory that others change at any time. `new` has checked that the size fits.
             let address = unsafe {
                 libc::mmap(

@@ -1,8 +1,8 @@
 //! A connection that reads whole messages only.
 //!
-//! Every message is read in full and bounded before anything looks at it, so an unknown command cannot shift the stream.
-//! A message that has begun has to end within a limit, and a reply has to be taken within it; between messages a client may
-//! be silent.
+//! Every message is read in full, within a limit of size, before any part of it is used, so that an unknown command
+//! cannot shift the stream. A message that has begun has to end within a time limit, and a reply has to be taken
+//! within that limit; between messages a client may be silent.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,13 +20,13 @@ use rustix::net::{
 
 use super::protocol::{HEADER_SIZE, Header, MAX_FDS, MAX_PAYLOAD, Message, Reply, encode};
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The socket failed, or the peer left in the middle of a message.
     #[error("connection lost: {0}")]
     Io(#[from] io::Error),
-    /// A header says a size no message can have.
+    /// A header has a size that no message can have.
     #[error("message {command} of {size} bytes")]
     Size {
         /// The command.
@@ -34,27 +34,27 @@ pub enum ConnectionError {
         /// The size in its header.
         size: u32,
     },
-    /// More file descriptors than were agreed.
+    /// More file descriptors than were negotiated.
     #[error("more than {MAX_FDS} file descriptors in one message")]
     TooManyFds,
-    /// The client began something and did not go on with it.
+    /// The client began a step and did not end it.
     #[error("it has not {what} within {limit:?}")]
     Slow {
-        /// What it should have done.
+        /// Step that the client should have ended.
         what: &'static str,
-        /// How long it had for that.
+        /// Time limit of that step.
         limit: Duration,
     },
 }
 
-/// What waiting for a message came to.
+/// Result of waiting for a message.
 #[derive(Debug)]
 pub enum Incoming {
     /// A message.
     Message(Message),
     /// The client has closed the connection.
     Closed,
-    /// Somebody has signalled the eventfd of the connection.
+    /// The eventfd of the connection was signalled.
     Woken,
 }
 
@@ -70,13 +70,14 @@ pub struct Connection {
 impl Connection {
     /// Wraps an accepted socket.
     ///
-    /// `wake`, an eventfd, ends the wait for a message; `limit` is what the client has for each of its own steps.
+    /// `wake`, an eventfd, ends the wait for a message; `limit` is the time that the client has for each of its own
+    /// steps.
     #[must_use]
     pub fn new(stream: UnixStream, wake: Arc<OwnedFd>, limit: Duration) -> Self {
         Self { stream, wake, limit, held: Vec::new() }
     }
 
-    /// Whether the next message, or a part of it, is there already.
+    /// Returns true if the next message, or a part of it, is there already.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
@@ -131,7 +132,7 @@ impl Connection {
         Ok(Incoming::Message(Message { header, payload, fds }))
     }
 
-    /// Fills `bytes`, whatever pieces they come in, before the deadline.
+    /// Fills `bytes` before the deadline; they may come in any pieces.
     fn read_exact(&self, mut bytes: &mut [u8], deadline: &Deadline) -> Result<(), ConnectionError> {
         while !bytes.is_empty() {
             match rustix::net::recv(&self.stream, &mut *bytes, RecvFlags::DONTWAIT) {
@@ -143,13 +144,13 @@ impl Connection {
                 }
                 Err(errno) => return Err(io::Error::from(errno).into()),
             }
-            // A client that always has one more byte would not be seen by the wait.
+            // A client that sends byte after byte never reaches the wait, which has the other check.
             deadline.left()?;
         }
         Ok(())
     }
 
-    /// Waits until the socket is ready for `flags`; true where `wake` was signalled instead.
+    /// Waits until the socket is ready for `flags`; returns true if `wake` was signalled instead.
     fn wait(
         &self,
         flags: PollFlags,
@@ -170,7 +171,7 @@ impl Connection {
 
     /// Answers `request` with `payload`, or with an errno.
     ///
-    /// Nothing is sent where the request asked for no reply: an error there is the caller's to log.
+    /// Nothing is sent if the request asked for no reply: the caller logs an error then.
     pub fn reply(&mut self, request: &Header, answer: Result<Reply<'_>, i32>) -> Result<(), ConnectionError> {
         if request.no_reply() {
             return Ok(());
@@ -179,7 +180,8 @@ impl Connection {
         self.send(&encode(request, answer), &fds)
     }
 
-    /// As [`Self::reply`], but only with the next [`Self::release`]; descriptors cannot be sent so.
+    /// Answers as [`Self::reply`] does, but only at the next [`Self::release`]; descriptors cannot be sent in this
+    /// way.
     pub fn hold(&mut self, request: &Header, answer: Result<Reply<'_>, i32>) {
         if !request.no_reply() {
             self.held.extend_from_slice(&encode(request, answer));
@@ -224,7 +226,7 @@ impl Connection {
     }
 }
 
-/// Until when the client has to have done something.
+/// Time at which the client must have ended its step.
 #[derive(Debug)]
 struct Deadline {
     at: Instant,
@@ -233,7 +235,7 @@ struct Deadline {
 }
 
 impl Deadline {
-    /// The time left for a wait; an error once there is none.
+    /// Returns the time left for a wait; an error once there is none.
     fn left(&self) -> Result<Timespec, ConnectionError> {
         let left = self.at.saturating_duration_since(Instant::now());
         if left.is_zero() {

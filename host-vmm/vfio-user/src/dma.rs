@@ -1,8 +1,8 @@
 //! The guest's memory as the client maps it: DMA_MAP and DMA_UNMAP kept as a `vm_memory` map.
 //!
-//! Each file is mapped once and whole, so that no range needs a descriptor or a map of its own, and ranges that go on in
-//! the guest's addresses as in their file are one region. Changes take effect for the device in [`DmaTable::publish`],
-//! many of them at a time.
+//! Each file is mapped once and as a whole, so that no range needs a descriptor or a map of its own. Ranges that
+//! follow each other in the guest's addresses and in their file are one region. Changes take effect for the device in
+//! [`DmaTable::publish`], many of them at a time.
 #![expect(unsafe_code, reason = "publishes regions of files that it unmaps later")]
 
 #[cfg(test)]
@@ -26,9 +26,10 @@ const UNMAP_ALL: u32 = 2;
 
 const PAGE: u64 = 4096;
 
-/// Most ranges one client may hold, even if each has a file of its own; advertised as `max_dma_maps`.
+/// Returns the largest number of ranges that one client may hold, even if each has a file of its own; advertised as
+/// `max_dma_maps`.
 ///
-/// Half of the maps the kernel gives a process, at most [`MAX_FILES`].
+/// The number is half of the maps that the kernel gives a process, at most [`MAX_FILES`].
 pub(super) fn max_mappings() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
@@ -38,7 +39,7 @@ pub(super) fn max_mappings() -> usize {
     })
 }
 
-/// Why a range was not mapped or unmapped.
+/// Reason why a range was not mapped or unmapped.
 #[derive(Debug, thiserror::Error)]
 pub enum DmaError {
     /// The range is empty, unaligned, beyond its file or the address space, or cuts another one in two.
@@ -48,7 +49,7 @@ pub enum DmaError {
         start: u64,
         /// Its size in bytes.
         size: u64,
-        /// What is wrong with it.
+        /// Reason, in words.
         what: &'static str,
     },
     /// A part of the range is mapped already.
@@ -59,7 +60,7 @@ pub enum DmaError {
         /// Its size in bytes.
         size: u64,
     },
-    /// Nothing is mapped there.
+    /// The range has no mapped memory.
     #[error("nothing is mapped in {size:#x} bytes at {start:#x}")]
     Nothing {
         /// The first address in the guest.
@@ -99,7 +100,7 @@ impl DmaError {
     }
 }
 
-/// Memory of one file without a gap, which the client may have mapped in many ranges.
+/// Memory of one file without a gap; the client may have mapped it in many ranges.
 #[derive(Debug)]
 struct Area {
     size: u64,
@@ -111,9 +112,9 @@ struct Area {
 /// All ranges of the current client.
 #[derive(Debug)]
 pub struct DmaTable {
-    /// Sizes of the client's ranges by first address, with or without memory.
+    /// Sizes of the client's ranges by first address, both with and without memory.
     ranges: BTreeMap<u64, u64>,
-    /// What there is for the device, by first address.
+    /// Memory for the device, by first address.
     areas: BTreeMap<u64, Area>,
     files: BTreeMap<FileId, Weak<SharedFile>>,
     /// Areas removed from `areas` that the device may still use.
@@ -124,8 +125,8 @@ pub struct DmaTable {
 }
 
 impl DmaTable {
-    /// An empty table that publishes into `memory`; `wake`, an eventfd that does not block, is signalled when a file of
-    /// the client can no longer be read.
+    /// Makes an empty table that publishes into `memory`. `wake`, an eventfd that does not block, is signalled when a
+    /// file of the client can no longer be read.
     #[must_use]
     pub fn new(memory: GuestMemoryAtomic<GuestMemoryMmap>, wake: Arc<OwnedFd>) -> Self {
         Self {
@@ -141,11 +142,11 @@ impl DmaTable {
 
     /// Adds a range; `fd` is the memory behind it from `offset` on.
     ///
-    /// Ranges without a descriptor (ROMs, our own mapped BAR) and read-only ones are remembered but not published:
-    /// the device finds nothing there, as on a bus where nothing answers.
+    /// Ranges without a descriptor (ROMs, Belfry's own mapped BAR) and read-only ranges are remembered but not
+    /// published: the device finds no memory there, as on a bus on which no device answers.
     ///
     /// # Errors
-    /// Those of [`DmaError`]; the table is as it was.
+    /// The errors of [`DmaError`]; the table then stays as it was.
     pub fn map(
         &mut self,
         flags: u32,
@@ -181,10 +182,10 @@ impl DmaTable {
         Ok(())
     }
 
-    /// Removes the ranges that lie within `start .. start + size`, or all of them with the flag that says so.
+    /// Removes the ranges that lie within `start .. start + size`, or all of them if the flag for that is set.
     ///
     /// # Errors
-    /// Those of [`DmaError`]; the table is as it was.
+    /// The errors of [`DmaError`]; the table then stays as it was.
     pub fn unmap(&mut self, flags: u32, start: u64, size: u64) -> Result<(), DmaError> {
         if flags & UNMAP_DIRTY != 0 {
             return Err(DmaError::Dirty);
@@ -211,29 +212,30 @@ impl DmaTable {
         Ok(())
     }
 
-    /// Forgets every range, as when the client has left.
+    /// Forgets every range, as after the client has left.
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.changed |= !self.areas.is_empty();
         self.retired.extend(std::mem::take(&mut self.areas).into_values());
     }
 
-    /// Whether there is something to publish.
+    /// Returns true if there are changes to publish.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Whether a file of the client can no longer be read, and the guest with it has lost its memory.
+    /// Returns true if a file of the client can no longer be read, so that the guest has lost its memory.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.areas.values().any(|area| area.file.is_lost())
     }
 
-    /// Publishes the areas; `tell` tells the device, and returns once that has let go of what was published before.
+    /// Publishes the areas; `tell` tells the device, and returns once the device has let go of the areas published
+    /// before.
     pub fn publish(&mut self, tell: impl FnOnce()) {
         let regions: Vec<_> = self.areas.values().map(|area| area.region.clone()).collect();
-        // Areas are in order and do not overlap: the only thing that can be wrong with them is that there are none.
+        // Areas are in order and do not overlap: the only possible error is that there are none.
         let memory = GuestMemoryMmap::from_arc_regions(regions).unwrap_or_else(|_| GuestMemoryMmap::new());
         self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(memory);
         tell();
@@ -247,7 +249,7 @@ impl DmaTable {
         }
     }
 
-    /// The map of `file`, if that reaches up to `end`.
+    /// Returns the map of `file`, if it reaches up to `end`.
     fn file(&mut self, file: &File, end: u64) -> Result<Option<Arc<SharedFile>>, FileError> {
         let (id, size) = identify(file)?;
         if let Some(known) = self.files.get(&id).and_then(Weak::upgrade).filter(|known| end <= known.length())
@@ -257,13 +259,13 @@ impl DmaTable {
         if end > size {
             return Ok(None);
         }
-        // Not known, or grown since: what is in use stays as it is.
+        // The file is not known, or has grown since: maps in use stay as they are.
         let mapped = Arc::new(SharedFile::new(file, id, size, self.wake.as_fd())?);
         self.files.insert(id, Arc::downgrade(&mapped));
         Ok(Some(mapped))
     }
 
-    /// Adds memory, as a part of what it adjoins if that is of the same file; `None` where it cannot be a region.
+    /// Adds memory, as a part of an adjoining area if that is of this file; `None` if it cannot be a region.
     fn insert(&mut self, start: u64, size: u64, file: &Arc<SharedFile>, offset: u64) -> Option<()> {
         let (mut first, mut whole, mut from) = (start, size, offset);
         let before = self.areas.range(..start).next_back();
@@ -287,7 +289,7 @@ impl DmaTable {
         Some(())
     }
 
-    /// Removes memory that is a part of one area, or none at all.
+    /// Removes memory that is a part of one area, or that is in no area.
     fn remove(&mut self, start: u64, size: u64) -> Option<()> {
         let end = start + size;
         let Some((&first, area)) = self.areas.range(..=start).next_back() else { return Some(()) };
@@ -308,7 +310,7 @@ impl DmaTable {
         Some(())
     }
 
-    /// Takes an area out; its file stays mapped until the device has been told.
+    /// Removes an area; its file stays mapped until the device has been told.
     fn take(&mut self, start: u64) {
         self.retired.extend(self.areas.remove(&start));
     }
@@ -318,26 +320,27 @@ impl Drop for DmaTable {
     fn drop(&mut self) {
         self.clear();
         self.publish(|| ());
-        // A device that was not told goes on using what it knows, and so that stays mapped.
+        // A device that was not told goes on using the old areas, so their files stay mapped.
         self.retired.drain(..).for_each(std::mem::forget);
     }
 }
 
 impl Area {
     fn new(start: u64, size: u64, file: &Arc<SharedFile>, offset: u64) -> Option<Self> {
-        // SAFETY: areas are dropped in `publish` alone, when nobody else has their region. Engines that have read a pointer
-        // out of it hold the map with the region in it until they are told to let go, and wait for each other then.
+        // SAFETY: areas are dropped only in `publish`, when no other owner has their region. Engines that have read a
+        // pointer out of the region hold the map that contains it until they are told to let go, and `publish` waits
+        // for them then.
         let region = unsafe { file.region(offset, start, size) }?;
         Some(Self { size, file: file.clone(), offset, region: Arc::new(region) })
     }
 
-    /// Whether somebody else has the region, in a map of guest memory.
+    /// Returns true if a map of guest memory has the region, too.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.region) > 1
     }
 }
 
-/// The range that begins last before `end`.
+/// Returns the last range that begins before `end`.
 fn last_before(ranges: &BTreeMap<u64, u64>, end: u64) -> Option<(u64, u64)> {
     ranges.range(..end).next_back().map(|(&start, &size)| (start, size))
 }

@@ -1,9 +1,9 @@
-//! Signalling an eventfd that its owner may have filled, and may have told to block.
+//! Signalling an eventfd that its owner may have filled, and may have made blocking.
 //!
-//! A plain write to a full eventfd waits unless `O_NONBLOCK` is set, and that flag belongs to the file description, which
-//! the client that handed the eventfd over can change at any moment. The kernel's own way to signal one never waits: it
-//! stops at the largest count. Asynchronous I/O offers it for the completion of a request, so each signal is the
-//! completion of a read of one byte of memory, which is over when it is submitted.
+//! A plain write to a full eventfd waits unless `O_NONBLOCK` is set. That flag belongs to the file description, and
+//! the client that handed the eventfd over can change it at any moment. The kernel's own way to signal an eventfd
+//! never waits: it stops at the largest count. Asynchronous I/O uses it for the completion of a request. So each
+//! signal here is the completion of a read of one byte of memory, which is over when it is submitted.
 #![expect(unsafe_code, reason = "io_setup, io_submit, io_getevents and io_destroy have no wrappers")]
 
 use std::io;
@@ -59,7 +59,7 @@ impl Signaller {
     /// Takes a context for asynchronous I/O.
     ///
     /// # Errors
-    /// `ENOSYS` where the kernel has none, `EAGAIN` where `/proc/sys/fs/aio-max-nr` is used up.
+    /// `ENOSYS` if the kernel has none, `EAGAIN` if `/proc/sys/fs/aio-max-nr` is used up.
     pub(super) fn new() -> io::Result<Self> {
         let byte = rustix::fs::memfd_create("byte", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&byte, 1)?;
@@ -87,8 +87,8 @@ impl Signaller {
         let mut requests = [&raw mut request];
         let mut completion = Completion::default();
         let context = self.context.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the one request is in this frame, and so is the byte it reads to. Memory is read when it is submitted,
-        // and the call below does not return before that is done.
+        // SAFETY: the one request is in this frame, and so is the byte that it reads into. Memory is read when the
+        // request is submitted, and the call below does not return before that is done.
         check(unsafe { libc::syscall(libc::SYS_io_submit, *context, 1, requests.as_mut_ptr()) })?;
         loop {
             // SAFETY: the kernel writes at most one completion, to this frame.
@@ -118,7 +118,7 @@ impl Drop for Signaller {
     }
 }
 
-/// Whether a descriptor is an eventfd, as far as /proc can tell.
+/// Returns true if a descriptor is an eventfd, as far as /proc shows.
 pub(super) fn is_eventfd(fd: BorrowedFd<'_>) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     link.map_or(true, |link| link.as_os_str() == "anon_inode:[eventfd]")

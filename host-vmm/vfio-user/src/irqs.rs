@@ -23,10 +23,10 @@ pub struct Irqs {
 }
 
 impl Irqs {
-    /// `count` vectors, none of them connected.
+    /// Makes `count` vectors, none of them connected.
     ///
     /// # Errors
-    /// `ENOSYS` where the kernel has no asynchronous I/O, `EAGAIN` where `/proc/sys/fs/aio-max-nr` is used up.
+    /// `ENOSYS` if the kernel has no asynchronous I/O, `EAGAIN` if `/proc/sys/fs/aio-max-nr` is used up.
     pub fn new(count: u16) -> io::Result<Self> {
         Ok(Self {
             signaller: Signaller::new()?,
@@ -36,19 +36,19 @@ impl Irqs {
         })
     }
 
-    /// How many vectors there are.
+    /// Returns the number of vectors.
     #[must_use]
     pub fn count(&self) -> u16 {
         self.lock().len() as u16
     }
 
-    /// Interrupts delivered to an eventfd so far.
+    /// Returns the number of interrupts delivered to an eventfd so far.
     #[must_use]
     pub fn raised(&self) -> u64 {
         self.raised.load(Ordering::Relaxed)
     }
 
-    /// Interrupts lost because no eventfd was connected.
+    /// Returns the number of interrupts lost because no eventfd was connected.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -61,7 +61,7 @@ impl Irqs {
 
     /// Applies SET_IRQS to MSI-X: connect, disconnect or fire `count` vectors from `start` on.
     ///
-    /// Vectors beyond the descriptors that came along are disconnected: that is how a client enables MSI-X before it
+    /// Vectors without a descriptor in the message are disconnected: in this way a client enables MSI-X before it
     /// uses any vector.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl InterruptSink for Irqs {
         let delivered = vectors
             .get(usize::from(vector))
             .and_then(Option::as_ref)
-            // A counter that is full means that the interrupt is pending already.
+            // If the counter is full, the interrupt is pending already.
             .is_some_and(|fd| self.signaller.signal(fd.as_fd()).is_ok());
         let counter = if delivered { &self.raised } else { &self.dropped };
         if counter.fetch_add(1, Ordering::Relaxed) == 0 && !delivered {

@@ -1,7 +1,7 @@
 //! The device as a vfio-user server: any VMM that speaks the protocol gets the GPU as a PCI function.
 //!
-//! One client at a time. When it leaves, in whatever way, the device is reset and the next one is served. What a client
-//! may do, and what becomes of it then, is in `docs/vfio-user.md`.
+//! One client at a time. However it leaves, the device is then reset and the next client is served.
+//! `docs/vfio-user.md` describes the rights of a client, and the result of each mistake.
 #![expect(unsafe_code, reason = "renews memory whose region it keeps")]
 
 mod bar_memory;
@@ -29,20 +29,20 @@ pub use irqs::Irqs;
 pub use regions::Regions;
 pub use server::{Server, ServerError, StopHandle};
 
-/// How doorbell writes reach the device.
+/// Ways in which doorbell writes reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum DoorbellMode {
     /// Every write is a message: exact and counted, at the price of an exit to the server.
     #[default]
     Trapped,
-    /// The page is mapped into the guest and looked at while queues are mapped: faster writes, less exact counts.
+    /// The page is mapped into the guest and checked while queues are mapped: faster writes, less exact counts.
     Polled,
 }
 
-/// Why the device could not be set up.
+/// Reason why the device could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Shared memory for VRAM or doorbells could not be had.
+    /// There is no shared memory for VRAM or doorbells.
     #[error("cannot get {size} bytes of shared memory for {what}: {source}")]
     Memory {
         /// `VRAM` or `doorbells`.
@@ -73,12 +73,12 @@ pub trait Function: Send + Sync {
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32>;
     /// Writes a BAR; an error is an errno for the client.
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32>;
-    /// The guest's memory map was replaced; returns when nothing uses the one before any more.
+    /// Takes a new memory map of the guest; returns when the old one is no longer used.
     fn memory_changed(&self);
-    /// The system was reset.
+    /// Resets the device: the system was reset.
     fn reset(&self);
-    /// The client is gone: back to power-on, with nothing of its data left, and with other memory behind the regions
-    /// than the one it may have mapped still.
+    /// Returns the device to its power-on state after the client has gone, with none of its data left. The regions
+    /// get other memory than the client may still have mapped.
     fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError>;
 }
 
@@ -91,7 +91,7 @@ pub struct GpuFunction {
 }
 
 impl GpuFunction {
-    /// The device itself.
+    /// Returns the device itself.
     #[must_use]
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
@@ -108,7 +108,7 @@ impl Function for GpuFunction {
     }
 
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32> {
-        // An access the device does not take yields zeros on its bus, not an error of the transport.
+        // An access that the device refuses reads zeros on its bus; it is no error of the transport.
         if let Err(error) = self.gpu.bar_read(bar, offset, data) {
             log::debug!(target: "vfio_user", "read: {error}");
         }
@@ -131,10 +131,10 @@ impl Function for GpuFunction {
     }
 
     fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError> {
-        // The first reset stops what still runs, the second one puts the discovery table into the new memory.
+        // The first reset stops running work, the second one puts the discovery table into the new memory.
         self.gpu.reset(ResetKind::System);
         for (bar, memory) in [(VRAM_BAR, &self.vram), (DOORBELL_BAR, &self.doorbells)] {
-            // SAFETY: the GPU has the region for its whole life, and is alive as long as this is.
+            // SAFETY: the GPU has the region for its whole life, and lives as long as this value.
             regions.replace_file(bar, unsafe { memory.renew() }?);
         }
         self.gpu.reset(ResetKind::System);
@@ -142,7 +142,7 @@ impl Function for GpuFunction {
     }
 }
 
-/// Which BAR is what (`Regions::new`).
+/// Numbers of the BARs (`Regions::new`).
 const VRAM_BAR: u8 = 0;
 const DOORBELL_BAR: u8 = 2;
 
@@ -174,7 +174,7 @@ pub fn serve_gpu(
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }
 
-/// The argument that makes QEMU use a server on `path`.
+/// Returns the argument that makes QEMU use a server on `path`.
 #[must_use]
 pub fn qemu_device(path: &Path) -> String {
     serde_json::json!({

@@ -6,11 +6,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Size of a message header in bytes.
 pub const HEADER_SIZE: usize = 16;
-/// Most file descriptors in one message, in both directions; advertised as `max_msg_fds`.
+/// Largest number of file descriptors in one message, in both directions; advertised as `max_msg_fds`.
 pub const MAX_FDS: usize = 16;
 /// Largest data of one region access in bytes; advertised as `max_data_xfer_size`.
 pub const MAX_TRANSFER: usize = 1 << 20;
-/// Largest payload accepted: a full transfer and room for its fields.
+/// Largest accepted payload: a full transfer and room for its fields.
 pub const MAX_PAYLOAD: usize = MAX_TRANSFER + 4096;
 
 /// Command numbers (vfio-user specification, "Commands").
@@ -66,13 +66,13 @@ impl Header {
         }
     }
 
-    /// Whether the sender wants no reply, not even to an error.
+    /// Returns true if the sender wants no reply, not even to an error.
     #[must_use]
     pub fn no_reply(&self) -> bool {
         self.flags & FLAG_NO_REPLY != 0
     }
 
-    /// Whether this is a command rather than a reply.
+    /// Returns true if this is a command and not a reply.
     #[must_use]
     pub fn is_command(&self) -> bool {
         self.flags & FLAG_TYPE_MASK == 0
@@ -100,7 +100,7 @@ pub struct Message {
     pub fds: Vec<OwnedFd>,
 }
 
-/// A whole reply to `request`.
+/// Encodes a whole reply to `request`.
 pub(super) fn encode(request: &Header, answer: Result<Reply<'_>, i32>) -> Vec<u8> {
     let (payload, errno) = match answer {
         Ok(reply) => (reply.payload, None),
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
         Self { rest: bytes }
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], i32> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(libc::EINVAL)?;
         self.rest = rest;
@@ -160,31 +160,31 @@ impl<'a> Fields<'a> {
         Ok(*head)
     }
 
-    /// The next 16-bit field.
+    /// Returns the next 16-bit field.
     pub fn u16(&mut self) -> Result<u16, i32> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// The next 32-bit field.
+    /// Returns the next 32-bit field.
     pub fn u32(&mut self) -> Result<u32, i32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next 64-bit field.
+    /// Returns the next 64-bit field.
     pub fn u64(&mut self) -> Result<u64, i32> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Everything not yet read.
+    /// Returns all bytes that were not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 }
 
-/// Checks the client's VERSION payload and makes ours.
+/// Checks the client's VERSION payload and makes the reply.
 ///
-/// The capabilities are a JSON object that ends with a NUL; an absent one means the defaults.
+/// The capabilities are a JSON object that ends with a NUL; a missing one means the defaults.
 pub fn negotiate(payload: &[u8]) -> Result<Vec<u8>, i32> {
     let mut fields = Fields::new(payload);
     let (major, minor) = (fields.u16()?, fields.u16()?);
@@ -215,7 +215,7 @@ pub fn negotiate(payload: &[u8]) -> Result<Vec<u8>, i32> {
     });
     let mut reply = Vec::new();
     reply.extend_from_slice(&0u16.to_le_bytes());
-    // Never above the client's: QEMU offers 0.0 and refuses a server that answers 0.1.
+    // The minor version must not be above the client's: QEMU offers 0.0 and refuses a server that answers 0.1.
     reply.extend_from_slice(&minor.min(1).to_le_bytes());
     reply.extend_from_slice(ours.to_string().as_bytes());
     reply.push(0);

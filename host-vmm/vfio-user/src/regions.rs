@@ -16,7 +16,7 @@ const REGION_INFO_SIZE: u32 = 32;
 /// Size of a sparse-mmap capability with one area: `vfio_region_info_cap_sparse_mmap` and its area.
 const SPARSE_SIZE: u32 = 32;
 
-/// Where an access goes.
+/// Target of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A base address register, by number.
@@ -25,7 +25,7 @@ pub enum Target {
     Config,
 }
 
-/// One region: its size, and the file to map where the client may map it.
+/// One region: its size, and the file to map if the client may map it.
 #[derive(Debug, Default)]
 pub struct Region {
     size: u64,
@@ -39,7 +39,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The device's regions: `(size, file)` of BAR0 (VRAM) and BAR2 (doorbells), the size of BAR5 (registers).
+    /// Makes the device's regions: `(size, file)` of BAR0 (VRAM) and BAR2 (doorbells), the size of BAR5 (registers).
     ///
     /// A file makes the whole BAR mappable from its offset 0; without one every access arrives as a message.
     #[must_use]
@@ -56,20 +56,20 @@ impl Regions {
         Self { regions }
     }
 
-    /// Replaces the file behind a BAR that can be mapped; others have none and keep none.
+    /// Replaces the file of a BAR that can be mapped; other BARs have no file and get none.
     pub fn replace_file(&mut self, bar: u8, file: OwnedFd) {
         if let Some(mapped) = self.regions.get_mut(usize::from(bar)).and_then(|region| region.file.as_mut()) {
             *mapped = file;
         }
     }
 
-    /// How many regions there are; always nine.
+    /// Returns the number of regions; always nine.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.regions.len() as u32
     }
 
-    /// Resolves an access of `count` bytes, or `EINVAL` where it leaves the region.
+    /// Resolves an access of `count` bytes, or returns `EINVAL` if it leaves the region.
     pub fn resolve(&self, index: u32, offset: u64, count: u64) -> Result<Target, i32> {
         let region = self.regions.get(index as usize).ok_or(libc::EINVAL)?;
         if offset.checked_add(count).is_none_or(|end| end > region.size) {
@@ -82,8 +82,8 @@ impl Regions {
         }
     }
 
-    /// The reply to DEVICE_GET_REGION_INFO: `struct vfio_region_info`, the sparse-mmap capability where there is one and
-    /// `argsz` has room for it, and the file to pass along.
+    /// Returns the reply to DEVICE_GET_REGION_INFO: `struct vfio_region_info`, the sparse-mmap capability if the
+    /// region has one and `argsz` has room for it, and the file to pass along.
     pub fn info(&self, index: u32, argsz: u32) -> Result<(Vec<u8>, Option<BorrowedFd<'_>>), i32> {
         let region = self.regions.get(index as usize).ok_or(libc::EINVAL)?;
         if argsz < REGION_INFO_SIZE {

@@ -23,15 +23,16 @@ use super::protocol::{Fields, MAX_TRANSFER, Message, Reply, command, negotiate};
 use super::regions::{Regions, Target};
 use super::{Function, SetupError};
 
-/// How long a client has to introduce itself, to end a message it has begun, and to take a reply, if not said otherwise.
+/// Default time limit of a client to introduce itself, to end a message that it has begun, and to take a reply.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most replies to changes of the guest's memory that wait for the device to be told of all of them.
+/// Largest number of held replies to changes of the guest's memory; they wait until the device was told of all the
+/// changes.
 const HELD_REPLIES: usize = 1024;
 
-/// What can go wrong with the server itself; what a client does wrong is answered, logged and survived.
+/// Errors of the server itself; mistakes of a client are answered and logged, and the server goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Something is at the socket's path already.
+    /// The socket's path exists already.
     #[error("{0} exists already; is another server running? Remove it if not")]
     Exists(PathBuf),
     /// The socket could not be made.
@@ -50,7 +51,7 @@ pub enum ServerError {
     Renew(#[source] Box<SetupError>),
 }
 
-/// What one server does over its life.
+/// Counts of one server over its life.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Clients that connected.
@@ -86,7 +87,7 @@ impl StopHandle {
         }
     }
 
-    /// What the server has done so far.
+    /// Returns the counts of the server so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -109,26 +110,27 @@ pub struct Server<F> {
 }
 
 impl<F: Function> Server<F> {
-    /// The function being served.
+    /// Returns the function that is served.
     #[must_use]
     pub fn function(&self) -> &Arc<F> {
         &self.function
     }
 
-    /// The socket's path.
+    /// Returns the socket's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Changes how long a client has to introduce itself, to end a message it has begun, and to take a reply.
+    /// Sets the time limit of a client to introduce itself, to end a message that it has begun, and to take a reply.
     ///
-    /// Between messages it may be silent for as long as it likes; the default is [`CLIENT_TIMEOUT`].
+    /// Between messages a client may be silent for any time; the default is [`CLIENT_TIMEOUT`].
     pub fn set_client_timeout(&mut self, limit: Duration) {
         self.client_timeout = limit;
     }
 
-    /// Listens on `path`; the socket is removed again when the server is dropped, unless another one has taken its place.
+    /// Listens on `path`. The socket is removed when the server is dropped, unless another server's socket has taken
+    /// its place.
     pub fn bind(
         path: &Path,
         function: Arc<F>,
@@ -137,7 +139,7 @@ impl<F: Function> Server<F> {
         memory: GuestMemoryAtomic<GuestMemoryMmap>,
     ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Listen { path: path.to_owned(), source };
-        // A socket nobody listens on is what a killed server leaves behind.
+        // A socket without a listener was left by a killed server.
         if let Ok(metadata) = fs::symlink_metadata(path) {
             // Connecting to a plain file is refused, too: it must not be taken for a stale socket.
             let is_socket = metadata.file_type().is_socket();
@@ -152,7 +154,8 @@ impl<F: Function> Server<F> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| failed(errno.into()))?;
         let wake = Arc::new(wake);
-        // A client that leaves before it is accepted must not make the server wait for the next one.
+        // The listener must not block: a client that leaves before it is accepted must not make the server wait for
+        // the next one.
         let listener = UnixListener::bind(path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let socket = fs::symlink_metadata(path).map_err(failed)?;
@@ -174,13 +177,13 @@ impl<F: Function> Server<F> {
         })
     }
 
-    /// A handle that stops this server.
+    /// Returns a handle that stops this server.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle { shared: self.shared.clone() }
     }
 
-    /// Serves client after client until stopped; the device is back at reset before the next one is accepted.
+    /// Serves client after client until stopped; the device is reset before the next client is accepted.
     pub fn run(&mut self) -> Result<(), ServerError> {
         while let Some(stream) = self.accept()? {
             self.shared.counters.clients.fetch_add(1, Ordering::Relaxed);
@@ -199,13 +202,13 @@ impl<F: Function> Server<F> {
         Ok(())
     }
 
-    /// Tells the device of all changes of the guest's memory.
+    /// Tells the device all changes of the guest's memory.
     fn publish(&mut self) {
         let function = &self.function;
         self.dma.publish(|| function.memory_changed());
     }
 
-    /// Takes the signal back that a wait ended with, and answers whether it was to stop.
+    /// Takes back the signal that ended a wait; returns true if the server has to stop.
     fn woken(&self) -> bool {
         let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
         self.shared.stopping.load(Ordering::SeqCst)
@@ -232,7 +235,7 @@ impl<F: Function> Server<F> {
             match self.listener.accept() {
                 Ok((stream, _)) => return Ok(Some(stream)),
                 Err(error) => match error.kind() {
-                    // The client left again before it was accepted, or there was none.
+                    // The client left before it was accepted, or there was none.
                     io::ErrorKind::ConnectionAborted
                     | io::ErrorKind::WouldBlock
                     | io::ErrorKind::Interrupted => {}
@@ -242,10 +245,10 @@ impl<F: Function> Server<F> {
         }
     }
 
-    /// Serves one client until it leaves; an error is the reason to leave it.
+    /// Serves one client until it leaves; the error is the reason to drop it.
     fn serve(&mut self, stream: UnixStream) -> Result<(), ConnectionError> {
         *lock(&self.shared.client) = Some(stream.try_clone()?);
-        // `stop` may have looked for a client just before there was one.
+        // `stop` may have looked for a client just before this one came.
         if self.shared.stopping.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -289,7 +292,7 @@ impl<F: Function> Server<F> {
                 return Ok(());
             }
             if of_memory {
-                // The answer says that the device has been told, for which the next changes may be waited for.
+                // The reply says that the device has been told; it may wait for the next changes, too.
                 let answer = self.change_memory(&message, fds);
                 count_error(&shared.counters, message.header.command, answer.as_ref().err());
                 if self.dma.is_changed() {
@@ -312,7 +315,7 @@ impl<F: Function> Server<F> {
         }
     }
 
-    /// DMA_MAP and DMA_UNMAP.
+    /// Carries out DMA_MAP and DMA_UNMAP.
     fn change_memory(&mut self, message: &Message, fds: Vec<OwnedFd>) -> Result<Reply<'static>, i32> {
         let mut fields = Fields::new(&message.payload);
         let (_argsz, flags) = (fields.u32()?, fields.u32()?);
@@ -327,7 +330,7 @@ impl<F: Function> Server<F> {
             (self.dma.unmap(flags, start, size), message.payload[..24].to_vec())
         };
         changed.map(|()| reply.into()).map_err(|error| {
-            // Memory that cannot be shared is not the guest's fault: the log says it to the user who started QEMU.
+            // Memory that cannot be shared is not the guest's fault: the log reports it to the user who started QEMU.
             let level =
                 if matches!(error, DmaError::File { .. }) { log::Level::Error } else { log::Level::Warn };
             if may_be_said(&self.shared.counters) {
@@ -361,7 +364,7 @@ impl<F: Function> Server<F> {
                     return Err(libc::EINVAL);
                 }
                 let count = if index == VFIO_PCI_MSIX_IRQ_INDEX { u32::from(self.irqs.count()) } else { 0 };
-                // No NORESIZE: with it QEMU takes all vectors down each time one is added.
+                // No NORESIZE: with it, QEMU disconnects all vectors each time one is added.
                 let flags = if count == 0 { 0 } else { VFIO_IRQ_INFO_EVENTFD };
                 Ok(words_to_bytes(&[16, flags, index, count]).into())
             }
@@ -370,7 +373,7 @@ impl<F: Function> Server<F> {
                 let (index, start, count) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 match index {
                     VFIO_PCI_MSIX_IRQ_INDEX => self.irqs.set(flags, start, count, fields.rest(), fds)?,
-                    // QEMU disables the kinds the device does not have, too.
+                    // QEMU also disables the kinds that the device does not have.
                     _ if index < VFIO_PCI_NUM_IRQS && count == 0 => {}
                     _ => return Err(libc::EINVAL),
                 }
@@ -426,7 +429,7 @@ impl<F: Function> Server<F> {
 
 impl<F> Drop for Server<F> {
     fn drop(&mut self) {
-        // Somebody may have removed the socket meanwhile, and another server have made its own.
+        // The user may have removed the socket meanwhile, and another server may have made its own.
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|socket| (socket.dev(), socket.ino()) == self.identity);
         if ours {
@@ -435,7 +438,7 @@ impl<F> Drop for Server<F> {
     }
 }
 
-/// Counts an error, and says what it was unless there have been many.
+/// Counts an error, and logs it unless there have been many.
 fn count_error(counters: &Counters, command: u16, errno: Option<&i32>) {
     let Some(&errno) = errno else { return };
     if may_be_said(counters) {
@@ -444,7 +447,7 @@ fn count_error(counters: &Counters, command: u16, errno: Option<&i32>) {
     counters.errors.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether the next error is worth a line: a client may make as many as it likes.
+/// Returns true if the next error is worth a line: a client may make any number of them.
 fn may_be_said(counters: &Counters) -> bool {
     let count = counters.errors.load(Ordering::Relaxed);
     count < 20 || count.is_power_of_two()

@@ -1,8 +1,8 @@
-//! A client's file, mapped whole, whatever becomes of it afterwards.
+//! A client's file, mapped as a whole; it stays usable for the server even if the client breaks it.
 //!
-//! A client that shrinks its file, or whose file has no page left to give, makes the next access to it a SIGBUS. That
+//! If a client shrinks its file, or if the file cannot get another page, the next access to it raises SIGBUS. That
 //! must not end the server: its handler puts empty memory of this process in the file's place, marks the file as lost
-//! and wakes the server, which drops the client. So no seal is asked for, and unsealable files serve as well.
+//! and wakes the server, which drops the client. So no seal is needed, and unsealable files work as well.
 #![expect(unsafe_code, reason = "maps files, and handles the signal of a map that has lost its file")]
 
 use std::fs::File;
@@ -17,9 +17,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{GuestAddress, GuestRegionMmap};
 
-/// Most files mapped at a time, over all servers of the process; each takes one of the kernel's maps (65530 by default).
+/// Largest number of files mapped at a time, over all servers of the process; each takes one of the kernel's maps
+/// (65530 by default).
 pub(super) const MAX_FILES: usize = 32768;
-/// Most bytes mapped at a time, over all servers of the process: a part of the address space, so that there is always some.
+/// Largest number of bytes mapped at a time, over all servers of the process: a part of the address space, so that
+/// some always stays free.
 const MAX_BYTES: usize = 1 << 44;
 
 const PAGE: usize = 4096;
@@ -27,22 +29,22 @@ const PAGE: usize = 4096;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// Why a file cannot be the memory of a guest.
+/// Reason why a file cannot be the memory of a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Its pages come from a disk or from another process, either of which could keep the device waiting for ever.
+    /// Its pages come from a disk or from another process, which could keep the device waiting for ever.
     #[error(
         "memory in a file of file system {0:#x} is not taken; give QEMU memory-backend-memfd,share=on, or a \
          memory-backend-file,share=on in /dev/shm or on hugetlbfs"
     )]
     Kind(u64),
-    /// It was opened for reading, or for writing, alone.
+    /// The descriptor is open only for reading, or only for writing.
     #[error("the descriptor of the memory is not open for reading and writing")]
     Access,
-    /// It is empty, or larger than everything one process maps.
+    /// The file is empty, or larger than all that one process maps.
     #[error("a file of {0} bytes cannot be mapped; 1 byte to 16 TiB can, over all files of the client")]
     Size(u64),
-    /// There are too many.
+    /// Too many files are mapped.
     #[error("{MAX_FILES} files of memory are mapped already")]
     Files,
     /// The kernel refused.
@@ -50,10 +52,10 @@ pub enum FileError {
     Map(#[from] io::Error),
 }
 
-/// Which file it is, for as long as it is mapped.
+/// Device and inode of a file, which identify it as long as it is mapped.
 pub(super) type FileId = (u64, u64);
 
-/// What `fstat` says of a descriptor: which file, and its size.
+/// Returns the identity and the size of a descriptor's file, by `fstat`.
 pub(super) fn identify(file: &File) -> io::Result<(FileId, u64)> {
     let metadata = file.metadata()?;
     Ok(((metadata.dev(), metadata.ino()), metadata.len()))
@@ -69,9 +71,9 @@ pub(super) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Maps the whole of `file`, which is `size` bytes long; `wake` is signalled when it is lost.
+    /// Maps the whole of `file`, which is `size` bytes long; `wake` is signalled if the file is lost.
     ///
-    /// The descriptor of `wake` has to stay open as long as the result.
+    /// The descriptor of `wake` has to stay open as long as the result exists.
     pub(super) fn new(file: &File, id: FileId, size: u64, wake: BorrowedFd<'_>) -> Result<Self, FileError> {
         let kind = rustix::fs::fstatfs(file).map_err(io::Error::from)?.f_type.cast_unsigned();
         if kind != TMPFS_MAGIC && kind != HUGETLBFS_MAGIC {
@@ -85,7 +87,7 @@ impl SharedFile {
         let length = length.filter(|length| *length > 0).ok_or(FileError::Size(size))?;
         install()?;
         let slot = reserve(length, size)?;
-        // SAFETY: the kernel chooses the place, so nothing that exists is replaced.
+        // SAFETY: the kernel chooses the address, so that no existing map is replaced.
         let address = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -113,26 +115,26 @@ impl SharedFile {
         self.id
     }
 
-    /// Bytes that can be used.
+    /// Returns the number of usable bytes.
     pub(super) fn length(&self) -> u64 {
         self.length as u64
     }
 
-    /// Whether the file could not be read any more and empty memory has taken its place.
+    /// Returns true if the file could not be read any more, so that empty memory has taken its place.
     pub(super) fn is_lost(&self) -> bool {
         SLOTS[self.slot].lost.load(Ordering::SeqCst)
     }
 
-    /// `size` bytes from `offset` on as the guest's memory at `start`; `None` beyond the file.
+    /// Returns `size` bytes from `offset` on as the guest's memory at `start`; `None` beyond the file.
     ///
     /// # Safety
     ///
-    /// The file has to be dropped after the region, and after everything that was read out of it.
+    /// The file has to be dropped after the region, and after every pointer that was taken from it.
     pub(super) unsafe fn region(&self, offset: u64, start: u64, size: u64) -> Option<GuestRegionMmap> {
         let (offset, size) = (usize::try_from(offset).ok()?, usize::try_from(size).ok()?);
         offset.checked_add(size).filter(|end| *end <= self.length)?;
         let pointer = ptr::with_exposed_provenance_mut(self.address + offset);
-        // SAFETY: the range is a part of the map, as was just checked, and the caller keeps that alive.
+        // SAFETY: the range is a part of the map, as was just checked, and the caller keeps the map alive.
         let builder = unsafe { MmapRegionBuilder::new(size).with_raw_mmap_pointer(pointer) };
         let region = builder
             .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
@@ -148,13 +150,13 @@ impl Drop for SharedFile {
         slot.start.store(0, Ordering::SeqCst);
         slot.length.store(0, Ordering::SeqCst);
         slot.wake.store(-1, Ordering::SeqCst);
-        // SAFETY: the range was mapped by `new`, and nobody uses it any more: that is the contract of `region`.
+        // SAFETY: the range was mapped by `new`, and is in use no more: that is the contract of `region`.
         unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.address), self.length) };
         release(self.slot, self.length);
     }
 }
 
-/// What the handler knows of a mapped file.
+/// Facts of a mapped file for the signal handler.
 struct Slot {
     start: AtomicUsize,
     length: AtomicUsize,
@@ -174,7 +176,7 @@ static SLOTS: [Slot; MAX_FILES] = [const {
 static USED: AtomicUsize = AtomicUsize::new(0);
 static TAKEN: Mutex<Taken> = Mutex::new(Taken { free: Vec::new(), bytes: 0 });
 
-/// Which slots are free again, and how much all files have mapped.
+/// Slots that are free again, and bytes that all files have mapped.
 struct Taken {
     free: Vec<usize>,
     bytes: usize,
@@ -205,7 +207,7 @@ fn release(slot: usize, length: usize) {
     taken.bytes -= length;
 }
 
-/// What SIGBUS did before; known before the handler can run.
+/// Action of SIGBUS before; it is set before the handler can run.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
@@ -227,7 +229,7 @@ fn install() -> io::Result<()> {
     action.sa_sigaction =
         handle as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: `handle` has the signature SA_SIGINFO asks for, and does only what handlers may.
+    // SAFETY: `handle` has the signature that SA_SIGINFO needs, and does only what handlers may.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -238,13 +240,13 @@ fn install() -> io::Result<()> {
 extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the address of this thread's `errno`, which lives as long as the thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel hands over the information of the signal; a fault has an address, and any other origin of the
-    // signal some value, which is in none of the maps unless its sender wants this very handling of it.
+    // SAFETY: the kernel passes the information of the signal. A fault has an address; a signal of any other origin
+    // has some value, which is in none of the maps unless its sender wants this very handling of it.
     let address = unsafe { (*info).si_addr() }.addr();
     if !replace(address)
         && let Some(before) = BEFORE.get()
     {
-        // A fault repeats itself and ends as it would have ended without this handler.
+        // The fault repeats itself, and then ends as it would have without this handler.
         // SAFETY: the action was in place before this one.
         unsafe { libc::sigaction(number, before, ptr::null_mut()) };
     }
@@ -252,7 +254,7 @@ extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, _context: 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Puts empty memory in the place of the file that is mapped around `address`; false where none is.
+/// Puts empty memory in the place of the file that is mapped around `address`; returns false if there is none.
 fn replace(address: usize) -> bool {
     let used = USED.load(Ordering::SeqCst).min(MAX_FILES);
     let found = SLOTS[..used].iter().find_map(|slot| {
@@ -261,9 +263,9 @@ fn replace(address: usize) -> bool {
         inside.then_some((slot, start, length))
     });
     let Some((slot, start, length)) = found else { return false };
-    // The whole of it: parts of huge pages cannot be replaced, and the client is done for anyway.
-    // SAFETY: the range is that of a map which the faulting access is using, so it is there, and every thread that uses it
-    // expects memory that others change at any time.
+    // All of the map is replaced: parts of huge pages cannot be, and the client will be dropped anyway.
+    // SAFETY: the range is that of a map that the faulting access is using, so it exists, and every thread that uses
+    // it expects memory that others change at any time.
     let memory = unsafe {
         libc::mmap(
             ptr::with_exposed_provenance_mut(start),
@@ -279,8 +281,8 @@ fn replace(address: usize) -> bool {
     }
     slot.lost.store(true, Ordering::SeqCst);
     let one = 1u64;
-    // SAFETY: eight bytes of this frame are read. The descriptor is an eventfd that does not block and is open as long as
-    // the file is mapped.
+    // SAFETY: eight bytes of this frame are read. The descriptor is an eventfd that does not block, and it is open as
+    // long as the file is mapped.
     unsafe { libc::write(slot.wake.load(Ordering::SeqCst), (&raw const one).cast(), size_of::<u64>()) };
     true
 }

@@ -1,4 +1,4 @@
-//! How QEMU runs guest code, and whether KVM is worth using.
+//! The way in which QEMU runs guest code, and a test if KVM is worth using.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use belfry_process::scratch::Scratch;
 
 use super::command::option;
 
-/// How guest code runs.
+/// Ways of running guest code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
     /// Hardware virtualisation.
@@ -28,13 +28,13 @@ impl std::fmt::Display for Accelerator {
     }
 }
 
-/// Whether the user has chosen, by `BELFRY_ACCEL`.
+/// Returns true if the user has chosen by `BELFRY_ACCEL`.
 #[must_use]
 pub fn accelerator_is_forced() -> bool {
     matches!(std::env::var("BELFRY_ACCEL").as_deref(), Ok("kvm" | "tcg"))
 }
 
-/// Chooses KVM where it runs code at a useful speed, the translator elsewhere; `BELFRY_ACCEL` overrides.
+/// Chooses KVM if it runs code at a useful speed, otherwise the translator; `BELFRY_ACCEL` overrides.
 #[must_use]
 pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
     match std::env::var("BELFRY_ACCEL").as_deref() {
@@ -46,7 +46,7 @@ pub fn choose_accelerator(cache: &Cache, qemu: &Qemu) -> Accelerator {
     if !accessible {
         return Accelerator::Tcg;
     }
-    // The answer holds until the machine or QEMU changes.
+    // The result holds until the machine or QEMU changes.
     let about = format!("{} {}", qemu.program.display(), qemu.version);
     let record = BootRecord::new(cache, "qemu-kvm", &about);
     let works = record.get().unwrap_or_else(|| {

@@ -8,21 +8,21 @@ use belfry_vfio_user::qemu_device;
 use super::Accelerator;
 use crate::share::{Share, tag};
 
-/// What goes into the command line.
+/// Choices that make the command line.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
     pub(super) accelerator: Accelerator,
     pub(super) cpus: u32,
     pub(super) memory: u64,
     pub(super) boot: Boot<'a>,
-    /// Where what the guest writes to its serial port is kept.
+    /// File for the guest's output on its serial port.
     pub(super) console: &'a Path,
     /// The socket of a terminal at that port.
     pub(super) terminal: Option<&'a Path>,
     pub(super) gpu: Option<&'a Path>,
 }
 
-/// What the machine boots.
+/// System that the machine boots.
 #[derive(Debug)]
 pub(super) enum Boot<'a> {
     /// A kernel whose init talks to the socket `channel`, under a QEMU that is asked at the socket `monitor`.
@@ -33,27 +33,27 @@ pub(super) enum Boot<'a> {
         channel: &'a Path,
         monitor: &'a Path,
     },
-    /// What its firmware finds on the first disk; the kernel there is told nothing.
+    /// The system that the firmware finds on the first disk; its kernel gets no arguments from here.
     Disk,
 }
 
-/// A path inside a comma-separated option, where QEMU wants commas doubled.
+/// Writes a path as a part of a comma-separated option, in which QEMU needs commas doubled.
 pub(super) fn option(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// All that QEMU's translator can do, x86-64-v3 among it, under the family and model of a processor that exists (Zen 3):
-/// compilers that are asked for the code of this machine do not know QEMU's own.
+/// All features of QEMU's translator, x86-64-v3 among them, under the family and model of a real processor (Zen 3): a
+/// compiler that is asked for the code of this machine does not know QEMU's own model.
 const TCG_CPU: &str = "max,family=25,model=1,stepping=1";
 
-/// What kernels under the translator are told first.
+/// Kernel arguments under the translator, before all others.
 ///
-/// Stock kernels use `cmpxchg16b` in their allocator, and QEMU's translation of it is not trusted there: some versions
-/// lose the flags it sets when an interrupt arrives right behind it. Programs keep it, because x86-64-v2 has it. Nothing is
-/// speculated in translated code, so that there is nothing to mitigate.
+/// Stock kernels use `cmpxchg16b` in their allocator, and QEMU's translation of it is not reliable there: some
+/// versions lose its flags if an interrupt arrives right after it. Programs can still use it, because x86-64-v2 has
+/// it. Translated code does not speculate, so that there is nothing to mitigate.
 const TCG_KERNEL: &str = "clearcpuid=cx16 mitigations=off";
 
-/// Everything after the program's own arguments.
+/// Returns everything after the program's own arguments.
 pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     let size = machine.memory >> 20;
     let (accelerator, cpu, told) = match (machine.accelerator, &machine.boot) {
@@ -63,7 +63,7 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     };
     let chipset = match machine.boot {
         Boot::Kernel { .. } => "q35,memory-backend=ram",
-        // Without graphics the firmware, too, writes to the serial port.
+        // Without graphics, the firmware also writes to the serial port.
         Boot::Disk => "q35,memory-backend=ram,graphics=off",
     };
     let console = match machine.terminal {
@@ -127,8 +127,9 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
     arguments
 }
 
-/// The options of a network card with the host's network behind it, as QEMU's user has it; there is nothing to boot from
-/// it. Connections to port `ssh` of this machine, and from this machine alone, reach the guest's port 22.
+/// Returns the options of a network card that is connected to the host's network with the rights of QEMU's user; the
+/// card cannot be booted from. Connections to port `ssh` of this machine, only from this machine, reach the guest's
+/// port 22.
 pub(super) fn user_network(ssh: Option<u16>) -> [String; 4] {
     let forward = ssh.map(|port| format!(",hostfwd=tcp:127.0.0.1:{port}-:22")).unwrap_or_default();
     [
@@ -139,21 +140,22 @@ pub(super) fn user_network(ssh: Option<u16>) -> [String; 4] {
     ]
 }
 
-/// The options of the two flash chips of a UEFI firmware.
+/// Returns the options of the two flash chips of a UEFI firmware.
 pub(super) fn flash(code: &Path, variables: &Path) -> [String; 4] {
     let chip = |unit, path, more| format!("if=pflash,unit={unit},format=raw,file={}{more}", option(path));
     let drive = || "-drive".to_owned();
     [drive(), chip(0, code, ",readonly=on"), drive(), chip(1, variables, "")]
 }
 
-/// The options of a credential for systemd (`systemd.exec(5)`, "CREDENTIALS").
+/// Returns the options of a credential for systemd (`systemd.exec(5)`, "CREDENTIALS").
 pub(super) fn credential(name: &str, content: &str) -> [String; 2] {
-    // QEMU wants commas in option values doubled.
+    // QEMU needs commas in option values doubled.
     let content = content.replace(',', ",,");
     ["-smbios".to_owned(), format!("type=11,value=io.systemd.credential:{name}={content}")]
 }
 
-/// The options of one folder of the host: the guest's accesses are this user's, with owners and modes as they are.
+/// Returns the options of one folder of the host: the guest accesses it as this user, with owners and modes as they
+/// are.
 pub(super) fn share(number: usize, share: &Share) -> [String; 4] {
     let path = option(Path::new(&share.path));
     let writes = if share.read_only { "on" } else { "off" };

@@ -1,4 +1,4 @@
-//! The file that QEMU writes a guest's console to, whose end alone takes room.
+//! The file that QEMU writes a guest's console to; only its end takes room on the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -12,28 +12,28 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::super::host::CONSOLE;
 
-/// How often the file's length is looked at.
+/// Time between two checks of the file's length.
 const EVERY: Duration = Duration::from_millis(200);
 /// Holes are made of whole pages.
 const PAGE: u64 = 4096;
 
-/// The file, and the thread that gives the room of its beginning back while QEMU goes on writing.
+/// The file, and the thread that frees the room of its beginning while QEMU goes on writing.
 #[derive(Debug)]
 pub(super) struct ConsoleLog {
     path: PathBuf,
-    /// Dropped before the thread is waited for.
+    /// Dropped before the wait for the thread.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ConsoleLog {
-    /// Looks after a file that QEMU is about to make.
+    /// Watches a file that QEMU is about to make.
     pub(super) fn new(path: PathBuf) -> io::Result<Self> {
         let (running, ended) = channel();
         let file = path.clone();
         let thread = std::thread::Builder::new().name("console log".into()).spawn(move || {
             while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                // A file system without holes keeps the whole file, as do machines that are not QEMU's own.
+                // If the file system has no holes, the whole file stays.
                 if let Err(error) = trim(&file, CONSOLE)
                     && error.kind() != io::ErrorKind::NotFound
                 {
@@ -45,7 +45,7 @@ impl ConsoleLog {
         Ok(Self { path, running: Some(running), thread: Some(thread) })
     }
 
-    /// The end of the console.
+    /// Returns the end of the console.
     pub(super) fn end(&self) -> Vec<u8> {
         end(&self.path, CONSOLE).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ fn trim(path: &Path, kept: u64) -> io::Result<()> {
     Ok(fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, hole)?)
 }
 
-/// The last `kept` bytes of a file.
+/// Returns the last `kept` bytes of a file.
 fn end(path: &Path, kept: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

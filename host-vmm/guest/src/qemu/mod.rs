@@ -35,14 +35,14 @@ pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
 /// The name of the monitor's socket.
 const MONITOR: &str = "monitor.sock";
 
-/// What one machine is made of.
+/// Parts of a machine.
 struct Parts<'a> {
     gpu: Option<&'a GpuConfig>,
     terminal: Option<&'a Arc<Terminal>>,
     cpus: u32,
     memory: u64,
     boot: Boot<'a>,
-    /// Options of disks, folders and the like.
+    /// Options of disks, folders and other devices.
     more: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct QemuHost {
 }
 
 impl QemuHost {
-    /// Starts server and QEMU with a guest of Belfry's, which will connect to the socket that comes with it.
+    /// Starts server and QEMU with a guest of Belfry's; the guest's init will connect to the returned socket.
     pub(super) fn start(
         image: &GuestImage,
         config: &GuestConfig,
@@ -115,7 +115,7 @@ impl QemuHost {
             more.extend(command::credential(name, content));
         }
         if let Some(uefi) = &config.uefi {
-            // Variables are forgotten with everything else that the guest writes.
+            // Variables are forgotten with all other writes of the guest.
             let variables = directory.path().join("variables.fd");
             fs::copy(&uefi.variables, &variables).map_err(failed("the firmware's variables"))?;
             more.extend(command::flash(&uefi.code, &variables));
@@ -188,7 +188,7 @@ impl QemuHost {
         Ok(Self { qemu, gpu, server, console, directory, initramfs: None, terminal })
     }
 
-    /// Whether QEMU has ended without an error.
+    /// Returns true if QEMU has ended without an error.
     pub(super) fn succeeded(&mut self) -> bool {
         self.qemu.0.try_wait().ok().flatten().is_some_and(|status| status.success())
     }
@@ -206,7 +206,7 @@ impl QemuHost {
     }
 }
 
-/// Takes QEMU's connection, and shows what comes; none if QEMU ends before.
+/// Takes QEMU's connection, and shows its output; `None` if QEMU ends first.
 fn connect(
     listener: &UnixListener,
     qemu: &mut KillOnDrop,
@@ -252,7 +252,7 @@ impl Host for QemuHost {
     }
 
     fn messages(&self) -> String {
-        // QEMU says of every device without error recovery that it has none.
+        // QEMU reports for every device without error recovery that it has none.
         let messages = fs::read_to_string(self.directory.path().join("qemu.log")).unwrap_or_default();
         let lines = messages.lines().filter(|line| !line.contains("error recovery"));
         lines.fold(String::new(), |text, line| text + "\n" + line)
@@ -276,7 +276,7 @@ impl Host for QemuHost {
     }
 
     fn booted(&self) {
-        // The guest has its own copy now, and that of a killed belfry stays until the next run.
+        // The guest has its own copy now; the file of a killed belfry stays until the next run.
         let _ = self.initramfs.as_ref().map(fs::remove_file);
     }
 

@@ -1,4 +1,4 @@
-//! QEMU's monitor, in its machine protocol (QMP): whether the machine sleeps, and that it wakes up.
+//! QEMU's monitor, in its machine protocol (QMP): asks if the machine sleeps, and wakes it up.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long QEMU may take to answer; its main loop does nothing that takes a second.
+/// Time limit of an answer of QEMU; its main loop does nothing that takes a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to a monitor, which serves one at a time.
+/// A connection to a monitor, which serves one connection at a time.
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
@@ -21,7 +21,7 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// Nobody who speaks QMP there.
+    /// No program that speaks QMP is at the path.
     pub(super) fn connect(path: &Path) -> io::Result<Self> {
         Self::over(UnixStream::connect(path)?)
     }
@@ -38,7 +38,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Wakes the machine up if it sleeps (S3), and answers whether it did.
+    /// Wakes the machine up if it sleeps (S3); returns true if it did.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Monitor {
             if let Some(error) = answer.get("error") {
                 return Err(io::Error::other(format!("{command}: {error}")));
             }
-            // An event, which nobody has asked for.
+            // This is an event and no answer.
         }
     }
 
@@ -83,7 +83,7 @@ mod tests {
     const EVENT: &str = r#"{"timestamp": {}, "event": "SUSPEND"}"#;
     const DONE: &str = r#"{"return": {}}"#;
 
-    /// What comes of [`Monitor::wake`] where QEMU says this in this order, and what it was asked.
+    /// Returns the result of [`Monitor::wake`] if QEMU says this in this order, and the requests that QEMU got.
     fn woken(says: &[&str]) -> (io::Result<bool>, Vec<String>) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all((says.join("\n") + "\n").as_bytes()).unwrap();

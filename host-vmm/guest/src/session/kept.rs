@@ -16,12 +16,12 @@ use super::super::{GuestError, Phases, ProgramId, failed};
 use super::Guest;
 use super::pending::Pending;
 
-/// What is kept with the snapshot of a guest.
+/// Note that is kept with the snapshot of a guest.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Kept {
     /// Its kernel's release.
     pub kernel: String,
-    /// The version of its init; snapshots of before the fifth do not say.
+    /// The version of its init; notes of snapshots before the fifth version do not have it.
     #[serde(default)]
     version: u32,
     /// The number of the next program.
@@ -31,7 +31,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The program that runs, if there is one, and its words.
+    /// Returns the number and words of the program that runs, if there is one.
     #[must_use]
     pub fn program(&self) -> Option<(ProgramId, &[String])> {
         self.program.as_ref().map(|(id, argv)| (ProgramId(*id), &**argv))
@@ -39,11 +39,11 @@ impl Kept {
 }
 
 impl Guest {
-    /// Goes on with a guest that was saved, and what was kept with it.
+    /// Goes on with a saved guest, and returns the note that was kept with it.
     ///
     /// # Errors
     ///
-    /// A snapshot of a guest that nobody has [kept](Self::keep), or that cannot be resumed.
+    /// A snapshot of a guest that was not [kept](Self::keep), or that cannot be resumed.
     pub fn resume(snapshot: &Snapshot, gpu: GpuConfig, cache: &Cache) -> Result<(Self, Kept), GuestError> {
         let started = Instant::now();
         let kept: Kept = serde_json::from_slice(snapshot.note()).map_err(|_| GuestError::NotKept)?;
@@ -71,8 +71,8 @@ impl Guest {
         Ok((guest, kept))
     }
 
-    /// Has kept with the machine's snapshots what it takes to go on with this guest, which runs a program or none. A machine that cannot
-    /// be saved keeps nothing.
+    /// Keeps a note with the machine's snapshots from which a later run can go on with this guest, with a running
+    /// program or without one. A machine that cannot be saved keeps nothing.
     pub fn keep(&self, program: Option<(ProgramId, &[String])>) {
         let kept = Kept {
             kernel: self.kernel.clone(),
@@ -85,7 +85,7 @@ impl Guest {
         }
     }
 
-    /// What saves the machine while it runs, where that can be done.
+    /// Returns the saver of the running machine, if it can be saved.
     #[must_use]
     pub fn saver(&self) -> Option<Arc<Saver>> {
         self.host.saver()

@@ -1,25 +1,25 @@
-//! What programs of a guest have written, and how they have ended, until somebody waits for them.
+//! Output and ends of a guest's programs, kept until a caller waits for them.
 
 use std::collections::HashMap;
 
 use super::super::{Exit, ProgramId, Stream};
 
-/// Bytes of output that wait at most, with what each piece takes beside its own.
+/// Largest number of bytes of output that wait, with the overhead of each piece.
 const MOST: usize = 256 << 20;
-/// What a piece takes beside its bytes, at least.
+/// Overhead of a piece in bytes, at least.
 const PIECE: usize = 64;
 
-/// The output and the ends of programs that nobody has waited for yet.
+/// The output and the ends of programs that no caller has waited for yet.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     output: HashMap<ProgramId, Vec<(Stream, Vec<u8>)>>,
     exits: HashMap<ProgramId, Exit>,
-    /// What all output takes.
+    /// Bytes of all output, with overhead.
     taken: usize,
 }
 
 impl Pending {
-    /// A program has written something; how much is too much, if it is.
+    /// Keeps the output of a program; the error is the limit, if there is too much output.
     pub(super) fn wrote(&mut self, id: ProgramId, stream: Stream, data: Vec<u8>) -> Result<(), usize> {
         self.taken += data.len() + PIECE;
         if self.taken > MOST {
@@ -33,14 +33,14 @@ impl Pending {
         self.exits.insert(id, exit);
     }
 
-    /// What a program has written since this was asked last.
+    /// Takes a program's output since the last call.
     pub(super) fn output(&mut self, id: ProgramId) -> Vec<(Stream, Vec<u8>)> {
         let output = self.output.remove(&id).unwrap_or_default();
         self.taken -= output.iter().map(|(_, data)| data.len() + PIECE).sum::<usize>();
         output
     }
 
-    /// How a program has ended, if it has.
+    /// Takes a program's end, if it has ended.
     pub(super) fn exit(&mut self, id: ProgramId) -> Option<Exit> {
         self.exits.remove(&id)
     }
@@ -51,7 +51,7 @@ impl Pending {
 pub(super) struct Collected {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// A program that writes more than [`MOST`] runs on, and nothing of it is kept.
+    /// True once a program has written more than [`MOST`]: it runs on, but nothing of its output is kept.
     is_too_much: bool,
 }
 
@@ -68,7 +68,7 @@ impl Collected {
         }
     }
 
-    /// Standard output and standard error; how much is too much, if it is.
+    /// Returns standard output and standard error; the error is the limit, if there was too much.
     pub(super) fn texts(self) -> Result<(String, String), usize> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         if self.is_too_much { Err(MOST) } else { Ok((text(self.stdout), text(self.stderr))) }

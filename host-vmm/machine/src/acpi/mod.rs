@@ -26,15 +26,16 @@ const LOCAL_APIC: u32 = 0xfee0_0000;
 const IO_APIC: u32 = 0xfec0_0000;
 /// The line of ACPI's own interrupt, which is never raised.
 const SCI: u8 = 9;
-/// There are also two 8259.
+/// Flag: there are also two 8259.
 const PCAT_COMPAT: u32 = 1;
-/// Devices of the AT bus that are found by their ports; no VGA. The keyboard controller only resets, and is not announced.
+/// Flag: devices of the AT bus are found by their ports; no VGA. The keyboard controller only resets, and is not
+/// announced.
 const LEGACY_DEVICES: u16 = 1;
 const VGA_NOT_PRESENT: u16 = 1 << 2;
-/// Where the century is in the clock's memory.
+/// Index of the century in the clock's memory.
 const CENTURY: u8 = super::cmos::CENTURY;
 
-/// What the tables say of the machine.
+/// Facts of the machine that the tables report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tables {
     pub(super) cpus: u8,
@@ -42,12 +43,12 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Writes the tables where the guest looks for them.
+    /// Writes the tables to the place where the guest looks for them.
     pub(super) fn write(&self, memory: &GuestMemoryMmap) -> Result<(), KernelError> {
         memory.write_slice(&self.build(), GuestAddress(ACPI)).map_err(|_| KernelError::NoMemory)
     }
 
-    /// All of them as they lie in memory from [`ACPI`] on.
+    /// Returns all tables as they lie in memory from [`ACPI`] on.
     fn build(&self) -> Vec<u8> {
         let mut image = Image(vec![0; Rsdp::len()]);
         let facs = image.add(&FACS::new());
@@ -70,9 +71,9 @@ impl Tables {
 struct Image(Vec<u8>);
 
 impl Image {
-    /// Appends a table and answers its address.
+    /// Appends a table; returns its address.
     fn add(&mut self, table: &impl Aml) -> u64 {
-        // FACS wants 64 bytes; the others take what they get.
+        // FACS needs an alignment of 64 bytes; the others do not mind.
         self.0.resize(self.0.len().next_multiple_of(64), 0);
         let at = ACPI + self.0.len() as u64;
         table.to_aml_bytes(&mut self.0);
@@ -90,7 +91,7 @@ fn fadt(facs: u64, dsdt: u64) -> impl Aml {
         .preferred_pm_profile(PmProfile::EnterpriseServer)
         .flag(Flags::Wbinvd)
         .flag(Flags::ProcC1)
-        // No buttons and no alarm among the fixed events.
+        // The fixed events have no buttons and no alarm.
         .flag(Flags::PwrButton)
         .flag(Flags::SlpButton)
         .flag(Flags::FixRtc)
@@ -103,7 +104,7 @@ fn fadt(facs: u64, dsdt: u64) -> impl Aml {
     fadt.pm1a_cnt_blk = u32::from(power::CONTROL).into();
     fadt.pm1_cnt_len = power::CONTROL_SIZE as u8;
     fadt.x_pm1a_cnt_blk = port(power::CONTROL, power::CONTROL_SIZE as u8 * 8, AccessSize::WordAccess);
-    // No C2 and C3.
+    // The states C2 and C3 do not exist.
     fadt.p_lvl2_lat = 101.into();
     fadt.p_lvl3_lat = 1001.into();
     fadt.century = CENTURY;
@@ -113,7 +114,7 @@ fn fadt(facs: u64, dsdt: u64) -> impl Aml {
     fadt.finalize()
 }
 
-/// Section 5.2.12.
+/// Makes the table of section 5.2.12.
 fn madt(cpus: u8) -> impl Aml {
     let mut madt = Sdt::new(*b"APIC", 36, 5, OEM, TABLE, REVISION);
     let mut body = Vec::new();
@@ -127,11 +128,11 @@ fn madt(cpus: u8) -> impl Aml {
     body.extend([1, 12, 0, 0]);
     body.extend(IO_APIC.to_le_bytes());
     body.extend([0; 4]);
-    // The timer is at pin 2; edge and high, as its bus has it.
+    // The timer is at pin 2, edge-triggered and active high, as on its bus.
     body.extend([2, 10, 0, 0, 2, 0, 0, 0, 0, 0]);
-    // ACPI's own interrupt is high and level.
+    // ACPI's own interrupt is active high and level-triggered.
     body.extend([2, 10, 0, SCI, SCI, 0, 0, 0, 0x0d, 0]);
-    // All processors: LINT1 is NMI.
+    // LINT1 of all processors is the NMI.
     body.extend([4, 6, 0xff, 0, 0, 1]);
     madt.append_slice(&body);
     madt
@@ -161,7 +162,7 @@ mod tests {
         u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
     }
 
-    /// Follows the pointers as a kernel does: the tables by their signature.
+    /// Follows the pointers as a kernel does; returns the tables by their signatures.
     fn follow(image: &[u8]) -> Vec<(String, &[u8])> {
         let at = |address: u64| &image[usize::try_from(address - ACPI).unwrap()..];
         let table = |address: u64| {

@@ -2,7 +2,7 @@
 //!
 //! | mode | a store | the value | file |
 //! | --- | --- | --- | --- |
-//! | trapped | exits to this process | is the access's | |
+//! | trapped | exits to this process | is that of the access | |
 //! | ioeventfd | exits to KVM, which signals an eventfd | is read from the queue's write pointer | `wakeups.rs` |
 //! | adaptive | is a store, while the page is rung often | is found in the page | `pages.rs`, `belfry_device::handover` |
 //!
@@ -27,17 +27,17 @@ use super::memory::{SharedMemory, Window};
 use pages::{Pace, Pages};
 use wakeups::Wakeups;
 
-/// What is done about doorbells beyond trapping them.
+/// Work for doorbells beyond trapping them.
 #[derive(Clone, Debug)]
 pub(super) enum Doorbells {
-    /// Stores wake.
+    /// Stores wake the device.
     Wakeups(Arc<Wakeups>),
     /// Pages are memory at times.
     Pages(Arc<Pages<Window, Arc<Gpu>>>),
 }
 
 impl Doorbells {
-    /// Doorbells over `memory`; those that need slots of the VM take the ones from `first_slot` on.
+    /// Makes the doorbells over `memory`; if they need slots of the VM, they take those from `first_slot` on.
     pub(super) fn new(
         mode: DoorbellMode,
         vm: &Arc<VmFd>,
@@ -58,7 +58,7 @@ impl Doorbells {
         })
     }
 
-    /// Where the BAR is; nothing of where it was is left when this returns.
+    /// Sets the address of the BAR; when this returns, nothing is left at its old address.
     pub(super) fn set_base(&self, base: Option<u64>) {
         match self {
             Self::Wakeups(wakeups) => wakeups.set_base(base),
@@ -66,7 +66,7 @@ impl Doorbells {
         }
     }
 
-    /// Has the device know of all that was rung, while no vCPU runs; whatever was memory traps afterwards.
+    /// Tells the device all rings so far, while no vCPU runs; pages that were memory trap afterwards.
     pub(super) fn settle(&self) {
         match self {
             Self::Wakeups(wakeups) => wakeups.settle(),
@@ -74,7 +74,7 @@ impl Doorbells {
         }
     }
 
-    /// A doorbell was written and trapped; the device knows its value.
+    /// Reports a doorbell that was written and trapped; the device knows its value.
     pub(super) fn rung(&self, offset: u64) {
         match self {
             Self::Wakeups(_) => {}
@@ -82,7 +82,7 @@ impl Doorbells {
         }
     }
 
-    /// Starts the thread that waits or looks.
+    /// Starts the thread that waits for signals, or looks at pages.
     pub(super) fn start(&self) -> io::Result<Watcher> {
         let doorbells = self.clone();
         let run = move || match doorbells {
@@ -101,7 +101,7 @@ impl Doorbells {
     }
 }
 
-/// Whether a byte offset in the BAR is a process's.
+/// Returns true if a byte offset in the BAR is that of a process's doorbell.
 fn is_process(offset: u64) -> bool {
     (DOORBELL_SLICE_SIZE..DOORBELL_BAR_SIZE).contains(&offset)
 }

@@ -1,14 +1,14 @@
-//! Pages of doorbells that are memory while they are rung often, and trap while they are not.
+//! Pages of doorbells that are memory while they are rung often, and trap otherwise.
 //!
-//! A page that traps twice in short order becomes memory of the guest, so that the next ring costs a store; one thread
-//! looks at such pages and tells the device. Right after a ring it looks all the time. A page whose queues have work stays
-//! memory for longer, and is looked at now and then: a queue at work reads its write pointer whenever a dispatch completes.
-//! A page nobody has rung for a while traps again, and the thread sleeps.
+//! A page that traps twice in a short time becomes memory of the guest, so that the next ring costs one store. A
+//! thread looks at such pages and tells the device. Right after a ring it looks all the time. A page whose queues
+//! have work stays memory for longer, and is looked at only now and then: a queue at work reads its write pointer
+//! whenever a dispatch completes. A page without a ring for a while traps again, and the thread sleeps.
 //!
-//! What a change costs is what KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds where it
-//! has to wait for a vCPU. So single rings, far apart, go on trapping.
+//! A change costs the time that KVM takes to place or remove a slot: tens of microseconds, and up to some hundreds if
+//! it has to wait for a vCPU. So single rings, far apart, go on trapping.
 //!
-//! Why no doorbell is lost at a change: [`belfry_device::handover`].
+//! [`belfry_device::handover`] explains why no doorbell is lost at a change.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,19 +27,21 @@ use super::is_process;
 use crate::memory::Window;
 
 const PAGE: u64 = 4096;
-/// Pages that are memory at the same time; a process has two, and uses the first one for its first 512 queues.
+/// Number of pages that can be memory at one time; a process has two, and uses the first one for its first 512
+/// queues.
 pub(super) const WINDOWS: u32 = 16;
 
-/// When to look, and when to stop looking.
+/// Times between looks, and until looks end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How long after a ring there are looks all the time.
+    /// Time after a ring during which the thread looks without a pause.
     pub(super) eager: Duration,
-    /// Between two looks from then on, while queues have work.
+    /// Time between two looks after that, while queues have work.
     pub(super) nap: Duration,
-    /// How long a page without work stays memory after a ring, and how far apart two rings are that make it memory.
+    /// Time for which a page without work stays memory after a ring; also the longest time between two rings that
+    /// make it memory.
     pub(super) idle: Duration,
-    /// How long a page whose queues have work stays memory after a ring. From then on an exit is the smaller price: it is
+    /// Time for which a page whose queues have work stays memory after a ring. After that an exit is cheaper: it is
     /// paid once, and the ring is known at once.
     pub(super) busy: Duration,
 }
@@ -55,7 +57,7 @@ impl Default for Pace {
     }
 }
 
-/// Where one page can be put in the guest's memory.
+/// Place for one page in the guest's memory.
 pub(in super::super) trait Slot: Send {
     /// Puts a length from an offset in the BAR on at a guest address, or takes it away.
     fn place(&mut self, at: Option<(u64, u64, u64)>) -> io::Result<()>;
@@ -67,13 +69,13 @@ impl Slot for Window {
     }
 }
 
-/// What is asked of the device.
+/// Questions to the device.
 pub(in super::super) trait Device: Send + Sync {
-    /// Doorbells queues listen to on a page, and their values.
+    /// Returns the doorbells that queues on a page listen to, and their values.
     fn doorbells(&self, page: u64) -> impl Iterator<Item = (DoorbellOffset, u64)>;
-    /// Whether those queues have work.
+    /// Returns true if those queues have work.
     fn has_work(&self, page: u64) -> bool;
-    /// Has it look at the values.
+    /// Makes the device look at the values.
     fn look(&self);
 }
 
@@ -91,7 +93,7 @@ impl Device for Arc<Gpu> {
     }
 }
 
-/// Disables the part of KVM's default behaviour that drops the translations of the whole guest with every slot taken
+/// Disables a part of KVM's default behaviour: dropping the translations of the whole guest whenever a slot is taken
 /// away (Linux 6.12 and later can do without).
 pub(super) fn keep_other_translations(vm: &VmFd) {
     let quirk = u64::from(KVM_X86_QUIRK_SLOT_ZAP_ALL);
@@ -108,7 +110,7 @@ pub(super) fn keep_other_translations(vm: &VmFd) {
 /// Doorbells and values of one page, in order.
 type Values = Vec<(DoorbellOffset, u64)>;
 
-/// A page, for as long as something is done about it.
+/// A page during an operation on it.
 struct At<'a, S, D> {
     slot: &'a mut S,
     device: &'a D,
@@ -138,7 +140,7 @@ impl<S: Slot, D: Device> Page for At<'_, S, D> {
             }
             count += 1;
         }
-        // Where queues have gone, there is nothing new.
+        // If queues have gone, there is nothing new.
         last.truncate(count);
         differs
     }
@@ -181,7 +183,7 @@ struct State<S> {
     stopped: bool,
 }
 
-/// When to look next.
+/// Time of the next look.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Next {
     AtOnce,
@@ -195,7 +197,7 @@ pub(in super::super) struct Pages<S, D> {
     device: D,
     pace: Pace,
     start: Instant,
-    /// When each page last trapped, in nanoseconds from the start; 0: never.
+    /// Time at which each page last trapped, in nanoseconds from the start; 0: never.
     trapped: Box<[AtomicU64]>,
     state: Mutex<State<S>, rank::PagesState>,
     changed: Condvar,
@@ -213,7 +215,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pages that are memory.
+    /// Returns the number of pages that are memory.
     #[cfg(test)]
     pub(in super::super) fn held(&self) -> usize {
         self.lock().slots.iter().filter(|(_, held)| held.is_some()).count()
@@ -228,7 +230,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
         self.take_all(&mut state);
     }
 
-    /// Takes every page away, and has the device know what was rung there.
+    /// Takes every page away, and tells the device the rings on it.
     fn take_all(&self, state: &mut State<S>) {
         for (slot, held) in &mut state.slots {
             if let Some(mut page) = held.take() {
@@ -240,12 +242,12 @@ impl<S: Slot, D: Device> Pages<S, D> {
         }
     }
 
-    /// Has all pages trap.
+    /// Makes all pages trap.
     pub(super) fn settle(&self) {
         self.take_all(&mut self.lock());
     }
 
-    /// A doorbell has trapped: the next ones on its page are likely soon.
+    /// Takes a trapped ring: the next rings on its page are likely to come soon.
     pub(super) fn rung(&self, offset: u64) {
         if !is_process(offset) {
             return;
@@ -256,11 +258,11 @@ impl<S: Slot, D: Device> Pages<S, D> {
         if before == 0 || now.saturating_sub(before) > self.pace.idle.as_nanos() as u64 {
             return;
         }
-        // A page nobody listens to is none to look at.
+        // A page without a listening queue needs no looks.
         if self.device.doorbells(page).all(|(bell, _)| bell != DoorbellOffset::from_bytes(offset).whole()) {
             return;
         }
-        // While pages change, this one has time: it traps again.
+        // If pages are changing now, this one can wait: it traps again.
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -278,7 +280,7 @@ impl<S: Slot, D: Device> Pages<S, D> {
         }
     }
 
-    /// Looks at the pages that are memory, and takes away those that need not be.
+    /// Looks at the pages that are memory, and takes away those that have no need to be.
     fn look(&self, state: &mut State<S>) -> Next {
         let mut next = Next::WhenTold;
         let now = Instant::now();

@@ -1,7 +1,8 @@
-//! The real watching thread against a guest in a thread of its own: a million rings in bursts and pauses of many lengths.
+//! Stress test of the real watching thread: a guest in a thread of its own rings a million times, in bursts and
+//! pauses of many lengths.
 //!
-//! The guest's access is what it is under KVM: it goes to memory or traps, in one step, and taking a page away waits for
-//! those under way. Each burst waits until the device has found its last ring; one that is lost is never found.
+//! The guest's access is as under KVM: it goes to memory or traps, in one step, and taking a page away waits for
+//! accesses under way. Each burst waits until the device has found its last ring; a lost ring would never be found.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,14 +15,14 @@ use belfry_abi::doorbell::DoorbellOffset;
 use super::pages::{Device, Pace, Pages, Slot};
 
 const RINGS: u64 = 1_000_000;
-/// The page rung, and two doorbells on it.
+/// The page that is rung, and two doorbells on it.
 const PAGE: u64 = 0x2000;
 const BELLS: [u64; 2] = [PAGE, PAGE + 0x58];
 const BASE: u64 = 0xc800_0000;
-/// For a doorbell to be found; nothing that works takes that long.
+/// Time limit for finding a doorbell; working code never takes so long.
 const LOST: Duration = Duration::from_secs(30);
 
-/// What the guest's accesses to the page find, and how often that became memory.
+/// Destination of the guest's accesses to the page, and the number of times that it became memory.
 #[derive(Debug, Default)]
 struct Translation {
     is_memory: RwLock<bool>,
@@ -42,7 +43,7 @@ impl Slot for FakeSlot {
     }
 }
 
-/// A device that looks when it is told, and at no other time.
+/// A device that looks only when it is told to.
 #[derive(Debug)]
 struct FakeDevice {
     values: [AtomicU64; 2],
@@ -142,7 +143,7 @@ fn a_million_rings_in_bursts_and_pauses_are_all_found() {
         let mut guest = Guest { pages: &pages, device: &device, translation: &translation, trapped: 0 };
         let (mut rung, mut random) = ([0u64; 2], 0x9e37_79b9_7f4a_7c15_u64);
         while rung[0] + rung[1] < RINGS {
-            // Marsaglia's xorshift: the same bursts every time.
+            // Marsaglia's xorshift: every run has these bursts.
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
@@ -156,7 +157,8 @@ fn a_million_rings_in_bursts_and_pauses_are_all_found() {
                 [0, 1].iter().all(|&bell| device.found[bell].load(Ordering::Acquire) == rung[bell])
             });
             match random >> 8 & 15 {
-                // Until the page has gone, so that the next ring traps; or into the very change.
+                // The guest waits until the page has gone, so that the next ring traps, or rings just during the
+                // change.
                 0..8 => {
                     device.works.store(false, Ordering::Relaxed);
                     guest.wait("the page stays memory", || !*translation.is_memory.read().unwrap());

@@ -1,8 +1,8 @@
 //! Doorbells that wake: KVM turns a store into a signal of an eventfd and lets the guest run on.
 //!
-//! The value is dropped. That costs nothing where it is a copy of the queue's write pointer in memory, which producers
-//! write first: the device reads that one. Each doorbell a process's queue listens to gets an eventfd; those beyond what
-//! KVM's bus takes, and those KVM refuses, trap.
+//! The value is dropped. That costs nothing if it is a copy of the queue's write pointer in memory, which producers
+//! write first: the device reads that pointer. Each doorbell of a process's queue gets an eventfd. Doorbells for
+//! which KVM's bus has no room, or which KVM refuses, trap.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,15 +19,15 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::is_process;
 
-/// Doorbells with an eventfd at the same time: KVM's bus takes about 1000 devices, a process by default 1024 files.
+/// Largest number of doorbells with an eventfd: KVM's bus takes about 1000 devices, a process by default 1024 files.
 const LIMIT: usize = 256;
-/// What the epoll set calls the event that ends the thread; no doorbell has this offset.
+/// Number, in the epoll set, of the event that ends the thread; no doorbell has this offset.
 const STOP: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Wakeup {
     event: EventFd,
-    /// Where KVM signals it.
+    /// Address at which KVM signals it.
     at: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ struct State {
     stopped: bool,
 }
 
-/// The doorbells queues listen to.
+/// The doorbells that queues listen to.
 #[derive(Debug)]
 pub(in super::super) struct Wakeups {
     vm: Arc<VmFd>,
@@ -49,7 +49,7 @@ pub(in super::super) struct Wakeups {
     state: Mutex<State, rank::Wakeups>,
 }
 
-/// What the device tells; it outlives this.
+/// Receiver of the device's reports; it outlives the doorbells.
 struct Ear(Weak<Wakeups>);
 
 impl DoorbellListener for Ear {
@@ -73,13 +73,13 @@ impl Wakeups {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Doorbells KVM signals.
+    /// Returns the number of doorbells that KVM signals.
     #[cfg(test)]
     pub(in super::super) fn registered(&self) -> usize {
         self.lock().wakeups.values().filter(|wakeup| wakeup.at.is_some()).count()
     }
 
-    /// A queue begins or ceases to listen.
+    /// Takes the report that a queue begins or ceases to listen.
     pub(in super::super) fn listens(&self, offset: DoorbellOffset, listening: bool) {
         let mut state = self.lock();
         if !listening {
@@ -111,7 +111,7 @@ impl Wakeups {
         Ok(Wakeup { event, at: None })
     }
 
-    /// Has KVM signal writes of any width to the doorbell's first byte; its upper half keeps trapping.
+    /// Lets KVM signal writes of any width to the doorbell's first byte; its upper half keeps trapping.
     fn register(&self, base: u64, offset: DoorbellOffset, wakeup: &mut Wakeup) {
         let at = base + offset.bytes();
         match self.vm.register_ioevent(&wakeup.event, &IoEventAddress::Mmio(at), NoDatamatch) {
@@ -122,7 +122,7 @@ impl Wakeups {
         }
     }
 
-    /// Lets the doorbell trap; what was signalled until then is passed on.
+    /// Makes the doorbell trap; earlier signals are passed on.
     fn unregister(&self, offset: DoorbellOffset, wakeup: &mut Wakeup) {
         if let Some(at) = wakeup.at.take()
             && let Err(error) =
@@ -133,7 +133,7 @@ impl Wakeups {
         self.pass_on(offset, wakeup);
     }
 
-    /// The eventfd counts writes, and starts from 0 again when it is read.
+    /// Passes the writes on: the eventfd counts them, and restarts from 0 when it is read.
     fn pass_on(&self, offset: DoorbellOffset, wakeup: &Wakeup) {
         if let Ok(writes) = wakeup.event.read() {
             self.gpu.doorbell_woken(offset, writes);
@@ -154,7 +154,7 @@ impl Wakeups {
         }
     }
 
-    /// Passes on what was signalled until now.
+    /// Passes on all signals so far.
     pub(super) fn settle(&self) {
         let state = self.lock();
         for (&offset, wakeup) in &state.wakeups {
@@ -180,7 +180,7 @@ impl Wakeups {
                 if event.data() == STOP {
                     return;
                 }
-                // One that has gone in between has passed on what it had.
+                // A doorbell that has gone in between has passed on its signals.
                 let offset = DoorbellOffset::from_bytes(event.data());
                 if let Some(wakeup) = state.wakeups.get(&offset) {
                     self.pass_on(offset, wakeup);
@@ -195,7 +195,7 @@ impl Wakeups {
         state.stopped = true;
         state.wakeups.clear();
         drop(state);
-        // A counter that is full has been signalled.
+        // If the counter is full, it has been signalled.
         let _ = self.stop.write(1);
     }
 }

@@ -1,4 +1,4 @@
-//! Which BAR of which function answers at which address.
+//! Decoding of addresses: the function and BAR that answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ const COMMAND_MEMORY: u8 = 1 << 1;
 /// Bytes of configuration space that decide on decoding.
 const HEADER: usize = 64;
 
-/// Addresses a host bridge passes on to its bus, first and last: those below 4 GiB, and those above.
+/// Addresses that a host bridge passes on to its bus, first and last: those below 4 GiB, and those above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Apertures(pub(crate) [(u64, u64); 2]);
 
@@ -31,7 +31,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Where in the BAR an address is.
+    /// Returns the offset of an address in the BAR.
     pub(super) fn offset(&self, address: u64) -> Option<u64> {
         address.checked_sub(self.base).filter(|&offset| offset < self.size)
     }
@@ -41,10 +41,10 @@ impl Bar {
     }
 }
 
-/// The BARs that decode, for each device number.
+/// Returns the BARs that decode, for each device number.
 ///
-/// A BAR outside of the apertures gets no accesses. Of two that overlap, the one of the lower device number decodes, and
-/// within a function the one of the lower BAR number; the other one gets no accesses at all.
+/// A BAR outside of the apertures gets no accesses. If two overlap, the BAR of the lower device number decodes, and
+/// within a function the BAR of the lower number; the other one gets no accesses at all.
 pub(super) fn decode(
     functions: &BTreeMap<u8, Arc<dyn Function>>,
     apertures: Apertures,

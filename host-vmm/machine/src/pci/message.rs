@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use belfry_pci::Message;
 
-/// How a function interrupts.
+/// Interrupts of a function.
 pub(crate) trait Interrupts: Debug + Send + Sync {
     /// Points the vectors at new messages; those without one are dropped.
     fn route(&self, messages: &[Option<Message>]);

@@ -24,7 +24,7 @@ pub(super) use msix::Msix;
 const ADDRESS_PORT: u16 = 0xcf8;
 const DATA_PORT: u16 = 0xcfc;
 const ENABLE: u32 = 1 << 31;
-/// Where the configuration space of bus 0 is in memory.
+/// Address of bus 0's configuration space in memory.
 pub(super) const ECAM: u64 = 0xe000_0000;
 /// Bytes of it: one bus.
 pub(super) const ECAM_SIZE: u64 = 1 << 20;
@@ -35,18 +35,19 @@ const BRIDGE_HEADER: [u8; 12] = [0x36, 0x1b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00,
 
 /// A PCI function: function 0 of a device on the root bus.
 ///
-/// Offsets and contents of accesses come from the guest: any width, any offset, also across the end of what there is.
+/// Offsets and contents of accesses come from the guest: any width, any offset, also across the end of the structure.
 pub(super) trait Function: Debug + Send + Sync {
-    /// Reads configuration space; bytes that are not there read 0.
+    /// Reads configuration space; bytes that do not exist read 0.
     fn config_read(&self, offset: usize, data: &mut [u8]);
 
-    /// Writes configuration space. The bus looks at command register and BARs afterwards, one write at a time.
+    /// Writes configuration space. The bus reads command register and BARs afterwards, one write at a time.
     fn config_write(&self, offset: usize, data: &[u8]);
 
     /// The memory BARs, in the order of their numbers.
     fn bars(&self) -> &[BarLayout];
 
-    /// Tells which BARs decode from now on, for what is mapped beside the bus; accesses in between may still arrive.
+    /// Reports the BARs that decode from now on, for memory that is mapped beside the bus; earlier accesses may still
+    /// arrive.
     fn place(&self, bars: &[Bar]);
 
     /// Reads from a BAR that decodes.
@@ -59,18 +60,18 @@ pub(super) trait Function: Debug + Send + Sync {
 /// The bus.
 #[derive(Debug)]
 pub(super) struct RootBus {
-    /// By device number, from 1 to 31.
+    /// Functions by device number, from 1 to 31.
     functions: BTreeMap<u8, Arc<dyn Function>>,
     apertures: Apertures,
     address: AtomicU32,
-    /// One configuration write at a time.
+    /// Held during a configuration write: one at a time.
     configuring: Mutex<(), rank::RootBusConfiguring>,
-    /// Which BARs of which function decode.
+    /// BARs of each function that decode, by device number.
     decoded: RwLock<BTreeMap<u8, Vec<Bar>>, rank::RootBusDecoded>,
 }
 
 impl RootBus {
-    /// A bus of functions by device number, of which none decodes yet.
+    /// Makes a bus of functions by device number; none of them decodes yet.
     pub(super) fn new(apertures: Apertures, functions: BTreeMap<u8, Arc<dyn Function>>) -> Self {
         debug_assert!(functions.keys().all(|device| (1..32).contains(device)), "no such device numbers");
         let (configuring, decoded) = (Mutex::default(), RwLock::default());
@@ -98,18 +99,18 @@ impl RootBus {
         Ok(())
     }
 
-    /// `CONFIG_ADDRESS`.
+    /// Returns `CONFIG_ADDRESS`.
     pub(super) fn address(&self) -> u32 {
         self.address.load(Ordering::Relaxed)
     }
 
-    /// Goes on with functions that were restored: BARs decode where their configuration spaces say.
+    /// Goes on with functions that were restored: BARs decode as their configuration spaces have them.
     pub(super) fn restore(&self, address: u32) {
         self.address.store(address, Ordering::Relaxed);
         self.place();
     }
 
-    /// Whether a port belongs to mechanism 1.
+    /// Returns true if a port belongs to mechanism 1.
     pub(super) fn has_port(port: u16) -> bool {
         (ADDRESS_PORT..DATA_PORT + 4).contains(&port)
     }
@@ -137,7 +138,8 @@ impl RootBus {
         }
     }
 
-    /// The function and offset `CONFIG_ADDRESS` names: bus 0, function 0 of a device, within one dword.
+    /// Returns the function and offset that `CONFIG_ADDRESS` selects: bus 0, function 0 of a device, within one
+    /// dword.
     fn selected(&self, port: u16, len: usize) -> Option<(u8, usize)> {
         let address = self.address.load(Ordering::Relaxed);
         let within = usize::from(port - DATA_PORT);
@@ -147,7 +149,7 @@ impl RootBus {
         self.locate(address >> 8 & 0xffff).map(|device| (device, (address & 0xfc) as usize + within))
     }
 
-    /// Reads memory space that is the bus's; whether it is.
+    /// Reads the bus's memory space; returns false for other addresses.
     pub(super) fn read(&self, address: u64, data: &mut [u8]) -> bool {
         let Some(offset) = address.checked_sub(ECAM).filter(|&offset| offset < ECAM_SIZE) else {
             let Some((function, bar, offset)) = self.find(address) else { return false };
@@ -161,7 +163,7 @@ impl RootBus {
         true
     }
 
-    /// Writes memory space that is the bus's; whether it is.
+    /// Writes the bus's memory space; returns false for other addresses.
     pub(super) fn write(&self, address: u64, data: &[u8]) -> bool {
         let Some(offset) = address.checked_sub(ECAM).filter(|&offset| offset < ECAM_SIZE) else {
             let Some((function, bar, offset)) = self.find(address) else { return false };
@@ -174,7 +176,7 @@ impl RootBus {
         true
     }
 
-    /// The function, BAR and offset that answer at an address.
+    /// Returns the function, BAR and offset that answer at an address.
     fn find(&self, address: u64) -> Option<(&dyn Function, u8, u64)> {
         let decoded = self.decoded.read().unwrap_or_else(PoisonError::into_inner);
         let (device, bar, offset) = decoded.iter().find_map(|(device, bars)| {
@@ -200,7 +202,7 @@ impl RootBus {
         self.place();
     }
 
-    /// Lets the BARs decode where configuration space says.
+    /// Lets the BARs decode as configuration space has them.
     fn place(&self) {
         let now = decode::decode(&self.functions, self.apertures);
         let before = {
@@ -211,7 +213,7 @@ impl RootBus {
             std::mem::replace(&mut *decoded, now.clone())
         };
         let of = |decoded: &BTreeMap<u8, Vec<Bar>>, device| decoded.get(device).cloned().unwrap_or_default();
-        // Ranges are removed before others are placed: another function may be placed at their addresses.
+        // Old ranges are removed before new ones are placed: another function may be placed at their addresses.
         for (device, function) in &self.functions {
             let (before, mut stay) = (of(&before, device), of(&now, device));
             stay.retain(|bar| before.contains(bar));
@@ -231,7 +233,7 @@ impl RootBus {
         self.functions.get(&device).map(|function| &**function)
     }
 
-    /// The device at a bus, device and function number, if there is one.
+    /// Returns the device at a bus, device and function number, if there is one.
     fn locate(&self, bdf: u32) -> Option<u8> {
         let device = u8::try_from(bdf >> 3).ok()?;
         (bdf & 7 == 0 && (device == BRIDGE || self.function(device).is_some())).then_some(device)

@@ -1,4 +1,4 @@
-//! The MSI-X vectors of a function made here, and where their messages are routed.
+//! The MSI-X vectors of Belfry's own functions, and the routes of their messages.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use belfry_pci::{InterruptControl, Message};
 
 use super::message::Interrupts;
 
-/// A function's table and pending bits, and where messages go.
+/// Table and pending bits of a function, and its routes.
 #[derive(Debug)]
 pub(crate) struct Msix {
     table: belfry_pci::Msix,
     control: InterruptControl,
-    /// What the interrupts are routed to: of a vector that is masked, what it was when it last was not.
+    /// Routed messages of the vectors; a masked vector keeps the route that it last had.
     routed: Vec<Option<Message>>,
     interrupts: Arc<dyn Interrupts>,
 }
 
 impl Msix {
-    /// A table of `count` vectors (at most [`belfry_pci::MSIX_VECTORS`]), all masked.
+    /// Makes a table of `count` vectors (at most [`belfry_pci::MSIX_VECTORS`]), all masked.
     pub(crate) fn new(count: u16, interrupts: Arc<dyn Interrupts>) -> Self {
         let table = belfry_pci::Msix::new(count);
         let routed = vec![None; table.vectors().into()];
         Self { table, control: InterruptControl::default(), routed, interrupts }
     }
 
-    /// Whether messages, and not the pin, carry the interrupts.
+    /// Returns true if messages, and not the pin, carry the interrupts.
     pub(crate) fn enabled(&self) -> bool {
         self.control.msix_enabled
     }
@@ -41,17 +41,17 @@ impl Msix {
         }
     }
 
-    /// Reads the table; what is behind it reads 0.
+    /// Reads the table; bytes after its end read 0.
     pub(crate) fn read_table(&self, offset: u64, data: &mut [u8]) {
         self.table.read_table(offset, data);
     }
 
-    /// Reads the pending bits; what is behind them reads 0.
+    /// Reads the pending bits; bytes after their end read 0.
     pub(crate) fn read_pending(&self, offset: u64, data: &mut [u8]) {
         self.table.read_pending(offset, data);
     }
 
-    /// Writes the table; what is behind it takes no writes, and neither do pending bits.
+    /// Writes the table; writes after its end, and writes of pending bits, have no effect.
     pub(crate) fn write_table(&mut self, offset: u64, data: &[u8]) {
         self.table.write_table(offset, data);
         self.update();
@@ -77,12 +77,12 @@ impl Msix {
             .for_each(|vector| self.table.set_pending(vector));
     }
 
-    /// Forgets what is pending.
+    /// Clears the pending bits.
     pub(crate) fn clear_pending(&mut self) {
         self.table.clear_pending();
     }
 
-    /// Whether no mask holds the function's messages back, and they are switched on.
+    /// Returns true if the function's messages are switched on, and no mask holds them back.
     fn open(&self) -> bool {
         self.control.msix_enabled && !self.control.msix_masked
     }
@@ -91,7 +91,7 @@ impl Msix {
         self.open() && !self.table.is_masked(vector)
     }
 
-    /// Routes the vectors that are not masked, and lets their pending interrupts out.
+    /// Routes the vectors that are not masked, and sends their pending interrupts.
     fn update(&mut self) {
         if !self.open() {
             return;
@@ -153,7 +153,7 @@ mod tests {
         msix.read_pending(0, &mut pending);
         assert_eq!(pending, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert!(recorder.raised().is_empty());
-        // The whole function masked, the vector not: still pending.
+        // The function is masked, the vector is not: still pending.
         msix.set_control(InterruptControl { msix_masked: true, ..ENABLED });
         message(&mut msix, 0, to, 0);
         assert!(recorder.raised().is_empty());

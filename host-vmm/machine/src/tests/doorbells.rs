@@ -1,4 +1,4 @@
-//! Doorbells as a guest that means no good rings them, in every mode.
+//! Tests of doorbells that a hostile guest rings, in every mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::*;
 
 const MODES: [DoorbellMode; 3] = [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive];
-/// A doorbell of the second slice, and one on the page behind it.
+/// A doorbell of the second slice, and one on the next page.
 const BELL: u64 = 0x2000;
-/// For what takes no time.
+/// Time limit for an event that should be immediate.
 const LIMIT: Duration = Duration::from_secs(30);
 const OTHER: u64 = 0x3058;
-/// Where the capability of PCI Express has its control register, and the bit that resets the function.
+/// Control register of the capability of PCI Express, and the bit that resets the function.
 const DEVCTL: u32 = 0x6c;
 const RESET: u16 = 1 << 15;
 
-/// A bus whose BARs decode, with a device that listens to doorbells.
+/// Makes a bus whose BARs decode, with a device that listens to doorbells.
 fn ready(mode: DoorbellMode) -> Bus {
     let bus = Bus::placed_with(mode);
     register::<RCC_DOORBELL_APER_EN>(&bus, 1);
@@ -35,7 +35,7 @@ fn register<R: belfry_abi::regs::Register>(bus: &Bus, value: u32) {
     bus.gpu.bar_write(pci::BAR_REGISTERS, u64::from(dword::<R>()) * 4, &value.to_le_bytes()).unwrap();
 }
 
-/// Has a ring of the kernel's listen to a doorbell, wherever it is.
+/// Makes one of the kernel's rings listen to a doorbell at this offset.
 fn listen(bus: &Bus, doorbell: u64) {
     // Micro engine 3, pipe 1: the KIQ.
     register::<GRBM_GFX_CNTL>(bus, 3 << 2 | 1);
@@ -111,7 +111,7 @@ fn pages_nobody_listens_to_stay_as_they_are() {
     }
     assert_eq!(held(&bus), 0, "another doorbell of the page");
     ring_often(&bus, DOORBELLS_AT + BELL, 1);
-    // Doorbells that are off: the page is given back when its queue has gone.
+    // Doorbells are off: the page is given back when its queue has gone.
     register::<GRBM_GFX_CNTL>(&bus, 3 << 2 | 1);
     register::<CP_HQD_ACTIVE>(&bus, 0);
     let deadline = Instant::now() + LIMIT;
@@ -166,7 +166,7 @@ fn bars_that_move_while_doorbells_are_rung_keep_the_last_value() {
                 let mut value = 0;
                 while !moved.load(Ordering::SeqCst) || value < 100 {
                     value += 1;
-                    // Wherever the BAR is not, nobody answers.
+                    // Outside of the BAR, no device answers.
                     for at in [DOORBELLS_AT, ELSEWHERE] {
                         ring(&bus, at + BELL, value);
                     }
@@ -192,7 +192,7 @@ fn bars_that_move_while_doorbells_are_rung_keep_the_last_value() {
 fn eventfds_are_bounded_and_follow_the_bar() {
     let bus = ready(DoorbellMode::Ioeventfd);
     let Some(Doorbells::Wakeups(wakeups)) = &bus.doorbells else { panic!("not ioeventfd") };
-    // Somebody else has the place of one.
+    // The place of one doorbell is taken already.
     let taken = EventFd::new(EFD_NONBLOCK).unwrap();
     let at = IoEventAddress::Mmio(DOORBELLS_AT + BELL + 8);
     bus.vm.register_ioevent(&taken, &at, NoDatamatch).unwrap();
@@ -202,7 +202,7 @@ fn eventfds_are_bounded_and_follow_the_bar() {
     }
     let all = wakeups.registered();
     assert!((100..400).contains(&all), "{all} eventfds");
-    // Elsewhere nothing is in the way.
+    // At another address, all places are free.
     bus.config_write(0x18, &0xd000_0000u32.to_le_bytes());
     assert_eq!(wakeups.registered(), all + 1);
     bus.config_write(4, &[0, 0]);

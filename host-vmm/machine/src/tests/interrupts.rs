@@ -1,4 +1,4 @@
-//! The pins of functions, as far as KVM's I/O APIC.
+//! Tests of the functions' pins, as far as KVM's I/O APIC.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use kvm_ioctls::{Kvm, VmFd};
 use super::{Bus, REGISTERS_AT};
 use crate::interrupts::{Interrupts, Routes, Vectors, line_of};
 
-/// Which pins of the I/O APIC are asserted.
+/// Returns the pins of the I/O APIC that are asserted, as a bit mask.
 fn asserted(vm: &VmFd) -> u32 {
     let mut chip = kvm_irqchip { chip_id: KVM_IRQCHIP_IOAPIC, ..Default::default() };
     vm.get_irqchip(&mut chip).unwrap();
-    // `irr` of `struct kvm_ioapic_state`, behind the base address, `ioregsel` and `id`.
+    // `irr` of `struct kvm_ioapic_state`, after the base address, `ioregsel` and `id`.
     let bytes = chip_bytes(&chip);
     u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]])
 }
@@ -60,7 +60,7 @@ impl Bus {
     }
 }
 
-/// A driver that enables no messages has its interrupts on the GPU's line, until it acknowledges them.
+/// Checks that a driver that enables no messages gets its interrupts on the GPU's line, until it acknowledges them.
 #[test]
 fn the_gpus_entries_assert_its_line_where_nothing_else_tells_of_them() {
     const ENTRY: u32 = 32;
@@ -84,7 +84,7 @@ fn the_gpus_entries_assert_its_line_where_nothing_else_tells_of_them() {
     bus.register::<IH_RB_WPTR>(2 * ENTRY);
     bus.register::<IH_RB_RPTR>(ENTRY);
     assert_eq!(asserted(&bus.vm), line, "an entry waits");
-    // Interrupt disable, MSI and MSI-X each take the line away for as long as they are set.
+    // Interrupt disable, MSI and MSI-X each release the line for as long as they are set.
     for (register, set, clear) in [(4, 0x0406, 0x0006), (0xa2, 1, 0), (0xc2, 0x8000, 0)] {
         bus.config_write(register, &u16::to_le_bytes(set));
         assert_eq!(asserted(&bus.vm), 0, "{set:#x} at {register:#x}");

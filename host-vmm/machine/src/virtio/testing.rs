@@ -18,7 +18,7 @@ use crate::snapshot::{SavedVirtio, StateError};
 
 /// Bytes of guest memory.
 pub(super) const RAM: u64 = 16 << 20;
-/// Where the queues are, each in a part of its own.
+/// Address of the queues, each in a part of its own.
 const QUEUES: u64 = 1 << 20;
 const QUEUE: u64 = 1 << 16;
 /// Free memory for buffers.
@@ -59,7 +59,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// A function that may use the bus; nothing is negotiated yet.
+    /// Makes a function that may use the bus; nothing is negotiated yet.
     pub(super) fn new(device: impl Device + 'static) -> Self {
         let memory = memory::ram(RAM, HugePages::Off).unwrap();
         let interrupts = Arc::new(Recorder::default());
@@ -70,7 +70,7 @@ impl Driver {
         Self { function, memory, interrupts, sizes }
     }
 
-    /// A device that goes on where another one was saved, on its memory.
+    /// Makes a device that goes on from a saved one, on that one's memory.
     pub(super) fn restored(
         device: impl Device + 'static,
         memory: GuestMemoryMmap,
@@ -83,7 +83,7 @@ impl Driver {
         Ok(Self { function, memory, interrupts, sizes })
     }
 
-    /// A device with everything it offers, and all its queues.
+    /// Makes a device with everything it offers, and all its queues.
     pub(super) fn started(device: impl Device + 'static) -> Self {
         let driver = Self::new(device);
         driver.start(!0);
@@ -149,7 +149,7 @@ impl Driver {
         self.set(QUEUE_ENABLE, 2, 1);
     }
 
-    /// Where the parts of a queue are.
+    /// Returns the addresses of a queue's parts.
     pub(super) fn rings(&self, number: usize) -> Addresses {
         let desc = QUEUES + QUEUE * number as u64;
         let size = u64::from(self.sizes[number]);
@@ -165,7 +165,7 @@ impl Driver {
         self.memory.read_obj(GuestAddress(address)).unwrap()
     }
 
-    /// Writes descriptors to the table, from `first` on, each going on to the next one, and makes them available.
+    /// Writes descriptors to the table, from `first` on, each linked to the next one, and makes them available.
     pub(super) fn add(&self, number: usize, first: u16, buffers: &[(u64, u32, u16)]) {
         let last = buffers.len() - 1;
         for (at, &(address, length, flags)) in buffers.iter().enumerate() {
@@ -182,7 +182,7 @@ impl Driver {
         self.store(self.rings(number).desc + 16 * u64::from(index), descriptor);
     }
 
-    /// Makes the chain at `head` available and notifies.
+    /// Makes the chain at `head` available and notifies the device.
     pub(super) fn offer(&self, number: usize, head: u16) {
         let avail = self.rings(number).avail;
         let index: u16 = self.load(avail + 2);
@@ -195,12 +195,12 @@ impl Driver {
         self.set(NOTIFY + 4 * number as u64, 2, number as u64);
     }
 
-    /// How many requests of a queue have come back.
+    /// Returns the number of requests of a queue that have come back.
     pub(super) fn used_index(&self, number: usize) -> u16 {
         self.memory.load(GuestAddress(self.rings(number).used + 2), Ordering::Acquire).unwrap()
     }
 
-    /// Waits until `count` requests of a queue have come back, and answers the last of them: descriptor and length.
+    /// Waits until `count` requests of a queue have come back; returns descriptor and length of the last one.
     pub(super) fn used(&self, number: usize, count: u16) -> (u32, u32) {
         wait(|| self.used_index(number) == count, &format!("{count} requests used of queue {number}"));
         let slot = u64::from(count.wrapping_sub(1) % self.sizes[number]);

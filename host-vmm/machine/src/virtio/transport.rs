@@ -1,4 +1,5 @@
-//! The PCI transport of virtio 1.2 (section 4.1): one BAR with the structures, and the capabilities that name them.
+//! The PCI transport of virtio 1.2 (section 4.1): one BAR with the structures, and the capabilities that point to
+//! them.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,12 +24,12 @@ use crate::pci::{Bar, Function};
 
 /// Red Hat's number, which virtio devices have.
 const VENDOR: u16 = 0x1af4;
-/// Number of a device that is not transitional: this and its virtio number.
+/// Number of a device that is not transitional: the sum of this and its virtio number.
 const DEVICE: u16 = 0x1040;
 const SUBSYSTEM: u16 = 0x1100;
 const CAP_VENDOR: u8 = 0x09;
 
-/// The only BAR, and what is where in it; the structures are far from each other, as nothing is gained otherwise.
+/// The only BAR, and the offsets of the structures in it. They are far apart, as address space is cheap.
 const BAR: u8 = 0;
 const BAR_SIZE: u64 = 16 << 10;
 const COMMON: u64 = 0;
@@ -50,7 +51,7 @@ const CFG_PCI: u8 = 5;
 const CAP_LEN: usize = 16;
 const CAP_LEN_LONG: usize = 20;
 
-/// Lines in the log about what the driver did wrong, of one device.
+/// Number of log lines about the driver's mistakes, for one device.
 const COMPLAINTS: u32 = 8;
 
 /// A device at work.
@@ -60,7 +61,7 @@ pub(super) struct Engine {
     pub(super) rings: Option<Rings>,
 }
 
-/// What vCPUs and the device's thread share. Locks are taken in the order engine, registers, interrupt.
+/// State that vCPUs and the device's thread share. Locks are taken in the order engine, registers, interrupt.
 #[derive(Debug)]
 pub(crate) struct Shared {
     name: String,
@@ -70,9 +71,9 @@ pub(crate) struct Shared {
     pub(super) interrupt: Arc<Interrupt>,
     /// Notifications of the queues.
     pub(super) kicks: Vec<EventFd>,
-    /// The guest waits for the device to stop.
+    /// True while the guest waits for the device to stop.
     pause: Arc<AtomicBool>,
-    /// The machine stands still to be saved.
+    /// True while the machine stands still to be saved.
     pub(super) held: AtomicBool,
     pub(super) bus_master: AtomicBool,
     complaints: AtomicU32,
@@ -87,7 +88,7 @@ impl Shared {
         self.registers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what the driver did wrong, as long as that is not too often.
+    /// Logs a mistake of the driver, up to a limit.
     fn complain(&self, what: std::fmt::Arguments<'_>) {
         if self.complaints.fetch_add(1, Ordering::Relaxed) < COMPLAINTS {
             log::warn!(target: "kvm", "{}: {what}", self.name);
@@ -125,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// What the device waits for on the host.
+    /// Returns the file of the host that the device waits for, and its events.
     pub(super) fn host(&self) -> Option<(RawFd, EventSet)> {
         let engine = self.engine();
         let works = engine.rings.is_some() && !self.held.load(Ordering::SeqCst);
@@ -135,14 +136,14 @@ impl Shared {
     /// Takes the notification of a queue.
     pub(super) fn take_kick(&self, queue: usize) {
         if let Some(kick) = self.kicks.get(queue) {
-            // None: somebody else took it.
+            // An error means that another thread has read it.
             let _ = kick.read();
         }
     }
 
     pub(super) fn kick(&self, queue: u64) {
         if let Some(kick) = self.kicks.get(queue as usize) {
-            // A counter that is full has been signalled.
+            // If the counter is full, it has been signalled.
             let _ = kick.write(1);
         }
     }
@@ -157,7 +158,7 @@ impl Shared {
         self.pause.store(false, Ordering::Release);
     }
 
-    /// Queues at work.
+    /// Makes the running queues of their registers.
     pub(super) fn rings(&self, queues: Vec<Option<Queue>>) -> Rings {
         Rings::new(queues, &self.memory, &self.interrupt, Arc::clone(&self.pause))
     }
@@ -166,7 +167,7 @@ impl Shared {
         let mut engine = self.engine();
         let queues = {
             let registers = self.registers();
-            // Another vCPU may have reset the device since.
+            // Another vCPU may have reset the device in between.
             if !registers.running() {
                 return;
             }
@@ -186,7 +187,7 @@ impl Shared {
     }
 }
 
-/// Where notifications come in without an exit.
+/// Addresses at which notifications come in without an exit.
 #[derive(Debug)]
 struct Placement {
     vm: Option<Arc<VmFd>>,
@@ -198,17 +199,17 @@ struct Placement {
 pub(crate) struct VirtioFunction {
     bars: [BarLayout; 1],
     pub(super) config: Mutex<ConfigSpace, rank::VirtioConfig>,
-    /// Where the capability is through which the BAR can be reached from configuration space.
+    /// Offset of the capability that opens a window from configuration space into the BAR.
     window: usize,
     device_config: Vec<u8>,
     placement: Mutex<Placement, rank::VirtioPlacement>,
     pub(crate) shared: Arc<Shared>,
-    /// Stopped before the rest goes.
+    /// Stopped before the other fields are dropped.
     worker: Option<Worker>,
 }
 
 impl VirtioFunction {
-    /// Makes the function of device number `number`, which does nothing before it is started; without a VM,
+    /// Makes the function of device number `number`, which does nothing before it is started. Without a VM,
     /// notifications are exits.
     pub(crate) fn new(
         device: Box<dyn Device>,
@@ -251,7 +252,7 @@ impl VirtioFunction {
         Ok(self)
     }
 
-    /// Interrupt vectors a device needs: one for each queue, one for its configuration.
+    /// Returns the number of interrupt vectors of a device: one for each queue, one for its configuration.
     pub(crate) fn vectors(device: &dyn Device) -> u16 {
         device.profile().queues.len() as u16 + 1
     }
@@ -260,7 +261,7 @@ impl VirtioFunction {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The access the window in configuration space stands for, if it is one that can be.
+    /// Returns the access that the window in configuration space stands for, if it is a valid one.
     fn window(&self) -> Option<(u64, usize)> {
         let mut cap = [0; CAP_LEN];
         self.config().read(self.window, &mut cap);
@@ -270,7 +271,7 @@ impl VirtioFunction {
         (fits && offset + u64::from(length) <= BAR_SIZE).then_some((offset, length as usize))
     }
 
-    /// Whether an access reaches the window's data.
+    /// Returns true if an access reaches the window's data.
     fn at_window(&self, offset: usize, length: usize) -> bool {
         let data = self.window + CAP_LEN;
         offset < data + 4 && data < offset.saturating_add(length)
@@ -292,7 +293,7 @@ impl VirtioFunction {
     }
 }
 
-/// The configuration space of a device, and where in it the window is.
+/// Returns the configuration space of a device, and the offset of the window in it.
 fn config_space(profile: &Profile, number: u8, bars: &[BarLayout]) -> (ConfigSpace, usize) {
     let mut config = ConfigSpace::new(
         belfry_pci::CONVENTIONAL,
@@ -427,7 +428,7 @@ impl Function for VirtioFunction {
             }
             NOTIFY => shared.kick((offset - NOTIFY) / NOTIFY_MULTIPLIER),
             TABLE => shared.interrupt.write_table(offset - TABLE, data),
-            // Everything else is to be read only.
+            // All other parts are read only.
             _ => {}
         }
     }

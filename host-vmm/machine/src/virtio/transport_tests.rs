@@ -1,4 +1,4 @@
-//! The transport, over a device that answers every request with what it asked.
+//! Tests of the transport, over a device that answers every request with the request's bytes.
 
 use super::ring::Rings;
 use super::testing::{
@@ -14,7 +14,7 @@ const VERSION_1: u64 = 1 << 32;
 const EVENT_IDX: u64 = 1 << 29;
 const READY: u8 = ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK;
 
-/// Copies what is readable to what is writable; an empty request is a panic, as bugs are.
+/// Copies the readable bytes to the writable ones; an empty request makes it panic, as a bug would.
 #[derive(Debug, Default)]
 struct Echo;
 
@@ -76,7 +76,7 @@ fn interrupts_take_the_queues_vector_or_the_pin() {
     assert!(!driver.interrupts.pin());
     assert_eq!((driver.get(0x800, 1), driver.config(6, 2) & 1 << 3), (0, 0));
 
-    // Switched off in the command register.
+    // Interrupts are switched off in the command register.
     driver.function.config_write(4, &[6, 4]);
     echo(&driver, b"a", 2);
     wait(|| driver.config(6, 2) & 1 << 3 != 0, "the status register");
@@ -96,7 +96,7 @@ fn interrupts_take_the_queues_vector_or_the_pin() {
     assert_eq!((driver.get(0x800, 1), driver.interrupts.pin()), (0, false));
     assert_eq!(driver.interrupts.routes()[0].map(|message| message.data), Some(0x41));
 
-    // Masked: pending.
+    // The vector is masked, so the interrupt is pending.
     driver.set(0x300c, 4, 1);
     echo(&driver, b"a", 4);
     wait(|| driver.get(0x3800, 8) == 1, "the pending bit");
@@ -117,7 +117,7 @@ fn drivers_that_want_no_interrupts_get_none() {
     driver.store(driver.rings(0).avail, 1u16);
     driver.get(0x800, 1);
     echo(&driver, b"c", 3);
-    // The device pushes, then interrupts: when it has answered once more, it has not interrupted for the one before.
+    // The device pushes, then interrupts: a second answer shows that it has not interrupted for the first one.
     echo(&driver, b"d", 4);
     assert!(!driver.interrupts.pin());
 }
@@ -141,11 +141,11 @@ fn features_are_negotiated_as_the_standard_has_it() {
         driver.accept(features);
         driver.set(STATUS, 1, (ACKNOWLEDGE | DRIVER | FEATURES_OK).into());
         assert_eq!(driver.status() & FEATURES_OK != 0, accepted, "{features:#x}");
-        // DRIVER_OK without agreement starts nothing.
+        // DRIVER_OK without agreed features starts nothing.
         driver.set(STATUS, 1, READY.into());
         assert_eq!(driver.status() & DRIVER_OK != 0, accepted, "{features:#x}");
     }
-    // What was agreed on stays.
+    // Negotiated features stay.
     driver.start(!0);
     driver.accept(0);
     driver.set(8, 4, 1);
@@ -197,12 +197,12 @@ fn the_common_structure_reads_and_writes_the_same_in_every_width() {
             );
         }
     }
-    // A queue that is not there.
+    // A queue that does not exist.
     driver.set(QUEUE_SELECT, 2, 2);
     driver.set(QUEUE_SIZE, 2, 8);
     driver.set(QUEUE_ENABLE, 2, 1);
     assert_eq!((driver.get(QUEUE_SIZE, 2), driver.get(QUEUE_ENABLE, 2), driver.get(0x1e, 2)), (0, 0, 0));
-    // A vector that is not there.
+    // A vector that does not exist.
     driver.set(0x10, 2, 3);
     assert_eq!(driver.get(0x10, 2), 0xffff);
     driver.set(0x10, 2, 2);
@@ -343,7 +343,7 @@ fn chains_that_are_none_put_the_device_out_of_service_and_tell_the_driver() {
         driver.add(0, 0, &[(BUFFERS, 4, 0)]);
         assert_eq!(driver.used_index(0), before, "{what}");
     }
-    // The available index runs away.
+    // The available index is far ahead.
     driver.start(!0);
     driver.store(driver.rings(0).avail + 2, 9u16);
     driver.notify(0);
@@ -368,7 +368,7 @@ fn absurdly_long_chains_and_lengths_are_refused_or_survived() {
     driver.put(BUFFERS + 0x10_0000, &table);
     driver.add(0, 0, &[(BUFFERS + 0x10_0000, table.len() as u32, INDIRECT)]);
     driver.wait_for_needs_reset("a chain of 2000 buffers");
-    // 8 buffers of all memory.
+    // 8 buffers, each of all memory.
     driver.start(!0);
     driver.add(0, 0, &[(0, RAM as u32, 0); 8]);
     assert_eq!(driver.used(0, 1), (0, 0));
@@ -418,7 +418,7 @@ fn resets_in_a_loop_with_requests_in_flight_leave_a_device_that_works() {
         driver.add(0, 0, &[(BUFFERS, 4096, 0), (BUFFERS + 4096, 4096, WRITE)]);
         driver.set(STATUS, 1, 0);
         assert_eq!(driver.status(), 0);
-        // Nothing is written behind a reset's back.
+        // After a reset, nothing is written.
         let index = driver.used_index(0);
         driver.notify(0);
         assert_eq!(driver.used_index(0), index);
@@ -443,7 +443,7 @@ impl Driver {
         u32::from_le_bytes(data)
     }
 
-    /// Where a capability is; of virtio's own, the one of a type.
+    /// Returns the offset of a capability; of virtio's own, that of a type.
     fn capability(&self, id: u32, kind: Option<u32>) -> usize {
         let mut at = self.config(0x34, 1) as usize;
         for _ in 0..16 {

@@ -1,4 +1,5 @@
-//! The thread that works for a device: it waits for notifications and for the host's side, and lets resets in between.
+//! The thread that works for a device: it waits for notifications and for the host's side, and lets resets come in
+//! between.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -12,7 +13,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::transport::Shared;
 use super::{Broken, Progress};
 
-/// What an event is of; queues have their numbers.
+/// Source of an event; a queue has its number.
 const HOST: u64 = 1 << 32;
 const STOP: u64 = 1 << 33;
 
@@ -42,7 +43,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A counter that is full has been signalled.
+        // If the counter is full, it has been signalled.
         let _ = self.stop.write(1);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             log::error!(target: "kvm", "the thread of a device panicked; this is a bug in belfry");
@@ -77,7 +78,7 @@ impl Events {
                     queue => self.shared.take_kick(queue as usize),
                 }
             }
-            // What the guest did before its end is still done.
+            // Requests that the guest made before its end are still carried out.
             self.work();
             if stop {
                 return;
@@ -99,8 +100,8 @@ impl Events {
         }
     }
 
-    /// Waits for what the device now wants of its host side; what it does not want is not watched, since an end that is
-    /// closed is reported whatever is asked for.
+    /// Waits for the host events that the device now wants. Without any, the host's file is not watched, since a
+    /// closed end is reported even if no event is asked for.
     fn watch_host(&mut self) {
         let wanted = self.shared.host();
         if wanted == self.host {
@@ -113,7 +114,7 @@ impl Events {
             }
             (old, new) => {
                 if let Some((old, _)) = old {
-                    // One that the device has closed is not watched any more.
+                    // A file that the device has closed is not watched any more.
                     let _ = self.epoll.ctl(ControlOperation::Delete, old, EpollEvent::default());
                 }
                 new.map_or(Ok(()), |(new, set)| self.epoll.ctl(ControlOperation::Add, new, event(set)))

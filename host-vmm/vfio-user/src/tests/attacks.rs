@@ -1,4 +1,4 @@
-//! What a hostile client may try; each time the next client finds a server that serves.
+//! Attacks of hostile clients; after each one the next client finds a working server.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -12,12 +12,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::*;
 
-/// Longer than anything here takes that does not hang.
+/// Time limit that only a hang exceeds.
 const LONG: Duration = Duration::from_secs(60);
-/// The limit of the servers whose clients are meant to exceed it.
+/// Limit of servers whose clients exceed it on purpose.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The file behind a region, as a client has it that keeps it.
+/// Opens the file of a region, as a client does that keeps it.
 fn keep_file(client: &Client, region: u32) -> File {
     let file = client.region(region).unwrap().file_offset.as_ref().unwrap().file();
     // SAFETY: the region's file is open as long as the client.
@@ -67,7 +67,7 @@ fn full_eventfd_whose_owner_makes_it_block_stops_no_interrupt() {
     let event = eventfd();
     rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     client.set_irqs(MSIX, IRQ_EVENTFD, 0, 1, &[event.as_raw_fd()]).unwrap();
-    // Whatever the server has done to the description's flags, the client undoes, now and again and again.
+    // The client undoes all changes of the server to the description's flags, now and again and again.
     rustix::fs::fcntl_setfl(&event, OFlags::empty()).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let flipping = std::thread::spawn({
@@ -170,7 +170,7 @@ fn client_that_drips_a_message_loses_its_place() {
     let header = message(2, command::REGION_WRITE, 0, &vec![0; 1 << 20]);
     stream.write_all(&header[..16]).unwrap();
     let dripping = std::thread::spawn(move || {
-        // Always something new, never the end.
+        // The client always sends another byte, and never ends the message.
         while stream.write_all(&[0]).is_ok() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -203,7 +203,7 @@ fn attached_client_may_be_silent_for_longer_than_any_limit() {
     assert_eq!(bench.fake.left.load(Ordering::SeqCst), 0);
 }
 
-/// A DMA_MAP of one page with its descriptor.
+/// Sends a DMA_MAP of one page with its descriptor.
 fn send_map(stream: &UnixStream, id: u16, offset: u64, start: u64, file: &OwnedFd) {
     let mut payload = [32u32.to_le_bytes(), 3u32.to_le_bytes()].concat();
     for field in [offset, start, 0x1000] {
@@ -230,7 +230,7 @@ fn thousands_of_maps_are_answered_in_order_and_all_hold() {
         let file = file.try_clone().unwrap();
         move || {
             for id in 0..COUNT {
-                // Every other page, from the end to the beginning: nothing of this adjoins.
+                // Every other page, from the end to the beginning: no two of them adjoin.
                 let offset = u64::from(COUNT - 1 - id) * 0x1000;
                 send_map(&stream, id, offset, 0x1_0000_0000 + offset * 2, &file);
             }

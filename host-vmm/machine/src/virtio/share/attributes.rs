@@ -5,12 +5,12 @@ use rustix::io::Errno;
 
 use super::wire::{Fields, Qid, Reply};
 
-/// What is told: all that `stat` has (`P9_STATS_BASIC`).
+/// Attributes that are reported: all that `stat` has (`P9_STATS_BASIC`).
 const BASIC: u64 = 0x7ff;
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Which attributes a request sets (`P9_ATTR_*` of `fs/9p/vfs_inode_dotl.c`).
+/// Attributes that a request sets (`P9_ATTR_*` of `fs/9p/vfs_inode_dotl.c`).
 const MODE: u32 = 1 << 0;
 const UID: u32 = 1 << 1;
 const GID: u32 = 1 << 2;
@@ -29,7 +29,7 @@ pub(super) enum Time {
     At(u64, u64),
 }
 
-/// What is to be set of a file's attributes.
+/// Attributes of a file to set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Changes {
     pub(super) mode: Option<u32>,
@@ -38,12 +38,12 @@ pub(super) struct Changes {
     pub(super) size: Option<u64>,
     pub(super) accessed: Option<Time>,
     pub(super) modified: Option<Time>,
-    /// The time of the last change of attributes becomes now, which other changes do by themselves.
+    /// True to set the time of the last change of attributes to now; other changes do that by themselves.
     pub(super) changed: bool,
 }
 
 impl Changes {
-    /// Reads the fields of `Tsetattr` behind the fid.
+    /// Reads the fields of `Tsetattr` after the fid.
     pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self, Errno> {
         let which = fields.u32()?;
         let (mode, uid, gid, size) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u64()?);
@@ -70,7 +70,7 @@ impl Changes {
     }
 }
 
-/// Writes the reply to `Tgetattr`; times of birth, generations and versions are not told.
+/// Writes the reply to `Tgetattr`; it has no times of birth, no generations and no versions.
 pub(super) fn write(reply: &mut Reply, qid: Qid, stat: &Stat) {
     reply.u64(BASIC);
     reply.qid(qid);
@@ -95,7 +95,7 @@ pub(super) fn write(reply: &mut Reply, qid: Qid, stat: &Stat) {
     reply.u64(0);
 }
 
-/// The kind of a file, as a qid has it.
+/// Returns the kind of a file as a qid has it.
 pub(super) fn qid_kind(kind: FileType) -> u8 {
     match kind {
         FileType::Directory => Qid::DIRECTORY,

@@ -3,20 +3,20 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the device: a message in, its reply out | here |
-//! | numbers, and how fields are laid out | `wire.rs` |
+//! | the device: takes messages, returns replies | here |
+//! | numbers and field layouts | `wire.rs` |
 //! | messages and fids | `server.rs` |
-//! | files of the folder, and nothing else | `tree.rs` |
+//! | files of the folder, and no others | `tree.rs` |
 //! | attributes | `attributes.rs` |
 //!
-//! The server is written here because the kept crates leave confinement to a process that does nothing else: `p9` walks
+//! The server is written here because the maintained crates leave confinement to a separate process: `p9` walks
 //! through `..` and names with slashes, has no read-only mode, and keeps as many files open as a guest asks for.
 //!
-//! | what the guest may not | what prevents it |
+//! | what the guest must not do | what prevents it |
 //! | --- | --- |
 //! | leave the folder | names are single components, `..` is none; `openat2` with `RESOLVE_BENEATH` and without links |
 //! | change a read-only folder | every changing message is refused, and files are opened for reading alone |
-//! | have belfry wait | pipes, sockets and devices are never opened |
+//! | make belfry wait | pipes, sockets and devices are never opened |
 //! | use all descriptors or memory | fids and the size of messages are bounded |
 
 mod attributes;
@@ -43,19 +43,19 @@ use wire::HEADER;
 /// Mass storage, other.
 const CLASS: u32 = 0x01_8000;
 const QUEUE: usize = 0;
-/// As many buffers as Linux uses for one message.
+/// Number of buffers: as many as Linux uses for one message.
 const QUEUE_SIZE: u16 = 128;
 /// `VIRTIO_9P_MOUNT_TAG`.
 const F_MOUNT_TAG: u64 = 1;
-/// The most files that one folder may have open, whatever the limit of this process is.
+/// Largest number of open files of one folder, even if the limit of this process is higher.
 const FILES: u64 = 1 << 14;
 
-/// How many files each of `folders` folders may keep: together a quarter of what this process may have open, which is
-/// raised to what the system lets it have.
+/// Returns the number of files that each of `folders` folders may keep: together a quarter of the files that this
+/// process may have open. That limit is raised to the system's own first.
 pub(crate) fn files_for(folders: usize) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What cannot be raised stays.
+    // If it cannot be raised, the old limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 / folders.max(1) as u64;
     most.min(FILES) as usize

@@ -1,8 +1,9 @@
-//! The messages of 9P2000.L: what each does with the fids of the client, and its reply.
+//! The messages of 9P2000.L: the effect of each on the client's fids, and its reply.
 //!
 //! The layouts are those of the protocol's description, `Documentation` of diod (`protocol.md`), and of Linux's client,
-//! `net/9p/client.c`. What is not served is answered by the error `EOPNOTSUPP`: authentication, extended attributes, and
-//! the requests that need the path of a fid (`Trename`, `Tremove`), which Linux does without.
+//! `Documentation` of diod (`protocol.md`) and Linux's client, `net/9p/client.c`, describe the layouts. Requests that
+//! are not served get the error `EOPNOTSUPP`: authentication, extended attributes, and the requests that need the
+//! path of a fid (`Trename`, `Tremove`), which Linux can do without.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,11 @@ use super::wire::{DATA, Fields, LONGEST, NONE, Qid, Reply, SHORTEST, VERSION, WA
 
 /// Bytes of an entry of `Rreaddir` beside its name.
 const ENTRY: usize = Qid::SIZE + 8 + 1 + 2;
-/// `P9_LOCK_SUCCESS`, and the kind of a lock that nobody holds (`P9_LOCK_TYPE_UNLCK`).
+/// `P9_LOCK_SUCCESS`, and the kind of a free lock (`P9_LOCK_TYPE_UNLCK`).
 const LOCKED: u8 = 0;
 const UNLOCKED: u8 = 2;
 
-/// A number of the client's for a file, and for whom.
+/// The file of a fid, the client's number for it, and its user.
 #[derive(Debug)]
 struct Fid {
     node: Node,
@@ -29,7 +30,7 @@ struct Fid {
 #[derive(Debug)]
 pub(super) struct Server {
     tree: Tree,
-    /// What was agreed on.
+    /// Negotiated size of messages; `None` before the negotiation.
     size: Option<u32>,
     fids: BTreeMap<u32, Fid>,
     most: usize,
@@ -39,33 +40,33 @@ pub(super) struct Server {
 struct Call<'a> {
     fields: Fields<'a>,
     reply: Reply,
-    /// Bytes its reply may have.
+    /// Largest size of its reply in bytes.
     room: usize,
 }
 
 impl Server {
-    /// A server that keeps no more than `most` fids.
+    /// Makes a server that keeps no more than `most` fids.
     pub(super) fn new(tree: Tree, most: usize) -> Self {
         Self { tree, size: None, fids: BTreeMap::new(), most }
     }
 
-    /// Forgets the client.
+    /// Forgets the client and its fids.
     pub(super) fn forget(&mut self) {
         self.fids.clear();
         self.size = None;
     }
 
-    /// The longest message there can be.
+    /// Returns the longest message that is allowed.
     pub(super) fn longest(&self) -> u32 {
         self.size.unwrap_or(LONGEST)
     }
 
-    /// The reply to a message that is longer.
+    /// Returns the reply to a message that is longer.
     pub(super) fn too_long(tag: u16) -> Vec<u8> {
         Reply::error(tag, Errno::MSGSIZE)
     }
 
-    /// Carries out a request; the reply has no more than `room` bytes if it can be so short.
+    /// Carries out a request; returns a reply of no more than `room` bytes, if it can be so short.
     pub(super) fn answer(&mut self, kind: u8, tag: u16, body: &[u8], room: u64) -> Vec<u8> {
         let room = room.min(self.longest().into()) as usize;
         let mut call = Call { fields: Fields(body), reply: Reply::new(kind.wrapping_add(1), tag), room };
@@ -88,7 +89,7 @@ impl Server {
         match kind {
             request::VERSION => self.version(call),
             request::ATTACH => self.attach(call),
-            // Requests are carried out one by one: there is none left to give up.
+            // Requests are carried out one by one, so that none is left to give up.
             request::FLUSH => Ok(()),
             request::WALK => self.walk(call),
             request::LOPEN => self.open(call),
@@ -188,7 +189,7 @@ impl Server {
             }
         }
         call.reply.u16(qids.len() as u16);
-        // A walk that does not come to its end leaves the fids as they were.
+        // A walk that stops early leaves the fids as they were.
         if qids.len() == usize::from(count) {
             self.fids.insert(to, Fid { node: at, user });
         }
@@ -204,7 +205,7 @@ impl Server {
         }
         fid.node = self.tree.opened(&fid.node, flags)?;
         call.reply.qid(fid.node.qid());
-        // As many bytes at a time as messages have.
+        // The client may read as many bytes at a time as a message has.
         call.reply.u32(0);
         Ok(())
     }
@@ -223,7 +224,7 @@ impl Server {
         Ok(())
     }
 
-    /// Bytes of data a reply may carry.
+    /// Returns the bytes of data that a reply may carry.
     fn data_room(call: &mut Call<'_>) -> Result<usize, Errno> {
         let count = call.fields.u32()?;
         Ok((count as usize).min(call.room.saturating_sub(DATA)))
@@ -268,7 +269,7 @@ impl Server {
                 used += entry.len();
                 true
             })?;
-            // No data would be the directory's end.
+            // An empty reply would mean the directory's end.
             if full && used == 0 { Err(Errno::INVAL) } else { Ok(used) }
         })
     }
@@ -279,7 +280,7 @@ impl Server {
     }
 
     fn attributes(&self, call: &mut Call<'_>) -> Result<(), Errno> {
-        // Which are wanted does not matter: the reply has room for all, and says which it has.
+        // The request's wishes are ignored: the reply has room for all attributes, and says which ones it has.
         let (number, _wanted) = (call.fields.u32()?, call.fields.u64()?);
         let node = self.node(number)?;
         attributes::write(&mut call.reply, node.qid(), &self.tree.attributes(node)?);
@@ -300,7 +301,7 @@ impl Server {
         for word in [found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree] {
             call.reply.u64(word);
         }
-        // Which file system it is on the host is nothing the guest could use.
+        // The type of the host's file system is of no use for the guest.
         call.reply.u64(0);
         call.reply.u32(found.f_namelen as u32);
         Ok(())
@@ -357,8 +358,8 @@ impl Server {
         self.tree.sync(self.node(number)?, data_only != 0)
     }
 
-    /// The guest's kernel has decided between the guest's programs before it asks; programs of the host are not kept out,
-    /// as QEMU does not keep them out.
+    /// Answers that the lock is taken: the guest's kernel has decided between the guest's programs before it asks.
+    /// Programs of the host are not locked out, as with QEMU.
     fn lock(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let number = call.fields.u32()?;
         self.node(number)?;

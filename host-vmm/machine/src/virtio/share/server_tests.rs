@@ -1,4 +1,4 @@
-//! The server, under a client that speaks the protocol and does not keep to what a kernel would ask.
+//! Tests of the server with a client that speaks the protocol and also sends requests that no kernel would.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,7 +56,7 @@ fn body() -> Body {
 
 struct Client {
     server: Server,
-    /// Around the shared folder, so that there is something to escape to.
+    /// A folder around the shared one, so that there is a place to escape to.
     around: TempDir,
 }
 
@@ -88,7 +88,7 @@ impl Client {
         self.around.path().join("shared").join(name)
     }
 
-    /// What a request is answered by: fields, or an error.
+    /// Returns the reply to a request: its fields, or an error.
     fn call(&mut self, kind: u8, body: Body) -> Result<Vec<u8>, Errno> {
         let Body(body) = body;
         let reply = self.server.answer(kind, 0x1234, &body, REPLY);
@@ -146,7 +146,7 @@ impl Client {
         self.call(r::SETATTR, message.u64(1).u64(2).u64(3).u64(4))
     }
 
-    /// Names of an open directory, a few bytes of entries at a time.
+    /// Reads the names of an open directory, a few bytes of entries at a time.
     fn names(&mut self, fid: u32, count: u32) -> Vec<String> {
         let (mut names, mut offset) = (Vec::new(), 0u64);
         loop {
@@ -205,7 +205,7 @@ fn files_are_read_written_made_and_listed() {
         assert_eq!(names.len(), expected.len(), "{names:?}");
         assert_eq!(names.iter().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(expected));
     }
-    // No entry fits: not the end.
+    // No entry fits: that is not the end of the directory.
     assert_eq!(client.call(r::READDIR, body().u32(6).u64(0).u32(10)), Err(Errno::INVAL));
     client.call(r::UNLINKAT, body().u32(B).text(b"moved").u32(0)).unwrap();
     assert_eq!(client.call(r::UNLINKAT, body().u32(ROOT).text(b"made").u32(0)), Err(Errno::ISDIR));
@@ -227,7 +227,7 @@ fn attributes_are_told_and_set() {
     assert_eq!((told[8], long(13)), (0, found.ino()), "the qid");
     client.set(A, 1, 0o604, 0).unwrap();
     client.set(A, 8, 0, 2).unwrap();
-    // Both times, as given: 1 s and 2 ns, 3 s and 4 ns.
+    // Both times are set as given: 1 s and 2 ns, 3 s and 4 ns.
     client.set(A, 0x1b0, 0, 0).unwrap();
     let found = fs::metadata(client.path("file")).unwrap();
     assert_eq!((found.mode() & 0o7777, found.len()), (0o604, 2));
@@ -239,7 +239,7 @@ fn attributes_are_told_and_set() {
     }
     client.walk(ROOT, B, &[b"file"]).unwrap();
     client.clunk(A);
-    // Programs that would have this user's rights.
+    // Programs that would run with this user's rights.
     for mode in [0o4755, 0o2755] {
         assert_eq!(client.set(B, 1, mode, 0), Err(Errno::PERM));
         assert_eq!(client.create(b"program", 0o302, mode), Err(Errno::PERM));
@@ -248,7 +248,7 @@ fn attributes_are_told_and_set() {
     assert_eq!(told.len(), 4 + 4 + 6 * 8 + 4);
 }
 
-/// Also where this process is root's, which keeps them.
+/// Checks this even if the process is root's, for which the kernel keeps the bits.
 #[test]
 fn a_file_that_is_changed_has_its_owners_rights_no_more() {
     let set_mode = |client: &Client, mode: u32| {
@@ -259,7 +259,7 @@ fn a_file_that_is_changed_has_its_owners_rights_no_more() {
     client.walk(ROOT, A, &[b"file"]).unwrap();
     client.walk(ROOT, B, &[b"file"]).unwrap();
     client.open_fid(B, 2).unwrap();
-    // By writing, by its size, by opening, by a new owner, who is the same.
+    // The bits go by writing, by a new size, by opening, and by a new owner, even if it is the old one.
     set_mode(&client, 0o6755);
     client.read(B, 0, 4).unwrap();
     assert_eq!(mode(&client), 0o6755);
@@ -271,7 +271,7 @@ fn a_file_that_is_changed_has_its_owners_rights_no_more() {
     set_mode(&client, 0o4755);
     client.open_fid(A, 0o1001).unwrap();
     assert_eq!(mode(&client), 0o755);
-    // Where the group may not execute it, the bit is no right.
+    // If the group may not execute the file, the bit is no right.
     set_mode(&client, 0o6745);
     client.write(B, 0, b"x").unwrap();
     assert_eq!(mode(&client), 0o2745);
@@ -301,10 +301,10 @@ fn nothing_leads_out_of_the_folder() {
         }
     }
     assert_eq!(client.walk(ROOT, A, &[&[b'x'; 256]]), Err(Errno::NAMETOOLONG));
-    // The second name is of no use, and what the first one leads to is not kept.
+    // The second name is not allowed, and the target of the first one is not kept.
     assert_eq!(client.walk(ROOT, A, &[b"deep", b".."]), Ok(1));
     assert_eq!(client.call(r::CLUNK, body().u32(A)), Err(Errno::BADF));
-    // A link is a file of its own, which has nothing below it and cannot be opened.
+    // A link is a file of its own: it has no children, and cannot be opened.
     for link in [&b"out"[..], b"up", b"in", b"down"] {
         assert_eq!(client.walk(ROOT, A, &[link, b"secret"]), Ok(1));
         assert_eq!(client.walk(ROOT, A, &[link]), Ok(1));
@@ -317,7 +317,7 @@ fn nothing_leads_out_of_the_folder() {
         let made = client.create(link, 0o102, 0o600);
         assert!(matches!(made, Err(Errno::LOOP)), "{made:?}");
     }
-    // Another name for a link is that: it does not become one for what it leads to.
+    // A second name for a link is one for the link, not for its target.
     client.walk(ROOT, A, &[b"out"]).unwrap();
     client.call(r::LINK, body().u32(ROOT).u32(A).text(b"out2")).unwrap();
     assert!(client.path("out2").is_symlink());
@@ -394,7 +394,7 @@ fn fids_are_bounded_and_belong_to_one_session() {
     client.open_fid(3, 0).unwrap();
     assert_eq!(client.open_fid(3, 0), Err(Errno::BADF));
     assert_eq!(client.walk(3, 3, &[]), Err(Errno::INVAL));
-    // `Tremove` is not served, and ends the fid all the same.
+    // `Tremove` is not served, but ends the fid all the same.
     assert_eq!(client.call(r::REMOVE, body().u32(3)), Err(Errno::OPNOTSUPP));
     assert_eq!(client.call(r::CLUNK, body().u32(3)), Err(Errno::BADF));
     client.call(r::VERSION, body().u32(8192).text(b"9P2000.u")).unwrap();
@@ -416,8 +416,8 @@ fn an_open_file_outlives_its_name() {
     assert_eq!(client.read(B, 0, 100).unwrap(), b"still");
 }
 
-/// Every request, cut off at every length and with fields of all kinds: an error or an answer, and the folder as it was
-/// but for what was asked for by name.
+/// Sends every request, cut off at every length and with fields of all kinds. Each gets an error or an answer, and
+/// the folder keeps its state, except for changes that a request names.
 #[test]
 fn messages_that_are_none_are_errors() {
     let mut client = Client::open();
@@ -436,7 +436,7 @@ fn messages_that_are_none_are_errors() {
     client.call(r::ATTACH, body().u32(ROOT).u32(NONE).text(b"").text(b"").u32(NONE)).unwrap();
     assert_eq!(client.walk(ROOT, 9, &[b"file"]), Ok(1));
     client.open_fid(9, 2).unwrap();
-    // More data than the message has; a count no reply could carry.
+    // More data than the message has; a count that no reply could carry.
     let short = body().u32(9).u64(0).u32(!0).u8(1);
     assert_eq!(client.call(r::WRITE, short), Err(Errno::PROTO));
     assert_eq!(client.read(9, 0, !0).unwrap(), b"of the host");

@@ -1,8 +1,8 @@
-//! Files of the shared folder: everything here starts at its root, goes down by one name at a time and follows no link.
+//! Files of the shared folder: every access starts at its root, goes down by one name at a time and follows no link.
 //!
-//! A file is held by a descriptor, which for one that is not open has `O_PATH`; it stays what it is wherever it is moved,
-//! and when it is removed. To open it, or to change what needs its path, the entry of `/proc/self/fd` is used, which leads
-//! to that file and to no other.
+//! A descriptor holds each file, with `O_PATH` if the file is not open. The descriptor stays with the file when the
+//! file is moved or removed. To open the file, or for a change that needs its path, the entry of `/proc/self/fd` is
+//! used, which leads to that file and to no other.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -18,20 +18,20 @@ use rustix::process::{Resource, getrlimit};
 use super::attributes::{Changes, Time, qid_kind};
 use super::wire::{Name, Qid};
 
-/// File systems in the folder beside its own that are told apart.
+/// Largest number of file systems in the folder, beside its own, that are told apart.
 const DEVICES: usize = 1 << 12;
-/// Bits of a qid's path that tell them apart.
+/// Lowest bit of the file system's number in a qid's path.
 const DEVICE_SHIFT: u32 = 48;
-/// Bytes of entries read at a time.
+/// Bytes of entries that are read at a time.
 const ENTRIES: usize = 32 << 10;
-/// Permission bits, and those of them by which a program has its file's owner.
+/// Permission bits, and those of them that give a program its file's owner.
 const PERMISSIONS: u32 = 0o7777;
 const SET_ID: u32 = 0o6000;
 /// `P9_DOTL_AT_REMOVEDIR`
 const REMOVE_DIRECTORY: u32 = 0x200;
 
-/// Flags of `Tlopen` and `Tlcreate` (`P9_DOTL_*`), which have the numbers of Linux on x86-64; the others do not matter
-/// here, or are refused by doing without.
+/// Flags of `Tlopen` and `Tlcreate` (`P9_DOTL_*`), which have the numbers of Linux on x86-64. Other flags have no
+/// effect here, or are ignored on purpose.
 const ACCESS: u32 = 0o3;
 const READ_ONLY: u32 = 0;
 const EXCLUSIVE: u32 = 0o200;
@@ -58,13 +58,13 @@ impl Node {
         self.open
     }
 
-    /// The descriptor, if reads and writes can go to it.
+    /// Returns the descriptor, if it can be read and written.
     fn opened(&self) -> Result<&OwnedFd, Errno> {
         if self.open { Ok(&self.fd) } else { Err(Errno::BADF) }
     }
 }
 
-/// Who a new file belongs to, as far as this user may give files away.
+/// Owner of a new file, as far as this user may give files away.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) user: Option<u32>,
@@ -78,9 +78,9 @@ pub(super) struct Tree {
     /// `/proc/self/fd`
     handles: OwnedFd,
     read_only: bool,
-    /// File systems, the folder's own first.
+    /// Numbers of the known file systems, the folder's own first.
     devices: Vec<u64>,
-    /// Where files of this process have to end; a write behind it would be a signal.
+    /// Largest size of a file for this process; a write beyond it would raise a signal.
     limit: u64,
 }
 
@@ -89,7 +89,7 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
         let handles = fs::open("/proc/self/fd", flags, Mode::empty())?;
-        // A kernel before 5.6 has no such call.
+        // A kernel before 5.6 does not have this call.
         fs::openat2(&root, ".", flags, Mode::empty(), ResolveFlags::BENEATH)?;
         let devices = vec![fs::fstat(&root)?.st_dev];
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -104,7 +104,7 @@ impl Tree {
         if end > self.limit { Err(Errno::FBIG) } else { Ok(()) }
     }
 
-    /// What an inode is known by: its number, beside which the number of its file system is.
+    /// Returns the path number of a qid: the inode's number, with the number of its file system above it.
     fn qid_path(&mut self, device: u64, inode: u64) -> Result<u64, Errno> {
         let at = match self.devices.iter().position(|&known| known == device) {
             Some(at) => at,
@@ -129,7 +129,7 @@ impl Tree {
         self.node(root, false)
     }
 
-    /// The file of that name in a directory, whatever it is.
+    /// Returns the file of that name in a directory; it may be of any kind.
     pub(super) fn child(&mut self, directory: &Node, name: Name<'_>) -> Result<Node, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -137,7 +137,7 @@ impl Tree {
         self.node(child, false)
     }
 
-    /// The same file, not open.
+    /// Returns this file again, not open.
     pub(super) fn again(&mut self, node: &Node) -> Result<Node, Errno> {
         let fd = if node.open {
             self.reopen(node, OFlags::PATH)?
@@ -147,7 +147,7 @@ impl Tree {
         self.node(fd, false)
     }
 
-    /// Opens the file behind a descriptor.
+    /// Opens the file of a descriptor once more.
     fn reopen(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
         fs::openat(&self.handles, handle(node), flags | OFlags::CLOEXEC, Mode::empty())
     }
@@ -175,14 +175,14 @@ impl Tree {
             FileType::RegularFile => {}
             FileType::Directory => open |= OFlags::DIRECTORY,
             FileType::Symlink => return Err(Errno::LOOP),
-            // The guest's kernel has these itself; here they could make belfry wait.
+            // The guest's kernel serves these kinds itself; here they could make belfry wait.
             _ => return Err(Errno::NXIO),
         }
         let fd = self.reopen(node, open)?;
         self.node(fd, true)
     }
 
-    /// Makes and opens a file; one that is there already is opened unless the flags exclude that.
+    /// Makes and opens a file; an existing file is opened unless the flags exclude that.
     pub(super) fn create(
         &mut self,
         directory: &Node,
@@ -198,7 +198,7 @@ impl Tree {
         match fs::openat2(&directory.fd, name.bytes(), new, Mode::RUSR | Mode::WUSR, resolve) {
             Ok(fd) => {
                 let made = self.node(fd, true)?;
-                // Opened as asked for while its permissions still allow that.
+                // The file is opened while its permissions still allow that.
                 let opened = self.opened(&made, flags & !TRUNCATE)?;
                 give(&made, owner)?;
                 fs::fchmod(&made.fd, mode)?;
@@ -228,7 +228,7 @@ impl Tree {
         self.finish(directory, name, Some(mode), owner)
     }
 
-    /// Makes a symbolic link, which nobody here follows.
+    /// Makes a symbolic link; this server never follows links.
     pub(super) fn make_symlink(
         &mut self,
         directory: &Node,
@@ -241,7 +241,7 @@ impl Tree {
         self.finish(directory, name, None, owner)
     }
 
-    /// Makes a file, a pipe or a socket; devices are the host's.
+    /// Makes a file, a pipe or a socket; devices stay with the host.
     pub(super) fn make_special(
         &mut self,
         directory: &Node,
@@ -276,7 +276,7 @@ impl Tree {
         Ok(made)
     }
 
-    /// Gives a file one more name.
+    /// Gives a file another name.
     pub(super) fn link(&self, node: &Node, directory: &Node, name: Name<'_>) -> Result<(), Errno> {
         self.check_writable()?;
         fs::linkat(&self.handles, handle(node), &directory.fd, name.bytes(), AtFlags::SYMLINK_FOLLOW)
@@ -346,7 +346,7 @@ impl Tree {
         }
         self.check_end(size)?;
         self.drop_set_id(node)?;
-        // Whoever has it open for writing may do this whatever its permissions are by now.
+        // A client that has the file open for writing may do this even if the permissions have changed since.
         if node.open && fs::ftruncate(&node.fd, size).is_ok() {
             return Ok(());
         }
@@ -365,15 +365,16 @@ impl Tree {
         rustix::io::retry_on_intr(|| rustix::io::pwrite(node.opened()?, data, offset))
     }
 
-    /// Takes the rights of its owner and group from a file that is about to be changed, as Linux does for whoever is not root
-    /// (`should_remove_suid`, `fs/attr.c`). A guest writes with this process's rights, and these may be root's.
+    /// Removes the set-user-ID and set-group-ID bits of a file that is about to be changed, as Linux does for every
+    /// user but root (`should_remove_suid`, `fs/attr.c`). A guest writes with this process's rights, which may be
+    /// root's.
     fn drop_set_id(&self, node: &Node) -> Result<(), Errno> {
         if node.kind != FileType::RegularFile {
             return Ok(());
         }
         let mode = Mode::from_raw_mode(fs::fstat(&node.fd)?.st_mode) & Mode::from_raw_mode(PERMISSIONS);
         let mut kept = mode - Mode::SUID;
-        // Without execution for the group the bit has meant something else: mandatory locks.
+        // Without execution for the group, the bit used to mean something else: mandatory locks.
         if mode.contains(Mode::XGRP) {
             kept -= Mode::SGID;
         }
@@ -381,7 +382,7 @@ impl Tree {
             return Ok(());
         }
         match fs::chmodat(&self.handles, handle(node), kept, AtFlags::empty()) {
-            // Another user's, for whom the kernel does it.
+            // The file is another user's; then the kernel removes the bits.
             Err(Errno::PERM) => Ok(()),
             changed => changed,
         }
@@ -392,8 +393,8 @@ impl Tree {
         if data_only { fs::fdatasync(fd) } else { fs::fsync(fd) }
     }
 
-    /// Hands over the entries of an open directory from a position on, until there are no more or `each` does not take
-    /// one: what the entry is known by, the position behind it, its kind as `getdents64` has it, and its name.
+    /// Passes the entries of an open directory to `each` from a position on, until there are no more or `each`
+    /// refuses one: the entry's qid path, the position after it, its kind as `getdents64` has it, and its name.
     pub(super) fn entries(
         &mut self,
         node: &Node,
@@ -410,7 +411,7 @@ impl Tree {
             let path = self.qid_path(device, entry.ino())?;
             let number = match kind {
                 FileType::Unknown => 0,
-                // DT_* are the bits of the mode.
+                // The values of DT_* are the bits of the mode.
                 kind => (kind.as_raw_mode() >> 12) as u8,
             };
             let qid = Qid { kind: qid_kind(kind), path };
@@ -422,12 +423,13 @@ impl Tree {
     }
 }
 
-/// The name of a file's descriptor in `/proc/self/fd`.
+/// Returns the name of a file's descriptor in `/proc/self/fd`.
 fn handle(node: &Node) -> String {
     node.fd.as_raw_fd().to_string()
 }
 
-/// Permissions to set; a program that has its owner's rights would be the guest's way to this user's on the host.
+/// Returns the permissions to set, or an error: a program with its owner's rights would let the guest act as this
+/// user on the host.
 fn permissions(mode: u32, kind: FileType) -> Result<Mode, Errno> {
     if mode & SET_ID != 0 && kind != FileType::Directory {
         return Err(Errno::PERM);
@@ -435,7 +437,7 @@ fn permissions(mode: u32, kind: FileType) -> Result<Mode, Errno> {
     Ok(Mode::from_raw_mode(mode & PERMISSIONS))
 }
 
-/// Gives a new file away; who may not do that keeps it.
+/// Gives a new file to its owner; a user that may not do that keeps it.
 fn give(node: &Node, owner: Owner) -> Result<(), Errno> {
     let user = owner.user.map(user).transpose()?;
     match fs::chownat(&node.fd, "", user, Some(group(owner.group)?), AtFlags::EMPTY_PATH) {
@@ -444,7 +446,7 @@ fn give(node: &Node, owner: Owner) -> Result<(), Errno> {
     }
 }
 
-/// A user's number; the last one means none to the kernel.
+/// Returns a user's number; the kernel takes the largest one as none.
 fn user(number: u32) -> Result<Uid, Errno> {
     if number == !0 { Err(Errno::INVAL) } else { Ok(Uid::from_raw(number)) }
 }

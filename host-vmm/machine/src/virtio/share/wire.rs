@@ -2,20 +2,20 @@
 
 use rustix::io::Errno;
 
-/// Size, kind and tag, which every message begins with.
+/// Size, kind and tag: the header of every message.
 pub(super) const HEADER: usize = 7;
 
-/// The largest message; what belfry's init asks for.
+/// The largest message; belfry's init asks for this size.
 pub(super) const LONGEST: u32 = 256 << 10;
-/// The smallest size of messages a client may ask for.
+/// The smallest size of messages that a client may ask for.
 pub(super) const SHORTEST: u32 = 4096;
 /// Bytes of a reply to `Tread` or `Treaddir` before the data: the header, and a count.
 pub(super) const DATA: usize = HEADER + 4;
-/// Names of one walk (`P9_MAXWELEM`).
+/// Largest number of names of one walk (`P9_MAXWELEM`).
 pub(super) const WALK: u16 = 16;
 /// The longest name Linux has.
 const NAME: usize = 255;
-/// A fid that is none, and a user who is none (`P9_NOFID`, `P9_NONUNAME`).
+/// Number that stands for no fid and no user (`P9_NOFID`, `P9_NONUNAME`).
 pub(super) const NONE: u32 = !0;
 /// The protocol.
 pub(super) const VERSION: &[u8] = b"9P2000.L";
@@ -48,10 +48,10 @@ pub(super) mod request {
     pub(in super::super) const REMOVE: u8 = 122;
 }
 
-/// The reply that a request failed.
+/// Number of the reply to a request that failed.
 const LERROR: u8 = 7;
 
-/// What a file is known by: 13 bytes.
+/// Identity of a file: 13 bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Qid {
     /// `P9_QTDIR`, `P9_QTSYMLINK` or neither.
@@ -82,7 +82,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The fields of a request, one after the other; what is not there is [`Errno::PROTO`].
+/// The fields of a request, one after the other; a missing field is [`Errno::PROTO`].
 #[derive(Debug)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -137,7 +137,7 @@ impl Reply {
         reply
     }
 
-    /// The reply that a request failed.
+    /// Returns the reply to a request that failed.
     pub(super) fn error(tag: u16, error: Errno) -> Vec<u8> {
         let mut reply = Self::new(LERROR, tag);
         reply.u32(error.raw_os_error().cast_unsigned());
@@ -162,19 +162,19 @@ impl Reply {
 
     pub(super) fn qid(&mut self, qid: Qid) {
         self.u8(qid.kind);
-        // No client of 9P2000.L looks at the version.
+        // No client of 9P2000.L reads the version.
         self.u32(0);
         self.u64(qid.path);
     }
 
-    /// A string; its length has to fit 16 bits.
+    /// Writes a string; its length has to fit 16 bits.
     pub(super) fn string(&mut self, text: &[u8]) -> Result<(), Errno> {
         self.u16(u16::try_from(text.len()).map_err(|_| Errno::NAMETOOLONG)?);
         self.0.extend(text);
         Ok(())
     }
 
-    /// Has `fill` make up to `most` bytes of data, which are preceded by their count.
+    /// Lets `fill` make up to `most` bytes of data; their count precedes them.
     pub(super) fn data(
         &mut self,
         most: usize,
