@@ -63,8 +63,8 @@ pub struct GpuConfig {
     pub quantum: Duration,
     /// Receiver of trace events.
     pub trace: Option<Arc<dyn TraceSink>>,
-    /// Seed of a deterministic schedule. There is one worker, whatever number [`workers`](GpuConfig::workers)
-    /// has; dispatches run one after the other; the seed decides how the waves of each are interleaved at
+    /// Seed of a deterministic schedule. There is one worker, for any value of [`workers`](GpuConfig::workers);
+    /// dispatches run one after the other; the seed decides how the waves of each are interleaved at
     /// single instructions; and time is counted in instructions.
     ///
     /// A program then executes the same instructions in the same order in each run. Events from outside are

@@ -1,4 +1,5 @@
-//! Packets and kernels that cannot work: each is reported where hardware reports it, stops its queue, and no other.
+//! Packets and kernels that cannot work: each is reported in the way of hardware, and stops its queue and no
+//! other.
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType, inactive};
 use belfry_device::chip::SqInterrupt;
@@ -8,7 +9,7 @@ use belfry_device::vm::FaultKind;
 
 use crate::bench::{Bench, Interrupt, READ, READ_WRITE, VA};
 
-/// What a bad packet must lead to.
+/// Result that a bad packet must have.
 enum Outcome {
     /// This code in the inactive signal, and this exception code in a bad-opcode interrupt.
     Refused(u64, u32),
@@ -28,7 +29,7 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
     let (signal, _) = bench.signal(1, None);
     packet.completion_signal = signal;
     bad.submit(&packet);
-    // What waits behind the bad packet is not processed.
+    // Packets after the bad one are not processed.
     let mut behind = vecadd(&bench);
     behind.header = PacketHeader::new(PacketType::KERNEL_DISPATCH, true, 2, 2).bits();
     bad.submit(&behind);
@@ -41,7 +42,7 @@ fn check(name: &str, make: impl FnOnce(&Bench) -> (KernelDispatchPacket, Outcome
     let (code, interrupts) = match expected {
         Refused(code, exception) => (code, vec![told, Interrupt::BadOpcode(bad.doorbell, exception)]),
         Wave(code, sq) => {
-            // What a handler would have said comes before what the hardware says.
+            // A handler's message would come before the message of the hardware.
             let message =
                 SqInterrupt::HandlerMessage((bad.doorbell.offset().bytes() as u32 / 8) & 0x3ff | 1 << 13);
             let message = (sq == Some(SqInterrupt::IllegalInstruction)).then_some(message);
@@ -70,7 +71,7 @@ fn vecadd(bench: &Bench) -> KernelDispatchPacket {
     bench.dispatch("vecadd", [256, 1, 1], [256, 1, 1], 0)
 }
 
-/// The packet with another descriptor, which points at the same code.
+/// The packet with a changed descriptor, which points at the same code.
 fn changed(bench: &Bench, change: impl FnOnce(&mut [u8; 64])) -> KernelDispatchPacket {
     let mut packet = vecadd(bench);
     let mut copy = [0u8; 64];

@@ -59,7 +59,7 @@ fn barriers_of_nothing_pass() {
 
 #[test]
 fn barrier_value_compares() {
-    // condition, value of the signal at first, then; compared with 5 under a mask of 0xff.
+    // Condition, value of the signal at first, and value later; compared with 5 under a mask of 0xff.
     for (condition, before, after) in [(0, 4, 0x105), (1, 0x205, 6), (2, 5, 4), (3, 0x104, 5)] {
         let bench = Bench::new(1);
         let mut queue = bench.queue(16);

@@ -36,14 +36,14 @@ const VRAM: u64 = 64 << 20;
 const TABLES: u64 = 48 << 20;
 /// Virtual address of VRAM offset 0.
 pub(crate) const VA: u64 = 0x7f00_0000_0000;
-/// Nothing in a test takes this long unless it hangs.
+/// Longer than any test takes unless it hangs.
 const HANG: Duration = Duration::from_secs(120);
 
 pub(crate) const READ: u64 = PTE_VALID | PTE_READABLE;
 pub(crate) const READ_WRITE: u64 = READ | PTE_WRITEABLE;
 pub(crate) const CODE: u64 = READ | PTE_EXECUTABLE;
 
-/// Interrupts, as they came.
+/// Interrupts, in the order of their arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Interrupt {
     Eop(DoorbellIndex, u32),
@@ -53,14 +53,14 @@ pub(crate) enum Interrupt {
     SdmaTrap(DoorbellIndex, u32),
     SdmaStopped(DoorbellIndex),
     SdmaPoison(DoorbellIndex),
-    /// Not an interrupt: what is told of an instruction that cannot be executed.
+    /// Not an interrupt: the report of an instruction that cannot be executed.
     Illegal(DoorbellIndex, String),
 }
 
 #[derive(Default)]
 pub(crate) struct Recorder {
     all: Mutex<Vec<Interrupt>>,
-    /// Ends of packets take a while to be told.
+    /// True if reports of packets' ends are slow.
     pub(crate) is_slow: AtomicBool,
 }
 
@@ -205,7 +205,7 @@ impl Bench {
         bench
     }
 
-    /// What SDMA queues run in.
+    /// Environment of SDMA queues.
     pub(crate) fn sdma_env(&self) -> SdmaEnv {
         SdmaEnv {
             cp: self.env.clone(),
@@ -214,7 +214,7 @@ impl Bench {
         }
     }
 
-    /// Maps fresh zeroed memory; a page without a mapping follows.
+    /// Maps fresh zeroed memory; the page after it has no mapping.
     pub(crate) fn alloc(&self, size: u64, flags: u64) -> u64 {
         let pages = size.div_ceil(PAGE_SIZE);
         let offset = self.next_page.fetch_add((pages + 1) * PAGE_SIZE, Ordering::Relaxed);
@@ -366,7 +366,7 @@ impl Bench {
         }
     }
 
-    /// Services queues until `done`, or panics when that takes for ever.
+    /// Serves queues until `done`, or panics if that takes for ever.
     pub(crate) fn run_until(&self, queues: &mut [&mut Queue], mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
@@ -380,7 +380,7 @@ impl Bench {
         }
     }
 
-    /// Services a queue until its packets are consumed.
+    /// Serves a queue until its packets are consumed.
     pub(crate) fn drain(&self, queue: &mut Queue) {
         let start = Instant::now();
         loop {
@@ -393,7 +393,7 @@ impl Bench {
         }
     }
 
-    /// Services a queue until it stops with an error.
+    /// Serves a queue until it stops with an error.
     pub(crate) fn run_to_error(&self, queue: &mut Queue) -> QueueError {
         let start = Instant::now();
         loop {
@@ -406,7 +406,7 @@ impl Bench {
         }
     }
 
-    /// Services a queue until it waits for memory.
+    /// Serves a queue until it waits for memory.
     pub(crate) fn run_until_blocked(&self, queue: &mut Queue) {
         let start = Instant::now();
         while queue.cp.service() != Progress::Blocked(BlockedOn::Memory) {
@@ -472,8 +472,7 @@ impl Queue {
         self.space.write(self.amd_queue, &queue).expect("mapped");
     }
 
-    /// Code in the queue's inactive signal.
-    /// Gives it scratch memory for so many waves.
+    /// Gives the queue scratch memory for `waves` waves.
     pub(crate) fn give_scratch(&self, bench: &Bench, waves: u32, wave_bytes: u64) {
         let size = wave_bytes * u64::from(waves);
         let backing = bench.alloc(size, READ_WRITE);

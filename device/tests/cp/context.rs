@@ -34,7 +34,7 @@ fn save(queue: &mut Queue, area: Option<&ContextArea>) -> Result<Option<ContextO
     saved.map(saved_to)
 }
 
-/// Where the work is of a queue that waits for no page.
+/// Returns the places of the saved work of a queue that waits for no page.
 pub(crate) fn saved_to(saving: Saving) -> Option<ContextOffsets> {
     match saving {
         Saving::Done(offsets) => offsets,
@@ -55,7 +55,8 @@ fn restore(
     Ok(())
 }
 
-/// Saves and restores a queue again and again until a signal is 0; how often there were waves to save.
+/// Saves and restores a queue again and again until a signal is 0; returns how often there were waves to
+/// save.
 fn preempt_until_done(bench: &Bench, queue: &mut Queue, area: &ContextArea, signal: u64, seed: u64) -> u32 {
     let mut random = Random(seed);
     let mut times = 0;
@@ -67,7 +68,7 @@ fn preempt_until_done(bench: &Bench, queue: &mut Queue, area: &ContextArea, sign
             times += u32::from(offsets.waves > STACK);
             restore(bench, queue, area, offsets).expect("restored");
         } else {
-            // It ended on the way.
+            // The queue ended in the meantime.
             assert_eq!(bench.value(signal), 0);
         }
     }
@@ -91,7 +92,7 @@ fn churned() -> Vec<u32> {
     out
 }
 
-/// Preempts with so many seeds, and then with others until waves have been in memory: on a machine that is busy with other things, a
+/// Preempts with these seeds, and then with others until waves have been in memory: on a busy machine, a
 /// queue may be done before it is preempted for the first time.
 fn preempt_for(seeds: std::ops::Range<u64>, preempt: impl Fn(u64) -> u32) {
     let mut more = seeds.end..seeds.end + 200;
@@ -125,7 +126,7 @@ fn several_dispatches_and_their_scratch_memory_are_preempted() {
     preempt_for(77..83, preempt_scratch);
 }
 
-/// Preempts four dispatches with scratch memory for three waves; how often there were waves to save.
+/// Preempts four dispatches with scratch memory for three waves; returns how often there were waves to save.
 fn preempt_scratch(seed: u64) -> u32 {
     let bench = Bench::new(2);
     let mut queue = bench.queue(16);
@@ -180,7 +181,7 @@ fn waves_stay_with_their_dispatch_however_often_their_queue_is_preempted() {
             restore(&bench, &mut queue, &area, offsets).expect("restored");
         }
         bench.space.store_u32(flag, 1).expect("mapped");
-        // Of the dispatches that are left, the one whose flag is set ends, and no other one.
+        // Of the dispatches that are left, only the one whose flag is set ends.
         bench.run_until(&mut [&mut queue], || held[at..].iter().any(|held| bench.value(held.2) == 0));
         assert_eq!(bench.value(signal), 0, "dispatch {at}");
         assert!(held[at + 1..].iter().all(|held| bench.value(held.2) == 1), "dispatch {at}");
@@ -219,13 +220,13 @@ fn registers_and_lds_of_a_preempted_wave_are_in_memory() {
     assert!(finds(&words, 0x1234_5600, 32) && finds(&words, 0x1234_5620, 32), "registers");
     assert!(finds(&words, 0x4242_0000, 64), "LDS");
     let stack = bench.u32s(area.base + u64::from(offsets.stack), ((STACK - offsets.stack) / 4) as usize);
-    // One state of a wave32, and a workgroup of two waves, after two words that say so.
+    // One state of a wave32, and a workgroup of two waves, after two words that announce them.
     let state = 2 + stack[2..].iter().position(|word| word >> 31 == 1).expect("a state");
     assert_eq!(stack[state] >> 24 & 1, 1);
     assert_eq!(stack[state] >> 10 & 0xff, 1, "LDS");
     let waves: Vec<bool> = stack[state + 2..].iter().map(|word| word & 1 << 12 != 0).collect();
     assert_eq!(waves, [true, false]);
-    // Nothing of it is on the GPU.
+    // None of its waves is on the GPU.
     bench.assert_works(&mut bench.queue(16));
 
     restore(&bench, &mut queue, &area, offsets).expect("restored");
@@ -297,7 +298,7 @@ fn scribbles_in_the_area_cost_the_guest_its_queue_at_most() {
         let (mut queue, ..) = holding(&bench);
         let area = area(&bench);
         let mut offsets = save(&mut queue, Some(&area)).expect("saved").expect("there is work");
-        // In the control stack, in the waves, and where both are.
+        // In the control stack, in the waves, and in the offsets of both.
         let (from, to) = if round % 2 == 0 { (offsets.stack, STACK) } else { (STACK, offsets.waves) };
         for _ in 0..=random.below(6) {
             let at = u64::from(from) + random.below(u64::from(to - from) / 4) * 4;

@@ -2,7 +2,7 @@
 
 use belfry_device::chip::{Chip as _, Generation, Shape, Topology, gfx942, gfx1100, gfx1201};
 
-/// A chip, and what is compiled for it.
+/// A chip, and the code that is compiled for it.
 pub(crate) struct Gpu {
     pub(crate) name: &'static str,
     pub(crate) generation: &'static Generation,
@@ -45,5 +45,5 @@ pub(crate) const GFX942: Gpu = Gpu {
     lanes: 64,
 };
 
-/// All of them.
+/// All chips.
 pub(crate) const GPUS: [&Gpu; 3] = [&GFX1100, &GFX1201, &GFX942];

@@ -1,4 +1,4 @@
-//! Compiled kernels run to completion and compute what they should.
+//! Compiled kernels run to completion and compute the right results.
 
 use belfry_abi::aql::{PacketHeader, PacketType};
 use belfry_abi::signal::AmdSignal;
@@ -12,7 +12,8 @@ fn vecadd_completes_with_signal_timestamps_mailbox_and_interrupt() {
     for workers in [1, 2] {
         let bench = Bench::new(workers);
         let mut queue = bench.queue(16);
-        // 1000 is not a multiple of 256: the last workgroup is partial and must not touch what lies behind.
+        // 1000 is not a multiple of 256: the last workgroup is partial and must not touch the bytes after the
+        // vector.
         let a: Vec<f32> = (0..1000u16).map(|i| f32::from(i) * 1.5).collect();
         let b: Vec<f32> = (0..1000u16).map(|i| f32::from(i) - 77.25).collect();
         let out = bench.alloc(1024 * 4, READ_WRITE);
@@ -23,7 +24,7 @@ fn vecadd_completes_with_signal_timestamps_mailbox_and_interrupt() {
         queue.submit(&packet);
         bench.run_until(&mut [&mut queue], || bench.value(signal) == 0);
         bench.drain(&mut queue);
-        // The interrupt is the last that a completion shows.
+        // The interrupt is the last effect of a completion.
         bench.run_until(&mut [&mut queue], || !bench.interrupts.all().is_empty());
 
         let mut expected: Vec<u32> = a.iter().zip(&b).map(|(a, b)| (a + b).to_bits()).collect();

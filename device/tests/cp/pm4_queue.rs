@@ -16,7 +16,7 @@ use belfry_device::queue::{BlockedOn, Progress};
 
 use crate::bench::{Bench, READ_WRITE};
 
-/// Nothing in a test takes this long unless it hangs.
+/// Longer than any test takes unless it hangs.
 const HANG: Duration = Duration::from_secs(120);
 /// `COMPUTE_SHADER_EN`, `USE_THREAD_DIMENSIONS` and `CS_W32_EN`.
 const THREADS: u32 = 0x8021;
@@ -69,7 +69,7 @@ fn direct(dim: [u32; 3], initiator: u32) -> Vec<u32> {
     packet(Opcode::DISPATCH_DIRECT, &[&dim[..], &[initiator]].concat())
 }
 
-/// Sets the registers for a kernel of the fixture, as a driver of PM4 does: `lds` bytes, arguments.
+/// Sets the registers for a kernel of the fixture, like a driver that uses PM4: `lds` bytes, arguments.
 fn program(bench: &Bench, kernel: &str, workgroup: [u32; 3], lds: u32, args: u64) -> Vec<u32> {
     let address = bench.kernel(kernel);
     let descriptor: KernelDescriptor = bench.space.read(address).expect("mapped");
@@ -117,7 +117,7 @@ impl Ring {
         Ring { cp, config, dwords, written: 0 }
     }
 
-    /// The queue as it is mapped with other compute registers, at the end of what was submitted.
+    /// The queue as it is mapped with other compute registers, after all submitted packets.
     fn with_registers(&self, bench: &Bench, registers: &[u32]) -> Pm4Queue {
         let config = Pm4Config { read_index: self.written, ..self.config };
         Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, registers)
@@ -158,7 +158,7 @@ impl Ring {
         }
     }
 
-    /// Serves the queue until it says something else than that it gets on, or waits for dispatches.
+    /// Serves the queue until it neither advances nor waits for dispatches.
     fn settle(&mut self) -> Progress<QueueError> {
         let start = Instant::now();
         loop {

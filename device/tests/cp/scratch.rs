@@ -1,4 +1,4 @@
-//! Scratch memory of AQL queues: what the packet processor asks for, and what it makes of the answers.
+//! Scratch memory of AQL queues: the requests of the packet processor, and its use of the answers.
 
 use belfry_abi::aql::{
     KernelDispatchPacket, QUEUE_CAPS_CP_ASYNC_RECLAIM, QUEUE_CAPS_SW_ASYNC_RECLAIM, QUEUE_LAST_USED_OFFSET,
@@ -42,7 +42,7 @@ fn scratch_is_asked_for_and_then_private_to_each_lane() {
     assert_eq!(queue.inactive_code(), inactive::SCRATCH_NEEDED | inactive::SCRATCH_WAVE32);
     assert_eq!((bench.value(signal), queue.read_index()), (1, 0));
     assert_eq!(bench.interrupts.all(), [Interrupt::Eop(queue.doorbell, 0x1ac)]);
-    // Too little is as good as nothing: the answer is checked again.
+    // Too little memory counts as none: the answer is checked again.
     queue.set_amd(|queue| queue.compute_tmpring_size = TmpringSize::from_bits(1 | 1 << 12).bits());
     queue.answer_inactive();
     bench.run_until_blocked(&mut queue);
@@ -65,7 +65,8 @@ fn scratch_without_anybody_to_ask_is_an_error() {
     assert_eq!(bench.run_to_error(&mut queue).cause, Cause::Scratch(320));
 }
 
-/// A dispatch of so many workgroups of 64 with scratch memory, its result, and what that has to be.
+/// A dispatch of `groups` workgroups of 64 with scratch memory, the address of its result, and the right
+/// result.
 fn dispatch(bench: &Bench, groups: u32) -> (KernelDispatchPacket, u64, Vec<u32>) {
     let index: Vec<u32> = (0..64u32).map(|k| (k * 37 + 11) & 63).collect();
     let out = bench.alloc(u64::from(groups) * 256, READ_WRITE);
@@ -82,7 +83,7 @@ fn dispatch(bench: &Bench, groups: u32) -> (KernelDispatchPacket, u64, Vec<u32>)
     (packet, out, (0..groups * 64).map(item).collect())
 }
 
-/// `COMPUTE_TMPRING_SIZE` for so many waves of each part of the chip, and the bytes of all of them.
+/// `COMPUTE_TMPRING_SIZE` for `waves` waves of each part of the chip, and the bytes of all of them.
 fn tmpring(gpu: &Gpu, waves: u32) -> (u32, u64) {
     let units = (PRIVATE * gpu.lanes).div_ceil(gpu.wave_unit);
     let topology = (gpu.topology)();
@@ -90,7 +91,7 @@ fn tmpring(gpu: &Gpu, waves: u32) -> (u32, u64) {
     (waves | units << 12, u64::from(waves * parts * units * gpu.wave_unit))
 }
 
-/// Writes what the runtime of ROCm 7.2 does: everything but the size in bytes.
+/// Writes the fields that the runtime of ROCm 7.2 writes: all but the size in bytes.
 fn give(bench: &Bench, queue: &Queue, gpu: &Gpu, waves: u32) {
     let (size, bytes) = tmpring(gpu, waves);
     let backing = bench.alloc(bytes, READ_WRITE);
@@ -130,7 +131,7 @@ fn answer_that_changes_nothing_stops_the_queue_by_name() {
         let bytes = u64::from(PRIVATE * gpu.lanes).next_multiple_of(gpu.wave_unit.into());
         assert_eq!(error.cause, Cause::ScratchAnswer { bytes, times: 1 }, "{}", gpu.name);
         assert!(error.to_string().contains("COMPUTE_TMPRING_SIZE"), "{error}");
-        // Not the question again: the runtime would answer it again.
+        // The question is not asked again: the runtime would answer it again.
         assert_eq!(queue.inactive_code(), inactive::REGISTER_INVALID);
         let told = bench.interrupts.all();
         assert!(told.contains(&Interrupt::BadOpcode(queue.doorbell, 22)), "{told:?}");
@@ -146,7 +147,7 @@ fn answers_that_are_never_enough_end() {
     let error = loop {
         match queue.cp.service() {
             Progress::Error(error) => break error,
-            // It has asked.
+            // The packet processor has asked.
             _ if queue.inactive_code() != 0 => {
                 questions += 1;
                 assert!(questions < 100, "it is asked for ever");
@@ -235,7 +236,7 @@ fn memory_that_is_taken_back_is_not_used_behind_the_last_packet() {
     queue.submit(&first.0);
     bench.drain(&mut queue);
     assert_eq!(bench.u32s(first.1, 64), first.2);
-    // Packets behind number 0 may not use it any more: the next one asks.
+    // Packets after number 0 may no longer use it: the next one asks.
     queue.set_amd(|queue| queue.scratch_max_use_index = 0);
     queue.submit(&second.0);
     bench.run_until_blocked(&mut queue);

@@ -15,7 +15,7 @@ use belfry_device::sdma::{SdmaConfig, SdmaQueue, SdmaStopped};
 
 use crate::bench::{Bench, READ_WRITE};
 
-/// Nothing in a test takes this long unless it hangs.
+/// Longer than any test takes unless it hangs.
 const HANG: Duration = Duration::from_secs(120);
 
 /// An SDMA queue on the bench.
@@ -105,7 +105,7 @@ impl Ring {
         bench.space.load_u64(self.config.rptr_report).expect("mapped")
     }
 
-    /// Serves the queue until it says something else than that it gets on.
+    /// Serves the queue until it no longer advances.
     fn settle(&mut self) -> Progress<SdmaStopped> {
         let start = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Queues whose kernels do not end: they are stopped, suspended, and do not keep others from working.
+//! Queues whose kernels do not end: they are stopped and suspended, and other queues go on.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ fn endless_kernels_are_stopped_and_leave_nothing_behind() {
         assert!(bench.u32s(out, 400 * 64).iter().all(|&value| value == 0));
         assert!(bench.interrupts.all().is_empty());
         assert_eq!(queue.cp.service(), Progress::Idle);
-        // Nothing but the other queue's vector addition has run since.
+        // Only the other queue's vector addition has run since.
         assert!(bench.env.shader.statistics().wave_instructions - instructions < 10_000);
     }
 }

@@ -90,7 +90,7 @@ fn the_pin_is_asserted_while_entries_wait_and_no_message_tells_of_them() {
     driver.kiq(&[3 << 30 | 0x12 << 8, 0]);
     driver.kiq_test();
     assert_eq!((pin(&driver), pending(&driver)), (true, true));
-    // The command register and messages take it away; the status register goes on saying why.
+    // The command register and messages take it away; the status register still shows the reason.
     let command = [0x06, 0x00];
     driver.gpu.config_write(4, &[0x06, 0x04]);
     assert_eq!((pin(&driver), pending(&driver)), (false, true));
@@ -123,7 +123,7 @@ enum Access {
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0u64..(1 << 20),
-        // Where queues, contexts and interrupts are.
+        // Addresses of queues, contexts and interrupts.
         4 => (0x3200u64..0x3250).prop_map(|dword| dword * 4),
         2 => (0x28e8u64..0x29d0).prop_map(|dword| dword * 4),
         2 => (0x1120u64..0x1130).prop_map(|dword| dword * 4),
@@ -172,7 +172,7 @@ proptest! {
                 }
             }
         }
-        // Whatever was done to it, a reset brings it back, and its threads are alive.
+        // After any accesses, a reset brings the device back, and its threads are alive.
         driver.gpu.reset(belfry_device::ResetKind::System);
         let mut driver = driver;
         driver.bring_up();

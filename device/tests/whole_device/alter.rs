@@ -1,4 +1,4 @@
-//! Accesses that waves stop behind, and what somebody changes meanwhile.
+//! Accesses after which waves stop, and changes of their state by a client in the meantime.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn store_of_an_element_stops_its_wave_and_memory_and_registers_are_changed() {
     assert_eq!(status.accesses, [(wave, store, Hex(c_va + 160))]);
     assert_eq!(wave.wave, 1, "element 40 is of the second wave of 32 lanes");
     assert_eq!(f32::from_bits(driver.ram_u32(c + 160)), 101.0, "it stops behind the store");
-    // What is set is there, and what is not in the wave is refused.
+    // Registers that are set have their values, and registers that the wave does not have are refused.
     let read = |register| {
         let parts = WaveParts { vgpr: Some(register), lane: Some(3) };
         inspector.wave(wave, parts).unwrap().vgprs[0].1[0].0
@@ -62,7 +62,7 @@ fn store_of_an_element_stops_its_wave_and_memory_and_registers_are_changed() {
     inspector.set_register(wave, RegisterName::Vector(1, 3), before).unwrap();
     assert!(inspector.set_register(wave, RegisterName::Vector(255, 3), 0).is_err());
     assert!(inspector.set_register(wave, RegisterName::Pc, 2).is_err());
-    // It can be stopped at another place after that.
+    // The wave can be stopped at another place after that.
     let seven = 7f32.to_bits().to_le_bytes();
     assert_eq!(inspector.write_of_wave(wave, BytesOf::Memory(c_va + 160), &seven), Ok(4));
     assert_eq!(inspector.write_of_wave(wave, BytesOf::Lds(0), &seven), Ok(0), "the kernel has no LDS");

@@ -1,4 +1,4 @@
-//! Bringing the device up as amdgpu does, and what it says to mistakes on the way.
+//! Bringing the device up as amdgpu does, and its reactions to mistakes on the way.
 
 use belfry_abi::ih::{Client, Source};
 use belfry_abi::mes::{
@@ -93,7 +93,7 @@ fn far_registers_without_behaviour_are_ranked_by_use() {
     assert_eq!(ranked.len(), 2);
     assert_eq!(far(0x03b1_0024, 1), 1);
     assert!(driver.gpu.unmodelled().contains(&("far register 0x3b10024".to_owned(), 0, 1)));
-    // However many a guest uses, a bounded number is kept.
+    // A guest may use any number; a bounded number is kept.
     for n in 0..5000 {
         driver.write(dword::<nbio::RSMU_INDEX>(), 0x2000_0000 + n * 4);
         driver.write(dword::<nbio::RSMU_DATA>(), 1);
@@ -305,7 +305,8 @@ fn resources_the_kiq_gives_to_nobody_are_named() {
     let names = ["gds_heap", "gws_mask", "oac_mask", "queue_mask", "vmid_mask"];
     assert_eq!(ignored(&driver, "SET_RESOURCES"), names.map(|name| (format!("SET_RESOURCES {name}"), 1)));
     assert_eq!(driver.gpu.stats().errors, Default::default());
-    // The mask decides what a driver that maps compute queues is told: pipe 1, queue 1 was given, queue 2 was not.
+    // The mask decides the answer to a driver that maps compute queues: pipe 1, queue 1 was given, queue 2
+    // was not.
     let map = |queue: u32| [3 << 30 | 5 << 16 | 0xa2 << 8, 1 << 16 | queue << 13, 0, 0, 0, 0, 0];
     driver.kiq(&map(1));
     driver.kiq(&map(2));

@@ -1,5 +1,5 @@
-//! Queues that are scheduled exclusively, as KFD asks for queues with the global wave sync: alone on the hardware, each in
-//! its turn.
+//! Queues that are scheduled exclusively, as KFD asks for queues with the global wave sync: each is alone on
+//! the hardware in its turn.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ pub static GRIDSYNC: &[u8] = include_bytes!("../../../guest-runtime/kernels/grid
 /// The first doorbell of exclusive queues; others have lower ones.
 const EXCLUSIVE: u32 = 0x1_0000;
 
-/// Which queues are on a slot, and whether an exclusive one ever was beside another.
+/// Queues on slots, and true if an exclusive one ever was beside another.
 #[derive(Debug, Default)]
 struct Slots {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ struct Slots {
 #[derive(Debug, Default)]
 struct State {
     on: BTreeSet<u32>,
-    /// Times an exclusive queue, and times another one was put on a slot.
+    /// Number of times that an exclusive queue, and that another one, was put on a slot.
     turns: [u64; 2],
     beside: Vec<BTreeSet<u32>>,
 }
@@ -86,7 +86,7 @@ fn exclusive_queue_is_alone_and_takes_turns_with_others() {
     let mut others: Vec<_> = (1..4).map(|pasid| ready(&mut driver, 0x8000 + pasid, false)).collect();
     others.iter_mut().for_each(|other| other.start(&driver));
     let mut alone = ready(&mut driver, 0x8010, true);
-    // None of the others ends: it has its turn all the same, and they have theirs.
+    // None of the others ends: the exclusive queue has its turn all the same, and they have theirs.
     alone.start(&driver);
     let [before, _] = slots.turns();
     eventually("turns", || slots.turns()[0] > before + 3);
@@ -106,7 +106,8 @@ fn exclusive_queue_without_work_keeps_nobody_off() {
     ends(&driver, &alone);
     let mut other = ready(&mut driver, 0x8001, false);
     other.start(&driver);
-    // From here on it is the other queue's: nobody takes it off for a queue without work.
+    // From here on the slot is the other queue's: the scheduler does not take it off for a queue without
+    // work.
     let turns = slots.turns();
     driver.runner_passes();
     assert_eq!(slots.turns(), turns);
@@ -158,7 +159,7 @@ fn exclusive_queue_is_not_overtaken_by_queues_that_come_later() {
         eventually("the exclusive queue's next turn", || slots.turns()[0] > before);
     }
     ends(&driver, &alone);
-    // Removed while it waits or runs, it keeps nobody off either.
+    // An exclusive queue that is removed while it waits or runs does not hold up other queues either.
     assert!(driver.remove(alone.queue.doorbell, alone.queue.gang));
     for spin in &spins {
         ends(&driver, spin);

@@ -1,4 +1,4 @@
-//! What the device shows of itself.
+//! The views of the inspector on a device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ fn device_shows_its_live_state_by_name() {
     assert!(queue.add(&mut driver, &process));
     eventually("the queue gets a slot", || format!("{:#x?}", driver.gpu).contains("AqlQueue"));
     let after = format!("{:#x?}", driver.gpu);
-    // The process as the interrupt handler's table has it, and the queue on its slot.
+    // The process as in the interrupt handler's table, and the queue on its slot.
     for part in ["pasid: 0x8001", "Mapped", "read_index: 0x0"] {
         assert!(after.contains(part), "{part} is not in:\n{after}");
     }
 }
 
-/// The number behind the first `name: ` in a text.
+/// The number after the first `name: ` in a text.
 fn hexadecimal(text: &str, name: &str) -> u64 {
     let (_, rest) =
         text.split_once(&format!("{name}: 0x")).unwrap_or_else(|| panic!("no {name} in:\n{text}"));

@@ -154,7 +154,7 @@ fn waves_of_a_removed_queue_leave_the_gpu_to_others() {
     eventually("workgroups meet", || driver.ram_u64(done + 8) == 0);
     assert_eq!(driver.ram_u32(out), 3 * GROUPS);
 
-    // The others go on where they were when their queue comes back, and the rest of them begins.
+    // The others go on at the same instruction when their queue comes back, and the rest of them begins.
     driver.set_ram_u64(spin.stop, 1);
     assert!(spin.queue.add(&mut driver, &spin.process));
     eventually("the first kernel completes", || driver.ram_u64(spin.done) == 0);

@@ -51,7 +51,7 @@ pub fn set(register: ComputeRegister, values: &[u32]) -> Vec<u32> {
     packet(Opcode::SET_SH_REG, &[&[register.0][..], values].concat())
 }
 
-/// Sets the registers for a kernel of workgroups of so many work-items.
+/// Sets the registers for a kernel with workgroups of `workgroup` work-items.
 fn program((descriptor, va): (KernelDescriptor, u64), workgroup: u32, args: u64) -> Vec<u32> {
     let entry = va.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
     let (rsrc1, rsrc2) = (descriptor.compute_pgm_rsrc1.bits(), descriptor.compute_pgm_rsrc2.bits());
@@ -167,7 +167,7 @@ fn pm4_queue_goes_on_where_it_was_taken_off_with_its_waves_and_registers() {
     driver.put_ram(data, &1u32);
     eventually("the fence is written", || driver.ram_u32(data + 64) == 1);
     assert!((0..64).all(|at| driver.ram_u32(data + 1024 + u64::from(at) * 4) == 0x100 + at));
-    // Without work in progress, the registers are what is left.
+    // Without work in progress, only the registers are saved.
     driver.put_ram(data + 128, &1u32);
     eventually("the wait is over", || queue.read_pointer(&driver) == queue.written);
     assert!(driver.remove(0x800, queue.queue.gang));
@@ -269,7 +269,7 @@ fn pm4_packets_of_a_kind_are_stopped_at_one_after_the_other() {
     let number = driver.gpu.inspect().add_break(BreakOn::Packet("PM4:WRITE_DATA".into())).unwrap();
     let last = release(data_va + 64, 4);
     queue.put(&driver, &[write(data_va, 1), write(data_va + 4, 2), enter, last]);
-    // Each write is still to come when the device halts in front of it, that of the buffer too.
+    // Each write is still to come when the device halts in front of it; also the buffer's write.
     for done in 0..3u32 {
         let status = driver.gpu.inspect().wait(std::time::Duration::from_secs(60)).unwrap();
         assert_eq!((status.halted, status.breakpoint), (true, Some(number)), "{status:?}");

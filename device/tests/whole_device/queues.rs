@@ -89,7 +89,7 @@ fn a_queue_goes_on_where_it_was_taken_off() {
         eventually("the signal reaches 0", || driver.ram_u64(done.memory + 8) == 0);
         eventually("the read index moves", || queue.read_index(&driver) == round);
         assert!(driver.remove(queue.doorbell, queue.gang));
-        // Rung while it is nowhere: nothing happens, and nothing is lost.
+        // Rung while the queue is on no slot: nothing happens, and nothing is lost.
         assert_eq!(read_mqd(&driver, &queue).cp_hqd_pq_rptr, round as u32);
     }
 }
@@ -144,7 +144,7 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         assert!(!driver.mes(&frame, Opcode::ADD_QUEUE), "{name}: answered");
         assert_eq!(driver.errors(name), 1, "{name}: not counted");
     }
-    // What the MQD itself says.
+    // The values in the MQD itself.
     let mqd = read_mqd(&driver, &queue);
     type Spoil = fn(&mut ComputeMqd);
     let cases: [(&str, Spoil); 3] = [
@@ -159,7 +159,7 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         assert!(!driver.mes(&good, Opcode::ADD_QUEUE), "{name}: answered");
         assert_eq!(driver.errors(name), 1, "{name}: not counted");
     }
-    // None of which stands in the way of the right one.
+    // None of these keeps the right one from working.
     driver.put_ram(queue.mqd_memory, &mqd);
     assert!(driver.mes(&good, Opcode::ADD_QUEUE));
     assert!(!driver.mes(&good, Opcode::ADD_QUEUE), "the same doorbell twice");
@@ -342,7 +342,7 @@ fn a_reset_with_queues_alive_leaves_a_device_like_new() {
                 queue.put(&driver, &barrier_and(gate.va, 0));
             }
             driver.gpu.reset(kind);
-            // Nothing of before goes on.
+            // No packet of before goes on.
             driver.set_ram_u64(gate.memory + 8, 0);
             driver.bring_up();
             assert!(queues.iter().all(|queue| queue.read_index(&driver) == 0));

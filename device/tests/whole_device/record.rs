@@ -1,4 +1,4 @@
-//! A device that is recorded, and does the same again alone.
+//! A device that is recorded, and a device that repeats the record alone.
 
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ impl TraceSink for Events {
     }
 }
 
-/// Two busy queues with interrupts, recorded: the record, the events, and what is said of it.
+/// Records two busy queues with interrupts; returns the record, the events, and the counts.
 fn recorded() -> (Vec<u8>, Vec<Record>, Recorded) {
     let (file, events) = (File::default(), Arc::new(Events::default()));
     let recording = Recording::new(file.clone());
@@ -78,12 +78,13 @@ fn replay_stops_at_an_event() {
     assert_eq!(same, third);
     assert_eq!(seen, events[..seen.len()]);
     assert!(matches!(replay(&record, Some(until("dispatch:99"))), Err(RecordError::NoEvent(_))));
-    // What there is behind the event may be missing.
+    // Bytes after the event may be missing.
     let half = &record[..record.len() - 1];
     assert!(matches!(replay(half, None), Err(RecordError::Short { .. })));
 }
 
-/// Goes back to events, in this order, in as many bytes of checkpoints: what each comes to, and the operations that it took.
+/// Goes back to events, in this order, with `bytes` bytes of checkpoints; returns the number of checkpoints,
+/// and for each event the result and the operations that it took.
 fn go_back(record: &[u8], bytes: u64, events: &[u64]) -> (usize, Vec<(Replayed, u64)>) {
     let mut replay = Replay::open(Cursor::new(record.to_vec()), None).unwrap();
     replay.keep_checkpoints(bytes);
@@ -94,7 +95,7 @@ fn go_back(record: &[u8], bytes: u64, events: &[u64]) -> (usize, Vec<(Replayed, 
         let before = replay.done();
         came_to.push((replay.back_to(event).unwrap(), replay.done() - before));
     }
-    // From there it goes on to the same end.
+    // From there it goes on to an equal end.
     assert_eq!(replay.run(None).unwrap(), whole);
     (kept, came_to)
 }

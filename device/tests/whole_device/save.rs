@@ -1,7 +1,7 @@
 //! A device that is saved in the middle of its work goes on elsewhere as if nothing had happened.
 //!
-//! The device works on the test's thread here: a step is one turn of the shader engine and one pass of the scheduler, so
-//! that a point between two steps is the same one in every run.
+//! The device works on the test's thread here: a step is one turn of the shader engine and one pass of the
+//! scheduler, so that a point between two steps is equal in every run.
 
 mod damaged;
 pub mod guest;
@@ -20,7 +20,7 @@ use crate::driver::{Driver, RAM, eventually};
 use crate::exclusive::GRIDSYNC;
 use guest::{Guest, KERNELS, LOOK, config};
 
-/// Where a test that runs itself again finds what to continue.
+/// Environment variable with the folder of the snapshot, for a test that runs itself again.
 const FOLDER: &str = "BELFRY_TEST_SNAPSHOT";
 
 /// A stream of numbers (SplitMix64).
@@ -76,7 +76,8 @@ fn vram_that_the_host_keeps_is_taken_as_it_is() {
     assert_eq!(guest.finish(), whole, "saving changes nothing");
 }
 
-/// What of a test runs in another process: it continues the snapshot in the folder, and prints what comes of it.
+/// The part of a test that runs in another process: it continues the snapshot in the folder, and writes the
+/// outcome there.
 #[test]
 fn snapshot_continues_in_a_fresh_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return in_a_fresh_process() };
@@ -85,7 +86,7 @@ fn snapshot_continues_in_a_fresh_process() {
     let mut guest = Guest::new();
     let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
     ram.write_slice(&std::fs::read(folder.join("memory")).unwrap(), GuestAddress(0)).unwrap();
-    // Of this process's guest, the continued one has what the test knows, and nothing of the device.
+    // The continued guest has this process's knowledge of the test, and nothing of its device.
     let config = GpuConfig { time: TimeSource::manual(), ..saved.config() };
     guest.driver = guest.driver.in_memory(ram, &saved, config).unwrap();
     guest.steps = std::fs::read_to_string(folder.join("steps")).unwrap().parse().unwrap();
@@ -98,7 +99,7 @@ fn in_a_fresh_process() {
     let folder = std::env::temp_dir().join(format!("belfry-save-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut guest = Guest::new();
-    // Before the guest's first look at its interrupts, which the other process's guest has not had.
+    // Before the guest's first look at its interrupts, which the other process's guest has not done.
     while guest.steps < LOOK - 1 {
         guest.step();
     }
@@ -120,10 +121,10 @@ fn in_a_fresh_process() {
 fn device_with_threads_goes_on_after_it_was_saved_and_restored() {
     for workers in [1, 3] {
         let mut guest = Guest::with(GpuConfig { workers, cus: 4, ..GpuConfig::default() }, false);
-        // Saved at any time, with whatever the threads are at.
+        // Saved at any time, in any state of the threads.
         for _ in 0..20 {
             guest.driver.gpu.save().unwrap();
-            // Memory is copied afterwards: the device that was saved stands still.
+            // Memory is copied afterwards: the saved device stands still.
             guest.driver.gpu.pause();
             let saved = guest.driver.gpu.save().unwrap();
             guest = guest.continued(&saved);
@@ -163,9 +164,9 @@ fn every_wave_that_has_begun_is_in_a_snapshot_of_a_device_at_work() {
     }
 }
 
-/// The guest goes on with a device that was saved now.
+/// The guest goes on with a restored copy of its device.
 fn replace(driver: &mut Driver) {
-    // Memory is copied afterwards: the device that was saved stands still.
+    // Memory is copied afterwards: the saved device stands still.
     driver.gpu.pause();
     let saved = driver.gpu.save().unwrap();
     *driver = driver.continued(&saved, saved.config());
@@ -181,7 +182,7 @@ fn waves_of_removed_queues_and_global_wave_sync_are_restored() {
     let spin = spinning(&mut driver, 0x8001, 0x800);
     assert!(driver.remove(spin.queue.doorbell, spin.queue.gang));
     replace(&mut driver);
-    // By the rings that are restored.
+    // Uses the rings that are restored.
     assert!(spin.add_again(&mut driver));
     driver.set_ram_u64(spin.stop, 1);
     eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);

@@ -156,7 +156,7 @@ fn sdma_queue_goes_on_where_it_was_taken_off() {
     for _ in 0..3 {
         eventually("the buffer is entered", || driver.ram_u32(data) == 1);
         assert!(driver.remove(0xa00, queue.queue.gang));
-        // Behind the fence of four dwords.
+        // After the fence of four dwords.
         let mqd = mqd(&driver, &queue.queue);
         let left = inside.len() as u32 - 4;
         assert_eq!(
@@ -166,7 +166,7 @@ fn sdma_queue_goes_on_where_it_was_taken_off() {
         assert_eq!((driver.ram_u32(data + 4), queue.read_pointer(&driver)), (0, 0));
         queue.add(&mut driver, &process);
     }
-    // Rung while it is nowhere: nothing happens, and nothing is lost.
+    // Rung while the queue is on no slot: nothing happens, and nothing is lost.
     assert!(driver.remove(0xa00, queue.queue.gang));
     driver.put_ram(data + 256, &1u32);
     queue.put(&driver, &[fence(data_va + 12, 4)]);
@@ -174,7 +174,7 @@ fn sdma_queue_goes_on_where_it_was_taken_off() {
     eventually("the last fence is written", || driver.ram_u32(data + 12) == 4);
     assert_eq!([0, 4, 8].map(|at| driver.ram_u32(data + at)), [1, 2, 3]);
     eventually("the read pointer moves", || queue.read_pointer(&driver) == queue.written);
-    // The last doorbell was no queue's.
+    // The last doorbell belonged to no queue.
     assert_eq!(driver.gpu.stats().errors.values().sum::<u64>(), 1);
 }
 
@@ -220,7 +220,7 @@ fn more_sdma_queues_than_an_engine_has_take_turns() {
     for queue in &queues {
         queue.add(&mut driver, &process);
     }
-    // One that is on the other engine is not in their way, nor are queues that wait for memory.
+    // A queue on the other engine does not hold them up, nor do queues that wait for memory.
     let mut other = Sdma::new(&mut driver, &mut process, 0xa80, 1);
     other.add(&mut driver, &process);
     for (at, queue) in (0..).zip(&mut queues).take(8) {

@@ -1,4 +1,4 @@
-//! PM4 queues that are preempted: waves, fences, buffers and registers are in memory, and come back from there.
+//! Preempted PM4 queues: waves, fences, buffers and registers go to memory, and come back from there.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn restore(
     Ok(())
 }
 
-/// Takes a queue off its slot and puts it on another one; whether there was something in the area.
+/// Takes a queue off its slot and puts it on another one; returns true if something was saved.
 fn preempt(bench: &Bench, ring: &mut Ring, area: &ContextArea) -> bool {
     ring.cp.suspend();
     let registers = ring.cp.compute_registers().expect("it has some").to_vec();
@@ -68,7 +68,7 @@ fn preempted_dispatches_end_as_if_they_had_not_been_and_their_fences_come_in_ord
         })
         .collect();
     ring.run_until(|| held.iter().all(|(flag, _)| bench.u32s(flag + 4, 1) == [1]));
-    // The last one may end, but its fence is behind those of the others.
+    // The last one may end, but its fence comes after those of the others.
     bench.space.store_u32(held[2].0, 1).expect("mapped");
     let words = |out: u64| bench.u32s(out, 128);
     ring.run_until(|| words(held[2].1)[127] != 0);
@@ -156,7 +156,7 @@ fn scribbles_in_the_area_cost_the_guest_its_queue_at_most() {
         let offsets = saved_to(ring.cp.save(Some(&area)).expect("saved")).expect("there is work");
         for _ in 0..=random(2) {
             let at = u64::from(offsets.stack) + random(u64::from(STACK - offsets.stack) / 4) * 4;
-            // Bits of the packet processor's state, or whatever it may be.
+            // Bits of the packet processor's state, or any word.
             let old = bench.space.load_u32(area.base + at).expect("mapped");
             let value = if random(8) == 0 { random(1 << 32) as u32 } else { old ^ 1 << random(24) };
             bench.space.store_u32(area.base + at, value).expect("mapped");

@@ -7,7 +7,7 @@ use belfry_device::queue::{BlockedOn, Progress};
 use super::{Ring, THREADS, direct, enter, halves, packet, program, release, set, write};
 use crate::bench::{Bench, Interrupt, READ_WRITE};
 
-/// Arguments of `vecadd` over so many work-items, and where the sum goes.
+/// Arguments of `vecadd` over `count` work-items, the address of the sum, and the right sum.
 fn vectors(bench: &Bench, count: u16) -> (u64, u64, Vec<u32>) {
     let a: Vec<f32> = (0..count).map(f32::from).collect();
     let out = bench.alloc(u64::from(count) * 4, READ_WRITE);
@@ -92,7 +92,7 @@ fn dispatch_takes_its_size_from_memory_and_its_packets_from_a_buffer() {
     let buffer = bench.buffer(&packets);
     ring.submit(&bench, &[enter(buffer, packets.len(), 0), write(fence, &[1])]);
     ring.run_until(|| bench.u32s(fence, 1) == [1]);
-    // The write is behind the event, which waits for the waves.
+    // The write comes after the event, which waits for the waves.
     let ids = bench.u32s(out, (width * height * 2) as usize);
     for (at, id) in (0..).zip(ids) {
         let [x, y, z] = [at % width % 8, at / width % height % 4, at / width / height];

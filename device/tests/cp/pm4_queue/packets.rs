@@ -1,4 +1,4 @@
-//! What packets do to memory, and how they are taken from rings and buffers.
+//! Effects of packets on memory, and the order in which they are taken from rings and buffers.
 
 use belfry_abi::pm4::{Opcode, PACKET2, Pm4Header};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _};
@@ -120,7 +120,7 @@ fn waits_for_64_bits_compare_all_of_them() {
     ring.submit(
         &bench,
         &[
-            // More than fits 32 bits, of which the low halves compare the other way round.
+            // More than 32 bits, with low halves that compare the other way round.
             wait64(6, 0xffff_ffff, u64::MAX, 0),
             wait64(1, 0x2_0000_0001, u64::MAX, 3),
             wait64(3, 0x1_0000_0000, 0xffff_ffff_0000_0000, 0),
@@ -136,7 +136,8 @@ fn waits_for_64_bits_compare_all_of_them() {
     assert_eq!(bench.u32s(data + 8, 1), [2]);
 }
 
-/// What mesa sends at the beginning of a compute queue's commands (`ac_init_compute_preamble_state`).
+/// The packets that mesa sends at the beginning of a compute queue's commands
+/// (`ac_init_compute_preamble_state`).
 #[test]
 fn preamble_of_a_graphics_driver_is_taken_and_its_masks_stay_within_the_kernels() {
     let (bench, mut ring, data) = memory();
@@ -211,7 +212,7 @@ fn conditional_packets_are_skipped_as_a_whole() {
     ring.submit(&bench, &[both.clone(), write(data + 4, &[0]), enter(buffer, both.len(), 0)]);
     ring.drain(&bench);
     assert_eq!(bench.u32s(data, 3), [0, 2, 3]);
-    // The packets that are skipped are waited for.
+    // The packets that are skipped have to arrive first.
     ring.submit(&bench, &[condition(data + 64, 5)]);
     assert_eq!(ring.cp.service(), Progress::Idle);
     ring.submit(&bench, &[write(data, &[9]), write(data + 12, &[4])]);
@@ -224,7 +225,7 @@ fn packets_wrap_around_the_end_of_the_ring() {
     let bench = Bench::new(1);
     let mut ring = Ring::new(&bench, 16);
     let data = bench.alloc(4096, READ_WRITE);
-    // Seven dwords each: every place of the ring is once where a packet begins.
+    // Seven dwords each: a packet begins at every place of the ring.
     for round in 0..64u32 {
         ring.submit(&bench, &[write(data, &[round, !round, round * 3])]);
         ring.drain(&bench);
@@ -252,7 +253,7 @@ fn packet_that_is_not_whole_is_waited_for() {
     ring.ring_doorbell(&bench);
     ring.drain(&bench);
     assert_eq!(bench.u32s(data, 2), [1, 2]);
-    // A write pointer that has gone back is none.
+    // A write pointer that has gone back is ignored.
     bench.space.store_u64(ring.config.wptr_poll, 1).expect("mapped");
     assert_eq!(ring.cp.service(), Progress::Idle);
 }

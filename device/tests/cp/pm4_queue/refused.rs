@@ -1,4 +1,4 @@
-//! What stops a PM4 queue, by name, and no other queue.
+//! Packets that stop a PM4 queue with a named error, and no other queue.
 
 use belfry_abi::pm4::{ComputeRegister, Opcode, PACKET2};
 use belfry_device::cp::{Cause, Pm4Error};
@@ -61,7 +61,7 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
             );
             let doorbell = ring.config.identity.doorbell;
             assert_eq!(bench.interrupts.all().last(), Some(&Interrupt::BadOpcode(doorbell, UNSUPPORTED)));
-            // It has stopped for good, behind the packets before.
+            // The queue has stopped for good, after the packets before.
             assert_eq!((ring.cp.service(), bench.u32s(data, 1)), (Progress::Idle, vec![1]));
         }
     }
@@ -110,7 +110,7 @@ fn buffers_that_recurse_or_end_too_early_are_refused() {
         bench.space.write_bytes(buffer, zerocopy::IntoBytes::as_bytes(&itself[..])).expect("mapped");
         ring.submit(&bench, &[itself]);
     }
-    // The one that goes on for ever does so in turns, and gets slow.
+    // The buffer that goes on for ever does so in turns, and gets slow.
     while chained.cp.service() == Progress::Advanced {}
     for _ in 0..10 {
         assert_eq!(chained.cp.service(), Progress::Blocked(BlockedOn::Memory));

@@ -36,12 +36,13 @@ fn bytes_at(space: &AddressSpace, at: u64, bytes: usize) -> Vec<u8> {
     data
 }
 
-/// Puts another engine in the place of a queue's.
+/// Replaces the engine of a queue.
 fn again(bench: &Bench, ring: &mut Ring, context: DmaContext) {
     ring.engine = SdmaQueue::new(ring.config, Arc::clone(&bench.space), &bench.sdma_env(), context);
 }
 
-/// Serves a queue, as the device's thread does, until it has nothing more to do; how often it waited for its engine.
+/// Serves a queue, as the device's thread does, until it has nothing more to do; returns how often it waited
+/// for its engine.
 fn drain(bench: &Bench, ring: &mut Ring) -> usize {
     let (start, mut waits) = (Instant::now(), 0);
     loop {
@@ -51,7 +52,7 @@ fn drain(bench: &Bench, ring: &mut Ring) -> usize {
             Progress::Advanced => {}
             Progress::Blocked(BlockedOn::Dispatches) => {
                 waits += 1;
-                // A queue that is served too early is told the same again.
+                // A queue that is served too early gets the same answer again.
                 let served = ring.engine.service();
                 let over = bench.wakes.load(Ordering::SeqCst) != wakes;
                 assert!(over || served == Progress::Blocked(BlockedOn::Dispatches), "{served:?}");
@@ -169,7 +170,7 @@ fn a_stopped_queue_moves_nothing_any_more() {
     assert_eq!(ring.engine.service(), Progress::Blocked(BlockedOn::Dispatches));
     QueueEngine::stop(&mut ring.engine);
     bench.space.write_bytes(to, &vec![2u8; LONG]).expect("mapped");
-    // The engine works at other queues, so it has seen that this one is gone.
+    // The engine works at other queues, so it has noticed that this one is gone.
     let mut other = Ring::new(&bench, 4096);
     let elsewhere = bench.alloc(LONG as u64, READ_WRITE);
     other.submit(&bench, &[copy(from, elsewhere, LONG as u32)]);
@@ -184,7 +185,7 @@ fn a_fault_far_into_a_copy_stops_the_queue_and_names_the_address() {
     let bench = bench();
     let mut ring = Ring::new(&bench, 4096);
     let (from, to) = (bench.buffer(&vec![1u8; LONG]), bench.alloc(LONG as u64, READ_WRITE));
-    // The page behind an allocation has no mapping.
+    // The page after an allocation has no mapping.
     ring.submit(&bench, &[copy(from, to, LONG as u32 + 4096)]);
     let start = Instant::now();
     let error = loop {

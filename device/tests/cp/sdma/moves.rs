@@ -111,7 +111,7 @@ fn fills_repeat_an_element_of_their_size() {
     let bench = Bench::new(1);
     let mut ring = Ring::new(&bench, 1 << 12);
     let to = bench.alloc(3 << 20, READ_WRITE);
-    // Runtimes count dwords less one times four, the kernel bytes less one: both mean the same.
+    // Runtimes count dwords less one times four, the kernel bytes less one: both mean one number of bytes.
     let rows: [(u32, u32, usize); 6] =
         [(0, 0, 1), (0, 70_000, 70_001), (1, 7, 8), (2, 4, 8), (2, 7, 8), (2, (5 << 19) - 4, 5 << 19)];
     for (log2, count, len) in rows {

@@ -1,4 +1,4 @@
-//! Packets that order, wait, tell and branch.
+//! Packets that order, wait, report and branch.
 
 use belfry_abi::sdma::{Op, timestamp_sub_op};
 use belfry_device::queue::{BlockedOn, Progress};
@@ -59,7 +59,8 @@ fn what_a_runtime_submits_for_a_copy_is_done_in_order() {
 fn waits_last_until_their_comparison_holds() {
     let (bench, mut ring, data) = memory();
     let at = data + 256;
-    // Function, reference, a value it does not hold for, and one it does; the mask leaves the low half.
+    // Function, reference, a value for which it does not hold, and one for which it does; the mask leaves the
+    // low half.
     let rows = [(1, 5, 5, 4), (2, 5, 6, 5), (3, 5, 4, 5), (4, 5, 5, 6), (5, 5, 4, 5), (6, 5, 5, 6)];
     for (number, (function, reference, before, after)) in (1u32..).zip(rows) {
         bench.space.store_u32(at, 0xabcd_0000 | before).expect("mapped");
@@ -119,7 +120,7 @@ fn conditional_packets_are_skipped_unless_memory_has_the_value() {
             assert_eq!(bench.u32s(data, 3), expected, "{value}, in a buffer: {in_buffer}");
         }
     }
-    // What is skipped need not be there yet.
+    // Packets that are skipped need not be there yet.
     ring.submit(&bench, &[condition(data + 256, 4, body.len())]);
     assert_eq!(ring.settle(), Progress::Idle);
     assert!(ring.read_pointer(&bench) < ring.written);

@@ -1,4 +1,4 @@
-//! What stops an SDMA queue, by name, and no other queue.
+//! Packets that stop an SDMA queue with a named error, and no other queue.
 
 use belfry_abi::sdma::Op;
 use belfry_device::queue::Progress;
@@ -6,13 +6,13 @@ use belfry_device::queue::Progress;
 use super::{Ring, assert_works, copy, enter, fence, halves, packet, poll, trap, write};
 use crate::bench::{Bench, Interrupt, READ, READ_WRITE};
 
-/// A packet whose header has more bits.
+/// A packet with more bits in its header.
 fn with(bits: u32, mut packet: Vec<u32>) -> Vec<u32> {
     packet[0] |= bits;
     packet
 }
 
-/// A packet one of whose dwords is another.
+/// A packet with another value in one of its dwords.
 fn at(dword: usize, value: u32, mut packet: Vec<u32>) -> Vec<u32> {
     packet[dword] = value;
     packet
@@ -66,7 +66,7 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
     let bench = Bench::new(1);
     let (data, mut other) = (bench.alloc(4096, READ_WRITE), Ring::new(&bench, 256));
     for (expected, bad) in rows {
-        // A look at a register that every value satisfies is a flush of the HDP.
+        // A wait for a register that every value satisfies is a flush of the HDP.
         let bad = if expected.ends_with("a register") { with(3 << 28, bad) } else { bad };
         for in_buffer in [false, true] {
             let mut ring = Ring::new(&bench, 256);
@@ -76,7 +76,7 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
             assert!(format!("{} ", error.error).contains(expected), "{expected}: {error}");
             let doorbell = ring.config.identity.doorbell;
             assert_eq!(bench.interrupts.all().last(), Some(&Interrupt::SdmaStopped(doorbell)), "{expected}");
-            // It has stopped for good, behind the packets before.
+            // The queue has stopped for good, after the packets before.
             assert_eq!((ring.engine.service(), bench.u32s(data, 1)), (Progress::Idle, vec![1]));
         }
     }
@@ -125,7 +125,7 @@ fn packets_that_do_not_fit_where_they_are_stop_their_queue() {
         let error = ring.error();
         assert!(error.to_string().contains(expected), "{expected}: {error}");
     }
-    // The queue's own VM context may be named, and is the one that is meant.
+    // A packet may name the queue's own VM context, and then means it.
     let mut ring = Ring::new(&bench, 256);
     let vmid = u32::from(ring.config.identity.vmid);
     ring.submit(&bench, &[with(vmid << 16, enter(bench.buffer(&write(data, &[6])), 5))]);
@@ -175,7 +175,7 @@ fn pointers_that_cannot_be_stop_their_queue() {
     let mut ring = Ring::new(&bench, 256);
     bench.space.store_u64(ring.config.wptr_poll, 257).expect("mapped");
     assert!(ring.error().to_string().contains("257 bytes ahead in a ring of 256"));
-    // Behind the read pointer is what a producer could only write by mistake: there is nothing to read.
+    // A write pointer behind the read pointer can only be a producer's mistake: there is nothing to read.
     let mut ring = Ring::new(&bench, 256);
     bench.space.store_u64(ring.config.wptr_poll, u64::MAX).expect("mapped");
     assert_eq!(ring.settle(), Progress::Idle);

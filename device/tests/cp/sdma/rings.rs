@@ -1,4 +1,4 @@
-//! How packets are taken from rings and buffers, and how queues are taken off and go on.
+//! Taking packets from rings and buffers, and taking queues off and continuing them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use belfry_device::sdma::{SdmaConfig, SdmaQueue};
 use super::{Ring, copy, enter, fence, packet, poll, write};
 use crate::bench::{Bench, READ_WRITE};
 
-/// A NOP with so many dwords that are skipped.
+/// A NOP with `dwords` dwords that are skipped.
 fn nop(dwords: u32) -> Vec<u32> {
     let mut nop = vec![0xdead_beef; 1 + dwords as usize];
     nop[0] = Header::new(Op::NOP, 0).bits() | dwords << 16;
@@ -61,7 +61,7 @@ fn buffers_count_as_executed_at_their_end() {
     assert_eq!((bench.u32s(data, 3), ring.engine.is_busy()), (vec![1, 2, 3], false));
 }
 
-/// Takes a queue off, and puts another engine in its place.
+/// Takes a queue off, and replaces its engine.
 fn move_on(bench: &Bench, ring: &mut Ring) -> DmaContext {
     ring.engine.suspend();
     let (read_index, context) = (ring.engine.read_index(), ring.engine.dma_context().expect("an SDMA queue"));
@@ -104,7 +104,7 @@ fn work_is_done_in_turns_that_end() {
     ring.submit(&bench, &[copy(data, data + (12 << 20), 12 << 20), fence(data, 1)]);
     let turns = (1..).find(|_| ring.engine.service() == Progress::Idle);
     assert!(turns > Some(5), "{turns:?}");
-    // Nor do many small packets keep others off.
+    // Many small packets do not hold up other queues either.
     let many: Vec<_> = (0..2000).map(|value| fence(data, value)).collect();
     ring.submit(&bench, &many);
     assert_eq!(ring.engine.service(), Progress::Advanced);

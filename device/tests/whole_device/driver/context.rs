@@ -1,4 +1,4 @@
-//! What queues of the tests need to be preempted.
+//! Trap handler and save areas for preempting queues of the tests.
 
 /// The driver's trap handler.
 pub static TRAP_HANDLER: &[u8] =

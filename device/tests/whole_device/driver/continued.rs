@@ -10,7 +10,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapReg
 use super::{Counter, Driver, RAM, VRAM, eventually};
 
 impl Driver {
-    /// Ends the device's threads, and has it work on the thread that waits.
+    /// Ends the device's threads; from then on it works on the thread that waits.
     pub fn work_on_caller(&mut self) {
         self.gpu.work_on_caller();
         self.on_caller = true;
@@ -27,8 +27,8 @@ impl Driver {
         });
     }
 
-    /// The same guest, in memory of its own, with a device that goes on from a snapshot. The device has no threads if this
-    /// one has none.
+    /// This guest in memory of its own, with a device that goes on from a snapshot. The device has no threads
+    /// if this guest's has none.
     pub fn continued(&self, saved: &SavedGpu, config: GpuConfig) -> Self {
         let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
         ram.write_slice(&self.used_ram(), GuestAddress(0)).unwrap();
@@ -58,7 +58,7 @@ impl Driver {
         Ok(Self { gpu, ram, interrupts, doorbell_page: &[], fences, ..*self })
     }
 
-    /// A copy of VRAM, as a host keeps it that saves the device without.
+    /// A copy of VRAM, like that of a host that saves the device without VRAM.
     fn vram(&self) -> MmapRegion {
         let copy = MmapRegion::new(VRAM as usize).unwrap();
         let mut page = [0; 4096];
@@ -71,7 +71,7 @@ impl Driver {
         copy
     }
 
-    /// Guest memory, as far as anything is in it.
+    /// Guest memory, up to the last byte in use.
     pub fn used_ram(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.next_ram as usize];
         self.ram.read_slice(&mut bytes, GuestAddress(0)).unwrap();

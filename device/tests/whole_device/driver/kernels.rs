@@ -12,12 +12,12 @@ pub static VECADD: &[u8] = include_bytes!("../../../../guest-runtime/kernels/vec
 
 pub static PROBE: &[u8] = include_bytes!("../../../../tests/kernels/probe.gfx1100.hsaco");
 
-/// Loads a code object into a process: address of a symbol.
+/// Loads a code object into a process; returns the address of a symbol.
 pub fn load(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> u64 {
     load_symbol(driver, process, elf, symbol).1
 }
 
-/// The same, with where the symbol is in guest memory.
+/// Loads a code object into a process; returns the address of a symbol, and its offset in guest memory.
 pub fn load_symbol(driver: &mut Driver, process: &mut Process, elf: &[u8], symbol: &str) -> (u64, u64) {
     let file = object::File::parse(elf).unwrap();
     let end = file.segments().map(|segment| segment.address() + segment.size()).max().unwrap();
@@ -72,7 +72,7 @@ pub fn signal(driver: &mut Driver, process: &mut Process, event: u32) -> (u64, u
     (memory, va)
 }
 
-/// A process with a queue, and a kernel that says that it has begun and then spins until told to stop.
+/// A process with a queue, and a kernel that reports its beginning and then spins until told to stop.
 pub struct Spinning {
     pub process: Process,
     pub queue: UserQueue,
@@ -86,7 +86,7 @@ pub struct Spinning {
 }
 
 impl Spinning {
-    /// Starts it, and returns when it runs.
+    /// Starts the kernel, and returns when it runs.
     pub fn start(&mut self, driver: &Driver) {
         self.queue.put(driver, &self.packet);
         eventually("the kernel runs", || driver.ram_u32(self.started) != 0);
@@ -99,7 +99,8 @@ impl Spinning {
 }
 
 impl Spinning {
-    /// Runs a kernel of one workgroup with `args` on its queue: the address of what its completion signal counts down.
+    /// Runs a kernel of one workgroup with `args` on its queue; returns the address of the value that its
+    /// completion signal counts down.
     pub fn run(&mut self, driver: &mut Driver, (elf, symbol): (&[u8], &str), args: &[u64]) -> u64 {
         let kernel = load(driver, &mut self.process, elf, symbol);
         let (kernarg, kernarg_va) = self.process.alloc(driver, 4096);
@@ -123,12 +124,12 @@ impl Spinning {
     }
 }
 
-/// One that is not started yet.
+/// A spinning kernel that is not started yet.
 pub fn ready_to_spin(driver: &mut Driver, pasid: u16, doorbell: u32) -> Spinning {
     ready_to_spin_with(driver, pasid, doorbell, AddQueueFlags::empty())
 }
 
-/// One whose queue was added with more flags than a compute queue's.
+/// A spinning kernel whose queue was added with further flags.
 pub fn ready_to_spin_with(driver: &mut Driver, pasid: u16, doorbell: u32, flags: AddQueueFlags) -> Spinning {
     let mut process = Process::new(driver, pasid);
     let queue = UserQueue::new(driver, &mut process, doorbell);

@@ -31,7 +31,7 @@ pub const VRAM: u64 = 64 << 20;
 pub const RAM: u64 = 32 << 20;
 pub const FB: u64 = 0x80_0000_0000;
 pub const GART: u64 = 0x7fff_0000_0000;
-/// How long to wait for what must happen.
+/// Longest wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Interrupts so far, and the pin.
@@ -49,7 +49,7 @@ impl InterruptSink for Counter {
     }
 }
 
-/// Waits until `condition` holds; what it was waiting for is said if it never does.
+/// Waits until `condition` holds; panics with the name of the event if it never does.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -74,7 +74,7 @@ pub struct Driver {
     ih_rptr: u32,
     fence: u64,
     fences: AtomicU64,
-    /// The device has no threads: it works when it is waited for.
+    /// True if the device has no threads: it works while the test waits for it.
     on_caller: bool,
 }
 
@@ -85,17 +85,17 @@ impl Driver {
         Self::with(GpuConfig::default())
     }
 
-    /// A device nobody has touched.
+    /// A fresh device.
     pub fn with(config: GpuConfig) -> Self {
         let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM as usize)]).unwrap();
         let interrupts = Arc::new(Counter::default());
-        // Leaked, so that the page outlives the device whatever the test does.
+        // Leaked, so that the page always outlives the device.
         let doorbell_page: &'static [AtomicU64] =
             Vec::leak((0..pci::DOORBELL_BAR_SIZE / 8 + 512).map(|_| AtomicU64::new(0)).collect());
         let aligned = doorbell_page.as_ptr().addr().next_multiple_of(4096) - doorbell_page.as_ptr().addr();
         let doorbell_page = &doorbell_page[aligned / 8..][..(pci::DOORBELL_BAR_SIZE / 8) as usize];
         let (page, size) = (doorbell_page.as_ptr().cast_mut().cast(), size_of_val(doorbell_page));
-        // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS: what the allocator maps.
+        // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS: the allocator's mapping.
         // SAFETY: the words are never freed, and both sides access them atomically.
         let doorbells = unsafe { MmapRegion::build_raw(page, size, 3, 0x22).unwrap() };
         let resources = Resources {
@@ -219,7 +219,7 @@ impl Driver {
         self.gpu.bar_write(pci::BAR_VRAM, at, bytes).unwrap();
     }
 
-    /// Maps guest pages into VMID 0 and gives the address.
+    /// Maps guest pages into VMID 0; returns their address.
     pub fn gart(&mut self, memory: u64, bytes: u64) -> u64 {
         let first = self.gart_pages;
         for page in 0..bytes.div_ceil(4096) {
@@ -289,7 +289,7 @@ impl Driver {
         self.set(cntl);
     }
 
-    /// Takes everything from the interrupt ring and acknowledges it.
+    /// Takes all entries from the interrupt ring and acknowledges them.
     pub fn drain_interrupts(&mut self) -> Vec<IhEntry> {
         let mut entries = Vec::new();
         let wptr = self.ram_u32(self.ih_wptr);
@@ -331,7 +331,7 @@ pub struct Process {
     /// The driver's trap handler in its memory; 0 for none.
     pub trap_handler: u64,
     next_va: u64,
-    /// What entries of a directory have beside the address, by its level.
+    /// Bits that entries of a directory have beside the address, by its level.
     directory: fn(level: u32) -> u64,
 }
 
@@ -367,14 +367,14 @@ impl Process {
         self.set_page(driver, va, memory | flags);
     }
 
-    /// Addresses of nothing, for so many bytes.
+    /// Reserves `bytes` bytes of addresses that are not mapped.
     pub fn reserve(&mut self, bytes: u64) -> u64 {
         let va = self.next_va;
         self.next_va += bytes.next_multiple_of(4096) + 4096;
         va
     }
 
-    /// Writes the entry of a page; the one that was there.
+    /// Writes the entry of a page; returns the old one.
     pub fn set_page(&self, driver: &mut Driver, va: u64, entry: u64) -> u64 {
         let mut table = self.root;
         for level in (1..4).rev() {

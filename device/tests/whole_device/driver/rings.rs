@@ -1,4 +1,4 @@
-//! The rings of the KIQ and the MES, and the frames of the latter.
+//! The rings of the KIQ and the MES, and the frames of the MES.
 
 use std::sync::atomic::Ordering;
 
@@ -92,7 +92,7 @@ impl Driver {
         self.kiq = ring;
     }
 
-    /// Read pointer the KIQ has reported, and what has been written.
+    /// Read pointer that the KIQ has reported, and the write pointer.
     pub fn kiq_pointers(&self) -> (u64, u64) {
         (u64::from(self.ram_u32(self.kiq.rptr_memory)), self.kiq.wptr % self.kiq.dwords)
     }
@@ -122,21 +122,21 @@ impl Driver {
         self.wait("the KIQ ring test", || self.read(dword::<gc::SCRATCH_REG0>()) == 0xdead_beef);
     }
 
-    /// Puts a frame on the MES ring as it is.
+    /// Puts a frame on the MES ring without changes.
     pub fn mes_raw(&mut self, frame: &[u32]) {
         let mut ring = self.mes;
         self.submit(&mut ring, frame);
         self.mes = ring;
     }
 
-    /// Writes a dword of the frame that was put on the MES ring last.
+    /// Writes a dword of the last frame that was put on the MES ring.
     pub fn change_last_frame(&self, dword: u64, value: u32) {
         let first = self.mes.wptr - mes::FRAME_SIZE as u64 / 4;
         let at = self.mes.memory + (first + dword) % self.mes.dwords * 4;
         self.ram.store(value, GuestAddress(at), Ordering::Relaxed).unwrap();
     }
 
-    /// A fence of its own: where, and the address VMID 0 has for it.
+    /// A fence for one frame: its memory, and the status fields with its address in VMID 0.
     pub fn new_fence(&mut self) -> (u64, ApiStatus) {
         let (memory, address) = self.gart_alloc(8);
         let value = self.fences.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Driver {
         (memory, status)
     }
 
-    /// Sends a frame, and says whether it was answered before a query after it was.
+    /// Sends a frame; returns true if it was answered before a later query was.
     pub fn mes<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> bool {
         let (fence, status) = self.new_fence();
         let mut bytes = [0u8; mes::FRAME_SIZE];

@@ -100,7 +100,7 @@ impl UserQueue {
         driver.ring(u64::from(self.doorbell) * 4, self.written - 1);
     }
 
-    /// Publishes a packet, and rings by a store to the mapped page, which the device does not see.
+    /// Publishes a packet, and rings by a store to the mapped page, of which the device is not told.
     pub fn put_silently<T: IntoBytes + Immutable>(&mut self, driver: &Driver, packet: &T) {
         self.publish(driver, packet);
         driver.doorbell_page[self.doorbell as usize / 2].store(self.written, Ordering::Release);

@@ -10,7 +10,7 @@ const EVENT: u32 = 1 << 30;
 /// Waves of the grid.
 const WAVES: u32 = COUNT / 64;
 
-/// What a debugger finds of a wave.
+/// State of a wave, as a debugger finds it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
     first: bool,
@@ -24,18 +24,19 @@ pub(super) struct Found {
     packet: u32,
     pub(super) group: u32,
     number: u32,
-    /// Where its hardware registers are, from the beginning of the area.
+    /// Offset of its hardware registers, from the beginning of the area.
     pub(super) hwregs: u64,
 }
 
 impl Found {
-    /// Where `STATUS`, `TRAPSTS` and `MODE` are.
+    /// Offsets of `STATUS`, `TRAPSTS` and `MODE`.
     pub(super) fn places(&self) -> [u64; 3] {
         [20, 24, 36].map(|offset| self.hwregs + offset)
     }
 }
 
-/// Reads a stack from its lowest address on, and the contexts from the highest on; where the last one begins.
+/// Reads a stack from its lowest address on, and the contexts from the highest on; returns the waves, and the
+/// offset at which the last context begins.
 fn waves(words: &[u32], memory: &impl Fn(u64) -> u32, end: u64) -> (Vec<Found>, u64) {
     assert_eq!(words[0], 0xc001_7600, "SET_SH_REG with one value");
     let (mut state, mut at, mut found) = (0, end, Vec::new());
@@ -76,8 +77,8 @@ fn waves(words: &[u32], memory: &impl Fn(u64) -> u32, end: u64) -> (Vec<Found>, 
     (found, at)
 }
 
-/// Takes a kernel off whose vector begins so far behind the beginning of a page, with the first page of it there: its waves, and where
-/// its code is.
+/// Takes a kernel off whose vector begins `offset` bytes after the beginning of a page, with only its first
+/// page mapped; returns its waves, and the address of its code.
 fn taken_off(offset: u64) -> (Vec<Found>, u64) {
     let mut rig = Rig::new(SMALL, true);
     rig.hws.unmap(ALL_NOT_STATIC, &[]);
@@ -97,7 +98,7 @@ fn taken_off(offset: u64) -> (Vec<Found>, u64) {
     (saved(&rig.hws, queue, area), kernel)
 }
 
-/// The waves of a queue that has been taken off, whose MQD and area are there in memory.
+/// The waves of a queue that has been taken off, whose MQD and area are at these places in memory.
 pub(super) fn saved(hws: &Hws, queue: u64, area: u64) -> Vec<Found> {
     let mqd = hws.mqd_at(queue);
     let (stack, bottom) = (mqd.cp_hqd_cntl_stack_offset, mqd.cp_hqd_cntl_stack_size);

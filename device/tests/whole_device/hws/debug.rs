@@ -1,4 +1,4 @@
-//! What MAP_PROCESS says of a debugger: how waves begin, and which addresses they stop at.
+//! Debugger fields of MAP_PROCESS: the mode that waves begin in, and the addresses that they stop at.
 
 use belfry_abi::regs::gc;
 use belfry_device::chip::Shape;
@@ -16,7 +16,7 @@ const WATCHES: usize = 15;
 /// Launch modes, with `TRAP_EN`.
 const HALTED: u32 = 1 << 1 | 1 << 3;
 const STEPPING: u32 = 3 << 1 | 1 << 3;
-/// `STATUS.HALT`, and where `EXCP_EN` is in `MODE`.
+/// `STATUS.HALT`, and the place of `EXCP_EN` in `MODE`.
 const HALT: u32 = 1 << 13;
 const EXCP_EN: u32 = 12;
 /// A valid watch for stores, of 128 bytes.
@@ -24,8 +24,8 @@ const STORES: u32 = 1 << 31 | 1 << 29 | 0xff_ffff;
 /// `EXCP_EN` of watches, in `SPI_GDBG_PER_VMID_CNTL`.
 const TRAP_WATCHES: u32 = 1 << (4 + 7);
 
-/// What the driver's handler goes on in: `s_bitset1_b32 ttmp12, 13`, `s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12`,
-/// `s_rfe_b64 ttmp[0:1]`.
+/// Code that the driver's handler goes on in: `s_bitset1_b32 ttmp12, 13`, `s_setreg_b32 hwreg(HW_REG_STATUS),
+/// ttmp12`, `s_rfe_b64 ttmp[0:1]`.
 const HALTING: [u32; 3] = [0xbef8_1a8d, 0xb978_f802, 0xbe80_1f6c];
 
 /// A queue with a kernel whose result has memory, and with a handler that halts waves.
@@ -34,7 +34,7 @@ struct Debugged {
     area: u64,
     kernel: u64,
     arguments: u64,
-    /// The result, in memory and of the process.
+    /// The result, in memory and in the process.
     result: (u64, u64),
 }
 
@@ -75,7 +75,7 @@ impl Debugged {
         self.rig.hws.run(&list);
     }
 
-    /// Launches the kernel; where its signal is.
+    /// Launches the kernel; returns the place of its signal.
     fn launch(&mut self) -> u64 {
         let Rig { hws, process, queue, .. } = &mut self.rig;
         let (done, done_va) = signal(&mut hws.driver, process, 0);
@@ -83,13 +83,14 @@ impl Debugged {
         done
     }
 
-    /// Takes the queue off: its waves.
+    /// Takes the queue off; returns its waves.
     fn take_off(&mut self) -> Vec<Found> {
         self.rig.hws.unmap(ALL_NOT_STATIC, &[]);
         saved(&self.rig.hws, self.rig.queue.mqd_memory, self.area)
     }
 
-    /// Takes the queue off, and puts it on again as it was, until so many of its waves have stopped and no others are left.
+    /// Takes the queue off, and puts it on again, until `count` of its waves have stopped and no others are
+    /// left.
     fn stopped(&mut self, count: usize) -> Vec<Found> {
         let list = self.rig.list.clone();
         let mut found = Vec::new();
@@ -104,7 +105,7 @@ impl Debugged {
         found
     }
 
-    /// Has stopped waves go on, without their exceptions and steps.
+    /// Lets stopped waves go on, without their exceptions and steps.
     fn release(&self, waves: &[Found]) {
         for wave in waves {
             let [status, trapsts, mode] = wave.places().map(|place| self.area + place);
@@ -144,7 +145,7 @@ fn waves_begin_halted_and_with_the_exceptions_that_the_process_is_mapped_with() 
         assert_eq!(wave.mode >> EXCP_EN & 0x1ff, 0x43);
     }
     assert!((1..COUNT).all(|at| debugged.sum(at) == 0.0), "none has stored");
-    // Later waves begin as ever.
+    // Later waves begin as usual.
     debugged.release(&waves);
     debugged.run(0, [0; 4]);
     debugged.finishes(done);
@@ -173,7 +174,7 @@ fn store_to_a_watched_address_stops_its_wave_on_each_number_of_xccs() {
         let mut debugged = Debugged::new(shape);
         let watched = debugged.result.1 + 1024 * 4;
         (0..shape.xccs as u8).for_each(|xcc| debugged.watch(xcc, watched));
-        // That of a watch that there is not may be anything.
+        // The address of a watch that does not exist may have any value.
         debugged.rig.hws.set(shape.xccs as u8 - 1, gc::TCP_WATCH3_ADDR_L(0x1000));
         debugged.run(1 << 3 | TRAP_WATCHES, [0, STORES, 0, 0]);
         let done = debugged.launch();
@@ -182,7 +183,7 @@ fn store_to_a_watched_address_stops_its_wave_on_each_number_of_xccs() {
         assert!((debugged.sum(1024) - 3072.0).abs() < f32::EPSILON, "it has stored");
         assert_ne!(debugged.rig.hws.driver.ram_u64(done + 8), 0);
         debugged.release(&waves);
-        // The watch is over when the list does not have it.
+        // The watch ends when the list no longer has it.
         debugged.run(0, [0; 4]);
         debugged.finishes(done);
         let done = debugged.launch();
@@ -233,7 +234,7 @@ fn processes_that_are_mapped_with_what_does_not_exist_are_refused_and_others_run
         completes(&mut debugged.rig.hws, &mut process, &mut queue);
         assert_eq!(debugged.rig.hws.errors(name), count, "{settings:#x} {watches:x?}");
     }
-    // A control that is not valid is none, whatever it has.
+    // A control that is not valid counts as none, with any other bits.
     let mapped = debugged.rig.hws.driver.gpu.stats().queues_mapped;
     debugged.run(0, [3 << 24; 4]);
     assert_eq!(debugged.rig.hws.driver.gpu.stats().queues_mapped, mapped + 1);

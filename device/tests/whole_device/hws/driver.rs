@@ -14,7 +14,7 @@ use zerocopy::IntoBytes as _;
 
 use crate::driver::{Driver, GART, KernelRing, Process, UserQueue};
 
-/// Where the KIQ and the HIQ are on each XCC: micro engine, pipe, queue.
+/// Places of the KIQ and the HIQ on each XCC: micro engine, pipe, queue.
 const KIQ: [u32; 3] = [2, 1, 0];
 const HIQ: [u32; 3] = [2, 0, 0];
 /// VMIDs that processes get.
@@ -25,7 +25,7 @@ pub struct Hws {
     pub chip: Mi300x,
     pub xccs: u8,
     pub kiqs: Vec<KernelRing>,
-    /// Of each partition.
+    /// The HIQ of each partition.
     pub hiqs: Vec<KernelRing>,
     /// The partition that the next queues, lists and packets are for.
     pub partition: u8,
@@ -34,7 +34,7 @@ pub struct Hws {
     fences: u64,
 }
 
-/// What directories of gfx9 have beside addresses.
+/// Bits that directories of gfx9 have beside addresses.
 fn directory(level: u32) -> u64 {
     match level {
         2 => pte::pde_bfs(9),
@@ -53,7 +53,7 @@ pub fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
 pub const ALL_NOT_STATIC: u32 = 3 << 4;
 
 impl Hws {
-    /// A device nobody has touched.
+    /// A fresh device.
     pub fn with(shape: Shape, config: GpuConfig) -> Self {
         let in_each = (shape.xccs / config.partition.partitions(shape.xccs).unwrap_or(1)) as u8;
         let config = GpuConfig { chip: &gfx942::MODEL, xccs: shape.xccs, cus: shape.cus, ..config };
@@ -74,7 +74,7 @@ impl Hws {
         Self::up_as(shape, ComputePartition::Spx)
     }
 
-    /// The same with the XCCs shared out like this, after a reset already.
+    /// A device up to SET_RESOURCES, whose XCCs have this partition mode after a reset already.
     pub fn up_as(shape: Shape, partition: ComputePartition) -> Self {
         let mut hws = Self::with(shape, GpuConfig { partition, ..GpuConfig::default() });
         hws.bring_up();
@@ -85,7 +85,7 @@ impl Hws {
         self.driver.enable();
         self.start_gart();
         self.start_contexts();
-        // The registers of ring 0 are where Navi has them.
+        // The registers of ring 0 are at the same places as on Navi.
         self.driver.start_interrupts();
         for xcc in 0..self.xccs {
             self.start_kiq(xcc);
@@ -93,7 +93,7 @@ impl Hws {
         self.start_partitions();
     }
 
-    /// Maps the HIQ of each partition, and gives it what it may have: all VMIDs, as KFD does.
+    /// Maps the HIQ of each partition, and gives it its resources: all VMIDs, as KFD does.
     pub fn start_partitions(&mut self) {
         self.hiqs.clear();
         for partition in 0..self.xccs / self.in_each {
@@ -118,7 +118,7 @@ impl Hws {
         R::from_bits(self.driver.read(self.dword::<R>(xcc)))
     }
 
-    /// Reads a register of the bus interface that is behind the windows alone.
+    /// Reads a register of the bus interface that only the windows reach.
     pub fn far<R: Register>(&self) -> R {
         let address = u64::from(self.dword::<R>(0)) * 4;
         self.driver.write(self.dword::<nbio::PCIE_INDEX2>(0), address as u32);
@@ -154,7 +154,8 @@ impl Hws {
         }
     }
 
-    /// What gfxhub_v1_2_xcc_setup_vmid_config writes: the contexts of all VMIDs but 0 have their shape before they have tables.
+    /// Writes the values of gfxhub_v1_2_xcc_setup_vmid_config: the contexts of all VMIDs but 0 have their
+    /// shape before they have tables.
     fn start_contexts(&self) {
         let mut cntl = gc::GCVM_CONTEXT0_CNTL::default();
         cntl.set_enable_context(true);
@@ -205,7 +206,7 @@ impl Hws {
         packet(Opcode::MAP_QUEUES, &[control, bell, mqd as u32, (mqd >> 32) as u32, 0, 0])
     }
 
-    /// The HIQ's MQDs lie one behind the other, and each XCC's KIQ maps its own.
+    /// The HIQ's MQDs lie one after the other, and each XCC's KIQ maps its own.
     fn start_hiq(&mut self) {
         let (ring, mut mqd) = self.driver.kernel_ring(4096, doorbells::hiq(self.first().into()));
         mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, 4096);
@@ -246,7 +247,7 @@ impl Hws {
         self.hiqs[usize::from(self.partition)] = ring;
     }
 
-    /// Waits until the HIQ has taken everything.
+    /// Waits until the HIQ has taken all packets.
     pub fn fence(&mut self) {
         let (memory, address) = self.driver.gart_alloc(8);
         self.fences += 1;

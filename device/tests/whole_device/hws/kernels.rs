@@ -1,4 +1,4 @@
-//! Kernels on queues of run lists, on one XCC and on eight, and what each XCC does of a packet.
+//! Kernels on queues of run lists, on one XCC and on eight, and the work of each XCC on a packet.
 
 use belfry_abi::aql::{AmdFormat, PM4_IB_DW_REMAIN, PacketHeader, PacketType, Pm4IbPacket};
 use belfry_abi::mqd::v9;
@@ -49,7 +49,7 @@ fn add_vectors(shape: Shape) {
         let (done, done_va) = signal(&mut hws.driver, &mut process, 42);
         queue.put(&hws.driver, &dispatch(kernel, kernarg_va, grid, 256, done_va));
         eventually("the kernel completes", || hws.driver.ram_u64(done + 8) == 0);
-        // The mailbox is written behind the signal.
+        // The mailbox is written after the signal.
         eventually("the event is in the mailbox", || hws.driver.ram_u64(done + 2048) == 42);
     }
     for i in 0..COUNT {
@@ -77,7 +77,7 @@ pub(super) fn run_buffer(hws: &mut Hws, process: &mut Process, queue: &mut UserQ
     eventually("the buffer has been executed", || hws.driver.ram_u64(done + 8) == 0);
 }
 
-/// Puts a vendor packet with a buffer on a queue; where its signal is.
+/// Puts a vendor packet with a buffer on a queue; returns the place of its signal.
 pub(super) fn submit_buffer(
     hws: &mut Hws,
     process: &mut Process,
@@ -116,7 +116,7 @@ fn buffers_are_executed_by_every_xcc_and_predicated_packets_by_those_of_the_mask
     let (counter, va) = process.alloc(&mut hws.driver, 4096);
     let once = increment(va + 4);
     let select = |mask: u32| packet(Opcode::PRED_EXEC, &[mask << 24 | once.len() as u32]);
-    // gfx9's ACQUIRE_MEM has one dword less than those that follow it.
+    // gfx9's ACQUIRE_MEM has one dword less than that of later generations.
     let acquire = packet(Opcode::ACQUIRE_MEM, &[0; 6]);
     let words =
         [acquire, increment(va), select(0b1), once.clone(), select(0b1100_0000), once.clone()].concat();

@@ -1,4 +1,5 @@
-//! Queues that are taken off while pages of what their waves are saved to are missing (XNACK): they leave when the pages are there.
+//! Queues that are taken off while pages of their waves' save area are missing (XNACK): they leave when the
+//! pages are there.
 
 use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::Opcode;
@@ -46,7 +47,7 @@ impl Other {
 }
 
 impl Hws {
-    /// Asks for a fence, and does not wait: where it will be, and what it will be.
+    /// Asks for a fence, and does not wait; returns its place and its value.
     fn ask(&mut self) -> (u64, u64) {
         let (memory, address) = self.driver.gart_alloc(8);
         let query = [2 << 30, 0, address as u32, (address >> 32) as u32, 7, 0];
@@ -54,7 +55,7 @@ impl Hws {
         (memory, 7)
     }
 
-    /// Invalidates what is known of the pages of all VMIDs, by the graphics hub's engine 17.
+    /// Invalidates the translations of all VMIDs, by the graphics hub's engine 17.
     pub(super) fn flush(&self) {
         let request = self.dword::<gc::GCVM_INVALIDATE_ENG0_REQ>(0) + 17;
         self.driver.write(request, 0xfff8 | 1 << 19);
@@ -71,7 +72,7 @@ impl Hws {
 }
 
 impl Rig {
-    /// Another queue, which is static, beside the rig's.
+    /// Adds another queue, which is static, beside the rig's.
     fn with_other(&mut self) -> Other {
         let other = Other::new(&mut self.hws);
         let both = [self.list.clone(), other.list.clone()].concat();
@@ -79,7 +80,8 @@ impl Rig {
         other
     }
 
-    /// A packet that takes the queue off, while a page is missing: the queue stays, others go on, and the page is told of.
+    /// Sends a packet that takes the queue off while a page is missing: the queue stays, others go on, and
+    /// the page is reported.
     fn stays_without(&mut self, memory: u64, va: u64, fence: (u64, u64), other: &mut Other) {
         let before = saved(&self.hws.mqd_at(memory));
         self.told_of(va);
@@ -92,7 +94,7 @@ impl Rig {
         assert!(states.contains(&"waits for pages to leave"), "{states:?}");
     }
 
-    /// The queue leaves when its page is there.
+    /// Maps the missing page: then the queue leaves.
     fn leaves_with(&mut self, memory: u64, (va, entry): (u64, u64), fence: (u64, u64)) {
         self.process.set_page(&mut self.hws.driver, va, entry);
         let hws = &self.hws;
@@ -171,7 +173,7 @@ fn pm4_queue_leaves_when_each_page_is_there_that_its_waves_are_saved_to() {
     }
 }
 
-/// A page that goes and comes while waves are saved: those that have no page then begin anew.
+/// A page that goes and comes while waves are saved: waves that were saved without it begin anew.
 #[test]
 fn queue_leaves_over_a_page_that_comes_and_goes() {
     let mut rig = Rig::new(SMALL, true);
@@ -240,7 +242,7 @@ fn device_is_reset_under_a_queue_that_waits_to_leave() {
 
 #[test]
 fn snapshot_of_a_queue_that_waits_to_leave_goes_on() {
-    // Before anything is in the area, and when waves are there.
+    // Before the area has contents, and when waves are in it.
     for (name, place) in PLACES {
         println!("{name}");
         let mut rig = Rig::new(SMALL, true);
@@ -254,7 +256,7 @@ fn snapshot_of_a_queue_that_waits_to_leave_goes_on() {
         rig.hws.driver.runner_passes();
         let saved = rig.hws.driver.gpu.save().unwrap();
         rig.hws.driver = rig.hws.driver.continued(&saved, saved.config());
-        // The device that was made of the snapshot tells its driver anew.
+        // The device that was restored from the snapshot reports to its driver anew.
         rig.told_of(va);
         assert!(!rig.hws.answered(fence));
         rig.leaves_with(memory, (va, entry), fence);
@@ -265,7 +267,7 @@ fn snapshot_of_a_queue_that_waits_to_leave_goes_on() {
     }
 }
 
-/// One hardware queue for two: the other one's turn comes when the pages are there.
+/// One hardware queue for two queues: the other one's turn comes when the pages are there.
 #[test]
 fn queue_whose_time_is_over_gives_its_place_up_when_its_pages_are_there() {
     let mut rig = Rig::new(SMALL, true);
@@ -276,7 +278,7 @@ fn queue_whose_time_is_over_gives_its_place_up_when_its_pages_are_there() {
     let both = [rig.list.clone(), list_of(&rig.hws, &process, &[&queue])].concat();
     rig.hws.run(&both);
     completes(&mut rig.hws, &mut process, &mut queue);
-    // It comes behind the signal.
+    // The interrupt comes after the signal.
     eventually("the interrupt of that arrives", || !rig.hws.driver.drain_interrupts().is_empty());
     let (target, done) = rig.begin();
     rig.told(4);
@@ -292,7 +294,8 @@ fn queue_whose_time_is_over_gives_its_place_up_when_its_pages_are_there() {
     assert_eq!(rig.hws.driver.gpu.stats().errors, Default::default());
 }
 
-/// A store of which some lanes wait for a page, and the others are done, is no reason to stay: what is left of it goes along.
+/// A store that waits for a page in some lanes, and is done in the others, does not keep the queue: its rest
+/// goes along.
 #[test]
 fn store_that_is_partly_done_goes_along() {
     let mut rig = Rig::new(SMALL, true);

@@ -24,7 +24,7 @@ use driver::{ALL_NOT_STATIC, Hws, VMIDS, doorbell, list_of, map_process, map_que
 
 const SMALL: Shape = Shape { xccs: 1, cus: 4 };
 
-/// Puts a barrier without dependencies on a queue, and gives the place of its signal.
+/// Puts a barrier without dependencies on a queue, and returns the place of its signal.
 fn barrier(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue) -> u64 {
     let (memory, va) = signal(&mut hws.driver, process, 0);
     let mut packet = BarrierPacket::new_zeroed();
@@ -56,7 +56,7 @@ fn queue_of_a_run_list_takes_packets_until_it_is_taken_off() {
     eventually("the read index is told", || queue.read_index(&hws.driver) == 3);
     assert_eq!(hws.driver.gpu.stats().queues_mapped, 1);
     hws.unmap(ALL_NOT_STATIC, &[]);
-    // What is written meanwhile is found when it comes back.
+    // A packet written in the meantime is found when the queue comes back.
     let late = barrier(&mut hws, &mut process, &mut queue);
     hws.driver.runner_passes();
     let listed = hws.driver.gpu.inspect().queues().unwrap();
@@ -114,7 +114,7 @@ fn processes_take_turns_where_there_are_fewer_vmids() {
         list.extend(list_of(&hws, &process, &[&queues[0], &queues[1]]));
         all.push((process, queues));
     }
-    // Its end asks for time slices of itself.
+    // The end of the list asks for time slices of its own.
     list.extend(driver::packet(belfry_abi::pm4::Opcode::RUN_LIST, &[0x1000, 0, 1 << 23 | 1 << 20]));
     hws.run(&list);
     for _ in 0..3 {

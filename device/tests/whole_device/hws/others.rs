@@ -1,4 +1,4 @@
-//! What belongs to another chip or generation, and masks that leave nothing: a named error on the queue that it is of.
+//! Packets and MQDs of another chip or generation, and masks that leave no XCC: a named error on their queue.
 
 use belfry_abi::mqd::{ComputeMqd, v9};
 use belfry_abi::pm4::Opcode;
@@ -11,7 +11,7 @@ use crate::driver::{Process, UserQueue, eventually};
 
 const FOUR: Shape = Shape { xccs: 4, cus: 4 };
 
-/// A queue's MQD on gfx11: the fields of the XCCs are those of other things there.
+/// A queue's MQD on gfx11: the fields of the XCCs have other meanings there.
 fn of_gfx11(mqd: &mut ComputeMqd) {
     mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, 0);
     mqd.set_v9(v9::COMPUTE_TG_CHUNK_SIZE, u32::MAX);
@@ -36,7 +36,7 @@ fn mqds_of_other_chips_and_masks_without_an_xcc_are_refused_by_name() {
         ),
         (
             |mqd| {
-                // One XCC executes it, which there is not.
+                // A single XCC executes it, and that XCC does not exist.
                 mqd.set_v9(v9::COMPUTE_TG_CHUNK_SIZE, 0);
                 mqd.set_v9(v9::PM4_TARGET_XCC_IN_XCP, 4);
             },
@@ -60,7 +60,7 @@ fn mqds_of_other_chips_and_masks_without_an_xcc_are_refused_by_name() {
     }
 }
 
-/// Runs a buffer on a queue, which stops at it, and another queue of the process.
+/// Runs a buffer at which a queue stops, and another queue of the process.
 fn stops(hws: &mut Hws, process: &mut Process, words: &[u32]) {
     let [mut bad, mut good] = [0, 1].map(|at| hws.queue(process, doorbell(1, at)));
     let list = list_of(hws, process, &[&bad, &good]);
@@ -79,9 +79,9 @@ fn packets_of_the_other_generation_stop_their_queue_alone() {
     for words in [
         // gfx10 and later: ACQUIRE_MEM with gcr_cntl.
         packet(Opcode::ACQUIRE_MEM, &[0; 7]),
-        // RELEASE_MEM without the dwords that all have.
+        // RELEASE_MEM without the dwords that every form has.
         packet(Opcode::RELEASE_MEM, &[0; 4]),
-        // Of the kernel's rings, and of the MES's pipes.
+        // Packets of the kernel's rings, and of the MES's pipes.
         packet(Opcode::MAP_PROCESS, &[0; 20]),
         packet(Opcode::MAP_QUEUES, &[0; 6]),
         packet(Opcode::RUN_LIST, &[0; 3]),

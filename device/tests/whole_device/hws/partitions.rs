@@ -1,4 +1,4 @@
-//! XCCs that are shared out: each partition has a HIQ, run lists, hardware queues, SDMA engines and interrupts of its own.
+//! Partitions of XCCs: each has a HIQ, run lists, hardware queues, SDMA engines and interrupts of its own.
 
 use belfry_abi::ih::node;
 use belfry_abi::partition::ComputePartition;
@@ -67,7 +67,7 @@ fn partitions_run_at_once_and_know_nothing_of_each_other() {
     for (process, queue) in &mut all {
         completes(&mut hws, process, queue);
     }
-    // All have their place in the same numbers of hardware queues, and a VMID each.
+    // All are on hardware queues with equal numbers, and have a VMID each.
     assert_eq!(hws.driver.gpu.stats().queues_mapped, 8);
     hws.partition = 3;
     hws.unmap(ALL_NOT_STATIC, &[]);
@@ -82,7 +82,7 @@ fn partitions_run_at_once_and_know_nothing_of_each_other() {
     let list = list_of(&hws, &all[3].0, &[&all[3].1]);
     hws.run(&list);
     eventually("the late barrier completes", || is_done(&hws, waits));
-    // Neither doorbell nor process of another one.
+    // Neither doorbell nor process of another partition.
     let other = all[5].1.doorbell;
     hws.unmap(1 << 29, &[other]);
     hws.unmap(2 << 4, &[]);
@@ -108,7 +108,7 @@ fn buffers_and_workgroups_are_dealt_to_the_cores_of_the_partition_alone() {
     assert_eq!(cores(&mut hws, &mut process, &mut queue), [0; 16]);
 }
 
-/// What each of 16 workgroups reads as `XCC_ID`.
+/// Values of `XCC_ID` that each of 16 workgroups reads.
 fn cores(hws: &mut Hws, process: &mut Process, queue: &mut UserQueue) -> Vec<u32> {
     static WHERE: &[u8] = include_bytes!("../../fixtures/xcc.gfx942.hsaco");
     let kernel = load(&mut hws.driver, process, WHERE, "xcc.kd");
@@ -128,7 +128,7 @@ fn engines_and_interrupts_are_those_of_the_partition() {
     hws.partition = 5;
     let mut process = hws.process(0x8001);
     let (data, va) = process.alloc(&mut hws.driver, 8192);
-    // The second one of the partition, and one that only others have.
+    // The second engine of the partition, and one that only other partitions have.
     let (mut own, map) = sdma::queue(&mut hws, &mut process, 1);
     let (_, others) = sdma::queue(&mut hws, &mut process, 4);
     let mut compute = hws.queue(&mut process, doorbell(1, 0));
@@ -147,7 +147,7 @@ fn engines_and_interrupts_are_those_of_the_partition() {
         nodes.len() >= 2
     });
     nodes.sort_unstable();
-    // The third die, and the second core of it.
+    // The third die, and its second core.
     assert_eq!(nodes, [node::of_die(2), node::of_xcc(5)]);
 }
 
@@ -193,7 +193,7 @@ fn a_driver_shares_the_cores_out_anew_between_two_hiqs() {
     for (process, queue) in &mut on_each(&mut hws) {
         completes(&mut hws, process, queue);
     }
-    // Two cores that do not agree are no partition.
+    // Two cores with different modes are no partition.
     let mut hws = Hws::up(Shape { xccs: 4, cus: 4 });
     hws.unmap_hiq();
     hws.set(0, place(2, 0));

@@ -1,4 +1,4 @@
-//! What is refused by name, and harms nobody else.
+//! Requests that are refused with a named error, and harm no other queue.
 
 use belfry_abi::pm4::Opcode;
 use belfry_abi::regs::gc;
@@ -68,7 +68,7 @@ fn bad_queues_of_a_list_are_refused_one_by_one() {
 fn packets_of_others_are_refused() {
     let mut hws = Hws::up(SMALL);
     let process = hws.process(0x8001);
-    // Packets of run lists alone, resources of the KIQ, the MES's ring.
+    // Packets that only run lists have, resources of the KIQ, the MES's ring.
     hws.hiq(&map_process(&process));
     hws.hiq(&packet(Opcode::SET_RESOURCES, &[0xff00, 1, 0, 0, 0, 0, 0]));
     hws.hiq(&packet(Opcode::SET_RESOURCES, &[1 << 29 | 1, 1, 0, 0, 0, 0, 0]));
@@ -85,7 +85,7 @@ fn packets_of_others_are_refused() {
     ] {
         assert_eq!(hws.errors(name), 1, "{name}");
     }
-    // Mapped once more, and where it is not.
+    // Mapped a second time, and mapped at another place.
     let map = hws.map_hiq(hws.hiqs[0].mqd);
     hws.kiq(0, &map);
     hws.kiq_test(0);
@@ -113,7 +113,7 @@ fn queue_of_a_process_without_tables_fails_alone() {
     let mut process = hws.process(0x8001);
     let mut queue = hws.queue(&mut process, doorbell(1, 0));
     let mut list = list_of(&hws, &process, &[&queue]);
-    // Another root: nothing of the ring is mapped.
+    // Another root: no page of the ring is mapped.
     list[2] = 0x3f_0001;
     hws.run(&list);
     let waits = barrier(&mut hws, &mut process, &mut queue);

@@ -1,4 +1,4 @@
-//! Interrupt ring 1, where faults that are tried again go (XNACK), and the retry filter behind it.
+//! Interrupt ring 1, which takes faults that are tried again (XNACK), and the retry filter behind it.
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::ih::{Client, ENTRY_SIZE, IhEntry, Source};
@@ -13,7 +13,8 @@ use super::driver::Hws;
 use super::xnack::{Rig, eventually_some, page_of};
 use crate::driver::eventually;
 
-/// Ring 1, which the driver of linux finds by the registers, as it is not told of its write pointer in memory.
+/// Ring 1. The linux driver reads its registers to find its entries, as its write pointer is not reported in
+/// memory.
 struct RingOne {
     memory: u64,
     rptr: u32,
@@ -91,7 +92,7 @@ fn faults_that_are_tried_again_go_to_ring_one_and_ring_zero_says_so() {
     assert_eq!((entries[0].client(), entries[0].pasid()), (Client::UTCL2, 0x8001));
     assert_eq!(rig.hws.get::<osssys::IH_RB_RPTR_RING1>(0).bits(), ring.rptr, "by its doorbell");
     rig.wanted.extend(entries.iter().map(page_of));
-    // The rest comes to ring 0 again.
+    // Later entries go to ring 0 again.
     rig.hws.set(0, osssys::IH_RB_CNTL_RING1(0));
     rig.map_until(target, done);
 }
@@ -108,13 +109,13 @@ fn filter_keeps_pages_back_until_their_entries_are_given_back() {
         let mut indices: Vec<u32> = entries.iter().map(|entry| entry.data[2] & 0x3ff).collect();
         indices.sort_unstable();
         assert_eq!(indices, [0, 1, 2, 3]);
-        // Tables that change, which would make them news, do not: the filter has them.
+        // Changed tables would have pages reported again; here they do not, as the filter has the pages.
         for _ in 0..3 {
             rig.process.map_page(&mut rig.hws.driver, target + (1 << 21), 0x1000);
             rig.hws.driver.runner_passes();
         }
         assert_eq!(ring.unread(&rig.hws), 0);
-        // One is given back and still not mapped.
+        // One page is given back and still not mapped.
         let again = entries.iter().find(|entry| page_of(entry) == target).unwrap();
         let index = again.data[2] & 0x3ff;
         if by_doorbell {

@@ -1,4 +1,5 @@
-//! Queues that come back from memory, or come for the first time, while pages of what they need are missing (XNACK).
+//! Queues that come back from memory, or come for the first time, while pages that they need are missing
+//! (XNACK).
 
 use belfry_abi::ih::{Client, Source, node};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
@@ -18,7 +19,7 @@ use crate::pm4::{halves, packet, set};
 /// Valid, of the system, and partly resident (`AMDGPU_VM_NORETRY_FLAGS_TF`).
 pub(super) const REFUSED: u64 = 1 << 51 | 0b11;
 
-/// What a queue comes back from: a name, and the address by the rig and the MQD.
+/// Page that a queue needs to come back: its name, and its address by the rig and the MQD.
 type Place = (&'static str, fn(&Rig, &ComputeMqd) -> u64);
 
 const PLACES: [Place; 5] = [
@@ -38,7 +39,8 @@ pub(super) fn saved(mqd: &ComputeMqd) -> (u32, u32) {
 }
 
 impl Rig {
-    /// Waits until the packet processor has told of a page. What waves have told is kept: it may come when they are off already.
+    /// Waits until the packet processor has reported a page. Reports by waves are kept: they may come when
+    /// the waves are off already.
     pub(super) fn told_of(&mut self, va: u64) {
         let Self { hws, wanted, .. } = self;
         eventually("the page is told of", || {
@@ -54,7 +56,8 @@ impl Rig {
         });
     }
 
-    /// Takes the queues off while waves wait, and the page of a place away: its address, and its entry.
+    /// Takes the queues off while waves wait, and removes the page of a place; returns its address and its
+    /// entry.
     fn go_without(&mut self, queue: u64, place: Place) -> (u64, u64) {
         self.told(1);
         self.hws.unmap(ALL_NOT_STATIC, &[]);
@@ -65,7 +68,7 @@ impl Rig {
         (va, self.take_page(va))
     }
 
-    /// A queue on the list that comes back without a page waits for it, on its slot and off it.
+    /// Checks that a queue on the list that comes back without a page waits for it, on its slot and off it.
     fn waits_for(&mut self, queue: u64, (va, done): (u64, u64)) {
         let before = saved(&self.hws.mqd_at(queue));
         self.hws.run(&self.list.clone());
@@ -111,7 +114,7 @@ fn snapshot_of_a_queue_that_waits_to_come_back_goes_on() {
     let saved = rig.hws.driver.gpu.save().unwrap();
     assert_eq!(saved.waves(), 0, "they are in memory");
     rig.hws.driver = rig.hws.driver.continued(&saved, saved.config());
-    // The device that was made of the snapshot tells its driver anew.
+    // The device that was restored from the snapshot reports to its driver anew.
     rig.told_of(va);
     assert_ne!(rig.hws.driver.ram_u64(done + 8), 0);
     rig.process.set_page(&mut rig.hws.driver, va, entry);
@@ -155,7 +158,8 @@ fn put(rig: &Rig, queue: &UserQueue, dwords: &[u32]) {
     driver.ring(u64::from(queue.doorbell) * 4, dwords.len() as u64);
 }
 
-/// Has a PM4 queue dispatch the kernel whose waves wait: the buffer that they want pages of, and the signal of their end.
+/// Makes a PM4 queue dispatch the kernel whose waves wait; returns the buffer whose pages they need, and the
+/// signal of their end.
 pub(super) fn begin_pm4(rig: &mut Rig, queue: &UserQueue) -> (u64, u64) {
     let ((memory, kernel), arguments, target) = rig.kernel();
     let mut descriptor = KernelDescriptor::new_zeroed();

@@ -11,7 +11,7 @@ use super::driver::{ALL_NOT_STATIC, Hws, doorbell, map, map_process};
 use crate::driver::{Process, eventually};
 use crate::sdma::{Sdma, copy, fence, mqd, packet, trap};
 
-/// A queue on an engine, with its MQD as gfx9 has it, and the list that maps it.
+/// A queue on an engine, with its MQD in the form of gfx9, and the list that maps it.
 pub(super) fn queue(hws: &mut Hws, process: &mut Process, engine: u32) -> (Sdma, Vec<u32>) {
     let bell = doorbell(1, 0x100 + 10 * engine);
     let queue = Sdma::new(&mut hws.driver, process, bell, engine);

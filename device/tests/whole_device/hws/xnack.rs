@@ -1,4 +1,5 @@
-//! Waves, the packet processor and SDMA engines that wait for pages (XNACK): they are told of, and go on when the driver has mapped the page.
+//! Waves, the packet processor and SDMA engines that wait for pages (XNACK): the pages are reported, and work
+//! goes on when the driver has mapped them.
 
 use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
 use belfry_abi::ih::{Client, IhEntry, Source, node};
@@ -24,12 +25,12 @@ const AREA: u32 = 0x8_0000;
 pub(super) const RETRY: u32 = 1 << 7;
 const WRITE: u32 = 1 << 5;
 
-/// The page that an entry is about.
+/// Address of the page that an entry reports.
 pub(super) fn page_of(entry: &IhEntry) -> u64 {
     u64::from(entry.data[0]) << 12 | u64::from(entry.data[1] & 0xf) << 44
 }
 
-/// Gives a process the driver's trap handler: what MAP_PROCESS says of it.
+/// Gives a process the driver's trap handler; returns the words of MAP_PROCESS for it.
 fn trap_handler(hws: &mut Hws, process: &mut Process) -> [u32; 4] {
     let (memory, code) = process.alloc(&mut hws.driver, HANDLER.len() as u64);
     hws.driver.ram.write_slice(HANDLER, GuestAddress(memory)).unwrap();
@@ -44,12 +45,12 @@ pub(super) struct Rig {
     pub(super) process: Process,
     pub(super) queue: UserQueue,
     pub(super) list: Vec<u32>,
-    /// Pages that were told of, and are not mapped yet.
+    /// Pages that were reported, and are not mapped yet.
     pub(super) wanted: Vec<u64>,
 }
 
 impl Rig {
-    /// Takes a page away, and has the device forget it; the entry that it had.
+    /// Removes a page, and invalidates its translation; returns its entry.
     pub(super) fn take_page(&mut self, va: u64) -> u64 {
         let entry = self.process.set_page(&mut self.hws.driver, va, 0);
         self.hws.flush();
@@ -84,7 +85,7 @@ impl Rig {
         rig
     }
 
-    /// Gives the queue of an MQD an area for the waves of the kernel; where that is in memory.
+    /// Gives the queue of an MQD an area for the waves of the kernel; returns its place in memory.
     pub(super) fn give_area(&mut self, memory: u64) -> u64 {
         let (area, va) = self.process.alloc(&mut self.hws.driver, AREA.into());
         let mut mqd = self.hws.mqd_at(memory);
@@ -94,7 +95,7 @@ impl Rig {
         area
     }
 
-    /// Adds vectors, the last of which is not mapped: where that is, and the signal.
+    /// Begins to add vectors, the last of which is not mapped; returns its address, and the signal.
     pub(super) fn begin(&mut self) -> (u64, u64) {
         let ((_, kernel), kernarg_va, c_va) = self.kernel();
         let Self { hws, process, queue, .. } = self;
@@ -103,12 +104,13 @@ impl Rig {
         (c_va, done)
     }
 
-    /// The kernel that adds vectors, in memory and of the process, its arguments, and the vector that is not mapped.
+    /// The kernel that adds vectors, in memory and in the process, its arguments, and the vector that is not
+    /// mapped.
     pub(super) fn kernel(&mut self) -> ((u64, u64), u64, u64) {
         self.kernel_at(0)
     }
 
-    /// The same, with the vector so far behind the beginning of a page.
+    /// The kernel of [`kernel`](Self::kernel), with the vector `offset` bytes after the beginning of a page.
     pub(super) fn kernel_at(&mut self, offset: u64) -> ((u64, u64), u64, u64) {
         let Self { hws, process, .. } = self;
         let kernel = load_symbol(&mut hws.driver, process, VECADD, "vecadd.kd");
@@ -127,7 +129,7 @@ impl Rig {
         (kernel, kernarg_va, c_va)
     }
 
-    /// Waits until so many entries tell of pages.
+    /// Waits until `count` entries have reported pages.
     pub(super) fn told(&mut self, count: usize) {
         let mut seen = Vec::new();
         let driver = &mut self.hws.driver;
@@ -143,7 +145,7 @@ impl Rig {
         self.wanted.extend(seen.iter().map(page_of));
     }
 
-    /// Maps what was told of, page by page, until the kernel is done; how many pages that took.
+    /// Maps reported pages, one by one, until the kernel is done; returns the number of pages.
     pub(super) fn map_until(&mut self, target: u64, done: u64) -> usize {
         let bytes = u64::from(COUNT) * 4;
         let memory = self.hws.driver.alloc_ram(bytes);
@@ -222,7 +224,7 @@ fn page_that_the_driver_refuses_fails_the_wave_that_waits() {
     rig.others_complete();
 }
 
-/// The one page that is told of, by this client and part of the chip.
+/// Waits for the one page that is reported, by this client and part of the chip.
 fn told_of_one(hws: &mut Hws, from: (Client, u8)) -> u64 {
     let entry = eventually_some(|| hws.driver.drain_interrupts().first().copied());
     assert_eq!((entry.client(), entry.source()), (from.0, Source::UTCL2_FAULT));
@@ -247,7 +249,7 @@ fn packet_processor_waits_for_the_page_of_a_signal() {
     hws.driver.set_ram_u64(memory + 8, 1);
     barrier_at(hws, queue, va);
     assert_eq!(told_of_one(hws, (Client::UTCL2, node::of_xcc(0))), va);
-    // Taken off at its packet, it comes back to it. Others are not held up.
+    // Taken off at its packet, the queue comes back to it. Others are not held up.
     hws.unmap(ALL_NOT_STATIC, &[]);
     assert_eq!(hws.mqd(queue).cp_hqd_pq_rptr, 0);
     let mut other = hws.process(0x8002);
@@ -284,7 +286,7 @@ fn mailbox_without_a_page_is_waited_for_before_the_signal_changes() {
     assert_eq!(hws.driver.ram_u64(memory + 8), 0);
 }
 
-/// The waves have ended, and the signal of their dispatch waits: also over a stay in memory.
+/// The waves have ended, and the signal of their dispatch waits for its page, also over a stay in memory.
 #[test]
 fn signal_of_a_dispatch_waits_for_its_page() {
     for away in [false, true] {
@@ -345,7 +347,8 @@ fn refused_page_of_a_signal_stops_its_queue_alone() {
     completes(hws, &mut other, &mut second);
 }
 
-/// What a queue of the first engine moves, of so many bytes: few are moved by the device's thread, many by the engine's.
+/// Moves `bytes` bytes on a queue of the first engine: the device's thread moves few bytes, the engine's
+/// thread many.
 fn sdma_waits(bytes: u32, away: bool) {
     let mut hws = Hws::up(SMALL);
     let mut process = hws.process(0x8001);

@@ -15,7 +15,7 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Makes devices of snapshots that are damaged: each is refused, or is a device that works without a panic.
+/// Makes devices from damaged snapshots: each is refused, or is a device that works without a panic.
 #[test]
 fn damaged_snapshots_are_refused_or_run_without_panic() {
     let mut guest = Guest::new();
@@ -31,7 +31,7 @@ fn damaged_snapshots_are_refused_or_run_without_panic() {
     let mut damaged = |round: u64| {
         let mut bytes = good.clone();
         let at = numbers.next();
-        // What is not memory lies at the end: most of the damage is done there.
+        // Everything but memory lies at the end: most of the damage is done there.
         let range = if round.is_multiple_of(4) { good.len() } else { 120_000.min(good.len()) } as u64;
         let at = good.len() - 1 - (at % range) as usize;
         match round % 5 {

@@ -50,7 +50,7 @@ impl Producer {
         va
     }
 
-    /// Puts a dispatch that waits for those before it or not.
+    /// Puts a dispatch, which waits for earlier ones or not.
     fn put(
         &mut self,
         driver: &Driver,
@@ -83,7 +83,7 @@ fn producer(driver: &mut Driver, process: &mut Process, doorbell: u32) -> Produc
     let queue = UserQueue::new(driver, process, doorbell);
     let mut amd = AmdQueue::new_zeroed();
     driver.ram.read_slice(amd.as_mut_bytes(), GuestAddress(queue.queue)).unwrap();
-    // Two waves of scratch memory at once, for kernels of many more: 320 bytes of each of 32 lanes.
+    // Scratch memory for two waves at once, for kernels of many more: 320 bytes for each of 32 lanes.
     let wave = 320u64 * 32;
     let mut size = TmpringSize::from_bits(0);
     size.set_waves(2);
@@ -137,7 +137,7 @@ impl Guest {
                     let kernarg = Producer::kernarg(driver, process, args);
                     dispatch(producer.kernel[kernel], kernarg, grid, size, signal)
                 };
-            // These two overlap.
+            // These two kernels run at the same time.
             let histogram = run(driver, HISTOGRAM, &[words_va, counter_va, 0x7000], (4 * 256, 256), first.1);
             let barrier =
                 run(driver, GRID_BARRIER, &[counter_va + 1024, out, 12 | 8 << 32], (12 * 64, 64), second.1);
@@ -187,7 +187,7 @@ impl Guest {
         self.last.iter().all(|&signal| self.driver.ram_u64(signal) == 0)
     }
 
-    /// Goes on to the end, and says everything that there is to be seen then.
+    /// Goes on to the end, and returns the whole visible outcome.
     pub fn finish(mut self) -> Outcome {
         while !self.is_done() {
             self.step();
@@ -212,7 +212,7 @@ impl Guest {
         }
     }
 
-    /// The same guest with a device that goes on from a snapshot.
+    /// This guest with a device that goes on from a snapshot.
     pub fn continued(&self, saved: &SavedGpu) -> Self {
         let config = GpuConfig { time: TimeSource::manual(), ..saved.config() };
         Self {
@@ -225,18 +225,19 @@ impl Guest {
     }
 }
 
-/// Everything that is to be seen at the end.
+/// Visible outcome at the end.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Outcome {
     pub steps: u64,
-    /// Of the whole device, registers and VRAM included, and of guest memory.
+    /// Hash of the whole device, registers and VRAM included, and of guest memory.
     pub hash: u64,
     pub raised: u32,
     pub taken: Vec<(u32, [u32; 4])>,
     pub stats: Stats,
 }
 
-/// The counters but for those that a snapshot does not have: they depend on what is cached, and on the host.
+/// The counters, except those that a snapshot does not have: they depend on the contents of caches, and on
+/// the host.
 fn comparable(stats: Stats) -> Stats {
     let mut stats = stats;
     (stats.page_walks, stats.tlb_misses, stats.runner_passes) = (0, 0, 0);
