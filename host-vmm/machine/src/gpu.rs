@@ -1,4 +1,4 @@
-//! The GPU as a function on the root bus: where its BARs are, and what is behind them.
+//! The GPU as a function on the root bus: the addresses of its BARs, and the targets of accesses to them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -48,7 +48,7 @@ impl GpuFunction {
         if restored {
             messages.restore();
         } else {
-            // What firmware leaves for those who do not read the ACPI tables.
+            // The line, for drivers that do not read the ACPI tables.
             gpu.config_write(INTERRUPT_LINE, &[line]);
         }
         Self { gpu, bars, messages, doorbells, vram: Mutex::new(vram) }
@@ -68,7 +68,7 @@ impl Function for GpuFunction {
         &self.bars
     }
 
-    /// Moves what is mapped; accesses in between exit and are answered by the device.
+    /// Moves mapped BARs; accesses during the change exit, and the device answers them.
     fn place(&self, bars: &[Bar]) {
         let find = |number: u8| bars.iter().find(|bar| bar.number == number);
         let vram = find(pci::BAR_VRAM).map(|bar| (bar.base, 0, bar.size));

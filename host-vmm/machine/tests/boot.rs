@@ -1,4 +1,4 @@
-//! Small kernels in every form the machine boots, how they are entered, how they end, and what they are typed.
+//! Small kernels in every form that the machine boots: their entries, their ends, and their input.
 //!
 //! Needs a /dev/kvm that can be used; without one these tests fail and say so.
 
@@ -51,7 +51,7 @@ impl Files {
     }
 }
 
-/// Runs to the end, and answers that and what was written.
+/// Runs a machine to its end; returns the outcome and the output.
 fn run(config: Config) -> (Outcome, String) {
     let mut text = Vec::new();
     let outcome = Machine::new(config).unwrap().run(LIMIT, &mut |data| text.extend_from_slice(data)).unwrap();
@@ -128,7 +128,7 @@ fn clock_is_read_through_its_ports() {
     assert_eq!((outcome.end, text.as_str()), (End::Exit(0x80), "0"));
 }
 
-/// Writes back what is typed up to a `!`.
+/// Code that writes typed keys back, up to a `!`.
 const ECHO: [u8; 22] = [
     0x66, 0xba, 0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74,
     0xf7, // 1: mov dx, 0x3fd; in al, dx; test al, 1; jz 1b
@@ -170,7 +170,7 @@ fn signals_end_the_machine_and_not_the_process() {
     assert_eq!(running.wait().unwrap().end, End::Signal(15));
 }
 
-/// Says which devices 3 and 4 of the root bus are: a byte of each number.
+/// Code that writes the device IDs of devices 3 and 4 of the root bus: the low byte of each.
 const DEVICES: [u8; 44] = [
     0xb9, 0x00, 0x18, 0, 0x80, // mov ecx, 0x80001800: device 3
     0x66, 0xba, 0xf8, 0x0c, 0x89, 0xc8, 0xef, // 1: mov dx, 0xcf8; mov eax, ecx; out dx, eax
@@ -191,7 +191,7 @@ fn shared_folders_and_a_network_card_are_on_the_bus() {
     let machine = || files.machine(&elf(&DEVICES, None));
     let shares = vec![share(files.0.path().to_owned())];
     let (outcome, text) = run(Config { shares: shares.clone(), network: network(), ..machine() });
-    // virtio's 9 and 1.
+    // virtio 9 and 1: the device IDs 0x1049 and 0x1041.
     assert_eq!((outcome.end, text.as_str()), (End::Exit(7), "IA"));
     let absent = Config { shares: vec![share("/no/such/folder".into())], ..machine() };
     let error = Machine::new(absent).unwrap_err().to_string();
@@ -207,7 +207,7 @@ fn huge_pages_are_used_or_their_want_is_named() {
     let files = Files::new();
     let with = |huge_pages| Config { huge_pages, ..files.machine(&kernel) };
     assert_eq!(run(with(HugePages::Transparent)).0.end, End::Exit(7));
-    // The host may have a pool of them; it has none that large.
+    // The host may have a pool of huge pages; none is that large.
     match Machine::new(with(HugePages::Reserved)) {
         Ok(machine) => {
             let mappings = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -21,7 +21,7 @@ use handmade::elf;
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Counts what is typed in a register and in memory, and says both numbers as letters, up to a `!`.
+/// Code that counts typed keys in a register and in memory, and writes both numbers as letters, up to a `!`.
 const COUNT: [u8; 47] = [
     0xb9, b'A', 0, 0, 0, // mov ecx, 'A'
     0xbf, 0x00, 0x00, 0x50, 0x00, // mov edi, 0x500000
@@ -38,7 +38,7 @@ const COUNT: [u8; 47] = [
     0xe6, 0xf4, // out 0xf4, al
 ];
 
-/// A machine with its keyboard, and what it says.
+/// A machine with its keyboard and its output.
 struct Typed {
     machine: Running,
     saver: std::sync::Arc<belfry_machine::snapshot::Saver>,
@@ -62,7 +62,7 @@ impl Typed {
         Self { machine: machine.unwrap(), saver, keys, said, text: String::new() }
     }
 
-    /// A new machine, with a kernel of its own.
+    /// Makes a new machine, with a kernel of its own.
     fn new(folder: &Path, cpus: u8) -> Self {
         let kernel = folder.join("kernel");
         std::fs::write(&kernel, elf(&COUNT, None)).unwrap();
@@ -71,7 +71,7 @@ impl Typed {
         Self::start(Machine::new(config).unwrap(), keys)
     }
 
-    /// One that goes on from a file.
+    /// Makes a machine that goes on from a file.
     fn resumed(file: &Path) -> Self {
         let snapshot = Snapshot::open(file).unwrap();
         snapshot.check_memory().unwrap();
@@ -80,7 +80,7 @@ impl Typed {
         Self::start(Machine::resume(&snapshot, config).unwrap(), keys)
     }
 
-    /// Types a key, and waits for what it says to that.
+    /// Types a key, and waits for the output.
     fn types(&mut self, key: u8) -> &str {
         let before = self.text.len();
         self.keys.write_all(&[key]).unwrap();

@@ -10,10 +10,11 @@ use belfry_runtime::code_object::{CodeObjectError, unbundle};
 
 use crate::{disasm, output};
 
-/// Bytes of a program or a library with code objects that are read.
+/// Largest file of a program or a library with code objects that is read, in bytes.
 const MAX_FILE: u64 = 4 << 30;
 
-/// The code objects of a file that are for a chip, or else for the chips there are: of the usual one, if it has code for that.
+/// Returns the code objects of a file for a chip; without one, those for the default chip if the file has any,
+/// otherwise those for any known chip.
 fn objects<'a>(content: &'a [u8], chip: Option<&str>) -> Result<Vec<Cow<'a, [u8]>>, CodeObjectError> {
     if let Some(chip) = chip {
         return unbundle(content, Some(chip));

@@ -17,23 +17,23 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// Reads how matrix instructions form their sums.
+/// Reads the choice of matrix instructions' sums.
 pub(super) fn parse_matrices(text: &str) -> Result<Matrices, String> {
     Matrices::named(text).ok_or_else(|| format!("there are no matrices {text}: choose from fast, exact"))
 }
 
-/// Reads which code is compiled.
+/// Reads the choice of code that is compiled.
 pub(super) fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::named(text).ok_or_else(|| format!("there is no tier {text}: choose from 0, 1, auto"))
 }
 
-/// Reads how threads wait.
+/// Reads the choice of threads' waiting.
 pub(super) fn parse_wait(text: &str) -> Result<Wait, String> {
     Wait::named(text)
         .ok_or_else(|| format!("there is no way to wait called {text}: choose from auto, spin, block"))
 }
 
-/// Reads a guest's memory: what QEMU and Belfry's own machine both take.
+/// Reads a guest's memory: a size that both QEMU and Belfry's own machine take.
 pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     match size {

@@ -1,7 +1,7 @@
 //! The parameters of amdgpu, as `/sys/module/amdgpu/parameters` shows them: those of Linux 6.12 (`amdgpu_drv.c`,
-//! `module_param_named`) with the values that a driver has which was given none. None of them asks for anything that Belfry does
-//! otherwise: its driver saves waves that are interrupted (`cwsr_enable`), has its queues scheduled by firmware (`sched_policy`)
-//! and runs on no emulator of the maker's (`emu_mode`).
+//! `module_param_named`), with the values of a driver that was given none. No value contradicts Belfry's driver: it
+//! saves waves that are interrupted (`cwsr_enable`), its queues are scheduled by firmware (`sched_policy`), and it
+//! does not run on the maker's emulator (`emu_mode`).
 
 /// -1: the driver decides.
 const AUTO: [&str; 34] = [
@@ -41,7 +41,7 @@ const AUTO: [&str; 34] = [
     "vm_update_mode",
 ];
 
-/// 0: off, or nothing of the kind.
+/// 0: off, or no such thing.
 const ZERO: [&str; 29] = [
     "cik_support",
     "dcdebugmask",
@@ -83,7 +83,7 @@ const NO: [&str; 5] = [
     "timeout_fatal_disable",
 ];
 
-/// All others that all users may read.
+/// All others that every user may read.
 const OTHERS: [(&str, &str); 18] = [
     ("async_gfx_ring", "1"),
     ("cg_mask", "18446744073709551615"),
@@ -105,7 +105,7 @@ const OTHERS: [(&str, &str); 18] = [
     ("use_xgmi_p2p", "1"),
 ];
 
-/// The rest, among them what the owner alone may read.
+/// The rest, some of which only the owner may read.
 const LAST: [(&str, &str, u32); 7] = [
     ("gartsize", "4294967295", 0o400),
     ("gttsize", "-1", 0o400),
@@ -116,7 +116,7 @@ const LAST: [(&str, &str, u32); 7] = [
     ("wbrf", "-1", 0o444),
 ];
 
-/// Name, content and mode of each file.
+/// Returns name, content and mode of each file.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, String, u32)> {
     let plain = |name, value: &str| (name, format!("{value}\n"), 0o444);
     let auto = AUTO.into_iter().map(move |name| plain(name, "-1"));
@@ -137,7 +137,7 @@ mod tests {
         let count = names.len();
         names.sort_unstable();
         names.dedup();
-        // As many as `modinfo` lists of Debian's 6.12.117.
+        // As many parameters as `modinfo` lists for Debian's 6.12.117.
         assert_eq!((count, names.len()), (93, 93));
     }
 }

@@ -1,4 +1,5 @@
-//! `--inspect`, `--gdb` and `belfry inspect`: what `belfry-inspect` has, and the terminal's user interface (`ui/`).
+//! `--inspect`, `--gdb` and `belfry inspect`: the parts of `belfry-inspect`, and the terminal's user interface
+//! (`ui/`).
 
 pub mod ui;
 
@@ -9,11 +10,11 @@ pub use belfry_inspect::inspect::*;
 
 use crate::output::note;
 
-/// Lets the GPU of this process be looked at, and says where GDB finds it.
+/// Lets the user look at the GPU of this process, and prints the address for GDB.
 ///
 /// # Errors
 ///
-/// A socket or a stub that cannot be, or a breakpoint that is none.
+/// A socket or a stub that cannot be made, or a text that is no breakpoint.
 pub fn look_at(gpu: &Arc<Gpu>, options: &InspectOptions) -> Result<Onlookers, InspectError> {
     let onlookers = Onlookers::start(gpu, options, (None, None))?;
     if let Some(at) = onlookers.gdb() {

@@ -10,9 +10,9 @@ use super::{Gpu, Process, name, offset, place, share};
 use crate::symbols::Symbols;
 use crate::trace::Time;
 
-/// Blocks of a kernel that are shown.
+/// Largest number of blocks of a kernel that are shown.
 const MAX_BLOCKS: usize = 8;
-/// Instructions of a block that are shown.
+/// Largest number of instructions of a block that are shown.
 const MAX_LINES: usize = 40;
 
 pub(super) fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols) -> String {

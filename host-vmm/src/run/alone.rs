@@ -1,4 +1,4 @@
-//! The GPU of a hosted program that goes on from a snapshot, without the program: what was in flight comes to its end.
+//! The GPU of a hosted program that goes on from a snapshot, without the program: work in flight comes to its end.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::resumed::as_saved;
 use super::{Mode, RunError, RunOptions, inspected};
 use crate::snapshot::Watch;
 
-/// Goes on from a snapshot until nothing is in flight any more; status 0 if it comes to that.
+/// Goes on from a snapshot until no work is in flight any more; the status is 0 if that is reached.
 pub(super) fn from_snapshot(
     options: &RunOptions,
     file: &Path,

@@ -14,7 +14,7 @@ pub(super) fn run(
     arguments: &[String],
     output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<RunReport, RunError> {
-    // What a guest would find at the mapped path is here under its own name.
+    // A file that a guest would have at the mapped path is here under its own name.
     let mut arguments = arguments.to_vec();
     for mapping in &options.files {
         for argument in &mut arguments {
@@ -39,7 +39,7 @@ pub(super) fn run(
     .with_faults(&outcome.faults))
 }
 
-/// Replaces `guest` by `host` where it is the whole argument or a path within a buffer's specification.
+/// Replaces `guest` by `host` if it is the whole argument or a path within a buffer's specification.
 fn substitute(argument: &str, guest: &str, host: &str) -> String {
     if argument == guest {
         return host.to_owned();

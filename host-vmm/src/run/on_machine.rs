@@ -1,4 +1,4 @@
-//! Guests alone on Belfry's own machine, without a channel: the bare-metal guest, and what goes on from a snapshot.
+//! Guests on Belfry's own machine without a channel: the bare-metal guest, and guests that go on from a snapshot.
 
 use std::path::Path;
 use std::sync::Arc;

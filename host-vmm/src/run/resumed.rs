@@ -1,4 +1,4 @@
-//! A guest with a program that goes on from a snapshot: its program comes to its end, and the guest is switched off.
+//! A guest with a program that goes on from a snapshot: its program runs to its end, and the guest is switched off.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::report::{RunReport, from_device, milliseconds};
 use super::{Mode, RunError, RunOptions, driver_trace, inspected};
 use crate::snapshot::{Source, Taking, Watch};
 
-/// The configuration of a GPU that goes on: the device is what it was; how it is executed and looked at is this run's.
+/// Returns the configuration of a GPU that goes on: the device is the saved one; its execution and inspection are
+/// this run's choice.
 pub(super) fn as_saved(saved: &GpuConfig, own: &GpuConfig) -> GpuConfig {
     GpuConfig {
         chip: saved.chip,
@@ -44,7 +45,7 @@ pub(super) fn run(
         ));
     };
     let is_recorded = driver_trace::start(&mut guest, &options.gpu)?;
-    // It can be saved again.
+    // The guest can be saved again.
     guest.keep(Some((id, argv)));
     let inspector = inspected(options, guest.gpu())?;
     let source = guest.saver().map(|saver| Source::Machine(Arc::downgrade(&saver)));

@@ -6,12 +6,12 @@ use super::Found;
 use super::child::Child;
 use super::verdict::Finding;
 
-/// Findings whose smallest plan is looked for.
+/// Number of findings whose smallest plan is looked for.
 pub(super) const AT_MOST: usize = 20;
-/// Times that a plan may be tried until it shows what it did.
+/// Number of times that a plan may be tried until it shows its finding again.
 const TRIES: usize = 6;
 
-/// The smallest plan that shows a finding; none if it does not show again.
+/// Returns the smallest plan that shows a finding; `None` if the finding does not show again.
 pub(super) fn smallest(child: &mut Child, found: &Found) -> Option<String> {
     let plan: Plan = found.plan.parse().ok()?;
     let signature = found.finding.signature();
@@ -19,7 +19,7 @@ pub(super) fn smallest(child: &mut Child, found: &Found) -> Option<String> {
         let mut plan = Plan::default();
         rules.iter().all(|rule| plan.add(rule.clone()).is_ok()) && shows(child, &plan, &signature)
     };
-    // Chaos is what has struck.
+    // Chaos becomes the rules that have struck.
     let mut rules = plan.rules().to_vec();
     if plan.chaos().is_some() {
         rules = found.strikes.iter().filter_map(|text| text.parse().ok()).collect();

@@ -4,7 +4,7 @@ use std::io;
 
 use super::Trace;
 
-/// Writes a row of names, and one for each event.
+/// Writes a row of names, and a row for each event.
 pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     writeln!(out, "time_ns,event,engine,gpu,process,vmid,queue,job,arguments,text")?;
     for record in &trace.records {

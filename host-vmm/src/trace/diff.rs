@@ -1,4 +1,4 @@
-//! `belfry trace diff`: what changed from one trace to another.
+//! `belfry trace diff`: the changes from one trace to another.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -10,14 +10,14 @@ use super::{Time, Trace};
 
 /// Pixels of the whole run.
 const WIDTH: f64 = 1000.0;
-/// Pixels of names, to the left of it.
+/// Pixels of names, to the left of the run.
 const LEFT: f64 = 190.0;
 /// Pixels of a row.
 const ROW: f64 = 18.0;
 /// Colours of kernels.
 const COLOURS: [&str; 6] = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1"];
 
-/// Something on a row from one time to another.
+/// A bar on a row, from one time to another.
 struct Bar {
     row: String,
     from: u64,
@@ -63,12 +63,12 @@ fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
     bars
 }
 
-/// A text as content or attribute of XML.
+/// Escapes a text for content or attributes of XML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A picture with a row for each queue and each worker, and marks for interrupts, faults and what was refused.
+/// Draws a picture with a row for each queue and each worker, and marks for interrupts, faults and refusals.
 #[must_use]
 pub fn svg(trace: &Trace) -> String {
     let (start, end) = Analysis::of(trace).span.unwrap_or((0, 0));

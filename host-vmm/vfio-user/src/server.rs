@@ -292,7 +292,8 @@ impl<F: Function> Server<F> {
                 return Ok(());
             }
             if of_memory {
-                // The reply says that the device has been told; it may wait for the next changes, too.
+                // The reply tells the client that the device has been told. So it is held back, and may wait for
+                // further changes.
                 let answer = self.change_memory(&message, fds);
                 count_error(&shared.counters, message.header.command, answer.as_ref().err());
                 if self.dma.is_changed() {

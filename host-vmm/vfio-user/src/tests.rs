@@ -1,4 +1,4 @@
-//! The server against real clients: the `vfio_user` crate's, and raw sockets that break the rules.
+//! Tests of the server with real clients: the `vfio_user` crate's, and raw sockets that break the rules.
 #![expect(unsafe_code, reason = "the client crate takes raw descriptors")]
 
 use std::io::{Read as _, Write as _};
@@ -24,7 +24,7 @@ mod attacks;
 const IRQ_EVENTFD: u32 = 1 << 5 | 1 << 2;
 const MSIX: u32 = 2;
 
-/// Registers that store, a configuration space that stores, and a count of everything else.
+/// A function with registers that store, a configuration space that stores, and counts of all other calls.
 #[derive(Debug, Default)]
 struct Fake {
     config: Mutex<Vec<u8>>,
@@ -104,7 +104,7 @@ impl Bench {
         Client::new(&self.path).unwrap()
     }
 
-    /// A raw connection that has agreed on a version.
+    /// Makes a raw connection that has negotiated a version.
     fn raw(&self) -> UnixStream {
         let mut stream = UnixStream::connect(&self.path).unwrap();
         stream.write_all(&message(1, command::VERSION, 0, b"\0\0\x01\0{\"capabilities\":{}}\0")).unwrap();
@@ -114,7 +114,7 @@ impl Bench {
         stream
     }
 
-    /// Waits until `clients` have come and gone.
+    /// Waits until `clients` clients have come and gone.
     fn wait_left(&self, clients: u64) {
         for _ in 0..2000 {
             if self.fake.left.load(Ordering::SeqCst) >= clients {
@@ -161,7 +161,7 @@ fn message(id: u16, command: u16, flags: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The errno and payload of the next reply, or `None` when the server hung up.
+/// Returns the errno and payload of the next reply, or `None` if the server has closed the connection.
 fn reply(stream: &mut UnixStream) -> Option<(u32, Vec<u8>)> {
     let mut head = [0; 16];
     stream.read_exact(&mut head).ok()?;
@@ -301,7 +301,7 @@ fn malformed_messages_are_answered_and_the_connection_goes_on() {
         let (error, _) = reply(&mut stream).unwrap_or_else(|| panic!("{name}: hung up"));
         assert_eq!(error, errno as u32, "{name}");
     }
-    // No reply where none is wanted, not even to an error; the next answer belongs to the next question.
+    // There is no reply to a request that wants none, not even an error; the next answer belongs to the next request.
     stream.write_all(&message(1, 99, 1 << 4, &[0; 8])).unwrap();
     stream.write_all(&message(2, command::DEVICE_GET_INFO, 0, &[0; 16])).unwrap();
     let (error, payload) = reply(&mut stream).unwrap();
@@ -422,7 +422,7 @@ fn gpu_shows_itself_and_forgets_its_last_client() {
         assert_eq!(back, secret);
         client.shutdown().unwrap();
     }
-    // Served in turn, so the device is reset by the time this client is.
+    // Clients are served in turn, so the device is reset by the time that this client is served.
     let mut client = Client::new(&path).unwrap();
     client.region_write(7, 4, &[6, 0]).unwrap();
     let mut left = [1; 64];

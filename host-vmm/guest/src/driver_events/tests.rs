@@ -1,4 +1,4 @@
-//! Chunks that are right, and those that no driver writes.
+//! Tests of correct chunks, and of chunks that no driver writes.
 
 use belfry_abi::driver_trace::{self as layout, Chunk, Kind as Of, MAGIC};
 use belfry_device::trace::{Engine, Kind, Record};
@@ -41,10 +41,10 @@ fn times(records: &[Record]) -> Vec<u64> {
 #[test]
 fn times_are_the_devices_whatever_the_guests_clock_began_at() {
     let mut events = DriverEvents::default();
-    // Before the first moment that is known, time goes by as on the guest's clock.
+    // Before the first known moment, time is that of the guest's clock.
     let first = take(&mut events, &chunk(&[set(9_000_000, 1)], 2_000_000, 10_000_000));
     assert_eq!(times(&first), [1_000_000]);
-    // The guest's clock goes twice as fast as it should: half of what it says has gone by.
+    // The guest's clock runs twice as fast as it should: half of its time has passed.
     let records = [set(10_000_000, 1), set(12_000_000, 2), set(14_000_000, 3), set(15_000_000, 4)];
     let second = take(&mut events, &chunk(&records, 4_000_000, 14_000_000));
     assert_eq!(times(&second), [2_000_000, 3_000_000, 4_000_000, 5_000_000]);
@@ -177,7 +177,7 @@ fn what_no_driver_writes_is_counted_and_named() {
         let mut events = DriverEvents::default();
         assert_eq!(take(&mut events, &bytes), [], "{what}");
         assert_eq!((events.malformed, events.error.clone()), (1, Some(error)), "{what}");
-        // What comes later is taken all the same.
+        // Later chunks are taken all the same.
         assert_eq!(take(&mut events, &whole).len(), 1, "{what}");
     }
     // Of several chunks in a piece, those before the bad one count.

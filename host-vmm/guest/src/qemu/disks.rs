@@ -1,4 +1,4 @@
-//! Disks for QEMU: the same images, under the same rules as on Belfry's own machine.
+//! Disks for QEMU: the images and the rules of Belfry's own machine.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,15 +11,15 @@ use crate::GuestError;
 
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 
-/// The options of one disk.
+/// Returns the options of one disk.
 ///
-/// An image that Belfry's own machine refuses is refused here, too; and QEMU is told every file of a chain, so that none
-/// is opened because an image names it.
+/// An image that Belfry's own machine refuses is refused here, too. QEMU gets every file of a chain by name, so that
+/// it opens no file because an image names it.
 pub(super) fn arguments(number: usize, disk: &DiskConfig) -> Result<[String; 4], GuestError> {
     with_writes(number, disk, if disk.read_only { "readonly=on" } else { "snapshot=on" })
 }
 
-/// The options of a disk whose image takes what the guest writes.
+/// Returns the options of a disk whose image takes the guest's writes.
 pub(super) fn kept(number: usize, disk: &DiskConfig) -> Result<[String; 4], GuestError> {
     with_writes(number, disk, if disk.read_only { "readonly=on" } else { "snapshot=off" })
 }
@@ -28,18 +28,18 @@ fn with_writes(number: usize, disk: &DiskConfig, writes: &str) -> Result<[String
     disk.check()?;
     let io = |source| GuestError::Io { what: format!("disk {}", disk.path.display()), source };
     let node = node(&disk.path, disk.format, disk.backing.iter().map(AsRef::as_ref)).map_err(io)?;
-    // QEMU wants commas in option values doubled.
+    // QEMU needs commas in option values doubled.
     let node = node.to_string().replace(',', ",,");
     Ok([
         "-drive".to_owned(),
         format!("if=none,id=disk{number},{writes},file=json:{node}"),
         "-device".to_owned(),
-        // A host without space is an error to the guest; QEMU would stop it without a word.
+        // A full host disk is an error for the guest; by default QEMU would stop the guest without a message.
         format!("virtio-blk-pci,drive=disk{number},serial=belfry-{number},werror=report"),
     ])
 }
 
-/// An image and, below it, those it is an overlay of.
+/// Returns an image and, below it, the images that it is an overlay of.
 fn node<'a>(
     path: &Path,
     format: DiskFormat,

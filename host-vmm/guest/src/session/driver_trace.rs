@@ -7,12 +7,13 @@ use super::super::console::Console;
 use super::super::driver_events::DriverEvents;
 use super::Guest;
 
-/// Events that wait in the driver at most, 40 bytes each: more than a guest has in the 50 ms after which init takes them.
+/// Largest number of events that wait in the driver, 40 bytes each: more than a guest has in the 50 ms after which
+/// init takes them.
 const ROOM: u32 = 1 << 17;
 
 impl Guest {
-    /// From now on, events of the guest's driver go where those of its GPU go; [`Self::driver_events`] ends that. The driver must
-    /// be loaded.
+    /// From now on, events of the guest's driver go to the trace of its GPU; [`Self::driver_events`] ends that. The
+    /// driver must be loaded.
     ///
     /// # Errors
     ///
@@ -27,7 +28,7 @@ impl Guest {
         self.request(during, &Request::TraceDriver { records: ROOM })
     }
 
-    /// Takes the last events; answers what has come of all of them.
+    /// Takes the last events; returns the counts of all of them.
     ///
     /// # Errors
     ///
@@ -37,7 +38,8 @@ impl Guest {
         Ok(&self.driver)
     }
 
-    /// Records what init has read. A guest may say so without having been asked, as one does that was saved meanwhile.
+    /// Records the bytes that init has read. They can come without a request, as from a guest that was saved while it
+    /// recorded.
     pub(super) fn driver_said(&mut self, data: &[u8]) {
         let Some(gpu) = self.host.gpu() else { return };
         let tracer = gpu.tracer();

@@ -12,11 +12,11 @@ use crate::interrupts::line_of;
 use crate::pci::{Apertures, ECAM, ECAM_SIZE};
 use crate::power;
 
-/// Devices a bus can have, and pins each.
+/// Number of devices that a bus can have; each has four pins.
 const DEVICES: u8 = 32;
 const PINS: u8 = 4;
 
-/// Ports of PCI functions, which have none so far.
+/// Ports of PCI functions; no function has any so far.
 const PORTS: (u16, u16) = (0x1000, 0xffff);
 
 pub(super) fn table(cpus: u8, apertures: Apertures) -> Sdt {
@@ -78,7 +78,7 @@ fn root_bridge(apertures: Apertures) -> Bytes {
             &Name::new("_UID".into(), &aml::ZERO),
             &Name::new("_SEG".into(), &aml::ZERO),
             &Name::new("_BBN".into(), &aml::ZERO),
-            // Writes of devices are seen by caches.
+            // Caches see the writes of devices.
             &Name::new("_CCA".into(), &aml::ONE),
             &Name::new("_CRS".into(), &resources),
             &Name::new("_PRT".into(), &routing()),
@@ -86,7 +86,7 @@ fn root_bridge(apertures: Apertures) -> Bytes {
     ))
 }
 
-/// Section 6.2.13: which line of the I/O APIC each pin of each device is connected to.
+/// Returns the table of section 6.2.13: the line of the I/O APIC that each pin of each device is connected to.
 fn routing() -> PackageBuilder {
     let mut routing = PackageBuilder::new();
     for device in 0..DEVICES {
@@ -108,7 +108,7 @@ fn clock() -> Bytes {
     device("RTC0", "PNP0B00", 0, vec![&IO::new(0x70, 0x70, 0, 2), &line])
 }
 
-/// Addresses of the board: no function may be put there.
+/// Returns the addresses of the board, at which no function may be placed.
 fn board() -> Bytes {
     let ecam = Memory32Fixed::new(true, ECAM as u32, ECAM_SIZE as u32);
     let size = power::EVENT_SIZE + power::CONTROL_SIZE;

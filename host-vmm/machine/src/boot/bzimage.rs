@@ -18,13 +18,13 @@ pub(super) type SetupHeader = setup_header;
 const HEADER: usize = 0x1f1;
 /// `HdrS`.
 const MAGIC: u32 = 0x5372_6448;
-/// The protocol that has `xloadflags`.
+/// First version of the protocol that has `xloadflags`.
 const VERSION_64: u16 = 0x020c;
 const SECTOR: u64 = 512;
-/// The entry point of 64-bit mode, behind the start of the protected-mode part.
+/// Offset of the 64-bit entry point from the start of the protected-mode part.
 const ENTRY: u64 = 0x200;
 
-/// Checks the header, and puts the kernel where it wants to be.
+/// Checks the header, and puts the kernel at the address that it asks for.
 pub(super) fn load(memory: &GuestMemoryMmap, image: &Image) -> Result<Kernel, KernelError> {
     let header = header(image)?;
     let (at, init_size) = (header.pref_address, u64::from(header.init_size));

@@ -1,4 +1,4 @@
-//! `hvm_start_info`: what a kernel is told that is entered through its PVH note.
+//! `hvm_start_info`: the boot parameters of a kernel that is entered through its PVH note.
 //!
 //! Xen `xen/include/public/arch-x86/hvm/start_info.h`.
 
@@ -15,7 +15,7 @@ const MODULES: u64 = 0x6100;
 const MEMORY_MAP: u64 = 0x6200;
 const MAGIC: u32 = 0x336e_c578;
 
-/// Writes the structure and what it points to, and answers where it is.
+/// Writes the structure and the data that it points to; returns its address.
 pub(super) fn write(
     memory: &GuestMemoryMmap,
     command_line: Placed,

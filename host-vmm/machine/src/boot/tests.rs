@@ -1,4 +1,5 @@
-//! Kernels made by hand: where they go, what they are told, and those that are refused. The machine is not needed here.
+//! Tests of kernels made by hand: their addresses, their boot parameters, and kernels that are refused. They need no
+//! machine.
 
 use std::path::{Path, PathBuf};
 
@@ -102,7 +103,7 @@ fn bzimage_is_where_it_wants_to_be_and_is_told_what_there_is() {
     let Entry::Long { rip, rsi } = load(&memory, &config).unwrap() else { panic!("not in long mode") };
     assert_eq!(rip, 16 * MIB + 0x200);
     assert_eq!(read(&memory, rip), [0, 1, 2, 3]);
-    // The header as it was, and what the loader has to fill in.
+    // The header is unchanged, except the fields that the loader has to fill in.
     assert_eq!(read(&memory, rsi + 0x202), *b"HdrS");
     assert_eq!(read(&memory, rsi + 0x210), [0xff]);
     let text = word(&memory, rsi + 0x228);
@@ -135,7 +136,7 @@ fn initramfs_is_below_the_highest_address_the_kernel_takes() {
 fn initramfs_without_room_is_refused_from_a_file_and_from_memory() {
     let files = Files::new();
     let kernel = files.kernel(&BzImage::new().bytes);
-    // Behind the kernel's 1 MiB at 16 MiB.
+    // After the kernel's 1 MiB at 16 MiB.
     let room = MEMORY - 17 * MIB;
     let path = files.0.path().join("initramfs");
     for (size, fits) in [(room, true), (room + 1, false), (MEMORY * 2, false)] {

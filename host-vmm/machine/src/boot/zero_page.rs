@@ -1,4 +1,4 @@
-//! The zero page, `struct boot_params`: what Linux is told when it is entered in long mode.
+//! The zero page, `struct boot_params`: the boot parameters of Linux if it is entered in long mode.
 
 use linux_loader::loader::bootparam::{boot_e820_entry, boot_params};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
@@ -8,10 +8,10 @@ use super::{Placed, map};
 use crate::KernelError;
 
 const ZERO_PAGE: u64 = 0x7000;
-/// A loader without a number of its own.
+/// Number for a loader without a number of its own.
 const LOADER: u8 = 0xff;
 
-/// Writes the page and answers where it is.
+/// Writes the page; returns its address.
 pub(super) fn write(
     memory: &GuestMemoryMmap,
     header: Option<&SetupHeader>,

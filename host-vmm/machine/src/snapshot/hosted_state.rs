@@ -1,19 +1,19 @@
-//! The state of a hosted device as plain values: its own snapshot, and where in its addresses the memory of its process is.
+//! The state of a hosted device as plain values: its own snapshot, and the addresses of its process's memory.
 
 use serde::{Deserialize, Serialize};
 
 use super::file::PAGE;
 use super::state::StateError;
 
-/// Most ranges: a process has no more mappings by default (`/proc/sys/vm/max_map_count`).
+/// Largest number of ranges: a process has no more mappings by default (`/proc/sys/vm/max_map_count`).
 const RANGES: usize = 1 << 16;
-/// End of the addresses of a process.
+/// End of a process's addresses.
 const END: u64 = 1 << 56;
 
-/// A hosted device, but for the contents of memory.
+/// A hosted device without the contents of memory.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SavedHosted {
-    /// Ranges of system memory, lowest first: address and bytes. Their contents are one behind the other.
+    /// Ranges of system memory, lowest first: address and bytes. Their contents follow each other in the file.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// The bytes of the GPU's snapshot, which has no VRAM.
     #[serde(with = "serde_bytes")]
@@ -21,20 +21,21 @@ pub(crate) struct SavedHosted {
 }
 
 impl SavedHosted {
-    /// The state as bytes.
+    /// Returns the state as bytes.
     ///
     /// # Errors
     ///
-    /// None for what a device has.
+    /// None for the state of a real device.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         Ok(postcard::to_allocvec(self)?)
     }
 
-    /// A state out of bytes that may come from anywhere; takes memory in proportion to them. `length` is how much memory comes with it.
+    /// Makes a state of bytes that are not trusted; takes memory in proportion to them. `length` is the bytes of
+    /// memory that come with it.
     ///
     /// # Errors
     ///
-    /// Bytes of something else, and ranges that no process has.
+    /// Bytes that are no state, and ranges that no process has.
     pub(crate) fn from_bytes(bytes: &[u8], length: u64) -> Result<Self, StateError> {
         let (saved, rest): (Self, _) = postcard::take_from_bytes(bytes)?;
         if !rest.is_empty() {

@@ -1,4 +1,5 @@
-//! A virtio function beside the GPU: found, sized, moved, over the GPU's BARs, notified, and with messages to nowhere.
+//! Tests of a virtio function beside the GPU: found, sized, moved, placed over the GPU's BARs, notified, and with
+//! messages that have no route.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,7 @@ const BAR: u64 = 16 << 10;
 const STATUS: u64 = 0x14;
 const DEVICE_CONFIG: u64 = 0x1000;
 const TABLE: u64 = 0x3000;
-/// The queue a guest's process writes to, in memory.
+/// The queue that a guest's process writes to, in memory.
 const TRANSMIT: u64 = 5;
 const QUEUE: u64 = 0x10_0000;
 const ENTRIES: u64 = 128;
@@ -39,7 +40,7 @@ pub(super) fn channel(vm: &Arc<VmFd>, routes: &Arc<Routes>) -> (UnixStream, Virt
     (host, function.and_then(VirtioFunction::start).unwrap())
 }
 
-/// Memory with a request in it: `hello` on its way to the host.
+/// Makes memory with a request in it: `hello` on its way to the host.
 fn ram() -> GuestMemoryMmap {
     let memory = memory::ram(4 << 20, HugePages::Off).unwrap();
     let put = |at: u64, bytes: &[u8]| memory.write_slice(bytes, GuestAddress(at)).unwrap();
@@ -59,7 +60,7 @@ impl Bus {
         assert!(self.bus.write(address, data), "nothing is at {address:#x}");
     }
 
-    /// A bus whose channel decodes, too.
+    /// Makes a bus whose channel decodes, too.
     fn with_channel() -> Self {
         let bus = Self::placed();
         bus.put(0x10, AT as u32);

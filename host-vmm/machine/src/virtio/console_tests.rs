@@ -1,4 +1,4 @@
-//! The console, with a driver on one side and a socket on the other.
+//! Tests of the console, with a driver on one side and a socket on the other.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ impl Ends {
         Self { driver, host, said: 0, told: 0, received: 0 }
     }
 
-    /// A port both ends have opened.
+    /// Makes a console whose port both ends have opened.
     pub(super) fn open() -> Self {
         let mut console = Self::new();
         console.say(0, 0, 1);
@@ -113,7 +113,7 @@ fn nothing_is_delivered_before_the_guest_has_opened_the_port() {
     console.say(1, 6, 1);
     assert_eq!(console.driver.used(RECEIVE, 1), (0, 5));
     assert_eq!(console.driver.take(IN, 5), b"early");
-    // Closed and opened again: what came meanwhile is there.
+    // The port is closed and opened again: the bytes that came meanwhile are there.
     console.say(1, 6, 0);
     console.host.write_all(b"later").unwrap();
     console.driver.add(RECEIVE, 0, &[(IN, 64, WRITE)]);
@@ -135,7 +135,7 @@ fn megabytes_pass_both_ways_through_full_sockets_and_empty_queues() {
         writer.write_all(&data).unwrap();
     });
     let host_reads = std::thread::spawn(move || {
-        // Late: the socket is full by then.
+        // The host reads late, when the socket is full.
         std::thread::sleep(Duration::from_millis(100));
         let mut data = vec![0; TOTAL];
         reader.read_exact(&mut data).unwrap();
@@ -206,7 +206,7 @@ fn control_messages_that_are_none_are_survived() {
             }
         }
     }
-    // A thousand times the same question has one answer.
+    // A question that comes a thousand times has one answer.
     for _ in 0..1000 {
         console.say(0, 0, 1);
         console.say(1, 3, 1);
@@ -214,7 +214,7 @@ fn control_messages_that_are_none_are_survived() {
     assert_eq!((console.told().1, console.told().1, console.told().1), (1, 7, 6));
     console.host.write_all(b"well").unwrap();
     assert_eq!(console.receive(64), b"well");
-    // A buffer no message fits into.
+    // A buffer into which no message fits.
     console.driver.add(CONTROL_RECEIVE, 0, &[(TOLD, 7, WRITE)]);
     console.say(0, 0, 1);
     console.driver.wait_for_needs_reset("a control buffer of 7 bytes");
@@ -223,7 +223,7 @@ fn control_messages_that_are_none_are_survived() {
 #[test]
 fn a_reset_forgets_the_driver_and_keeps_the_host() {
     let mut console = Ends::open();
-    // A chain that is on its way when the reset comes: the host reads nothing.
+    // A chain is on its way when the reset comes: the host reads nothing.
     for round in 0..64 {
         console.driver.add(TRANSMIT, round, &[(OUT, 1 << 20, 0)]);
     }

@@ -1,9 +1,9 @@
 //! A network card (virtio 1.2 section 5.1), whose network is at the other end of a stream socket.
 //!
-//! The stream carries Ethernet frames, each behind its length in 4 bytes, the highest first: what QEMU's `-netdev stream`
-//! and passt speak. No work is taken off the guest: no checksums, no segmentation.
+//! The stream carries Ethernet frames, each after its length in 4 bytes, big-endian, as QEMU's `-netdev stream` and
+//! passt speak. The card takes no work off the guest: no checksums, no segmentation.
 //!
-//! | end | what the other one sees |
+//! | end | effect on the other side |
 //! | --- | --- |
 //! | the guest has no buffers | the frames stay in the socket, where TCP notices |
 //! | the socket is full | the guest's frames stay in their queue |
@@ -28,7 +28,7 @@ const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
 const QUEUES: [u16; 2] = [256, 256];
 
-/// An address of QEMU's, which it gives its first card, too.
+/// An address of QEMU's, which QEMU also gives to its first card.
 const ADDRESS: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
 /// The largest packet of a frame.
 const MTU: u16 = 1500;
@@ -45,19 +45,19 @@ const LONGEST: usize = 65_535 + 14;
 #[derive(Debug)]
 pub(crate) struct Network {
     stream: Option<UnixStream>,
-    /// A frame of the guest's on its way: its length and itself, and how much of that the stream has taken.
+    /// A frame of the guest's on its way: its length and its bytes, and the number of them that the stream has taken.
     outgoing: Vec<u8>,
     written: usize,
     /// The start of a frame of the host's, or all of it.
     incoming: Vec<u8>,
-    /// The host does not take more at the moment.
+    /// True while the host takes no more bytes.
     blocked: bool,
-    /// The host has nothing at the moment.
+    /// True while the host has no bytes.
     hungry: bool,
 }
 
 impl Network {
-    /// A card on the network behind `stream`.
+    /// Makes a card on the network at the other end of `stream`.
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -70,14 +70,14 @@ impl Network {
         })
     }
 
-    /// There is no network any more.
+    /// Closes the stream: there is no network any more.
     fn close(&mut self, why: &str) {
         log::warn!(target: "kvm", "the guest's network has ended: {why}");
         self.stream = None;
         (self.blocked, self.hungry) = (false, false);
     }
 
-    /// Puts the frame of a request into the stream's way, if it is one.
+    /// Takes the frame of a request for the stream, if the request holds one.
     fn take(&mut self, rings: &mut Rings, mut chain: Chain) -> Result<(), Broken> {
         let length = (chain.readable.len() as usize).wrapping_sub(HEADER);
         if FRAME.contains(&length) {
@@ -93,14 +93,14 @@ impl Network {
         rings.push(TRANSMIT, &chain, 0)
     }
 
-    /// Moves one frame from the guest to the host, or a part of one.
+    /// Moves one frame from the guest to the host, or a part of a frame.
     fn transmit(&mut self, rings: &mut Rings) -> Result<Progress, Broken> {
         if self.written == self.outgoing.len() {
             let Some(chain) = rings.pop(TRANSMIT)? else { return Ok(Progress::Idle) };
             self.take(rings, chain)?;
         }
         let rest = &self.outgoing[self.written..];
-        // Without a network, what the guest sends is lost.
+        // Without a network, the guest's frames are lost.
         let written = self.stream.as_mut().map_or(Ok(rest.len()), |stream| stream.write(rest));
         match written {
             Ok(0) if !rest.is_empty() => self.close("it takes nothing more"),
@@ -115,7 +115,7 @@ impl Network {
         Ok(Progress::More)
     }
 
-    /// Bytes of the host's next frame, with its length before it, as far as they are known.
+    /// Returns the bytes of the host's next frame and its length, as far as they are known.
     fn expected(&self) -> usize {
         match self.incoming.first_chunk::<LENGTH>() {
             Some(length) => LENGTH + u32::from_be_bytes(*length) as usize,
@@ -123,10 +123,10 @@ impl Network {
         }
     }
 
-    /// Moves one frame from the host to the guest, or a part of one into here.
+    /// Moves one frame from the host to the guest, or reads a part of a frame into this device.
     fn receive(&mut self, rings: &mut Rings) -> Result<Progress, Broken> {
         if self.incoming.len() > LENGTH && self.incoming.len() == self.expected() {
-            // It waits for a buffer of the guest's.
+            // The frame waits for a buffer of the guest's.
             let Some(mut chain) = rings.pop(RECEIVE)? else { return Ok(Progress::Idle) };
             let length = self.incoming.len() - LENGTH + HEADER;
             if chain.writable.len() < length as u64 {
@@ -187,7 +187,8 @@ impl Device for Network {
     }
 
     fn reset(&mut self) {
-        // A frame that is half in the stream still goes there: the next one could not be told from its rest.
+        // The rest of a half-sent frame still goes into the stream: without it, the host would take the next frame
+        // for that rest.
         (self.blocked, self.hungry) = (false, false);
     }
 

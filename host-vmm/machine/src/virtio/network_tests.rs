@@ -1,4 +1,4 @@
-//! The card, with a driver on one side and a socket on the other.
+//! Tests of the card, with a driver on one side and a socket on the other.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -36,7 +36,7 @@ impl Ends {
         self.driver.used(TRANSMIT, self.sent);
     }
 
-    /// Has the card wait for its host, as it does when there has been nothing for a while.
+    /// Waits until the card waits for its host, as after a time without frames.
     fn settle(&mut self) {
         self.send(&frame(60));
         assert_eq!(self.heard(), frame(60));
@@ -94,7 +94,7 @@ fn frames_that_are_none_are_lost_and_the_next_one_is_not() {
     for length in [1, 13, 1519, 60_000] {
         ends.send(&frame(length));
     }
-    // Without a whole header, and without anything a device may read.
+    // Requests without a whole header, and without any byte that a device may read.
     for chain in [[(OUT, 11, 0)], [(OUT, 12, 0)], [(OUT, 4096, WRITE)]] {
         ends.driver.add(TRANSMIT, 0, &chain);
         ends.sent += 1;
@@ -102,7 +102,7 @@ fn frames_that_are_none_are_lost_and_the_next_one_is_not() {
     }
     ends.send(&frame(100));
     assert_eq!(ends.heard(), frame(100));
-    // One that does not fit the guest's buffer is lost; the buffer is not.
+    // A frame that does not fit the guest's buffer is lost; the buffer is not.
     ends.tell(&frame(1000));
     ends.tell(&frame(40));
     assert_eq!(ends.receive(100), frame(40));
@@ -117,7 +117,7 @@ fn frames_that_are_none_are_lost_and_the_next_one_is_not() {
 fn frames_wait_for_buffers_and_for_the_socket() {
     let mut ends = Ends::new();
     let mut writer = ends.host.try_clone().unwrap();
-    // More than sockets hold, in writes that are not frames.
+    // More bytes than sockets hold, in writes that do not match frames.
     let telling = std::thread::spawn(move || {
         let mut stream = Vec::new();
         for number in 0..2000 {
@@ -147,7 +147,7 @@ fn frames_wait_for_buffers_and_for_the_socket() {
 #[test]
 fn a_reset_in_the_middle_of_a_frame_does_not_break_the_stream() {
     let mut ends = Ends::new();
-    // Until the socket takes no more.
+    // The guest sends until the socket takes no more.
     ends.driver.put(OUT, &[&[0; HEADER], &frame(1514)[..]].concat());
     let (mut offered, mut before) = (0u16, u16::MAX);
     while ends.driver.used_index(TRANSMIT) != before {

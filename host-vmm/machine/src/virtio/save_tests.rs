@@ -1,4 +1,4 @@
-//! Devices that are saved in the middle of their work go on in another function, on the same memory.
+//! Tests of devices that are saved in the middle of their work, and go on in another function, on one memory.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use super::testing::{Driver, WRITE};
 use crate::pci::Function as _;
 use crate::snapshot::{SavedDevice, SavedVirtio};
 
-/// A frame of the channel with so many bytes of payload.
+/// Makes a frame of the channel with `length` bytes of payload.
 fn frame(length: u32) -> Vec<u8> {
     let mut frame = vec![3];
     frame.extend(length.to_le_bytes());
@@ -26,7 +26,7 @@ fn saved(driver: &Driver) -> Result<SavedVirtio, Unsaved> {
     saved
 }
 
-/// Goes on in another function with a host of its own; the one before does nothing any more.
+/// Goes on in another function with a host of its own; the first function does nothing any more.
 fn go_on(before: &Driver, saved: &SavedVirtio) -> (Driver, UnixStream) {
     before.function.hold(true);
     let (host, device) = UnixStream::pair().unwrap();
@@ -58,13 +58,13 @@ fn channel_goes_on_with_the_frame_that_it_was_in() {
     let mut whole = vec![0; 305];
     host.read_exact(&mut whole).unwrap();
     assert_eq!(whole, frame(300), "the second host gets whole frames");
-    // The other way, with interrupts where they went before.
+    // In the other direction, interrupts go to their old vectors.
     host.write_all(&frame(7)).unwrap();
     driver.add(RECEIVE, 0, &[(IN, 64, WRITE)]);
     assert_eq!(driver.used(RECEIVE, 2), (0, 12));
     assert_eq!(driver.take(IN, 12), frame(7));
     assert_eq!(saved(&driver).unwrap().queues[RECEIVE].next, (2, 2));
-    // Before it has moved anything, it is what the first one was.
+    // Before it has moved any byte, its state is that of the first one.
     let (again, _host) = go_on(&first.driver, &state);
     let mut same = saved(&again).unwrap();
     if let (SavedDevice::Console(now), SavedDevice::Console(then)) = (&mut same.device, &state.device) {

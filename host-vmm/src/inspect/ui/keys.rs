@@ -1,4 +1,4 @@
-//! Keys, and what they do.
+//! Keys, and their effects.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -30,7 +30,7 @@ q, Ctrl-C   quit";
 const BREAK: &str = "break at pc ADDRESS | kernel NAME | packet KIND | register NAME | fault: ";
 
 impl App {
-    /// Does what a key is for.
+    /// Carries out a key.
     pub(super) fn key(&mut self, key: KeyEvent) {
         self.notice = None;
         if let Some(prompt) = &mut self.prompt {

@@ -1,4 +1,4 @@
-//! The table of ranges, and what it publishes.
+//! Tests of the table of ranges, and of the regions that it publishes.
 
 use super::*;
 use vm_memory::{Bytes as _, GuestAddress, GuestAddressSpace as _, GuestMemoryBackend as _};
@@ -24,7 +24,7 @@ impl Bench {
         self.table.unmap(0, start, size).map_err(|error| error.errno())
     }
 
-    /// First address and size of every region the device sees.
+    /// Returns first address and size of every region that the device sees.
     fn regions(&mut self) -> Vec<(u64, u64)> {
         use vm_memory::GuestMemoryRegion as _;
         self.table.publish(|| ());
@@ -84,7 +84,7 @@ fn bad_ranges_are_refused_and_change_nothing() {
 #[test]
 fn files_that_are_no_memory_are_refused_with_the_remedy() {
     let mut bench = Bench::new();
-    // Read-only: on a disk it is the kind of file that is wrong, and on any other the way it was opened.
+    // A read-only file is wrong by its kind if it is on a disk, and otherwise by the way it was opened.
     let file = File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let error = bench.table.map(RW, 0, 0, 0x1000, Some(file.into())).unwrap_err();
     assert_eq!(error.errno(), libc::EINVAL);
@@ -117,7 +117,7 @@ fn ranges_of_one_file_are_one_region_until_one_of_them_goes() {
     for page in [0, 2, 1, 4, 3] {
         bench.map(page * 0x1000, 0x10_0000 + page * 0x1000, 0x1000, &file).unwrap();
     }
-    // Neither another file nor a jump in this one goes on.
+    // Neither another file nor a jump in this one continues a region.
     bench.map(0x5000, 0x10_5000, 0x1000, &other).unwrap();
     bench.map(0x7000, 0x10_6000, 0x1000, &file).unwrap();
     assert_eq!(bench.regions(), [(0x10_0000, 0x5000), (0x10_5000, 0x1000), (0x10_6000, 0x1000)]);
@@ -130,7 +130,7 @@ fn ranges_of_one_file_are_one_region_until_one_of_them_goes() {
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&File::from(file), &mut byte, 0x3008).unwrap();
     assert_eq!(byte, [0x55]);
-    // A thread that has the earlier map may continue to use it.
+    // A thread that has the earlier map may go on using it.
     bench.unmap(0, 1 << 40).unwrap();
     assert_eq!(bench.regions(), []);
     assert_eq!(memory.read_obj::<u8>(GuestAddress(0x10_3008)).unwrap(), 0x55);
@@ -161,13 +161,13 @@ fn as_many_maps_as_are_advertised_hold_and_take_no_descriptors() {
     let file = memory_file(limit * 0x1000);
     let before = descriptors();
     for page in 0..limit {
-        // Backwards, with a gap after each: as many regions as ranges.
+        // Backwards, with a gap after each: there are as many regions as ranges.
         let offset = (limit - 1 - page) * 0x1000;
         bench.map(offset, offset * 2, 0x1000, &file).unwrap();
     }
     assert_eq!(bench.map(0, 1 << 40, 0x1000, &file), Err(libc::ENOSPC));
     assert_eq!(bench.regions().len() as u64, limit);
-    // Other tests open some meanwhile, but none as many.
+    // Other tests open some meanwhile, but not so many.
     assert!(descriptors() < before + 500, "{before} descriptors have become {}", descriptors());
     bench.table.unmap(UNMAP_ALL, 0, 0).unwrap();
     assert_eq!(bench.regions(), []);

@@ -1,4 +1,4 @@
-//! The device: messages in chains of every shape.
+//! Tests of the device with messages in chains of every shape.
 
 use std::fs;
 
@@ -82,7 +82,7 @@ fn chains_that_carry_no_message_break_the_queue_and_a_reset_mends_it() {
         (size(6), 64),
         (size(22), 64),
         (size(!0), 64),
-        // No room for even an error.
+        // There is not even room for an error.
         (VERSION.to_vec(), 10),
     ];
     let mut rig = Rig::new();
@@ -94,7 +94,7 @@ fn chains_that_carry_no_message_break_the_queue_and_a_reset_mends_it() {
         rig.sent = 0;
         assert_eq!(rig.call(&VERSION, 4096, 64).len(), 21);
     }
-    // No room at all.
+    // There is no room at all.
     rig.driver.add(0, 0, &[(IN, 21, 0)]);
     rig.driver.wait_for_needs_reset("no writable buffer");
 }

@@ -1,4 +1,4 @@
-//! Memory of a process by what is in it.
+//! Memory of a process, shown by its kind of content.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
@@ -12,7 +12,7 @@ use crate::inspect::ui::list::Split;
 
 const LABEL: &str = "PASID ADDRESS [BYTES] [words|packets|signals|descriptors]: ";
 const KINDS: [&str; 4] = ["words", "packets", "signals", "descriptors"];
-/// Bytes that are shown unless the user wants others.
+/// Default number of bytes that are shown.
 const BYTES: &str = "256";
 
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Page for Memory {
         };
         let mut areas = self.split.areas(area, rows.len());
         if KINDS[self.kind] == "words" && area.height > 1 {
-            // There are no details of words: their lines have all of the room, but for the title.
+            // Words have no details: their lines have all of the room, except for the title.
             let (above, below) = (area.height - 1, area.y + area.height - 1);
             areas = (Rect { height: above, ..area }, Rect { y: below, height: 1, ..area });
         }

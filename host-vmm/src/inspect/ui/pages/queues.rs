@@ -1,4 +1,4 @@
-//! Queues: where they are, their registers, and their packets.
+//! Queues: their places, their registers, and their packets.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
