@@ -1,8 +1,8 @@
 //! Links the `belfry` command without shared libraries, where the C library's archives are there.
 //!
-//! `belfry exec` stands in front of every program of a build or a test run, so its own start is what a program pays that never
-//! opens the GPU. A third of it was the dynamic loader's: finding and mapping three libraries, and binding their symbols. What
-//! needs a shared library is a program of its own (`host-vmm/opencl`).
+//! `belfry exec` stands in front of every program of a build or a test run, so a program that never opens the GPU pays
+//! for its start. A third of that start was the dynamic loader's: finding and mapping three libraries, and binding
+//! their symbols. Code that needs a shared library is a program of its own (`host-vmm/opencl`).
 //!
 //! `-C target-feature=+crt-static` would do the same, but for every crate of a build and never beside procedural macros. So the
 //! linker is given scripts, under the names of the shared libraries that the standard library asks for, that name the archives.

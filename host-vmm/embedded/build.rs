@@ -1,9 +1,9 @@
-//! Builds what the binary carries: the guest's driver core and programs, the bare-metal guest, the library of `belfry exec`, the
-//! program that loads OpenCL.
+//! Builds the parts that the binary carries: the guest's driver core and programs, the bare-metal guest, the library of
+//! `belfry exec`, the program that loads OpenCL.
 //!
-//! Each is a package of this repository, built by cargo itself in a directory of its own, always optimised and always in the
-//! same way: the profile of the build at hand and its flags (instrumentation of fuzzers, static linking) are not for them.
-//! What a part was made from is what cargo lists of it, so that no change of a source leaves an old part in the binary.
+//! Each is a package of this repository. Cargo builds it in a directory of its own, always optimised and always in the
+//! same way: the profile of the build at hand and its flags (instrumentation of fuzzers, static linking) are not for
+//! them. Cargo lists the sources of each part, so that no change of a source leaves an old part in the binary.
 
 #[path = "src/toolchain.rs"]
 mod toolchain;
@@ -90,7 +90,7 @@ impl Build {
 
     /// The library that programs of `belfry exec` are started with, and its identity.
     fn preload(&self) -> Result<()> {
-        // Asks for the checks of the order of locks, of which docs/threads-and-locks.md tells.
+        // Asks for the checks of the order of locks (docs/threads-and-locks.md).
         println!("cargo::rerun-if-env-changed=CARGO_PROFILE_PRELOAD_DEBUG_ASSERTIONS");
         let target = self.directory.join("preload");
         self.cargo_build(&self.workspace, &target, None, &["-p", "belfry-preload", "--profile", "preload"])?;
@@ -280,8 +280,8 @@ impl Build {
     }
 }
 
-/// The directory of everything that cargo builds, so that each profile finds the parts built: the workspace's own, or that
-/// of `out`, which cargo names `TARGET/[TRIPLE/]PROFILE/build/PACKAGE/out`.
+/// The directory for everything that cargo builds here, so that each profile finds the parts built. It is the
+/// workspace's own, or the one of `out`, which cargo names `TARGET/[TRIPLE/]PROFILE/build/PACKAGE/out`.
 fn target_directory(out: &Path, workspace: &Path) -> Result<PathBuf> {
     let own = workspace.join("target");
     if out.starts_with(&own) {

@@ -191,7 +191,7 @@ fn programs_are_found_and_missed_as_by_the_first_start() {
     assert_eq!(cache.records().len(), 1);
 }
 
-/// The folder's content becomes part of programs: neither kind of start goes by what others may have put there.
+/// The folder's content becomes part of programs: neither kind of start uses files that others may have put there.
 #[test]
 fn folder_that_others_may_write_to_is_refused_by_either_start() {
     use std::os::unix::fs::PermissionsExt as _;

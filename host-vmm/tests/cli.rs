@@ -198,7 +198,7 @@ impl Sleeping {
         Self::start_in(&std::env::temp_dir())
     }
 
-    /// The same with another folder for temporary files.
+    /// Starts it with another folder for temporary files.
     fn start_in(temporary: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (source, program) = (directory.path().join("sleeper.c"), directory.path().join("sleeper"));
@@ -369,7 +369,7 @@ fn options_of_a_guest_that_make_no_sense_are_refused_by_name() {
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/kernels/probe.gfx1100.hsaco");
 
-/// Runs the racing kernel with a seed: the trace of every wave, and who got which ticket.
+/// Runs the racing kernel with a seed: the trace of every wave, and the wave of each ticket.
 fn race(directory: &Path, seed: &str, run: u32) -> (Vec<u8>, Vec<u8>) {
     let path = |name: &str| directory.join(format!("{name}-{seed}-{run}")).to_str().unwrap().to_owned();
     let (trace, order) = (format!("--trace-isa={}", path("trace")), path("order"));
@@ -435,7 +435,7 @@ fn trace_shows_a_waves_instructions_and_what_they_change() {
     shows(" ; v");
     shows(" ; s");
     assert!(lines.last().unwrap().ends_with("s_endpgm"), "{trace}");
-    // The same listing as the disassembler's, in the order of execution.
+    // The listing is the disassembler's, in the order of execution.
     let listing = succeed(&["disasm", VECADD]);
     for line in &lines {
         let (_, rest) = line.split_once(": ").unwrap();

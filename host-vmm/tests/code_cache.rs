@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs an example of large kernels; what has come of its code, and what was said on standard error.
+/// Runs an example of large kernels; the report about its code, and its standard error.
 fn run(folder: &Path) -> (Value, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_belfry"))
         .args(["run", "--mode", "hosted", "--json", "--tier", "1", "--code-cache"])

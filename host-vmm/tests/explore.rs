@@ -32,7 +32,7 @@ fn explore(more: &[&str], program: &str) -> (Option<i32>, Value) {
     (output.status.code(), summary.unwrap_or_else(|error| panic!("{error}: {said}{}", text(&output.stderr))))
 }
 
-/// Explores a program with a race, and repeats what was found ten times.
+/// Explores a program with a race, and repeats each finding ten times.
 #[track_caller]
 fn finds(more: &[&str], name: &str, kind: &str) {
     let program = format!("racy:{name}");

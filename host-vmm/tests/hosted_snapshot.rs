@@ -95,7 +95,7 @@ fn grid_in_flight_comes_to_what_the_program_saw() {
         let kernel = gpu.load(kernels::VECADD.on(gpu).unwrap()).unwrap().kernel("vecadd").unwrap();
         let launch = || kernel.launch(&queue).grid(COUNT).block(256).args((&a, &b, &c, COUNT)).submit();
         let completion = launch().unwrap();
-        // This one is behind it, and is done as well.
+        // This dispatch comes after it, and is done as well.
         let second = launch().unwrap();
         wait_for_halt(hosted.device());
         let saved = Source::Hosted(Arc::downgrade(&hosted)).save(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that do not end: what is on the GPU is told.
+//! Programs that do not end: the work that is on the GPU is reported.
 
 use std::process::Command;
 

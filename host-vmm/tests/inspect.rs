@@ -262,7 +262,7 @@ fn line_whose_code_is_not_there_yet_halts_once_it_has_come() {
     run.ask("continue");
     assert_eq!(run.child.wait().unwrap().code(), Some(0));
 
-    // What no file has cannot come; and what never comes harms nothing.
+    // Code that no file has cannot come; and code that never comes harms nothing.
     let folder = tempfile::tempdir().unwrap();
     let output = vecadd(folder.path(), &["--break", "line vecadd.cl:600"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -297,7 +297,7 @@ fn clients_that_send_garbage_flood_stall_or_leave_hurt_nobody() {
     assert!(line(&mut long)["error"].as_str().unwrap().contains("at most 4096 bytes"));
     let mut half = run.connect();
     half.get_mut().write_all(b"{\"query\"").unwrap();
-    // One that never reads what it has asked for, until nothing more fits.
+    // A client that never reads the answers it has asked for, until nothing more fits.
     let stalled = run.connect();
     stalled.get_ref().set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let flood = b"{\"query\": \"registers GC\"}\n".repeat(64);

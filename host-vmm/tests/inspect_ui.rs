@@ -26,7 +26,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal of so many columns and rows.
+    /// A terminal with the given columns and rows.
     fn start((columns, rows): (u16, u16)) -> Self {
         let (tool, terminfo) = tools::tmux(&Cache::open().unwrap(), &Progress::silent()).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ impl Terminal {
         self.run(&[], &[&["launch", ENDLESS], &arguments[..]].concat(), |run| run.ask("waves")["all"] == 4)
     }
 
-    /// A hosted run that can be inspected, once something holds for it; what it says is in `run.out`.
+    /// A hosted run that can be inspected, once something holds for it; its output is in `run.out`.
     fn run(&self, options: &[&str], program: &[&str], holds: impl Fn(&Asked<'_>) -> bool) -> KillOnDrop {
         let mut command = Command::new(BELFRY);
         command.env("XDG_RUNTIME_DIR", self.folder.path().join("runtime"));
@@ -155,7 +155,7 @@ impl Asked<'_> {
     }
 }
 
-/// The value behind a text, up to the next space.
+/// The value after a text, up to the next space.
 fn behind<'a>(screen: &'a str, text: &str) -> Option<&'a str> {
     screen.split(text).nth(1)?.split_whitespace().next()
 }

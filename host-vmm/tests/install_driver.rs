@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs belfry, which must fail by itself (status 125), and answers what it says.
+/// Runs belfry, which must fail by itself (status 125); its output.
 #[track_caller]
 fn refusal(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_belfry")).args(arguments).output().unwrap();

@@ -27,7 +27,7 @@ fn bare_metal_guest_verifies_and_is_summed_up() {
         ] {
             assert_eq!(summary[field], value, "{field} of {stdout}");
         }
-        // Four hundred rings of the process; what was found in memory may be several rings at once.
+        // Four hundred rings of the process; one value found in memory may stand for several rings.
         let count = |way: &str| summary["doorbells"][way].as_u64().unwrap();
         let ways = (count("trapped"), count("woken"), count("polled"));
         match doorbell {

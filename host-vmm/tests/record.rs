@@ -220,7 +220,7 @@ impl Server {
         Self { child, stderr: Some(stderr) }
     }
 
-    /// Ends it by a signal: its status and what it has said.
+    /// Ends it by a signal: its status and its output.
     fn end(mut self, signal: rustix::process::Signal) -> (Option<i32>, String) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
         let status = self.child.wait().unwrap();

@@ -16,7 +16,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs the bare-metal guest to its end, saved on the way; what it says.
+/// Runs the bare-metal guest to its end, saved on the way; its output.
 fn saved(file: &Path, at: &str, more: &[&str]) -> (String, String) {
     let file = file.to_str().unwrap();
     let output = belfry(&[&BARE[..], &["--json", "--snapshot", file, "--snapshot-at", at], more].concat());
@@ -24,7 +24,7 @@ fn saved(file: &Path, at: &str, more: &[&str]) -> (String, String) {
     texts(&output)
 }
 
-/// Goes on from a file; the summary and what the guest says.
+/// Goes on from a file; the summary and the guest's output.
 fn resumed(file: &Path, more: &[&str]) -> (Value, String) {
     let output = belfry(&[&["run", "--json", "--from", file.to_str().unwrap()], more].concat());
     let (stdout, stderr) = texts(&output);
@@ -77,7 +77,7 @@ fn moment_that_does_not_come_is_said() {
 
 #[test]
 fn disk_that_is_full_costs_the_run_nothing() {
-    // The file system has no room for files at all; what there is to say is the run's own, and its status.
+    // The file system has no room for files at all; the output and the status are the run's own.
     let (_, said) = saved(Path::new("/proc/snapshot"), "dispatch:3", &[]);
     assert!(said.contains("cannot write the snapshot /proc/snapshot") && said.contains("verified"), "{said}");
 }
@@ -157,7 +157,7 @@ fn waves_in_the_middle_of_their_work_are_saved_from_another_process() {
     assert!(waves > 0, "{stdout}{stderr}");
     let (_, stderr) = of(&["snapshot", "/proc/snapshot"]);
     assert!(stderr.contains("cannot write") && stderr.contains("goes on"), "{stderr}");
-    // The first run goes on, and comes to what it would have come to.
+    // The first run goes on, and ends as it would have without the snapshot.
     ask("unbreak all");
     ask("continue");
     let mut whole = String::new();

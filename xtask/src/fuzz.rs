@@ -20,7 +20,7 @@ const VERSION: &str = "0.13.2";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// Targets that run at the same time.
 const AT_A_TIME: usize = 2;
-/// Limits of one input, in seconds and MiB: what hangs, or allocates without bound.
+/// Limits of one input, in seconds and MiB: they catch inputs that hang, or allocate without bound.
 const TIMEOUT: u32 = 20;
 const MEMORY: u32 = 2048;
 const ALLOCATION: u32 = 256;
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Runs each target this many seconds, with a new seed [default: a fixed number of inputs from a fixed seed].
     #[arg(long)]
     seconds: Option<u32>,
-    /// Adds what was found to the committed corpus, as few inputs as cover it.
+    /// Adds new inputs to the committed corpus, as few as cover it.
     #[arg(long)]
     keep: bool,
     /// Targets [default: all].
@@ -56,7 +56,7 @@ struct Target {
 enum Extent {
     /// This many inputs, from the fixed seed and the committed corpus alone.
     Inputs(u64),
-    /// This many seconds, from a new seed, with what earlier runs found.
+    /// Runs for this many seconds, from a new seed, with the inputs that earlier runs found.
     Seconds(u32),
 }
 
@@ -250,7 +250,7 @@ fn program(binary: &Path, extent: Extent) -> Command {
 }
 
 /// A file that lists the committed corpus in the order of its names: a directory is read in any order, and the order
-/// decides what follows.
+/// decides the inputs that follow.
 fn seeds(target: &Target) -> Result<PathBuf> {
     let mut names = Vec::new();
     for entry in fs::read_dir(&target.committed).context("reading the corpus")? {
@@ -301,7 +301,7 @@ fn line(name: &str, report: &Report) -> String {
     format!("{name:<12} {:>12}  {coverage:<16} {:>10}  {result}", report.executions, report.new_units)
 }
 
-/// Merges what was found into the committed corpus.
+/// Merges new inputs into the committed corpus.
 fn keep(target: &Target) -> Result<()> {
     let mut command = Command::new(&target.binary);
     command

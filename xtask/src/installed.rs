@@ -51,8 +51,8 @@ pub(crate) fn run(root: &Path, debug: bool) -> Result<()> {
     installed.check(&kernel)
 }
 
-/// Makes `tree` what git would commit. A file that has not changed since the last time keeps its date, and one that has gets
-/// today's: cargo builds again what is newer than its last build.
+/// Makes `tree` the tree that git would commit. A file that has not changed since the last time keeps its date, and one
+/// that has gets today's: cargo rebuilds files that are newer than its last build.
 fn copy_tree(root: &Path, tree: &Path) -> Result<()> {
     let (files, before) = (committed(root)?, if tree.exists() { below(tree, tree)? } else { Vec::new() });
     for gone in before.iter().filter(|name| !files.contains(name)) {
@@ -79,7 +79,7 @@ fn committed(root: &Path) -> Result<Vec<PathBuf>> {
         .context("starting git")?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let names = String::from_utf8(listed.stdout)?;
-    // One that was removed may still be in git's index.
+    // A file that was removed may still be in git's index.
     Ok(names.split_terminator('\0').map(PathBuf::from).filter(|name| root.join(name).is_file()).collect())
 }
 
@@ -192,7 +192,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Checks that a command has succeeded and said what it should, and nothing of where it was built.
+    /// Checks that a command has succeeded with the expected output, which does not name the path of the build.
     fn expect(&self, what: &str, output: &Output, expected: &[&str]) -> Result<()> {
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -78,7 +78,7 @@ fn captured(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the OpenCL programs; whether all of them give what they should.
+/// Runs the OpenCL programs. Returns true if all of them give the expected results.
 fn opencl(root: &Path) -> Result<bool> {
     say!("c. OpenCL programs compiled for gfx1100");
     let programs = tests(root, ["belfry-hosted-tests", "programs"])?;

@@ -27,7 +27,7 @@ const OCML: &[&str] = &[
 /// A processor that kernels are compiled for.
 struct Processor {
     name: &'static str,
-    /// The same with the features that its programs count on, as ROCr names them.
+    /// The target with the features that its programs count on, as ROCr names them.
     target: &'static str,
     /// The device libraries that know it. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12, and the 940
     /// variant for gfx942: they say only which instructions exist (FMA, no daz), and they are the same there.
@@ -53,13 +53,13 @@ const PROCESSORS: &[Processor] = &[
     },
 ];
 
-/// Programs whose results are compared, bit by bit, with those of the same source on the processor.
+/// Programs whose results are compared, bit by bit, with the results of their source on the processor.
 const PROGRAMS: &str = "tests/programs";
 
 /// Programs for debuggers: with debug information, in which no path is this machine's, and without optimisation.
 const DEBUGGED: &str = "host-vmm/tests/kernels";
 
-/// The folders of sources: those of the examples, and those of the tests.
+/// The folders of sources: the examples', and the tests'.
 const FOLDERS: &[&str] =
     &["guest-runtime/kernels", "tests/kernels", PROGRAMS, DEBUGGED, "device/tests/fixtures"];
 
@@ -74,7 +74,7 @@ const OBJCOPY: &str = "llvm-objcopy-19";
 
 /// Compiles every `*.cl` of [`FOLDERS`] for each of the [`PROCESSORS`], and assembles the [`TRAP_HANDLERS`].
 ///
-/// With `check`, nothing is written: the committed objects must be byte for byte what the sources compile to.
+/// With `check`, nothing is written: the committed objects must be byte for byte the compiler's output for the sources.
 ///
 /// # Errors
 ///
@@ -152,8 +152,8 @@ fn assemble_all(root: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> 
     refuse_stale(&stale)
 }
 
-/// Compares a committed file with what its source is compiled to, and writes it unless it is only to be checked; whether
-/// it is as it should be afterwards.
+/// Compares a committed file with the compiler's output for its source, and writes the file unless `check` is set.
+/// Returns true if the file is as it should be afterwards.
 fn is_kept(committed: &Path, fresh: &[u8], check: bool) -> anyhow::Result<bool> {
     let same = std::fs::read(committed).is_ok_and(|old| old == fresh);
     let state = match (check, same) {

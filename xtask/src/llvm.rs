@@ -15,7 +15,7 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     if own.is_ok_and(|status| status.success()) {
         return Ok(name.into());
     }
-    // A program of its own, so that the tasks do not depend on what fetches packages.
+    // A program of its own, so that the tasks do not depend on the code that fetches packages.
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-llvm", "--"])
         .args(name.rsplit_once('-').map(|(_, release)| release))

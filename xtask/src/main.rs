@@ -218,7 +218,7 @@ fn main() -> Result<()> {
 
 /// Runs the nested tier and ends with its status; a program of its own, because it is made of belfry's library.
 ///
-/// Building it may take minutes, of which cargo tells.
+/// Building it may take minutes; cargo shows the progress.
 fn nested_kvm(arguments: &[String]) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
         .args(["run", "--package", "belfry-tests", "--bin", "nested-kvm", "--"])
@@ -271,7 +271,7 @@ fn suite(mode: &str, arguments: &[String]) -> Result<()> {
     process::exit(status.code().unwrap_or(1));
 }
 
-/// Checks against the headers named on the command line, and fetches those that are not.
+/// Checks against the headers named on the command line, and fetches headers that are not named.
 fn header_check(linux: Option<PathBuf>, hsa: Option<PathBuf>, kernel: Option<Option<PathBuf>>) -> Result<()> {
     let held = if let Some(include) = kernel {
         let include = match include {

@@ -1,6 +1,6 @@
 //! `cargo xtask pictures`: the pictures of the documents, made from runs of `belfry`.
 //!
-//! A picture without what it is there to show is an error, so that this command is a test of what makes them.
+//! A picture that lacks a part it is there to show is an error, so that this command also tests the code that makes it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lines of a profile that are shown.
 const PROFILE: usize = 40;
-/// The same for columns.
+/// Columns of a profile that are shown.
 const COLUMNS: usize = 118;
 
 /// Makes all pictures, in a folder.
@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, into: Option<PathBuf>) -> Result<()> {
 
 type Make = fn(&Path) -> Result<String>;
 
-/// File, what makes it, and what it has to show.
+/// File, maker, and the texts that it has to show.
 const PICTURES: &[(&str, Make, &[&str])] = &[
     ("timeline.svg", timeline, &["<svg", "queue", "worker"]),
     ("inspector.svg", inspector, &["<svg", "endless", "s_", "HALTED"]),

@@ -155,7 +155,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Makes an image of packages; what is there already stays.
+    /// Makes an image of packages; an image that is there already stays.
     fn make(&self, image: &Image) -> Result<()> {
         let Some((base, packages)) = image.packages else { return Ok(()) };
         let mut command = Command::new(&self.belfry);
@@ -173,9 +173,9 @@ impl Runner {
         Ok(())
     }
 
-    /// The folder that one package of Debian 13 is unpacked in, without what it depends on; fetched on first use.
+    /// The folder that one package of Debian 13 is unpacked in, without its dependencies; fetched on first use.
     fn unpacked(&self, package: &str) -> Result<PathBuf> {
-        // A program of its own, so that the tasks do not depend on what fetches packages.
+        // A program of its own, so that the tasks do not depend on the code that fetches packages.
         let output = Command::new(env!("CARGO"))
             .current_dir(&self.root)
             .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-package", "--", package])
@@ -189,7 +189,7 @@ impl Runner {
 
     fn exec(&self, image: &str, limit: u32) -> Command {
         let mut command = Command::new("timeout");
-        // The whole group gets the signal, and what ignores it is killed.
+        // The whole group gets the signal, and a process that ignores it is killed.
         command.args(["--kill-after=10", &limit.to_string()]);
         command.arg(&self.belfry).args(["exec", "--quiet", "--chip", &self.chip, "--image", image, "--"]);
         command
@@ -206,7 +206,7 @@ impl Runner {
         let file = format!("{}-{}.log", image.name, step.name.replace([' ', '/'], "_"));
         let path = self.logs.join(file);
         let log = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        // What the machine of a guest tells does not belong to what its program prints.
+        // Messages of a guest's machine do not belong to the output of its program.
         let errors = match step.place {
             Place::Exec | Place::Debuggable | Place::BesideLoad => log.try_clone()?,
             Place::Guest | Place::DebuggableInGuest => {

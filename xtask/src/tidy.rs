@@ -41,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-opencl", &[]),
     ("belfry-image", &["belfry-process"]),
     ("belfry-embedded", &["belfry-image"]),
-    // Beside any device: those of the binary, and those of programs.
+    // Used beside any device: those of the binary and those of programs.
     ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
     ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),

@@ -20,7 +20,7 @@ const OBJECT: &[u8] = include_bytes!("../../../guest-runtime/kernels/bench.gfx11
 const END: u32 = 0xbfb0_0000;
 const ROUNDS: usize = 31;
 
-/// Instructions of a kernel without its end, so many times, and one end.
+/// Instructions of a kernel without its end, `copies` times, and one end.
 fn program(name: &str, copies: usize) -> Vec<u8> {
     let file = object::File::parse(OBJECT).expect("an object");
     let text = file.section_by_name(".text").expect("it has code");

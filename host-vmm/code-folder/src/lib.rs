@@ -43,7 +43,7 @@ pub enum FolderError {
     Io {
         /// Action that failed.
         action: &'static str,
-        /// With what.
+        /// Path that it was tried with.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
@@ -91,7 +91,7 @@ struct Known {
     written: u64,
 }
 
-/// Code that is kept in the [`Folder`] at `path`; nothing, of which `tell` is told, where that cannot be used.
+/// Code that is kept in the [`Folder`] at `path`. If the folder cannot be used, nothing is kept, and `tell` is told.
 pub fn keep_in(
     path: &Path,
     tell: impl Fn(fmt::Arguments<'_>) + Send + Sync + 'static,
@@ -152,7 +152,7 @@ impl Folder {
         })
     }
 
-    /// The same with another limit on its bytes.
+    /// Sets another limit on its bytes.
     #[must_use]
     pub fn with_limit(self, limit: u64) -> Folder {
         Folder { limit, ..self }
@@ -209,7 +209,7 @@ impl Folder {
     fn count(&self, bytes: u64) -> io::Result<()> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.written += bytes;
-        // Others write, too: what was seen is right for a while only.
+        // Others write, too: the size that was seen is right for a while only.
         let is_known = known.bytes.is_some_and(|seen| seen + known.written <= self.limit);
         if is_known && known.written <= self.limit / 16 {
             return Ok(());
@@ -269,7 +269,8 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Checks that a folder is this user's, and that no other user may write to it: what is executed may be kept there.
+/// Checks that a folder is this user's, and that no other user may write to it: code that is executed may be kept
+/// there.
 ///
 /// # Errors
 ///

@@ -120,7 +120,7 @@ fn what_is_no_file_is_refused() {
     }
     assert_eq!(fs::read(&target).unwrap(), b"code", "what a link leads to is left alone");
     assert_eq!(names(place.path()), [format!("{}.code", key(3)), "target".into()]);
-    // A folder in the place of a file: nothing is kept any more, and that is said.
+    // A folder in the place of a file: nothing is kept any more, and the user is told.
     assert!(!kept.keep(&key(3), b"code") && !kept.keep(&key(4), b"code"));
     assert_eq!(names(place.path()).len(), 2, "what could not be finished is gone");
 }

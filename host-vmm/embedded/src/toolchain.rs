@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// The path that changes when a component comes to the toolchain that would have a target's library in the folder `library`
-/// (`rustc --print target-libdir`): rustup's list of components, or the folder of targets. Both are there, whether the target is or not.
+/// The path that changes when a component comes to the toolchain that would have a target's library in the folder
+/// `library` (`rustc --print target-libdir`): rustup's list of components, or the folder of targets. Both are there,
+/// also without the target.
 pub(crate) fn changes_with_components(library: &Path) -> Option<PathBuf> {
     // .../lib/rustlib/TARGET/lib
     let targets = library.ancestors().nth(2)?;

@@ -9,7 +9,7 @@ use super::fetch::{Apt, BACKPORTS, FetchError};
 use super::obtain::obtain;
 use super::progress::Progress;
 
-/// The version of Rust's sources the kernel module is built from; that of `rust-toolchain.toml`.
+/// The version of Rust's sources the kernel module is built from; `rust-toolchain.toml` has this version, too.
 const RUST_VERSION: &str = "1.95.0";
 
 /// The stock kernel of Debian 13.
@@ -125,7 +125,7 @@ pub fn kernel_headers(
     Ok(KernelHeaders { release: release.to_owned(), root, id: manifest.directory })
 }
 
-/// Rust's library sources: Debian's `rust-src`, or those of the rustup component where it is installed.
+/// Rust's library sources: Debian's `rust-src`, or the rustup component's if it is installed.
 ///
 /// Only the build of belfry itself needs them, for the guest's driver.
 pub fn rust_sources(

@@ -10,7 +10,7 @@ use super::fetch::{Apt, FetchError};
 use super::obtain::obtain;
 use super::progress::Progress;
 
-/// The kernel series whose own headers are checked; that of the guest.
+/// The kernel series whose own headers are checked; the guest's kernel is of this series.
 const SERIES: &str = "6.12";
 /// Directory in which the kernel keeps amdgpu's register and structure headers.
 const AMD_INCLUDE: &str = "drivers/gpu/drm/amd/include";

@@ -104,7 +104,7 @@ Description: kernel driver of Belfry's GPU, built by DKMS
     )
 }
 
-/// `dkms(8)`, "DKMS.CONF". The kernel's own `amdgpu` is put aside by DKMS, as the name is the same.
+/// `dkms(8)`, "DKMS.CONF". DKMS puts the kernel's own `amdgpu` aside, as the module has the same name.
 fn dkms_conf() -> String {
     format!(
         r#"PACKAGE_NAME="{MODULE}"

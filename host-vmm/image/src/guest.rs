@@ -66,7 +66,7 @@ pub struct InitramfsFile {
 pub struct GuestImage {
     /// The stock kernel.
     pub kernel: Kernel,
-    /// Drivers of disks and the GPU's with what it needs, in load order; the GPU's is the last.
+    /// Drivers of disks, and the GPU's with the modules it needs, in load order; the GPU's is the last.
     pub modules: Vec<ModuleFile>,
     /// The guest's own programs.
     pub programs: Programs,
@@ -95,8 +95,7 @@ impl GuestImage {
         Ok(Self { kernel, modules, programs, files: Vec::new() })
     }
 
-    /// The same guest with the modules that a root file system on a disk needs ([`rootfs::Root`]), shared folders and the
-    /// network.
+    /// Adds the modules that a root file system on a disk needs ([`rootfs::Root`]), shared folders and the network.
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ pub fn load_order(
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
     for root in roots {
-        // A built module's file carries its version; the name inside is what the kernel goes by.
+        // A built module's file carries its version; the kernel goes by the name inside.
         let name = modinfo(root)?.iter().find_map(|entry| entry.strip_prefix("name=").map(str::to_owned));
         let name = name.or_else(|| module_name(root)).unwrap_or_default();
         visit(&name, root.clone(), kernel, &directory, &mut index, &mut seen, &mut order)?;

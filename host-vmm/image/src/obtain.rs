@@ -22,7 +22,7 @@ pub(super) type Build<'a, E> = &'a dyn Fn(&[PathBuf], &Path) -> Result<(), E>;
 
 /// Packages of an artifact, and the way to make it of them.
 pub(super) struct Plan<'a, E> {
-    /// Name of the artifact: that of its manifest, and the first part of its directory's.
+    /// Name of the artifact: its manifest's name, and the first part of its directory's name.
     pub(super) artifact: &'a str,
     /// Release that its packages come from.
     pub(super) release: &'static Release,

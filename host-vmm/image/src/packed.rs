@@ -1,4 +1,5 @@
-//! A guest packed into one directory: what a boot needs, for machines without the sources and tools that make it.
+//! A guest packed into one directory: the files that a boot needs, for machines without the sources and tools that make
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ pub struct Parts {
     pub bare_metal: Part,
 }
 
-/// The guest's driver, up to what the headers of a kernel are needed for.
+/// The guest's driver, up to the step that needs the headers of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
     /// The Rust half: one object, which refers to nothing of the kernel but the shim.
@@ -64,7 +64,7 @@ impl Part {
     }
 }
 
-/// Writes `content` into the cache as an executable file whose name has its hash, unless it is there; its path.
+/// Writes `content` into the cache as an executable file whose name has its hash, unless it is there. Returns its path.
 ///
 /// A file with other bytes than its name says is replaced. Two processes may call this at once.
 pub(super) fn publish(cache: &Cache, name: &str, content: &[u8]) -> Result<PathBuf, CacheError> {

@@ -120,12 +120,12 @@ impl Progress {
 }
 
 impl Step {
-    /// Sets how far the step is, in the unit it was started with.
+    /// Sets the position of the step, in the unit it was started with.
     pub fn set(&self, position: u64) {
         self.bar.set_position(position);
     }
 
-    /// Ends the step; one that took long leaves a line that says what came of it.
+    /// Ends the step; one that took long leaves a line with its outcome.
     pub fn done(mut self, outcome: &str) {
         drop(self.announcement.take());
         let elapsed = self.bar.elapsed();

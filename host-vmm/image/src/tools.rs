@@ -43,7 +43,7 @@ const LLVM: Llvm = Llvm {
     packages: &["clang-19", "lld-19", "llvm-19"],
     programs: &[("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")],
 };
-/// One that encodes in a newer way.
+/// The release that encodes in a newer way.
 const NEWER_LLVM: Llvm = Llvm {
     number: 23,
     artifact: "llvm-23",
@@ -237,7 +237,7 @@ pub fn gdb(cache: &Cache, progress: &Progress) -> Result<PathBuf, FetchError> {
     Ok(obtain(cache, GDB, Freshness::Cached, progress, &choose, &trim)?.0.join(GDB))
 }
 
-/// One package of Debian 13 without what it depends on, fetched or found in the cache: the directory of its files.
+/// One package of Debian 13 without its dependencies, fetched or found in the cache: the directory of its files.
 ///
 /// # Errors
 ///
@@ -248,7 +248,7 @@ pub fn package(cache: &Cache, name: &str, progress: &Progress) -> Result<PathBuf
     Ok(root)
 }
 
-/// Removes what no program needs from an unpacked tree.
+/// Removes files that no program needs from an unpacked tree.
 fn drop_manuals(root: &Path) {
     for sub in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"] {
         let _ = fs::remove_dir_all(root.join(sub));
@@ -271,8 +271,9 @@ fn finish(llvm: &Llvm, root: &Path) -> Result<(), FetchError> {
 
 /// A script that starts a program under its own loader, wherever the tree is.
 ///
-/// Under a loader a program cannot find itself: clang is told where its headers and its linker are, and to start itself,
-/// as it does for more than one step, by the script. The arguments of such a start (`-cc1`) are left as they are.
+/// Under a loader a program cannot find itself. So the script tells clang where its headers and its linker are, and to
+/// start itself by the script, as it does for more than one step. The arguments of such a start (`-cc1`) are left as
+/// they are.
 fn script(number: u32, name: &str, program: &str) -> String {
     let clang = format!(
         "case \"$1\" in -cc1*) ;; *)\n  set -- -no-canonical-prefixes -resource-dir \
@@ -297,7 +298,7 @@ mod tests {
         let (loader, programs) = (root.path().join("usr/lib64"), root.path().join("programs"));
         fs::create_dir_all(&loader).unwrap();
         finish(&LLVM, root.path()).unwrap();
-        // A loader that says what it was asked for.
+        // A loader that prints its arguments.
         let said = loader.join("ld-linux-x86-64.so.2");
         fs::write(&said, "#!/bin/sh\nfor argument; do echo \"$argument\"; done\n").unwrap();
         fs::set_permissions(&said, fs::Permissions::from_mode(0o755)).unwrap();

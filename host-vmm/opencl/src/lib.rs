@@ -15,7 +15,7 @@ pub const LONGEST: usize = 1 << 30;
 /// Request to the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Takes so many processors and compiles the sources: the first request.
+    /// Takes a number of processors and compiles the sources: the first request.
     Open {
         /// Processors to run on.
         processors: usize,
@@ -67,7 +67,7 @@ pub enum Arg {
 pub enum Answer {
     /// The request is done.
     Done,
-    /// A run took so many nanoseconds.
+    /// Nanoseconds that a run took.
     Took(u64),
     /// The output.
     Output(Vec<f32>),
@@ -99,7 +99,7 @@ pub enum Failure {
         /// Error of OpenCL.
         error: String,
     },
-    /// A request came out of its order, or names what there is not.
+    /// A request came out of its order, or names something that is not there.
     #[error("the program that loads OpenCL cannot do this now: {0}")]
     Order(String),
 }

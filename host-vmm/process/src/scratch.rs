@@ -22,7 +22,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder among the temporary ones, and removes those of dead runs.
+    /// Makes a folder among the temporary ones, and removes the folders of dead runs.
     pub fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
@@ -59,7 +59,7 @@ fn lock_new(folder: &Path) -> io::Result<Option<File>> {
     Ok(path.exists().then_some(lock))
 }
 
-/// Removes the folders of dead runs; what cannot be removed is left alone.
+/// Removes the folders of dead runs; folders that cannot be removed are left alone.
 pub fn sweep() {
     sweep_in(&std::env::temp_dir());
 }

@@ -306,7 +306,7 @@ unsafe fn runs(path: *const u8) -> isize {
 ///
 /// # Safety
 ///
-/// `stack` is what the kernel passes to a new process, and nothing else has run in it.
+/// `stack` is the stack that the kernel passes to a new process, and nothing else has run in it.
 pub(crate) unsafe extern "C" fn again(stack: *const usize) {
     // SAFETY: as above.
     let _ = unsafe { try_again(stack) };
@@ -322,7 +322,7 @@ unsafe fn try_again(stack: *const usize) -> Option<()> {
         let command = Command::of(count, arguments)?;
         let program = *command.program;
         let size = length(program);
-        // The suites are belfry's own; another library that is loaded first is put behind ours.
+        // The suites are belfry's own; another library that is loaded first comes after ours.
         let suite = size >= 6 && begins(program.add(size - 6), c"-suite".as_ptr().cast(), 6);
         if size == 0 || suite || variable(old, c"LD_PRELOAD=").is_some_and(|list| *list != 0) {
             return None;
@@ -368,7 +368,7 @@ mod tests {
         let words = [c"belfry", c"exec", c"-q", c"--cus", c"8", c"--", c"true", c"-q"];
         let list: Vec<*const u8> =
             words.iter().map(|word| word.as_ptr().cast()).chain([core::ptr::null()]).collect();
-        // SAFETY: C strings, and a null pointer behind them.
+        // SAFETY: C strings, followed by a null pointer.
         unsafe {
             let command = Command::of(words.len(), list.as_ptr()).unwrap();
             assert_eq!(length(*command.program), 4);

@@ -30,7 +30,7 @@ pub(crate) const ENOTDIR: isize = -20;
 /// The arguments are as the call demands.
 unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     let result;
-    // SAFETY: the kernel changes `rax`, `rcx`, `r11` and what the caller vouches for.
+    // SAFETY: the kernel changes `rax`, `rcx`, `r11` and memory that the caller vouches for.
     unsafe {
         asm!(
             "syscall",
@@ -43,7 +43,7 @@ unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     result
 }
 
-/// The beginning of a file; how many bytes it is, or an error.
+/// Reads the beginning of a file. Returns the number of bytes, or an error.
 ///
 /// # Safety
 ///
@@ -143,7 +143,7 @@ pub(crate) fn memory() -> Option<u64> {
     }
 }
 
-/// The processors that this process may use; how many bytes that is, or an error.
+/// Reads the set of processors that this process may use. Returns its size in bytes, or an error.
 ///
 /// # Safety
 ///
@@ -153,7 +153,8 @@ pub(crate) unsafe fn processors(to: *mut u8, size: usize) -> isize {
     unsafe { call(SCHED_GETAFFINITY, 0, size, to as usize, 0) }
 }
 
-/// Blocks no signal, and lets `SIGPIPE` do what it does, as the standard library does for what it executes.
+/// Blocks no signal, and gives `SIGPIPE` its default action, as the standard library does for programs that it
+/// executes.
 pub(crate) fn plain_signals() {
     const SIGPIPE: usize = 13;
     const SIG_SETMASK: usize = 2;

@@ -1,4 +1,4 @@
-//! The record of a start: conditions, and what the program gets.
+//! The record of a start: conditions, and the arguments and environment that the program gets.
 //!
 //! A file is [`MAGIC`] and a list of entries: [kind](self#constants) (one byte), length of the value (four bytes, little-endian), the
 //! value, and a zero byte, so that a path is a C string where it lies. The last entry is [`END`].
@@ -10,7 +10,7 @@ pub const MAX_SIZE: usize = 16 << 10;
 /// Bytes of `/proc/self/cgroup` that are compared: a longer one is not recorded.
 pub const MAX_CGROUP: usize = 2048;
 
-/// Options of the command line, each with a zero byte behind it: the same.
+/// Options of the command line, each followed by a zero byte: the same.
 pub const OPTIONS: u8 = b'o';
 /// Identity of the binary's file ([`Identity`]): the same.
 pub const BINARY: u8 = b'b';

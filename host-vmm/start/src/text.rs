@@ -39,7 +39,7 @@ pub(crate) unsafe fn same(a: *const u8, b: *const u8, size: usize) -> bool {
 pub(crate) unsafe fn begins(text: *const u8, with: *const u8, size: usize) -> bool {
     let mut at = 0;
     while at < size {
-        // SAFETY: the text has a zero byte, which is in none of what is looked for.
+        // SAFETY: the text has a zero byte, which is not among the bytes looked for.
         let (a, b) = unsafe { (*text.add(at), *with.add(at)) };
         if a != b || a == 0 {
             return false;

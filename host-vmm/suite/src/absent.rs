@@ -39,8 +39,8 @@ pub struct Where {
 }
 
 impl Where {
-    /// Takes what a row has behind the case's name: nothing, or conditions in parentheses with commas between them, each
-    /// kind once.
+    /// Parses the rest of a row after the case's name: nothing, or conditions in parentheses with commas between them,
+    /// each kind once.
     fn of(rest: &str) -> Option<Self> {
         let mut place = Self::default();
         let rest = rest.trim();
@@ -78,7 +78,7 @@ impl Where {
     }
 }
 
-/// Returns the major version of HIP in a root file system: the number behind its library's name.
+/// Returns the major version of HIP in a root file system: the number after its library's name.
 #[must_use]
 pub fn hip_of(tree: &Path) -> Option<u32> {
     let folder = tree.join("usr/lib/x86_64-linux-gnu").read_dir().ok()?;

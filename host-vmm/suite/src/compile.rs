@@ -50,9 +50,9 @@ cd /
 exec chroot "$root" /bin/sh -ec "$script"
 "#;
 
-/// Compiles what is not in the cache yet, as many at once as there are processors.
+/// Compiles programs that are not in the cache yet, as many at once as there are processors.
 ///
-/// Returns where the programs are, in their order, or for each that does not compile what the compiler said.
+/// Returns the paths of the programs, in their order, or the compiler's output for a program that does not compile.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ fn place(cache: &Cache, tree: &Path, program: &Program) -> Result<PathBuf> {
         add(file.as_os_str().as_encoded_bytes());
         add(text.as_bytes());
     }
-    // Trees in the cache are named by what is in them; one that is not changes these folders when packages come or go.
+    // Trees in the cache are named by their content; any other tree changes these folders when packages come or go.
     let tree = fs::canonicalize(tree).with_context(|| tree.display().to_string())?;
     add(tree.as_os_str().as_encoded_bytes());
     for folder in ["usr/bin", "usr/lib/x86_64-linux-gnu"] {

@@ -1,4 +1,4 @@
-//! The suite on a console: a line for each case, what failing cases said, and the count as the last line.
+//! The suite on a console: a line for each case, the output of failing cases, and the count as the last line.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -66,7 +66,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Runs `tests` and gives `line` what there is to print; the last line is the count.
+/// Runs `tests` and gives `line` each line to print; the last line is the count.
 pub fn run(
     ready: &Ready,
     tests: &[&Test],

@@ -1,19 +1,19 @@
 //! The suite of unmodified programs: HIP, OpenCL, Python and the tools that come with ROCm, on a Belfry GPU.
 //!
-//! `belfry exec -- hip-suite` and the tests of this repository are made of it: the first prints what came of each case
+//! `belfry exec -- hip-suite` and the tests of this repository are made of it: the first prints the result of each case
 //! (`console.rs`), the second makes a test of each.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | which cases there are, by the sources in `tests/programs` | `sources.rs` |
-//! | the tools and scripts, and what they have to say | `tools.rs` |
+//! | the tools and scripts, and their expected output | `tools.rs` |
 //! | the programs, compiled inside a root tree and cached | `compile.rs` |
 //! | what runs a program: `belfry exec`, or a guest | `runner.rs`, `guest.rs` |
-//! | a child with a time limit, and what it waits for when it does not end | `process.rs`, `threads.rs` |
+//! | a child with a time limit, and its waits when it does not end | `process.rs`, `threads.rs` |
 //! | cases that are known to fail, and how | `absent.rs` |
 //! | what an outcome means | `verdict.rs` |
-//! | all cases, and what each of them needs | `plan.rs` |
-//! | the suites as commands: their arguments, and what they print | `request.rs`, `console.rs` |
+//! | all cases, and the parts that each of them needs | `plan.rs` |
+//! | the suites as commands: their arguments and their output | `request.rs`, `console.rs` |
 
 pub mod absent;
 pub mod compile;

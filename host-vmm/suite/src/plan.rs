@@ -1,4 +1,4 @@
-//! All cases by name, and what each of them needs to run.
+//! All cases by name, and the parts that each of them needs to run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::verdict::{Expected, Verdict, judge};
 pub struct Test {
     /// Its name, `hip::memcpy_2d` for example.
     pub name: String,
-    /// Its rows in the table of absent cases, of which one at most is true in one place.
+    /// Its rows in the table of absent cases; at most one of them applies in one place.
     pub absent: Vec<Absent>,
     what: What,
 }

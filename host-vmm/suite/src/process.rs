@@ -50,11 +50,11 @@ pub struct Outcome {
     pub ended: Ended,
     /// Its standard output, at most a mebibyte of it.
     pub stdout: String,
-    /// Its standard error, likewise; after that, if it was killed, what its threads were waiting for.
+    /// Its standard error, at most as much; after that, if it was killed, the waits of its threads.
     pub stderr: String,
 }
 
-/// Runs `command` for at most `limit` without input, then kills what is left of its process group.
+/// Runs `command` for at most `limit` without input, then kills the rest of its process group.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn run(command: Command, limit: Duration) -> Result<Outcome> {
     run_with_input(command, Stdio::null(), limit)
 }
 
-/// The same with something to read.
+/// Runs `command` as [`run`] does, with `input` to read.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     if let Some(mut pipe) = pipe {
         std::thread::spawn(move || {
             let mut kept = Vec::new();
-            // A pipe that breaks gives what came before; the rest is read so that the writer does not stop.
+            // A pipe that breaks gives the bytes before; the rest is read so that the writer does not stop.
             let _ = (&mut pipe).take(KEPT).read_to_end(&mut kept);
             let _ = std::io::copy(&mut pipe, &mut std::io::sink());
             let _ = sender.send(kept);

@@ -1,4 +1,4 @@
-//! The suites as commands: which of them there are, and their arguments.
+//! The suites as commands: their names and their arguments.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn help(program: &str, group: &str) -> String {
 }
 
 impl Action {
-    /// Parses `program ARGUMENTS`; `None` if `program` is no suite. The cases to list are those of `plan`.
+    /// Parses `program ARGUMENTS`; `None` if `program` is no suite. `--list` lists the cases of `plan`.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ impl Exec {
         Self { belfry, tree: tree.to_owned(), options: Vec::new() }
     }
 
-    /// The same with more options of `belfry exec`, those of the device for example.
+    /// Adds options of `belfry exec`, for the device for example.
     #[must_use]
     pub fn with_options(self, options: Vec<OsString>) -> Self {
         Self { options, ..self }
@@ -43,10 +43,10 @@ impl Exec {
 
 impl Runner for Exec {
     fn run(&self, argv: &[String], limit: Duration) -> Result<Outcome> {
-        // Where a program leaves what it leaves, core files for example.
+        // Directory for files that a program leaves, core files for example.
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(&self.belfry);
-        // What a case does to its card is not what another one sees of its own.
+        // A case's changes to its card are not seen by other cases.
         command.env("BELFRY_EXEC_CARD", directory.path());
         command.arg("exec").args(&self.options).arg("--root").arg(&self.tree).arg("--").args(argv);
         command.current_dir(directory.path());

@@ -26,9 +26,9 @@ pub enum Language {
     Hsa,
     /// C over libhsakmt, the library below ROCr, with packets of its own and kernels of OpenCL C.
     Thunk,
-    /// C without any library of ROCm: what a process sees of `belfry exec` itself.
+    /// C without any library of ROCm: a process's view of `belfry exec` itself.
     ProcessC,
-    /// The same in C++ with kernels.
+    /// C++ with kernels: a process's view of `belfry exec` itself.
     ProcessHip,
 }
 
@@ -195,7 +195,7 @@ pub fn programs() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// A source's text and that of the headers beside it that it names itself.
+/// A source's text and the text of the headers beside it that it names itself.
 fn included(language: Language, source: &'static str) -> Result<Vec<&'static str>> {
     let mut texts = vec![source];
     for name in names_with_extension(language.folder(), "h") {

@@ -1,4 +1,4 @@
-//! Tools that come with ROCm and scripts in Python: what they are called with and what they have to say.
+//! Tools that come with ROCm and scripts in Python: their command lines and their expected output.
 
 /// One command in a root tree that has to end with 0.
 #[derive(Debug, Clone, Copy)]

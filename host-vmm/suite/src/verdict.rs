@@ -22,7 +22,7 @@ pub enum Verdict {
     Absent,
 }
 
-/// Judges one run; the error is what there is to say about a case that is not as it should be.
+/// Judges one run; the error is a report about a case that is not as it should be.
 ///
 /// # Errors
 ///

@@ -326,7 +326,7 @@ fn clients_that_send_garbage_stall_or_leave_harm_nothing() {
     let run = Run::endless();
     // The first one says nothing: the dispatch waits on.
     drop(run.connect());
-    // One that begins, and leaves without a word.
+    // A client that begins, and leaves without a word.
     let mut client = run.connect();
     client.write_all(&packet("?")).unwrap();
     let mut answer = [0; 64];
@@ -334,7 +334,7 @@ fn clients_that_send_garbage_stall_or_leave_harm_nothing() {
     drop(client);
     run.runs_on();
 
-    // One that interrupts, as Ctrl-C does in GDB.
+    // A client that interrupts, as Ctrl-C does in GDB.
     let mut client = run.connect();
     for bytes in [packet("vCont;c"), vec![3]] {
         client.write_all(&bytes).unwrap();
@@ -364,13 +364,13 @@ fn clients_that_send_garbage_stall_or_leave_harm_nothing() {
         drop(client);
         run.runs_on();
     }
-    // One that does not end its packet is dropped.
+    // A client that does not end its packet is dropped.
     let mut client = run.connect();
     client.write_all(b"$qSupp").unwrap();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
     run.runs_on();
-    // One that floods and takes no answers.
+    // A client that floods and takes no answers.
     let mut client = run.connect();
     client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     let flood = packet("qXfer:features:read:target.xml:0,3000").repeat(100);

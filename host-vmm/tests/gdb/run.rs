@@ -22,7 +22,7 @@ impl Run {
         Self::vecadd_of("128", options, code)
     }
 
-    /// The same with another number of work-items for vectors of 128.
+    /// Runs vecadd with another number of work-items, for vectors of 128.
     pub fn vecadd_of(count: &str, options: &[&str], code: &str) -> Self {
         let floats = "buf:f32:128:iota";
         let arguments =
@@ -76,7 +76,7 @@ impl Run {
         }
     }
 
-    /// Has GDB carry out commands; what it says.
+    /// Has GDB carry out commands; its output.
     pub fn gdb(&self, commands: &[&str]) -> String {
         let gdb = tools::gdb(&Cache::open().unwrap(), &Progress::silent()).unwrap();
         let script = self.folder.path().join("commands");
@@ -139,7 +139,7 @@ impl Run {
     }
 }
 
-/// A text has parts, one behind the other.
+/// Checks that a text has parts, one after the other.
 #[track_caller]
 pub fn has(said: &str, parts: &[&str]) {
     let mut rest = said;

@@ -70,7 +70,8 @@ impl Trace {
         self.packet.iter().filter_map(|packet| packet.track_event.as_ref()).collect()
     }
 
-    /// The names of what the flow of each dispatch of a kernel goes through; the kernel's name begins as given.
+    /// The names of the slices that the flow of each dispatch of a kernel goes through; the kernel's name begins as
+    /// given.
     pub(crate) fn flows_of(&self, kernel: &str) -> Vec<BTreeSet<String>> {
         let (tracks, events) = (self.tracks(), self.events());
         let mut steps: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();

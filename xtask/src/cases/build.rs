@@ -1,4 +1,4 @@
-//! Compiling the programs of cases in an image, once for what they are made of.
+//! Compiling the programs of cases in an image, once for each set of sources and options.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -39,7 +39,7 @@ impl Made {
 }
 
 impl Builder<'_> {
-    /// `belfry exec` in the image, which is killed after so many seconds.
+    /// `belfry exec` in the image, which is killed after `limit` seconds.
     pub(super) fn exec(&self, limit: u32, options: &[&str], more: &[String]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=10", &limit.to_string()]).arg(self.belfry);
@@ -66,7 +66,7 @@ impl Builder<'_> {
         Ok(Made { program: file, folder: made })
     }
 
-    /// Tells apart what a program is made of: the files beside it, the shared header, options, the image.
+    /// Hashes the parts that a program is made of: the files beside it, the shared header, options, the image.
     fn identity(&self, folder: &Path, program: &Program) -> Result<u64> {
         let mut files = vec![self.shared.clone()];
         for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
@@ -90,7 +90,7 @@ impl Builder<'_> {
             command.args(["cc", "-O2", "-w"]);
         } else {
             command.args(["hipcc", "-O2", "-w"]);
-            // Those that a program is not for may lack what it is written with.
+            // Chips that a program is not for may lack the instructions it is written with.
             let chips = CHIPS.iter().filter(|chip| program.chips.iter().any(|named| named == *chip));
             command.args(chips.map(|chip| format!("--offload-arch={chip}")));
         }

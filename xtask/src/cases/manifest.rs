@@ -1,4 +1,4 @@
-//! `case.toml`: the programs of a case, how each is compiled, and what it is run on.
+//! `case.toml`: the programs of a case, how each is compiled, and the chips it is run on.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(super) struct Program {
     /// Environment variables of the program, as `NAME=VALUE`.
     #[serde(default)]
     pub(super) environment: Vec<String>,
-    /// A text in what the program prints, instead of a last line that ends with `PASS` and of exit status 0.
+    /// A text in the program's output, instead of a last line that ends with `PASS` and of exit status 0.
     pub(super) says: Option<String>,
     /// Seconds that it may take.
     #[serde(default = "usual_limit")]

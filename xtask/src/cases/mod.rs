@@ -1,4 +1,4 @@
-//! `cargo xtask cases`: small programs that say themselves whether what came is what a card gives.
+//! `cargo xtask cases`: small programs that check by themselves if their results are those of a card.
 //!
 //! Each folder of `tests/cases` is a case: its programs are compiled in an image under `belfry exec`, as its `case.toml` says,
 //! and run on the chips and tiers that this names. The last line of a program ends with `PASS` or `FAIL`.
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The names and folders of the cases in a folder, or of those that are named.
+/// The names and folders of the cases in a folder, or of the named ones.
 fn chosen(from: &Path, names: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
@@ -176,7 +176,7 @@ impl Case<'_> {
         what.trim_end().to_owned()
     }
 
-    /// Runs the program once; what it printed is the error if that is not what is wanted.
+    /// Runs the program once; if its output is not as wanted, the output is the error.
     fn execute(&self, builder: &Builder<'_>, made: &Made, chip: &str, tier: &str) -> Result<()> {
         let folder = made.objects(chip);
         let output = builder

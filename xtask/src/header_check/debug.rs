@@ -1,4 +1,4 @@
-//! `linux/kfd_ioctl.h`: what debuggers see of the driver.
+//! `linux/kfd_ioctl.h`: the driver's interface for debuggers.
 
 use belfry_abi::kfd::debug;
 

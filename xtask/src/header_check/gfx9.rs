@@ -63,7 +63,8 @@ fn registers(header: &'static str, ip: Ip, all: &[Description]) -> Group {
     Group { includes: vec![header], conditions, ..Group::default() }
 }
 
-/// The header's name of a register: those of hubs have no prefix, those of the bus interface the function they belong to.
+/// The header's name of a register: registers of hubs have no prefix, registers of the bus interface have their
+/// function's.
 fn published(ip: Ip, name: &'static str) -> String {
     let hub = [("GCVM_", "VM_"), ("GCMC_", "MC_"), ("MMVM_", "VM_"), ("MMMC_", "MC_")];
     if let Some((prefix, plain)) = hub.iter().find(|(prefix, _)| name.starts_with(prefix)) {
@@ -180,7 +181,7 @@ fn packets() -> Group {
     Group { includes, conditions, ..Group::default() }
 }
 
-/// Operations of packets, and bits of those of the kernel's queues that have macros.
+/// Operations of packets, and bits of packets of the kernel's queues that have macros.
 fn opcodes() -> Group {
     use pm4::Opcode;
     let mut conditions: Vec<(String, String)> = [

@@ -1,4 +1,4 @@
-//! `hsa.h`, `amd_hsa_signal.h`, `amd_hsa_queue.h`: what programs and packet processor share.
+//! `hsa.h`, `amd_hsa_signal.h`, `amd_hsa_queue.h`: structures that programs and packet processor share.
 //!
 //! The fields that version 2 of `amd_queue_t` added over reserved ones are left out: older headers do not name them.
 

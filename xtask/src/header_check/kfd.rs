@@ -1,4 +1,4 @@
-//! `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`: what programs see of the driver.
+//! `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`: the driver's interface for programs.
 
 use belfry_abi::kfd::{aperture, drm, event, ioctl, memory, misc, queue, smi, svm};
 

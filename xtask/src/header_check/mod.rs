@@ -103,7 +103,7 @@ pub struct Group {
 }
 
 impl Layout {
-    /// The same, where versions of the header append fields of their own.
+    /// Compares the fields alone, where versions of the header append fields of their own.
     fn fields_only(self) -> Self {
         Self { size: None, ..self }
     }
@@ -154,7 +154,7 @@ impl Group {
             + self.conditions.len()
     }
 
-    /// Compiles the assertions against headers below `include_dirs`; returns how many held.
+    /// Compiles the assertions against headers below `include_dirs`; returns the number that held.
     fn check(&self, name: &str, include_dirs: &[PathBuf]) -> Result<usize> {
         let directory = tempfile::tempdir()?;
         let file = directory.path().join(format!("{name}.c"));

@@ -1,4 +1,5 @@
-//! `drm/drm.h`: syncobjs, and what submissions of amdgpu say of them; `linux/sync_file.h`; checkpoints of `linux/kfd_ioctl.h`.
+//! `drm/drm.h`: syncobjs, and the chunks about them in submissions of amdgpu; `linux/sync_file.h`; checkpoints of
+//! `linux/kfd_ioctl.h`.
 
 use belfry_abi::kfd::{criu, drm};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask isa fixtures`: what `device/isa/tests/disassembly.rs` compares with.
+//! `cargo xtask isa fixtures`: texts that `device/isa/tests/disassembly.rs` compares with.
 //!
 //! Each line is `waves<TAB>bytes<TAB>text`: `32`, `64` or `*` for both, the instruction's bytes in hexadecimal, LLVM's
 //! text of it.
@@ -19,7 +19,7 @@ const KERNELS: &str = "guest-runtime/kernels";
 /// Kernels that are compiled for waves of 64 as well. The others use instructions or libraries of one size.
 const WAVE64: [&str; 9] =
     ["bench", "bitonic", "gemm", "hist", "intmix", "reduce", "scratch", "sort", "vecadd"];
-/// Of LLVM's vectors every how many-th is committed.
+/// Interval at which LLVM's vectors are committed: one of this many.
 const STRIDE: usize = 8;
 
 /// Writes the fixtures of compiled kernels and of LLVM's disassembler tests.
@@ -65,14 +65,14 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
         let object = path.with_extension(format!("{processor}.hsaco"));
         if target.only_waves_of_64 {
             let object = scratch.join(format!("{stem}.hsaco"));
-            // Some kernels are of what this processor does not have.
+            // Some kernels use features that this processor does not have.
             if stem != "ocml" && compile(target, &path, &object)? {
                 listing(&mut out, &mut seen, (target, "64"), &object, &scratch)?;
             }
             continue;
         }
         if !object.exists() {
-            // A kernel of what this processor does not have.
+            // A kernel that uses a feature this processor does not have.
             continue;
         }
         listing(&mut out, &mut seen, (target, "32"), &object, &scratch)?;
@@ -87,7 +87,7 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
     Ok(out)
 }
 
-/// Compiles a kernel for waves of 64; whether it does.
+/// Compiles a kernel for waves of 64. Returns true if it compiles.
 fn compile(target: &Target, source: &Path, object: &Path) -> Result<bool> {
     let mut compiler = Command::new("clang-19");
     if source.file_stem().is_none_or(|stem| stem != "bench") {
@@ -139,8 +139,8 @@ fn listing(
     let mut rest = code.as_str();
     for line in String::from_utf8(output.stdout)?.lines() {
         let Some((text, encoding)) = encoded(line) else { continue };
-        // The printed encodings are the code, as llvm-mc encodes again what it decoded; but for a literal that the linker has
-        // made one of the inline constants.
+        // The printed encodings are the code, as llvm-mc encodes again the instruction that it decoded. The exception
+        // is a literal that the linker has made one of the inline constants.
         let printed = hex(encoding)?;
         let length = printed.len() + if rest.starts_with(&printed) { 0 } else { 8 };
         let (hex, behind) =
@@ -155,7 +155,7 @@ fn listing(
     Ok(())
 }
 
-/// A sample of the encodings in LLVM's tests of older processors, those that this one has too, with its texts.
+/// A sample of the encodings in LLVM's tests of older processors that this one has too, with its texts.
 fn judged(tree: &Path, target: &Target) -> Result<String> {
     let processor = target.processor;
     let mut out = format!(
@@ -263,7 +263,7 @@ fn vectors(tree: &Path, target: &Target) -> Result<String> {
     ensure!(!files.is_empty(), "no {file} tests in {}", directory.display());
     for path in files {
         let text = fs::read_to_string(&path)?;
-        // Which waves the file is for, where its lines do not say it: those of 32 unless a run asks for others.
+        // Wave size of the file, if its lines do not tell it: 32 unless a run asks for another one.
         let lower = text.to_ascii_lowercase();
         let runs = || lower.lines().filter(|line| line.contains("run:"));
         let wide = |line: &str| line.contains("+wavefrontsize64");

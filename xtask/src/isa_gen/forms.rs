@@ -191,7 +191,7 @@ impl Tables {
         let syntax = Syntax::of(records, name, record, format, &operands)?;
         let mut flags = flags(record, format, &operands, destinations, &bits);
         if name.starts_with("V_CVT_PKACCUM_") {
-            // It keeps bytes of its destination, of which LLVM's description says nothing.
+            // It keeps bytes of its destination, which LLVM's description does not mention.
             flags.push("ACC");
         }
         if records.target.cache_policy == CachePolicy::Hints && syntax.names().contains("cpol") {
@@ -236,7 +236,7 @@ impl Tables {
         Ok(Draft { table: (table, record.size()), fixed: mask, unused, form })
     }
 
-    /// Index of the operand list: what has bits, is printed, or decides how modifiers are printed.
+    /// Index of the operand list: operands that have bits, are printed, or decide how modifiers are printed.
     fn operand_list(
         &mut self,
         records: &Records<'_>,
@@ -291,7 +291,8 @@ struct Syntax {
 }
 
 impl Syntax {
-    /// Adds to the record's syntax what LLVM's printer writes on its own: encoding suffixes and the implied `vcc`.
+    /// Adds to the record's syntax the text that LLVM's printer writes on its own: encoding suffixes and the implied
+    /// `vcc`.
     fn of(
         records: &Records<'_>,
         name: &str,

@@ -215,7 +215,7 @@ fn definitions(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(|entry| entry["def"].as_str())
 }
 
-/// The dump, reduced to what the tables need.
+/// The dump, reduced to the records that the tables need.
 #[derive(Debug)]
 pub(crate) struct AllRecords(BTreeMap<String, Record>);
 
@@ -270,7 +270,7 @@ impl Records<'_> {
         })
     }
 
-    /// Every image instruction, those included that only differ in how many registers they name.
+    /// Every image instruction, including variants that only differ in the number of registers they name.
     pub(crate) fn images(&self) -> impl Iterator<Item = (&str, &str, u32, u32)> {
         self.records.values().filter_map(Record::image)
     }
@@ -296,7 +296,7 @@ impl Records<'_> {
                 _ => !values.next().unwrap_or(false),
             };
         }
-        // Both wave sizes: which one a form is for is told by its predicates.
+        // Both wave sizes: a form's predicates tell its wave size.
         let name = condition["def"].as_str().unwrap_or_default();
         name.starts_with("FeatureWavefrontSize") || self.features.contains(name)
     }
@@ -315,7 +315,7 @@ fn is_true16_alone(name: &str, predicate: &str) -> bool {
     predicate == "UseRealTrue16Insts" && name.starts_with("V_MOV_B16_")
 }
 
-/// Reads the top level of the dump entry by entry and keeps what may be needed.
+/// Reads the top level of the dump entry by entry and keeps the records that may be needed.
 struct Dump;
 
 impl<'de> DeserializeSeed<'de> for Dump {

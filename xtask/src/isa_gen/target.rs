@@ -15,7 +15,7 @@ pub(crate) struct Target {
     pub(crate) has_halves: bool,
     /// True if it has no waves of 32.
     pub(crate) only_waves_of_64: bool,
-    /// LLVM has tests with its texts; those of older processors hold as far as it has their instructions.
+    /// LLVM has tests with its texts; tests of older processors hold as far as it has their instructions.
     pub(crate) has_own_tests: bool,
     /// First words of the names of LLVM's test files that hold code for it.
     pub(crate) vectors: &'static [&'static str],

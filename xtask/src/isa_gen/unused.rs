@@ -1,8 +1,9 @@
 //! Fields of encodings that an operation has no operand for.
 //!
-//! LLVM 19 describes them as bits that are 0. Hardware does not look at them, and assemblers write other values there: LLVM
-//! since January 2026 and Mesa's ACO the inline constant 0 (0x80) in unused sources, from GFX10 on. So they are no part of
-//! what selects a form. What stays: modifiers of operands that are there, and bits that tell one form from another.
+//! LLVM 19 describes them as bits that are 0. Hardware does not look at them, and assemblers write other values there:
+//! LLVM since January 2026 and Mesa's ACO the inline constant 0 (0x80) in unused sources, from GFX10 on. So these bits
+//! do not help to select a form. Two kinds of bits stay: modifiers of operands that are there, and bits that tell one
+//! form from another.
 
 use super::forms::Form;
 use super::records::Bit;
@@ -17,7 +18,7 @@ fn places(file: &str, format: &str, op: &str, bytes: u64) -> Vec<Place> {
     let gfx12 = file == "gfx12";
     let alone = |places: &[(u32, u32)]| places.iter().map(|&(first, length)| (first, length, 0)).collect();
     let source = |n: u32, others: u128| (32 + 9 * n, 9, 1 << (61 + n) | others);
-    // With DPP, the number of the first source is further back, and what is in its field says so.
+    // With DPP, the number of the first source is further back, and a value in its field says so.
     let sources = if bytes == 12 { 1..3 } else { 0..3 };
     match (format, bytes) {
         ("Vop3P", _) if op.starts_with("v_mfma_") || op.starts_with("v_smfmac_") => {
@@ -74,14 +75,14 @@ pub(super) fn candidates(file: &str, format: &str, op: &str, bits: &[Bit]) -> u1
     (0..128).filter(|&position| unused >> position & 1 != 0 && fixed(position)).map(|at| 1u128 << at).sum()
 }
 
-/// A form before it is known which of its bits select it.
+/// A form before the bits that select it are known.
 #[derive(Debug)]
 pub(super) struct Draft {
     /// Decoder table it belongs to, and the length of that table's instructions.
     pub(super) table: (usize, u64),
     /// Bits that LLVM's description fixes.
     pub(super) fixed: u128,
-    /// Of these, those of operands that it does not have.
+    /// Bits of `fixed` that belong to operands it does not have.
     pub(super) unused: u128,
     pub(super) form: Form,
 }

@@ -38,7 +38,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
         ],
     ),
 ];
-/// Seconds for all cases, of which each has a limit of its own.
+/// Seconds for all cases; each case has a limit of its own.
 const LIMIT: u32 = 7200;
 
 /// Returns true if a name is that of one of the steps.

@@ -1,4 +1,4 @@
-//! ROCm's rocminfo and the suites in a guest under QEMU's translator, and what they come to there.
+//! ROCm's rocminfo and the suites in a guest under QEMU's translator, and their results there.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ pub(super) fn has(only: &str) -> bool {
     only.starts_with(NAME)
 }
 
-/// One guest for each, on a chip of this name.
+/// One guest for each step, on a chip of this name.
 pub(super) fn image(chip: &str) -> Image {
     let step = |program: &str, expected| Step {
         name: format!("{NAME} {program}"),

@@ -1,7 +1,7 @@
 //! Cases of other projects that fail for a reason of their own, each with that reason.
 //!
-//! A case is here only once it has been shown where its program relies on what no specification promises; docs/rocm-tests.md
-//! has the evidence. Everything else that fails is a failure.
+//! A case is here only once it has been shown that its program relies on behaviour that no specification promises;
+//! docs/rocm-tests.md has the evidence. Every other failing case is a failure.
 
 /// A case that is known to fail.
 #[derive(Debug)]

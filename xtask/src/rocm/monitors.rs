@@ -11,7 +11,7 @@ use super::plan::{Image, Place, Step};
 use super::verdict::Expected;
 use super::{Runner, guest};
 
-/// The name of the image, and what the names of the steps begin with.
+/// The name of the image, and the first word of the names of the steps.
 const NAME: &str = "monitors";
 /// Debian's monitors; ROCm's own are in the image already.
 const PACKAGES: &str = "radeontop nvtop";
@@ -22,7 +22,7 @@ const CRATE: &str = "amdgpu_top@0.11.5";
 /// Seconds for one monitor.
 const LIMIT: u32 = 120;
 
-/// A monitor: its name, its command, and the function that says what is wrong with what it has told.
+/// A monitor: its name, its command, and the function that finds the fault in its output.
 type Monitor = (&'static str, &'static [&'static str], fn(&str) -> Option<String>);
 
 const MONITORS: [Monitor; 5] = [
@@ -64,7 +64,7 @@ pub(super) struct Load(Child);
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // It ends with its input. An end before that is seen by what the monitor says.
+        // The program ends with its input. The monitor's output shows if it ends before that.
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
@@ -147,7 +147,7 @@ fn figure(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| number(value.as_str()?))
 }
 
-/// The first JSON value in what a program printed, which may say other things before it.
+/// The first JSON value in a program's output, which may have other text before it.
 fn json(text: &str) -> Option<Value> {
     let starts = text.char_indices().filter(|(_, c)| matches!(c, '{' | '['));
     starts

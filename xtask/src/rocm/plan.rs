@@ -13,7 +13,7 @@ use super::{Options, debugger, guest, monitors};
 pub(super) enum Place {
     /// Under `belfry exec`.
     Exec,
-    /// The same with `--debuggable`, and programs that are made for it first.
+    /// Under `belfry exec --debuggable`, with programs that are made for it first.
     Debuggable,
     /// In a guest, with programs that are made for it first.
     DebuggableInGuest,
@@ -48,19 +48,19 @@ pub(super) type Find = fn(&Places<'_>) -> Result<Vec<Step>>;
 /// Places where steps are found.
 pub(super) struct Places<'a> {
     pub(super) output: Output<'a>,
-    /// The folder of [`Image::alone`], and what the names of its steps begin with.
+    /// The folder of [`Image::alone`], and the first word of the names of its steps.
     pub(super) alone: Option<(PathBuf, &'static str)>,
 }
 
-/// Runs a program in the image and gives what it prints.
+/// Runs a program in the image and returns its output.
 pub(super) type Output<'a> = &'a dyn Fn(&[&str]) -> Result<String>;
 
-/// A root file system, and what is run there.
+/// A root file system, and the steps that run there.
 pub(super) struct Image {
     pub(super) name: &'static str,
     /// The image it is made of, and the packages added; `None` of one that belfry has by itself.
     pub(super) packages: Option<(&'static str, &'static str)>,
-    /// A package of Debian 13 that is unpacked beside the image, and what the names of its steps begin with.
+    /// A package of Debian 13 that is unpacked beside the image, and the first word of the names of its steps.
     pub(super) alone: Option<(&'static str, &'static str)>,
     pub(super) steps: Vec<Step>,
     /// Steps that the image itself knows.

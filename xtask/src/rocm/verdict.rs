@@ -57,7 +57,7 @@ pub(super) fn counts(text: &str) -> Option<Counts> {
         .or_else(|| architectures(text))
 }
 
-/// `N passed, N failed, N absent`, the last such line: what ran the program may tell of itself after it.
+/// `N passed, N failed, N absent`, the last such line: belfry may print a line of its own after it.
 fn suite(text: &str) -> Option<Counts> {
     text.lines().rev().find_map(|line| {
         let words: Vec<&str> = line.split([' ', ',']).collect();
@@ -74,7 +74,7 @@ fn suite(text: &str) -> Option<Counts> {
 
 /// A line for each case, and the failed ones once more at the end.
 fn googletest(text: &str) -> Option<Counts> {
-    // The name of a case follows; what is repeated at the end comes after the line of totals.
+    // The name of a case follows; names that are repeated at the end come after the line of totals.
     let cases = text.split("[  PASSED  ]").next()?;
     let count = |mark: &str| cases.lines().filter(|line| line.contains(mark) && line.contains('.')).count();
     let counts = Counts {
@@ -91,7 +91,7 @@ pub(super) fn chose_nothing(text: &str) -> bool {
     text.contains("] Running 0 tests ")
 }
 
-/// A mark for each case after `Running N unit tests.`; what is told of failures has lines of its own. A known failure is
+/// A mark for each case after `Running N unit tests.`; reports of failures have lines of their own. A known failure is
 /// one of Thrust's own.
 fn thrust(text: &str) -> Option<Counts> {
     let mut lines = text.lines().skip_while(|line| !line.ends_with(" unit tests.")).skip(1);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Folders and files where a chip, or its instruction set, may decide: its tables, the roots that put a device or a driver
-/// together, and what has to do with several chips at once.
+/// Folders and files where a chip, or its instruction set, may decide: its tables, the roots that put a device or a
+/// driver together, and code for several chips at once.
 const PLACES: &[&str] = &[
     "device/src/chip/",
     "device/isa/src/tables/",

@@ -78,7 +78,7 @@ fn names(path: &str, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The first segments of what follows a `crate::`: one, or those of a group.
+/// The first segments of the path after a `crate::`: one, or those of a group.
 fn heads(rest: &str) -> Vec<String> {
     let identifier = |text: &str| -> String {
         text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()

@@ -1,6 +1,6 @@
 //! Fetches LLVM 19, or 23 if that is the argument, on first use and prints the directory of its programs.
 //!
-//! A program of its own, so that tests and tasks that start a compiler do not depend on what fetches it.
+//! A program of its own, so that tests and tasks that start a compiler do not depend on the code that fetches it.
 
 use std::error::Error;
 use std::io::Write as _;

@@ -1,6 +1,6 @@
-//! Fetches one package of Debian 13 on first use, without what it depends on, and prints the directory of its files.
+//! Fetches one package of Debian 13 on first use, without its dependencies, and prints the directory of its files.
 //!
-//! A program of its own, so that tasks that run a package's programs do not depend on what fetches it.
+//! A program of its own, so that tasks that run a package's programs do not depend on the code that fetches it.
 
 use std::error::Error;
 use std::io::Write as _;

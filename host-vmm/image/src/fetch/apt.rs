@@ -77,7 +77,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Says which archive failed and what can be done about it.
+    /// Names the archive that failed and the way to mend it.
     fn refused(&self, error: FetchError) -> FetchError {
         let Archive { release, mirror, .. } = &self.archive;
         match error {
@@ -178,7 +178,7 @@ impl Apt {
         Ok(packages)
     }
 
-    /// Downloads what is not there yet and verifies everything; answers the files in the packages' order.
+    /// Downloads packages that are not there yet and verifies everything; answers the files in the packages' order.
     pub fn download(
         &self,
         what: &str,
@@ -242,7 +242,7 @@ impl Apt {
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Result<String, FetchError> {
-        // Not where the files lie: apt has no word for what it finds in its directory.
+        // Not in the directory of the downloaded files: apt is not to find them in its working directory.
         self.run_in(&self.directory, program, args, &mut || ())
     }
 
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use crate::fetch::TRIXIE;
 
-    /// An archive that is not there is refused by name, and by the next process too: what lists there are belong to
+    /// An archive that is not there is refused by name, and by the next process too: the lists that are there belong to
     /// another archive.
     #[test]
     fn archive_out_of_reach_is_named_each_time() {

@@ -1,4 +1,4 @@
-//! Runs apt, dpkg and the like, and says what they said when they fail.
+//! Runs apt, dpkg and the like, and reports their output when they fail.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -59,7 +59,7 @@ pub(crate) fn run_command(
     })
 }
 
-/// The end of what a child wrote to stderr, and before it which packages keep others out: apt writes that to stdout.
+/// The end of a child's output on stderr, and before it the packages that keep others out: apt writes those to stdout.
 fn reason(stdout: &str, stderr: &str) -> String {
     let is_text = |line: &&str| !line.trim().is_empty();
     let unmet: Vec<&str> = stdout

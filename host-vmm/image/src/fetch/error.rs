@@ -36,7 +36,7 @@ pub enum FetchError {
         /// The environment variable that names one.
         variable: &'static str,
     },
-    /// The archive could not be reached, or what it gave was refused.
+    /// The archive could not be reached, or its content was refused.
     #[error(
         "packages of {release} cannot be fetched from {mirror} ({reason}); check the network and the mirror, which is \
          the one in this machine's apt configuration unless {variable} names another, or set BELFRY_CACHE to a \

@@ -25,7 +25,7 @@ pub fn find_mirror(distribution: Distribution) -> Result<String, FetchError> {
     if let Some(uri) = choose_mirror(&targets, distribution) {
         return Ok(uri);
     }
-    // A machine without package lists, as containers are: apt 3 then names no targets, only what it would fetch.
+    // A machine without package lists, such as a container: apt 3 then names no targets, only the files it would fetch.
     let uris = apt(&["update", "--print-uris"])?;
     choose_mirror(&releases(&uris), distribution).ok_or(FetchError::NoMirror {
         distribution: distribution.name(),

@@ -1,4 +1,4 @@
-//! Packages of an archive: what apt says of them, and the hashes they are known by.
+//! Packages of an archive: apt's records of them, and the hashes they are known by.
 
 use std::fs::File;
 use std::io::{self, Read as _};

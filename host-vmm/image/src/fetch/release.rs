@@ -127,8 +127,8 @@ impl Release {
         self.adds_to.is_some()
     }
 
-    /// Text of what the private apt prefers, as `apt_preferences(5)` has it: the pinned packages from this release, and all others from the
-    /// one it is an addition to. A pin is a package's name, or `src:` and that of its source.
+    /// Preferences of the private apt, as `apt_preferences(5)` has them: the pinned packages from this release, and all
+    /// others from the release that it adds to. A pin is a package's name, or `src:` and its source's name.
     pub(super) fn preferences(&self, pins: &[String]) -> String {
         let entry = |packages: &str, priority: u32| {
             format!("Package: {packages}\nPin: release a={}\nPin-Priority: {priority}\n\n", self.codename)

@@ -48,7 +48,7 @@ const ADDRESS_SANITIZER: [&str; 6] = [
     "-Cllvm-args=-asan-globals=0",
 ];
 
-/// Stands in for compiler-builtins, as in the kernel: what would come from it must not be used.
+/// Stands in for compiler-builtins, as in the kernel: nothing of that crate may be used.
 const NO_BUILTINS: &str = "#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
 
 /// Sources and tools that the object is compiled from.
@@ -88,8 +88,8 @@ pub struct CoreObject {
 ///
 /// # Errors
 ///
-/// [`ModuleError::WrongRustc`] for a compiler of another version than the library sources; what the compiler says of sources
-/// that do not compile; [`ModuleError::Gate`].
+/// [`ModuleError::WrongRustc`] for a compiler of another version than the library sources; the compiler's messages for
+/// sources that do not compile; [`ModuleError::Gate`].
 pub fn compile(inputs: &CoreInputs) -> Result<CoreObject, ModuleError> {
     let rustc = check_compiler(inputs)?;
     create_dir(&inputs.directory)?;
@@ -102,7 +102,7 @@ pub fn compile(inputs: &CoreInputs) -> Result<CoreObject, ModuleError> {
     Ok(compiled)
 }
 
-/// Returns what the compiler says of itself, when it is the right one.
+/// Returns the compiler's description of itself, when it is the right one.
 fn check_compiler(inputs: &CoreInputs) -> Result<String, ModuleError> {
     let found = run("rustc --version", Command::new(&inputs.rustc).arg("-vV"))?;
     if found.starts_with(&format!("rustc {RUSTC} ")) {

@@ -1,5 +1,5 @@
-//! A guest whose kernel looks for misuse of memory and of locks: Debian's source with KASAN and lockdep, and the driver
-//! with its own accesses checked as well, those of the Rust half included.
+//! A guest whose kernel looks for misuse of memory and of locks: Debian's source with KASAN and lockdep. The driver's
+//! own accesses are checked as well, the Rust half's included.
 //!
 //! Debian's kernels have neither. The kernel is built once per source and configuration (`kasan.config`); that takes from
 //! twenty minutes to an hour on two processors. The driver is built each time.
@@ -29,11 +29,11 @@ const CONFIG: &str = include_str!("kasan.config");
 const FIX: &str =
     "install what a kernel is built with (Debian: apt install gcc make flex bison bc libelf-dev)";
 
-/// Puts the guest together, after building what is missing; the driver core is compiled from `sources`.
+/// Puts the guest together, after building its missing parts; the driver core is compiled from `sources`.
 ///
 /// # Errors
 ///
-/// Packages that cannot be had, programs that are missing, with the fix, and steps that fail, with what they said.
+/// Packages that cannot be had, programs that are missing, with the fix, and steps that fail, with their output.
 pub fn guest(
     cache: &Cache,
     sources: &CoreInputs,
@@ -84,7 +84,7 @@ fn kernel(cache: &Cache, progress: &Progress) -> Result<Kernel, ImageError> {
     Ok(Kernel { image: tree.join("arch/x86/boot/bzImage"), modules: tree, release, id })
 }
 
-/// Configures and builds the kernel, and keeps of the tree what modules are built with.
+/// Configures and builds the kernel, and keeps the part of the tree that modules are built with.
 fn build(tree: &Path) -> Result<(), ModuleError> {
     let fragment = tree.join("arch/x86/configs/kasan.config");
     fs::write(&fragment, CONFIG).map_err(io_error("write", &fragment))?;
@@ -102,7 +102,8 @@ fn build(tree: &Path) -> Result<(), ModuleError> {
     prune(tree)
 }
 
-/// The first option of `kasan.config` that a configuration lacks: those that depend on others are dropped silently.
+/// The first option of `kasan.config` that a configuration lacks: options whose dependencies are missing are dropped
+/// silently.
 fn unmet(config: &str) -> Option<&'static str> {
     let wanted = CONFIG.lines().filter(|line| line.starts_with("CONFIG_"));
     let mut missing = wanted.filter(|line| !config.lines().any(|have| have == *line));

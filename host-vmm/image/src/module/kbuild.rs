@@ -62,7 +62,7 @@ pub(super) fn link(inputs: &ModuleInputs, directory: &Path) -> Result<PathBuf, M
         .arg("modules");
     leave_outer_make(&mut command);
     let output = run("kbuild", &mut command)?;
-    // objtool checks the linked module, Rust half included: what it says is about unwinding and mitigations.
+    // objtool checks the linked module, Rust half included: its complaints are about unwinding and mitigations.
     let complaints: Vec<String> = output
         .lines()
         .filter(|line| line.contains("objtool") || line.contains("modpost:"))

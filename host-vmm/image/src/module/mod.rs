@@ -65,7 +65,7 @@ pub enum ModuleError {
         /// Version that the compiler reports.
         found: String,
     },
-    /// An input directory does not hold what it should.
+    /// An input directory whose content is not as expected.
     #[error("{what} not found below {path}")]
     MissingInput {
         /// Input that was looked for.
@@ -163,7 +163,7 @@ fn leave_outer_make(command: &mut Command) {
     command.env("LC_ALL", "C");
 }
 
-/// Runs a step and returns what it wrote, stderr after stdout.
+/// Runs a step and returns its output, stderr after stdout.
 fn run(step: &'static str, command: &mut Command) -> Result<String, ModuleError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| ModuleError::Step {
         step,
@@ -196,7 +196,7 @@ fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError
     }
 }
 
-/// Removes the entries of `directory` whose names start with `prefix`: what an earlier build left.
+/// Removes the entries of `directory` whose names start with `prefix`: leftovers of an earlier build.
 fn remove_starting_with(directory: &Path, prefix: &str) -> Result<(), ModuleError> {
     for old in fs::read_dir(directory).map_err(io_error("list", directory))?.flatten() {
         if old.file_name().to_string_lossy().starts_with(prefix) {

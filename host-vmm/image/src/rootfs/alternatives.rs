@@ -1,7 +1,7 @@
 //! `update-alternatives --install` of packages' maintainer scripts, which do not run.
 //!
-//! Many programs and libraries have no other name than the link that this makes: `libblas.so.3`, `editor`. Commands that are
-//! written out in a script are understood; those that are made of the shell's variables are not, and nothing becomes of them.
+//! Many programs and libraries have no other name than the link that this makes: `libblas.so.3`, `editor`. Commands
+//! that are written out in a script are understood; commands that are made of the shell's variables are ignored.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -48,13 +48,13 @@ pub(super) fn configure(recipe: &Recipe, scripts: &[String], root: &Path) -> Res
     for path in &recipe.drop {
         remove(&root.join(path))?;
     }
-    // None to what was dropped, and none in place of the recipe's own.
+    // No link to a file that was dropped, and none in place of the recipe's own.
     alternatives::install(scripts, root)?;
     settle(root, 0)?;
     linker_cache(root)
 }
 
-/// Moves what lies in `root/NAME` to `root/usr/NAME` and leaves a link there.
+/// Moves the files of `root/NAME` to `root/usr/NAME` and leaves a link there.
 fn merge_into_usr(root: &Path, name: &str) -> Result<(), RootFsError> {
     let (path, target) = (root.join(name), root.join("usr").join(name));
     fs::create_dir_all(&target).map_err(io_error("create", &target))?;
@@ -111,7 +111,7 @@ fn write(path: &Path, content: &str) -> Result<(), RootFsError> {
     fs::write(path, content).map_err(io_error("write", path))
 }
 
-/// Makes the link at `path`, in place of what is there unless that is a directory.
+/// Makes the link at `path`, in place of a file or link that is there; a directory stays.
 fn link(target: &str, path: &Path) -> Result<(), RootFsError> {
     if path.is_symlink() || path.is_file() {
         fs::remove_file(path).map_err(io_error("remove", path))?;

@@ -1,7 +1,7 @@
 //! Disks with a root file system: ext4 images made of a tree, kept in the cache as long as the tree stays as it is.
 //!
-//! An image is made by `mke2fs -d` as an ordinary user, beside its place, and moved there when it is whole. It is sparse,
-//! has [`ROOM`] for what a guest writes, and is never written to: guests write to an overlay.
+//! An image is made by `mke2fs -d` as an ordinary user, beside its place, and moved there when it is whole. It is
+//! sparse, has [`ROOM`] for a guest's writes, and is never written to: guests write to an overlay.
 
 use std::fs::{self, File};
 use std::io;
@@ -71,7 +71,7 @@ impl std::fmt::Display for Root {
 }
 
 impl Root {
-    /// Refuses what no disk can be made of, without fetching or making anything.
+    /// Refuses a root that no disk can be made of, without fetching or making anything.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ fn fill(
     image: &Path,
     watch: &mut dyn FnMut(),
 ) -> Result<(), RootFsError> {
-    // What the file system needs for itself is less than a tenth of what it holds.
+    // The file system itself needs less than a tenth of the bytes in it.
     let size = (survey.bytes + survey.bytes / 10 + ROOM).next_multiple_of(1 << 20);
     let mut command = Command::new(&mke2fs.program);
     command.args(&mke2fs.arguments).args(MAKE);

@@ -53,7 +53,7 @@ pub enum RootFsError {
         /// Its output on stderr.
         stderr: String,
     },
-    /// The packages do not hold what the recipe promises: the archive has changed.
+    /// The packages lack files that the recipe promises: the archive has changed.
     #[error(
         "recipe {name} promises {missing}, which its packages do not have; the recipe must follow the archive"
     )]

@@ -1,9 +1,10 @@
-//! Root file systems by name, made of packages without root: what a program needs that is not of this machine.
+//! Root file systems by name, made of packages without root: the files that a program needs and that are not this
+//! machine's.
 //!
-//! A tree is its packages unpacked, and then configured as far as running programs need (`configure.rs`): no
-//! maintainer script runs. Which packages is data, `recipes/NAME.toml`. Trees lie in the cache under a name made of
-//! the recipe and of every package's version and hash. What they have and what they lack: `docs/rootfs.md`. Guests have
-//! them on disks (`disk.rs`).
+//! A tree is its packages unpacked, and then configured as far as running programs need (`configure.rs`): no maintainer
+//! script runs. The list of packages is data, `recipes/NAME.toml`. Trees lie in the cache under a name made of the
+//! recipe and of every package's version and hash. `docs/rootfs.md` tells what they have and what they lack. Guests
+//! have them on disks (`disk.rs`).
 
 mod alternatives;
 mod configure;
@@ -27,7 +28,7 @@ use super::fetch::{self, Apt, recipe_hash};
 use super::obtain::{Plan, obtain_planned};
 use super::progress::Progress;
 
-/// Raised when [`configure`] changes what it makes, so that old trees are not taken for new ones.
+/// Raised when the result of [`configure`] changes, so that old trees are not taken for new ones.
 const FORMAT: u32 = 2;
 
 /// A complete tree in the cache. It is shared: copy it before writing into it.
@@ -49,8 +50,8 @@ pub fn rocm(progress: &Progress) -> Result<PathBuf, RootFsError> {
 
 /// The tree `name`, made when the cache does not have it.
 ///
-/// Safe against other processes doing the same: one makes it, the others wait. Errors: an unknown name, packages that
-/// cannot be fetched, a tree that does not have what its recipe promises; the cache then has no new tree.
+/// Safe if other processes do the same: one makes it, the others wait. Errors: an unknown name, packages that cannot be
+/// fetched, a tree that lacks files its recipe promises; the cache then has no new tree.
 pub fn obtain(
     cache: &Cache,
     name: &str,
@@ -60,7 +61,7 @@ pub fn obtain(
     obtain_recipe(cache, &own::find(cache, name)?, freshness, progress)
 }
 
-/// Every recipe there is: those that are built in, and those of the cache.
+/// All recipes: the ones that are built in, and the cache's.
 ///
 /// # Errors
 ///
@@ -109,7 +110,8 @@ fn artifact(recipe: &Recipe) -> String {
     format!("rootfs-{}-{}", recipe.name, recipe_hash(&content))
 }
 
-/// Unpacks and configures a tree in the empty directory `root`, and checks that it has what the recipe promises.
+/// Unpacks and configures a tree in the empty directory `root`, and checks that it has the files that the recipe
+/// promises.
 fn assemble(recipe: &Recipe, debs: &[PathBuf], root: &Path, progress: &Progress) -> Result<(), RootFsError> {
     fetch::unpack(&recipe.name, &base_first(debs), root, progress)?;
     let step = progress.spinner(&format!("configuring {}", recipe.name));

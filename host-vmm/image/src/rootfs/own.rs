@@ -1,4 +1,4 @@
-//! Root file systems of a user's own list of packages: their recipes are in the cache, beside what is made of them.
+//! Root file systems of a user's own list of packages: their recipes are in the cache, beside the trees made of them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,16 +26,16 @@ pub struct Wish<'a> {
     pub list: &'a str,
     /// The root file system to which they are added, by its name: one that is built in.
     pub base: Option<&'a str>,
-    /// Code name of the release they are taken from; that of the base, or trixie.
+    /// Code name of the release they are taken from; the base's release, or trixie, if there is none.
     pub release: Option<&'a str>,
 }
 
-/// Makes what is wished for, and keeps the wish: from then on its name is as good as one that is built in.
+/// Makes the wished root file system, and keeps the wish: from then on its name is as good as one that is built in.
 ///
 /// # Errors
 ///
-/// A name that is taken or is none, a list without packages or with what is no package's name, and those of
-/// [`obtain`](super::obtain); an earlier root file system of that name then stays what it was.
+/// A name that is taken or is none, a list without packages or with a word that is no package's name, and the errors of
+/// [`obtain`](super::obtain); an earlier root file system of that name then stays unchanged.
 pub fn build(
     cache: &Cache,
     wish: &Wish<'_>,
@@ -83,7 +83,7 @@ fn recipe(wish: &Wish<'_>) -> Result<Recipe, RootFsError> {
     let packages = toml::Value::Array(packages);
     let _ = writeln!(text, "packages = {packages}");
     if Release::named(&release).is_some_and(Release::is_addition) {
-        // What the list names is what is wanted from there; the rest comes from the release below.
+        // Packages on the list are wanted from that release; the rest comes from the release below.
         let _ = writeln!(text, "pins = {packages}");
     }
     Recipe::parse(wish.name, &text)

@@ -1,4 +1,4 @@
-//! Recipes: which packages a root file system is made of, and what is to be in it.
+//! Recipes: the packages that a root file system is made of, and the files that it is to have.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -46,13 +46,13 @@ pub struct Recipe {
     pub about: String,
     /// Release that its packages come from.
     pub release: &'static Release,
-    /// The packages asked for; what they depend on comes with them, what they recommend does not.
+    /// The packages asked for; their dependencies come with them, packages that they recommend do not.
     pub packages: Vec<String>,
     /// Packages that are taken from the release although the one below it has them: names, or `src:` and a source's name.
     pub(super) pins: Vec<String>,
     /// Paths that are removed once everything is unpacked.
     pub(super) drop: Vec<String>,
-    /// Symbolic links as `update-alternatives` would make them: path, and what it leads to.
+    /// Symbolic links as `update-alternatives` would make them: path and target.
     pub(super) links: BTreeMap<String, String>,
     /// Files that maintainer scripts would write: path and content.
     pub(super) files: BTreeMap<String, String>,
@@ -189,8 +189,8 @@ fn stays_inside(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// A Debian package's name: lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit, and not
-/// ending in what apt takes for an order to remove or install.
+/// A Debian package's name: lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit, and without
+/// an ending that apt takes for an order to remove or install.
 fn is_package_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
     name.len() >= 2 && name.chars().all(allowed) && !name.starts_with(['+', '-', '.']) && !name.ends_with('-')

@@ -25,7 +25,7 @@ fn name(loaded: &Loaded) -> String {
 }
 
 impl Waves {
-    /// Looks for code objects that have come; whether there are any whose symbols are known.
+    /// Looks for code objects that have come. Returns true if there are any whose symbols are known.
     pub(super) fn look_for_code(&mut self) -> bool {
         crate::inspect::look_for_code(&self.gpu, &self.symbols)
     }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | where it listens, and one client after the other | `server.rs` |
 //! | whose a connection over TCP is | `peer.rs` |
-//! | a client: packets, waiting, what it may not do to the run | `session.rs` |
+//! | a client: packets, waiting, the limits of a client | `session.rs` |
 //! | waves as threads: breakpoints, steps, memory | `target.rs`, `resume.rs` |
 //! | watchpoints | `watchpoints.rs` |
 //! | registers and their description | `registers.rs` |
@@ -12,8 +12,9 @@
 //! | symbol files as GDB is given them | `libraries.rs` |
 //! | `monitor` commands | `monitor.rs` |
 //!
-//! Distributions' GDB has no architecture for AMD GPUs. To it the GPU is an x86-64 processor with more registers: the description has
-//! the registers that the architecture needs, of which `rip` alone is a wave's, and those of the wave beside them.
+//! Distributions' GDB has no architecture for AMD GPUs. To it the GPU is an x86-64 processor with more registers. The
+//! description has the registers that the architecture needs, of which `rip` alone is a wave's, and beside them the
+//! wave's registers.
 
 mod libraries;
 mod monitor;

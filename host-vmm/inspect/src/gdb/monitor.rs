@@ -1,4 +1,4 @@
-//! `monitor` commands: what GDB's own words do not reach.
+//! `monitor` commands: requests that GDB's own commands do not reach.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! Registers of waves under the numbers that GDB is told of.
+//! Registers of waves under the numbers that GDB knows them by.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use gdbstub::arch::{Arch, RegId, Registers};
 
 use super::windows::{LDS, PRIVATE, REGISTERS};
 
-/// Lanes of a vector register in the description: those of a wave64. The upper half of a wave32's is 0.
+/// Lanes of a vector register in the description, as many as a wave64 has. The upper half of a wave32's register is 0.
 const LANES: usize = 64;
 /// Bytes of a vector register.
 pub(super) const VECTOR: usize = LANES * 4;
@@ -17,7 +17,7 @@ const SGPRS: usize = 106;
 const GENERAL: usize = 16;
 /// The number of `rip`.
 const RIP: usize = GENERAL;
-/// 32-bit registers behind it: flags and segments.
+/// 32-bit registers after `rip`: flags and segments.
 const SHORT: usize = 7;
 /// 80-bit registers of the x87.
 const X87: usize = 8;
@@ -29,9 +29,9 @@ const OWN: usize = RIP + 1 + SHORT + X87 + CONTROL;
 /// A register of a wave that GDB asks for by its number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Register {
-    /// One that x86-64 has, in so many bytes: `rip` and what stands in for frames apart, it is 0.
+    /// A register of x86-64, with its number and its bytes. All are 0 but `rip` and the one that stands in for frames.
     Foreign(usize, usize),
-    /// `s0` and those behind it.
+    /// `s0` and the scalar registers after it.
     Scalar(usize),
     /// `vcc`, `exec`: 64 bits.
     Pair(&'static str),
@@ -39,7 +39,7 @@ pub(crate) enum Register {
     Single(&'static str),
     /// The selected lane, which may be written.
     Lane,
-    /// `v0` and those behind it; behind 256 of them `a0` and those behind it.
+    /// `v0` and the vector registers after it; after 256 of them, `a0` and the registers after it.
     Vector(usize),
 }
 
@@ -80,11 +80,11 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// A register by its number, in so many bytes.
+    /// A register by its number, with its size in bytes.
     pub(super) fn bytes(&self, number: usize, size: usize) -> Vec<u8> {
         let value = match number {
             RIP => self.pc,
-            // rbx, rdi, rsp, rbp: what the locations of variables in symbol files for GDB are written with.
+            // rbx, rdi, rsp, rbp: registers that the locations of variables in symbol files for GDB are written with.
             1 => REGISTERS,
             5 => LDS,
             7 => PRIVATE,
@@ -160,7 +160,7 @@ pub(super) fn description() -> String {
     xml + "</feature></target>"
 }
 
-/// The bytes of a register; what the wave does not have is 0.
+/// The bytes of a register; a register that the wave does not have is 0.
 pub(super) fn read(
     wave: Option<&WaveDetails>,
     register: Register,

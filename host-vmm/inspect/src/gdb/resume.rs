@@ -34,7 +34,7 @@ pub(super) enum Plan {
 }
 
 impl Waves {
-    /// Does for a while what was asked for; why it ended, if it has.
+    /// Carries the request out for a while. Returns the reason for its end, if it has ended.
     pub(super) fn turn(&mut self) -> Option<Stop> {
         self.moved();
         let stop = match self.plan {

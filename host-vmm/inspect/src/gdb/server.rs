@@ -113,7 +113,7 @@ impl Listener {
 }
 
 impl Stream {
-    /// Reads what has come, and waits so long for it.
+    /// Reads bytes that have come, and waits for them for at most `limit`.
     pub(super) fn read(&mut self, bytes: &mut [u8], limit: Duration) -> io::Result<Option<usize>> {
         let read = match self {
             Self::Tcp { stream, is_known } => {
@@ -185,7 +185,7 @@ impl Server {
         &self.at
     }
 
-    /// The program has ended with a status, which GDB is told.
+    /// Tells GDB that the program has ended with a status.
     pub fn ended(&self, status: i32) {
         self.shared.status.store(status & 0xff, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A client: its packets, and what it may not do to the run.
+//! A client: its packets, and the limits of its effects on the run.
 //!
 //! A client halts the device with its first packet, and its changes are undone when it leaves: its breakpoints go, and
 //! the device goes on. A client is dropped if it says nothing after it has connected, does not end a packet or does not

@@ -35,7 +35,7 @@ use crate::symbols::{SymbolFile, Symbols};
 pub(super) const DEVICE: Tid = NonZeroUsize::MIN;
 /// Bit of the frame pointer: `s33`, as LLVM's calling convention has it.
 const FRAME: usize = 33;
-/// Bits of an address by which a window is known.
+/// Bits of an address that tell its window.
 pub(super) const WINDOW: u64 = 0xffff << 48;
 
 /// The waves of a device, as a client of the stub sees them.
@@ -48,7 +48,7 @@ pub(crate) struct Waves {
     pub(super) lane: u32,
     /// Breakpoints at addresses: the device's numbers.
     pub(super) breaks: BTreeMap<u64, u32>,
-    /// Watchpoints: the device's numbers with what GDB calls them.
+    /// Watchpoints: the device's numbers with GDB's descriptions.
     pub(super) watches: Vec<(u32, Watched)>,
     /// Other breakpoints of this client.
     pub(super) others: Vec<u32>,
@@ -63,7 +63,7 @@ pub(crate) struct Waves {
     seen: Option<WaveDetails>,
     description: String,
     pub(super) symbols: Arc<Mutex<Symbols>>,
-    /// There are code objects that GDB has not looked at: it does so when it is told, not when it connects.
+    /// There are code objects that GDB has not looked at: it looks when it is told, not when it connects.
     pub(super) untold: bool,
     /// Files that GDB has open, by their numbers.
     pub(super) open: Vec<Option<Arc<SymbolFile>>>,
@@ -180,7 +180,7 @@ impl Waves {
         (status, next)
     }
 
-    /// Reads memory as a thread sees it; how many bytes there are.
+    /// Reads memory as a thread sees it. Returns the number of bytes read.
     pub(super) fn read(&mut self, thread: Tid, address: u64, bytes: &mut [u8]) -> usize {
         let (window, offset) = (address & WINDOW, address & !WINDOW);
         let lane = self.lane;
@@ -222,7 +222,7 @@ impl Waves {
         reads.find(|read| *read > 0).unwrap_or(0)
     }
 
-    /// Writes memory as a thread sees it; how many bytes could be written.
+    /// Writes memory as a thread sees it. Returns the number of bytes written.
     pub(super) fn write(&mut self, thread: Tid, address: u64, bytes: &[u8]) -> usize {
         let (window, offset) = (address & WINDOW, address & !WINDOW);
         let lane = self.lane;
@@ -287,7 +287,7 @@ impl Waves {
         all
     }
 
-    /// Registers of the selected lane one behind the other.
+    /// Registers of the selected lane, one after the other.
     fn registers_as_memory(&mut self, thread: Tid) -> Vec<u8> {
         let lane = self.lane as usize;
         let Some(wave) = self.details(thread) else { return Vec::new() };
@@ -362,7 +362,7 @@ impl MultiThreadBase for Waves {
 
     fn list_active_threads(&mut self, active: &mut dyn FnMut(Tid)) -> Result<(), InspectError> {
         let mut waves: Vec<WaveId> = self.gpu.inspect().waves()?.waves.iter().map(|view| view.wave).collect();
-        // One at a breakpoint may be none of the first ones that a list has.
+        // A wave at a breakpoint may come late in the list, beyond its limit.
         if let Some(current) = self.current {
             if self.details(self.threads.get(&current).copied().unwrap_or(DEVICE)).is_some() {
                 waves.retain(|wave| *wave != current);
@@ -435,7 +435,7 @@ impl TargetDescriptionXmlOverride for Waves {
     }
 }
 
-/// Copies a part of something that GDB reads piece by piece; how much that was.
+/// Copies a part of something that GDB reads piece by piece. Returns the number of bytes copied.
 pub(super) fn part(whole: &[u8], offset: u64, length: usize, buf: &mut [u8]) -> usize {
     let rest = usize::try_from(offset).ok().and_then(|offset| whole.get(offset..)).unwrap_or_default();
     let count = rest.len().min(length).min(buf.len());

@@ -1,4 +1,4 @@
-//! Watchpoints: accesses of global memory and LDS that a wave stops behind.
+//! Watchpoints: accesses of global memory and LDS after which a wave stops.
 
 use belfry_device::inspect::{AccessRange, BreakOn, StatusView, WaveId};
 use gdbstub::target::TargetResult;
@@ -12,7 +12,7 @@ use super::windows::{LDS, PRIVATE, REGISTERS};
 pub(super) type Watched = (u64, u64, WatchKind);
 
 impl Waves {
-    /// The watchpoint that a wave has met of which the client was not told.
+    /// Finds the watchpoint that a wave has met and the client was not told of.
     pub(super) fn next_watch(&mut self, status: &StatusView) -> Option<Stop> {
         let mine = |number: u32| self.watches.iter().find(|(known, _)| *known == number);
         let met: Option<(WaveId, Watched)> = status.accesses.iter().find_map(|(wave, number, _)| {

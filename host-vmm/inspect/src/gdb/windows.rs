@@ -1,8 +1,8 @@
-//! Addresses at which GDB finds what is no memory. No GPU address has such bits.
+//! Addresses at which GDB finds registers and other things that are no memory. No GPU address has such bits.
 
 /// Private memory of the selected lane.
 pub(crate) const PRIVATE: u64 = 0x5000_0000_0000_0000;
-/// Registers of the selected lane: `v0` and those behind it, then `s0` and those behind it at [`SGPR_WINDOW`].
+/// Registers of the selected lane: `v0` and those after it, then `s0` and those after it at [`SGPR_WINDOW`].
 pub(crate) const REGISTERS: u64 = 0x5100_0000_0000_0000;
 /// Offset of scalar registers in that window.
 pub(crate) const SGPR_WINDOW: u64 = 0x1000;

@@ -54,7 +54,7 @@ impl Lines {
         Ok(json!({ "breakpoints": [number.map_err(|error| error.to_string())?], "pending": true }))
     }
 
-    /// Ends the thread; what still waits for code does so for ever, unless it is removed.
+    /// Ends the thread; breakpoints that still wait for code wait for ever, unless they are removed.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | where sockets are, and which there are | `places.rs` |
 //! | the socket of a GPU, and its clients | `server.rs` |
-//! | what is asked, and the device's answer | `query.rs` |
+//! | questions, and the device's answers | `query.rs` |
 //! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
 //! | questions about source lines and variables | `sources.rs` |
 //! | breakpoints for lines whose code has not come yet | `lines.rs` |
@@ -56,7 +56,7 @@ pub struct InspectOptions {
     pub breaks: Vec<String>,
 }
 
-/// The same for a process of `belfry exec`, which is told in its environment.
+/// Options for a process of `belfry exec`, which gets them in its environment.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct AskedOfProcess {
     /// The folder of sockets, as the process finds it.

@@ -17,8 +17,8 @@ pub struct Onlookers {
 }
 
 impl Onlookers {
-    /// Lets the GPU of this process be looked at; its socket is `at`, or where those of this user are. `finder` has
-    /// code objects beside those of the options.
+    /// Lets the GPU of this process be looked at; its socket is `at`, or in the folder of this user's sockets. `finder`
+    /// has code objects beside those of the options.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Onlookers {
         }
     }
 
-    /// The program has ended with a status, which GDB is told.
+    /// Tells GDB that the program has ended with a status.
     pub fn ended(&self, status: i32) {
         if let Some(gdb) = &self.gdb {
             gdb.ended(status);

@@ -20,7 +20,7 @@ pub struct Running {
     pub socket: PathBuf,
 }
 
-/// The folder, whether it is there or not.
+/// The folder's path; the folder may not be there yet.
 fn place() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
@@ -75,7 +75,7 @@ pub fn socket_of(folder: &Path, pid: u32) -> Result<PathBuf, InspectError> {
     vacant(folder, &format!("{pid}.sock"))
 }
 
-/// The same for the socket that GDB connects to.
+/// Path of the socket that GDB connects to.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub fn running() -> Result<Vec<Running>, InspectError> {
         let (name, is_for_gdb) = name.strip_prefix(FOR_GDB).map_or((name, false), |name| (name, true));
         let Ok(pid) = name.parse() else { continue };
         match UnixStream::connect(&socket) {
-            // Its stub drops who says nothing.
+            // The stub drops a client that says nothing.
             Ok(_) if is_for_gdb => {}
             Ok(_) => found.push(Running { pid, socket }),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {

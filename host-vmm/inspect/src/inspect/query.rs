@@ -119,7 +119,7 @@ fn number_of<E: ToString>(added: Result<u32, E>) -> Result<Value, String> {
     Ok(json!({ "breakpoint": added.map_err(|error| error.to_string())? }))
 }
 
-/// A number, in hexadecimal behind `0x`.
+/// A number, decimal, or hexadecimal after `0x`.
 fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -160,7 +160,7 @@ fn break_on(words: &[&str]) -> Result<BreakOn, String> {
     }
 }
 
-/// A kind of packets: of AQL by its name, of others behind `PM4:` and `SDMA:`.
+/// A kind of packets: of AQL by its name, of others after `PM4:` and `SDMA:`.
 fn packet(kind: &str) -> Result<BreakOn, String> {
     let aql = ["KERNEL_DISPATCH", "BARRIER_AND", "BARRIER_OR", "BARRIER_VALUE", "PM4_IB"];
     let (engine, name) = kind.split_once(':').unwrap_or(("", kind));
@@ -176,7 +176,7 @@ fn packet(kind: &str) -> Result<BreakOn, String> {
     Err(format!("{name} is none of {}", names.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
-/// Accesses of bytes from an address on: of one, unless it is said how many.
+/// Accesses of bytes from an address on: of one byte, unless a number is given.
 fn range(how: &str, lds: bool, words: &[&str]) -> Result<BreakOn, String> {
     let (first, length): (u64, u64) = match words {
         [address] => (number(address)?, 1),

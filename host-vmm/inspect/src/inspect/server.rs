@@ -1,8 +1,8 @@
 //! The socket of a GPU, and a thread for each client.
 //!
-//! Clients are of the same user, and are bounded in number and in what they send. One that has begun a question and does not end
-//! it, or that does not take its answer, is dropped; the GPU runs on. A client waits after each question for as long as its
-//! answer took, so that it cannot take all of the GPU's time.
+//! Clients are of the same user. Their number and the size of their questions are bounded. A client that has begun a
+//! question and does not end it, or that does not take its answer, is dropped; the GPU runs on. A client waits after
+//! each question for as long as its answer took, so that it cannot take all of the GPU's time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use super::lines::Lines;
 use super::{InspectError, InspectOptions, MAX_QUESTION, places};
 use crate::symbols::Symbols;
 
-/// Saves a GPU's machine to a file; what was saved, or why nothing was, in words.
+/// Saves a GPU's machine to a file. Returns a description of what was saved, or the reason why nothing was.
 pub type Save = Arc<dyn Fn(&Path) -> Result<String, String> + Send + Sync>;
 
 /// Clients at the same time.
@@ -65,7 +65,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Server {
-    /// Lets the GPU of this process be inspected, over a socket `at` a path, or where those of this user are.
+    /// Lets the GPU of this process be inspected, over a socket at the path `at`, or in the folder of this user's
+    /// sockets.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The same with a socket elsewhere.
+    /// Starts a server with a socket at another path.
     ///
     /// # Errors
     ///
@@ -258,7 +259,7 @@ fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
     let saver = shared.saver.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let saver =
         saver.ok_or("only runs of --mode kvm without a guest channel and of --mode hosted can be saved")?;
-    // Relative to what, the client knows alone.
+    // Only the client knows the directory that a relative path begins in.
     if !path.is_absolute() {
         return Err(format!("{} is no absolute path", path.display()));
     }

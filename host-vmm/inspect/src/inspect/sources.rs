@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::answer;
 use crate::symbols::Symbols;
 
-/// Looks for code objects that have come; whether there are any whose symbols are known.
+/// Looks for code objects that have come. Returns true if there are any whose symbols are known.
 pub fn look_for_code(gpu: &Gpu, symbols: &Mutex<Symbols>) -> bool {
     let mut symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
     if symbols.is_empty() {
@@ -31,7 +31,7 @@ pub fn look_for_code(gpu: &Gpu, symbols: &Mutex<Symbols>) -> bool {
     found
 }
 
-/// Answers a question with what symbols say: `break line`, and source lines beside the code of waves.
+/// Answers a question with the help of symbols: `break line`, and source lines beside the code of waves.
 ///
 /// # Errors
 ///

@@ -44,7 +44,7 @@ fn location(expression: &[u8], indexed: Option<u64>) -> Option<Vec<u8>> {
             [vec![DW_OP_BREG_REGISTERS], sleb(SGPR_WINDOW as i64 + i64::from(number) * 4)].concat()
         }
         Form::At(address, Some(2)) => [vec![DW_OP_BREG_LDS], sleb(address.cast_signed())].concat(),
-        // The constant stays, and what is behind it goes.
+        // The constant stays, and the operations after it go.
         Form::Constant(_) if expression.len() > 4 => {
             let head = expression.len() - 4;
             let mut bytes = expression[..head].to_vec();
@@ -78,7 +78,7 @@ pub(super) fn copy(file: &SymbolFile) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// Puts other frames in the place of those of the file, if it has any: the address of each is the same, and none has a caller.
+/// Replaces the frames of the file, if it has any: each frame's address is the same, and none has a caller.
 fn frames(file: &SymbolFile, data: &mut Vec<u8>) -> Option<()> {
     let header = debug_frame(data)?;
     let pad = |mut entry: Vec<u8>| {

@@ -7,8 +7,9 @@
 //! | where a variable is, and its value as text | `variables.rs` |
 //! | a copy of a file that stock GDB understands | `for_gdb.rs` |
 //!
-//! Debug information is not loaded into a GPU's memory, so it comes from files: those that the user names, and that of `launch`. A code object
-//! in memory and a file belong together where the machine code is the same, byte by byte.
+//! Debug information is not loaded into a GPU's memory, so it comes from files: the ones that the user names, and the
+//! file of `launch`. A code object in memory and a file belong together if their machine code is the same, byte by
+//! byte.
 
 mod for_gdb;
 mod model;
@@ -160,7 +161,7 @@ impl Symbols {
         self.finder.0.is_some() || self.files.iter().any(|known| !known.addresses(file, line).is_empty())
     }
 
-    /// The file of a code object in memory; those that have come meanwhile are looked at, too.
+    /// The file of a code object in memory; code objects that have come meanwhile are looked at, too.
     fn file_at(
         &mut self,
         base: u64,
@@ -180,11 +181,11 @@ impl Symbols {
         self.files[from..].iter().find(|file| file.is_at(base, read)).cloned()
     }
 
-    /// Takes note of a code object in memory; whether it is one that was not known and has a file. `read` reads memory of its process, and
-    /// tells how many bytes there are.
+    /// Takes note of a code object in memory. Returns true if it was not known and has a file. `read` reads memory of
+    /// its process, and returns the number of bytes read.
     pub fn found(&mut self, pasid: u16, base: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> usize) -> bool {
         let known = |loaded: &Loaded| (loaded.pasid, loaded.base) == (pasid, base);
-        // One that is known may have gone, and another one may have come to its place.
+        // A known code object may have gone, and another one may have come to its place.
         if let Some(index) = self.loaded.iter().position(known) {
             if self.loaded[index].file.is_at(base, read) {
                 return false;
@@ -242,7 +243,7 @@ impl Symbols {
     }
 }
 
-/// The code objects of a file: itself, or those of the bundles in it.
+/// The code objects of a file: the file itself, or those of the bundles in it.
 fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     let failed = |source| SymbolError::Path { path: path.to_owned(), source };
     let wrong = |why: String| SymbolError::File { path: path.to_owned(), why };
@@ -276,6 +277,6 @@ fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     objects.into_iter().map(read).collect::<Result<_, _>>().map_err(wrong)
 }
 
-/// A copy for GDB that is made when it is wanted.
+/// A copy for GDB that is made on first use.
 #[derive(Debug, Default)]
 struct Copy(OnceLock<Vec<u8>>);

@@ -8,7 +8,7 @@ pub(super) struct Row {
     pub(super) address: u64,
     pub(super) file: u32,
     pub(super) line: u32,
-    /// Nothing is known of the code behind it.
+    /// True if nothing is known of the code after it.
     pub(super) end: bool,
     /// True if the row begins a statement.
     pub(super) statement: bool,
@@ -52,13 +52,13 @@ pub(super) struct Location {
 pub(super) enum Kind {
     /// A number: its DWARF encoding and its bytes.
     Number(u8, usize),
-    /// A pointer of so many bytes.
+    /// A pointer, by its bytes.
     Pointer(usize),
     /// Members with their offsets.
     Members(Vec<(String, usize, Self)>, usize),
     /// Elements.
     Array(Box<Self>, usize),
-    /// Anything else, of so many bytes.
+    /// Anything else, by its bytes.
     Other(usize),
 }
 

@@ -49,7 +49,7 @@ impl SymbolFile {
     ///
     /// # Errors
     ///
-    /// One that is no code object of an AMD GPU, or whose debug information is broken, in words.
+    /// A file that is no code object of an AMD GPU, or whose debug information is broken, in words.
     pub fn read(path: String, data: Vec<u8>) -> Result<Self, String> {
         let not = || "it is no code object of an AMD GPU (an ELF file with EM_AMDGPU)".to_owned();
         let elf = ElfFile64::<object::LittleEndian>::parse(&*data).map_err(|_| not())?;
@@ -167,7 +167,7 @@ impl SymbolFile {
         found
     }
 
-    /// The variables that code at an address can name; those of the innermost scope come first.
+    /// The variables that code at an address can name; the innermost scope's come first.
     pub(super) fn variables(&self, address: u64) -> impl Iterator<Item = (&Function, &Variable)> {
         let function = self.function(address);
         let mut all: Vec<_> = function

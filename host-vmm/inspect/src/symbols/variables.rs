@@ -9,7 +9,7 @@ use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 use super::model::{Function, Kind, Location, Variable};
 use super::read::SymbolFile;
 
-/// Numbers of registers in DWARF: the first one, how many, and what they are. From LLVM's AMDGPU usage.
+/// Numbers of registers in DWARF: the first number, the count, and the first register. From LLVM's AMDGPU usage.
 const SGPRS: [(u16, u16, u16); 2] = [(32, 64, 0), (1088, 42, 64)];
 const VGPRS: [(u16, u16); 2] = [(1536, 256), (2560, 256)];
 const AGPRS: [(u16, u16); 2] = [(2048, 256), (3072, 256)];
@@ -28,11 +28,11 @@ const MAX_VALUE: usize = 4096;
 /// A register of a wave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Register {
-    /// `s0` and those behind it.
+    /// `s0` and the registers after it.
     Scalar(u16),
-    /// `v0` and those behind it.
+    /// `v0` and the registers after it.
     Vector(u16),
-    /// `a0` and those behind it.
+    /// `a0` and the registers after it.
     Accumulator(u16),
 }
 
@@ -62,7 +62,7 @@ impl Register {
 pub enum Place {
     /// A constant, which has no place.
     Value(u64),
-    /// In a register, and those behind it.
+    /// In a register, and the registers after it.
     Register(Register),
     /// At an offset of the lane's private memory.
     Private(u32),
@@ -76,7 +76,7 @@ pub enum Place {
 pub trait State {
     /// A register, of the lane where it has lanes.
     fn register(&mut self, register: Register) -> Option<u32>;
-    /// Reads memory of a kind; whether all of it was there.
+    /// Reads memory of a kind. Returns true if all of it was there.
     fn read(&mut self, place: Place, bytes: &mut [u8]) -> bool;
 }
 
