@@ -422,7 +422,8 @@ pub mod inactive {
     pub const VENDOR_PACKET_UNSUPPORTED: u64 = 0x100;
     /// Scratch memory used once should be handed back.
     pub const SCRATCH_RECLAIM: u64 = 0x200;
-    /// The queue was preempted and could not be saved or restored; what the runtime does not know counts as an error.
+    /// The queue was preempted and could not be saved or restored; the runtime takes an unknown code for an
+    /// error.
     pub const PREEMPTION: u64 = 0x1000_0000;
     /// A wave accessed an address outside every aperture.
     pub const APERTURE_VIOLATION: u64 = 0x2000_0000;

@@ -1,10 +1,10 @@
 //! The IP discovery table of MI300X: its differences from the Navi chips.
 //!
-//! Source: linux `drivers/gpu/drm/amd/include/discovery.h`. Everything is little endian and packed. The header of the table of
-//! blocks (`ip_discovery_header`) has version 4; a byte after its 16 dies says whether the bases of segments
-//! have 64 bits
-//! (`base_addr_64_bit`). Entries (`ip_v4`) have the fields of version 3. The number of an instance of the graphics core is that of its
-//! physical XCC; SDMA engines all have the hardware id of the first one.
+//! Source: linux `drivers/gpu/drm/amd/include/discovery.h`. Everything is little endian and packed. The
+//! header of the table of blocks (`ip_discovery_header`) has version 4; a byte after its 16 dies says whether
+//! the bases of segments have 64 bits (`base_addr_64_bit`). Entries (`ip_v4`) have the fields of version 3.
+//! An instance of the graphics core has the number of its physical XCC; all SDMA engines have the hardware id
+//! of the first one.
 
 use core::mem::{offset_of, size_of};
 

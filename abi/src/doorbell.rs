@@ -40,19 +40,19 @@ impl DoorbellIndex {
         Self(dwords)
     }
 
-    /// The doorbell of 64 bits with a number, of which there are [`DOORBELL_BAR_SIZE`] / 8.
+    /// The 64-bit doorbell with a number; there are [`DOORBELL_BAR_SIZE`] / 8 of them.
     #[must_use]
     pub const fn of_number(number: u32) -> Self {
         Self(number * 2)
     }
 
-    /// In dwords.
+    /// The offset in dwords.
     #[must_use]
     pub const fn dwords(self) -> u32 {
         self.0
     }
 
-    /// In bytes.
+    /// The offset in bytes.
     #[must_use]
     pub const fn offset(self) -> DoorbellOffset {
         DoorbellOffset(self.0 as u64 * 4)

@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Chunk>() == 56);
 const _: () = assert!(offset_of!(Chunk, counter) == 24);
 const _: () = assert!(offset_of!(Chunk, counter_hz) == 48);
 
-/// Bytes of the name of a program, with zeros behind it where it is shorter.
+/// Bytes of the name of a program; shorter names end with zeros.
 pub const NAME_BYTES: usize = 16;
 
 /// One event.
@@ -91,11 +91,11 @@ impl Kind {
     pub const HANDLED: Self = Self(9);
     /// All queues of a process were taken off the scheduler.
     pub const EVICTED: Self = Self(10);
-    /// They were handed to it again.
+    /// The queues of a process were handed to the scheduler again.
     pub const RESTORED: Self = Self(11);
-    /// A program opened the KFD node, or had opened it when recording began: the thread that did, and its name in the two
-    /// arguments behind ([`NAME_BYTES`]).
+    /// A program opened the KFD node, or had opened it when recording began: the thread that opened it, and
+    /// its name in the next two arguments ([`NAME_BYTES`]).
     pub const PROCESS_OPENED: Self = Self(12);
-    /// The process is gone.
+    /// A process is gone.
     pub const PROCESS_CLOSED: Self = Self(13);
 }

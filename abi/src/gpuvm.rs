@@ -1,4 +1,5 @@
-//! GPU virtual memory: page-directory and page-table entries of gfx11, and in [`gfx12`] and [`gfx9`] what those have elsewhere.
+//! GPU virtual memory: page-directory and page-table entries of gfx11, and in [`gfx12`] and [`gfx9`] the bits
+//! that differ there.
 //!
 //! 48-bit addresses, 4 KiB pages, four levels PDB2 -> PDB1 -> PDB0 -> PTB of nine bits each. VMID 0 (the kernel's GART) is
 //! flat: its base points at page-table entries directly, beside the frame-buffer aperture that maps VRAM linearly.
@@ -133,7 +134,7 @@ impl PteFlags {
 const _: () = assert!(size_of::<PteFlags>() == 8);
 const _: () = assert!(PAGE_SHIFT + 4 * LEVEL_BITS == VA_BITS);
 
-/// Bits of gfx12 that gfx11 has elsewhere; all others are in the same place.
+/// Bits that are elsewhere on gfx12 than on gfx11; all others are in the same place.
 ///
 /// Source: linux `amdgpu_vm.h` (`AMDGPU_PTE_*_GFX12`, `AMDGPU_PDE_*_GFX12`), `gmc_v12_0.c`.
 pub mod gfx12 {
@@ -150,7 +151,8 @@ pub mod gfx12 {
     }
 }
 
-/// Bits of gfx9 that gfx11 has elsewhere or not at all; all others are in the same place.
+/// Bits that are elsewhere on gfx9 than on gfx11, or that gfx11 does not have; all others are in the same
+/// place.
 ///
 /// MI300X walks PDB2, PDB1, PDB0 and PTB, as Navi does, but its `PAGE_TABLE_DEPTH` is 2 and its `PAGE_TABLE_BLOCK_SIZE` 9, because
 /// the driver sets `translate_further`. An entry of a PDB1 has 9 in its bits 63:59 ([`PDE_BFS_SHIFT`](gfx9::PDE_BFS_SHIFT)).

@@ -136,7 +136,7 @@ pub mod node {
         4 * die
     }
 
-    /// The node of a physical XCC, of which each die has two.
+    /// The node of a physical XCC; each die has two XCCs.
     #[must_use]
     pub const fn of_xcc(xcc: u8) -> u8 {
         4 * (xcc / 2) + 1 + xcc % 2
@@ -166,7 +166,8 @@ impl Source {
     pub const SDMA4_TRAP: Self = Self(224);
     /// `SDMA_ECC`: the engine has read memory with an error that cannot be corrected (linux `soc15_int.h`, `SOC21_INTSRC_SDMA_ECC`).
     pub const SDMA_ECC: Self = Self(62);
-    /// The same of gfx9 (`SDMA0_4_0__SRCID__SDMA_SRAM_ECC`, linux `soc15_int.h`, `SOC15_INTSRC_SDMA_ECC`).
+    /// `SDMA0_4_0__SRCID__SDMA_SRAM_ECC` of gfx9: the engine has read memory with an error that cannot be
+    /// corrected (linux `soc15_int.h`, `SOC15_INTSRC_SDMA_ECC`).
     pub const SDMA4_ECC: Self = Self(220);
     /// `SDMA0_4_0__SRCID__SDMA_FROZEN` of gfx9.
     pub const SDMA4_FROZEN: Self = Self(245);
@@ -214,7 +215,7 @@ pub mod sq_error {
     pub const ILLEGAL_INST: u32 = 1;
     /// An access outside of an aperture (`MEMVIOL`).
     pub const MEMVIOL: u32 = 2;
-    /// An error was found in what the wave had read (`EDC_FED`).
+    /// An error was found in data that the wave had read (`EDC_FED`).
     pub const EDC_FED: u32 = 3;
 
     /// Returns true if a wave with an error of this type has consumed poison, by amdkfd's rule.

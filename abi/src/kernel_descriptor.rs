@@ -134,8 +134,9 @@ bitfield! {
 }
 
 bitfield! {
-    /// `kernarg_preload` of gfx90a and gfx940: kernel arguments that a wave finds in its user SGPRs, behind the others. The
-    /// wave starts [`KERNARG_PRELOAD_ENTRY`] bytes behind the kernel's entry if there are any.
+    /// `kernarg_preload` of gfx90a and gfx940: kernel arguments that a wave finds in its user SGPRs, after
+    /// the others. If there are any, the wave starts [`KERNARG_PRELOAD_ENTRY`] bytes after the kernel's
+    /// entry.
     #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
     #[repr(transparent)]
     pub struct KernargPreload(u16);

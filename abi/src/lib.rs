@@ -1,6 +1,7 @@
-//! Every layout two parts of Belfry share, and nothing that behaves.
+//! Every layout that two parts of Belfry share, without behaviour.
 //!
-//! Hardware names are kept verbatim, so that a reader of amdkfd, amdgpu or gem5 finds his way. Every layout cites the
+//! Hardware names are kept verbatim, so that readers of amdkfd, amdgpu or gem5 find their way. Every layout
+//! cites the
 //! header and symbol that publish it, and carries constant size and offset assertions.
 //!
 //! # Glossary
@@ -10,9 +11,10 @@
 //! - **MES**: micro engine scheduler, the firmware that maps queues on gfx11 ([`mes`]).
 //! - **KIQ**: kernel interface queue, the privileged queue that brings the MES ring up ([`pm4`]).
 //! - **HIQ / HWS**: hardware interface queue, and the firmware that maps queues on gfx9 by its packets ([`pm4`]).
-//! - **IH**: interrupt handler, a ring of 32-byte entries in memory behind one MSI-X vector ([`ih`]).
+//! - **IH**: interrupt handler, a ring of 32-byte entries in memory, with one MSI-X vector ([`ih`]).
 //! - **SDMA**: system DMA, the copy engines and their queues ([`sdma`]).
-//! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context it runs under, and the process behind it ([`gpuvm`]).
+//! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context that it runs under, and the process that
+//!   it belongs to ([`gpuvm`]).
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! Frames of the micro engine scheduler (MES): the types are those of version 11, and [`v12`] has the other version.
 //!
 //! A driver writes frames of 64 dwords into the MES ring; the scheduler answers each by writing the frame's
-//! [`ApiStatus::api_completion_fence_value`] to [`ApiStatus::api_completion_fence_addr`], and does not answer what it
-//! cannot do. Published in Linux `drivers/gpu/drm/amd/include/mes_v11_api_def.h`, which packs everything to four bytes:
-//! 64-bit fields are therefore byte-order types without alignment here.
+//! [`ApiStatus::api_completion_fence_value`] to [`ApiStatus::api_completion_fence_addr`], and does not answer
+//! a frame that it cannot execute. Published in Linux `drivers/gpu/drm/amd/include/mes_v11_api_def.h`, which
+//! packs everything to four bytes: 64-bit fields are therefore byte-order types without alignment here.
 
 mod hardware;
 mod misc;
@@ -108,7 +108,8 @@ impl Opcode {
     /// More of [`Self::SET_HW_RSRC`], from firmware 0x52 on.
     pub const SET_HW_RSRC_1: Self = Self(19);
 
-    /// Upstream's name without its `MES_SCH_API_` prefix, or `None` for what the header does not define.
+    /// Upstream's name without its `MES_SCH_API_` prefix; `None` for an opcode that the header does not
+    /// define.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {

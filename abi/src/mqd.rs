@@ -2,7 +2,7 @@
 //!
 //! The MES (or the KIQ) reads an MQD into the registers of a hardware queue (HQD) when it maps the queue, and writes it
 //! back when it takes the queue off. Published as `struct v11_compute_mqd` in Linux
-//! `drivers/gpu/drm/amd/include/v11_structs.h`; what a driver puts in it is in `amdkfd/kfd_mqd_manager_v11.c` (user
+//! `drivers/gpu/drm/amd/include/v11_structs.h`; the values of a driver are in `amdkfd/kfd_mqd_manager_v11.c` (user
 //! queues) and `amdgpu/gfx_v11_0.c`, `gfx_v11_0_compute_mqd_init` (kernel rings).
 
 mod sdma;
@@ -19,7 +19,8 @@ pub use sdma::{SDMA_DUMMY_DEFAULT, SdmaMqd, SdmaRbCntl};
 /// Value of [`ComputeMqd::header`].
 pub const HEADER: u32 = 0xc031_0800;
 
-/// Bytes a driver reserves for one MQD: the firmware may use what follows the 2048 bytes of [`ComputeMqd`], up to a page.
+/// Bytes a driver reserves for one MQD: the firmware may use the bytes after the 2048 of [`ComputeMqd`], up to a
+/// page.
 pub const ALLOCATION: usize = 4096;
 
 /// Compute MQD of gfx11, 512 dwords (`struct v11_compute_mqd`); the KIQ and the MES ring have one too.

@@ -1,11 +1,11 @@
-//! Compute partitions: how the graphics cores (XCCs) of a chip are shared out.
+//! Compute partitions: division of a chip's graphics cores (XCCs).
 //!
-//! Linux `amdgpu_gfx.h`, `enum amdgpu_gfx_partition`; what a chip can be divided into: `aqua_vanjaram.c`,
+//! Linux `amdgpu_gfx.h`, `enum amdgpu_gfx_partition`; possible divisions of a chip: `aqua_vanjaram.c`,
 //! `__aqua_vanjaram_is_valid_mode`, with all of memory as one partition (NPS1).
 
 use core::fmt;
 
-/// A way to share out the cores.
+/// A mode of dividing the cores.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum ComputePartition {

@@ -79,7 +79,7 @@ pub mod doorbell {
 pub mod doorbell_layout1 {
     use crate::doorbell::DoorbellIndex;
 
-    /// `KIQ_START` of XCC 0; those of others are [`XCC_RANGE`] further each.
+    /// `KIQ_START` of XCC 0; the KIQ of each further XCC is [`XCC_RANGE`] further.
     pub const KIQ: DoorbellIndex = DoorbellIndex::of_number(0x000);
     /// `HIQ`, which all XCCs of a partition read.
     pub const HIQ: DoorbellIndex = DoorbellIndex::of_number(0x001);

@@ -13,7 +13,7 @@ bitfield! {
     #[repr(transparent)]
     pub struct Pm4Header(u32);
     impl Debug;
-    /// Predicated, by the engines for graphics; reserved for those of compute queues.
+    /// Predicated, on graphics engines; reserved on compute queues.
     pub predicate, set_predicate: 0;
     /// Compute shader type.
     pub shader_type, set_shader_type: 1;
@@ -139,7 +139,7 @@ opcodes! {
     WAIT_REG_MEM64 = 0x93;
     /// Invalidates TLBs of a PASID.
     INVALIDATE_TLBS = 0x98;
-    /// Writes shader registers, some of them within what the kernel allows.
+    /// Writes shader registers, some of them within the limits that the kernel has set.
     SET_SH_REG_INDEX = 0x9b;
     /// Resources that the queue manager may use.
     SET_RESOURCES = 0xa0;

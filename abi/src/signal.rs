@@ -1,4 +1,4 @@
-//! The memory behind an HSA signal.
+//! The memory of an HSA signal.
 //!
 //! Source: `amd_hsa_signal.h` (`amd_signal_t`, `amd_signal_kind_t`).
 

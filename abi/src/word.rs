@@ -1,6 +1,6 @@
 //! Words of bit fields, as packets have them.
 
-/// A 32-bit word with named fields: what `bitfield!` takes between the braces.
+/// A 32-bit word with named fields, in the syntax of `bitfield!`.
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident { $($fields:tt)* }) => {
         ::bitfield::bitfield! {

@@ -76,7 +76,7 @@ pub fn show_interrupt(offset: usize, data: &mut [u8]) {
     }
 }
 
-/// Making a function; offsets are those of the function's own layout, and must lie within its size.
+/// Makes a function; offsets are those of the function's own layout, and must lie within its size.
 impl ConfigSpace {
     /// A function without BARs, pin and capabilities, of [`CONVENTIONAL`] or [`EXPRESS`] size.
     #[must_use]
@@ -208,8 +208,8 @@ impl ConfigSpace {
         &self.bytes
     }
 
-    /// Takes over the bytes of a function of the same kind; `Err` is where one differs that a driver cannot change, or the
-    /// number of bytes if there are not as many. Nothing is taken over then.
+    /// Takes over the bytes of a function of this kind. `Err` is the offset of the first byte that differs
+    /// and that a driver cannot change, or the number of bytes if it is another. Then nothing is taken over.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), usize> {
         if bytes.len() != self.bytes.len() {
             return Err(bytes.len());

@@ -13,7 +13,7 @@ pub struct InterruptControl {
     pub intx_disabled: bool,
 }
 
-/// A message: where it is written, and what.
+/// A message: its address and its data.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Message {
     /// The address in memory space.

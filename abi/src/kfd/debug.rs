@@ -127,7 +127,7 @@ impl DbgTrapOp {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_ENABLE`.
     DbgTrapEnableArgs: 24 {
-        /// Exceptions to be told of.
+        /// Exceptions that the debugger is notified of.
         exception_mask @ 0: u64,
         /// User address that receives a [`RuntimeInfo`].
         rinfo_ptr @ 8: u64,
@@ -153,7 +153,7 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_SET_EXCEPTIONS_ENABLED`.
     DbgTrapSetExceptionsEnabledArgs: 8 {
-        /// Exceptions to be told of.
+        /// Exceptions that the debugger is notified of.
         exception_mask @ 0: u64,
     }
 }
@@ -247,9 +247,9 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT`.
     DbgTrapQueryDebugEventArgs: 16 {
-        /// In: exceptions that are forgotten when they are told; out: those of the source.
+        /// In: exceptions that are cleared once reported; out: exceptions of the source.
         exception_mask @ 0: u64,
-        /// Out: the GPU, 0 where it is the process's.
+        /// Out: the GPU; 0 if the process is the source.
         gpu_id @ 8: u32,
         /// Out: the queue.
         queue_id @ 12: u32,

@@ -17,11 +17,11 @@ pub use syncobj::*;
 
 /// `DRM_IOCTL_VERSION`.
 pub const DRM_IOCTL_VERSION: u32 = 0xc040_6400;
-/// Name of the driver, as `VERSION` tells it.
+/// Name of the driver, for `VERSION`.
 pub const DRM_DRIVER_NAME: &str = "amdgpu";
-/// Major version of the driver, as `VERSION` tells it.
+/// Major version of the driver, for `VERSION`.
 pub const DRM_DRIVER_MAJOR: u32 = 3;
-/// Minor version of the driver, as `VERSION` tells it (Linux 6.12).
+/// Minor version of the driver, for `VERSION` (Linux 6.12).
 pub const DRM_DRIVER_MINOR: u32 = 61;
 
 uapi_struct! {

@@ -5,7 +5,7 @@ uapi_struct! {
     CreateEventArgs: 32 {
         /// In: handle of the buffer object that is the signal page. Out: `mmap` offset of the signal page.
         event_page_offset @ 0: u64,
-        /// Out: what a queue writes to trigger the event.
+        /// Out: value that a queue writes to trigger the event.
         event_trigger_data @ 8: u32,
         /// One of `KFD_IOC_EVENT_*`.
         event_type @ 12: u32,

@@ -1,8 +1,8 @@
-//! Command numbers of the KFD node (`AMDKFD_IOC_*`), and how a command word is taken apart
+//! Command numbers of the KFD node (`AMDKFD_IOC_*`), and the fields of a command word
 //! (`include/uapi/asm-generic/ioctl.h`).
 
-/// The interface version that the driver reports, that of Linux 6.12: with debuggers (1.13), event ages (1.14), mappings by
-/// GEM_VA (1.15), contiguous VRAM (1.16) and SDMA queues by engine (1.17).
+/// Interface version that the driver reports, equal to Linux 6.12: with debuggers (1.13), event ages (1.14),
+/// mappings by GEM_VA (1.15), contiguous VRAM (1.16) and SDMA queues by engine (1.17).
 pub const KFD_IOCTL_MAJOR_VERSION: u32 = 1;
 /// See [`KFD_IOCTL_MAJOR_VERSION`].
 pub const KFD_IOCTL_MINOR_VERSION: u32 = 17;

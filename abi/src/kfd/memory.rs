@@ -94,9 +94,9 @@ uapi_struct! {
         metadata_ptr @ 8: u64,
         /// In: bytes of that buffer. Out: bytes of the metadata.
         metadata_size @ 16: u32,
-        /// Out: GPU the memory is of.
+        /// Out: GPU of the memory.
         gpu_id @ 20: u32,
-        /// Out: [`AllocFlags`], of which only `VRAM`, `GTT` and `PUBLIC` are told.
+        /// Out: [`AllocFlags`], of which only `VRAM`, `GTT` and `PUBLIC` are reported.
         flags @ 24: u32,
         /// Descriptor.
         dmabuf_fd @ 28: u32,
@@ -152,7 +152,7 @@ uapi_struct! {
     IpcExportHandleArgs: 32 {
         /// Handle.
         handle @ 0: u64,
-        /// Out: what names the memory in other processes.
+        /// Out: handle that names the memory in other processes.
         share_handle @ 8: [u32; 4],
         /// GPU.
         gpu_id @ 24: u32,

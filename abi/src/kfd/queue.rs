@@ -35,7 +35,7 @@ uapi_struct! {
         ctl_stack_size @ 84: u32,
         /// SDMA engine for `KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID`.
         sdma_engine_id @ 88: u32,
-        /// Size of the metadata ring behind the ring in bytes (1.18); padding before.
+        /// Size of the metadata ring after the ring in bytes (1.18); padding before.
         metadata_ring_size @ 92: u32,
     }
 }
@@ -133,7 +133,7 @@ uapi_struct! {
         debug_size @ 20: u32,
         /// User address of a word that exceptions are reported in.
         err_payload_addr @ 24: u64,
-        /// Event that tells of exceptions.
+        /// Event that is set for exceptions.
         err_event_id @ 32: u32,
         /// Reserved.
         reserved1 @ 36: u32,

@@ -10,10 +10,10 @@ uapi_struct! {
     }
 }
 
-/// Longest line, with its end and a zero behind it (`KFD_SMI_EVENT_MSG_SIZE`).
+/// Longest line, with its end and a final zero (`KFD_SMI_EVENT_MSG_SIZE`).
 pub const SMI_EVENT_MSG_SIZE: usize = 96;
 
-/// Kinds of events (`enum kfd_smi_event`); those of processes are of later headers than 6.12's.
+/// Kinds of events (`enum kfd_smi_event`); the kinds about processes are of later headers than 6.12's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventKind {

@@ -11,7 +11,7 @@ uapi_struct! {
 }
 
 uapi_struct! {
-    /// Arguments of `SVM` (`struct kfd_ioctl_svm_args`), behind which `nattr` attributes follow.
+    /// Arguments of `SVM` (`struct kfd_ioctl_svm_args`); `nattr` attributes follow them.
     SvmArgs: 24 {
         /// First byte, at the start of a page.
         start_addr @ 0: u64,

@@ -1,4 +1,4 @@
-//! Frames that tell the scheduler what it owns and how long things may run.
+//! Frames that give the scheduler its resources and time limits.
 
 use core::mem::{offset_of, size_of};
 

@@ -1,11 +1,11 @@
-//! Frames of version 12, by where their fields lie in frames of version 11.
+//! Frames of version 12, by the places of their fields in frames of version 11.
 //!
 //! Linux `drivers/gpu/drm/amd/include/mes_v12_api_def.h` has the opcodes and fields of version 11, packed to eight bytes
-//! instead of four. What a field means is the same, therefore there is one type for each frame: that of version 11.
+//! instead of four. Fields have equal meanings, so there is one type for each frame: the one of version 11.
 
 use super::{FRAME_SIZE, Header, MiscOpcode, Opcode};
 
-/// Bytes that lie elsewhere, and follow each other in both versions.
+/// Bytes that lie elsewhere, and are contiguous in both versions.
 #[derive(Clone, Copy, Debug)]
 struct Moved {
     /// Offset in a frame of version 11.

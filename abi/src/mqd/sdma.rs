@@ -95,7 +95,7 @@ pub struct SdmaMqd {
     pub sdmax_rlcx_minor_ptr_update: u32,
     /// Dword 30, `RB_PREEMPT`.
     pub sdmax_rlcx_rb_preempt: u32,
-    /// Dwords 31 to 41, `MIDCMD_DATA0` and following: what the firmware keeps of a packet it has begun.
+    /// Dwords 31 to 41, `MIDCMD_DATA0` and following: the firmware's state of a packet that it has begun.
     pub sdmax_rlcx_midcmd_data: [u32; 11],
     /// Dword 42, `MIDCMD_CNTL`.
     pub sdmax_rlcx_midcmd_cntl: u32,
@@ -109,7 +109,7 @@ pub struct SdmaMqd {
     pub sdma_queue_id: u32,
 }
 
-/// `SDMA_RLC_DUMMY_DEFAULT`, what a driver puts into [`SdmaMqd::sdmax_rlcx_dummy_reg`].
+/// `SDMA_RLC_DUMMY_DEFAULT`, the driver's value for [`SdmaMqd::sdmax_rlcx_dummy_reg`].
 pub const SDMA_DUMMY_DEFAULT: u32 = 0xf;
 
 const _: () = {

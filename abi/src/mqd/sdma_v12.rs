@@ -1,7 +1,7 @@
-//! MQD of an SDMA queue on gfx12, by where its dwords lie in that of gfx11.
+//! MQD of an SDMA queue on gfx12, by the places of its dwords in the MQD of gfx11.
 //!
-//! `struct v12_sdma_mqd` of linux `v12_structs.h` has the registers `SDMA0_QUEUE0_*` in their order on SDMA 7. What they
-//! mean is the same, therefore there is one type: [`SdmaMqd`].
+//! `struct v12_sdma_mqd` of linux `v12_structs.h` has the registers `SDMA0_QUEUE0_*` in their order on SDMA
+//! 7. They have equal meanings, so there is one type: [`SdmaMqd`].
 
 use super::SdmaMqd;
 use super::sdma::DWORDS;
@@ -9,7 +9,7 @@ use super::sdma::DWORDS;
 /// Index of a dword of [`SdmaMqd`] on gfx12, if it is there.
 const fn place(dword: usize) -> Option<usize> {
     Some(match dword {
-        // RB_CNTL to RB_WPTR_HI, IB_CNTL to IB_SIZE, and what the driver has chosen.
+        // RB_CNTL to RB_WPTR_HI, IB_CNTL to IB_SIZE, and the driver's choices.
         0..=6 | 9..=14 | 126..=127 => dword,
         // RB_RPTR_ADDR and RB_WPTR_POLL_ADDR have their halves the other way round.
         7 => 8,

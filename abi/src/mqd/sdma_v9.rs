@@ -1,7 +1,7 @@
-//! MQD of an SDMA queue on gfx9, by where its dwords lie in that of gfx11.
+//! MQD of an SDMA queue on gfx9, by the places of its dwords in the MQD of gfx11.
 //!
-//! `struct v9_sdma_mqd` of linux `v9_structs.h` has the registers `SDMA_RLC0_*` in their order on SDMA 4. What they mean is the
-//! same, therefore there is one type: [`SdmaMqd`].
+//! `struct v9_sdma_mqd` of linux `v9_structs.h` has the registers `SDMA_RLC0_*` in their order on SDMA 4.
+//! They have equal meanings, so there is one type: [`SdmaMqd`].
 
 use super::SdmaMqd;
 use super::sdma::DWORDS;
@@ -9,7 +9,7 @@ use super::sdma::DWORDS;
 /// Index of a dword of [`SdmaMqd`] on gfx9, if it is there.
 const fn place(dword: usize) -> Option<usize> {
     Some(match dword {
-        // RB_CNTL to RB_WPTR_HI, and what the driver has chosen.
+        // RB_CNTL to RB_WPTR_HI, and the driver's choices.
         0..=6 | 126..=127 => dword,
         // RB_RPTR_ADDR to DOORBELL: RB_WPTR_POLL_CNTL is before them.
         7..=17 => dword + 1,

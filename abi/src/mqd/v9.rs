@@ -1,7 +1,8 @@
 //! Compute MQD of gfx9 (`struct v9_mqd` of linux `v9_structs.h`), by its differences from [`ComputeMqd`].
 //!
-//! Both have 512 dwords, and the same in dwords 0 to 14 (up to `COMPUTE_PGM_HI`), 19 to 31, 33, 34 and from 65 on (user data, the
-//! bank of HQD registers, `queue_doorbell_id`). Dwords 43 to 52 and 448 to 511 are reserved on gfx9.
+//! Both have 512 dwords, and equal contents in dwords 0 to 14 (up to `COMPUTE_PGM_HI`), 19 to 31, 33, 34 and
+//! from 65 on (user data, the bank of HQD registers, `queue_doorbell_id`). Dwords 43 to 52 and 448 to 511 are
+//! reserved on gfx9.
 //!
 //! A queue of a partition with several XCCs has one MQD for each XCC, each [`CP_MQD_STRIDE_SIZE`] bytes after
 //! the one before; queues are mapped by the address of the first.

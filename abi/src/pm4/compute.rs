@@ -78,7 +78,7 @@ macro_rules! compute_registers {
                 pub const $name: Self = Self($value);
             )*
 
-            /// Name in linux `gc_11_0_0_offset.h`; `None` for what is none.
+            /// Name in linux `gc_11_0_0_offset.h`; `None` for an unknown register.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {

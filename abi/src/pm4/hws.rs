@@ -50,7 +50,7 @@ word! {
 pub struct MapProcess {
     /// The process.
     pub control: MapProcessControl,
-    /// Page table root, low half: what `VM_CONTEXTn_PAGE_TABLE_BASE_ADDR` gets, flags included.
+    /// Page table root, low half: the value for `VM_CONTEXTn_PAGE_TABLE_BASE_ADDR`, flags included.
     pub page_table_base_lo: u32,
     /// Page table root, high half.
     pub page_table_base_hi: u32,

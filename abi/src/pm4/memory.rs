@@ -173,7 +173,7 @@ word! {
 }
 
 word! {
-    /// Second word of RELEASE_MEM: what to write and whether to interrupt.
+    /// Second word of RELEASE_MEM: the data to write, and the interrupt.
     ReleaseMemSelect {
         /// 0 memory controller, 1 TC L2.
         pub u8, dst_sel, set_dst_sel: 17, 16;

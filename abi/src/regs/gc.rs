@@ -59,7 +59,7 @@ registers! {
     CC_GC_SA_UNIT_DISABLE @ 0:0xfe9 Ro = 0x0 { pub sa_disable, set_sa_disable: 23, 8; }
     /// WGPs fused off in the shader array GRBM_GFX_INDEX selects.
     CC_GC_SHADER_ARRAY_CONFIG @ 0:0x100f Ro = 0x0 { pub inactive_wgps, set_inactive_wgps: 31, 16; }
-    /// Switches of the depth block, of which there is none.
+    /// Switches of the depth block, which does not exist here.
     DB_DEBUG2 @ 0:0x13ad Rw = 0x0 {}
     /// Render back ends fused off.
     CC_RB_BACKEND_DISABLE @ 0:0x13dd Ro = 0x0 {}

@@ -1,7 +1,7 @@
 //! Registers of MI300X (GC 9.4.3 and the blocks beside it) that Navi 31 does not have.
 //!
-//! Their segments are those of [`layout::OWN`](super::layout::OWN) and on: where the blocks have them,
-//! [`layout::GFX9`](super::layout::GFX9) says.
+//! Their segments begin at [`layout::OWN`](super::layout::OWN); [`layout::GFX9`](super::layout::GFX9) has
+//! their places in the blocks.
 
 /// Graphics core.
 ///

@@ -3,8 +3,8 @@
 //! A register lies in a block of the chip, at an offset within one of the block's segments: that is how the published
 //! headers name it (`regNAME` and `regNAME_BASE_IDX`), and it is the same on every chip with that version of the block;
 //! [`layout`] has the registers that other versions have elsewhere.
-//! Where the segments of each instance of a block lie in the register BAR differs from chip to chip: the IP discovery
-//! table says so.
+//! The place of the segments of a block's instance in the register BAR differs from chip to chip: the IP
+//! discovery table says where they are.
 //!
 //! One `registers!` declaration gives each register its type (named verbatim as upstream names it), its block and offset,
 //! its access class, its value after reset, and an `ALL` table. Only registers that device or driver act on are here;

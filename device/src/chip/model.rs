@@ -7,7 +7,7 @@ use super::{Chip, Generation, gfx942, gfx1100, gfx1201};
 
 /// A chip that a configuration can name.
 pub struct Model {
-    /// Its name: that of its instruction set, as compilers and tools spell it.
+    /// Its name: the name of its instruction set, in the spelling of compilers and tools.
     pub name: &'static str,
     /// The product it is taken from.
     pub product: &'static str,

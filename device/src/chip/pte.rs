@@ -25,7 +25,7 @@ pub struct Table {
 /// A page or a huge page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Page {
-    /// Physical address, not yet aligned to what the entry's level maps.
+    /// Physical address, not yet aligned to the size that the entry's level maps.
     pub address: u64,
     /// The address is one of system memory, not of VRAM.
     pub system: bool,

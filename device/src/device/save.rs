@@ -259,10 +259,10 @@ impl SavedGpu {
 impl Gpu {
     /// Saves the device: stops it between two turns, copies everything, and lets it go on.
     ///
-    /// The caller makes sure that nothing accesses the device meanwhile and that the guest's processors are
-    /// stopped. The guest's memory belongs to the snapshot, and the host has to keep it. The restored device
-    /// goes on as if it had not been saved, in this version of the program; with a
-    /// [deterministic](GpuConfig::deterministic) schedule, bit for bit.
+    /// The caller makes sure that nothing accesses the device in the meantime and that the guest's processors
+    /// are stopped. The guest's memory belongs to the snapshot, and the host has to keep it. After a restore,
+    /// programs go on as if the device had not been saved; with a [deterministic](GpuConfig::deterministic)
+    /// schedule, bit for bit.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ impl When {
         for part in text.split(',') {
             let bad = || PlanError::When { rule: rule.name(), part: shorten(part) };
             let (key, value) = part.split_once(':').unwrap_or(("", part));
-            // `N` and `every:N` say the same thing.
+            // `N` and `every:N` are conditions of one kind.
             let about = if key == "every" { "" } else { key };
             if seen.contains(&about) {
                 return Err(PlanError::Twice { rule: rule.name(), part: shorten(part) });

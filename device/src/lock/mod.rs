@@ -267,7 +267,8 @@ impl<T: fmt::Debug, R: Rank> fmt::Debug for Mutex<T, R> {
     }
 }
 
-/// A [`std::sync::RwLock`] with a rank. A thread may not read twice at the same time either: a writer in between stops both.
+/// A [`std::sync::RwLock`] with a rank. A thread may not take it for reading twice: a writer in between would
+/// stop both.
 pub struct RwLock<T, R: Rank> {
     inner: sync::RwLock<T>,
     rank: PhantomData<fn() -> R>,

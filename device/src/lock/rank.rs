@@ -85,7 +85,7 @@ ranks! {
     HostedAccess = "HostedOs.access",
     // One thing after the other, while the device is recorded.
     Session = "Session.state",
-    // The firmware, and what it programs.
+    // The firmware, and the state that it programs.
     Runner = "Runner.state",
     Wakeups = "Wakeups.state",
     HqdBanks = "HqdBanks",

@@ -127,7 +127,7 @@ pub struct Memory {
     mirror: Option<Mirror>,
     /// The page by which programs flush the host data path, beside the register.
     flush_page: host_path::Programs,
-    /// The device's own pages, in front of what the host has installed.
+    /// The device's own pages, which hide the host's memory at their addresses.
     own: Own,
 }
 

@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn arithmetic_of_gfx1100() {
-        // 8 compute units, 16 SIMDs; 200 waves of a launch are 13 of each SIMD, of which all fit.
+        // 8 compute units, 16 SIMDs; of the 200 waves of a launch each SIMD gets 13, and all of them fit.
         let cycle = 1e3 / 2482.0f64;
         let expected: [f64; 6] = [
             (1000.0 + 400.0 + 160.0 + 32.0) / 16.0 * cycle,

@@ -155,7 +155,7 @@ fn every_wave_that_has_begun_is_in_a_snapshot_of_a_device_at_work() {
         for _ in 0..50 {
             assert_eq!(waves(&driver), all);
         }
-        // These waves only look for a word to change, which it does not meanwhile.
+        // These waves only wait for a word to change; the word stays.
         let saved = driver.gpu.save().unwrap();
         let driver = driver.continued(&saved, saved.config());
         driver.set_ram_u64(spin.stop, 1);

@@ -1,4 +1,5 @@
-//! Commands of the render node: those of the amdgpu driver, and those of DRM that it answers for programs that compute.
+//! Commands of the render node: those of the amdgpu driver, and the DRM commands that it answers for compute
+//! programs.
 
 /// First number of the driver's own commands (`DRM_COMMAND_BASE`).
 pub const DRM_COMMAND_BASE: u8 = 0x40;
@@ -33,7 +34,7 @@ commands! {
 
 /// `DRM_IOCTL_GEM_CLOSE`: gives a handle back.
 pub const DRM_IOCTL_GEM_CLOSE: u32 = 0x4008_6409;
-/// `DRM_IOCTL_GET_CAP`: what DRM can do.
+/// `DRM_IOCTL_GET_CAP`: asks for capabilities of DRM.
 pub const DRM_IOCTL_GET_CAP: u32 = 0xc010_640c;
 /// `DRM_IOCTL_PRIME_HANDLE_TO_FD`: a DMA-buf of a handle.
 pub const DRM_IOCTL_PRIME_HANDLE_TO_FD: u32 = 0xc00c_642d;

@@ -1,4 +1,4 @@
-//! Buffer objects of the render node: making them, mapping them, what is attached to them.
+//! Buffer objects of the render node: making and mapping them, and their metadata.
 
 /// Memory of the processor (`AMDGPU_GEM_DOMAIN_CPU`).
 pub const AMDGPU_GEM_DOMAIN_CPU: u64 = 0x1;
@@ -29,7 +29,7 @@ bitflags::bitflags! {
         const VRAM_CONTIGUOUS = 1 << 5;
         /// Work need not name it; it belongs to the address space.
         const VM_ALWAYS_VALID = 1 << 6;
-        /// Others who use it do not wait by themselves.
+        /// Other users of the buffer object do not wait implicitly.
         const EXPLICIT_SYNC = 1 << 7;
         /// Encrypted.
         const ENCRYPTED = 1 << 10;
@@ -41,7 +41,8 @@ bitflags::bitflags! {
 }
 
 uapi_struct! {
-    /// Arguments of `GEM_CREATE` (`struct drm_amdgpu_gem_create_in`), and what `GEM_OP` tells of an object.
+    /// Arguments of `GEM_CREATE` (`struct drm_amdgpu_gem_create_in`), and the answer of `GEM_OP` about an
+    /// object.
     GemCreateIn: 32 {
         /// Bytes.
         bo_size @ 0: u64,

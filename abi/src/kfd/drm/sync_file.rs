@@ -1,10 +1,10 @@
 //! Sync files: descriptors of the end of work, with ioctls of their own (`include/uapi/linux/sync_file.h`).
 
-/// `SYNC_IOC_MERGE`: a sync file of what two of them wait for.
+/// `SYNC_IOC_MERGE`: makes a sync file that waits for the work of two others.
 pub const SYNC_IOC_MERGE: u32 = 0xc030_3e03;
-/// `SYNC_IOC_FILE_INFO`: what it waits for, and whether that is over.
+/// `SYNC_IOC_FILE_INFO`: asks for the work that it waits for, and if that is done.
 pub const SYNC_IOC_FILE_INFO: u32 = 0xc038_3e04;
-/// `SYNC_IOC_SET_DEADLINE`: when it should be over.
+/// `SYNC_IOC_SET_DEADLINE`: sets the time by which the work should be done.
 pub const SYNC_IOC_SET_DEADLINE: u32 = 0x4010_3e05;
 
 uapi_struct! {

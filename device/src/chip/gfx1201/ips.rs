@@ -1,8 +1,7 @@
 //! IP blocks of Navi 48 and the places of their registers, in dwords: the one table of this chip.
 //!
 //! Versions: those that linux 6.12 and later bind to a Radeon RX 9070 (`amdgpu_discovery.c`). Bases: those of
-//! Navi 31, which agree
-//! with the block-base comments of `gc_12_0_0_offset.h` and its neighbours.
+//! Navi 31, which agree with the block-base comments of `gc_12_0_0_offset.h` and its neighbours.
 
 use belfry_abi::regs::Ip;
 

@@ -1,8 +1,8 @@
 //! Compute units of gfx12, which mostly equal those of gfx11.
 //!
 //! Sizes: LLVM `AMDGPUBaseInfo.cpp`, as for gfx11. Contents of trap temporaries: `SIISelLowering.cpp`
-//! (architected SGPRs: `ttmp9`
-//! has the workgroup's X, `ttmp7` Y and Z, `ttmp8` 29:25 the wave in its workgroup).
+//! (architected SGPRs: `ttmp9` has the workgroup's X, `ttmp7` Y and Z, `ttmp8` 29:25 the wave in its
+//! workgroup).
 
 use belfry_isa::wave::Wave;
 

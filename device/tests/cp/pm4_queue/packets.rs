@@ -87,7 +87,7 @@ fn data_is_copied_filled_and_changed_atomically() {
 fn waits_are_looked_at_again_until_memory_holds_and_keep_nobody_else() {
     let (bench, mut ring, data) = memory();
     let mut other = Ring::new(&bench, 64);
-    // Until equal, then until a comparison-and-swap finds what it compares with.
+    // One wait until memory is equal, then one until a compare-and-swap finds its comparison value.
     let atomic = [&[8 | 1 << 8][..], &halves(data + 4), &[9, 0], &[8, 0], &[16]].concat();
     ring.submit(
         &bench,
