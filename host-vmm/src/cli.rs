@@ -72,7 +72,7 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Ways of a guest to reach the network.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Net {
-    /// Through this process's own sockets; no other machine can reach the guest.
+    /// Through this process's own sockets; no connection from outside reaches the guest.
     User,
 }
 
@@ -269,7 +269,7 @@ struct MachineArgs {
     append: Vec<String>,
 }
 
-/// The whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
+/// Runs the whole process: logs as `RUST_LOG` says, and runs the command line it was started with.
 #[must_use]
 pub fn process() -> ExitCode {
     if let Err(error) = belfry_process::file_limit::catch() {

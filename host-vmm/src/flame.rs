@@ -27,14 +27,14 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name ends in.
+    /// Returns the format that a file's name ends in.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         if path.extension().is_some_and(|ending| ending == "svg") { Self::Svg } else { Self::Folded }
     }
 }
 
-/// The graph in a format.
+/// Returns the graph in a format.
 #[must_use]
 pub fn render(spent: &[Spent], format: Format) -> String {
     match format {

@@ -30,7 +30,7 @@ pub fn usable(cache: &Cache) -> Result<Speed, Unusable> {
     fast_enough(cache, probe::measure)
 }
 
-/// The recorded speed, or the measured one, if it is not too slow.
+/// Returns the recorded speed, or the measured one, if it is not too slow.
 fn fast_enough(cache: &Cache, measure: impl FnOnce() -> Result<Speed, KvmError>) -> Result<Speed, Unusable> {
     let record = BootRecord::new(cache, RECORD, "");
     let speed = match record.get() {

@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name ends in.
+    /// Returns the format that a file's name ends in.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -51,7 +51,7 @@ pub fn add_lines(report: &mut SanitizeReport, symbols: &mut Symbols) {
     }
 }
 
-/// The report in a format.
+/// Returns the report in a format.
 #[must_use]
 pub fn render(report: &SanitizeReport, format: Format) -> String {
     match format {
@@ -193,7 +193,7 @@ fn junit(report: &SanitizeReport) -> String {
     text
 }
 
-/// Text within XML; names come from code objects, and may have anything in them.
+/// Escapes text for XML; names come from code objects, and may hold any characters.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

@@ -53,7 +53,7 @@ pub(super) struct Passt {
 impl Passt {
     /// Starts passt; the stream carries the guest's frames.
     ///
-    /// No other machine can reach the guest, and this machine's own address in the network is the gateway's.
+    /// No connection from outside reaches the guest. This machine's own address in the network is the gateway's.
     pub(super) fn start(cache: &Cache) -> Result<(Self, UnixStream), NetworkError> {
         let tool = tools::passt(cache, &Progress::silent())?;
         let folder = Scratch::new()?;

@@ -419,7 +419,7 @@ impl Guest {
         Ok(None)
     }
 
-    /// Returns the next event of a step that began at `since`, unless the step's time is over.
+    /// Returns the next event of a step that began at `started`, unless the step's time is over.
     fn next_event_since(
         &mut self,
         during: &'static str,

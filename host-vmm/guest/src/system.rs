@@ -76,7 +76,7 @@ impl System {
         self.started.elapsed()
     }
 
-    /// From now on, passes keys of the configured terminal to the guest.
+    /// Passes keys of the configured terminal to the guest from now on.
     ///
     /// # Errors
     ///

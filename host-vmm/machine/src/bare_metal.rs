@@ -14,7 +14,7 @@ const MEMORY: u64 = 32 << 20;
 /// Address at which `stress.rs` of the guest finds the number of rings.
 const RINGS_AT: GuestAddress = GuestAddress(0x3f_f008);
 
-/// The machine of the bare-metal guest `kernel`, a file that `belfry_image::bare_metal` builds.
+/// Returns the machine of the bare-metal guest `kernel`, a file that `belfry_image::bare_metal` builds.
 #[must_use]
 pub fn config(kernel: &Path, gpu: GpuConfig, doorbells: DoorbellMode) -> Config {
     Config { memory: MEMORY, gpu: Some(gpu), doorbells, catch_signals: true, ..Config::new(kernel) }

@@ -103,7 +103,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A machine with one vCPU, 512 MiB and no device.
+    /// Makes the configuration of a machine with one vCPU, 512 MiB and no device.
     pub fn new(kernel: impl Into<PathBuf>) -> Self {
         Self {
             kernel: kernel.into(),

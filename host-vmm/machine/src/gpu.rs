@@ -15,7 +15,7 @@ use super::pci::{Bar, Function};
 
 const INTERRUPT_LINE: usize = 0x3c;
 
-/// The three BARs.
+/// Returns the layouts of the three BARs.
 fn bars(config: &GpuConfig) -> [BarLayout; 3] {
     [
         BarLayout { number: pci::BAR_VRAM, size: config.vram_size, wide: true },

@@ -417,7 +417,7 @@ fn restore_vm(vm: &VmFd, saved: &SavedMachine) -> Result<(), kvm_ioctls::Error> 
 /// A paravirtual device, and its number on the root bus.
 type Numbered = (u8, Box<dyn virtio::Device>);
 
-/// The paravirtual devices of a machine, by their device numbers.
+/// Makes the paravirtual devices of a machine, by their device numbers.
 fn virtio_devices(config: &mut Config) -> Result<Vec<Numbered>, KvmError> {
     let mut devices: Vec<Numbered> = Vec::new();
     if let Some(stream) = config.channel.take() {

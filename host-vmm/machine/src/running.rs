@@ -66,7 +66,7 @@ impl Machine {
         Handle(Arc::clone(&self.ending))
     }
 
-    /// [`run`](Self::run)s in a thread of its own.
+    /// Starts [`run`](Self::run) in a thread of its own.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use handmade::elf;
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A bzImage with its code at the 64-bit entry point, that needs 1 MiB at 2 MiB.
+/// Makes a bzImage with its code at the 64-bit entry point, that needs 1 MiB at 2 MiB.
 fn bzimage(code: &[u8]) -> Vec<u8> {
     let mut file = vec![0; 2 * 512 + 4096];
     let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);

@@ -18,7 +18,7 @@ pub(super) enum Kernels {
 impl Kernels {
     pub(super) const ALL: [Kernels; 3] = [Kernels::Empty, Kernels::Bench, Kernels::Work];
 
-    /// The source in OpenCL C.
+    /// Returns the source in OpenCL C.
     pub(super) const fn source(self) -> &'static str {
         match self {
             Kernels::Empty => include_str!("../../../guest-runtime/kernels/empty.cl"),
@@ -100,7 +100,7 @@ const REDUCE_GROUPS: u32 = 256;
 const ALU_GROUPS: u32 = 256;
 const ALU_STEPS: u32 = 2048;
 
-/// All kernels of the suite.
+/// Returns all kernels of the suite.
 pub(super) fn all() -> impl Iterator<Item = &'static Case> + Clone {
     CASES.iter().chain(&work::CASES)
 }

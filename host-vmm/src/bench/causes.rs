@@ -55,7 +55,7 @@ pub(super) fn measure(prepared: &Prepared<'_>) -> Result<Option<Spent>, belfry_r
     Ok((times.entries > 0).then(|| spent(&times, run.wall.as_secs_f64() * rate, rate)))
 }
 
-/// Ticks that reading the counter takes, at least.
+/// Returns the least number of ticks that reading the counter takes.
 fn reading() -> f64 {
     (0..1000).map(|_| ticks().abs_diff(ticks())).min().unwrap_or_default() as f64
 }

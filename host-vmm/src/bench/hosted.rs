@@ -38,7 +38,7 @@ impl Bench {
         Ok(Self { gpu, runtime, doorbells })
     }
 
-    /// The code object that has a case's kernel.
+    /// Returns the code object that has a case's kernel.
     pub(super) fn code(&self, case: &Case) -> anyhow::Result<&'static [u8]> {
         case.kernels.objects().on(self.runtime.gpu())
     }
@@ -67,7 +67,7 @@ impl Bench {
 }
 
 impl Prepared<'_> {
-    /// One run: the launches one after the other, then a wait for the last.
+    /// Does one run: the launches one after the other, then a wait for the last.
     pub(super) fn run(&self) -> Result<Run, belfry_runtime::Error> {
         let single = self.case.is_single();
         let executed = || self.bench.gpu.device().stats().wave_instructions;
@@ -108,7 +108,8 @@ impl Prepared<'_> {
     }
 }
 
-/// Processor time the shader workers of this process have used, and time they have waited for a processor.
+/// Returns the processor time that the shader workers of this process have used, and the time they waited for a
+/// processor.
 fn worker_times() -> (Duration, Duration) {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Default::default() };
     let workers = tasks.flatten().map(|task| task.path()).filter(|task| {

@@ -322,13 +322,13 @@ fn measurement(name: &'static str, workers: usize, runs: &[Run]) -> Measurement 
     }
 }
 
-/// Processor time of the workers per wave instruction, in nanoseconds.
+/// Returns the processor time of the workers per wave instruction, in nanoseconds.
 fn worker_ns(runs: &[Run]) -> f64 {
     let instructions = runs.last().map_or(0, |run| run.instructions).max(1) as f64;
     round(median(runs.iter().map(|run| run.busy.as_secs_f64()).collect()) * 1e9 / instructions)
 }
 
-/// Median of the ratios of runs that followed each other.
+/// Returns the median of the ratios of runs that followed each other.
 fn ratio(first: &[Run], second: &[Run], time: impl Fn(&Run) -> Duration) -> f64 {
     let ratios = first.iter().zip(second).map(|(a, b)| time(a).as_secs_f64() / time(b).as_secs_f64());
     round(median(ratios.collect()))
@@ -357,7 +357,7 @@ fn vs_cpu(runs: &[Run], cpu: &[Duration]) -> VsCpu {
     }
 }
 
-/// The middle value, or the upper one of two.
+/// Returns the middle value, or the upper one of two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
@@ -382,7 +382,7 @@ fn verify(
     Ok(())
 }
 
-/// Load average over the last minute.
+/// Returns the load average over the last minute.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(-1.0)

@@ -55,7 +55,7 @@ pub(super) struct Processors {
 pub(super) struct Prepared<'a>(&'a mut Processors);
 
 impl Processors {
-    /// PoCL on `count` processors, with the suite compiled.
+    /// Starts PoCL on `count` processors, with the suite compiled.
     pub(super) fn new(count: usize) -> Result<Self, PoclError> {
         let folder = Scratch::new().map_err(PoclError::Start)?;
         let path = folder.path().join("belfry-opencl");
@@ -114,7 +114,8 @@ fn unexpected() -> PoclError {
 }
 
 impl Prepared<'_> {
-    /// One run, as on the GPU: the launches one after the other, then a wait for the last. The time is the program's.
+    /// Does one run, as on the GPU: the launches one after the other, then a wait for the last. The time is the
+    /// program's.
     pub(super) fn run(&mut self) -> Result<Duration, PoclError> {
         match self.0.ask(&Request::Run)? {
             Answer::Took(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),

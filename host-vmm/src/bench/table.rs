@@ -16,7 +16,7 @@ pub enum TableError {
     NoPlace,
 }
 
-/// A document with its table replaced by one of these results.
+/// Returns a document with its table replaced by one of these results.
 pub fn update(document: &str, results: &Results) -> Result<String, TableError> {
     let (before, rest) = document.split_once(BEGIN).ok_or(TableError::NoPlace)?;
     let (_, after) = rest.split_once(END).ok_or(TableError::NoPlace)?;

@@ -81,7 +81,7 @@ impl Figure {
     }
 }
 
-/// All figures of a measurement that have a target.
+/// Returns the verdicts on all figures of a measurement that have a target.
 pub(super) fn judge(row: &Measurement, scaling: &[Scaling]) -> Vec<Verdict> {
     let figures = [Figure::WorkerNs, Figure::DoorbellToSignalUs, Figure::Speedup, Figure::VsCpu];
     let judged = figures.into_iter().filter_map(|figure| {
@@ -106,7 +106,7 @@ pub(super) fn judge(row: &Measurement, scaling: &[Scaling]) -> Vec<Verdict> {
     judged.collect()
 }
 
-/// The target of a kernel's time and by how much it is missed, as a table shows it; empty if it has none.
+/// Returns the target of a kernel's time and by how much it is missed, as a table shows it; empty if it has none.
 pub(super) fn of_time(row: &Measurement) -> String {
     let figure =
         if row.doorbell_to_signal_us.is_some() { Figure::DoorbellToSignalUs } else { Figure::WorkerNs };

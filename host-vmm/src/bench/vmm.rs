@@ -181,7 +181,7 @@ fn series<'a>(recording: &'a Recording, name: &'static str) -> Result<&'a [Vec<u
     recording.series.get(name).map(Vec::as_slice).ok_or(VmmBenchError::Missing(name))
 }
 
-/// Ticks of a series with one word for each sample.
+/// Returns the ticks of a series with one word for each sample.
 fn times(recording: &Recording, name: &'static str) -> Result<Vec<u64>, VmmBenchError> {
     Ok(series(recording, name)?.iter().filter_map(|sample| sample.first().copied()).collect())
 }
@@ -203,14 +203,14 @@ fn overhead(recording: &Recording) -> Result<f64, VmmBenchError> {
     Ok(summary("timer", timer.into_iter().map(|ticks| ticks as f64).collect())?.median)
 }
 
-/// Nanoseconds of each sample of one operation.
+/// Summarises the nanoseconds of each sample of one operation.
 fn single(recording: &Recording, name: &'static str) -> Result<Summary, VmmBenchError> {
     let overhead = overhead(recording)?;
     let nanoseconds = |ticks: u64| (ticks as f64 - overhead).max(0.0) / recording.ticks;
     summary(name, times(recording, name)?.into_iter().map(nanoseconds).collect())
 }
 
-/// Nanoseconds of one store, for each row of them.
+/// Returns the nanoseconds of one store, for each row of them.
 fn stores(recording: &Recording, name: &'static str) -> Result<Vec<f64>, VmmBenchError> {
     let overhead = overhead(recording)?;
     let nanoseconds = |ticks: u64| (ticks as f64 - overhead).max(0.0) / f64::from(BATCH) / recording.ticks;
@@ -226,7 +226,7 @@ fn exits(trapped: &Recording, ioeventfd: &Recording) -> Result<Exits, VmmBenchEr
     })
 }
 
-/// Nanoseconds between the two time stamps of each sample.
+/// Summarises the nanoseconds between the two time stamps of each sample.
 fn between(recording: &Recording, name: &'static str) -> Result<Summary, VmmBenchError> {
     let nanoseconds = |sample: &Vec<u64>| match sample[..] {
         [from, to] => Some(to.saturating_sub(from) as f64 / recording.ticks),

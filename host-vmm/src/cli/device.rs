@@ -38,7 +38,7 @@ pub(super) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// The device's configuration.
+    /// Returns the device's configuration.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ impl FaultFlags {
         words
     }
 
-    /// The plan.
+    /// Returns the plan of faults.
     ///
     /// # Errors
     ///

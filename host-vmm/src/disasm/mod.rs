@@ -93,7 +93,7 @@ pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     Ok(())
 }
 
-/// The kernel descriptor at an address, from the section that holds it.
+/// Returns the kernel descriptor at an address, from the section that holds it.
 fn descriptor(elf: &object::File<'_>, address: u64) -> Option<KernelDescriptor> {
     elf.sections().find_map(|section| {
         let offset = usize::try_from(address.checked_sub(section.address())?).ok()?;

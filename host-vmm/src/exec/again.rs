@@ -115,8 +115,8 @@ fn processors() -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    /// The entry runs before the binary is relocated: a call of any other function, such as `memcpy`, would go
-    /// nowhere.
+    /// Checks the calls of the entry, which runs before the binary is relocated: a call of any other function, such
+    /// as `memcpy`, would go nowhere.
     #[test]
     fn entry_calls_nothing_but_the_start_of_the_c_library() {
         use object::read::{Object as _, ObjectSection as _, ObjectSymbol as _};

@@ -213,7 +213,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The new root at `base`.
+    /// Plans the new root at `base`.
     fn root(&mut self, root: &Path, base: &Path, places: &mut Places) -> Result<(), ExecError> {
         let root = fs::canonicalize(root).map_err(ExecError::io("open", root))?;
         if !root.join("usr/lib").is_dir() {

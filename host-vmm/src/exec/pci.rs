@@ -53,7 +53,7 @@ pub(super) fn root_of(target: &Path) -> Option<&str> {
     parts.next().filter(|_| is_devices)?.as_os_str().to_str().filter(|root| root.starts_with("pci"))
 }
 
-/// The path that a link of sysfs leads to.
+/// Returns the path that a link of sysfs leads to.
 pub(super) fn whole(target: &Path) -> PathBuf {
     Path::new("/sys")
         .join(target.components().skip_while(|part| part.as_os_str() == "..").collect::<PathBuf>())
@@ -87,7 +87,7 @@ pub(super) fn near() -> Near {
     }
 }
 
-/// A mask of the first processors, as the kernel prints it: words of 32 bits, the last ones first.
+/// Returns a mask of the first processors, as the kernel prints it: words of 32 bits, the last ones first.
 fn mask(count: usize) -> String {
     let words = (0..count.div_ceil(32).max(1)).rev().map(|word| {
         let bits = count.saturating_sub(word * 32).min(32);

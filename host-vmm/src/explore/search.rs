@@ -5,7 +5,7 @@ use belfry_device::explore::{Change, Explored, Schedule};
 /// Methods of choosing schedules.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub enum Strategy {
-    /// Random priorities that change at random points.
+    /// Random priorities, of which the highest drops at random points.
     Pct,
     /// Every schedule with one change, then every one with two changes, and so on.
     Preempt,

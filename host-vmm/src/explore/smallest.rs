@@ -88,7 +88,7 @@ impl Shrinking<'_> {
 mod tests {
     use super::*;
 
-    /// A program that fails if other parts answer questions 3 and 5, or question 6 alone.
+    /// Makes a program that fails if other parts answer questions 3 and 5, or question 6 alone.
     fn run(alone: bool) -> impl FnMut(&Schedule) -> Verdict {
         move |schedule| {
             let Schedule::Preempt(changes) = schedule else { return Verdict::default() };

@@ -72,7 +72,7 @@ impl Summary {
         }
     }
 
-    /// The command that repeats a schedule.
+    /// Returns the command that repeats a schedule.
     pub(super) fn command(&self, schedule: &str) -> String {
         let options: String = self.options.iter().map(|option| format!(" {option}")).collect();
         format!("belfry run --mode hosted{options} --schedule {schedule} -- {}", self.program.join(" "))

@@ -17,7 +17,7 @@ fn look(tree: &TempDir) -> Answer {
     Answer::parse(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// A tree of files, each with its content.
+/// Makes a tree of files, each with its content.
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let tree = tempfile::tempdir().unwrap();
     for (name, content) in files {

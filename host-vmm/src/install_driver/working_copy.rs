@@ -121,7 +121,7 @@ impl WorkingCopy {
         Ok(Self { original, path, state, copy })
     }
 
-    /// The copy's path.
+    /// Returns the copy's path.
     pub(super) fn path(&self) -> &Path {
         self.copy.path()
     }

@@ -91,7 +91,7 @@ const SHELL: [&str; 3] = ["sh", "-c", "exec \"$(command -v bash || command -v sh
 pub struct FileMapping {
     /// Path on this machine.
     pub host: PathBuf,
-    /// Path for the program.
+    /// Path at which the program finds it.
     pub guest: String,
 }
 

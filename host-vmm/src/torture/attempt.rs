@@ -78,7 +78,7 @@ pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result
     Ok(())
 }
 
-/// Resources that a driver holds: bytes of each kind of memory, and pins.
+/// Resources that a driver holds: bytes of system memory, pinned ranges, bytes of VRAM and of GTT.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Held {
     system: usize,

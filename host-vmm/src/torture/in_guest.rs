@@ -320,7 +320,7 @@ fn lasts(report: &FaultReport) -> bool {
     [Rule::Removal, Rule::RegisterStuck].iter().any(|rule| report.struck.contains_key(rule))
 }
 
-/// Bytes of VRAM and of system memory that the driver holds, and pages that are pinned.
+/// Returns the bytes of VRAM and of system memory that the driver holds, and the number of pinned pages.
 fn held(guest: &mut Guest) -> Result<[i64; 3], GuestError> {
     let mut number = |name: &str| -> Result<i64, GuestError> {
         let path = format!("/sys/class/drm/card0/device/{name}");

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::summary::{Analysis, OfKernel, percentile};
 use super::{Time, Trace};
 
-/// Kernels of two traces, side by side.
+/// Lists the kernels of two traces, side by side.
 #[must_use]
 pub fn diff(before: &Trace, after: &Trace) -> String {
     let (old, new) = (Analysis::of(before), Analysis::of(after));

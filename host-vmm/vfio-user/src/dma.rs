@@ -87,7 +87,7 @@ pub enum DmaError {
 }
 
 impl DmaError {
-    /// The errno for the client.
+    /// Returns the errno for the client.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

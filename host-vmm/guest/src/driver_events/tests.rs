@@ -8,7 +8,7 @@ use super::{DriverEvents, DriverEventsError};
 
 const HZ: u32 = 100_000_000;
 
-/// A chunk whose clocks were read at these times.
+/// Makes a chunk whose clocks were read at these times.
 fn chunk(records: &[layout::Record], device_ns: u64, kernel_ns: u64) -> Vec<u8> {
     let head = Chunk {
         magic: MAGIC,

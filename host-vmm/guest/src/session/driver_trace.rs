@@ -12,8 +12,8 @@ use super::Guest;
 const ROOM: u32 = 1 << 17;
 
 impl Guest {
-    /// From now on, events of the guest's driver go to the trace of its GPU; [`Self::driver_events`] ends that. The
-    /// driver must be loaded.
+    /// Sends events of the guest's driver, from now on, to the trace of its GPU; [`Self::driver_events`] ends that.
+    /// The driver must be loaded.
     ///
     /// # Errors
     ///

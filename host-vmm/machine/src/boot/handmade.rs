@@ -1,6 +1,7 @@
 //! An ELF kernel made by hand, for the tests of this folder and of the whole machine.
 
-/// A 64-bit ELF executable with its code in one segment at 1 MiB, entered there; `pvh`: with a note of that entry point.
+/// Makes a 64-bit ELF executable with its code in one segment at 1 MiB, entered there; `pvh`: with a note of that
+/// entry point.
 pub(crate) fn elf(code: &[u8], pvh: Option<u32>) -> Vec<u8> {
     const START: u64 = 1 << 20;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();

@@ -18,7 +18,7 @@ struct BzImage {
 }
 
 impl BzImage {
-    /// A kernel of four sectors of setup and 64 KiB of code, that needs 1 MiB at 16 MiB.
+    /// Makes a kernel of four sectors of setup and 64 KiB of code, that needs 1 MiB at 16 MiB.
     fn new() -> Self {
         let mut image = Self { bytes: vec![0; 5 * 512] };
         image.bytes.extend((0..65536u32).map(|at| at as u8));
@@ -46,7 +46,7 @@ impl BzImage {
     }
 }
 
-/// An ELF file with one segment of code at 1 MiB, and a note with a PVH entry point.
+/// Makes an ELF file with one segment of code at 1 MiB, and a note with a PVH entry point.
 fn pvh(entry: u32) -> Vec<u8> {
     elf(&[0xf4; 32], Some(entry))
 }

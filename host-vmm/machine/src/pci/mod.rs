@@ -43,11 +43,11 @@ pub(super) trait Function: Debug + Send + Sync {
     /// Writes configuration space. The bus reads command register and BARs afterwards, one write at a time.
     fn config_write(&self, offset: usize, data: &[u8]);
 
-    /// The memory BARs, in the order of their numbers.
+    /// Returns the memory BARs, in the order of their numbers.
     fn bars(&self) -> &[BarLayout];
 
-    /// Reports the BARs that decode from now on, for memory that is mapped beside the bus; earlier accesses may still
-    /// arrive.
+    /// Reports the BARs that decode from now on, for memory that is mapped beside the bus; during the change,
+    /// accesses may still arrive.
     fn place(&self, bars: &[Bar]);
 
     /// Reads from a BAR that decodes.

@@ -30,7 +30,7 @@ const QUEUE: u64 = 0x10_0000;
 const ENTRIES: u64 = 128;
 const TEXT: u64 = 0x20_0000;
 
-/// The channel as a function, and the host's end of it.
+/// Makes the channel as a function, and the host's end of it.
 pub(super) fn channel(vm: &Arc<VmFd>, routes: &Arc<Routes>) -> (UnixStream, VirtioFunction) {
     let (host, stream) = UnixStream::pair().unwrap();
     host.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

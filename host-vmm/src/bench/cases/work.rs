@@ -90,12 +90,12 @@ pub(super) const CASES: [Case; 6] = [
     },
 ];
 
-/// Numbers as the buffers of the suite hold them.
+/// Returns the floats with the bits of these words, as the buffers of the suite hold floats.
 fn bits(values: impl IntoIterator<Item = u32>) -> Vec<f32> {
     values.into_iter().map(f32::from_bits).collect()
 }
 
-/// Words without a pattern: xorshift32 (Marsaglia, "Xorshift RNGs", 2003).
+/// Makes words without a pattern: xorshift32 (Marsaglia, "Xorshift RNGs", 2003).
 fn words(count: usize) -> impl Iterator<Item = u32> {
     let mut word = 0x2545_f491_u32;
     let next = move || {
@@ -139,7 +139,7 @@ fn layer_norm() -> Data {
     Data { a, b, expected }
 }
 
-/// A product of matrices of half precision; the second one is given by its columns.
+/// Makes a product of matrices of half precision; the second one is given by its columns.
 fn product_f16(n: usize) -> Data {
     let (a, columns) = (small_numbers(n * n, 3), small_numbers(n * n, 5));
     let mut expected = Vec::with_capacity(n * n);

@@ -13,7 +13,7 @@ fn is_harmful(character: char) -> bool {
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text as it may be shown: of bounded length, without characters that act on the terminal.
+/// Returns a text as it may be shown: of bounded length, without characters that act on the terminal.
 pub(super) fn plain(text: &str) -> String {
     let shown = text.chars().take(MOST_CHARACTERS);
     shown.map(|character| if is_harmful(character) { '?' } else { character }).collect()
@@ -30,7 +30,7 @@ pub(super) fn word(value: &Value) -> String {
     }
 }
 
-/// A field in one word.
+/// Returns a field in one word.
 pub(super) fn field(value: &Value, name: &str) -> String {
     word(&value[name])
 }

@@ -140,7 +140,7 @@ impl Client {
         done
     }
 
-    /// `Tsetattr` of one attribute.
+    /// Sends `Tsetattr` of one attribute.
     fn set(&mut self, fid: u32, which: u32, mode: u32, size: u64) -> Result<Vec<u8>, Errno> {
         let message = body().u32(fid).u32(which).u32(mode).u32(0).u32(0).u64(size);
         self.call(r::SETATTR, message.u64(1).u64(2).u64(3).u64(4))

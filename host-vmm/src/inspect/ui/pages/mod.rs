@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::app::Replies;
 use super::fields::field;
 
-/// Style of words that should strike the eye.
+/// Style of lines that should catch the eye.
 const MARKED: Style = Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD);
 /// Column heads.
 const HEAD: Style = Style::new().add_modifier(Modifier::UNDERLINED);

@@ -46,7 +46,7 @@ pub(in crate::inspect::ui) struct Waves {
 }
 
 impl Waves {
-    /// The selected wave.
+    /// Returns the selected wave.
     pub(in crate::inspect::ui) fn current(&self) -> Option<&str> {
         self.chosen.as_deref().or(self.split.list.name())
     }
