@@ -2,7 +2,6 @@
 //!
 //! The name is a hash of this package's sources, the versions of everything else, the compiler and its options. A
 //! change of any of these may change the code, or the layout of the data that it reads.
-//! field of what compiled code reads, or change the code.
 
 use std::collections::BTreeSet;
 use std::error::Error;

@@ -121,7 +121,7 @@ impl Region {
         element.is_some_and(|(di, form)| Compiled::has_template(self.kind, *form, di, self.key.halves))
     }
 
-    /// Counts a use of it by the interpreter, with so many instructions.
+    /// Counts a use of the region by the interpreter, which has executed `instructions` instructions of it.
     #[inline(always)]
     pub(crate) fn was_used(self: &Arc<Self>, instructions: u64) {
         // A counter that every worker writes is only for code that may still be compiled.
@@ -134,8 +134,8 @@ impl Region {
         }
     }
 
-    /// Compiles it: if that takes long, on another thread, while workers go on with the interpreter. If too many wait there, it is to be used as
-    /// much again.
+    /// Compiles the region. If that takes long, another thread does it, while workers go on with the interpreter. If
+    /// too many regions wait for that thread, this one has to be used as much again first.
     #[cold]
     #[inline(never)]
     fn compile_soon(self: &Arc<Self>) {
@@ -271,7 +271,7 @@ impl SharedCode {
         Self::within(arch, backend, MOST_OF_A_SPACE)
     }
 
-    /// The same; so many bytes of code are kept at most.
+    /// No code yet, as in [`SharedCode::new`]; at most `most` bytes of code are kept.
     fn within(arch: Arch, backend: Backend, most: usize) -> Self {
         let regions = Arc::new(Once::new(MAX_REGIONS));
         // In a child that was forked a thread may hold it that is not there: that child counts by address spaces alone.
@@ -301,7 +301,7 @@ impl SharedCode {
         }
     }
 
-    /// The same; machine code is kept there, if anywhere, and looked for there before it is made.
+    /// Keeps machine code in `kept`, if that is given, and looks for it there before it is made.
     #[must_use]
     pub fn kept_in(self, kept: Option<Arc<KeptCode>>) -> Self {
         SharedCode { kept, ..self }
@@ -334,7 +334,7 @@ pub struct CodeCache {
     context: u64,
     /// Regions with the epoch this worker last compared them with memory in; some are gone meanwhile.
     regions: HashMap<Key, (Weak<Region>, u64)>,
-    /// The region used last and the epoch it is valid for: what most waves of a dispatch want.
+    /// The region used last and the epoch it is valid for: most waves of a dispatch need it.
     last: Option<(Arc<Region>, u64)>,
     counts: RegionCounts,
 }
@@ -403,7 +403,7 @@ impl CodeCache {
                 && region.index_of(key.pc).is_some()
         });
         let is_same = apertures == self.apertures && context == self.context;
-        // What most dispatches want is what the one before has run.
+        // Most dispatches need the region that the one before has run.
         if !is_last
             && is_same
             && let Some((region, checked)) = &mut self.last

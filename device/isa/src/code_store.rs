@@ -1,9 +1,9 @@
 //! Compiled code that outlives its process, in a store that the host gives.
 //!
-//! The engine opens no file: it asks a [`CodeStore`] for what was kept under a key, and gives it what is to be kept. A key is a
-//! hash of everything that the code was made from, this build of the engine included, so that what is found under it is what
-//! compiling would give. What is found is machine code and is executed: who may write to the store chooses what the process
-//! does. See docs/tiers.md.
+//! The engine opens no file: it asks a [`CodeStore`] for the code under a key, and gives it code to keep. A key is a
+//! hash of everything that the code was made from, this build of the engine included, so code found under it is the
+//! code that compiling would give. It is machine code and is executed: a program that may write to the store decides
+//! what the process does. See docs/tiers.md.
 
 use core::error::Error;
 use core::fmt;
@@ -41,7 +41,7 @@ pub trait CodeStore: fmt::Debug + Send + Sync {
     /// Keeps code under a key; returns true if it is kept.
     fn keep(&self, key: &CodeKey, code: &[u8]) -> bool;
 
-    /// Is told that what it has found under a key is no code of this key, and need not be kept.
+    /// Tells the store that the code found under a key is no code of this key, and need not be kept.
     fn discard(&self, key: &CodeKey, why: &dyn Error);
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for KeptCounts {
     }
 }
 
-/// A store, and what has come of it.
+/// A store, and counts of its answers.
 #[derive(Debug)]
 pub struct KeptCode {
     store: Box<dyn CodeStore>,

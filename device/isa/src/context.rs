@@ -19,7 +19,8 @@ const FIRST_WAVE: u64 = 1 << 58;
 /// Bits of EXEC that are the address.
 const ADDRESS: u64 = 0xffff_ffff_ffff;
 
-/// Bytes of a wave's scalar registers in its context: 128 words, 16 of which are behind all else on gfx9, where nothing is in them.
+/// Bytes of a wave's scalar registers in its context: 128 words. On gfx9, 16 of them are after everything else, and
+/// nothing is in them.
 pub const SGPR_BYTES: u32 = 128 * 4;
 /// Bytes of its hardware registers and trap temporaries: 16 words each.
 pub const HWREG_BYTES: u32 = 32 * 4;

@@ -90,7 +90,7 @@ impl core::fmt::Display for Tier {
     }
 }
 
-/// A [`BackendKind`] this host is known to have, and what of the code is compiled.
+/// A [`BackendKind`] that this host is known to have, and the part of the code that is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backend {
     kind: BackendKind,
@@ -100,7 +100,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The fastest this host has; what is used often is compiled.
+    /// The fastest backend that this host has; code that is used often is compiled.
     pub fn detect() -> Self {
         let fastest = [BackendKind::Avx512, BackendKind::Avx2].into_iter().find_map(Self::force);
         fastest
@@ -118,20 +118,20 @@ impl Backend {
         supported(kind).then_some(Backend { kind, tier: Tier::Zero, counts: false, matrices: Matrices::Fast })
     }
 
-    /// The same kind, with what of the code is compiled.
+    /// This backend, with another tier.
     #[must_use]
     pub fn with_tier(self, tier: Tier) -> Self {
         Backend { tier: if self.kind == BackendKind::Portable { Tier::Zero } else { tier }, ..self }
     }
 
-    /// The same, with compiled code that counts what it does, for [`SharedCode::take_times`](crate::code_cache::SharedCode::take_times):
-    /// such code is slower.
+    /// This backend, with compiled code that counts the elements that it executes, for
+    /// [`SharedCode::take_times`](crate::code_cache::SharedCode::take_times): such code is slower.
     #[must_use]
     pub fn counting(self) -> Self {
         Backend { counts: true, ..self }
     }
 
-    /// The same, with how matrix instructions form their sums.
+    /// This backend, with another way in which matrix instructions form their sums.
     #[must_use]
     pub fn with_matrices(self, matrices: Matrices) -> Self {
         Backend { matrices, ..self }
@@ -391,8 +391,8 @@ pub(crate) trait Lanes: 'static {
         let magnitudes = Self::splat(i32::MAX.cast_unsigned());
         Self::max_u(Self::and(a, magnitudes), Self::and(b, magnitudes))
     }
-    /// Of each half, a half-precision number, the exponent's field, which is 1 for denormal numbers, and `base` more; 0 for
-    /// zeros. `base` is at least 64 and below 128.
+    /// For each half, a half-precision number, the exponent's field, which is 1 for denormal numbers, plus `base`; 0
+    /// for zeros. `base` is at least 64 and below 128.
     #[inline(always)]
     fn half_exponents(a: Self::V, base: u32) -> Self::V {
         let magnitude = Self::and(a, Self::splat(0x7fff_7fff));

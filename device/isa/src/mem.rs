@@ -1,8 +1,9 @@
 //! Guest memory as a wave sees it: address translation, its cache, and access by raw pointer.
 //!
-//! Guest memory is shared with the guest's CPUs and with other workers, so nothing here ever makes a Rust reference to
-//! it: every access is one volatile or atomic access, or those of `words.rs`, through the host pointer a [`Mapping`] gives.
-//! A racing writer can tear what is wider than eight bytes or not aligned to them; it cannot make it unsound.
+//! Guest memory is shared with the guest's CPUs and with other workers, so nothing here ever makes a Rust reference
+//! to it: every access is one volatile or atomic access, or those of `words.rs`, through the host pointer a
+//! [`Mapping`] gives. A racing writer can tear an access that is wider than eight bytes or not aligned; it cannot
+//! make it unsound.
 
 #![expect(
     unsafe_code,

@@ -135,7 +135,7 @@ pub(crate) struct RegisterFile {
     pub(crate) vcc: u8,
     /// `ttmp0`, the first of sixteen.
     pub(crate) ttmp0: u8,
-    /// Reads as 0, and drops what is written; not everywhere.
+    /// Number of `NULL`, which reads as 0 and drops writes; not all architectures have it.
     pub(crate) null: Option<u8>,
     /// No register, although LLVM's disassembler lists it as `null`.
     pub(crate) listed_null: Option<u8>,
@@ -147,11 +147,12 @@ pub(crate) struct RegisterFile {
     pub(crate) exec: u8,
     /// Bits of `MODE` that exist.
     pub(crate) mode: u32,
-    /// Bits of what is kept as the `MODE` of other architectures that a wave never has set.
+    /// Bits of the internal `MODE` that waves of this architecture never have set.
     pub(crate) absent_mode: u32,
-    /// Bits that a wave has set in what is kept as its `MODE` and that do not exist: it behaves as if they were.
+    /// Bits that waves always have set in the internal `MODE` although the register does not have them: waves behave
+    /// as if it had.
     pub(crate) implied_mode: u32,
-    /// Bits of what is kept as its `MODE` that other registers have: `EXCP_EN` and `TRAP_AFTER_INST_EN`.
+    /// Bits of the internal `MODE` that other registers have: `EXCP_EN` and `TRAP_AFTER_INST_EN`.
     pub(crate) trap_mode: u32,
     /// First bit of the trap identifier in `ttmp1:ttmp0` when a trap handler is entered.
     pub(crate) trap_id: u32,
@@ -365,7 +366,7 @@ pub const VGPR_BLOCK: u16 = 16;
 pub const MAX_VGPR_BLOCKS: u16 = 8;
 
 impl Arch {
-    /// Its registers.
+    /// Returns the architecture's registers.
     pub(crate) fn registers(self) -> &'static RegisterFile {
         match self {
             Arch::Gfx942 => &FILES[0],

@@ -1,4 +1,4 @@
-//! A wave as plain values: what a snapshot of a device keeps of it, and how it goes on from there.
+//! A wave as plain values, which a snapshot of a device keeps, and the way back to a wave that goes on from there.
 //!
 //! Lowered code is not part of it: a wave is at an address, and the code there is lowered again.
 
@@ -11,7 +11,7 @@ use crate::registers::{MAX_VGPR_BLOCKS, slot};
 use crate::trap::TrapHandler;
 use crate::wave::{Wave, WaveInit};
 
-/// Scalar registers of a wave that are state: the others are constants and what instructions refresh.
+/// Scalar registers of a wave that are state: the others are constants, and values that instructions refresh.
 const SCALARS: usize = slot::EXEC + 2;
 /// Bytes of a row of 32 lanes.
 const ROW: usize = 32 * 4;

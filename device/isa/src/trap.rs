@@ -13,7 +13,7 @@ use crate::wave::Wave;
 pub struct TrapHandler {
     /// Trap base address: the handler's first instruction.
     pub tba: u64,
-    /// Trap memory address: what `MSG_RTN_GET_TMA` returns.
+    /// Trap memory address, which `MSG_RTN_GET_TMA` returns.
     pub tma: u64,
     /// Traps and exceptions enter it (`STATUS.TRAP_EN`); a context save always does.
     pub takes_traps: bool,

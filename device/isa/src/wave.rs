@@ -1,4 +1,4 @@
-//! State of one wave: registers, program counter, mode, and what it was launched with.
+//! State of one wave: registers, program counter, mode, and the values that it was launched with.
 
 mod alter;
 mod show;
@@ -152,8 +152,8 @@ impl Default for WaveInit<'_> {
 
 /// A wave, ready to run or stopped between two instructions.
 ///
-/// The order of the fields is the one in memory: scalar registers fill whole cache lines, which are cleared for every wave, and
-/// what every instruction reads follows in one more.
+/// The order of the fields is the one in memory: scalar registers fill whole cache lines, which are cleared for every
+/// wave, and the fields that every instruction reads follow in one more.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Wave {

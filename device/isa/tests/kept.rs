@@ -1,4 +1,4 @@
-//! Kernels whose code is kept, found again and run: what they leave in memory is what tier 0 leaves.
+//! Kernels whose code is kept, found again and run: they must leave in memory what tier 0 leaves.
 
 #[macro_use]
 mod common;

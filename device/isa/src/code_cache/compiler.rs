@@ -31,7 +31,7 @@ pub(super) enum Asked {
     Alone,
 }
 
-/// Has a region compiled.
+/// Requests that a region is compiled.
 pub(super) fn ask(region: &Arc<Region>) -> Asked {
     // The lock is held for short times only. A forked child may find it locked by a thread of its parent, which it does not have.
     let mut queue = match QUEUE.try_lock() {
@@ -57,7 +57,7 @@ pub(super) fn ask(region: &Arc<Region>) -> Asked {
     Asked::Waits
 }
 
-/// Says that the thread ends, however it does.
+/// Guard of the thread: notes its end if it panics.
 struct Ends;
 
 impl Drop for Ends {
@@ -68,7 +68,7 @@ impl Drop for Ends {
     }
 }
 
-/// Compiles what there is.
+/// Compiles regions until none waits.
 fn work() {
     let _ends = Ends;
     loop {

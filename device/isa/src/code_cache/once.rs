@@ -25,14 +25,15 @@ impl<K: Eq + Hash, V> Once<K, V> {
         Once { slots: Mutex::new(HashMap::new()), most }
     }
 
-    /// Forgets every value; those who have one keep it.
+    /// Forgets every value; callers that have one keep it.
     pub(crate) fn clear(&self) {
         lock(&self.slots).clear();
     }
 
     /// The value of `key`, one that `is_current`, and whether it was made here, by `make`. Both are given `context`.
     ///
-    /// Of threads that want the same value at the same time one makes it and the others wait for it.
+    /// Returns the value under a key. If several threads want it at one time, one of them makes it and the others
+    /// wait for it.
     pub(crate) fn obtain<C>(
         &self,
         key: K,
@@ -75,7 +76,7 @@ impl<K: Eq + Hash, V> Once<K, V> {
         lock(&self.slots).len()
     }
 
-    /// Forgets the values that are chosen, but for one that is being made anew; those who have one keep it.
+    /// Forgets the values that are chosen, except one that is being made anew; callers that have one keep it.
     pub(crate) fn forget(&self, is_chosen: impl Fn(&Arc<V>) -> bool) {
         lock(&self.slots).retain(|_, slot| match slot.try_lock() {
             Ok(latest) => !latest.as_ref().is_some_and(&is_chosen),

@@ -67,12 +67,12 @@ fn run(code: &Code, cache: &mut CodeCache, epoch: u64) -> u32 {
     wave((code, cache), epoch, Apertures::default(), 100).sgpr(0)
 }
 
-/// A wave that a worker has run to its end, with so many instructions at most.
+/// Runs a wave to its end on a worker, with at most `budget` instructions, and returns it.
 fn wave((code, cache): (&Code, &mut CodeCache), code_epoch: u64, apertures: Apertures, budget: u64) -> Wave {
     wave_at((code, cache), (PC, code_epoch), apertures, budget)
 }
 
-/// The same of a wave that begins at an address.
+/// As [`wave`], for a wave that begins at an address.
 fn wave_at<const N: usize>(
     (code, cache): (&Code<N>, &mut CodeCache),
     (pc, code_epoch): (u64, u64),

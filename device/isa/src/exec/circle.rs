@@ -229,7 +229,7 @@ fn sine_or_cosine(a: u32, cosine: bool) -> u32 {
     if place.distance == 0 { 0 } else { place.signed(place.small(TERMS[place.part]), a, cosine) }
 }
 
-/// The same where it needs no more digits than others; whether that is so.
+/// The function, and true if it needs no more digits here than elsewhere.
 #[inline(always)]
 fn usual(a: u32, cosine: bool, terms: Terms) -> (u32, bool) {
     let magnitude = a & !SIGN;

@@ -148,7 +148,7 @@ fn compare<T: Compared, L: Lanes>(w: &Wave, d: &Di, half: u32) -> u32 {
     pick(LESS, less) | pick(EQUAL, equal) | pick(GREATER, greater) | pick(UNORDERED, unordered)
 }
 
-/// The same by the scalar definition.
+/// As [`compare`], by the scalar definition.
 fn compare_each<T: Compared>(w: &Wave, d: &Di, half: u32) -> u32 {
     let mut result = 0;
     for chunk in 0..2 {

@@ -44,7 +44,7 @@ pub(crate) fn mask(w: &Wave, register: usize) -> u64 {
     if w.halves == 1 { u64::from(w.s[register]) } else { w.pair(register) }
 }
 
-/// Sets what `src_vccz` and `src_execz` read as, before an instruction that names one.
+/// Sets the values of `src_vccz` and `src_execz`, before an instruction that names one.
 pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.s[slot::VCCZ] = u32::from(mask(w, slot::VCC) == 0);
     w.s[slot::EXECZ] = u32::from(mask(w, slot::EXEC) == 0);
@@ -72,7 +72,7 @@ pub(crate) fn copy_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     Flow::NEXT
 }
 
-/// Sets what the one-bit sources read as where 64 bits are read, before an instruction that does.
+/// Sets the 64-bit values of the one-bit sources, before an instruction that reads them.
 pub(crate) fn refresh_wide_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.set_pair(WIDE_SCC, u64::from(w.s[slot::SCC]));
     w.set_pair(WIDE_VCCZ, u64::from(mask(w, slot::VCC) == 0));
@@ -85,7 +85,7 @@ pub(crate) const SHARED_LIMIT: usize = 236;
 /// As [`SHARED_LIMIT`], of `src_private_limit`.
 pub(crate) const PRIVATE_LIMIT: usize = 238;
 
-/// Sets what the aperture limits read as, before an instruction that names one.
+/// Sets the values of the aperture limits, before an instruction that names one.
 pub(crate) fn refresh_limits(w: &mut Wave, m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.set_pair(SHARED_LIMIT, m.apertures.shared_base | 0xffff_ffff);
     w.set_pair(PRIVATE_LIMIT, m.apertures.private_base | 0xffff_ffff);
@@ -309,7 +309,7 @@ pub(crate) fn set_mode(w: &mut Wave, mode: u32, d: &Di) -> Flow {
     }
 }
 
-/// Precedes an instruction that looks for what other waves write.
+/// Precedes an instruction that looks for writes of other waves.
 pub(crate) fn look(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.looked = true;
     Flow::NEXT

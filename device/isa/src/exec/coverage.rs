@@ -66,7 +66,7 @@ pub fn coverage(arch: Arch) -> Vec<Coverage> {
     all
 }
 
-/// A variation of an encoding: what it is called, what an operand's field holds, and `MODE`.
+/// A variation of an encoding: its name, the content of an operand's field, and `MODE`.
 struct Variation {
     name: &'static str,
     mode: u32,
@@ -185,7 +185,7 @@ fn missing(arch: Arch, tables: &'static Tables, form: &Form) -> Vec<&'static str
     missing
 }
 
-/// Sizes of waves, and what a form is called that waves of this size do not have.
+/// Sizes of waves, and the name for a form that waves of this size do not have.
 const SIZES: [(WaveSize, &str); 2] = [(WaveSize::Wave32, "wave32"), (WaveSize::Wave64, "wave64")];
 
 fn describe(tables: &'static Tables, spec: OperandSpec) -> Operand {

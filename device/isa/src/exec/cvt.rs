@@ -27,7 +27,7 @@ fn pack(low: u16, high: u16) -> u32 {
     u32::from(low) | u32::from(high) << 16
 }
 
-/// To half precision, towards zero.
+/// Converts to half precision, rounding towards zero.
 fn to_half_rtz(a: u32) -> u16 {
     let value = f64::from(of(a));
     let nearest = half::from_f64(value);

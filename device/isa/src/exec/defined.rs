@@ -37,9 +37,9 @@ pub enum Use {
 pub struct Undefined {
     /// The register, of a vector or a scalar one; `None` is SCC.
     register: Option<(bool, u16)>,
-    /// For what.
+    /// Use of the register.
     pub used: Use,
-    /// The first lane of which it is.
+    /// First lane in which it is not defined.
     pub lane: Option<u8>,
 }
 
@@ -71,7 +71,7 @@ pub struct Defined {
 }
 
 impl Defined {
-    /// Of a wave that begins with so many scalar registers, `s0..`, and `v0`.
+    /// Defined bits of a wave that begins with `sgprs` scalar registers, `s0..`, and `v0`.
     #[must_use]
     pub fn new(arch: Arch, size: WaveSize, sgprs: usize) -> Self {
         let mut vectors = Box::new([0; VECTORS]);
@@ -107,7 +107,7 @@ impl Defined {
         u64::from(word(0)) | u64::from(high) << 32
     }
 
-    /// Of a mask.
+    /// Returns the defined bits of a mask.
     fn mask(&self, first: u16) -> u64 {
         self.scalar(first, if self.size == WaveSize::Wave32 { 1 } else { 2 })
     }
@@ -154,7 +154,8 @@ impl Defined {
         (all, missing)
     }
 
-    /// Takes note of an instruction that is about to be executed; what it uses that nothing has written, the first of that, once.
+    /// Takes note of an instruction that is about to be executed. Returns the first register that it uses and that
+    /// nothing has written; each is reported once.
     pub fn before(&mut self, wave: &Wave, about: &About<'_>) -> Option<Undefined> {
         if self.lost {
             return None;
@@ -241,7 +242,7 @@ impl Defined {
         None
     }
 
-    /// Says of an operand's registers in which of `active` lanes they are defined.
+    /// Sets the lanes, of `active` ones, in which an operand's registers are defined.
     fn set(&mut self, operand: Operand, kind: &OperandType, active: u64, lanes: u64) {
         let Some(Registers { vector, first, count }) = registers(operand, u16::from(kind.words), kind.halves)
         else {
@@ -270,7 +271,7 @@ impl Defined {
         }
     }
 
-    /// Of a lane mask that the encoding implies.
+    /// Sets the lanes, of `active` ones, in which a lane mask that the encoding implies is defined.
     fn set_implied(&mut self, operand: Operand, active: u64, lanes: u64) {
         if let Operand::Sgpr(number) = operand {
             self.set_mask(u16::from(number), lanes | !active);

@@ -223,7 +223,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) clock: &'a dyn Fn() -> u64,
     /// Why the wave stops, set together with [`Flow::STOP`], [`Flow::STOP_HERE`] or [`Flow::FAULT`].
     pub(crate) stop: Option<Stop>,
-    /// Cached code is to be compared with memory before it is used again.
+    /// Set if cached code has to be compared with memory before it is used again.
     pub(crate) refetch: bool,
     /// The vector registers of a wave are not read once it has ended, so compiled code need not store them at its end.
     pub(crate) forgets_ended: bool,

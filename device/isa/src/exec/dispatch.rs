@@ -262,8 +262,8 @@ fn too_many_registers(wave: &Wave, region: &Region) -> Stop {
     Stop::fault(region.start.wrapping_add(u64::from(region.highest_at) * 4), kind)
 }
 
-/// Runs until the wave stops, leaves the region, or takes a jump with its budget used up; `executes` is told of every
-/// element how many are left from it on.
+/// Runs until the wave stops, leaves the region, or takes a jump with its budget used up. Calls `executes` for every
+/// element with the number of elements that are left from it on.
 #[inline(always)]
 fn interpret(
     wave: &mut Wave,

@@ -41,7 +41,7 @@ vector_ops! {
     V_DOT8_I32_I4: Bits -> Bits, (a: u32, b: u32, c: u32) -> u32 { signed(a, b, 4).wrapping_add(i64::from(c)) as u32 }
 }
 
-/// The sum of the products of signed elements of so many bits.
+/// The sum of the products of signed elements of `bits` bits.
 #[inline(always)]
 pub(super) fn signed(a: u32, b: u32, bits: u32) -> i64 {
     let element =

@@ -1,7 +1,8 @@
 //! DPP: a vector operation whose first source comes from other lanes.
 //!
-//! An instruction is lowered to a preparation, which puts the permuted source in a row of the engine's own and takes lanes that
-//! are not to be written from EXEC, the operation itself, and what gives EXEC back.
+//! An instruction is lowered to three parts. The preparation puts the permuted source in a row of the engine's own,
+//! and takes lanes that are not to be written from EXEC. Then come the operation itself and a step that gives EXEC
+//! back.
 //!
 //! Sources: RDNA3 ISA reference, section 7.7 "Data Parallel Processing"; CDNA3 ISA reference, section 6.5.
 
@@ -79,7 +80,7 @@ fn in_row(ctrl: u32, lane: u32) -> Option<u32> {
     })
 }
 
-/// The same with the controls of gfx9.
+/// As [`in_row`], with the controls of gfx9, which permute across rows.
 fn in_wave(ctrl: u32, lane: u32) -> Option<u32> {
     Some(match ctrl {
         0x130 => (lane < 63).then_some(lane + 1)?,
@@ -140,7 +141,7 @@ fn prepare(w: &mut Wave, d: &Di, control: Control) -> Flow {
     Flow::NEXT
 }
 
-/// Gives EXEC back what the preparation took.
+/// Gives EXEC back the lanes that the preparation took.
 pub(crate) fn restore_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     let [low, high] = w.saved_exec;
     w.s[slot::EXEC] = low;

@@ -69,7 +69,7 @@ pub(crate) struct DsEntry {
 pub(crate) enum Operation {
     /// A load, a store, or an atomic that returns nothing.
     Moves(Moves),
-    /// An atomic that returns what was there, of this many bits.
+    /// An atomic of this many bits that returns the old value.
     Returning(Function, u32),
     /// A load or store of this many dwords at each of two addresses, whose offsets count units of this many bytes.
     Two { dwords: u32, unit: u32 },

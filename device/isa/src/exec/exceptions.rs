@@ -1,8 +1,8 @@
-//! Exceptions of float operations: what sets the sticky bits of `TRAPSTS`, and what traps.
+//! Exceptions of float operations: the sticky bits of `TRAPSTS`, and traps.
 //!
-//! Only waves that could tell the difference pay for it: those whose `MODE` enables an exception, and those whose code
-//! reads `TRAPSTS`. For them each float operation is lowered with an element before it that works out, from the same
-//! sources, what the operation will raise.
+//! Only waves that could tell the difference pay for it: those whose `MODE` enables an exception, and those whose
+//! code reads `TRAPSTS`. For them each float operation is lowered with an element before it that works out, from the
+//! operation's sources, which exceptions it will raise.
 
 use super::Stop;
 use super::di::{Di, Flow, Kind, Machine, Source};
@@ -79,7 +79,7 @@ fn bits_code(bits: u32) -> u8 {
     }
 }
 
-/// The element that records what an operation raises.
+/// Returns the element that records the exceptions of an operation.
 pub(crate) fn element(rule: Rule, entry: &Entry, src: [Source; 3]) -> Di {
     let [a, b, c] = entry.bits.map(bits_code);
     watch_element(rule, (entry.input, entry.output), entry.arity, a | b << 2 | c << 4, src)
@@ -178,7 +178,7 @@ fn watch_lanes(w: &mut Wave, d: &Di, lanes: impl Iterator<Item = u32>) -> Flow {
     Flow::NEXT
 }
 
-/// Forgets what earlier instructions have raised: before the first element of one that may trap.
+/// Forgets the exceptions of earlier instructions: before the first element of one that may trap.
 pub(crate) fn begin(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.raised = 0;
     Flow::NEXT

@@ -1,8 +1,8 @@
 //! VGPR indexing: vector registers relative to `M0` (`MODE.GPR_IDX_EN`).
 //!
-//! `M0[7:0]` is added to the register numbers of the operands that `M0[15:12]` names: SRC0, SRC1, SRC2 and DST. Code is lowered
-//! for the bit of `MODE`; what an operand is then is known only when it runs, and is brought to and from registers of the
-//! engine's own.
+//! `M0[7:0]` is added to the register numbers of the operands that `M0[15:12]` names: SRC0, SRC1, SRC2 and DST. Code
+//! is lowered for the bit of `MODE`. Only when it runs are the registers of its operands known; their values are
+//! brought to and from registers of the engine's own.
 
 use super::control::set_mode;
 use super::di::{Di, Flow, Machine};
@@ -13,7 +13,7 @@ use crate::wave::Wave;
 
 /// `MODE.GPR_IDX_EN`.
 pub(crate) const GPR_IDX_EN: u32 = 1 << 27;
-/// First bit of what `M0` says of the operands.
+/// First bit of the field of `M0` that names operands.
 const ENABLES: u32 = 12;
 /// The operand that is the destination; the sources have lower numbers.
 pub(crate) const DST: u8 = 3;

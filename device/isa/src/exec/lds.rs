@@ -24,7 +24,7 @@ struct Storage([u8; STORAGE]);
 pub struct Lds {
     storage: Box<Storage>,
     size: u32,
-    /// Split barriers of the workgroup, which is what else its waves share.
+    /// Split barriers of the workgroup, which its waves share as well.
     pub barriers: Barriers,
 }
 
@@ -92,7 +92,7 @@ impl Lds {
         &mut self.storage.0
     }
 
-    /// `N` bytes from `address` on, of which those beyond the end mean nothing.
+    /// `N` bytes from `address` on; bytes beyond the end mean nothing.
     #[inline(always)]
     pub(crate) fn window<const N: usize>(&self, address: u32) -> Option<&[u8; N]> {
         self.storage.0.get(address as usize..)?.first_chunk()

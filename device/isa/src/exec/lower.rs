@@ -357,7 +357,7 @@ impl Lowering {
         }
     }
 
-    /// Emits what follows an instruction that has written `FLAT_SCRATCH`; a jump that does is not supported.
+    /// Emits the step after an instruction that has written `FLAT_SCRATCH`; a jump that does is not supported.
     fn take_scratch(&mut self, first: usize) -> Lowered {
         if self.moves_scratch {
             if self.branches.last().is_some_and(|(element, _)| *element >= first) {

@@ -104,7 +104,8 @@ impl<'a> Entry<'a> {
         (region.vgprs <= wave.registers && !wave.has_partly_done()).then_some(Entry { code, index, point })
     }
 
-    /// The same with what waves of the launch load at the beginning, if this one has come there.
+    /// Returns the entry for waves whose first loads other waves of the launch have done, if this wave is at the
+    /// first element and the values are known; otherwise returns this entry.
     fn with_known(self, wave: &mut Wave, machine: &mut Machine<'_>, region: &Region, launch: u64) -> Self {
         if self.index != 0 {
             return self;

@@ -99,7 +99,7 @@ struct Bench {
     terms: [Term; TERMS],
     /// The powers of the groups of each quad of a [`block`].
     powers: [[Chunk; GROUPS]; QUADS],
-    /// Of a [`block`].
+    /// Converted matrices of a [`block`].
     lefts: [Kept<Left>; kept::PLACES],
     rights: [Kept<Right>; kept::PLACES],
 }
@@ -278,7 +278,7 @@ fn tiny<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     bench.write(w, d, shape);
 }
 
-/// One block, of which A has two of each four elements.
+/// One block in which A has two of each four elements.
 #[inline(always)]
 fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     let mut bench = Bench::take();

@@ -159,7 +159,7 @@ pub enum Stop {
     TrapReturn,
     /// A float operation raised an exception that `MODE.EXCP_EN` enables, in a wave with a trap handler.
     Exception,
-    /// The wave cannot go on. In a box, so that what waves usually stop with fits into registers.
+    /// The wave cannot go on. In a box, so that the usual stops of waves fit into registers.
     Fault(Box<WaveFault>),
 }
 
@@ -264,7 +264,6 @@ pub trait Next {
     /// makes LDS ready for it. `touched` says what the ended wave has changed since its own start, for
     /// [`Wave::start_behind`]; if it is given, the next wave has to start as the ended one did. The vector registers
     /// of a wave that has ended may not be in memory.
-    /// wave that has ended may be in no memory.
     fn next(&mut self, wave: &mut Wave, lds: &mut Lds, touched: Option<&Touched>) -> Option<u64>;
 
     /// Returns the waves that may be started after the one that [`Next::next`] has just made, without asking it
@@ -277,8 +276,8 @@ pub trait Next {
     fn followed(&mut self, _lds: &mut Lds, _how_far: Followed) {}
 }
 
-/// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`] would run each
-/// with its budget, without what is the same for all of them.
+/// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`]
+/// would run each with its budget, without repeating the work that is common to all of them.
 pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut impl Next) -> Stop {
     many::run_many(wave, env, budget, next)
 }

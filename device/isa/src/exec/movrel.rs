@@ -110,8 +110,8 @@ fn scalar(w: &Wave, register: u32, shift: u32, count: u32) -> Option<usize> {
     (register + count <= u32::from(w.file.sgprs)).then_some(register as usize)
 }
 
-/// `s_movrels_*`, `s_movreld_*`, `s_movrelsd_2_b32` of `COUNT` registers: what is beyond the last register reads as 0 and
-/// is not written.
+/// `s_movrels_*`, `s_movreld_*`, `s_movrelsd_2_b32` of `COUNT` registers: registers beyond the last one read as 0 and
+/// are not written.
 pub(crate) fn scalar_mov<const COUNT: u32>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let (source, destination) = amounts(w, d);
     let value = if source == 0 || d.src[0].kind != Kind::Scalar {

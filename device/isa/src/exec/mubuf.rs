@@ -18,7 +18,7 @@ use crate::wave::Wave;
 /// Why a lane failed.
 type Done = Result<(), Fault>;
 
-/// Parts of an access, each of which is inside the buffer or not: how many, and the bytes of one.
+/// Parts of an access, each of which is inside the buffer or not: their number, and the bytes of each.
 type Parts = (u32, u32);
 
 /// Runs `f` for each active lane; the first failure stops the wave, and the report names every later lane whose access
@@ -401,7 +401,7 @@ fn put_components(
     d.dst2.div_ceil(2)
 }
 
-/// Component `n` of what an instruction stores.
+/// Component `n` of the data that an instruction stores.
 fn component(w: &Wave, d: &Di, format: BufferFormat, n: u32, lane: u32) -> u32 {
     if d.aux & layout::D16 == 0 {
         return get(w, d, n, lane);

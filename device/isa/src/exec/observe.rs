@@ -15,7 +15,7 @@ use crate::inst::{Arch, Inst, WaveSize};
 use crate::registers::slot;
 use crate::wave::{Chunk, Row, Wave};
 
-/// A register an instruction has changed, and what it holds now.
+/// A register that an instruction has changed, and its new value.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// A scalar register by its number in the architecture.
@@ -104,7 +104,7 @@ impl Before {
     }
 }
 
-/// An observer with what it needs to say what changed.
+/// An observer, and the state from which changes are found.
 struct Watcher<'a> {
     arch: Arch,
     observer: &'a mut dyn Observer,
@@ -114,7 +114,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Reports what has no element: waits and hints from the expected address up to `pc`.
+    /// Reports instructions without an element: waits and hints from the expected address up to `pc`.
     fn catch_up(&mut self, w: &Wave, region: &Region, pc: u64) {
         while self.expected < pc {
             let Some(inst) = decode(w, region, self.expected) else { break };

@@ -55,15 +55,16 @@ pub(crate) trait VectorOp: Sized + 'static {
     fn general(backend: BackendKind) -> Handler {
         scalar_handler::<Self>(backend)
     }
-    /// The same for plain vector register sources.
+    /// As [`VectorOp::general`], for plain vector register sources.
     fn plain(backend: BackendKind) -> Handler {
         scalar_handler::<Self>(backend)
     }
-    /// The same for plain vector register sources but the first, which is a scalar or constant without modifiers.
+    /// As [`VectorOp::general`], for plain vector register sources except the first, which is a scalar or constant
+    /// without modifiers.
     fn uniform(backend: BackendKind) -> Handler {
         scalar_handler::<Self>(backend)
     }
-    /// The same for sixteen lanes.
+    /// The definition for sixteen lanes.
     #[inline(always)]
     fn lanes<L: Lanes>(a: L::V, _b: L::V, _c: L::V) -> L::V {
         a
@@ -145,7 +146,7 @@ pub(crate) struct Entry {
     pub(crate) dst_bits: u32,
     pub(crate) input: Format,
     pub(crate) output: Format,
-    /// The same on scalar registers, with any modifiers and modes.
+    /// As `general` on scalar registers, with any modifiers and modes.
     pub(crate) on_scalars: Handler,
     /// The definition, on zero-extended bits: for tests.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by tests"))]

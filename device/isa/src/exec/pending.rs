@@ -1,8 +1,8 @@
-//! Registers that a wave has loaded and not waited for: on hardware they may still hold what was there before.
+//! Registers that a wave has loaded and not waited for: on hardware they may still hold their old values.
 //!
-//! This engine finishes each instruction before the next, so nothing of it decides what a kernel computes here. The rules
-//! are those that LLVM places waits by (`SIInsertWaitcnts.cpp`): loads of one kind come back in order, scalar loads, messages and flat
-//! accesses do not, and then only a wait for none of them says anything.
+//! This engine finishes each instruction before the next, so such registers do not change what a kernel computes
+//! here. The rules are those that LLVM places waits by (`SIInsertWaitcnts.cpp`). Loads of one kind come back in
+//! order. Scalar loads, messages and flat accesses do not: only a wait until none is left says anything about them.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use crate::tables::{self, operand_types};
 /// Loads that are kept for each counter: more than any counter counts.
 const MAX_EVENTS: usize = 64;
 
-/// A register that an instruction uses, and that may not hold what was loaded.
+/// A register that an instruction uses, and that may not hold the loaded value yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hazard {
-    /// Of a vector register (accumulation registers from 256 on), or of a scalar one.
+    /// True for a vector register (accumulation registers have numbers from 256 on), false for a scalar one.
     is_vector: bool,
     number: u16,
     /// Address of the load.
@@ -115,7 +115,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Of a wave that begins.
+    /// The loads of a wave that begins: none.
     #[must_use]
     pub fn new(arch: Arch, wave: WaveSize) -> Self {
         let [vector, lds, scalar] = [(); 3].map(|()| Counter::default());
@@ -217,7 +217,7 @@ impl Pending {
         registers(inst.dst, u16::from(dst.words), dst.halves)
     }
 
-    /// The first register of an instruction that is on its way; it is told of once.
+    /// Returns the first register of an instruction that is still being loaded; each load is reported once.
     fn hazard(&mut self, inst: &Inst, kind: Option<Kind>) -> Option<Hazard> {
         let mask = match self.wave {
             WaveSize::Wave32 => 1,

@@ -1,4 +1,4 @@
-//! Execution that tells of each instruction before it is executed, for checks of what a kernel does.
+//! Execution that shows each instruction to a probe before it is executed, for checks of a kernel's behaviour.
 
 use super::Stop;
 use super::di::{Flow, Machine, Role};
@@ -32,7 +32,7 @@ pub trait Probe {
     fn before(&mut self, wave: &Wave, about: &About<'_>, lds: u32);
 }
 
-/// Collects what the instruction whose first element is at `at` is about to access, if the wave is at it.
+/// Collects the accesses that the instruction whose first element is at `at` is about to make, if the wave is at it.
 pub(super) fn touches(w: &Wave, m: &Machine<'_>, region: &Region, at: usize, into: &mut Vec<Touch>) {
     let pc = region.pc_of(at);
     let Some(inst) = decode(w, region, pc).filter(|_| pc == w.pc) else { return };
@@ -120,7 +120,8 @@ impl<'a> Prober<'a> {
     ) -> (Flow, usize) {
         let probe = &mut *self.probe;
         let touches = &mut self.touches;
-        // Of operations that are apart, and of what does nothing but to go on with what is in memory, the first element is told of.
+        // Each instruction is reported once, at its first operation. An instruction that only goes on with the code
+        // in memory has none; it is reported as well.
         let mut is_told = false;
         super::observe::elements(w, m, region, at, &mut |w, m, index| {
             let (Some(inst), Some(di)) = (inst, region.code.get(index)) else { return };

@@ -35,7 +35,7 @@ pub(crate) enum Family {
     Scalar,
     /// A scalar operation on floats, which is this vector operation on scalar registers.
     ScalarFloat(Op, Definitions),
-    /// A comparison of floats in scalar registers: of what, and the outcomes for which it is true.
+    /// A comparison of floats in scalar registers: type of the operands, and outcomes for which it is true.
     ScalarComparison(cmp::Operands, u8),
     /// `s_*_saveexec_*` and `s_*_wrexec_*`, of masks of this many bits.
     ExecMask(exec_mask::Function, exec_mask::Result, u32),
@@ -57,7 +57,7 @@ pub(crate) enum Family {
     Vector(Definitions),
     /// A vector operation with a lane mask beside its registers.
     Carry,
-    /// A comparison: of what, and the outcomes for which it is true.
+    /// A comparison: type of the operands, and outcomes for which it is true.
     Comparison(cmp::Operands, u8),
     /// Two halves of a register at once.
     Packed,

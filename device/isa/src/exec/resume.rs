@@ -1,8 +1,9 @@
 //! Going on with a memory instruction that faulted in the middle.
 //!
-//! Lanes are done one after the other, and the first that cannot be done ends the instruction: the lanes below are done,
-//! the others have written nothing. The wave remembers which are done. When it comes back to the instruction, because
-//! the host has mapped what was missing or because a trap handler returns to it, only the lanes that are left take part.
+//! Lanes are done one after the other, and the first that cannot be done ends the instruction: the lanes below are
+//! done, the others have written nothing. The wave remembers which are done. When it comes back to the instruction,
+//! because the host has mapped the missing page or because a trap handler returns to it, only the lanes that are left
+//! take part.
 
 use super::di::{Flow, Role};
 use super::properties::properties;
@@ -51,7 +52,7 @@ impl Wave {
         self.file.xnack_mask.is_some() && !self.is_privileged() && self.partly_done[0].lanes != 0
     }
 
-    /// Has the lanes that the instruction at hand has not done go into `XNACK_MASK`, as 0 where all or none are left.
+    /// Puts the lanes that the instruction at hand has not done into `XNACK_MASK`: 0 if all or none are left.
     pub(crate) fn rest_to_mask(&mut self) {
         if self.file.xnack_mask.is_none() {
             return;
@@ -73,7 +74,7 @@ impl Wave {
         }
     }
 
-    /// Remembers what the instruction at `pc`, which has faulted, has done.
+    /// Remembers the lanes that the instruction at `pc`, which has faulted, has done.
     pub(super) fn remember_done(&mut self) {
         let lanes = core::mem::take(&mut self.done);
         self.partly_done[usize::from(self.is_privileged())] = PartlyDone { pc: self.pc, lanes };

@@ -50,7 +50,7 @@ fn join_rows(w: &mut Wave, register: u32, [low, high]: [u32; 2]) {
     }
 }
 
-/// Makes the rows equal after a fault in the middle of an instruction: what done lanes have written counts.
+/// Makes the rows equal after a fault in the middle of an instruction: the lanes that are done count as written.
 pub(crate) fn rejoin(w: &mut Wave) {
     let [low, high] = [w.done as u32, (w.done >> 32) as u32];
     for register in u32::from(w.vgpr_count)..u32::from(w.registers) {

@@ -1,4 +1,4 @@
-//! Sixteen singles at once, by code without branches: what is rare in it is done again by the definition.
+//! Sixteen singles at once, by code without branches: rare cases are done again by the definition.
 
 /// Sixteen results: those of `usual` for numbers and the terms of their parts, which says whether it has one, or of the definition.
 ///
@@ -30,7 +30,7 @@ pub(super) fn sixteen<const N: usize, T: Copy + Default>(
     }
 }
 
-/// The digest by which captures of many results are told: FNV-1a, a word at a time.
+/// The digest that stands for a capture of many results: FNV-1a, a word at a time.
 #[cfg(test)]
 pub(super) fn digest(results: impl Iterator<Item = u32>) -> u64 {
     let step = |sum: u64, word: u32| (sum ^ u64::from(word)).wrapping_mul(0x0100_0000_01b3);

@@ -1,6 +1,6 @@
 //! Operations with floats of eight bits (gfx12, gfx942): conversions and dot products. `aux` is the format's number.
 //!
-//! `MODE.FP16_OVFL` limits what overflows to the largest finite number, as it does for halves.
+//! `MODE.FP16_OVFL` limits results that overflow to the largest finite number, as it does for halves.
 
 use super::di::{Di, Flow, Machine, flag};
 use super::float::byte::Byte;

@@ -1,6 +1,6 @@
 //! Floating-point arithmetic in integers, for rounding modes the host is not in.
 //!
-//! Every operation is exact until one rounding at its end. Operands are finite: what infinities and NaNs give does
+//! Every operation is exact until one rounding at its end. Operands are finite: the results of infinities and NaNs do
 //! not depend on the rounding.
 
 /// A rounding mode, numbered as in `MODE.FP_ROUND`.

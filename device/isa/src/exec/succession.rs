@@ -118,7 +118,8 @@ pub(crate) struct Succession {
     pub(crate) instructions: u64,
     /// Address in the code at which waves begin.
     pub(crate) entry: *const u8,
-    /// Distances from the wave: of X, twice, and of what differs from wave to wave.
+    /// Offsets from the wave, in bytes: of X, in two places, and of the trap temporary that differs from wave to
+    /// wave.
     pub(crate) x_at: [u32; 2],
     pub(crate) ttmp_at: u32,
     pub(crate) x: u32,

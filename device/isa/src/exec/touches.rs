@@ -98,7 +98,7 @@ pub(super) fn bytes_of(moves: Moves) -> u32 {
     }
 }
 
-/// Collects what an instruction is about to access whose operation is lowered to `d`.
+/// Collects the accesses that an instruction, whose operation is lowered to `d`, is about to make.
 pub(super) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut Vec<Touch>) {
     let row = properties(inst.op);
     let Some((_, effect)) = row.memory else { return };

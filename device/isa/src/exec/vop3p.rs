@@ -154,7 +154,8 @@ fn mix_source(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
     value.modify(Format::F32, source)
 }
 
-/// Records what `v_fma_mix*` raises: its sources' own, the sum's, and with [`flag::RETURN`] those of making it a half.
+/// Records the exceptions of `v_fma_mix*`: its sources' own, the sum's, and with [`flag::RETURN`] those of making it
+/// a half.
 pub(crate) fn watch_mix(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let mut raised = 0;
     super::lane::for_each_active(w, |w, lane| {
@@ -236,7 +237,7 @@ pub(crate) mod halves {
     pub(crate) const USUAL: u32 = 0b1100;
 }
 
-/// Elements of a factor of so many bits, made of the halves that are chosen.
+/// Elements of a factor, made of the halves that are chosen.
 fn factor(w: &Wave, d: &Di, n: usize, lane: u32) -> u32 {
     let word = d.src[n].lane(w, lane);
     let half = |bit: usize| if d.imm >> bit & 1 != 0 { word >> 16 } else { word & 0xffff };

@@ -22,7 +22,7 @@ use crate::wave::{Chunk, Wave};
 
 const N: usize = 16;
 
-/// Row and chunk index of row `r` of C or D whose first register is `base`, in waves of so many halves.
+/// Row and chunk index of row `r` of C or D whose first register is `base`, in waves of `halves` halves.
 #[inline(always)]
 fn place(halves: u32, base: u32, r: u32) -> (u32, usize) {
     if halves == 1 {
@@ -202,7 +202,8 @@ fn floats<L: Lanes, const BRAIN: bool, const NARROW: bool>(w: &mut Wave, d: &Di)
     Flow::NEXT
 }
 
-/// All rows of D at a time, in waves of so many halves; whether it is done, which it is not with modifiers of C or a NaN in D.
+/// Does all rows of D at a time, in waves of `HALVES` halves. Returns true if they are done, which they are not with
+/// modifiers of C or a NaN in D.
 #[inline(always)]
 fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
     if d.src[2].neg || d.imm & 4 != 0 {
@@ -286,7 +287,7 @@ per_backend! {
     half_result [const BRAIN: bool] [BRAIN] |w, _m, d, L| floats::<L, BRAIN, true>(w, d)
 }
 
-/// Pairs of elements of so many bits of A (`n` 0) or B, the rows or columns in their lanes.
+/// Pairs of elements of `BITS` bits of A (`n` 0) or B, the rows or columns in their lanes.
 #[inline(always)]
 fn integer_pairs<L: Lanes, const BITS: u32>(w: &Wave, d: &Di, n: usize) -> [Chunk; N / 2] {
     let mut pairs = [Chunk([0; N]); N / 2];

@@ -112,7 +112,7 @@ fn elements<L: Lanes, const MANY: usize>(w: &Wave, d: &Di, shape: &Shape, n: usi
     elements
 }
 
-/// Of each row of a sparse A, the columns of its elements.
+/// Columns of the elements of each row of a sparse A.
 fn columns(w: &Wave, d: &Di, shape: &Shape) -> [[u8; MOST_KEPT]; N] {
     let (bits, kept) = (shape.a.bits(), shape.kept());
     let mut columns = [[0; MOST_KEPT]; N];
@@ -141,7 +141,7 @@ fn sum_place(narrow: bool, halves: u32, r: u32) -> (u32, u32, u32) {
     if narrow { (register / 2, r % 2, lanes) } else { (register, 0, lanes) }
 }
 
-/// Row `r` of C, or of what D was before.
+/// Row `r` of C, or of the old D.
 #[inline(always)]
 fn start<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, halves: u32, r: u32) -> L::V {
     let (register, part, first) = sum_place(shape.is_narrow(), halves, r);
@@ -207,7 +207,7 @@ fn sparse_floats<L: Lanes>(w: &mut Wave, d: &Di, shape: &Shape) {
     write::<L>(w, d, shape, &result);
 }
 
-/// The sixteen elements of each line of a dense matrix, in waves of so many halves.
+/// The sixteen elements of each line of a dense matrix, in waves of `HALVES` halves.
 #[inline(always)]
 fn dense_elements<L: Lanes, const HALVES: u32>(
     w: &Wave,

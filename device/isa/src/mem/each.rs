@@ -4,7 +4,7 @@ use super::tlb::PAGE_SIZE;
 use super::words::read_words;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
 
-/// A page that was looked up, and what takes an address in it to the host's.
+/// A page that was looked up, and the distance from an address in it to the host's.
 struct Page {
     number: u64,
     delta: u64,

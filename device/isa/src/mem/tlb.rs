@@ -69,7 +69,7 @@ const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
 #[derive(Debug)]
 pub struct Tlb {
     pub(crate) entries: Box<[Entry; Tlb::ENTRIES]>,
-    /// Of each entry, how far the memory goes that its page is in.
+    /// Span of memory around the page of each entry.
     pub(crate) spans: Box<[Span; Tlb::ENTRIES]>,
     ranges: [Range; RANGES],
     /// Range to be replaced next.
@@ -176,7 +176,7 @@ impl Tlb {
         self.watches.as_ref().is_some_and(|watches| watches.touch_page(va))
     }
 
-    /// Drops what belongs to another address space or an older generation.
+    /// Drops translations that belong to another address space or an older generation.
     pub(crate) fn synchronise(&mut self, mmu: &dyn Mmu) {
         let owner = (mmu.context(), mmu.generation());
         if owner != self.owner {

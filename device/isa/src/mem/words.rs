@@ -1,15 +1,15 @@
 //! Words that follow each other, and the order in which memory sees their accesses.
 //!
-//! Eight bytes at a multiple of eight are one access. Loads go from high addresses to low ones, stores from low to high: who
-//! finds a flag that was stored behind its data finds the data as well, as far as the host's processor keeps loads and
-//! stores in their order. `docs/isa-choices.md` has the whole rule.
+//! Eight bytes at a multiple of eight are one access. Loads go from high addresses to low ones, stores from low to
+//! high: a reader that finds a flag that was stored after its data finds the data as well, as far as the host's
+//! processor keeps loads and stores in their order. `docs/isa-choices.md` has the whole rule.
 
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use super::{Access, Fault, Global, Unaligned, crosses};
 use crate::lanes::Lanes;
 
-/// Bytes of what is one access.
+/// Bytes of one access.
 const UNIT: u64 = 8;
 /// Words of a row, the sixteen dwords that one access of a vector takes.
 const ROW: usize = 16;
@@ -307,8 +307,8 @@ impl Global<'_> {
     }
 }
 
-/// Aligned pieces of `bytes` bytes at `va`, by how far each is behind it and its size, the lowest first. Where `va` is no multiple of
-/// what is left, the pieces are as large as its alignment allows.
+/// Aligned pieces of `bytes` bytes at `va`, each as its distance from `va` and its size, the lowest first. If `va` is
+/// no multiple of the bytes that are left, the pieces are as large as its alignment allows.
 fn pieces(va: u64, bytes: u64) -> [Option<(u64, u64)>; 16] {
     let mut pieces = [None; 16];
     let mut at = 0;
@@ -327,7 +327,7 @@ fn pieces(va: u64, bytes: u64) -> [Option<(u64, u64)>; 16] {
     pieces
 }
 
-/// Has the processor fetch 128 bytes that will be loaded soon; a hint only, wherever it points.
+/// Asks the processor to fetch 128 bytes that will be loaded soon. It is a hint only, and may point anywhere.
 #[inline(always)]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -27,7 +27,7 @@ pub(crate) struct Notation {
     hardware_registers: &'static [(u8, &'static str)],
     /// Messages of `s_sendmsg` and `s_sendmsg_rtn` by number.
     messages: &'static [(u8, &'static str)],
-    /// Counters of `s_waitcnt`: name, first bit, first bit of what is above, and how many bits each has.
+    /// Counters of `s_waitcnt`: name, first bit of the low part and of the high part, and the number of bits of each.
     pub(crate) wait_counters: [(&'static str, [u8; 4]); 3],
     /// True if `vmcnt` counts stores as well.
     pub(crate) stores_count: bool,

@@ -135,7 +135,7 @@ impl Elsewhere {
     }
 }
 
-/// `None`: something is not as it is to be for code that counts lanes on.
+/// `None` if something is not as code that counts lanes on needs it.
 pub(super) type Known<T> = Option<T>;
 
 impl Affine {
@@ -191,7 +191,7 @@ impl Affine {
         body.a.jump_if(condition, self.refuses);
     }
 
-    /// Refuses if the number of 32 bits in a register is above a limit less what lanes add.
+    /// Refuses if the number of 32 bits in a register is above a limit less the numbers that lanes add.
     fn refuse_above(&self, body: &mut Body<'_>, register: Gpr, (limit, step): (u32, u32)) -> Known<()> {
         let most = limit.checked_sub(self.width(step))?;
         body.a.immediate(Integer::Cmp, false, register, most);
@@ -262,7 +262,7 @@ impl Affine {
         }
     }
 
-    /// The same of a source that all lanes have in common.
+    /// As [`Affine::term`], for a source that is equal in all lanes.
     fn uniform(&self, body: &mut Body<'_>, to: Gpr, source: &Source) -> Known<()> {
         (self.term(body, to, source)? == 0).then_some(())
     }
@@ -386,7 +386,7 @@ impl Affine {
         Some(step)
     }
 
-    /// The host address of so many bytes at the address in [`C`], there.
+    /// Turns the address of `bytes` bytes in [`C`] into the host address.
     pub(super) fn translate(&mut self, body: &mut Body<'_>, bytes: u32, write: bool) -> Known<()> {
         let stretch = self.elsewhere.len();
         if stretch == Succession::STRETCHES {

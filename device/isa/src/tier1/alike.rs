@@ -1,9 +1,9 @@
 //! Loads and stores of one block whose lanes' elements lie alike: the addresses of one are those of the other and a distance, which is the
 //! same for all lanes.
 //!
-//! Kernels that go through several arrays add one row of offsets to each array's address. Where the elements of the first access have been
-//! found to follow each other, so do those of the others, as sums of 64 bits with the same number keep distances. So code looks once and
-//! keeps what it has found in its frame.
+//! Kernels that go through several arrays add one row of offsets to each array's address. If the elements of the
+//! first access have been found to follow each other, so do those of the others, as sums of 64 bits with the same
+//! number keep distances. So code looks once and keeps its finding in its frame.
 
 use super::elements::bytes;
 use super::form::Form;
@@ -129,7 +129,8 @@ impl Rows {
     }
 }
 
-/// For each element of a block what it has in common with others, if it is an access to global memory and there are such.
+/// Returns for each element of a block the accesses that it lies alike with, if it is an access to global memory and
+/// there are such.
 pub(super) fn alike(elements: &[(Form, &Di)], halves: u32) -> Vec<Option<Alike>> {
     let mut rows = Rows { halves, addresses: Vec::new(), shifted: Vec::new(), half: None, kinds: 0 };
     let mut accesses: Vec<(usize, Kin, u32)> = Vec::new();

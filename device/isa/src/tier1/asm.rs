@@ -1,4 +1,5 @@
-//! An assembler for what compiled regions are made of: AVX-512 on whole registers, masks, and a little integer code.
+//! An assembler for the instructions of compiled regions: AVX-512 on whole registers, masks, and a little integer
+//! code.
 //!
 //! Memory operands are a base register and a displacement, or a constant of the [pool](Assembler::constant). Sources:
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, sections 2.3 (VEX), 2.7 (EVEX) and 3 to 5.
@@ -132,7 +133,7 @@ pub(super) struct Assembler {
     labels: Vec<Option<usize>>,
     /// Labels that are where others are.
     same: Vec<(Label, Label)>,
-    /// Displacements to fill in: where, from where on they count, to what.
+    /// Displacements to fill in: the place, the place that they count from, and the target.
     open: Vec<(usize, usize, Target)>,
     pool: Vec<u32>,
     words: Vec<[u32; 16]>,
@@ -155,12 +156,13 @@ impl Assembler {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// Says that a label is here.
+    /// Binds a label to this place.
     pub(super) fn bind(&mut self, label: Label) {
         self.labels[label.0 as usize] = Some(self.code.len());
     }
 
-    /// The code with its constants behind it, where labels are in it, and what it has of this process.
+    /// Returns the code with its constants after it, the places of labels in it, and the addresses of this process
+    /// that it has.
     pub(super) fn finish(mut self) -> (Vec<u8>, Vec<Option<usize>>, Links) {
         // Nothing runs on into the constants.
         self.code.push(0xcc);
@@ -241,7 +243,7 @@ impl Assembler {
         self.masked(op, reg, second, last, K0);
     }
 
-    /// The same for the lanes of a mask; other lanes stay.
+    /// As [`Assembler::evex`], for the lanes of a mask; other lanes stay.
     pub(super) fn masked(&mut self, op: Evex, reg: Zmm, second: Zmm, last: impl Into<Operand>, mask: Mask) {
         self.vector(op, reg.0, second.0, last.into(), mask);
     }
@@ -277,7 +279,7 @@ impl Assembler {
         self.last(reg, op.immediate, last, unit);
     }
 
-    /// `ModRM` and what follows it; displacements of memory operands count in units of `unit`.
+    /// `ModRM` and the bytes after it; displacements of memory operands count in units of `unit`.
     fn last(&mut self, reg: u8, immediate: Option<u8>, last: Operand, unit: i32) {
         match last {
             Operand::Register(Zmm(number)) => self.byte(0xc0 | (reg & 7) << 3 | number & 7),
@@ -445,7 +447,7 @@ impl Assembler {
         self.integer(Integer::Or, true, Gpr::Rax, Gpr::Rdx);
     }
 
-    /// Has the processor fetch a cache line soon, which is to be read or written.
+    /// Asks the processor to fetch a cache line soon, to read or to write it.
     pub(super) fn prefetch(&mut self, write: bool, at: At) {
         self.rex(false, 0, at.0 as u8);
         // `prefetcht0` or `prefetchw`.

@@ -1,8 +1,8 @@
 //! Atomics of LDS and global memory, lane by lane, where all active lanes' elements are aligned, and are in range or in one span of the
 //! TLB's. Everything else is left to the handler, before anything is written.
 //!
-//! Addresses and data are in the wave's rows in memory, which is brought up to date for that, and what is returned goes there. So the
-//! code is integer code, and the same for both back ends but for how lanes' addresses are looked at.
+//! Addresses and data are in the wave's rows in memory, which is brought up to date for that, and results go there.
+//! So the code is integer code, and both back ends share it, except for the checks of lanes' addresses.
 
 use core::mem::offset_of;
 
@@ -29,7 +29,7 @@ const NEW: Gpr = Gpr::Rdx;
 /// The operands.
 const DATA: Gpr = Gpr::R10;
 const OTHER: Gpr = Gpr::R11;
-/// LDS, and what a span's element would have as its host address if the low half of its address were 0.
+/// Address of LDS, and the host address that an element of the span would have if the low half of its address were 0.
 const OF_LDS: Gpr = Gpr::R9;
 const OF_SPAN: Gpr = Gpr::R8;
 
@@ -67,7 +67,7 @@ struct Atomic {
 /// Places of the elements of lanes.
 #[derive(Clone, Copy, Debug)]
 struct Places {
-    /// The row of addresses, or of their low halves, and what is added to each.
+    /// The row of addresses, or of their low halves, and the offset that is added to each.
     row: u32,
     offset: u32,
     base: Gpr,
@@ -208,7 +208,8 @@ impl Body<'_> {
         self.leave_if_unlike(cold.entry);
     }
 
-    /// Leaves if the first lane's address is no multiple of so many bytes: its low half is in `Rax`, what its base is in `Rdx`.
+    /// Leaves if the first lane's address is no multiple of `size` bytes: its low half is in `Rax`, its base in
+    /// `Rdx`.
     pub(super) fn leave_unless_first_is_aligned(&mut self, d: &Di, size: u32, cold: &Cold) {
         self.a.address(Gpr::Rcx, At(Gpr::Rdx, d.imm.cast_signed()));
         self.a.integer(Integer::Add, false, Gpr::Rcx, Gpr::Rax);

@@ -22,8 +22,8 @@ pub(super) struct Source<'a> {
 /// Returns the elements of a region that begins at `start`, without the parts that their code does not depend on.
 /// They do not depend on where the guest has the region.
 ///
-/// Code calls handlers by way of the region's own elements, so that it needs no operands of what handlers always do. Addresses
-/// that branches leave the region for become distances from its start.
+/// Code calls handlers with the region's own elements, so it does not depend on the operands of elements that
+/// handlers always do. Addresses that branches leave the region for become distances from its start.
 pub(super) fn bare(start: u64, code: &[Di], forms: &[Form]) -> Vec<Di> {
     let bare = |(d, form): (&Di, &Form)| match form {
         Form::Call => {

@@ -142,8 +142,9 @@ impl Compiler<'_> {
         if covered { form } else { Form::Call }
     }
 
-    /// Elements that blocks begin with: those that follow what may change EXEC or goes elsewhere, those that are gone to, and stores
-    /// to LDS that a wave may have to wait at for its next turn (`exec/ds/order.rs`), where it comes in again.
+    /// Elements that blocks begin with: those after an element that may change EXEC or goes elsewhere, targets of
+    /// branches, and stores to LDS that a wave may have to wait at for its next turn (`exec/ds/order.rs`), where it
+    /// comes in again.
     fn leaders(&self) -> Vec<bool> {
         let elements = self.source.code.len();
         let mut leaders = vec![false; elements];

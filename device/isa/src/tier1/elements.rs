@@ -26,7 +26,7 @@ pub(super) const fn steps(first: u32, step: u32) -> [u32; 16] {
 static APART: [[u32; 16]; 6] =
     [steps(0, 1), steps(0, 2), steps(0, 4), steps(0, 8), steps(0, 12), steps(0, 16)];
 
-/// Distances of sixteen elements of so many bytes.
+/// Distances of sixteen elements of `bytes` bytes.
 pub(super) fn apart(bytes: u32) -> &'static [u32; 16] {
     match bytes {
         0..4 => &APART[bytes as usize / 2],
@@ -54,7 +54,7 @@ impl Body<'_> {
         (0..self.halves * 2).map(|n| (n / 2, (n & 1) as u8))
     }
 
-    /// The same, the last one first.
+    /// As [`Body::sixteens`], the last one first.
     pub(super) fn sixteens_down(&self) -> Vec<(u32, u8)> {
         let mut all: Vec<_> = self.sixteens().collect();
         all.reverse();
@@ -69,7 +69,7 @@ impl Body<'_> {
         }
     }
 
-    /// Of the rows of some registers, those of one half.
+    /// Returns the rows of one half among the rows of some registers.
     pub(super) fn of_half(&self, rows: &[Pair], half: u32) -> Vec<Pair> {
         rows.iter().skip(half as usize).step_by(self.halves as usize).copied().collect()
     }
@@ -79,7 +79,7 @@ impl Body<'_> {
         matches!(moves, Moves::Part(Narrow { half: Some(_), .. }))
     }
 
-    /// Loads what stays in the registers of a load, before there is a way out.
+    /// Loads the parts of its registers that a load keeps, before there is a way out.
     pub(super) fn load_kept(&mut self, moves: Moves, dst: u32, registers: u32) {
         if self.masked || Self::keeps(moves) {
             for row in 0..registers * self.halves {
@@ -88,7 +88,7 @@ impl Body<'_> {
         }
     }
 
-    /// Places for what a load brings.
+    /// Returns places for the registers that a load fills.
     pub(super) fn define_all(&mut self, dst: u32, registers: u32) -> Vec<Pair> {
         (0..registers * self.halves).map(|row| self.define(dst + row)).collect()
     }
@@ -284,7 +284,7 @@ impl Body<'_> {
         }
     }
 
-    /// The same element of `base` to all lanes of some sixteens.
+    /// Loads one element of `base` to all lanes of some sixteens.
     pub(super) fn load_same_of(&mut self, base: Gpr, to: &[Pair], lanes: &[(u32, u8)]) {
         let halves = self.halves as usize;
         let of_lanes =
@@ -293,7 +293,7 @@ impl Body<'_> {
         self.load_everywhere_of(base, &to);
     }
 
-    /// The same element of `base` to sixteen lanes.
+    /// Loads one element of `base` to sixteen lanes.
     pub(super) fn load_same(&mut self, base: Gpr, to: &[Pair], chunk: u8) {
         let to: Vec<Vec<Zmm>> = to.iter().map(|to| vec![to.chunk(chunk)]).collect();
         self.load_everywhere_of(base, &to);

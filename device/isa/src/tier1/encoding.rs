@@ -38,17 +38,17 @@ pub(super) const fn evex(map: u8, prefix: u8, opcode: u8) -> Evex {
 }
 
 impl Evex {
-    /// The same on 64-bit elements.
+    /// The instruction on 64-bit elements.
     pub(super) const fn wide(self) -> Evex {
         Evex { wide: true, ..self }
     }
 
-    /// The same with a constant.
+    /// The instruction with a constant.
     pub(super) const fn by(self, immediate: u8) -> Evex {
         Evex { immediate: Some(immediate), ..self }
     }
 
-    /// The same rounded down (1), up (2) or towards zero (3).
+    /// The instruction rounded down (1), up (2) or towards zero (3).
     pub(super) const fn rounded(self, how: u8) -> Evex {
         Evex { rounding: Some(how), ..self }
     }
@@ -57,7 +57,7 @@ impl Evex {
         Evex { extension, ..self }
     }
 
-    /// The same with a memory operand of so many bytes.
+    /// The instruction with a memory operand of `unit` bytes.
     const fn of_bytes(self, unit: i32) -> Evex {
         Evex { unit, ..self }
     }
@@ -93,7 +93,7 @@ pub(super) const VPCMPUD: Evex = evex(3, 1, 0x1e);
 pub(super) const VCMPPS: Evex = evex(1, 0, 0xc2);
 pub(super) const VPBLENDMD: Evex = evex(2, 1, 0x64);
 pub(super) const VADDPS: Evex = evex(1, 0, 0x58);
-/// Of one lane.
+/// Instruction on one lane.
 pub(super) const VADDSS: Evex = Evex { short: true, ..evex(1, 2, 0x58) };
 pub(super) const VADDSD: Evex = Evex { short: true, ..evex(1, 3, 0x58) };
 pub(super) const VMOVSS_LOAD: Evex = Evex { short: true, ..evex(1, 2, 0x10) };
@@ -133,14 +133,14 @@ pub(super) const VPBROADCASTD_FROM: Evex = evex(2, 1, 0x7c);
 /// The lanes of a mask side by side; the destination is in `ModRM.rm`.
 pub(super) const VPCOMPRESSD: Evex = evex(2, 1, 0x8b);
 pub(super) const VPGATHERDD: Evex = evex(2, 1, 0x90);
-/// Of eight elements.
+/// Instruction on eight elements.
 pub(super) const VPGATHERDQ: Evex = VPGATHERDD.wide();
 pub(super) const VPSCATTERDD: Evex = evex(2, 1, 0xa0);
 pub(super) const VPMOVSXBD: Evex = evex(2, 1, 0x21).of_bytes(16);
 pub(super) const VPMOVSXWD: Evex = evex(2, 1, 0x23).of_bytes(32);
 pub(super) const VPMOVZXBD: Evex = evex(2, 1, 0x31).of_bytes(16);
 pub(super) const VPMOVZXWD: Evex = evex(2, 1, 0x33).of_bytes(32);
-/// To memory.
+/// Instruction that stores to memory.
 pub(super) const VPMOVDB: Evex = evex(2, 2, 0x31).of_bytes(16);
 pub(super) const VPMOVDW: Evex = evex(2, 2, 0x33).of_bytes(32);
 

@@ -36,7 +36,7 @@ pub(crate) enum Form {
     Keep,
     /// The preparation of DPP: the permuted `src[0]` to the row `dst`, and perhaps lanes from EXEC.
     Permute(Control),
-    /// The end of such an instruction: EXEC is what it was before it.
+    /// The end of such an instruction: EXEC gets its old value back.
     RestoreExec,
     /// `ds_bpermute_b32`: lanes of `src[1]` by the addresses in `src[0]`.
     BackwardPermute,
@@ -52,7 +52,8 @@ pub(crate) enum Form {
     ReadFirstLane,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
-    /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets what EXEC was, or is.
+    /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets the old
+    /// EXEC, or the new one.
     ExecMask { saves: bool, wide: bool },
     /// A load from global memory to rows from `dst` on: `src[0]` and `src[2]` make the address, as `dst2` says.
     GlobalLoad(Moves),
@@ -62,18 +63,18 @@ pub(crate) enum Form {
     LdsLoad(Moves),
     /// A store from rows of `src[1]` on to LDS.
     LdsStore(Moves),
-    /// Two loads of so many dwords from LDS, the second one at `src[0]` and `dst2`.
+    /// Two loads of this many dwords from LDS, the second one at `src[0]` and `dst2`.
     LdsLoadTwo(u32),
-    /// Two stores of so many dwords to LDS, the second one from rows of `src[2]` on at `src[0]` and `dst2`.
+    /// Two stores of this many dwords to LDS, the second one from rows of `src[2]` on at `src[0]` and `dst2`.
     LdsStoreTwo(u32),
-    /// An atomic of so many bits on LDS at `src[0]` and `imm`, with rows of `src[1]` and `src[2]` on; what was there goes to rows from
-    /// `dst` on if it is wanted.
+    /// An atomic of this many bits on LDS at `src[0]` and `imm`, with rows of `src[1]` and `src[2]` on; the old value
+    /// goes to rows from `dst` on if it is wanted.
     LdsAtomic(Function, u32),
-    /// The same on global memory, with the second operand behind the first one.
+    /// An atomic of this many bits on global memory, with the second operand after the first one.
     GlobalAtomic(Function, u32),
-    /// The wave looks for what other waves write.
+    /// The wave looks for writes of other waves.
     Look,
-    /// A load of so many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
+    /// A load of this many dwords from memory at `src[0]`, `src[1]` and `imm` to scalar registers from `dst` on.
     ScalarLoad(u32),
     /// The end of the program.
     End,
@@ -122,6 +123,6 @@ pub(crate) enum When {
     Scc(bool),
     /// The mask in `VCC` is zero, or is not.
     Vccz(bool),
-    /// The same of `EXEC`.
+    /// The mask in `EXEC` is zero, or is not.
     Execz(bool),
 }

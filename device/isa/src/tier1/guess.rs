@@ -1,8 +1,8 @@
 //! A guess at the addresses of loads from LDS: how far those of neighbouring lanes are apart.
 //!
-//! The region is gone through once, in the order of its elements, as if a wave had begun there whose first register has the numbers of
-//! its lanes, and with scalar registers of which nothing is known. What comes out chooses the way that a load tries first, and code looks
-//! whether it holds: a wrong guess costs time alone.
+//! The region is gone through once, in the order of its elements, as if a wave had begun there: its first vector
+//! register has the numbers of its lanes, and nothing is known of its scalar registers. The result chooses the way
+//! that a load tries first, and code checks whether it holds: a wrong guess costs only time.
 
 use super::form::Form;
 use super::template;
@@ -20,7 +20,8 @@ const NUMBERS: u32 = 0;
 #[derive(Clone, Copy)]
 struct Lanes {
     values: [u32; LANES],
-    /// The values are these; otherwise something is to be added that is the same for each lane of a sixteen.
+    /// True if the values are exact; otherwise an unknown number is to be added that is equal in all lanes of a
+    /// sixteen.
     exact: bool,
 }
 
@@ -65,7 +66,7 @@ impl Lanes {
         Some(Lanes { values: of.values.map(|value| value.wrapping_mul(by)), exact: of.exact })
     }
 
-    /// Bit by bit, which is only known of what is exact.
+    /// Applies a function of bits, whose result is known only for exact values.
     fn bits(&self, other: &Lanes, f: impl Fn(u32, u32) -> u32) -> Option<Lanes> {
         (self.exact && other.exact).then(|| self.with(other, true, f))
     }

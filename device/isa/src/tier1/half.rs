@@ -1,8 +1,8 @@
 //! Operations on halves, which are done in single precision, and on doubles, which take two registers.
 //!
-//! A single has more than twice the digits of a half: sums, differences and products of halves are rounded to one as if they had
-//! not been rounded to a single before. A fused multiply-add has too many digits for that; its single is rounded to odd, which
-//! keeps what decides on the way to the half.
+//! A single has more than twice the digits of a half: sums, differences and products of halves are rounded to one as
+//! if they had not been rounded to a single before. A fused multiply-add has too many digits for that; its single is
+//! rounded to odd, which keeps the digits that decide on the way to the half.
 
 use super::asm::{Gpr, Integer, K0, Mask, Operand, Zmm};
 use super::body::{Body, ODD, SCRATCH, SIGN, scalar};
@@ -84,7 +84,7 @@ pub(super) fn packed(op: Op, d: &Di) -> Option<usize> {
 
 /// Low words of sixteen pairs in turn with the high ones: of the first eight, or the others.
 static PAIRS: [[u32; 16]; 2] = [in_turn(0), in_turn(8)];
-/// Of sixteen pairs in two registers the first words, and the second ones.
+/// First words of sixteen pairs in two registers, and second words.
 static WORDS: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
 
 const fn in_turn(from: u32) -> [u32; 16] {
@@ -167,7 +167,7 @@ impl Body<'_> {
         self.a.masked(VPTERNLOGD.by(either), to, value, Operand::Constant(stays), mask);
     }
 
-    /// The row of halves, of which the others stay.
+    /// Defines a row of halves whose other halves stay.
     fn define_half(&mut self, row: u32) -> super::rows::Pair {
         self.load_row(row);
         self.define(row)

@@ -1,8 +1,8 @@
 //! Code as bytes that another process of the same build can use, and the key that they are found by.
 //!
-//! The bytes: a head (magic, version, key, lengths), the entries of elements, where addresses are to be put into the code, what it
-//! touches, the code without addresses, and SHA-256 of all that, little-endian. They do not describe what the code does: their reader
-//! has lowered the same region.
+//! The bytes: a head (magic, version, key, lengths), the entries of elements, the places of addresses in the code,
+//! the registers that it touches, the code without addresses, and SHA-256 of all that, little-endian. They do not
+//! describe the region: the process that reads them has lowered the same region.
 
 use core::hash::{Hash, Hasher};
 use core::mem::offset_of;
@@ -53,7 +53,7 @@ pub(super) enum KeptError {
     Content(&'static str),
 }
 
-/// A region's code and what it touches.
+/// A region's code and the registers that it touches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) code: Code,
@@ -182,7 +182,7 @@ pub(super) fn seal(key: &CodeKey, made: &Made) -> Option<Vec<u8>> {
     Some(sealed)
 }
 
-/// The code of a region of so many elements, from the bytes that it was kept by.
+/// Returns the code of a region of `elements` elements, from the bytes that it was kept as.
 pub(super) fn open(key: &CodeKey, sealed: &[u8], elements: usize) -> Result<Made, KeptError> {
     let mut rest = Rest { bytes: sealed, all: sealed.len() };
     if rest.take(MAGIC.len())? != MAGIC {

@@ -35,7 +35,7 @@ pub(super) struct KnownLoad {
     /// The scalar register that the address is made of, with the next one.
     base: u32,
     dst: u32,
-    /// Of the known values, the first one.
+    /// Place of its first value among the known values.
     pub(super) place: usize,
 }
 
@@ -152,7 +152,7 @@ impl Body<'_> {
         self.known.iter().find(|load| load.element == self.at).map(|load| load.place)
     }
 
-    /// The address of known values in `Rdx`; what is to be added to it.
+    /// Puts the address of known values into `Rdx`; returns the offset to add to it.
     pub(super) fn known_values(&mut self, place: usize) -> i32 {
         self.a.load(Integer::Mov, true, Gpr::Rdx, TLB);
         value(place)

@@ -47,7 +47,7 @@ impl Body<'_> {
         self.a.jump_if(Condition::Above, cold.entry);
     }
 
-    /// Leaves if what is `bytes` behind the address in a register is out of range.
+    /// Leaves if the place `bytes` after the address in a register is out of range.
     fn leave_out_of_range(&mut self, from: Gpr, bytes: i32, cold: &Cold) {
         self.a.address(Gpr::Rcx, At(from, bytes));
         self.a.integer(Integer::Cmp, false, Gpr::Rcx, Gpr::R10);

@@ -32,7 +32,7 @@ impl Body<'_> {
         }
     }
 
-    /// Leaves for a place unless the elements of so many bytes follow each other, from the first lane's address in temporary 0 on.
+    /// Goes to `to` unless elements of `bytes` bytes follow each other from the address in temporary 0 on.
     pub(super) fn leave_unless_apart(&mut self, rows: &[Pair], bytes: u32, to: Label) {
         for (n, lanes) in (0..).zip(self.sixteens()) {
             let expected = Operand::Words(*apart(bytes));
@@ -44,7 +44,7 @@ impl Body<'_> {
         self.leave_if_unlike(to);
     }
 
-    /// The same unless all active lanes have the value of a temporary.
+    /// Goes to `to` unless all active lanes have the value of a temporary.
     pub(super) fn leave_unless_same(&mut self, rows: &[Pair], value: Zmm, to: Label) {
         for lanes in self.sixteens() {
             self.unlike(VPCMPUD.by(DIFFERENT), rows[lanes.0 as usize].chunk(lanes.1), value, lanes);
@@ -397,7 +397,7 @@ impl Body<'_> {
         self.a.bind(any);
     }
 
-    /// Leaves unless the addresses of each half are so many bytes from each other.
+    /// Goes to `to` unless the addresses of each half are `step` bytes from each other.
     fn leave_unless_halves(&mut self, low: &[Pair], step: u32, to: Label) {
         for lanes in self.sixteens() {
             let row = low[lanes.0 as usize];

@@ -129,7 +129,8 @@ impl Body<'_> {
         !changes
     }
 
-    /// Collects what is left of a sixteen of EXEC in `Rdx`; whether all lanes are, if all were there. `Zmm(1)` has its index.
+    /// Collects the lanes that are left of a sixteen of EXEC in `Rdx`. Returns true if all are, if all were there.
+    /// `Zmm(1)` has its index.
     fn take_lanes(&mut self, control: Control, d: &Di, (half, chunk): (u32, u8), from: &Sixteen) -> bool {
         let bound_ctrl = has_bound_ctrl(d);
         let first = half * 32 + u32::from(chunk) * 16;

@@ -74,7 +74,7 @@ impl Rows {
         self.only.map_or(0..2, |chunk| chunk..chunk + 1)
     }
 
-    /// Begins another element: what the last one used may go.
+    /// Begins another element: the rows that the last one used may go.
     pub(super) fn unlock(&mut self) {
         self.locked = 0;
     }
@@ -95,7 +95,7 @@ impl Rows {
         pair
     }
 
-    /// A place for a row that is to be written, with what it was if only some lanes will be.
+    /// Returns a place for a row that is to be written, with its old content if only some lanes will be.
     pub(super) fn define(
         &mut self,
         a: &mut Assembler,

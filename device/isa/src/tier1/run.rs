@@ -35,7 +35,7 @@ pub(crate) struct Compiled {
     /// Offset of each element's code, if it can be entered there.
     entries: Box<[u32]>,
     touched: Option<Touched>,
-    /// The same for a wave that took no cold way and did not store its registers at its end.
+    /// As `touched`, for a wave that took no cold way and did not store its registers at its end.
     touched_usually: Option<Touched>,
     /// Counters of the code, if it counts.
     counters: Option<Counters>,
@@ -134,7 +134,7 @@ impl Compiled {
         size_of_val(&*self.entries) + self.memory.bytes() + self.counters.as_ref().map_or(0, Counters::bytes)
     }
 
-    /// Adds what the code has counted since the last call.
+    /// Adds the counts of the code since the last call.
     pub(crate) fn take_times(&self, times: &mut CodeTimes, of: (&[Di], &[Role], &[Form])) {
         if let Some(counters) = &self.counters {
             counters.take(times, of, |element| self.entry(element).is_some());

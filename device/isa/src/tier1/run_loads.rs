@@ -51,12 +51,12 @@ impl Addresses {
         sum.or_else(|| (!self.written.contains(&row)).then_some((row, 0)))
     }
 
-    /// The same, if memory still has the row as it was before the run.
+    /// As [`Addresses::of`], if memory still has the row as it was before the run.
     pub(super) fn in_memory(&self, row: u32) -> Option<(u32, u32)> {
         self.of(row).filter(|(row, _)| !self.written.contains(row))
     }
 
-    /// Takes note of what an element writes.
+    /// Takes note of the rows that an element writes.
     pub(super) fn note(&mut self, form: Form, d: &Di, halves: u32) {
         let [a, b, _] = &d.src;
         let sum = match (form, a.kind, b.kind) {
@@ -315,7 +315,7 @@ impl Body<'_> {
         self.a.bind(done);
     }
 
-    /// Leaves unless sixteen addresses are so many bytes from each other.
+    /// Leaves unless sixteen addresses are `step` bytes from each other.
     fn leave_unless_steps(&mut self, address: Zmm, step: u32, to: Label) {
         let [unlike, _] = SCRATCH;
         self.a.evex(VPBROADCASTD, Zmm(0), Zmm(0), address);

@@ -139,7 +139,8 @@ pub(super) struct Loop {
     pub(super) masks: Vec<u32>,
 }
 
-/// Keeps what a loop's rounds begin with: the scalar registers that they write, and the count of instructions.
+/// Keeps the state that a loop's rounds begin with: the scalar registers that they write, and the count of
+/// instructions.
 pub(super) fn keep(a: &mut Assembler, written: &[u32], executed: Gpr) {
     for (n, &register) in written.iter().enumerate() {
         a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
@@ -148,7 +149,7 @@ pub(super) fn keep(a: &mut Assembler, written: &[u32], executed: Gpr) {
     a.store(true, kept(0), executed);
 }
 
-/// Sets that back, for the rounds of the next lanes.
+/// Sets that state back, for the rounds of the next lanes.
 pub(super) fn set_back(a: &mut Assembler, written: &[u32], executed: Gpr) {
     for (n, &register) in written.iter().enumerate() {
         a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));

@@ -241,7 +241,7 @@ pub(super) fn emit(a: &mut Assembler, op: Op, d: &Di) {
     }
 }
 
-/// A function of a mask and EXEC to EXEC; the destination gets what EXEC was, or else what it is.
+/// A function of a mask and EXEC to EXEC; the destination gets the old EXEC, or else the new one.
 pub(super) fn exec_mask(a: &mut Assembler, d: &Di, saves: bool, wide: bool) {
     let (op, [inverts_mask, inverts_exec, inverts_result]) = match Function::from_number(d.aux) {
         Function::And => (Integer::And, [false, false, false]),

@@ -54,7 +54,7 @@ pub(super) enum Template {
     ShiftAddPair,
     /// A byte of the source, a count of them from the lowest on, as a single.
     ConvertByte(u8),
-    /// A single as an integer, towards zero: what is too large becomes the largest number, a NaN zero.
+    /// A single as an integer, towards zero: a number that is too large becomes the largest one, a NaN zero.
     ToUnsigned,
     ToSigned,
     /// Arithmetic of halves, and of doubles.

@@ -1,7 +1,7 @@
 //! Measures the time that compiled code spends. Code that counts is made differently from other code, which pays
 //! nothing for it.
 //!
-//! Counters are plain numbers: of workers that run the same code at the same time, each may overwrite what another has counted.
+//! Counters are plain numbers: if workers run the same code at the same time, each may overwrite counts of another.
 
 #![expect(unsafe_code, reason = "calls handlers, and reads the time stamp counter")]
 
@@ -82,7 +82,7 @@ impl Counters {
         invoke as *const () as usize as u64
     }
 
-    /// Has the counter of an element be the last argument of [`invoke`].
+    /// Makes the counter of an element the last argument of [`invoke`].
     pub(super) fn pass(&self, a: &mut Assembler, element: usize) {
         a.address_of(Gpr::Rcx, &self.elements[element]);
     }
@@ -120,7 +120,7 @@ impl Counters {
         a.integer(Integer::Mov, true, Gpr::Rdx, Gpr::Rdi);
     }
 
-    /// Adds what was counted since the last call.
+    /// Adds the counts since the last call.
     pub(super) fn take(
         &self,
         times: &mut CodeTimes,

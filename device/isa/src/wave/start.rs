@@ -1,4 +1,4 @@
-//! Waves of a grid, which start alike but for what each has of its own.
+//! Waves of a grid, which start alike except for each one's own state.
 
 use core::ops::Range;
 
@@ -29,7 +29,7 @@ pub struct Own {
     pub scratch_base: u64,
 }
 
-/// Scalar registers of a wave's own; those that it has no use for are zero, as what all waves start with has them.
+/// Scalar registers of a wave's own; unused ones are zero, as they are in the state that all waves start with.
 pub const OWN_SGPRS: usize = 4;
 
 impl Default for Start {
@@ -39,7 +39,7 @@ impl Default for Start {
 }
 
 impl Start {
-    /// Has waves start with this from now on, their own aside; [`WaveInit::vgprs`] is for [`Own`] alone.
+    /// Sets the state that waves start with from now on, except their own; [`WaveInit::vgprs`] is for [`Own`] alone.
     pub fn set(&mut self, init: &WaveInit<'_>) {
         // Its vector registers are never anything but zero.
         self.wave.s = [0; 256];
@@ -47,8 +47,9 @@ impl Start {
         self.included = 0..0;
     }
 
-    /// Has all waves start with this as well, where each workgroup has one wave. Nothing is then a wave's own. A scalar register of
-    /// these that the caller sets after a wave has started, it has to set after each start.
+    /// Includes this in the state that all waves start with, for grids whose workgroups have one wave each. No wave
+    /// then has state of its own. A scalar register of these that the caller sets after a wave has started has to be
+    /// set after each start.
     pub fn include(&mut self, own: &Own) {
         self.wave.set_own(own);
         self.included = own.sgprs.0..own.sgprs.0 + OWN_SGPRS;
@@ -74,8 +75,8 @@ impl Wave {
         self.set_first_row(v0);
     }
 
-    /// As [`Wave::start_as`], where the wave in this storage was started as `start` says, has ended, and has changed nothing but what
-    /// `touched` says. Where nothing is a wave's own, it was started with the same `v0`.
+    /// As [`Wave::start_as`], if the wave in this storage was started as `start` says, has ended, and has changed
+    /// nothing besides `touched`. If waves have no state of their own, it was started with the same `v0`.
     #[inline(always)]
     pub fn start_behind(&mut self, start: &Start, own: Option<&Own>, v0: &[u32; 64], touched: &Touched) {
         for &(first, end) in &touched.rows {
@@ -119,7 +120,7 @@ impl Wave {
         assert_eq!(self.save(), other.save());
     }
 
-    /// Sets what is the wave's own; or what is included instead, scalar registers aside.
+    /// Sets the wave's own state, or the included one instead, except for scalar registers.
     #[inline(always)]
     fn set_own_or_included(&mut self, start: &Start, own: Option<&Own>) {
         match own {

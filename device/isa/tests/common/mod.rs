@@ -103,13 +103,13 @@ impl Flat {
         self.generation += 1;
     }
 
-    /// Has waves only read the page at `va`.
+    /// Lets waves only read the page at `va`.
     pub(crate) fn protect(&mut self, va: u64) {
         self.hide(va);
         self.readable = true;
     }
 
-    /// Gives back what [`Flat::hide`] took.
+    /// Gives back the page that [`Flat::hide`] took.
     pub(crate) fn unhide(&mut self) {
         self.hidden = 0;
         self.generation += 1;
@@ -172,7 +172,7 @@ pub(crate) struct Gpu {
     pub(crate) lds: Lds,
     epoch: u64,
     scratch: u64,
-    /// Counts what is executed, if it is there.
+    /// Counts of the operations that are executed, if they are wanted.
     pub(crate) profile: Option<Profile>,
 }
 

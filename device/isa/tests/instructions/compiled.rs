@@ -1,5 +1,5 @@
-//! Loads and stores as compiled code does them, against the interpreter: the same registers, memory and faults wherever the
-//! lanes' elements are.
+//! Loads and stores as compiled code does them, against the interpreter: registers, memory and faults must be equal
+//! for all places of the lanes' elements.
 
 mod alike;
 mod atomics;
@@ -233,7 +233,7 @@ const EXECS: [u64; 7] = [
 /// Places of addresses that are no edges.
 const PLACES: usize = 22;
 
-/// Cases with elements of so many bytes, of which every lane of `edges` is at the edge of a page or of LDS in turn.
+/// Cases with elements of `bytes` bytes. In turn, every lane of `edges` is at the edge of a page or of LDS.
 fn cases(global: bool, bytes: u32, edges: &[u32]) -> Vec<Case> {
     let mut random = Random(0x1234_5678_9abc_def0 + u64::from(bytes));
     let mut next = |below: u32| (random.next() >> 33) as u32 % below;

@@ -1,4 +1,4 @@
-//! LDS at its edges: what is outside of the allocation reads 0 and is not written, in every lane by itself.
+//! LDS at its edges: bytes outside of the allocation read 0 and are not written, in every lane by itself.
 
 use belfry_isa::exec::{FaultCause, Stop};
 use belfry_isa::inst::WaveSize;

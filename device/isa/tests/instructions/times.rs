@@ -1,4 +1,4 @@
-//! Compiled code that counts what it does.
+//! Compiled code that counts the elements that it executes.
 
 use std::sync::Arc;
 

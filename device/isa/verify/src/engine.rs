@@ -139,7 +139,7 @@ impl Engine {
         self.unimplemented
     }
 
-    /// Runs `code`, which lies at [`CODE`], from `state`; what it ends with and the state then.
+    /// Runs `code`, which lies at [`CODE`], from `state`. Returns its end, and the state then.
     pub fn run(&mut self, state: &State, code: &[u8]) -> (End, State) {
         write(&self.memory.data, &state.memory);
         write(&self.memory.code, code);

@@ -1,4 +1,4 @@
-//! Independent oracles for the instruction set: what `belfry-isa` does against what others say it should do.
+//! Independent oracles for the instruction set: they compare `belfry-isa` with other sources.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,9 +1,9 @@
 //! Oracle d: random programs on the engine and on the reference.
 //!
-//! A program is a sequence of blocks: straight-line code, code under a condition of each lane (EXEC), code a scalar branch
-//! skips, and loops with a counter. Its instructions are drawn from every operation with semantics; what addresses memory
-//! gets registers that were masked into the sandbox before. Registers, memory, LDS, `SCC`, `MODE` and,
-//! where the reference knows all exceptions, `TRAPSTS` must be equal at the end, for every backend.
+//! A program is a sequence of blocks: straight-line code, code under a condition of each lane (EXEC), code a scalar
+//! branch skips, and loops with a counter. Its instructions are drawn from every operation with semantics; registers
+//! that address memory are masked into the sandbox before. Registers, memory, LDS, `SCC`, `MODE` and, if the
+//! reference knows all exceptions, `TRAPSTS` must be equal at the end, for every backend.
 
 mod build;
 

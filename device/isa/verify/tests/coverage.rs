@@ -1,4 +1,5 @@
-//! The list of operations in the documents against what the engine lowers and what the oracles compare.
+//! The list of operations in the documents, checked against the operations that the engine lowers and the oracles
+//! compare.
 
 use std::fmt::Write as _;
 use std::path::Path;

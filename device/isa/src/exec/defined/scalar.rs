@@ -200,7 +200,7 @@ impl Defined {
         told
     }
 
-    /// Tells of lanes that were switched by something that is not defined; nothing else is told of EXEC afterwards.
+    /// Reports lanes that undefined bits have switched; EXEC is not reported again after that.
     pub(super) fn exec_is_known(&mut self) -> Option<Undefined> {
         let known = u64::from(self.scalars[slot::EXEC]) | u64::from(self.scalars[slot::EXEC + 1]) << 32;
         let missing = !known & self.all_lanes();

@@ -1,4 +1,5 @@
-//! Sums of products of 16-bit floats, as cards form them: on a grid, with what is below it cut off, and rounded once.
+//! Sums of products of 16-bit floats, as cards form them: on a grid, with all digits below it cut off, and rounded
+//! once.
 //!
 //! Source: results captured on gfx1100 and gfx1201 (ROCm/rocm-systems, `emulation/rocjitsu/tests/fixtures/float_dot`), and the
 //! arithmetic that issue 12056 there makes of them.
@@ -66,7 +67,7 @@ impl Factors {
 pub(crate) enum Card {
     /// Negative numbers are ones' complements in the frame of the third source's sign, and singles have no denormals.
     Gfx11,
-    /// Products are added in pairs first, and what is cut off rounds down; denormals are kept.
+    /// Products are added in pairs first, and digits that are cut off round down; denormals are kept.
     Gfx12,
 }
 
@@ -113,7 +114,7 @@ impl Term {
         }
     }
 
-    /// The same rounded down. A negative third source that is all below the grid may count as nothing.
+    /// As [`Term::on_grid`], rounded down. A negative third source that is all below the grid may count as nothing.
     fn floor(self, grid: i32, drops: bool) -> i64 {
         let (digits, rest) = self.on_grid(grid);
         match self.negative {
@@ -164,7 +165,7 @@ impl Factor {
     }
 }
 
-/// A product and what is special of it.
+/// A product and its special properties.
 struct Product {
     term: Term,
     /// Place at which its grid begins; below all others for a zero.
@@ -278,8 +279,8 @@ impl Sum {
         u64::from(self.units < 0)
     }
 
-    /// Rounded to a format of so many digits behind the point, whose least exponent and largest one are given. Denormal results are
-    /// rounded as such with `keeps`, and zeros without.
+    /// Rounds to a format with `fraction` digits after the point, whose least and largest exponents are given. With
+    /// `keeps`, denormal results are rounded as such; otherwise they become zeros.
     fn rounded(&self, fraction: u32, (least, most): (i32, i32), keeps: bool) -> u64 {
         let digits = self.units.unsigned_abs();
         if digits == 0 {

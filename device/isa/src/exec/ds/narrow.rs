@@ -5,7 +5,7 @@ use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
 
-/// A load of 8 or 16 bits: what becomes of them.
+/// Extension of a load of 8 or 16 bits, and its place in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Narrow {
     /// 1 or 2.
@@ -32,12 +32,12 @@ impl Narrow {
     /// Two bytes, sign-extended.
     pub(crate) const I16: Narrow = Narrow { bytes: 2, signed: true, half: None };
 
-    /// The same, to or from the low half of a register.
+    /// As `self`, to or from the low half of a register.
     pub(crate) const fn low(self) -> Narrow {
         Narrow { half: Some(Half::Low), ..self }
     }
 
-    /// The same, to or from the high half of a register.
+    /// As `self`, to or from the high half of a register.
     pub(crate) const fn high(self) -> Narrow {
         Narrow { half: Some(Half::High), ..self }
     }

@@ -1,10 +1,10 @@
 //! Waves that rely on the others of their workgroup being about as far as they are.
 //!
-//! Between two barriers a kernel may read LDS, and then write there what others read in the same stretch: right only because
-//! waves execute side by side on hardware, and the others have read long before. Libraries have such kernels (rocSOLVER's GETRI
-//! of small matrices, and its searches for a maximum). Here a wave executes thousands of instructions before it is the next one's
-//! turn. So it stops once between two barriers, before its first store to LDS behind a load of it, until the others have come as
-//! far.
+//! Between two barriers a kernel may read LDS, and then write to places that other waves read in the same stretch.
+//! That is right only because waves execute side by side on hardware, and the others have read long before. Libraries
+//! have such kernels (rocSOLVER's GETRI of small matrices, and its searches for a maximum). Here a wave executes
+//! thousands of instructions before the next wave has its turn. So it stops once between two barriers, before its
+//! first store to LDS after a load of it, until the others have come as far.
 
 use crate::wave::Wave;
 

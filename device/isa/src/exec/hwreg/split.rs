@@ -58,7 +58,7 @@ pub(super) fn state_priv(w: &Wave, m: &Machine<'_>) -> u32 {
         | bit(m.lds.barriers.is_complete(w, 0), state::BARRIER_COMPLETE)
 }
 
-/// Writes what of `STATE_PRIV` can be written.
+/// Writes the bits of `STATE_PRIV` that can be written.
 pub(super) fn set_state_priv(w: &mut Wave, m: &Machine<'_>, value: u32) {
     w.s[slot::SCC] = value >> state::SCC & 1;
     w.status = w.status & !(status::HALT | 15 << 1)

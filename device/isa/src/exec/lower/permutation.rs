@@ -8,7 +8,8 @@ use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 impl Lowering {
-    /// Emits the preparation of a DPP instruction; the row its first source is in now, and whether EXEC stays what it is.
+    /// Emits the preparation of a DPP instruction. Returns the row that its first source is in now, and true if EXEC
+    /// stays as it is.
     pub(super) fn permutation(&mut self, permutation: Dpp, row: u32) -> (u32, bool) {
         let (control, di) = match permutation {
             Dpp::Dpp16(fields) => {

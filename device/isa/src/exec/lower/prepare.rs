@@ -43,7 +43,7 @@ pub(super) struct Prepared {
 }
 
 impl Lowering {
-    /// Emits what makes ready the operands of an instruction of the vector ALU.
+    /// Emits the steps that prepare the operands of an instruction of the vector ALU.
     pub(super) fn prepare(&mut self, inst: &Inst) -> Result<Prepared, Unsupported> {
         let [a, b, c, _] = inst.src;
         let mut prepared = Prepared { dst: inst.dst, src: [a, b, c], store: None };
@@ -59,7 +59,7 @@ impl Lowering {
         Ok(prepared)
     }
 
-    /// Emits what brings a result from a prepared register.
+    /// Emits the step that brings a result from a prepared register to the destination.
     pub(super) fn finish(&mut self, prepared: &Prepared) {
         if let Some(store) = prepared.store {
             self.emit_extra(store);
@@ -75,7 +75,7 @@ impl Lowering {
         form.is_some_and(|form| !form.flags.has(Flags::OPSEL))
     }
 
-    /// Emits what leaves only the half of a register that has been written.
+    /// Emits a step that keeps only the half of a register that has been written.
     pub(super) fn keep_half(&mut self, row: u32, high: bool) {
         let imm = if high { 0xffff_0000 } else { 0xffff };
         self.emit_extra_as(Form::Keep, Di { dst: row, imm, ..Di::new(sdwa::keep) });

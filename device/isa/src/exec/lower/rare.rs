@@ -35,7 +35,8 @@ impl Lowering {
         Ok(())
     }
 
-    /// Emits what DPP needs when the register it permutes is known only at run time; the row it is in then.
+    /// Emits the step that DPP needs when the register that it permutes is known only at run time. Returns the row
+    /// that its value is in then.
     pub(super) fn fetch_relative(&mut self, inst: &Inst) -> Result<Option<u32>, Unsupported> {
         let aux = match inst.op {
             Op::V_MOVRELS_B32 | Op::V_MOVRELSD_B32 => shifts::SOURCE,

@@ -17,7 +17,7 @@ impl Lowering {
         self.shared_writes = Some((first.min(start.max(self.shared_from)), last.max(end)));
     }
 
-    /// Emits what an operation needs around it that writes registers the halves share.
+    /// Emits the steps around an operation that writes registers which the halves share.
     pub(super) fn with_shared_writes(
         &mut self,
         inst: &Inst,

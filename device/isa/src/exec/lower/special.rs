@@ -15,7 +15,7 @@ fn chosen_halves(mods: &Mods) -> u32 {
 }
 
 impl Lowering {
-    /// Says whether a dot product of unsigned integers takes other halves than usual.
+    /// Returns true if a dot product of unsigned integers takes other halves than usual.
     pub(super) fn chooses_halves(&self, o: &Operation<'_>) -> bool {
         let takes = matches!(o.op, Op::V_DOT4_U32_U8 | Op::V_DOT8_U32_U4) && self.file.dots_choose_halves;
         takes && chosen_halves(o.mods) != vop3p::halves::USUAL

@@ -31,7 +31,8 @@ pub(super) const SIXTEEN: usize = 32;
 pub(super) struct Left {
     /// Singles, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
-    /// Of each element the exponent: [`BIAS`] less than in a single; 0 for zeros. Four rows are in the bytes of each word.
+    /// Power of each element: the exponent field of a single less [`BIAS`]; 0 for zeros. Four rows are in the bytes
+    /// of each word.
     pub(super) power: [[u32; 4]; VECTORS],
 }
 
@@ -59,7 +60,7 @@ pub(super) enum Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// Of [`BASES`] the one for its elements.
+    /// Returns the number of [`BASES`] for its elements.
     #[inline(always)]
     const fn base(&self) -> u32 {
         match self {
@@ -195,7 +196,7 @@ fn powers_of_halves<L: Lanes>(word: L::V, base: u32, range: &mut Range<L>) -> L:
 /// is 15 more than the exponent, so the two powers of a product make [`POWERS`]; the largest of either is below 128.
 const BASES: [u32; 2] = [80, POWERS - 2 * 15 - 80];
 
-/// An element of B, of which products are added as integers.
+/// Scales an element of B whose products are added as integers.
 #[inline(always)]
 pub(super) fn smaller<L: Lanes>(value: L::V) -> L::V {
     L::fmul(value, L::splat(SMALLER))

@@ -1,10 +1,11 @@
 //! The sums of products of CDNA3's matrix instructions with few digits, one element of D at a time and for any numbers.
 //!
-//! Hardware's rule, as the MMA-Sim project found it by experiments ("MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and
-//! Matrix Cores", Microsoft): the products of so many k are exact, cut off at 24 bits below the largest of their exponents, and
-//! added; then the sum is cut off at 31 bits and C at 24 bits below the larger of both exponents, they are added, and the result is
-//! rounded to nearest even. The exponent of a product is the sum of its factors' exponents, where a denormal number has that of
-//! the smallest normal one, and a product of zero has -126. Products are cut off towards zero, the others towards minus infinity.
+//! Hardware's rule, as the MMA-Sim project found it by experiments ("MMA-Sim: Bit-Accurate Reference Model of Tensor
+//! Cores and Matrix Cores", Microsoft): the products of a group of k are exact, cut off at 24 bits below the largest
+//! of their exponents, and added. Then the sum is cut off at 31 bits and C at 24 bits below the larger of both
+//! exponents, they are added, and the result is rounded to nearest even. The exponent of a product is the sum of its
+//! factors' exponents, where a denormal number has that of the smallest normal one, and a product of zero has -126.
+//! Products are cut off towards zero, sums and C towards minus infinity.
 //!
 //! With 8-bit floats the even and the odd k of sixteen are added apart, and both sums cut off as C is; a C that begins further than 25
 //! bits below is dropped.

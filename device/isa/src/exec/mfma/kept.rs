@@ -1,8 +1,9 @@
 //! Matrices that have been converted, kept for the instructions that follow.
 //!
-//! A product of large matrices has each A with several of B and each B with several of A, in the same registers, and conversion
-//! takes a sixth of an instruction's time. What a matrix was made of is kept beside it and compared, which takes a fifteenth
-//! of converting it: who wrote the registers does not matter.
+//! A product of large matrices combines each A with several of B and each B with several of A, in the same registers,
+//! and conversion takes a sixth of an instruction's time. The registers that a matrix was made of are kept beside it
+//! and compared, which takes a fifteenth of the time of converting it. So it does not matter which instruction wrote
+//! them.
 
 use super::convert::{self, Left, Matrix, Range, Right, SIXTEEN};
 use super::shape::Element;
@@ -19,7 +20,7 @@ const fn form(is_brain: bool, sixteens: usize) -> u8 {
     1 + is_brain as u8 + 2 * (sixteens == 2) as u8
 }
 
-/// A matrix, and what it is made of.
+/// A matrix, and the rows that it was made of.
 pub(super) struct Kept<M> {
     raw: [Row; ROWS],
     /// [`form`], or 0 while there is none.

@@ -35,7 +35,7 @@ impl Element {
 pub(super) enum Rule {
     /// Fused multiply-adds in the order of k.
     Chain,
-    /// Sums of the products of so many k at a time, which are cut off; see [`fused`](super::fused).
+    /// Sums of the products of this many k at a time, which are cut off; see [`fused`](super::fused).
     Groups(u32),
     /// As `Groups(16)`, with the sums of even and odd k apart.
     Halves,

@@ -1,4 +1,4 @@
-//! Elements of D one at a time: doubles, and what the vectors leave out.
+//! Elements of D one at a time: doubles, and the cases that the vectors leave out.
 
 use super::super::di::{Di, Flow, Kind};
 use super::super::float::byte::Byte;

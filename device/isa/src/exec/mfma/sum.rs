@@ -1,9 +1,9 @@
 //! Sixteen elements of D at a time.
 //!
-//! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest product,
-//! everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly, become integers in
-//! units of what is cut off, and so does C. A larger C is added with the sum's last digits gathered in one. What is left, C's that
-//! are infinities, NaNs or tiny, is not done here.
+//! In the usual case, when all factors are between 2^-30 and 2^30 and C is at most 64 times as large as the largest
+//! product, everything of [`fused`](super::fused)'s rule fits in 32 bits: products, which singles hold exactly,
+//! become integers in units of the last digit that is kept, and so does C. A larger C is added with the sum's last
+//! digits gathered in one. A C that is an infinity, a NaN or tiny is not handled here.
 
 #![expect(
     clippy::needless_range_loop,
@@ -61,7 +61,7 @@ pub(super) fn inverse<L: Lanes>(scale: L::V) -> L::V {
     L::sub(L::splat((127 + 255 - 24 - POWERS) << 23), scale)
 }
 
-/// C in a product's units, rounded down: an integer, or the least or the largest one for what has more than 31 digits.
+/// C in a product's units, rounded down: an integer, or the least or the largest one if C has more than 31 digits.
 #[inline(always)]
 pub(super) fn whole<L: Lanes>(c: L::V, scale: L::V) -> L::V {
     L::floored_product(c, scale_of_c::<L>(scale))
@@ -197,14 +197,15 @@ pub(super) fn is_some_empty<L: Lanes>(powers: L::V) -> bool {
     L::eq(bits, L::splat(0)) != u16::MAX
 }
 
-/// `N` elements with the same line, or powers, from number `start` of so many sixteens on; `start` is a multiple of `N`.
+/// `N` elements with the same line, or powers, from number `start` of group `sixteens` of sixteen on; `start` is a
+/// multiple of `N`.
 #[inline(always)]
 pub(super) fn group<T, const N: usize>(all: &[T; VECTORS], sixteens: usize, start: usize) -> &[T; N] {
     &all.as_chunks::<N>().0[(sixteens * SIXTEEN + start) / N % (VECTORS / N)]
 }
 
-/// The same, which the compiler takes for something else: without AVX-512 there are too few registers to keep it from one row to
-/// the next, and a copy is no faster.
+/// Returns `values` as a reference that the compiler takes for another one: without AVX-512 there are too few
+/// registers to keep them from one row to the next, and a copy is no faster.
 #[inline(always)]
 fn loaded_again<L: Lanes, const N: usize>(values: &[Chunk; N]) -> &[Chunk; N] {
     if L::KIND == BackendKind::Avx512 { values } else { core::hint::black_box(values) }
@@ -238,7 +239,7 @@ pub(super) fn largest_powers<L: Lanes, const N: usize>(
     powers
 }
 
-/// [`EMPTY`] instead of what is below.
+/// Replaces bytes below [`EMPTY`] by [`EMPTY`].
 #[inline(always)]
 pub(super) fn at_least_empty<L: Lanes>(powers: L::V) -> L::V {
     L::max_bytes(powers, L::splat(EMPTIES))

@@ -1,4 +1,4 @@
-//! The table against what encodings and definitions say themselves.
+//! Checks of the table against encodings and definitions.
 
 use super::*;
 use crate::exec::ds::narrow::Half;

@@ -34,7 +34,7 @@ impl<const SPARSE: bool, const BITS: u32, const K: u32, const HALVES: u32> Form
     const HALVES: u32 = HALVES;
 }
 
-/// The word with element `k` of each row of A (`n` 0) or column of B, of so many in all.
+/// The word with element `k` of each row of A (`n` 0) or column of B, of `count` elements in all.
 #[inline(always)]
 fn word<L: Lanes, F: Form>(w: &Wave, d: &Di, n: usize, count: u32, k: u32) -> L::V {
     let (number, first) = place(F::BITS, count, F::HALVES, k);
@@ -60,7 +60,7 @@ fn dense<L: Lanes, F: Form, const P: usize>(w: &Wave, d: &Di, sums: &mut [Chunk;
     tile_integer::dense::<L, P>(&a, &b, sums);
 }
 
-/// Of each row of a sparse A the columns of its elements.
+/// Columns of the elements of each row of a sparse A.
 #[inline(always)]
 fn columns<L: Lanes, F: Form>(w: &Wave, d: &Di, columns: &mut [Chunk; MOST_KEPT]) {
     let index_bits = index_bits(F::BITS, F::K / 2, F::HALVES);
@@ -112,7 +112,7 @@ fn sum_row<F: Form>(base: u32, r: usize) -> (u32, u32) {
     (base + register * F::HALVES, first)
 }
 
-/// Row `r` of C, or of what a sparse one adds to.
+/// Row `r` of C, or of the matrix that a sparse instruction adds to.
 #[inline(always)]
 fn c_row<L: Lanes, F: Form>(w: &Wave, d: &Di, r: usize) -> L::V {
     let base = match (F::SPARSE, d.src[2].kind) {
@@ -161,7 +161,7 @@ fn in_halves<const HALVES: u32>(shape: &Shape, backend: BackendKind) -> Handler 
     }
 }
 
-/// Handler of a matrix instruction of integers in waves of so many halves.
+/// Handler of a matrix instruction of integers in waves of `halves` halves.
 pub(crate) fn integer(backend: BackendKind, shape: &Shape, halves: u32) -> Handler {
     match halves {
         1 => in_halves::<1>(shape, backend),

@@ -1,4 +1,4 @@
-//! The matrix instructions of gfx12, and what their elements are.
+//! The matrix instructions of gfx12, and the types of their elements.
 
 use super::super::float::byte::Byte;
 use super::super::float::{brain, half};
@@ -10,7 +10,7 @@ pub(super) enum Element {
     Half,
     Brain,
     Byte(Byte),
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Integer(u32),
 }
 
@@ -69,7 +69,7 @@ impl Shape {
         if self.sparse { self.k / 2 } else { self.k }
     }
 
-    /// Registers of A, B, and of C and D in waves of so many halves.
+    /// Registers of A, B, and of C and D in waves of `halves` halves.
     pub(crate) fn registers(&self, halves: u32) -> [u32; 3] {
         let registers = |elements: u32, bits: u32| (elements * bits / 2 / 32 / halves).max(1);
         let sum = match self.sum {
@@ -94,13 +94,13 @@ impl Shape {
         !matches!(self.sum, Sum::Integer)
     }
 
-    /// Bits of a lane's index that a wave of so many halves takes.
+    /// Bits of a lane's index that a wave of `halves` halves takes.
     pub(super) const fn index_bits(&self, halves: u32) -> u32 {
         index_bits(self.a.bits(), self.kept(), halves)
     }
 }
 
-/// The same for so many elements of a row of A, of so many bits each.
+/// Bits of a lane's index for `kept` elements of a row of A, of `bits` bits each.
 pub(super) const fn index_bits(bits: u32, kept: u32, halves: u32) -> u32 {
     let (_, _, lanes) = geometry(bits, kept, halves);
     kept * 16 / lanes * 2

@@ -51,13 +51,13 @@ impl Assembler {
         self.change_element(op, wide, at, from);
     }
 
-    /// `lock xadd [at], with`: what was there is in the register then.
+    /// `lock xadd [at], with`: the register has the old value then.
     pub(in crate::tier1) fn exchange_and_add(&mut self, wide: bool, at: Element, with: Gpr) {
         self.byte(LOCK);
         self.on_element(wide, &[0x0f, 0xc1], with, at);
     }
 
-    /// `lock cmpxchg [at], new`: what was there is in `Rax` then, and the flags say whether it was so before.
+    /// `lock cmpxchg [at], new`: `Rax` has the old value then, and the flags say whether it was there before, too.
     pub(in crate::tier1) fn compare_and_exchange(&mut self, wide: bool, at: Element, new: Gpr) {
         self.byte(LOCK);
         self.on_element(wide, &[0x0f, 0xb1], new, at);

@@ -8,7 +8,7 @@ use crate::exec::reciprocal::Faithful;
 pub(in super::super) enum Routine {
     /// Calls an element's handler.
     Invoke,
-    /// The same, and counts that.
+    /// Calls an element's handler, and counts the call.
     InvokeCounting,
 }
 
@@ -17,7 +17,8 @@ pub(in super::super) enum Routine {
 pub(in super::super) enum Place {
     /// A routine.
     Routine(Routine),
-    /// The guest's code, so many bytes behind where the region starts; the guest may have the same code at several addresses.
+    /// The guest's code, at this distance in bytes from the start of the region; the guest may have the same code at
+    /// several addresses.
     Guest(u64),
     /// The bits of a function, which code looks at.
     Bits(Faithful),

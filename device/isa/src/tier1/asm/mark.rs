@@ -21,7 +21,7 @@ impl Assembler {
         }
     }
 
-    /// Takes back what has come since a mark; nothing else may name labels that have been bound since then.
+    /// Takes back the code that has come since a mark; nothing else may name labels that have been bound since then.
     pub(in crate::tier1) fn back_to(&mut self, mark: &Mark) {
         self.code.truncate(mark.code);
         self.open.truncate(mark.open);
@@ -29,7 +29,7 @@ impl Assembler {
         self.links.places.truncate(mark.links);
     }
 
-    /// Says that a label is where another one is.
+    /// Binds a label to the place of another one.
     pub(in crate::tier1) fn bind_to(&mut self, label: Label, other: Label) {
         self.same.push((label, other));
     }

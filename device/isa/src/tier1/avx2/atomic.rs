@@ -19,7 +19,7 @@ impl Body<'_> {
         self.leave_unless_bits_are_expected(d.src[0].value, size, cold);
     }
 
-    /// The same in waves with inactive lanes.
+    /// As [`Body::leave_unless_aligned_in_lds`], in waves with inactive lanes.
     pub(in crate::tier1) fn look_at_each_in_lds(&mut self, d: &Di, size: u32, cold: &Cold) {
         let place = Gpr::Rcx;
         self.each_lane(|body| {
@@ -46,7 +46,8 @@ impl Body<'_> {
         self.leave_unless_bits_are_expected(low, size, cold);
     }
 
-    /// The same in waves with inactive lanes: the first one is the lowest that is active.
+    /// As [`Body::leave_unless_aligned_in_span`], in waves with inactive lanes: the first one is the lowest that is
+    /// active.
     pub(in crate::tier1) fn look_at_each_in_span(&mut self, d: &Di, size: u32, cold: &Cold) {
         let (low, high) = (d.src[0].value, d.src[0].value + self.halves);
         let [first, place, first_high] = [Gpr::Rax, Gpr::Rcx, Gpr::R11];

@@ -76,7 +76,7 @@ impl Cache {
         Cache { places: [None; PLACES], locked: 0, held: 0, first: usize::from(masked), lanes }
     }
 
-    /// Begins another element: what the last one used may go.
+    /// Begins another element: the contents that the last one used may go.
     pub(super) fn unlock(&mut self) {
         self.locked = 0;
     }
@@ -92,7 +92,7 @@ impl Cache {
         Some(Self::register(at))
     }
 
-    /// A register with something; `next_use` tells what is needed last.
+    /// Returns a register with the given content; `next_use` tells which content is needed last.
     pub(super) fn load(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> Next) -> Zmm {
         if let Some(register) = self.find(key) {
             return register;
@@ -111,7 +111,7 @@ impl Cache {
         to
     }
 
-    /// A register for something that is to be written; a row is written back some time.
+    /// Returns a register for a content that is to be written; a row is written back some time.
     pub(super) fn define(&mut self, a: &mut Assembler, key: Key, next_use: impl Fn(Key) -> Next) -> Zmm {
         let to = match self.find(key) {
             Some(register) => register,
@@ -128,7 +128,7 @@ impl Cache {
         PLACES - usize::from(masked)
     }
 
-    /// Has everything stay where it is; rows may have been written since memory was.
+    /// Makes all contents stay in their registers; rows may have been written since memory was.
     pub(super) fn hold(&mut self) {
         for (at, place) in self.places.iter_mut().enumerate() {
             if let Some(place) = place {
@@ -138,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// Forgets what `forgets` says of.
+    /// Forgets the contents for which `forgets` returns true.
     pub(super) fn forget(&mut self, forgets: impl Fn(Key) -> bool) {
         for place in &mut self.places {
             if place.is_some_and(|place| forgets(place.key)) {
@@ -147,7 +147,7 @@ impl Cache {
         }
     }
 
-    /// Forgets what does not stay.
+    /// Forgets the contents that do not stay.
     pub(super) fn forget_what_is_not_held(&mut self, a: &mut Assembler) {
         for at in (0..PLACES).filter(|at| self.held >> at & 1 == 0) {
             if let Some(place) = self.places[at].take() {

@@ -12,7 +12,8 @@ use super::opcodes::*;
 /// Places of the elements of a wave's lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Places {
-    /// One behind the other, so many bytes apart, from the address of the first of these eight lanes on, which is in a register.
+    /// One after the other, from the address of the first lane on, which is in a register: the register, the number
+    /// of the eight lanes that it is of, and the distance in bytes.
     Run(Gpr, i32, i32),
     /// In LDS, at signed distances from a register's address that are in a row.
     Lds(Gpr, u32),
@@ -186,7 +187,7 @@ impl Body<'_> {
         }
     }
 
-    /// Elements of so many dwords from the registers from `src` on, those of lower lanes first.
+    /// Stores elements of `dwords` dwords from the registers from `src` on, those of lower lanes first.
     pub(super) fn store_eight(&mut self, dwords: u32, places: Places, src: u32, eight: i32) {
         let row = |body: &Self, n: u32| Operand::Memory(Self::eight(src + n * body.halves, eight));
         match (dwords, places) {
@@ -268,7 +269,7 @@ impl Body<'_> {
         self.a.vex(VEXTRACTPS.by(2), from, Zmm(0), Operand::Memory(at));
     }
 
-    /// The same element of `base` to all lanes of some eights.
+    /// Loads one element of `base` to all lanes of some eights.
     pub(super) fn load_everywhere(
         &mut self,
         base: Gpr,

@@ -1,8 +1,8 @@
 //! The AVX2 back end: eight lanes at a time.
 //!
-//! A row is four registers here, of which there are sixteen. So that what elements pass on stays in registers all the same, a run of
-//! elements that have nothing to do with other lanes is gone through once for each eight lanes ([`pass`]). Between runs
-//! everything is in memory.
+//! A row is four registers here, and there are sixteen. To keep the values that elements pass on in registers all the
+//! same, code goes through a run of elements that have nothing to do with other lanes once for each eight lanes
+//! ([`pass`]). Between runs everything is in memory.
 
 mod atomic;
 mod cache;

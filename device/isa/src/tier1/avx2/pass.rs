@@ -205,7 +205,7 @@ impl Pass<'_> {
         self.cache.unlock();
     }
 
-    /// Loads what stays in registers.
+    /// Loads the contents that stay in registers.
     pub(super) fn hold(&mut self, keys: &[Key]) {
         for &key in keys {
             self.cache.load(self.a, key, |_| Next::In(0));

@@ -47,7 +47,7 @@ impl<'a> Loads<'a> {
         Loads { guesses, ..Loads::default() }
     }
 
-    /// Takes note of what an element writes.
+    /// Takes note of the registers that an element writes.
     pub(super) fn note(&mut self, form: Form, d: &Di, halves: u32) {
         if !self.guesses.is_empty() {
             self.addresses.note(form, d, halves);
@@ -82,7 +82,7 @@ pub(in crate::tier1) fn run_of(
     run
 }
 
-/// The same without any load.
+/// As [`run_of`], without any load.
 fn without_loads(elements: &[(Form, &Di)], halves: u32) -> Option<Run> {
     runs::run_of(elements, halves, |_, form, d| is_of_lanes(form, d))
 }

@@ -25,7 +25,7 @@ const LARGEST_WITH_RECIPROCAL: u32 = 0x7e80_0000;
 /// The bit by which quiet NaNs are told.
 const QUIET: u32 = 0x0040_0000;
 
-/// Eight lanes of a minimum or maximum with a NaN among them: what comes of the others is in temporary 2.
+/// Eight lanes of a minimum or maximum with a NaN among them; temporary 2 has the results of the others.
 pub(super) struct Aside {
     entry: Label,
     back: Label,

@@ -16,7 +16,7 @@ const AHEAD: usize = 64;
 pub(super) enum Next {
     /// So many elements later.
     In(u32),
-    /// No more in the run, as far as that is known; what is behind the run may need it.
+    /// No more in the run, as far as that is known; the code after the run may need it.
     Never,
     /// Never: it is written anew before anything reads it.
     Dead,
@@ -57,7 +57,7 @@ impl Uses {
         Uses { keys, overwritten: overwritten.into_iter().filter(|row| !reads(row)).map(Key::Row).collect() }
     }
 
-    /// Of a scalar element.
+    /// The uses of a scalar element: none.
     pub(super) fn nothing() -> Uses {
         Uses { keys: Vec::new(), overwritten: Vec::new() }
     }

@@ -118,7 +118,7 @@ impl Compiler<'_> {
         self.a.load(Integer::Mov, true, SEAT, round(offset_of!(Round, at)));
     }
 
-    /// Says where the wave that runs goes on; `Rdx` is used.
+    /// Notes in its seat where the wave that runs goes on; `Rdx` is used.
     fn goes_on_at(&mut self, (element, entry): Entrance) {
         self.a.immediate(Integer::Mov, false, Gpr::Rdx, element);
         self.a.store(false, seat(SEAT, offset_of!(Seat, element)), Gpr::Rdx);

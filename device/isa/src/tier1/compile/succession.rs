@@ -148,8 +148,8 @@ impl Compiler<'_> {
         a.jump(set);
     }
 
-    /// The next wave of the workgroup, or the first one of the next workgroup; goes out where there is none, or where the budget has
-    /// come to where it is to be looked at. Its instructions begin at zero.
+    /// Chooses the next wave of the workgroup, or the first one of the next workgroup. Goes out if there is none, or
+    /// if so little of the budget is left that it has to be looked at. The wave's instructions begin at zero.
     fn choose_follower(&mut self, out: Label) {
         let same = self.a.label();
         let a = &mut self.a;

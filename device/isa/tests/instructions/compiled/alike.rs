@@ -1,5 +1,5 @@
-//! Several accesses of one block whose addresses differ by what all lanes have in common: compiled code looks once whether their elements
-//! follow each other.
+//! Several accesses of one block whose addresses differ by a number that all lanes share: compiled code looks once
+//! whether their elements follow each other.
 
 use belfry_isa::inst::WaveSize;
 

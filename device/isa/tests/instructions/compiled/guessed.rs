@@ -1,4 +1,5 @@
-//! Loads of LDS whose addresses the compiler guesses from the numbers of lanes: what comes of a guess that holds, and of one that does not.
+//! Loads of LDS whose addresses the compiler guesses from the numbers of lanes: with guesses that hold, and with
+//! others that do not.
 
 use belfry_isa::inst::WaveSize;
 

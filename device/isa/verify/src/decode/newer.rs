@@ -1,4 +1,4 @@
-//! Oracle a, against LLVM 23: what it assembles our texts to is the instruction they were made from.
+//! Oracle a, against LLVM 23: it must assemble our texts to the instructions that they were made from.
 //!
 //! From GFX10 on it puts the inline constant 0 into source fields that an operation does not have, where LLVM 19 has zeros.
 
@@ -22,7 +22,7 @@ const FORMATS: [Format; 4] = [Format::Vop3, Format::Vop3Sd, Format::Vop3P, Forma
 /// Operands that are drawn for a form until one of its instructions is assembled.
 const TRIES: usize = 120;
 
-/// Has LLVM 23 assemble texts, and decodes what it gives.
+/// Lets LLVM 23 assemble texts, and decodes the bytes that it gives.
 pub(super) fn assemble(
     wave: WaveSize,
     decoded: &[(Inst, Vec<u8>, String)],

@@ -241,7 +241,7 @@ impl Builder<'_> {
         self.sopp(self.words().branches[2], distance);
     }
 
-    /// One drawn instruction, with what makes its addresses.
+    /// One drawn instruction, and before it the ones that make its addresses.
     fn instruction(&mut self) {
         for _ in 0..20 {
             let kind = self.random.below(self.patterns.len());

@@ -1,5 +1,5 @@
-//! Matrix operations of gfx12: D = A × B + C on 16×16 tiles, in the layouts of AMD's matrix instruction calculator, as the
-//! formulas of `gfx942-and-gfx1201.md` have them. No lane holds what another one does.
+//! Matrix operations of gfx12: D = A × B + C on 16×16 tiles, in the layouts that AMD's matrix instruction calculator
+//! prints. No two lanes hold the same element.
 
 use belfry_isa::inst::{FloatConst, Inst, Operand};
 

@@ -109,7 +109,7 @@ fn to_scalar(state: &mut State, inst: &Inst) -> Result<(), End> {
     Ok(())
 }
 
-/// Records what an operation raises in these lanes.
+/// Records the exceptions of an operation in these lanes.
 fn raise(state: &mut State, vector: &Vector, lanes: &[(u32, From)]) {
     if !state.records() {
         return;

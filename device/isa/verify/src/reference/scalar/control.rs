@@ -7,7 +7,7 @@ use super::super::state::{EXEC, End, PRIVATE, SHARED, State, VCC};
 use super::relative;
 use crate::target::Facts;
 
-/// Branches, waits and what changes the program counter or `MODE`.
+/// Branches, waits and other instructions that change the program counter or `MODE`.
 pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> Result<(), End> {
     use Op::*;
     if gfx9::set_index(state, inst) {

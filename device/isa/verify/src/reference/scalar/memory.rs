@@ -121,7 +121,7 @@ fn scratch(state: &mut State, inst: &Inst, kind: &str) -> Result<(), End> {
     }
 }
 
-/// Stores and atomics: what lies behind the end of a buffer is not written, and an atomic there reads 0.
+/// Stores and atomics: bytes beyond the end of a buffer are not written, and an atomic there reads 0.
 fn write(state: &mut State, inst: &Inst, name: &str) -> Result<(), End> {
     let (Operand::Sgpr(base), Operand::Sgpr(data)) = (inst.src[0], inst.src[2]) else {
         return Err(End::Unknown);
