@@ -1,8 +1,7 @@
 //! Every layout that two parts of Belfry share, without behaviour.
 //!
 //! Hardware names are kept verbatim, so that readers of amdkfd, amdgpu or gem5 find their way. Every layout
-//! cites the
-//! header and symbol that publish it, and carries constant size and offset assertions.
+//! cites the header and symbol that publish it, and carries constant size and offset assertions.
 //!
 //! # Glossary
 //!

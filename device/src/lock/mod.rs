@@ -343,7 +343,7 @@ impl CountingCondvar {
         result
     }
 
-    /// As [`CountingCondvar::wait`], for a time at most; also returns if that time is over.
+    /// As [`CountingCondvar::wait`], for a time at most; also returns true if that time is over.
     ///
     /// # Errors
     ///
@@ -400,7 +400,7 @@ impl Condvar {
         map(result, MutexGuard::of)
     }
 
-    /// As [`Condvar::wait`], for a time at most; also returns if that time is over.
+    /// As [`Condvar::wait`], for a time at most; also returns true if that time is over.
     ///
     /// # Errors
     ///
