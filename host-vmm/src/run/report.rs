@@ -102,9 +102,9 @@ impl From<Phases> for BootPhases {
 pub struct Unmodelled {
     /// Its name, or its offset.
     pub register: String,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
 }
 
