@@ -52,23 +52,23 @@ uapi_struct! {
 pub enum DbgTrapOp {
     /// Attaches a debugger.
     Enable = 0,
-    /// Detaches it.
+    /// Detaches the debugger.
     Disable = 1,
     /// Passes exceptions on to the runtime.
     SendRuntimeEvent = 2,
     /// Chooses exceptions.
     SetExceptionsEnabled = 3,
-    /// Exceptions that new waves trap for.
+    /// Sets the exceptions that new waves trap for.
     SetWaveLaunchOverride = 4,
     /// Sets the mode that new waves begin in.
     SetWaveLaunchMode = 5,
     /// Stops queues, and saves their waves.
     SuspendQueues = 6,
-    /// Lets them go on.
+    /// Lets suspended queues go on.
     ResumeQueues = 7,
     /// Watches addresses.
     SetNodeAddressWatch = 8,
-    /// Watches them no more.
+    /// Ends the watch of addresses.
     ClearNodeAddressWatch = 9,
     /// Changes `KFD_DBG_TRAP_FLAG_*`.
     SetFlags = 10,
@@ -83,7 +83,7 @@ pub enum DbgTrapOp {
 }
 
 impl DbgTrapOp {
-    /// All of them, by number.
+    /// All operations, by number.
     pub const ALL: [Self; 15] = [
         Self::Enable,
         Self::Disable,
@@ -102,7 +102,7 @@ impl DbgTrapOp {
         Self::GetDeviceSnapshot,
     ];
 
-    /// The operation of a number.
+    /// The operation with a number.
     #[must_use]
     pub fn of(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
@@ -163,9 +163,9 @@ uapi_struct! {
     DbgTrapSetWaveLaunchOverrideArgs: 16 {
         /// `KFD_DBG_TRAP_OVERRIDE_*`.
         override_mode @ 0: u32,
-        /// In: bits that are set; out: those before.
+        /// In: bits to set; out: the bits before.
         enable_mask @ 4: u32,
-        /// In: bits that are changed; out: those that can be.
+        /// In: mask of the bits to change; out: the bits that can be changed.
         support_request_mask @ 8: u32,
         /// Padding.
         pad @ 12: u32,
@@ -185,7 +185,7 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_SUSPEND_QUEUES`.
     DbgTrapSuspendQueuesArgs: 24 {
-        /// Exceptions that are forgotten of queues that stop.
+        /// Exceptions that are cleared on queues that stop.
         exception_mask @ 0: u64,
         /// Numbers of queues, in and out.
         queue_array_ptr @ 8: u64,
@@ -219,7 +219,7 @@ uapi_struct! {
         mask @ 12: u32,
         /// GPU.
         gpu_id @ 16: u32,
-        /// Out: which of the GPU's watches it is.
+        /// Out: number of the GPU's watch.
         id @ 20: u32,
     }
 }
@@ -237,7 +237,7 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_SET_FLAGS`.
     DbgTrapSetFlagsArgs: 8 {
-        /// In: `KFD_DBG_TRAP_FLAG_*`; out: those before.
+        /// In: `KFD_DBG_TRAP_FLAG_*`; out: the flags before.
         flags @ 0: u32,
         /// Padding.
         pad @ 4: u32,
@@ -267,7 +267,7 @@ uapi_struct! {
         source_id @ 12: u32,
         /// `EC_*`.
         exception_code @ 16: u32,
-        /// The exception is forgotten.
+        /// Nonzero: the exception is cleared.
         clear_exception @ 20: u32,
     }
 }
@@ -275,7 +275,7 @@ uapi_struct! {
 uapi_struct! {
     /// `KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT`, and with devices for queues `KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT`.
     DbgTrapSnapshotArgs: 24 {
-        /// Exceptions that are forgotten.
+        /// Exceptions that are cleared.
         exception_mask @ 0: u64,
         /// User address that receives the entries.
         snapshot_buf_ptr @ 8: u64,
@@ -327,13 +327,13 @@ uapi_struct! {
         scratch_base @ 24: u64,
         /// Its last byte.
         scratch_limit @ 32: u64,
-        /// Addresses of memory.
+        /// First address of the GPU's address space.
         gpuvm_base @ 40: u64,
-        /// The last one.
+        /// Last address of the GPU's address space.
         gpuvm_limit @ 48: u64,
         /// GPU.
         gpu_id @ 56: u32,
-        /// As in the topology, and so on.
+        /// Location on the PCI bus, as in the topology.
         location_id @ 60: u32,
         /// PCI vendor.
         vendor_id @ 64: u32,
@@ -351,7 +351,7 @@ uapi_struct! {
         gfx_target_version @ 88: u32,
         /// SIMDs.
         simd_count @ 92: u32,
-        /// Waves of each.
+        /// Waves of a SIMD.
         max_waves_per_simd @ 96: u32,
         /// Shader arrays.
         array_count @ 100: u32,
@@ -372,24 +372,24 @@ uapi_struct! {
 
 /// A queue that SUSPEND_QUEUES or RESUME_QUEUES failed with (`KFD_DBG_QUEUE_ERROR_MASK`).
 pub const KFD_DBG_QUEUE_ERROR_MASK: u32 = 1 << 30;
-/// A queue that there is not (`KFD_DBG_QUEUE_INVALID_MASK`).
+/// A queue that does not exist (`KFD_DBG_QUEUE_INVALID_MASK`).
 pub const KFD_DBG_QUEUE_INVALID_MASK: u32 = 1 << 31;
 
 /// The kernel's exceptions count as well (`KFD_DBG_TRAP_OVERRIDE_OR`).
 pub const KFD_DBG_TRAP_OVERRIDE_OR: u32 = 0;
-/// They do not (`KFD_DBG_TRAP_OVERRIDE_REPLACE`).
+/// Only the debugger's exceptions count (`KFD_DBG_TRAP_OVERRIDE_REPLACE`).
 pub const KFD_DBG_TRAP_OVERRIDE_REPLACE: u32 = 1;
 /// Float and integer exceptions, the address watch, memory violations (`KFD_DBG_TRAP_MASK_*`), as in `MODE.EXCP_EN`.
 pub const KFD_DBG_TRAP_MASK_EXCEPTIONS: u32 = 0x1ff;
-/// Waves begin as ever (`KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL`).
+/// Waves begin as usual (`KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL`).
 pub const KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL: u32 = 0;
-/// They begin halted.
+/// Waves begin halted.
 pub const KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT: u32 = 1;
-/// They trap after each instruction.
+/// Waves trap after each instruction.
 pub const KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG: u32 = 3;
 /// Each access of memory is over before the next instruction.
 pub const KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP: u32 = 1;
-/// Each operation is.
+/// Each arithmetic operation is over before the next instruction.
 pub const KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP: u32 = 2;
 
 /// An exception's code (`enum kfd_dbg_trap_exception_code`).
@@ -422,7 +422,7 @@ impl ExceptionCode {
         (1 << last) - (1 << (first - 1))
     }
 
-    /// Its bit (`KFD_EC_MASK`); none for a code that there is not.
+    /// Its bit (`KFD_EC_MASK`); 0 for an unknown code.
     #[must_use]
     pub const fn mask(self) -> u64 {
         if self.0 > 0 && self.0 < 50 { 1 << (self.0 - 1) } else { 0 }
