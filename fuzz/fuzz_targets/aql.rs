@@ -1,8 +1,9 @@
-//! AQL packets of every kind on a mapped queue: well-formed ones against a model, changed ones for what must always hold.
+//! AQL packets of every kind on a mapped queue: well-formed ones against a model, changed ones against rules that
+//! always hold.
 //!
-//! Barriers are passed exactly when their signals say so, signals are decremented once for each packet that completes, and
-//! the read index counts what is done. Kernels with changed descriptors, code and arguments may do what they like to their
-//! own process; the queue can always be removed, and the next one works.
+//! Barriers are passed exactly when their signals say so, signals are decremented once for each packet that completes,
+//! and the read index counts packets that are done. Kernels with changed descriptors, code and arguments may do
+//! anything to their own process; the queue can always be removed, and the next one works.
 
 #![no_main]
 
@@ -83,7 +84,7 @@ enum Packet {
 struct Queue<'a> {
     driver: Driver<'a>,
     signals: [i64; SIGNALS as usize + 1],
-    /// Good packets that are not done, with what they decrement.
+    /// Good packets that are not done, with the signals that they decrement.
     packets: VecDeque<(Packet, u8)>,
     done: u64,
     /// All packets so far were good.
@@ -203,7 +204,7 @@ impl Queue<'_> {
         }
     }
 
-    /// Puts code into memory; whether it is as the compiler made it.
+    /// Puts code into memory. Returns true if the code is as the compiler made it.
     fn load(&self, code: &Code, dispatch: &mut KernelDispatchPacket) -> bool {
         let change = |at: u64, bytes: usize, changes: &[Change]| {
             let mut image: [u8; 0x2000] = RIG.take(at);
@@ -271,7 +272,7 @@ impl Queue<'_> {
             self.signals[usize::from(completion)] = self.signals[usize::from(completion)].wrapping_sub(1);
             self.done += 1;
         }
-        // The model says nothing of what it decrements where there is no signal.
+        // For a packet without a signal, the model decrements signal 0, which has no meaning.
         self.signals[0] = 0;
         let (_, read) = self.driver.indices(0);
         assert_eq!(read, self.done, "packets that are done");

@@ -16,7 +16,7 @@ const BARS: [u8; 8] = [pci::BAR_REGISTERS, pci::BAR_DOORBELLS, pci::BAR_VRAM, pc
 fuzz_target!(|input: &[u8]| {
     let Some((chip, input)) = Choice::split(input) else { return };
     let device = Device::of(chip);
-    // As long as the function was never bus master, nothing but these accesses changes what is behind the BARs.
+    // As long as the function was never bus master, only these accesses change the memory and registers of the BARs.
     let mut quiet = true;
     for access in accesses(input) {
         let bar = BARS[usize::from(access.kind >> 3 & 7)];

@@ -1,7 +1,7 @@
 //! A driver that does everything at once and in any order, well-formed: the device does not give way, and can be used again.
 //!
-//! Nothing is written outside of what the device was given, nothing grows without bound, and after a reset a kernel runs as
-//! on the first day.
+//! Nothing is written outside of the memory that the device was given, nothing grows without bound, and after a reset a
+//! kernel runs as on the first day.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Code objects that are damaged in the places that matter: what is accepted can be placed, relocated and listed.
+//! Code objects that are damaged in the places that matter: an accepted one can be placed, relocated and listed.
 //!
 //! An input changes one of the bundled kernels: bytes of one of its tables, whole values of its metadata, its length.
 
@@ -51,7 +51,7 @@ struct Input {
     base: u64,
 }
 
-/// One value of the metadata becomes another.
+/// A value of the metadata becomes another one.
 #[derive(Arbitrary, Debug)]
 struct Change {
     nth: u8,
@@ -96,7 +96,7 @@ enum Bits {
     Flip(u8),
 }
 
-/// A file with what there is in it.
+/// A file with its contents.
 struct Sample {
     file: &'static [u8],
     /// Offset and size.
@@ -203,7 +203,7 @@ impl Sample {
             }
             Bits::Flip(bit) => vec![file[at] ^ 1 << (bit & 7)],
         };
-        // Fields are aligned to what they are; those that are not are rarely read.
+        // Fields are aligned to their size; fields at other places are rarely read.
         let at = at / bytes.len() * bytes.len();
         for (target, byte) in file[at..].iter_mut().zip(bytes) {
             *target = byte;
@@ -314,7 +314,7 @@ fn bundled(target: &str, code: &[u8], input: &Input) {
     }
 }
 
-/// A compressed bundle that is damaged gives what the whole one gives, or an error.
+/// A compressed bundle that is damaged gives the code of the whole one, or an error.
 fn compressed(bundle: &[u8], input: &Input) {
     let contents = miniz_oxide::deflate::compress_to_vec_zlib(bundle, 1);
     let mut file = b"CCOB\x03\0\0\0".to_vec();
@@ -357,7 +357,7 @@ fn accepted(file: &[u8], object: &CodeObject, base: u64) {
     assert_eq!(image.len() as u64, size, "relocation changes no size");
     assert_eq!(object.relocated(base).as_deref(), Ok(&image[..]), "relocating twice is the same");
     for kernel in object.kernels() {
-        // Relocations may lie in a descriptor; without any, what was checked is what is there.
+        // Relocations may lie in a descriptor; without any, the checked value is the one in the image.
         let at = kernel.descriptor as usize;
         let (descriptor, _) = KernelDescriptor::read_from_prefix(&image[at..]).expect("64 bytes");
         let entry = kernel.descriptor.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);

@@ -22,7 +22,7 @@ struct Input {
     now: u64,
 }
 
-/// A chunk, and what is wrong with it.
+/// A chunk, with its faults.
 #[derive(Arbitrary, Debug)]
 struct Piece {
     lost: u64,
@@ -77,7 +77,7 @@ fn bytes_of(piece: &Piece) -> Vec<u8> {
     bytes
 }
 
-/// Gives bytes to the parser; answers how many records came.
+/// Gives bytes to the parser. Returns the number of records that came.
 fn take(events: &mut DriverEvents, bytes: &[u8], now: u64) -> u64 {
     let mut count = 0;
     events.take(bytes, now, &mut |record| {

@@ -52,13 +52,13 @@ fn place(register: u32) -> u32 {
 
 const ENTRY: u32 = 32;
 const OVERFLOW: u32 = 1;
-/// The memory that rings are put into: what the kernel does not need.
+/// The memory that rings are put into: the kernel does not need it.
 const WINDOW: (u64, u64) = (PROCESS, BASE + SIZE);
 const STEPS: usize = 200;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// A ring of so many entries, on or off, with flags.
+    /// A ring with a number of entries, on or off, with flags.
     Control {
         size: u8,
         flags: u8,
@@ -68,7 +68,7 @@ enum Step {
     WptrAddress(Place),
     Rptr(Pointer),
     Wptr(Pointer),
-    /// Acknowledges all, or so many entries.
+    /// Acknowledges all entries, or a number of them.
     Acknowledge {
         by_doorbell: bool,
         entries: Option<u8>,
@@ -86,7 +86,7 @@ enum Step {
 enum Place {
     /// In units of 256 bytes into the window.
     Window(u16),
-    /// Close to the end of what is mapped.
+    /// Close to the end of mapped memory.
     End(u8),
     Any(u64),
 }
@@ -289,7 +289,7 @@ impl Model {
         true
     }
 
-    /// One bad packet, and what comes of it.
+    /// One bad packet, and its effects.
     fn raise(&mut self, driver: &mut Driver<'_>) {
         if !self.master {
             return;
@@ -318,7 +318,7 @@ impl Model {
             self.rptr = (self.rptr + ENTRY) % size;
         }
         let address = self.base + u64::from(before);
-        // The timestamp is the device's; all else is known.
+        // The timestamp is the device's; all other fields are known.
         let node = if RIG.choice.has_run_lists() { node::of_xcc(0) } else { 0 };
         let mut entry = IhEntry::new(Client::GRBM_CP, Source::CP_BAD_OPCODE_ERROR, 0, 0, 0).from_node(node);
         entry.data[0] = driver.kiq.doorbell.dwords() & 0x3ff;
@@ -350,7 +350,7 @@ impl Model {
         assert_eq!(RIG.raised.take(), std::mem::take(&mut self.raised), "interrupts");
     }
 
-    /// All memory is what the ring's registers have made of it.
+    /// All memory is as the ring's registers have made it.
     fn compare(&self) {
         let found = window();
         if found != self.memory {

@@ -1,4 +1,4 @@
-//! Random bytes through the decoder and the disassembler: what is decoded fits what was there, and everything prints.
+//! Random bytes through the decoder and the disassembler: a decoded instruction fits its bytes, and everything prints.
 
 #![no_main]
 
@@ -42,7 +42,7 @@ fn instruction((arch, wave): (Arch, WaveSize), rest: &[u8], inst: &Inst) -> usiz
     let text = Disassembly::new(*inst, arch, wave).to_string();
     assert!(text.starts_with(|c: char| c.is_ascii_lowercase()), "{text:?}");
     assert!(text.chars().all(|c| c.is_ascii_graphic() || c == ' ' || c == '…'), "{text:?}");
-    // Nothing behind an instruction belongs to it, and nothing of it can be missing.
+    // Bytes after an instruction do not belong to it, and none of its own can be missing.
     let (whole, _) = rest.split_at(length);
     assert_eq!(decode_for(arch, wave, whole).as_ref(), Ok(inst), "{text} alone");
     if let Ok(part) = decode_for(arch, wave, &whole[..length - 4]) {

@@ -16,7 +16,7 @@ const APERTURES: Apertures = Apertures { shared_base: 1 << 48, private_base: 2 <
 /// Instructions a wave gets in all, and at a time.
 const BUDGET: u64 = 4000;
 const SLICE: u64 = 500;
-/// The longest code without a taken branch: what a slice can overrun.
+/// The longest code without a taken branch: a slice can overrun by as much.
 const STRAIGHT: u64 = CODE_SIZE as u64 / 4;
 /// Times a wave is continued after it has stopped by itself.
 const STOPS: usize = 64;

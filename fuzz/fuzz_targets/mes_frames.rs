@@ -67,12 +67,12 @@ enum What {
     Work(u8),
 }
 
-/// The scheduler, and what is known of it.
+/// The scheduler, and the model's knowledge of it.
 struct Scheduler<'a> {
     driver: Driver<'a>,
     /// Doorbells of queues.
     listens: BTreeSet<u64>,
-    /// A register was written that may be any: nothing is known any more.
+    /// Set once a register was written that may be any: nothing is known any more.
     wild: bool,
 }
 
@@ -259,7 +259,7 @@ impl Scheduler<'_> {
         let mut touched: BTreeSet<usize> =
             changes.iter().take(8).map(|change| change.apply(&mut frame)).collect();
         touched.retain(|&dword| frame[dword * 4..][..4] != original[dword * 4..][..4]);
-        // What became of the header or of the fence decides who is told what; a frame of another kind may be anything.
+        // A changed header or fence decides which fence is written; a frame of another kind may be anything.
         let known = at.is_some_and(|at| (at / 4..at / 4 + 4).all(|dword| !touched.contains(&dword)));
         let same = !touched.contains(&0);
         self.wild |= !touched.is_empty() && (opcode == Opcode::MISC || !same);

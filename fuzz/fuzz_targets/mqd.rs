@@ -96,7 +96,7 @@ fn add(driver: &mut Driver<'_>, nth: usize, queue: &Queue, same: bool) {
     assert!(added || !same || !possible(&mqd), "a queue with a possible MQD is added");
 }
 
-/// Asks for a queue, by a frame or a packet with changes; whether there is one.
+/// Asks for a queue, by a frame or a packet with changes. Returns true if there is one.
 fn ask(driver: &mut Driver<'_>, nth: usize, changes: &[Change]) -> bool {
     // Not its first dword, which is the kind of frame or packet.
     if RIG.choice.has_run_lists() {
@@ -145,7 +145,7 @@ fn run(driver: &mut Driver<'_>, step: &Step, count: usize) {
     }
 }
 
-/// Removes a queue: what that saves is within what an MQD has for it.
+/// Removes a queue: the state that this saves stays within the area that an MQD has for it.
 fn remove(driver: &mut Driver<'_>, nth: usize) {
     let [_, _, at] = driver.queue(nth);
     let before: [u32; 512] = driver.rig.take(at);

@@ -1,4 +1,4 @@
-//! Message-signalled interrupts against a model of the table: what is masked waits, what is unmasked is sent once.
+//! Message-signalled interrupts against a model of the table: a masked message waits, an unmasked one is sent once.
 //!
 //! PCI Local Bus 3.0, sections 6.8.2 (table, pending bits) and 6.8.3 (masking); MSI has no mask bits here.
 

@@ -74,7 +74,7 @@ enum Step {
         fragment: u8,
         bottom: u8,
     },
-    /// One entry.
+    /// Writes one entry.
     Entry {
         table: Table,
         index: u16,
@@ -135,7 +135,7 @@ impl Shape {
         let start = u64::from(self.start) << 12;
         Root {
             base: self.base.bits(),
-            // Nearly always what there is, now and then what there is not.
+            // Nearly always a depth that there is, now and then one that there is not.
             depth: u32::from(if self.depth < 0xe0 { self.depth & 3 } else { self.depth & 7 }),
             block_size: 9 + u32::from(if self.block_size < 0xe0 {
                 self.block_size & 3
@@ -165,7 +165,7 @@ static MEMORY: LazyLock<Arc<Memory>> = LazyLock::new(|| {
     Arc::new(Memory::new(vram, GuestMemoryAtomic::new(ram)))
 });
 
-/// The space, and what it is held against.
+/// The space, and the walker that it is compared with.
 struct Pair {
     space: AddressSpace,
     walker: Walker,
@@ -304,7 +304,7 @@ impl Pair {
         );
     }
 
-    /// All memory is what the reference has, and is nothing afterwards.
+    /// All memory is as the reference has it, and is cleared afterwards.
     fn compare_and_clear(&self) {
         for (at, bytes) in self.walker.memory() {
             let mut given = vec![0; bytes.len()];

@@ -8,7 +8,7 @@ use belfry_fuzz::access::{Access, accesses};
 use belfry_fuzz::device::{BARS, Device, FLR, FLR_BIT, VRAM};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes that say what the function is: identity, class, header type, subsystem, where the capabilities start.
+/// Bytes that describe the function: identity, class, header type, subsystem, offset of the capabilities.
 const CONSTANT: [std::ops::Range<usize>; 5] = [0x00..0x04, 0x08..0x0c, 0x0e..0x0f, 0x2c..0x35, 0x3d..0x40];
 const CAPABILITIES: [u8; 4] = [0x01, 0x10, 0x05, 0x11];
 const SIZES: [(usize, u64); 2] = [(BARS, VRAM), (BARS + 8, pci::DOORBELL_BAR_SIZE)];
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
                 device.gpu.reset(if access.kind & 0x20 == 0 { ResetKind::Flr } else { ResetKind::System });
                 assert!(device.config() == fresh, "configuration space after a reset");
             }
-            // Writing back what is there, as drivers that save and restore do.
+            // Writes back the values that are there, as drivers that save and restore do.
             _ => {
                 let mut data = [0; 32];
                 let data = &mut data[..access.len()];
@@ -61,7 +61,7 @@ fn write_bytes(device: &Device, fresh: &Config, offset: usize, data: &[u8]) {
     for (at, (&before, &after)) in before.iter().zip(after.iter()).enumerate() {
         match written(at) {
             None => assert_eq!(before, after, "byte {at:#x} was not written"),
-            // Each bit keeps its value, takes what is written, or is cleared by a one.
+            // Each bit keeps its value, takes the written value, or is cleared by a one.
             Some(byte) => assert_eq!((after ^ before) & (after ^ byte) & !(before & byte), 0, "byte {at:#x}"),
         }
     }

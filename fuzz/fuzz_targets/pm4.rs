@@ -1,7 +1,7 @@
 //! PM4 packets on the kernel's queue, on a queue of a process and in its indirect buffers, well-formed and otherwise.
 //!
-//! The kernel's queue takes whole packets in order, up to what it cannot take; what packets write to memory is what a model
-//! of them writes; a buffer that cannot be executed costs its own queue and nothing else.
+//! The kernel's queue takes whole packets in order, up to the first that it cannot take. Memory that packets write is
+//! as a model of them has it. A buffer that cannot be executed costs its own queue and nothing else.
 
 #![no_main]
 
@@ -82,7 +82,7 @@ impl At {
     fn address(self, of: fn(u64) -> u64) -> [u32; 2] {
         let address = match self {
             At::Data(_) => of(DATA) + self.offset().unwrap_or(0),
-            // Out of what the kernel keeps there.
+            // Outside of the memory that the kernel keeps there.
             At::Any(address) => address | 1 << 47 | 1 << 40,
         };
         [address as u32, (address >> 32) as u32]
@@ -99,13 +99,13 @@ fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
 struct Model<'a> {
     driver: Driver<'a>,
     data: Vec<u8>,
-    /// All dwords the kernel's queue was given, and how many it should have taken.
+    /// All dwords that the kernel's queue was given, and the number that it should have taken.
     stream: Vec<u32>,
     taken: usize,
     dead: bool,
     /// Something was done to registers or memory that this does not follow.
     wild: bool,
-    /// The same of memory alone.
+    /// Something was done to memory that this does not follow.
     vague: bool,
 }
 
@@ -115,7 +115,7 @@ fuzz_target!(|on: On<Vec<Step>>| {
     let mut driver = Driver::new(&RIG);
     assert!(driver.add_queue(0), "a queue can be added");
     assert!(driver.add_pm4_queue(PM4), "and one of PM4 packets");
-    // What bringing it up has sent is done with.
+    // The packets that brought it up are done.
     let before = driver.kiq.wptr as usize;
     let data = vec![0; BYTES as usize];
     let stream = vec![0; before];
@@ -152,7 +152,7 @@ impl Model<'_> {
                 let mut partial = vec![*header];
                 partial.extend(std::iter::repeat_n(0, usize::from(*dwords)));
                 self.vague = true;
-                // What its count makes of what follows may be anything.
+                // The count may take any of the following dwords into the packet.
                 self.wild |= !matches!(header >> 8 & 0xff, 0x10);
                 self.submit(&partial);
             }
@@ -192,7 +192,7 @@ impl Model<'_> {
         }
     }
 
-    /// A packet's dwords, with what it does to the model's memory if the kernel's queue gets it.
+    /// A packet's dwords; applies its effect to the model's memory if the kernel's queue gets it.
     fn dwords(&mut self, given: &Packet, of: fn(u64) -> u64, for_kernel: bool) -> Vec<u32> {
         let halves = |value: u64| [value as u32, (value >> 32) as u32];
         match given {
@@ -216,7 +216,7 @@ impl Model<'_> {
             }
             Packet::Copy { control, source, target } => {
                 self.vague = true;
-                // From registers to registers only for those that do nothing.
+                // Copies from registers to registers only have types that do nothing.
                 let control = if for_kernel && control >> 8 & 0xf == 0 { control | 1 << 8 } else { *control };
                 let [from, to] = [source.address(of), target.address(of)];
                 let from = if for_kernel { [RIG.dword::<gc::SCRATCH_REG0>(), 0] } else { from };
@@ -288,7 +288,7 @@ impl Model<'_> {
             Packet::Fill { control, source, target, command } => {
                 self.vague = true;
                 let ([from_lo, from_hi], [lo, hi]) = (source.address(of), target.address(of));
-                // Not over what lies behind the data.
+                // Not over the memory after the data.
                 let command = command & !0x3ff_ffe0;
                 packet(Opcode::DMA_DATA, &[*control, from_lo, from_hi, lo, hi, command])
             }

@@ -60,7 +60,7 @@ fn memory(bus: &Bus, address: u64, access: &Access) {
     assert_eq!(bus.write(address, access.data()), expected, "a write at {address:#x}");
 }
 
-/// Accesses a BAR that decodes, and what is just outside of it.
+/// Accesses a BAR that decodes, and addresses just outside of it.
 fn inside(bus: &Bus, access: &Access) {
     let decoded = bus.decoded();
     let Some(&(_, _, base, size)) = decoded.get(usize::from(access.kind >> 3) % decoded.len().max(1)) else {

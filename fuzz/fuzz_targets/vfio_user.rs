@@ -1,7 +1,7 @@
-//! A vfio-user client that breaks rules, against a model of what it has mapped and connected.
+//! A vfio-user client that breaks rules, against a model of its mappings and connected interrupts.
 //!
-//! Messages with real descriptors go to a real server over its socket. Every reply is well formed and is what the model
-//! says; what the server publishes is what the model has; and when all is over, the next client is served.
+//! Messages with real descriptors go to a real server over its socket. Every reply is well formed and as the model
+//! says; the server publishes the memory that the model has; and when all is over, the next client is served.
 
 #![no_main]
 
@@ -24,7 +24,7 @@ const NO_REPLY: u32 = 1 << 4;
 const MSIX: u32 = 2;
 const VECTORS: usize = pci::MSIX_VECTORS as usize;
 const VERSION: &[u8] = b"\0\0\x01\0{\"capabilities\":{\"max_msg_fds\":8}}\0";
-/// Steps of an input, each of which is a few system calls.
+/// Steps of an input; each of them is a few system calls.
 const STEPS: usize = 40;
 
 /// A mapped range: its bytes, and the page of its file that it begins with, if it is published.
@@ -33,7 +33,7 @@ struct Mapped {
     file: Option<Option<u64>>,
 }
 
-/// The client, and what the server has to have of it.
+/// The client, and the state that the server has to have of it.
 struct Guest {
     client: Client,
     table: BTreeMap<u64, Mapped>,
@@ -134,7 +134,7 @@ impl Guest {
         self.client.call(command, payload, &fds).expect("the server stays for its client")
     }
 
-    /// A command whose reply may be renounced: the error, if it is known.
+    /// Sends a command whose reply may be renounced: the error, if it is known.
     fn tell(&mut self, command: u16, payload: &[u8], fds: &[OwnedFd], quiet: bool) -> Option<i32> {
         if quiet {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
@@ -359,7 +359,7 @@ impl Guest {
         );
     }
 
-    /// Writes to the model; whether the write is good.
+    /// Writes to the model. Returns true if the write is good.
     fn put(&mut self, region: u32, at: u64, data: &[u8]) -> bool {
         let inside =
             at.checked_add(data.len() as u64).is_some_and(|end| end <= size(region)) && readable(region);
@@ -408,7 +408,7 @@ impl Guest {
         }
     }
 
-    /// A message of any content; what it does to memory or interrupts is undone.
+    /// A message of any content; its effects on memory or interrupts are undone.
     fn raw(&mut self, number: u16, flags: u32, payload: &[u8], fds: u8) {
         let fds: Vec<OwnedFd> = (0..usize::from(fds) % (MAX_FDS + 1)).map(|_| event()).collect();
         let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
@@ -425,7 +425,7 @@ impl Guest {
         }
     }
 
-    /// A header whose size is impossible, or larger than what follows.
+    /// A header whose size is impossible, or larger than the bytes that follow.
     fn broken(&mut self, size: u32, sent: &[u8]) {
         let mut bytes = [1, 0, 9, 0].to_vec();
         bytes.extend_from_slice(&size.to_le_bytes());

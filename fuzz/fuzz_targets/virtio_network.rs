@@ -41,7 +41,7 @@ fn tell(driver: &Driver, host: &mut UnixStream, access: &Access) {
             match host.write(piece) {
                 Ok(written) => piece = &piece[written..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // The device takes what there is when it has buffers; a reset gives it some.
+                    // The device takes waiting frames when it has buffers; a reset gives it some.
                     receive_one(driver);
                 }
                 Err(error) => panic!("the card has closed its end: {error}"),

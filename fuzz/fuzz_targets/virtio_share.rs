@@ -20,8 +20,8 @@ const SECRET: &[u8] = b"a secret of the host's";
 const HEADER: usize = 7;
 const LERROR: u8 = 7;
 
-/// Requests of the protocol, and what the fields of each are: `f` a fid, `n` a name, `s` a string, and numbers of 1, 2, 4
-/// and 8 bytes.
+/// Requests of the protocol, and the fields of each: `f` a fid, `n` a name, `s` a string, and numbers of 1, 2, 4 and 8
+/// bytes.
 const REQUESTS: [(u8, &str); 22] = [
     (8, "f"),
     (12, "f4"),

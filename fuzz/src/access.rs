@@ -47,7 +47,7 @@ impl Access {
     }
 }
 
-/// The accesses of an input; what is left over at its end is ignored.
+/// The accesses of an input; a rest at its end is ignored.
 pub fn accesses(input: &[u8]) -> impl Iterator<Item = Access> {
     input.as_chunks::<RECORD>().0.iter().map(Access::new)
 }

@@ -1,4 +1,4 @@
-//! Counts what is allocated, for targets that say how much an input may cost.
+//! Counts allocated bytes, for targets that limit the cost of an input.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to write")]
 
@@ -45,7 +45,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs an operation: what it gives, and the most bytes that were allocated at a time meanwhile, beyond those before.
+/// Runs an operation. Returns its result, and the most bytes that were allocated at a time meanwhile, beyond those
+/// before.
 pub fn most_during<R>(operation: impl FnOnce() -> R) -> (R, usize) {
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);

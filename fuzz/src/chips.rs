@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use belfry_device::chip::{Firmware, Model, Shape, gfx942, gfx1100, gfx1201};
 
-/// A chip, and how much there is of it.
+/// A chip, and its size.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Its place among the choices.
@@ -36,7 +36,7 @@ impl Choice {
         ALL.iter().copied()
     }
 
-    /// Takes the first byte of an input; what is left of it.
+    /// Takes the first byte of an input. Returns the choice and the rest.
     #[must_use]
     pub fn split(input: &[u8]) -> Option<(Self, &[u8])> {
         input.split_first().map(|(&first, rest)| (Self::of(first), rest))

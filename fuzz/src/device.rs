@@ -1,4 +1,4 @@
-//! A device of its own for every input, and what must hold of any access to it.
+//! A device of its own for every input, and rules that must hold of any access to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub const COMMAND: usize = 0x04;
 pub const BARS: usize = 0x10;
 /// Byte with the bit that resets the function, which reads 0.
 pub const FLR: usize = 0x6d;
-/// Its bit.
+/// Bit of that byte that resets the function.
 pub const FLR_BIT: u8 = 0x80;
 
 /// Counts interrupts.
@@ -87,7 +87,7 @@ impl Device {
         command[0] & 4 != 0
     }
 
-    /// Reads a BAR and checks that it is answered as it has to be; what was read.
+    /// Reads a BAR and checks that the answer is as it has to be. Returns the bytes, if the read is taken.
     pub fn bar_read(&self, bar: u8, offset: u64, len: usize) -> Option<Vec<u8>> {
         let mut data = vec![0xa5; len];
         let result = self.gpu.bar_read(bar, offset, &mut data);
@@ -98,7 +98,7 @@ impl Device {
         result.is_ok().then_some(data)
     }
 
-    /// Writes a BAR and checks that it is answered as it has to be; whether it was written.
+    /// Writes a BAR and checks that the answer is as it has to be. Returns true if the write is taken.
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> bool {
         let result = self.gpu.bar_write(bar, offset, data);
         assert_eq!(result.err(), self.expected_error(bar, offset, data.len(), true));
@@ -138,7 +138,7 @@ pub fn gpu(interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
     gpu_of(Choice::of(0), interrupts, pin)
 }
 
-/// The same of any chip.
+/// A device of any chip.
 fn gpu_of(chip: Choice, interrupts: Arc<dyn InterruptSink>, pin: bool) -> Arc<Gpu> {
     let region = |bytes: u64| MmapRegion::new(bytes as usize).expect("memory for the device");
     let ram = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), RAM)]).expect("memory for the guest");

@@ -1,8 +1,8 @@
 //! A driver in miniature for the rig: brings the device up as amdgpu does, and maps user queues.
 //!
-//! All of guest memory's first range is mapped by the GART, and all but what the kernel keeps to itself by the tables of
-//! one process, twice: as it is, and for reading alone. What lies behind it in either is not mapped. Chips with run lists have
-//! more of the kernel's, which is in the last range, and in the GART far behind the first.
+//! The GART maps all of guest memory's first range. The tables of one process map all of it but the part that the
+//! kernel keeps to itself, twice: as it is, and for reading alone. Addresses after it are not mapped in either. Chips
+//! with run lists have more memory of the kernel's: it is in the last range, and in the GART far after the first range.
 
 mod lists;
 mod programs;
@@ -154,7 +154,7 @@ impl<'a> Driver<'a> {
         driver
     }
 
-    /// Gives the scheduler what amdgpu gives it.
+    /// Gives the scheduler the resources that amdgpu gives it.
     pub fn set_resources(&mut self) {
         if self.rig.choice.has_run_lists() {
             assert!(self.give_resources(), "SET_RESOURCES of a good driver");
@@ -260,7 +260,7 @@ impl<'a> Driver<'a> {
         ]);
     }
 
-    /// Sends a frame on the ring that is the KIQ's on other chips; whether it was answered.
+    /// Sends a frame on the ring that is the KIQ's on other chips. Returns true if it was answered.
     fn frame_of_second_pipe<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> bool {
         let (fence, bytes) = self.fenced(frame, opcode);
         let dwords = self.encoded(&bytes);
@@ -287,7 +287,7 @@ impl<'a> Driver<'a> {
         self.rig.read(self.rig.dword::<gc::SCRATCH_REG0>()) == value
     }
 
-    /// A fence that says nothing yet: where, and what a frame is given.
+    /// A fence that is not written yet: its address in guest memory, and the status that a frame is given.
     pub fn fence(&mut self) -> (u64, ApiStatus) {
         self.fences += 1;
         let memory = FENCES + self.fences % 512 * 8;
@@ -327,7 +327,7 @@ impl<'a> Driver<'a> {
         (fence, bytes)
     }
 
-    /// Sends a frame with a fence of its own; whether it was answered.
+    /// Sends a frame with a fence of its own. Returns true if it was answered.
     pub fn mes<T: IntoBytes + Immutable>(&mut self, frame: &T, opcode: Opcode) -> bool {
         let (fence, bytes) = self.fenced(frame, opcode);
         self.frame(&bytes);

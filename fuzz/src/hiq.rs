@@ -12,7 +12,7 @@ const PACKETS: usize = 32;
 /// UNMAP_QUEUES of all, static or not.
 const ALL: u32 = 2 << 4;
 
-/// One packet, or something beside it.
+/// A packet, or something beside it.
 #[derive(Arbitrary, Debug)]
 pub struct Step {
     what: What,
@@ -27,7 +27,7 @@ enum What {
         headless: bool,
         chain: bool,
     },
-    /// RUN_LIST of what is in memory.
+    /// RUN_LIST of the packets that are in memory.
     Again {
         dwords: u16,
         valid: bool,
@@ -60,7 +60,7 @@ enum What {
 
 struct Hiq<'a> {
     driver: Driver<'a>,
-    /// Something was written that may be any: nothing is known any more.
+    /// Set once something was written that may be any: nothing is known any more.
     wild: bool,
 }
 
@@ -98,7 +98,7 @@ impl Hiq<'_> {
             What::Unmap { control, queues } => {
                 let bell = |nth: &u8| Driver::doorbell(usize::from(*nth) % QUEUES).dwords() << 2;
                 let [a, b, c, d] = queues.each_ref().map(bell);
-                // Action, selection, and how many.
+                // Action, selection, and number.
                 let bits = u32::from(control & 3) | u32::from(control >> 2 & 3) << 4;
                 let control = bits | u32::from(control >> 4 & 7) << 29;
                 self.send(Opcode::UNMAP_QUEUES, &[control, a, b, c, d], &step.changes);
@@ -156,7 +156,7 @@ impl Hiq<'_> {
         }
     }
 
-    /// A packet, of which all but the header may be changed.
+    /// Sends a packet; all of it but the header may be changed.
     fn send(&mut self, opcode: Opcode, body: &[u32], changes: &[Change]) {
         let mut bytes: Vec<u8> = body.iter().flat_map(|dword| dword.to_le_bytes()).collect();
         changes.iter().take(4).for_each(|change| _ = change.apply(&mut bytes));

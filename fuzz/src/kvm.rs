@@ -89,7 +89,7 @@ impl Function for GpuFunction {
     }
 }
 
-/// A function with two BARs, and nothing behind them.
+/// A function with two BARs, which have no memory.
 #[derive(Debug)]
 struct Other(Mutex<ConfigSpace>, Placed);
 
@@ -180,12 +180,12 @@ impl Bus {
         }
     }
 
-    /// Reads memory; whether the address is the bus's.
+    /// Reads memory. Returns true if the address is the bus's.
     pub fn read(&self, address: u64, data: &mut [u8]) -> bool {
         self.bus.read(address, data)
     }
 
-    /// Writes memory; whether the address is the bus's.
+    /// Writes memory. Returns true if the address is the bus's.
     pub fn write(&self, address: u64, data: &[u8]) -> bool {
         self.bus.write(address, data)
     }

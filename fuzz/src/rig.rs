@@ -22,7 +22,7 @@ use crate::device::{Raised, VRAM};
 
 /// Guest memory: where it is, and bytes.
 pub const RAM: [(u64, usize); 3] = [(0x10_0000, 0x8_0000), (0x40_0000, 0x1_0000), (0x60_0000, 0x8_0000)];
-/// Bytes of a guard, before, between and after what the device is given.
+/// Bytes of a guard, before, between and after the parts that the device is given.
 const GUARD: usize = 4096;
 const PATTERN: u8 = 0xa7;
 const PROT: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -34,7 +34,7 @@ const PASSES: usize = 20_000;
 #[derive(Debug)]
 struct Guarded {
     mapping: MmapRegion,
-    /// Offset and bytes of what the device is given.
+    /// Offset and bytes of the parts that the device is given.
     parts: Vec<(usize, usize)>,
 }
 
@@ -71,7 +71,7 @@ impl Guarded {
         unsafe { MmapRegion::build_raw(self.host(at), size, PROT, FLAGS) }.expect("a part of the mapping")
     }
 
-    /// Forgets what was written to the parts.
+    /// Clears the parts.
     fn clear(&self) {
         for &(at, size) in &self.parts {
             // SAFETY: the range is private anonymous memory of the mapping: it reads as zeros afterwards.
@@ -100,12 +100,12 @@ static RIGS: [LazyLock<Rig>; CHOICES] = [
     LazyLock::new(|| Rig::new(Choice::of(3))),
 ];
 
-/// One of the rigs.
+/// Choice of one of the rigs.
 #[derive(Debug)]
 pub struct Chosen(AtomicUsize);
 
 impl Chosen {
-    /// The rig is that of another chip from here on, as at power on.
+    /// Switches to the rig of another chip, as at power on.
     pub fn choose(&self, chip: Choice) {
         self.0.store(chip.nth, Ordering::Relaxed);
         self.gpu.resume();
@@ -206,7 +206,8 @@ impl Rig {
         assert!(errors < 256, "{errors} kinds of errors");
     }
 
-    /// Lets the device work until it has nothing more to do, or waves have had so many turns; whether it came to rest.
+    /// Lets the device work until it has nothing more to do, or waves have had `turns` turns. Returns true if it came
+    /// to rest.
     pub fn settle(&self, turns: usize) -> bool {
         let mut turns = turns;
         let mut passes = 0;
@@ -236,7 +237,7 @@ impl Rig {
             .expect("a register");
     }
 
-    /// Writes a register and the one behind it.
+    /// Writes a register and the one after it.
     pub fn write_pair(&self, index: u32, value: u64) {
         self.write(index, value as u32);
         self.write(index + 1, (value >> 32) as u32);

@@ -122,7 +122,7 @@ pub fn first_bytes(head: &Head) -> Vec<u8> {
     file::first_bytes(head).expect("a head as bytes")
 }
 
-/// Makes a head's digest right that was changed: what is behind the fixed part counts.
+/// Makes the digest of a changed head right: it covers the bytes after the fixed part.
 pub fn sign(first: &mut [u8]) {
     if first.len() >= 32 {
         let length = (first.len() - 32) as u64;
@@ -145,7 +145,8 @@ pub fn file_of(first: &[u8], state: &[u8], length: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a file as the machine does, or who has a hosted device go on: the bytes of its device, if everything before them is taken.
+/// Reads a file as the machine or a hosted run that goes on does. Returns the head and the bytes of the device, if
+/// everything before them is taken.
 #[must_use]
 pub fn read(file: &File) -> Option<(Head, Vec<u8>)> {
     let head = file::read_head(file).ok()?;

@@ -62,7 +62,7 @@ impl Function for Card {
     }
 
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32> {
-        // The registers take what registers take.
+        // The registers take writes of four bytes alone.
         if bar == pci::BAR_REGISTERS && data.len() != 4 {
             return Err(libc::EIO);
         }

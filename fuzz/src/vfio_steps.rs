@@ -18,7 +18,7 @@ pub struct Input {
     pub steps: Vec<Step>,
 }
 
-/// One thing a client does.
+/// A step of a client.
 #[derive(Arbitrary, Debug)]
 #[expect(missing_docs, reason = "the fields are those of the messages they are named after")]
 pub enum Step {
@@ -96,7 +96,7 @@ impl Place {
 }
 
 impl Odd {
-    /// Changes a payload; whether it is as long as it has to be.
+    /// Changes a payload. Returns true if it is as long as it has to be.
     #[must_use]
     pub fn apply(self, payload: &mut Vec<u8>) -> bool {
         match self {
@@ -124,7 +124,7 @@ pub struct Descriptor {
     pub tagged: bool,
 }
 
-/// Makes what a message is to carry.
+/// Makes the descriptor that a message is to carry.
 #[must_use]
 pub fn memory(file: Memory) -> Descriptor {
     let make = |size: u64| {

@@ -94,7 +94,7 @@ impl Walker {
         Some(u64::from_le_bytes(*bytes.first_chunk()?))
     }
 
-    /// Writes an entry; whether there is memory for it.
+    /// Writes an entry. Returns true if there is memory for it.
     pub fn write(&mut self, at: Physical, entry: u64) -> bool {
         let Some((nth, offset)) = self.find(at) else { return false };
         let Some(bytes) = self.memory[nth].1.get_mut(offset..offset + 8) else { return false };
@@ -165,11 +165,11 @@ impl Walker {
             // IS_PTE.
             (PteFormat::Gfx12, _) if is(63) => Kind::Page,
             (PteFormat::Gfx12, _) => Kind::Table,
-            // TF: what is not translated further is a page.
+            // TF: an entry that is not translated further is a page.
             (PteFormat::Gfx9, 1) if is(56) => Kind::Table,
             (PteFormat::Gfx9, 1) => Kind::Page,
             (PteFormat::Gfx9, _) if is(54) => Kind::Page,
-            // The entries of a PDB1 say how many a PDB0 has, BLOCK_FRAGMENT_SIZE: 512 alone are modelled.
+            // The entries of a PDB1 give the number of entries of a PDB0, BLOCK_FRAGMENT_SIZE: 512 alone are modelled.
             (PteFormat::Gfx9, 2) if bits(entry, 59, 63) != 9 => Kind::Other,
             (PteFormat::Gfx9, _) => Kind::Table,
         }

@@ -1,4 +1,4 @@
-//! Tests with guests and of the binary: what they share. Those in one process are in `tests/hosted`.
+//! Parts that tests with guests and of the binary share. Tests in one process are in `tests/hosted`.
 
 pub mod disks;
 pub mod nested;
@@ -18,20 +18,20 @@ use belfry_image::module::core_object::CoreInputs;
 use belfry_image::module::kasan;
 use belfry_image::{Cache, Freshness, GuestImage, Progress};
 
-/// Fetches, builds and caches what a guest needs.
+/// Fetches, builds and caches the parts of a guest.
 ///
 /// # Errors
 ///
-/// When something cannot be had; the error says what, and what to do.
+/// When a part cannot be had; the error names it, and the way to get it.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
     Ok(GuestImage::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
 }
 
-/// The same guest on a kernel with KASAN and lockdep, which is built on first use, for up to an hour.
+/// The guest of [`guest_image`] on a kernel with KASAN and lockdep, which is built on first use, for up to an hour.
 ///
 /// # Errors
 ///
-/// When something cannot be had; the error says what, and what to do.
+/// When a part cannot be had; the error names it, and the way to get it.
 pub fn kasan_image(cache: &Cache) -> Result<GuestImage> {
     let progress = Progress::new();
     let sources = CoreInputs {
@@ -94,7 +94,7 @@ pub fn driver_interrupts(guest: &mut Guest) -> Result<u64> {
     let table = String::from_utf8_lossy(&table);
     let line = table.lines().find(|line| line.ends_with("amdgpu"));
     let line = line.with_context(|| format!("no interrupt of the driver:\n{table}"))?;
-    // Its number, what each processor has had, and who sends it.
+    // The interrupt's number, the count of each processor, and the sender.
     Ok(line.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok()).sum())
 }
 

@@ -80,7 +80,7 @@ impl Nested {
         &mut self.guest
     }
 
-    /// Runs a program in L1, as belfry is meant to be run there; `output` gets what it writes, as it comes.
+    /// Runs a program in L1, as belfry is meant to be run there; `output` gets the program's output, as it comes.
     ///
     /// # Errors
     ///

@@ -81,7 +81,8 @@ dd if=root.ext4 of=disk.raw bs=1M seek=129 conv=notrunc,sparse status=none
 ///
 /// # Errors
 ///
-/// Programs that are not there, all of them with what to install; packages that cannot be had; a driver that does not build.
+/// Programs that are missing, all of them with the package to install; packages that cannot be had; a driver that does
+/// not build.
 pub fn make(directory: &Path, content: Content<'_>) -> Result<PathBuf> {
     check_tools()?;
     let packages = match content {

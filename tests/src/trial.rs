@@ -1,5 +1,5 @@
-//! The race of unbind, ioctl, mmap and close in a guest, processes that are killed at random points, and memory that is shared
-//! with the GPU; `tests/roles/src/race.rs`, `kills.rs` and `svm.rs` are what runs inside.
+//! The race of unbind, ioctl, mmap and close in a guest, processes that are killed at random points, and memory that is
+//! shared with the GPU. `race.rs`, `kills.rs` and `svm.rs` of `tests/roles/src` run inside.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::{complaint, guest_image, guest_roles, kasan_image};
 /// Kernel of the guest.
 #[derive(Clone, Copy, Debug)]
 pub enum TrialKernel {
-    /// Debian's own, or that of the packed guest in use.
+    /// Debian's own kernel, or that of the packed guest in use.
     Stock,
-    /// One that looks for misuse of memory and locks, with a driver that is checked as well.
+    /// A kernel that looks for misuse of memory and locks, with a driver that is checked as well.
     Kasan,
 }
 
@@ -29,7 +29,7 @@ pub enum Trial {
     SharedMemory(u64),
 }
 
-/// Subjects a guest to a trial; returns what was counted.
+/// Subjects a guest to a trial; returns the counts.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! `belfry exec --debuggable`: programs that a debugger stops, and what they see of the process that their GPU is in.
+//! `belfry exec --debuggable`: programs that a debugger stops, and their view of the process that their GPU is in.
 //!
-//! The debugger is `tests/programs/debugger/traps.c`: ptrace, and DBG_TRAP without a library. ROCdbgapi is what
-//! `cargo xtask rocm --only debugger-exec` runs.
+//! The debugger is `tests/programs/debugger/traps.c`: ptrace, and DBG_TRAP without a library. `cargo xtask rocm --only
+//! debugger-exec` runs ROCdbgapi.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

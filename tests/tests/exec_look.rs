@@ -34,7 +34,7 @@ impl Run {
         Self::start(options, &[&["launch", ENDLESS], &kernel[..]].concat())
     }
 
-    /// Vectors of 128, of which the first dispatch waits for GDB.
+    /// Adds vectors of 128 elements; the first dispatch waits for GDB.
     fn vecadd(options: &[&str]) -> Self {
         let run = Self::start(&[options, &["--symbols", VECADD]].concat(), &VECADD_LAUNCH);
         run.until("the stub listens", || run.gdb_socket().exists());
@@ -88,7 +88,7 @@ impl Run {
         self.try_ask(question).unwrap_or_else(|said| panic!("{question}: {said}"))
     }
 
-    /// Has GDB carry out commands; what it says.
+    /// Has GDB carry out commands; its output.
     fn gdb(&self, commands: &[&str]) -> String {
         let gdb = tools::gdb(&Cache::open().unwrap(), &Progress::silent()).unwrap();
         let script = self.folder.path().join("commands");
@@ -136,7 +136,7 @@ const VECADD_LAUNCH: [&str; 16] = [
     "u32:128",
 ];
 
-/// A text has parts, one behind the other.
+/// Checks that a text has parts, one after the other.
 #[track_caller]
 fn has(said: &str, parts: &[&str]) {
     let mut rest = said;

@@ -41,7 +41,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Uses the driver without any library of ROCm, and says what it is.
+/// Uses the driver without any library of ROCm, and checks its version.
 const USE: &str = "import fcntl, os
 def use():
     fd = os.open('/dev/kfd', os.O_RDWR)
@@ -130,7 +130,7 @@ fn summary_tells_how_a_process_has_ended() {
         ("os.kill(os.getpid(), 15)", 143, &[("signalled", Some(15), true)]),
         ("signal.alarm(1); time.sleep(20)", 142, &[("signalled", Some(14), true)]),
         ("os.kill(os.getpid(), 9)", 137, &[("signalled", Some(9), false)]),
-        // A handler of the program's that puts back what was there before it.
+        // A handler of the program's that puts back the handler before it.
         ("faulthandler.enable(); ctypes.string_at(0)", 139, &[("signalled", Some(11), true)]),
         (
             "signal.signal(15, lambda *_: sys.exit(7)); os.kill(os.getpid(), 15); time.sleep(20)",

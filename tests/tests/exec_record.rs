@@ -114,7 +114,7 @@ fn hip_program_is_recorded_and_its_gpu_replayed() {
     assert!(record.file_name().unwrap().to_str().unwrap().starts_with("scale-"), "{records:?}");
     let again = replay(&["--times", "3"], record);
     assert!(again.contains("the same, 3 times"), "{again}");
-    // The program's memory is not there any more, and the replay has what its kernels have read of it.
+    // The program's memory is not there any more, and the replay has the parts that its kernels have read.
     let kernel = replay(&["--until", "dispatch:3"], record);
     assert!(kernel.contains("dispatch"), "{kernel}");
     replay(&["--until", "dispatch:6", "--back", "50"], record);
@@ -167,7 +167,7 @@ fn each_process_has_a_record_and_a_killed_one_has_no_end() {
     assert_eq!(output.matches("belfry exec: recorded").count(), 3, "{output}");
     records(place.path()).iter().for_each(|record| assert!(replay(&[], record).contains("the same")));
 
-    // One that cannot.
+    // A process that cannot end its record.
     let place = tempfile::tempdir().unwrap();
     let killed = FORKS.replace("os._exit(5)", "os.kill(os.getpid(), 9)");
     let (status, output) = record(place.path(), &[], &["python3", "-c", &killed]);

@@ -80,7 +80,7 @@ fn trace_has_the_gpu_of_each_process_on_one_clock() {
     assert_eq!(of_kind(&trace, "ioctl enter")[0].0, 0);
     assert!(!directory.path().join("t.json.rings").exists());
 
-    // What belongs to one process is asked for by its number.
+    // Events of one process are asked for by its number.
     let one = processes.last().unwrap();
     let again = directory.path().join("one.csv");
     let only = format!("process={one}");

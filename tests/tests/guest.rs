@@ -1,6 +1,6 @@
 //! Whole guests: a stock Debian kernel in QEMU, our driver module, and programs over the real /dev/kfd.
 //!
-//! Each test boots a guest of its own; what is missing on the machine is fetched once and cached.
+//! Each test boots a guest of its own; parts that the machine lacks are fetched once and cached.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
     (guest, "/bin/guest-roles")
 }
 
-/// Runs a program that has to succeed and returns what it printed.
+/// Runs a program that has to succeed and returns its output.
 fn succeed(guest: &mut Guest, argv: &[&str]) -> String {
     succeed_within(guest, argv, LIMIT)
 }
@@ -134,7 +134,7 @@ fn driver_is_clean_under_the_allocators_checks() {
     let read = |guest: &mut Guest, path: &str| String::from_utf8(guest.get_file(path).unwrap()).unwrap();
     let command_line = read(&mut guest, "/proc/cmdline");
     assert!(command_line.contains(append) && command_line.contains("no_timer_check"), "{command_line}");
-    // Programs and compilers find a processor that exists and has what they are built for.
+    // Programs and compilers find a processor that exists and has the features they are built for.
     let processor = read(&mut guest, "/proc/cpuinfo");
     assert!(!(processor.contains("AuthenticAMD") && processor.contains("cpu family\t: 6\n")), "{processor}");
     assert_eq!(succeed(&mut guest, &[roles, "processor"]), "x86-64-v2 yes\nx86-64-v3 yes\n");
@@ -451,7 +451,7 @@ fn processes_killed_at_random_points_leave_nothing() {
 #[test]
 fn disks_of_both_formats_are_read_written_zeroed_and_forgotten() {
     let images = Images::new().unwrap();
-    // The second guest finds what the first one found.
+    // The second guest finds the files as the first one did.
     for _ in 0..2 {
         let config = GuestConfig { disks: images.disks(), ..GuestConfig::default() };
         let (mut guest, roles) = boot_with_roles_and(&config);

@@ -1,4 +1,4 @@
-//! `belfry run -- launch` with what other compilers make: programs and bundles of hipcc.
+//! `belfry run -- launch` with output of other compilers: programs and bundles of hipcc.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

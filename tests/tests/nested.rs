@@ -194,7 +194,7 @@ fn every_example_succeeds(nested: &mut Nested) {
     }
 }
 
-/// The GPU of either guest does again, without it, what it has done.
+/// The GPU of either guest repeats its work without the guest.
 fn gpus_are_recorded_and_replayed(nested: &mut Nested) {
     const FILE: &str = "/tmp/record";
     let kvm = ["run", "--mode", "kvm", "--record", FILE];
@@ -212,7 +212,7 @@ fn gpus_are_recorded_and_replayed(nested: &mut Nested) {
     }
 }
 
-/// One boot: the guest is kept warm, and saved in the middle of a grid; all others go on from one or the other.
+/// One boot: the guest is kept warm, and saved in the middle of a grid; all other guests go on from one or the other.
 fn guests_go_on_from_snapshots(nested: &mut Nested) {
     const COUNTED: [&str; 5] = ["exit_status", "dispatches", "waves", "wave_instructions", "errors"];
     const FILE: &str = "/tmp/snapshot";
@@ -333,7 +333,7 @@ fn put_root(nested: &mut Nested) {
     nested.guest().put_file(ROOT, 0o644, &fs::read(disk).unwrap()).unwrap();
 }
 
-/// A folder to write to and one to read, as stock Linux uses them; what is beside them stays what it is.
+/// A folder to write to and one to read, as stock Linux uses them; files beside them stay as they are.
 fn folders_are_shared(nested: &mut Nested) {
     let guest = nested.guest();
     for folder in ["open", "closed"] {

@@ -73,7 +73,7 @@ fn unmodified_rocm_programs_use_the_gpu_of_image_rocm() {
     }
 }
 
-/// Looks at what programs expect around them, leaves an orphan, writes into the root file system, and fails.
+/// Checks the surroundings that programs expect, leaves an orphan, writes into the root file system, and fails.
 const LOOK: &str = r#"#!/bin/bash
 set -e
 test "$*" = "a b c" -a $# = 2 -a "$PWD" = /root -a "$HOME" = /root -a "$TERM" = test-terminal
@@ -99,7 +99,7 @@ fn programs_find_what_they_expect_and_what_they_write_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("look"), LOOK).unwrap();
     fs::write(directory.path().join("file"), "along").unwrap();
-    // The second guest would find what the first one wrote.
+    // The second guest would find the first one's writes.
     for _ in 0..2 {
         let mut command = Command::new(belfry());
         command
@@ -172,7 +172,7 @@ fn input_that_ends_ends_the_shell() {
     assert_ended(&outcome, 5);
 }
 
-/// Sends a line to the machine that runs the guest, and prints what comes back.
+/// Sends a line to the machine that runs the guest, and prints the answer.
 const CALL: &str = "import socket, sys
 line = socket.create_connection(('10.0.2.2', int(sys.argv[1])))
 line.sendall(b'from the guest')

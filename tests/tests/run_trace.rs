@@ -1,4 +1,4 @@
-//! `belfry run --trace` of whole guests: what the device and the guest's driver did, on one clock.
+//! `belfry run --trace` of whole guests: the work of the device and of the guest's driver, on one clock.
 
 #[path = "../../host-vmm/tests/perfetto/mod.rs"]
 mod perfetto;
@@ -42,7 +42,7 @@ fn record(path: &Path, program: &[&str]) {
 fn guest_has_one_flow_for_each_dispatch_from_the_doorbell_to_the_wake() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.pftrace");
-    // It takes so long that the program sleeps before it ends.
+    // The example takes so long that the program sleeps before it ends.
     record(&file, &["gemm", "512"]);
     let trace = Trace::read(&file);
     let tracks = trace.tracks();

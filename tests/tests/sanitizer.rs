@@ -1,4 +1,5 @@
-//! The sanitizer: each rule is broken once and told of as exactly that, and nothing is told of what keeps the rules.
+//! The sanitizer: each rule is broken once and reported as exactly that, and nothing is reported of code that keeps the
+//! rules.
 //!
 //! `cargo test -p belfry-tests sanitizer` runs all of it.
 

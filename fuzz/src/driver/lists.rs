@@ -11,10 +11,10 @@ pub(super) const KIQ_PLACE: [u32; 3] = [2, 1, 0];
 /// VMIDs that processes get, and hardware queues of the first pipe's micro engine.
 const VMIDS: u32 = 0xfff8;
 const QUEUE_MASK: u32 = 0xffff;
-/// UNMAP_QUEUES: queues that are not static, or those that are named.
+/// UNMAP_QUEUES: queues that are not static, or the named ones.
 const NOT_STATIC: u32 = 3 << 4;
 const ONE: u32 = 1 << 29;
-/// Bytes from the MQD of an XCC to that of the next, and of all MQDs of a queue.
+/// Bytes from the MQD of an XCC to the next one's, and of all MQDs of a queue.
 const STRIDE: u64 = 4096;
 const MQDS: u64 = 8 * STRIDE;
 const _: () = assert!(LISTED_MQDS + QUEUES as u64 * MQDS <= LISTS);
@@ -33,7 +33,7 @@ impl Driver<'_> {
         LISTED_MQDS + nth as u64 * MQDS
     }
 
-    /// Puts a queue's MQD there for each XCC, from what one has in common with the others.
+    /// Puts a queue's MQD into memory for each XCC.
     pub(super) fn put_mqds(&self, nth: usize) {
         let mut mqd = self.mqd(nth);
         mqd.set_v9(v9::CP_MQD_STRIDE_SIZE, STRIDE as u32);
@@ -51,7 +51,7 @@ impl Driver<'_> {
         for xcc in 0..self.rig.choice.shape.xccs as usize {
             let at = HIQ_MQDS + xcc as u64 * STRIDE;
             self.rig.put(at, &mqd);
-            // Micro engine 2, pipe 0, queue 0; engine 1 is that of the HIQ.
+            // Micro engine 2, pipe 0, queue 0; engine 1 is the HIQ's.
             let (address, bell) = (kernel(at), self.mes.doorbell.dwords() << 2);
             let map = packet(
                 Opcode::MAP_QUEUES,
@@ -116,7 +116,7 @@ impl Driver<'_> {
         self.mes_dwords(&packet(Opcode::RUN_LIST, &body));
     }
 
-    /// Runs a list with one more queue, with the packet that maps it as given; whether it listens.
+    /// Runs a list with one more queue, with the packet that maps it as given. Returns true if the queue listens.
     pub fn add_listed(&mut self, nth: usize, map: &[u32]) -> bool {
         self.listed.remove(&nth);
         let mut list = self.list();
@@ -126,7 +126,7 @@ impl Driver<'_> {
         self.hiq_works() && self.listening().contains(&Self::doorbell(nth).offset().bytes())
     }
 
-    /// Takes the queue with a doorbell off; whether one was there, and is no more.
+    /// Takes the queue with a doorbell off. Returns true if one was there, and is no more.
     pub(super) fn remove_listed(&mut self, doorbell: u64) -> bool {
         let before = self.listening().contains(&doorbell);
         self.listed.retain(|&nth| Self::doorbell(nth).offset().bytes() != doorbell);

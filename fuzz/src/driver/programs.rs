@@ -52,7 +52,7 @@ impl<'a> Driver<'a> {
         user(CODE) + descriptor
     }
 
-    /// A dispatch of that kernel for so many elements, with its arguments and data in place.
+    /// A dispatch of that kernel for `count` elements, with its arguments and data in place.
     #[must_use]
     pub fn vecadd(&self, count: u32, signal: u64) -> KernelDispatchPacket {
         let kernel_object = self.load_vecadd();
@@ -96,7 +96,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Resets the device and uses it as a driver that knows nothing of what was before.
+    /// Resets the device and uses it as a driver that knows nothing of its state before.
     pub fn verify_anew(rig: &'a Rig) {
         rig.reset();
         let mut driver = Self::new(rig);

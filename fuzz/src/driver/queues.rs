@@ -52,7 +52,7 @@ impl Driver<'_> {
         mqd
     }
 
-    /// Adds a queue of PM4 packets, whose ring has [`PACKETS`] times 16 dwords; whether that was answered.
+    /// Adds a queue of PM4 packets, whose ring has [`PACKETS`] times 16 dwords. Returns true if that was answered.
     pub fn add_pm4_queue(&mut self, nth: usize) -> bool {
         self.prepare_queue(nth);
         let [_, queue, at] = self.queue(nth);
@@ -140,13 +140,13 @@ impl Driver<'_> {
         frame
     }
 
-    /// Prepares a queue and adds it; whether that was answered.
+    /// Prepares a queue and adds it. Returns true if that was answered.
     pub fn add_queue(&mut self, nth: usize) -> bool {
         self.prepare_queue(nth);
         self.add_prepared(nth)
     }
 
-    /// Adds a queue as it is in memory; whether that was answered.
+    /// Adds a queue as it is in memory. Returns true if that was answered.
     pub fn add_prepared(&mut self, nth: usize) -> bool {
         if self.rig.choice.has_run_lists() {
             let map = self.map_queue(nth);
@@ -156,7 +156,7 @@ impl Driver<'_> {
         self.mes(&frame, Opcode::ADD_QUEUE)
     }
 
-    /// Removes a queue; whether that was answered.
+    /// Removes a queue. Returns true if that was answered.
     pub fn remove_queue(&mut self, nth: usize) -> bool {
         if self.rig.choice.has_run_lists() {
             return self.remove_listed(Self::doorbell(nth).offset().bytes());
@@ -174,7 +174,7 @@ impl Driver<'_> {
         all.filter(|offset| !kernel.contains(offset)).map(DoorbellOffset::bytes).collect()
     }
 
-    /// Removes the queue that listens to a doorbell, in bytes; whether that was answered.
+    /// Removes the queue that listens to a doorbell, in bytes. Returns true if that was answered.
     pub fn remove_doorbell(&mut self, offset: u64) -> bool {
         if self.rig.choice.has_run_lists() {
             return self.remove_listed(offset);
@@ -193,7 +193,7 @@ impl Driver<'_> {
         self.rig.ring(Self::doorbell(nth).offset().bytes(), self.written[nth] - 1);
     }
 
-    /// Packets published to a queue, and how many the device says it is done with.
+    /// Number of packets published to a queue, and of those that the device says are done.
     #[must_use]
     pub fn indices(&self, nth: usize) -> (u64, u64) {
         let [_, queue, _] = self.queue(nth);

@@ -1,4 +1,4 @@
-//! Rings of the kernel's: those of the KIQ and of the scheduler.
+//! Rings of the kernel's: the KIQ's and the scheduler's.
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mqd::ComputeMqd;

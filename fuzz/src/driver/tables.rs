@@ -1,4 +1,4 @@
-//! Page tables: the kernel's flat one, and those of the process.
+//! Page tables: the kernel's flat one, and the process's.
 
 use belfry_abi::gpuvm::{
     PTE_EXECUTABLE, PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_TF, PTE_VALID, PTE_WRITEABLE, gfx9,
@@ -49,7 +49,7 @@ impl Driver<'_> {
         self.start_gart(0, pages);
     }
 
-    /// VMID 0 of a hub has so many pages.
+    /// Gives VMID 0 of a hub `pages` pages.
     fn start_gart(&self, xcc: u8, pages: u64) {
         let rig = self.rig;
         rig.write_pair(rig.dword_of::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>(xcc), 1);

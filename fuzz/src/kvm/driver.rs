@@ -11,7 +11,7 @@ use crate::interrupts::{Interrupts, Message};
 use crate::pci::Function as _;
 use crate::virtio::{Block, Console, Device, DiskConfig, Network, Progress, Share, VirtioFunction};
 
-/// RAM: two pieces, with nothing between them and nothing behind.
+/// RAM: two pieces, with nothing between them and nothing after them.
 pub const RAM: [(u64, usize); 2] = [(0, 0x1_0000), (0x2_0000, 0x8000)];
 /// Free memory for buffers.
 pub const BUFFERS: u64 = 0xd000;
@@ -99,7 +99,7 @@ impl Driver {
         (Self::new(Box::new(Network::new(stream).expect("a card"))), host)
     }
 
-    /// One step of a driver that knows no rules.
+    /// A step of a driver that knows no rules.
     pub fn act(&self, access: &Access) {
         let data = access.data();
         match access.kind & 15 {

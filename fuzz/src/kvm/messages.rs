@@ -52,7 +52,7 @@ impl Chips for Kvm {
         Ok(())
     }
 
-    /// Refuses what Linux does: two messages of one number, or one that is also a pin's (`setup_routing_entry`).
+    /// Refuses routes as Linux does: two messages of one number, or one that is also a pin's (`setup_routing_entry`).
     fn set_routes(&self, routes: &[Route]) -> io::Result<()> {
         let mut seen: BTreeMap<u32, Vec<Option<u32>>> = BTreeMap::new();
         for route in routes {
@@ -117,7 +117,7 @@ impl Messages {
         self.messages.config_write(offset, data);
     }
 
-    /// Writes the register BAR; whether the device took it.
+    /// Writes the register BAR. Returns true if the device took it.
     pub fn register_write(&self, offset: u64, data: &[u8]) -> bool {
         self.messages.register_write(offset, data).is_ok()
     }

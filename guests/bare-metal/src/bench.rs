@@ -1,4 +1,4 @@
-//! The measuring guest: what a program pays for a doorbell, and how long until something comes of it.
+//! The measuring guest: the cost of a doorbell for a program, and the time until the device answers it.
 //!
 //! Everything that is timed runs in ring 3. Samples are time stamps, or differences of them, in RAM; a line on the serial
 //! port says where each series is: `series NAME ADDRESS SAMPLES WORDS`. The host leaves the number of samples at
@@ -192,7 +192,7 @@ impl Bench {
         plain.tell();
     }
 
-    /// Lets the command processor be done with what was, so that nothing but the doorbell tells it of what comes.
+    /// Lets the command processor finish earlier work, so that only the doorbell tells it of new work.
     fn settle(&self) {
         self.queue.drain();
         let from = ticks();

@@ -59,7 +59,7 @@ struct Gates([[u64; 2]; 256]);
 
 static mut GATES: Gates = Gates([[0; 2]; 256]);
 
-/// Has a vector go to a handler, which ends with `iretq` and restores what it changes.
+/// Has a vector go to a handler, which ends with `iretq` and restores the registers it changes.
 pub fn gate(vector: u8, handler: unsafe extern "C" fn()) {
     let handler = handler as *const () as u64;
     let low = handler & 0xffff | CODE_SELECTOR << 16 | GATE << 32 | (handler >> 16 & 0xffff) << 48;
@@ -77,7 +77,7 @@ pub fn take_interrupts() {
     for (at, part) in descriptor[1..].iter_mut().enumerate() {
         *part = (table.addr() >> (at * 16)) as u16;
     }
-    // SAFETY: the table is static, and its handlers restore what they change.
+    // SAFETY: the table is static, and its handlers restore the registers they change.
     unsafe { asm!("lidt [{}]", in(reg) descriptor.as_ptr()) };
     // Nothing from the old interrupt controllers.
     out(0x21, 0xff);

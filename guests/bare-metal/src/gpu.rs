@@ -1,4 +1,4 @@
-//! The device behind its BARs.
+//! The device, by its BARs.
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pci::HDP_REMAP_OFFSET;
@@ -44,7 +44,7 @@ impl Gpu {
         self.write(bank);
     }
 
-    /// Has what was written to VRAM reach it, before the device is to find it there.
+    /// Makes data that was written to VRAM reach it, before the device is to find it there.
     pub fn flush(&self) {
         write32(self.registers + HDP_REMAP_OFFSET, 0);
     }

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// Pages for the device come from here, behind everything that is linked; they are zero when the machine starts.
+/// Pages for the device come from here, after everything that is linked; they are zero when the machine starts.
 static NEXT: AtomicU64 = AtomicU64::new(4 << 20);
 const END: u64 = 32 << 20;
 
@@ -21,7 +21,8 @@ const ADDRESS: u64 = 0xf_ffff_ffff_f000;
 /// The quadword at an address that is mapped one to one.
 pub fn quad(address: u64) -> &'static AtomicU64 {
     assert!(address.is_multiple_of(8));
-    // SAFETY: what this kernel passes is RAM it has allocated, or a BAR it has mapped, and is reached by atomics only.
+    // SAFETY: addresses that this kernel passes are in RAM it has allocated, or in a BAR it has mapped, and are reached
+    // by atomics only.
     unsafe { AtomicU64::from_ptr(core::ptr::with_exposed_provenance_mut(address as usize)) }
 }
 
@@ -117,6 +118,6 @@ pub fn open_to_users() {
     unsafe { asm!("mov {}, cr3", out(reg) root, options(nomem, nostack)) };
     // Directories are at level 2: no page is smaller than 2 MiB here.
     open(root & ADDRESS, 4);
-    // SAFETY: the tables map what they did; translations that say less are forgotten.
+    // SAFETY: the tables map the same memory; translations with fewer rights are forgotten.
     unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack)) };
 }

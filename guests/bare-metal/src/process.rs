@@ -69,7 +69,7 @@ impl Process {
         Shared { cpu, gpu: va }
     }
 
-    /// Addresses nothing is mapped at yet, with a gap behind them.
+    /// Addresses at which nothing is mapped yet, with a gap after them.
     pub fn reserve(&mut self, bytes: u64) -> u64 {
         let va = self.next;
         self.next += bytes.next_multiple_of(PAGE) + PAGE;
@@ -202,7 +202,7 @@ impl Queue {
         self.drain();
     }
 
-    /// Writes `count` barriers of which the first one waits for [`release`](Self::release): the queue has work for as long.
+    /// Writes `count` barriers; the first one waits for [`release`](Self::release): the queue has work for as long.
     ///
     /// Gives the value to ring with for the first one.
     pub fn hold(&mut self, count: u64) -> u64 {

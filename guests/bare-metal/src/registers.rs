@@ -14,7 +14,7 @@ const BASES: [(Ip, &[u32]); 5] = [
     (Ip::SMUIO, &[0x1_6800, 0x1_6a00]),
 ];
 
-/// Dword index of a register behind BAR5, known when the driver is built.
+/// Dword index of a register in BAR5, known when the driver is built.
 pub const fn dword<R: Register>() -> u32 {
     let mut at = 0;
     while at < BASES.len() {

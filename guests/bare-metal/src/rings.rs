@@ -1,7 +1,7 @@
 //! The kernel's side of the device: its address space (VMID 0), the interrupt ring, the KIQ and the MES.
 //!
-//! As Linux amdgpu brings a Navi 31 up (`gfxhub_v3_0.c`, `ih_v6_0.c`, `gfx_v11_0.c`, `mes_v11_0.c`), with what this
-//! device does not need left out.
+//! As Linux amdgpu brings a Navi 31 up (`gfxhub_v3_0.c`, `ih_v6_0.c`, `gfx_v11_0.c`, `mes_v11_0.c`), without the steps
+//! that this device does not need.
 
 use core::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ use crate::registers;
 /// First address of the GART; its table is at the start of VRAM.
 const GART: u64 = 0x7fff_0000_0000;
 const GART_PAGES: u64 = 1024;
-/// VRAM behind the GART's table.
+/// VRAM after the GART's table.
 const FIRST_VRAM: u64 = 1 << 20;
 /// Entries of the interrupt ring.
 const IH_ENTRIES: u32 = 64;

@@ -1,4 +1,4 @@
-//! The kernel that runs on the device, and what it works on.
+//! The kernel that runs on the device, and its data.
 //!
 //! The code object is one LLVM has linked; its pages are mapped where they lie in this kernel, as a loader would map a
 //! file. Kernel arguments: LLVM `AMDGPUUsage.rst`, code object version 5.

@@ -1,7 +1,7 @@
 //! Rings without end: bursts and pauses of many lengths, while the doorbells' BAR moves.
 //!
-//! Every burst waits for its last packet, which the device does not find if it misses the doorbell. It is ring 3 that
-//! rings, at the processor's speed on every host; the host says how often, at [`RINGS_AT`].
+//! Every burst waits for its last packet, which the device does not find if it misses the doorbell. Ring 3 rings the
+//! doorbells, at the processor's speed on every host; the host gives the number of rings at [`RINGS_AT`].
 
 use belfry_abi::pci::{BAR_DOORBELLS, BAR_REGISTERS, BAR_VRAM, DEVICE_ID, VENDOR_ID};
 

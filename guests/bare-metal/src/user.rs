@@ -112,7 +112,7 @@ pub fn interrupted_at() -> u64 {
     STAMP.load(Ordering::Acquire)
 }
 
-/// The time stamp counter, read when everything before has happened, and before anything behind.
+/// The time stamp counter, read when everything before has happened, and before anything after it.
 #[inline(always)]
 pub fn ticks() -> u64 {
     let (low, high): (u32, u32);
@@ -170,7 +170,7 @@ unsafe extern "C" fn leave() {
     )
 }
 
-/// An interrupt: when, and how many.
+/// Handler of an interrupt: notes its time, and counts it.
 #[unsafe(naked)]
 unsafe extern "C" fn stamp() {
     naked_asm!(

@@ -32,7 +32,7 @@ pub enum Request {
         /// The (next) bytes.
         data: Vec<u8>,
     },
-    /// Starts a program; its life is told by [`Event::Output`] and [`Event::Exit`].
+    /// Starts a program; [`Event::Output`] and [`Event::Exit`] report its life.
     Run {
         /// Chosen by the host, unique among the programs running.
         id: u32,
@@ -104,7 +104,7 @@ pub enum Request {
     PowerOff,
 }
 
-/// Addresses of the guest's network card and of who it can ask.
+/// Addresses of the guest's network card and of the servers it can ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     /// The card's own.
@@ -138,7 +138,7 @@ pub enum Event {
     Failed {
         /// Description of the failure.
         text: String,
-        /// The errno behind it, or 0.
+        /// The errno of the failure, or 0.
         errno: i32,
     },
     /// A program wrote something.
@@ -161,7 +161,7 @@ pub enum Event {
     },
     /// Events of the driver.
     DriverTrace {
-        /// One chunk, as the driver's file gives it.
+        /// A chunk, as the driver's file gives it.
         data: Vec<u8>,
     },
     /// A piece of a file.

@@ -2,7 +2,7 @@
 
 /// Paths that init lives from: its own program, the modules it loads, and the kernel's file systems.
 const RESERVED: [&str; 5] = ["/init", "/lib/modules", "/proc", "/sys", "/dev"];
-/// The part of it that is for files all the same.
+/// The part of these that is for files all the same.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Why a file cannot be put somewhere.
@@ -38,7 +38,7 @@ impl std::fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// The same path without `.`, `..` and double slashes, if the host may put a file there.
+/// The path without `.`, `..` and double slashes, if the host may put a file there.
 ///
 /// # Errors
 /// Those of [`PathError`].

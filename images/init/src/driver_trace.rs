@@ -31,7 +31,7 @@ struct Taking {
 }
 
 impl DriverTrace {
-    /// Records with room for so many events; 0 ends that.
+    /// Records with room for `records` events; 0 ends that.
     pub(crate) fn record(&mut self, records: u32, host: &Host) -> io::Result<()> {
         self.stop()?;
         if records == 0 {
@@ -88,7 +88,7 @@ fn open() -> io::Result<File> {
     file.map_err(|error| annotate(&path.display().to_string(), &error))
 }
 
-/// Tells what there is: a first chunk in any case, later ones only with events.
+/// Tells the host the events that there are: a first chunk in any case, later ones only with events.
 fn take(file: &mut File, buffer: &mut [u8], host: &Host) -> io::Result<()> {
     loop {
         match file.read(buffer)? {

@@ -66,7 +66,7 @@ fn start(init: Duration) -> io::Result<()> {
     for path in fs::read_to_string(BOOT_MODULES)?.lines() {
         load(path).map_err(|error| annotate(&format!("load {path}"), &error))?;
     }
-    // Programs rely on it everywhere; a kernel without networks still serves those that do not.
+    // Programs rely on it everywhere; a kernel without networks still serves programs that do not need it.
     if let Err(error) = sys::loopback_up() {
         eprintln!("belfry-init: {}", annotate("switch on the network interface lo", &error));
     }
@@ -154,7 +154,7 @@ fn load(path: &str) -> io::Result<()> {
 }
 
 fn put_file(path: &str, mode: u32, append: bool, data: &[u8]) -> io::Result<()> {
-    // The host has looked already; init does not rely on that for what it lives from.
+    // The host has looked already; init does not rely on that for the files it lives from.
     let path = &writable(path).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
     if let Some(parent) = Path::new(path).parent() {
         fs::create_dir_all(parent).map_err(|error| annotate(path, &error))?;
@@ -262,7 +262,7 @@ fn pump(
     })
 }
 
-/// An I/O error with what it is about, and its errno kept.
+/// An I/O error with its subject, and its errno kept.
 #[derive(Debug)]
 struct Annotated {
     text: String,

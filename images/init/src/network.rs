@@ -20,7 +20,7 @@ pub(crate) fn set_up(network: &Network) -> io::Result<()> {
     sys::set_address(&card, network.address, network.mask)
         .map_err(|error| annotate(&format!("give {card} its address"), &error))?;
     sys::add_default_route(network.gateway).map_err(|error| annotate("set the default route", &error))?;
-    // Trees of systemd have a link to what its resolver would write, and a link would be followed.
+    // Trees of systemd have a link to a file that its resolver would write, and a link would be followed.
     match fs::remove_file(RESOLVER) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(annotate(RESOLVER, &error)),
         _ => {}

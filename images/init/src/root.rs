@@ -52,7 +52,7 @@ impl Root {
         self.enter_device(&device, &format!("disk {serial} ({device})"))
     }
 
-    /// The same with the root file system of the system on a disk, which may be in a partition.
+    /// Enters the root file system of the system on a disk, which may be in a partition.
     ///
     /// The disk's driver must have been loaded, as the kernel looks for partitions when a disk appears.
     pub(crate) fn enter_system(&mut self, serial: &str) -> io::Result<()> {
@@ -89,7 +89,7 @@ impl Root {
 
 /// Mounts a folder of the host.
 pub(crate) fn mount_share(tag: &str, path: &str, read_only: bool) -> io::Result<()> {
-    // The host has looked already; init does not rely on that for what it lives from.
+    // The host has looked already; init does not rely on that for the files it lives from.
     let path = &writable(path).map_err(|error| io::Error::new(io::ErrorKind::PermissionDenied, error))?;
     sys::mount_share(tag, path, read_only)
         .map_err(|error| annotate(&format!("mount the shared {path}"), &error))

@@ -43,21 +43,22 @@ pub(crate) fn mount_disk(device: &str, target: &str) -> io::Result<()> {
     }))
 }
 
-/// Unmounts what is mounted at `target`.
+/// Unmounts the file system at `target`.
 pub(crate) fn unmount(target: &str) -> io::Result<()> {
     let target = text(target)?;
     // SAFETY: the path is a NUL-terminated string that lives across the call.
     check(i64::from(unsafe { libc::umount2(target.as_ptr(), 0) }))
 }
 
-/// Takes away what is mounted at `target`; files of it that are open stay.
+/// Takes away the file system at `target`; open files of it stay.
 pub(crate) fn detach(target: &str) -> io::Result<()> {
     let target = text(target)?;
     // SAFETY: the path is a NUL-terminated string that lives across the call.
     check(i64::from(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }))
 }
 
-/// Mounts what the machine offers over 9p as `tag`; programs may map its files, and see each other's writes at once.
+/// Mounts the folder that the machine offers over 9p as `tag`; programs may map its files, and see each other's writes
+/// at once.
 pub(crate) fn mount_share(tag: &str, target: &str, read_only: bool) -> io::Result<()> {
     std::fs::create_dir_all(target)?;
     let (tag, target) = (text(tag)?, text(target)?);
@@ -69,7 +70,7 @@ pub(crate) fn mount_share(tag: &str, target: &str, read_only: bool) -> io::Resul
     }))
 }
 
-/// Makes what is mounted at `target` the root of this process and of those it starts.
+/// Makes the file system at `target` the root of this process and of those it starts.
 ///
 /// As `switch_root` does: the initramfs cannot be unmounted, so the new root is moved onto it.
 pub(crate) fn switch_root(target: &str) -> io::Result<()> {
@@ -114,7 +115,7 @@ fn configure(interface: &str, number: libc::Ioctl, value: libc::__c_anonymous_if
     check(i64::from(unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw const request) }))
 }
 
-/// Sends what goes to no other network through `gateway`.
+/// Sends packets for any other network through `gateway`.
 pub(crate) fn add_default_route(gateway: [u8; 4]) -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all zeros are a valid route, without a device's name.

@@ -1,4 +1,5 @@
-//! A disk with a system of its own: what its partitions hold, and which of them has the root file system.
+//! A disk with a system of its own: the contents of its partitions, and the choice of the one with the root file
+//! system.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use crate::sys;
 
-/// Bytes at the beginning of a volume that tell what it holds.
+/// Bytes at the beginning of a volume that tell its content.
 const BEGINNING: u64 = 68 << 10;
 /// A file that names the operating system (`os-release(5)`); the first is a link to the second as a rule.
 const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
@@ -18,7 +19,7 @@ enum Content {
     Ext,
     /// Anything else, by its name.
     Other(&'static str),
-    /// Nothing that is known here.
+    /// No content that is known here.
     Unknown,
 }
 

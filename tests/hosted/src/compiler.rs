@@ -28,7 +28,7 @@ pub fn clang() -> Result<&'static Path> {
     FOUND.as_deref().map_err(|error| anyhow!("no {CLANG}: {error:#}"))
 }
 
-/// Has LLVM fetched, by a program of its own: what most runs of these tests do not need is not built for them.
+/// Has LLVM fetched by a program of its own: most runs of these tests do not need it, and build nothing for it.
 fn fetched() -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--package", "belfry-image", "--bin", "belfry-llvm"])

@@ -10,7 +10,7 @@ use belfry_runtime_hosted::HostedTransport;
 static SIGNALS: &[u8] = include_bytes!("../../../guest-runtime/kernels/signals.gfx1100.hsaco");
 /// Queues of all processes together.
 const QUEUES: usize = 40;
-/// Kernels of each queue that work, each with one behind it that counts.
+/// Kernels of each queue that work; a kernel that counts follows each of them.
 const LAUNCHES: u32 = 100;
 /// Work-items of either.
 const ITEMS: u32 = 1024;
@@ -93,7 +93,8 @@ fn forty_queues_of_two_and_of_four_processes_advance_alike() {
         let all = done.iter().flatten().sum();
         let of_processes: Vec<u32> = done.iter().map(|own| own.iter().sum()).collect();
         assert!(of_processes.iter().all(|&part| is_fair(part, processes as u32, all, 5)), "{of_processes:?}");
-        // One of forty may have had a turn more when the others are looked at, and a busy machine makes turns longer.
+        // One queue of forty may have had a turn more when the others are looked at, and a busy machine makes turns
+        // longer.
         assert!(done.iter().flatten().all(|&part| is_fair(part, QUEUES as u32, all, 2)), "{done:?}");
         for lane in lanes.iter().flatten() {
             lane.queue.finish().unwrap();

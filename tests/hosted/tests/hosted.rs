@@ -13,7 +13,7 @@ fn gpu() -> Arc<HostedGpu> {
     gpu_of(chip::DEFAULT)
 }
 
-/// One of a chip.
+/// A GPU of a chip.
 fn gpu_of(chip: &'static Model) -> Arc<HostedGpu> {
     HostedGpu::new(GpuConfig { chip, vram_size: 64 << 20, ..GpuConfig::default() }).unwrap()
 }
@@ -73,7 +73,7 @@ examples! {
 #[test]
 fn grid_sync_succeeds_beside_kernels_that_do_not_end() {
     let gpu = gpu();
-    // One in a process of its own, and one beside the queue with the global wave sync.
+    // One kernel in a process of its own, and one beside the queue with the global wave sync.
     let runtimes = [process(&gpu), process(&gpu)];
     let spins = runtimes.each_ref().map(|runtime| {
         let words = [0, 1].map(|_| runtime.gpu().gtt().buffer_from(&[0u32]).unwrap());
@@ -90,7 +90,7 @@ fn grid_sync_succeeds_beside_kernels_that_do_not_end() {
     let mut out = Vec::new();
     belfry_examples::run("grid-sync", &runtimes[1], &[], &mut out).unwrap();
     assert!(gpu.device().stats().queues_preempted > 0, "the queues took turns");
-    // They were kept off meanwhile, and go on afterwards.
+    // The kernels were kept off the GPU meanwhile, and go on afterwards.
     for ([stop, _], _queue, completion) in spins {
         stop.fill(1);
         completion.wait().unwrap();

@@ -25,7 +25,7 @@ fn process() -> (Arc<HostedGpu>, Runtime) {
     (gpu, runtime)
 }
 
-/// One more process on a GPU.
+/// Another process on a GPU.
 fn another(gpu: &Arc<HostedGpu>) -> Runtime {
     Runtime::with_transport(HostedTransport::open(gpu).unwrap()).unwrap()
 }

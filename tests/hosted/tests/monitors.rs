@@ -56,7 +56,7 @@ fn info(process: &HostedProcess, query: u32, args: [u32; 4], out: &mut [u8]) -> 
     process.ioctl(Node::Render, INFO, (&raw mut request).cast()).map(|_| ())
 }
 
-/// One register.
+/// Reads a register.
 fn read(process: &HostedProcess, dword: u32) -> Result<u32, Errno> {
     let mut value = 0u32;
     info(process, AMDGPU_INFO_READ_MMR_REG, [dword, 1, u32::MAX, 0], value.as_mut_bytes())?;
@@ -81,7 +81,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Runs an endless kernel while something is done.
+/// Runs an endless kernel while `run` runs.
 fn while_busy(gpu: &Arc<HostedGpu>, run: impl FnOnce(&HostedProcess)) {
     let runtime = Runtime::with_transport(HostedTransport::open(gpu).unwrap()).unwrap();
     let device = runtime.gpu();

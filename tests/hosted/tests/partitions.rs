@@ -12,7 +12,7 @@ use belfry_runtime_hosted::HostedTransport;
 static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 const COUNT: usize = 20_000;
 
-/// A GPU of gfx942 with so many XCCs, shared out like this.
+/// A GPU of gfx942 with `xccs` XCCs, which starts in the mode `partition`.
 fn gpu(xccs: u32, partition: ComputePartition) -> Arc<HostedGpu> {
     let shape = GpuConfig { chip: &gfx942::MODEL, xccs, partition, cus: 8, ..GpuConfig::default() };
     HostedGpu::new(GpuConfig { vram_size: 256 << 20, ..shape }).unwrap()

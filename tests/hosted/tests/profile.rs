@@ -29,7 +29,7 @@ const GFX1100: &str = "
     s_waitcnt vmcnt(0)
     s_endpgm";
 
-/// The same in the words of a chip's assembler.
+/// The body of the kernel in the words of a chip's assembler.
 fn body(name: &str) -> String {
     let words: &[(&str, &str)] = match name {
         "gfx1201" => &[
@@ -147,7 +147,7 @@ fn a_kernel_is_counted_exactly_on_each_chip() {
         let (occupancy, resources) = (kernel.occupancy.unwrap(), kernel.resources.unwrap());
         assert_eq!((resources.waves, resources.lds), (2, 512), "{chip}");
         if chip == "gfx942" {
-            // 100 SGPRs, and those behind them, are 112.
+            // 100 SGPRs, and those after them, are 112.
             assert_eq!((occupancy.per_simd(), occupancy.limit), (7.0, Limit::Sgprs));
         } else {
             assert_eq!((occupancy.per_simd(), occupancy.limit), (16.0, Limit::WaveSlots), "{chip}");

@@ -257,7 +257,7 @@ fn on_processor(name: &str, input: &[u32]) -> Vec<u32> {
     output.stdout.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// Runs the compiler; fails with what it says.
+/// Runs the compiler; fails with its output.
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Vector registers that the halves of a wave64 share, from an assembled descriptor to what a kernel computes with them.
+//! Vector registers that the halves of a wave64 share, from an assembled descriptor to a kernel's results.
 
 use belfry_device::GpuConfig;
 use belfry_hosted_tests::assembly::{Kernel, assemble};
@@ -6,7 +6,8 @@ use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
-/// Squares in a loop over the halves with a shared temporary, and what the low half left there for the high half.
+/// Squares in a loop over the halves with a shared temporary, and the value that the low half left there for the high
+/// half.
 const BODY: &str = "
     s_load_b64 s[4:5], s[0:1], 0x0
     s_subvector_loop_begin s8, .Lend

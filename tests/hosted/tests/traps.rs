@@ -30,8 +30,8 @@ fn is_reported(gpu: &HostedGpu) -> bool {
     })
 }
 
-/// A trap handler that stores what it was entered with at its trap memory, goes past an `s_trap` or the eight bytes of an instruction
-/// that faulted, clears `TRAPSTS` and returns.
+/// A trap handler that stores its state on entry at its trap memory, goes past an `s_trap` or the eight bytes of an
+/// instruction that faulted, clears `TRAPSTS` and returns.
 const RECORDER: &str = "
     s_mov_b64 [ttmp4, ttmp5], [ttmp14, ttmp15]
     s_sendmsg_rtn_b32 ttmp6, sendmsg(MSG_RTN_GET_DOORBELL)
@@ -75,7 +75,8 @@ struct Record {
     page_fault: bool,
 }
 
-/// Runs a kernel with the recorder installed: the result, what it recorded, and the words the kernel left.
+/// Runs a kernel with the recorder installed. Returns the outcome, the recorder's values, and the words that the kernel
+/// left.
 fn record(kernel: Kernel<'_>) -> (Result<(), belfry_runtime::Error>, Record, Vec<u32>) {
     let (device, runtime) = process();
     let gpu = runtime.gpu();
@@ -118,7 +119,7 @@ fn trap_instruction_enters_the_handler_and_comes_back() {
     let (result, record, out) = record(Kernel::new("traps", &body));
     result.unwrap();
     assert_eq!((record.id, record.trapsts), (5, 0));
-    // `s_getpc_b64` gives the address of the instruction after it: that of the trap.
+    // `s_getpc_b64` gives the address of the instruction after it: the trap's.
     assert_eq!((record.pc as u32, 0x600d), (out[0], out[1]));
     // PRIV and TRAP_EN.
     assert_eq!(record.status & 0x60, 0x60);
@@ -185,7 +186,7 @@ fn memory_violation_traps_and_is_still_reported() {
         "v_mov_b32 v4, 0x4000\nv_mov_b32 v5, 0\ns_getpc_b64 s[8:9]\nglobal_load_b32 v6, v[4:5], off\n{DONE}"
     );
     let (_, record, out) = record(Kernel::new("reads", &body));
-    // The handler went on behind the load, but the driver has heard of the page.
+    // The handler went on after the load, but the driver has heard of the page.
     assert!(record.page_fault);
     assert_eq!((record.id, record.trapsts), (0, 1 << 28 | 1 << 8));
     assert_eq!((record.pc as u32, 0x600d), (out[0], out[1]));
@@ -307,7 +308,7 @@ fn waves_know_where_on_the_gpu_they_sit() {
         let kernel = module.kernel("where").unwrap();
         kernel.launch(&queue).grid(128 * groups as u32).block(128).args((&out,)).run().unwrap();
         for group in out.to_vec().chunks(256) {
-            // One from each of the four waves.
+            // One pair from each of the four waves.
             let ids: Vec<(u32, u32)> = group.chunks(64).map(|wave| (wave[0], wave[1])).collect();
             let wgp = |id: u32| (id >> 18 & 7, id >> 16 & 1, id >> 10 & 0xf);
             for &(first, second) in &ids {

@@ -19,13 +19,13 @@ static VECADD: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx
 const COUNT: usize = 20_000;
 const BYTES: usize = COUNT * 4;
 
-/// A GPU of gfx942 with so many XCCs.
+/// A GPU of gfx942 with `xccs` XCCs.
 fn gpu(xccs: u32) -> Arc<HostedGpu> {
     let shape = GpuConfig { chip: &gfx942::MODEL, xccs, cus: 8, vram_size: 64 << 20, ..GpuConfig::default() };
     HostedGpu::new(shape).unwrap()
 }
 
-/// SET_XNACK_MODE; what it says.
+/// SET_XNACK_MODE, and its answer.
 fn set_xnack(transport: &HostedTransport, mode: i32) -> Result<i32, Errno> {
     let mut args = SetXnackModeArgs { xnack_enabled: mode };
     let pointer = (&raw mut args).cast();

@@ -1,7 +1,7 @@
 //! Doorbell pages that change between trapping and being memory: no store is lost.
 //!
-//! A guest's access is one step: it goes to memory or traps, and taking a page away waits for those under way. That is
-//! what KVM promises of memory slots, and a lock here.
+//! A guest's access is one step: it goes to memory or traps, and taking a page away waits for accesses under way. KVM
+//! promises this of memory slots; here it is a lock.
 
 #[path = "../../../device/src/handover.rs"]
 #[expect(unreachable_pub, reason = "public in the crate it belongs to")]
@@ -18,7 +18,7 @@ enum Mistake {
     None,
     /// The device is not told after the page was taken away.
     NoLastLook,
-    /// The page becomes memory before it is known what it held.
+    /// The page becomes memory before its values are known.
     LateSnapshot,
 }
 
@@ -148,7 +148,7 @@ fn one_vcpu(mistake: Mistake, rings: usize, watches: &'static [bool]) {
 /// Two vCPUs ring a doorbell each, `rings` times.
 fn two_vcpus(mistake: Mistake, rings: usize, watches: &'static [bool]) {
     let mut builder = loom::model::Builder::new();
-    // Everything three threads can do takes minutes; what is lost is lost with few preemptions.
+    // Everything three threads can do takes minutes; a lost ring shows with few preemptions.
     builder.preemption_bound = Some(3);
     builder.check(move || {
         let model = Arc::new(Model::new(mistake));

@@ -1,4 +1,4 @@
-//! The wait for slices of work: what is withdrawn is released when no slice that may have seen it is left.
+//! The wait for slices of work: memory that is withdrawn is released when no slice that may have seen it is left.
 
 /// Parts that the file is made of, on loom's atomics.
 mod sync {
@@ -11,7 +11,7 @@ mod sync {
     /// A counter whose operations have one order that all threads agree on.
     ///
     /// The product's operations are sequentially consistent. Loom takes such operations for acquire and release, but
-    /// its fences are sequentially consistent: with one on either side an operation is what the product's is.
+    /// its fences are sequentially consistent: with a fence on either side, an operation is as strong as the product's.
     macro_rules! counter {
         ($name:ident, $of:ident, $value:ty) => {
             #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ enum Mistake {
     LateSwitch,
 }
 
-/// Guest RAM: maps, of which the current one is used inside slices.
+/// Guest RAM: maps, of which slices use the current one.
 struct Model {
     unmapped: Vec<AtomicBool>,
     current: AtomicUsize,
@@ -105,7 +105,7 @@ impl Model {
 /// Device threads that work while a host changes the map.
 fn run(mistake: Mistake, workers: usize, slices: usize, changes: usize) {
     let mut builder = loom::model::Builder::new();
-    // Everything three threads can do takes minutes; what goes wrong does so with few preemptions.
+    // Everything three threads can do takes minutes; mistakes show with few preemptions.
     builder.preemption_bound = (workers > 1 || slices > 1 || changes > 1).then_some(4);
     builder.check(move || {
         let model = Arc::new(Model {

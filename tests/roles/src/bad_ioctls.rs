@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 
 use anyhow::{Result, ensure};
 
-/// A request and what Linux answers to it.
+/// A request and Linux's answer to it.
 struct Case {
     what: &'static str,
     request: u32,
@@ -89,7 +89,7 @@ fn request(fd: RawFd, request: u32, argument: *mut u32) -> i32 {
 ///
 /// # Errors
 ///
-/// When an answer is not what Linux gives.
+/// When an answer is not Linux's.
 pub fn run(out: &mut dyn Write) -> Result<()> {
     let file = File::options().read(true).write(true).open("/dev/kfd")?;
     let fd = file.as_raw_fd();
@@ -119,7 +119,7 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Runs `body` in a forked child and returns what it returns, 0 to 255.
+/// Runs `body` in a forked child and returns its result, 0 to 255.
 fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: this program has one thread here, and the child only makes a system call and ends.
     let pid = unsafe { libc::fork() };

@@ -21,7 +21,7 @@ pub fn content() -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// A disk that is not there, or does not have what it should.
+/// A disk that is not there, or whose content is not as expected.
 pub fn run(output: &mut dyn Write) -> Result<()> {
     let disk = File::options().read(true).write(true).open("/dev/vda").context("/dev/vda")?;
     let mut expected = content();
@@ -40,7 +40,7 @@ pub fn run(output: &mut dyn Write) -> Result<()> {
         fallocate(&disk, flags, at, length).context(what)?;
         expected[at as usize..(at + length) as usize].fill(0);
     }
-    // What the kernel has of the disks in memory would hide what is on them.
+    // The kernel's copies in memory would hide the content of the disks.
     fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
     compare(&disk, &expected, "vda after writes")?;
 

@@ -1,7 +1,8 @@
-//! Processes that are killed at random points of what they do with the GPU: afterwards it works, and nothing of theirs is
-//! left.
+//! Processes that are killed at random points of their use of the GPU: afterwards the GPU works, and nothing of theirs
+//! is left.
 //!
-//! The driver's own counters (`belfry_usage` in debugfs) say what is left, and the kernel's count of pinned pages.
+//! The driver's own counters (`belfry_usage` in debugfs) and the kernel's count of pinned pages tell if something is
+//! left.
 #![expect(unsafe_code, reason = "mounts debugfs and signals process groups")]
 
 use std::fs;
@@ -74,7 +75,7 @@ fn difference(before: &str, now: &str) -> String {
     lines.map(|(before, now)| format!("{before}, now {now}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Waits until processes hold what they held before.
+/// Waits until processes hold no more than before.
 fn wait_for_nothing_left(file: &Path, before: &str) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -158,7 +159,7 @@ pub fn run(points: u64, out: &mut dyn Write) -> Result<()> {
     let text = format!(
         "{points} points, {killed} killed, {holding} of them with the GPU open, {queues} with queues"
     );
-    // A kill of what had nothing shows nothing.
+    // A kill of a process that held nothing shows nothing.
     ensure!(holding * 3 > points && queues * 5 > points, "too few processes held anything: {text}");
     writeln!(out, "kills: {text}; nothing was left")?;
     Ok(())

@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 ///
-/// When the role does not exist, its arguments are wrong, or it finds what must not be.
+/// When the role does not exist, its arguments are wrong, or a check fails.
 pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Write) -> Result<()> {
     let argument = |index: usize| {
         arguments

@@ -1,4 +1,4 @@
-//! One role as a process of its own, for guests: `guest-roles ROLE ARGUMENTS`.
+//! Runs a role as a process of its own, for guests: `guest-roles ROLE ARGUMENTS`.
 
 use anyhow::{Context as _, Result};
 use belfry_runtime::Runtime;

@@ -65,7 +65,7 @@ impl Mapping {
 
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.len);
-        // SAFETY: inside the mapping, and other processes may change what is there.
+        // SAFETY: inside the mapping, and other processes may change the words there.
         unsafe { AtomicU64::from_ptr(self.address.byte_add(offset).cast()) }
     }
 }
@@ -135,7 +135,7 @@ impl<'a> Nodes<'a> {
     }
 
     pub(crate) fn ioctl<T>(&self, command: u32, args: &mut T) -> io::Result<()> {
-        // SAFETY: `args` is as long as the command says; what the kernel does to memory it names is the child's risk.
+        // SAFETY: `args` is as long as the command says; the kernel's accesses to memory it names are the child's risk.
         let result = unsafe { libc::ioctl(self.kfd.as_raw_fd(), command.into(), std::ptr::from_mut(args)) };
         let error = io::Error::last_os_error();
         if result >= 0 {

@@ -36,11 +36,11 @@ impl Directory {
     }
 }
 
-/// Uses the GPU and looks at what its directory says meanwhile.
+/// Uses the GPU and checks its directory meanwhile.
 ///
 /// # Errors
 ///
-/// When the directory says anything else than what the process does, or stays when it is done.
+/// When the directory differs from the process's use of the GPU, or stays when the process is done.
 pub fn run(out: &mut dyn Write) -> Result<()> {
     let path = PathBuf::from(PROC).join(std::process::id().to_string());
     ensure!(!path.exists(), "{} is there before the process uses the GPU", path.display());

@@ -1,8 +1,8 @@
 //! Everything a process can do with the driver's files, while the function is unbound and bound again.
 //!
-//! Supervisors start children, and kill most of them in the middle of something; the main thread unbinds and binds. What
-//! a child is told does not matter, as long as it is an error of the kind a removed device gives; what matters is that
-//! the kernel complains of nothing, and that the GPU works afterwards.
+//! Supervisors start children, and kill most of them in the middle of something; the main thread unbinds and binds. A
+//! child may get any error that a removed device gives. The kernel must complain of nothing, and the GPU must work
+//! afterwards.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -134,7 +134,7 @@ fn wait_for_work(counters: &Mapping) -> Result<()> {
     Ok(())
 }
 
-/// Starts one child after the other, and kills those that last; every other one that works may take its time.
+/// Starts one child after the other, and kills those that last; every other child that works may take its time.
 fn supervise(kind: &str, seed: u64, stop: &AtomicBool) -> Result<()> {
     let mut numbers = Numbers(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut unhurried = false;
@@ -222,7 +222,7 @@ fn touch(counters: &Mapping, file: &File, len: usize, offset: u64, write: bool) 
     Some(mapping)
 }
 
-/// One go: opens the nodes, uses them in several ways, closes them in any order.
+/// One round: opens the nodes, uses them in several ways, closes them in any order.
 fn use_files(numbers: &mut Numbers, counters: &Mapping) -> Result<()> {
     let told = |errno| match errno {
         0 => count(counters, ANSWERED),
@@ -265,7 +265,7 @@ fn use_files(numbers: &mut Numbers, counters: &Mapping) -> Result<()> {
                 nodes.map(nr::MAP_MEMORY_TO_GPU, memory.handle)?;
             }
             5 => {
-                // The same without a pin: it changes, and goes, while the GPU has it.
+                // Does the same without a pin: the memory changes, and goes, while the GPU has it.
                 let own = Area::new(4)?;
                 let access = attribute(KFD_IOCTL_SVM_ATTR_ACCESS, nodes.gpu_id);
                 let shared = set(&nodes, own.page(0), own.len(), &[access]);

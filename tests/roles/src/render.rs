@@ -56,7 +56,7 @@ pub(crate) fn map(file: RawFd, handle: u32) -> Result<*mut u64> {
     Ok(at.cast())
 }
 
-/// Does everything once and checks what it finds.
+/// Does everything once and checks the results.
 ///
 /// # Errors
 ///

@@ -61,8 +61,7 @@ fn available(nodes: &Nodes<'_>) -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// When a side does not see what the other one writes, memory goes too early or too late, or a request is answered
-/// otherwise than by Linux.
+/// When a side does not see the other one's writes, memory goes too early or too late, or an answer is not Linux's.
 pub fn run(out: &mut dyn Write) -> Result<()> {
     for kind in [AllocFlags::VRAM, AllocFlags::GTT] {
         share(kind).with_context(|| format!("{kind:?}"))?;

@@ -1,4 +1,5 @@
-//! A kernel that stores into its process's own memory for ever, and what is in those pages when the process is gone.
+//! A kernel that stores into its process's own memory for ever, and the content of those pages when the process is
+//! gone.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +15,7 @@ use belfry_runtime::Runtime;
 use crate::nodes::{Mapping, Nodes};
 use crate::{PATIENCE, probe, publish, work};
 
-/// Words a kernel stores, so many that it takes its time.
+/// Words that a kernel stores: enough for it to take its time.
 const WORDS: usize = 1 << 20;
 /// Bytes of them.
 const SIZE: usize = WORDS * 4;

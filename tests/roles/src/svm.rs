@@ -112,7 +112,7 @@ impl Area {
     /// The first word of a page, which is mapped.
     pub(crate) fn word(&self, page: usize) -> &AtomicU32 {
         assert!(page * PAGE < self.len);
-        // SAFETY: inside the mapping; the GPU may change what is there.
+        // SAFETY: inside the mapping; the GPU may change the word.
         unsafe { AtomicU32::from_ptr(self.page(page) as *mut u32) }
     }
 
@@ -132,7 +132,7 @@ impl Area {
 
     pub(crate) fn advise(&self, pages: std::ops::Range<usize>, advice: i32) -> io::Result<()> {
         let address = self.page(pages.start) as *mut libc::c_void;
-        // SAFETY: this program's own memory, of which only atomics are kept.
+        // SAFETY: this program's own memory; only atomics refer to it.
         match unsafe { libc::madvise(address, pages.len() * PAGE, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Checks that each side sees what the other one writes to some pages.
+    /// Checks that each side sees the other one's writes to some pages.
     fn check(&self, area: &Area, pages: &[usize], what: &str) -> Result<()> {
         for &page in pages {
             let (mine, its) = (0x1111_0000 + page as u32, 0x2222_0000 + page as u32);
@@ -210,7 +210,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Starts a kernel that runs until the first word of page 0 is not 0, and tells by that of page 1 that it runs.
+    /// Starts a kernel that runs until the first word of page 0 is not 0, and tells by the first word of page 1 that it
+    /// runs.
     fn spin(&self, area: &Area) -> Result<Completion> {
         area.word(0).store(0, Ordering::Release);
         area.word(1).store(0, Ordering::Release);
@@ -261,7 +262,7 @@ fn beside_a_child<R>(body: impl FnOnce() -> R) -> R {
 ///
 /// # Errors
 ///
-/// When one of them finds what must not be.
+/// When one of the cases fails.
 pub fn run(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     let bench = Bench::new(runtime, &|_| {})?;
     for (name, case) in cases::CASES.into_iter().chain(migrate::CASES) {

@@ -94,7 +94,7 @@ fn sync_wait(file: RawFd, handle: u32, timeout_nsec: i64) -> i32 {
     call(file, DRM_IOCTL_SYNCOBJ_WAIT, &mut args)
 }
 
-/// Does everything once and checks what it finds.
+/// Does everything once and checks the results.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ fn context(file: RawFd) -> Result<u32> {
     Ok(args.op)
 }
 
-/// Work of one file is waited for by that of another, by a syncobj that both have.
+/// Work of one file waits for work of the other, by a syncobj that both have.
 fn order(one: RawFd, other: RawFd) -> Result<()> {
     let (first, second) = (context(one)?, context(other)?);
     let [ib, gate] = [Memory::new(one, VA)?, Memory::new(one, VA + (1 << 24))?];
@@ -131,7 +131,7 @@ fn order(one: RawFd, other: RawFd) -> Result<()> {
     let mut sync_file = DrmSyncobjHandle { handle, flags: file_flag, fd: -1, pad: 0 };
     succeed(one, DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD, &mut sync_file)?;
     let done = syncobj(other)?;
-    // A timeline of the second file: what is in the first syncobj, and then its own work.
+    // A timeline of the second file: the work in the first syncobj, and then its own.
     let mut transfer =
         DrmSyncobjTransfer { src_handle: there.handle, dst_handle: done, dst_point: 3, ..Default::default() };
     succeed(other, DRM_IOCTL_SYNCOBJ_TRANSFER, &mut transfer)?;

@@ -57,7 +57,7 @@ pub fn run(out: &mut dyn Write) -> Result<()> {
     let function = function()?;
     thread::scope(|scope| -> Result<()> {
         let sleeper = scope.spawn(|| wait_for_ever(&event));
-        // It sleeps by then, or is about to: the end of its wait is the same.
+        // The thread sleeps by then, or is about to: its wait ends in either case.
         thread::sleep(Duration::from_millis(100));
         write_driver("unbind", &function)?;
         let errno = sleeper.join().map_err(|_| anyhow::anyhow!("the sleeper panicked"))??;
@@ -109,7 +109,7 @@ fn fault_count() -> libc::c_long {
 
 /// Touches the first word of a mapping; returns whether the kernel had to bring its page in.
 fn faults(mapping: &Mapping) -> bool {
-    // The first call may bring in what the calls themselves need.
+    // The first call may bring in pages that the calls themselves need.
     fault_count();
     let word = mapping.word(0);
     let before = fault_count();

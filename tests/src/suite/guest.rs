@@ -28,7 +28,7 @@ pub struct InGuest {
     thread: JoinHandle<Result<()>>,
 }
 
-/// A program to run, and where to say what came of it.
+/// A program to run, its time limit, and the channel for the outcome.
 type Request = (Vec<String>, Duration, Sender<Result<Outcome>>);
 
 impl InGuest {
@@ -96,7 +96,7 @@ fn boot(root: &Root, progress: &Progress) -> Result<(Guest, RootDisk)> {
     let disk = root.disk(&cache, progress)?;
     let image = guest_image(&cache)?.with_root(&cache)?;
     let root = DiskConfig { format: DiskFormat::Raw, ..DiskConfig::new(&disk.path) };
-    // As much VRAM as under `belfry exec`: one case allocates what is all of a guest's by default.
+    // As much VRAM as under `belfry exec`: one case allocates as much as a guest has by default.
     let gpu = GpuConfig { vram_size: 1 << 30, ..GpuConfig::default() };
     let config = GuestConfig { memory: 4 << 30, root: Some(root), gpu: Some(gpu), ..GuestConfig::default() };
     let step = progress.spinner("booting the guest");

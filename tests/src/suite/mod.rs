@@ -1,4 +1,4 @@
-//! The suite of unmodified programs as tests: `belfry-suite` has the cases, and what they are run and judged by.
+//! The suite of unmodified programs as tests: `belfry-suite` has the cases, and the code that runs and judges them.
 //!
 //! | part | file |
 //! | --- | --- |

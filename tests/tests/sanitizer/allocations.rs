@@ -23,7 +23,7 @@ impl Checked {
         Self::with(chip, &[rule], 128 << 20)
     }
 
-    /// One with so many bytes of VRAM.
+    /// A GPU with `vram_size` bytes of VRAM.
     fn with(chip: &'static str, rules: &[Rule], vram_size: u64) -> Self {
         let rules = rules.iter().copied().collect();
         let sanitizer = Arc::new(Sanitizer::new(SanitizeOptions { rules, ..SanitizeOptions::default() }));
@@ -57,13 +57,13 @@ impl Checked {
     }
 }
 
-/// The rule's findings of a wave of 32 lanes, each of which has the offset of a dword of its own in `v1`, in memory of which the host
-/// has written so many dwords.
+/// The rule's findings of a wave of 32 lanes. Each lane has the offset of a dword of its own in `v1`; the host has
+/// written `written` dwords of the memory.
 fn loads(chip: &'static str, code: [&str; 2], written: usize) -> Vec<String> {
     loads_of(chip, code, written, false)
 }
 
-/// The same of that memory or, `copied`, of a copy that an engine has made of it in VRAM.
+/// The rule's findings of that memory or, with `copied`, of a copy that an engine has made of it in VRAM.
 fn loads_of(chip: &'static str, [argument, load]: [&str; 2], written: usize, copied: bool) -> Vec<String> {
     let checked = Checked::new(chip, Rule::MemoryUninitialized);
     let body = format!("{argument}\n v_lshlrev_b32 v1, 2, v0\n {load}\n s_endpgm");
@@ -100,7 +100,7 @@ fn memory_is_read_that_nobody_has_written() {
         let told = loads(chip, [argument, load], 20);
         let [finding] = &told[..] else { panic!("{chip}: {told:#?}") };
         assert!(finding.starts_with("memory-uninitialized: k, dispatch 0: nothing has written"), "{finding}");
-        // The first dword behind what the host has written is that of lane 20.
+        // The first dword after those that the host has written is lane 20's.
         assert!(finding.contains(" lane 20, reads 4 bytes at "), "{finding}");
         assert_eq!(loads(chip, [argument, load], 32), [""; 0], "{chip}");
     }
@@ -111,7 +111,7 @@ fn memory_is_written_by_the_kernel_that_reads_it() {
     let load = "global_load_b32 v2, v1, s[4:5]";
     let zeros = "v_mov_b32 v3, 0\n global_store_b32 v1, v3, s[4:5]\n s_waitcnt_vscnt null, 0x0\n";
     assert_eq!(loads("gfx1100", [GFX11, &format!("{zeros} {load}")], 0), [""; 0]);
-    // An exchange writes what it has not to know, an addition has to know it.
+    // An exchange need not know the old value, an addition has to know it.
     assert_eq!(loads("gfx1100", [GFX11, "global_atomic_swap_b32 v1, v0, s[4:5]"], 0), [""; 0]);
     let told = loads("gfx1100", [GFX11, "global_atomic_add_u32 v1, v0, s[4:5]"], 0);
     assert!(told.len() == 1 && told[0].contains(" lane 0, updates 4 bytes at "), "{told:#?}");

@@ -1,4 +1,4 @@
-//! The rule for the host data path: what a processor has written to VRAM is flushed before the device looks at it.
+//! The rule for the host data path: a processor's writes to VRAM are flushed before the device looks at them.
 #![expect(unsafe_code, reason = "stores to VRAM as a program does that flushes by itself, or forgets to")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The sanitizer of kernels: each rule is broken once and told of, and nothing is told of kernels that keep them.
+//! The sanitizer of kernels: each rule is broken once and reported, and nothing is reported of kernels that keep them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ const LDS: u32 = 256;
 /// The argument in `s[4:5]`.
 const ARGUMENT: &str = "s_load_b64 s[4:5], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n";
 
-/// Runs kernel `k` of a chip on two workgroups of two waves, with 1024 dwords of zeros; what was found.
+/// Runs kernel `k` of a chip on two workgroups of two waves, with 1024 dwords of zeros. Returns the findings and the
+/// memory.
 fn run_on(name: &str, body: &str, options: SanitizeOptions) -> (Vec<Finding>, Vec<u32>) {
     let (found, values) = run_with(name, body, options, Memory::Dwords(1024));
     (found, values.unwrap())
@@ -30,7 +31,7 @@ enum Memory {
     Freed,
 }
 
-/// As [`run_on`]; what is in the memory, or why the kernel did not end.
+/// Runs a kernel as [`run_on`] does, on any memory. Returns its content, or the reason why the kernel did not end.
 fn run_with(
     name: &str,
     body: &str,
@@ -108,7 +109,7 @@ fn two_waves_store_to_the_same_memory() {
     let body = format!("{ARGUMENT} v_mov_b32 v1, 0\n global_store_b32 v1, v0, s[4:5]\n s_endpgm");
     let finding = only(findings(&body), Rule::GlobalRace);
     assert_eq!(finding.here.instruction, "global_store_b32 v1, v0, s[4:5]");
-    // Four waves, each of which but the first meets another one.
+    // Four waves; each of them but the first meets another one.
     assert_eq!(finding.count, 3);
 }
 
@@ -119,7 +120,7 @@ fn stores_that_release_do_not_race_with_each_other() {
     };
     let release = "s_waitcnt vmcnt(0) lgkmcnt(0)\n s_waitcnt_vscnt null, 0x0\n";
     assert_eq!(findings(&body(release)), []);
-    // Not right behind the wait, or not behind one for all stores.
+    // Not just after the wait, or after a wait for some stores only.
     only(findings(&body(&format!("{release} v_mov_b32 v2, 0\n"))), Rule::GlobalRace);
     only(findings(&body("s_waitcnt_vscnt null, 0x1\n")), Rule::GlobalRace);
     let body =
@@ -133,7 +134,7 @@ fn lds_is_read_that_nobody_has_written() {
     let body = "v_lshlrev_b32 v1, 2, v0\n ds_load_b32 v2, v1\n s_waitcnt lgkmcnt(0)\n s_endpgm";
     let finding = only(findings(body), Rule::LdsUninitialized);
     assert_eq!(finding.here.does, "reads 4 bytes at LDS 0x0");
-    // An atomic that depends on what is there reads it as well; one that replaces it does not.
+    // An atomic that depends on the old value reads it as well; one that replaces it does not.
     let body = "v_lshlrev_b32 v1, 2, v0\n ds_add_u32 v1, v0\n s_endpgm";
     only(findings(body), Rule::LdsUninitialized);
     let body = "v_lshlrev_b32 v1, 2, v0\n ds_storexchg_rtn_b32 v2, v1, v0\n s_endpgm";
@@ -199,8 +200,8 @@ fn waits_count_in_order() {
     only(findings(body), Rule::MissingWait);
 }
 
-/// Waves exchange values over LDS with a barrier, add them up in memory with an atomic, and the last one of all writes the sum where
-/// the others, who look with loads that bypass caches, wait for it.
+/// Waves exchange values over LDS with a barrier, add them up in memory with an atomic, and the last one of all writes
+/// the sum to a place where the others wait for it, by loads that bypass caches.
 const ORDERLY: &str = "
     s_load_b64 s[4:5], s[0:1], 0x0
     v_lshlrev_b32 v1, 2, v0
@@ -277,7 +278,7 @@ fn only_what_is_wanted_is_checked() {
 
 #[test]
 fn memory_is_accessed_beyond_an_allocation() {
-    // 1000 dwords of a page of 1024, and what is behind it and in front of it.
+    // 1000 dwords of a page of 1024, and the memory after it and in front of it.
     let body = |offset: &str| {
         format!("{ARGUMENT} v_lshlrev_b32 v1, 2, v0\n global_load_b32 v2, v1, s[4:5] {offset}\n s_endpgm")
     };
@@ -309,7 +310,7 @@ fn memory_is_accessed_that_was_freed() {
     outcome.unwrap_err();
 }
 
-/// The only finding, which is of a register, and what it says.
+/// The only finding, which must be of a register; its description.
 #[track_caller]
 fn of_register(body: &str) -> String {
     let body = format!("{ARGUMENT} v_mov_b32 v1, 0\n {body}\n .Lend:\n s_endpgm");
@@ -366,7 +367,7 @@ fn registers_may_be_copied_and_chosen_from_that_nothing_has_written() {
     }
 }
 
-/// One workgroup writes, says so, and another one, which waits for that, reads it.
+/// One workgroup writes and sets a flag; another one waits for the flag and reads.
 fn handed_over(load: &str) -> String {
     format!(
         "{ARGUMENT}

@@ -1,5 +1,5 @@
-//! The sanitizer's rules for drivers and runtimes: each is broken once and told of as exactly that, and nothing is told of a driver
-//! that keeps them.
+//! The sanitizer's rules for drivers and runtimes: each is broken once and reported as exactly that, and nothing is
+//! reported of a driver that keeps them.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn checked_driver() -> (Arc<Sanitizer>, Driver) {
     checked_with(Plan::default())
 }
 
-/// The same with faults.
+/// A driver with a plan of faults, and the sanitizer that checks it.
 fn checked_with(faults: Plan) -> (Arc<Sanitizer>, Driver) {
     // The last one has another device, which works on a copy of memory; it has tests of its own.
     let is_wanted = |rule: &Rule| !rule.is_for_kernels() && *rule != Rule::HdpNotFlushed;
@@ -98,7 +98,7 @@ impl Checked {
         misuse
     }
 
-    /// The same, of the queue.
+    /// The only misuse, which is of this rule and of the queue.
     #[track_caller]
     fn only_of_queue(&self, rule: Rule, packet: u64, found: &str) {
         let misuse = self.only(rule);
@@ -155,7 +155,7 @@ fn a_packet_waits_for_a_signal_that_nothing_has_written() {
         0,
         "nothing has written a signal that a barrier waits for",
     );
-    // It is told of once, however long the packet waits.
+    // The packet is reported once, however long it waits.
     checked.ring(0);
     checked.driver.set_ram_u64(unwritten + 8, 0);
     checked.processed(1);
@@ -212,11 +212,11 @@ fn finish(driver: &Driver, spin: &Spinning) {
     eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
 }
 
-/// A kernel spins, something is done to it, and it is told to stop.
+/// A kernel spins, `change` is called, and the kernel is told to stop.
 fn while_a_kernel_runs(rule: Rule, change: impl FnOnce(&Driver, &Spinning), found: &str) {
     let (sanitizer, mut driver) = checked_driver();
     let mut spin = ready_to_spin(&mut driver, 0x8001, DOORBELL);
-    // One wave, so that none begins after the change.
+    // There is one wave, so that none begins after the change.
     (spin.packet.workgroup_size_x, spin.packet.grid_size_x) = (32, 32);
     spin.start(&driver);
     change(&driver, &spin);

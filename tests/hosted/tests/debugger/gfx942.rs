@@ -1,4 +1,4 @@
-//! The same of MI300X, whose scheduler has what a debugger wants in the process's packet of its run list.
+//! A debugger's calls on MI300X. Its scheduler gets the debugger's settings in the process's packet of its run list.
 #![expect(unsafe_code, reason = "looks at the memory of the debugged process, which is this one")]
 
 use std::sync::Arc;
@@ -74,7 +74,7 @@ const ADDRESS_WATCH: u32 = 1 << 7;
 const LANES: u32 = 64;
 /// Registers of a saved wave before the hardware's.
 const SCALARS: u64 = 112;
-/// `MODE` is one further than on gfx11, behind a mask of 64 lanes.
+/// `MODE` is one further than on gfx11, after a mask of 64 lanes.
 const MODE: u64 = 9;
 
 fn gpu(xccs: u32) -> Arc<HostedGpu> {
@@ -86,8 +86,8 @@ fn shared_out(xccs: u32, partition: ComputePartition) -> Arc<HostedGpu> {
     HostedGpu::new(GpuConfig { vram_size: 128 << 20, ..shape }).unwrap()
 }
 
-/// The waves of a suspended queue, which have no LDS: each state in the control stack says how many registers the waves behind it
-/// have, and contexts go downwards from the end.
+/// The waves of a suspended queue, which have no LDS: each state in the control stack gives the number of registers of
+/// the waves after it, and contexts go downwards from the end.
 fn saved_waves(queue: &QueueSnapshotEntry) -> Vec<SavedWave> {
     let area = queue.ctx_save_restore_address;
     // SAFETY: the area is memory of this process; its header was written when the queue was suspended.
@@ -162,7 +162,8 @@ impl Debugged {
         assert_eq!((args.enable_mask, args.support_request_mask), (0, 0x1ff));
     }
 
-    /// Watches 128 bytes, from the beginning of the kernel's result or behind it, for stores on a node; the watch's number.
+    /// Watches 128 bytes, at the beginning of the kernel's result or after it, for stores on a node; the watch's
+    /// number.
     fn watch(&self, gpu_id: u32, offset: u64) -> u32 {
         let address = (self.out.address() & !0x7f) + offset;
         let watch = DbgTrapSetNodeAddressWatchArgs { address, mode: 1, mask: 0xffff_ff80, gpu_id, id: 77 };

@@ -1,4 +1,4 @@
-//! A debugger of its own: a process with DBG_TRAP, and what it finds in context save areas.
+//! A debugger of its own: a process with DBG_TRAP, and the waves it finds in context save areas.
 #![expect(unsafe_code, reason = "looks at the memory of the debugged process, which is this one")]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use belfry_abi::kfd::queue::ContextSaveAreaHeader;
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A wave in a context save area: where its scalar registers begin, and how many there are.
+/// A wave in a context save area: the offset of its scalar registers, and their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedWave {
     pub(crate) at: u64,
@@ -22,7 +22,7 @@ pub(crate) struct SavedWave {
 /// Finds the waves of a suspended queue in its area.
 pub(crate) type FindWaves = fn(&QueueSnapshotEntry) -> Vec<SavedWave>;
 
-/// Hardware registers behind the scalar ones, by their place.
+/// Hardware registers after the scalar ones, by their place.
 pub(crate) const PC: u64 = 1;
 pub(crate) const STATUS: u64 = 5;
 pub(crate) const TRAPSTS: u64 = 6;
@@ -80,7 +80,7 @@ impl Debugger {
         Self::with(gpu, saved_waves)
     }
 
-    /// One that finds waves of another chip.
+    /// A debugger that finds waves of another chip.
     pub(crate) fn with(gpu: &Arc<HostedGpu>, find_waves: FindWaves) -> Self {
         let mut ends = [-1; 2];
         // SAFETY: there is room for two descriptors, which are this function's own.
@@ -124,7 +124,7 @@ impl Debugger {
         self.op(pid, DbgTrapOp::Disable as u32, 0u32).0
     }
 
-    /// Waits for the next notice, and asks what it is: exceptions, GPU and queue.
+    /// Waits for the next notice, and asks for the event: exceptions, GPU and queue.
     pub(crate) fn next_event(&mut self, pid: u32) -> (u64, u32, u32) {
         loop {
             let mut byte = [0];
@@ -203,8 +203,8 @@ impl Debugger {
     }
 }
 
-/// The waves of a suspended queue, which have 32 lanes and no LDS, as ROCdbgapi finds them: each state in the control stack says
-/// how many vector registers the waves after it have, and contexts go downwards from the end.
+/// The waves of a suspended queue, which have 32 lanes and no LDS, as ROCdbgapi finds them: each state in the control
+/// stack gives the number of vector registers of the waves after it, and contexts go downwards from the end.
 pub(crate) fn saved_waves(queue: &QueueSnapshotEntry) -> Vec<SavedWave> {
     let area = queue.ctx_save_restore_address;
     // SAFETY: the area is memory of this process; its header was written when the queue was suspended.

@@ -1,4 +1,4 @@
-//! Tables in the documentation that the code knows better: they must be what the code says.
+//! Tables in the documentation that follow from the code: each must be as the code gives it.
 //!
 //! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
 
@@ -80,7 +80,7 @@ fn render_state(command: u32) -> String {
     partial.map_or("built".to_owned(), |partial| format!("partial: {}", partial.missing))
 }
 
-/// `docs/render-node.md`: the commands as the driver's tables give them, and what is not in a table.
+/// `docs/render-node.md`: the commands as the driver's tables give them, and facts that are not in a table.
 fn render_node() -> String {
     let mut text = String::from(
         "# The render node\n\n\
@@ -121,7 +121,7 @@ fn render_node() -> String {
     text
 }
 
-/// Compares a page with what the code says, or writes it.
+/// Compares a page with the text that the code gives, or writes it.
 fn check(page: &str, now: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     if std::env::var_os("BLESS").is_some() {

@@ -177,7 +177,7 @@ const PROOFS: &[Proof] = &[
     },
 ];
 
-/// The tests of a command as its row has them; whether each is there is looked at.
+/// The tests of a command as its row has them; checks that each of them is there.
 pub(crate) fn of(command: &str) -> String {
     if command.ends_with("_DEPRECATED") {
         return "`bad_ioctls::what_is_not_built_is_refused_for_every_argument`".to_owned();

@@ -1,4 +1,4 @@
-//! Faults that strike on purpose, each once: what a program, its driver and the next program see of it.
+//! Faults that strike on purpose, each once, as a program, its driver and the next program see them.
 
 mod ecc;
 
@@ -97,7 +97,7 @@ fn strike_of(
         matches!(rule, Rule::FrameUnanswered | Rule::FrameRefused | Rule::QueueHang | Rule::SdmaStuck);
     let none = Plan::counting();
     let gpu = HostedGpu::new(if hangs { hasty(chip, none) } else { config(chip, none) }).unwrap();
-    // Once the driver is loaded: how many moments there are before differs from run to run.
+    // Once the driver is loaded: the number of moments before differs from run to run.
     let begin = || assert!(gpu.device().faults().begin(&plan));
     let outcome = work(&gpu, begin).map_err(|error| format!("{error:#}"));
     let report = gpu.device().faults().report();
@@ -197,7 +197,7 @@ fn corrupt_copy_is_one_wrong_word() {
 fn failed_walk_of_a_wave_is_a_memory_fault() {
     let mut faults = 0;
     for moment in (1..160).step_by(12) {
-        // From here on, as how often tables are walked while a driver is loaded depends on how the device's thread gets its turns.
+        // From here on: the number of table walks while a driver is loaded depends on the turns of the device's thread.
         let gpu = HostedGpu::new(hasty(chip::DEFAULT, Plan::counting())).unwrap();
         let plan = format!("walk-fails@{moment}").parse().unwrap();
         assert!(gpu.device().faults().begin(&plan));
@@ -347,7 +347,7 @@ fn a_driver_that_runs_out_of_something_says_so_and_goes_on() {
 #[test]
 fn function_that_is_reset_behind_the_drivers_back_works_again() {
     for chip in [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL] {
-        // The driver polls registers for as long as the device takes: how often differs from run to run.
+        // The driver polls registers for as long as the device takes: the number of reads differs from run to run.
         let moment = moments_before(chip, Hook::Register) + 10_000;
         let gpu = HostedGpu::new(hasty(chip, format!("function-reset@{moment}").parse().unwrap())).unwrap();
         let struck = || gpu.device().faults().report().struck.contains_key(&Rule::FunctionReset);

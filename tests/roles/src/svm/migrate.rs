@@ -45,7 +45,7 @@ pub(crate) fn in_vram_for(nodes: &Nodes<'_>, pages: usize) -> Result<Area> {
     Ok(area)
 }
 
-/// Checks that memory has what [`in_vram_for`] gave it.
+/// Checks that memory has the values that [`in_vram_for`] gave it.
 ///
 /// # Errors
 ///
@@ -138,7 +138,7 @@ fn there_and_back(bench: &Bench<'_>) -> Result<()> {
         "events: {said}"
     );
     ensure!(said.lines().any(|line| line.starts_with("6 ")), "events: {said}");
-    // The processor's touch is told where it moves memory.
+    // The processor's touch is reported if it moves memory.
     let touched = said.lines().any(|line| line.starts_with("6 ") && line.ends_with(" 2"));
     ensure!(touched != coherent, "events: {said}");
     Ok(())
@@ -188,7 +188,7 @@ fn parts(bench: &Bench<'_>) -> Result<()> {
     }
     area.protect(20..30, libc::PROT_READ | libc::PROT_WRITE);
     bench.check(&area, &[9, 10, 20, 29, 39, 40], "a part")?;
-    // What is given back is in VRAM no more, and what comes in its place is new.
+    // Memory that is given back is in VRAM no more, and memory that comes in its place is new.
     area.advise(12..14, libc::MADV_DONTNEED)?;
     ensure!(bench.reads(&area, 13)? == 0, "a page that was given back");
     bench.check(&area, &[11, 12, 13, 14], "given back")

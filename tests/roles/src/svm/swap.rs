@@ -12,7 +12,7 @@ use belfry_runtime::Runtime;
 use super::{Area, Bench, FILL};
 use crate::nodes::PAGE;
 
-/// Bytes of the disk that is swapped to, and of what is asked for beside the shared memory: more than the guest has.
+/// Bytes of the disk that is swapped to, and of the memory asked for beside the shared memory: more than the guest has.
 pub const DISK: u64 = 768 << 20;
 const HOG: usize = 480 << 20;
 /// Bytes of memory a guest for this has.
@@ -48,7 +48,7 @@ fn swapped() -> Result<[u64; 2]> {
 ///
 /// # Errors
 ///
-/// When a page does not have what it should, or nothing was swapped.
+/// When the content of a page is wrong, or nothing was swapped.
 pub fn run(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     swap_on()?;
     let bench = Bench::new(runtime, &|_| {})?;

@@ -32,7 +32,7 @@ pub(super) const CASES: [Case; 9] = [
 const ROOT: u64 = 129 << 20;
 /// Bytes of a block of the root file system.
 const BLOCK: u64 = 4096;
-/// Blocks that are enough for the package, and for less than half of what DKMS makes of it.
+/// Blocks that are enough for the package, and for less than half of the files that DKMS makes of it.
 const LITTLE: u64 = (2 << 20) / BLOCK;
 
 /// Belfry's status when it fails itself.
@@ -66,7 +66,8 @@ fn install(trial: &Trial, folder: &Path, disk: &str) -> Result<()> {
     Ok(())
 }
 
-/// A disk that must not have the driver afterwards: the reason is told, and neither it nor its folder is changed.
+/// A disk that must not have the driver afterwards: the reason is printed, and neither the disk nor its folder is
+/// changed.
 fn refused(trial: &Trial, folder: &Path, disk: &Path, reason: &str) -> Result<()> {
     let (before, content) = (names(folder)?, hash(disk)?);
     let said = trial.belfry(&["image", "install-driver", &disk.display().to_string()], FAILED)?;
@@ -120,7 +121,7 @@ fn interrupted(trial: &Trial, signal: Signal, step: &str) -> Result<()> {
     Ok(())
 }
 
-/// A root file system with only so many free blocks.
+/// A root file system with only `blocks` free blocks.
 fn no_room(trial: &Trial, blocks: u64) -> Result<()> {
     let folder = trial.folder()?;
     let disk = copy_of(&trial.disk("tools")?, folder.path())?;

@@ -116,7 +116,7 @@ impl Trial {
         Ok(tempfile::tempdir_in(&self.scratch)?)
     }
 
-    /// Runs belfry to its end, which is to be this one; answers what it said, its standard output first.
+    /// Runs belfry to its end, which must have this status. Returns its output, standard output first.
     fn belfry(&self, arguments: &[&str], status: i32) -> Result<String> {
         let mut command = Command::new(&self.belfry);
         command.args(arguments);

@@ -40,7 +40,7 @@ impl Screen {
         Ok(Self { terminal: File::from(keyboard), text: String::new(), deadline, belfry })
     }
 
-    /// Waits for each text behind what was seen before, and types the keys that go with it.
+    /// Waits for each text after the last one seen, and types the keys that go with it.
     pub(super) fn play(&mut self, dialogue: &[(&str, &str)]) -> Result<()> {
         for (prompt, keys) in dialogue {
             self.wait_for(prompt)?;
@@ -68,7 +68,7 @@ impl Screen {
             if poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&second))? == 0 {
                 continue;
             }
-            // The other side is closed: what was said is all there is.
+            // The other side is closed: there is no more output.
             let count =
                 self.terminal.read(&mut buffer).with_context(|| format!("no {wanted:?}: {}", self.text))?;
             self.text.push_str(&String::from_utf8_lossy(&buffer[..count]));
