@@ -188,7 +188,7 @@ static int access_page(struct mm_struct *mm, u64 va, u8 *data, size_t len, bool 
 
 int os_access_user(u64 key, u64 va, void *data, size_t len, bool write)
 {
-	/* Whoever gives the key holds the mm_struct, not its users. */
+	/* The caller, which gives the key, holds the mm_struct, not its users. */
 	struct mm_struct *mm = (struct mm_struct *)(uintptr_t)key;
 	size_t done = 0;
 	int err = 0;

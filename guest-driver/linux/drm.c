@@ -40,7 +40,7 @@ static int client_open(struct drm_device *drm, struct drm_file *file)
 	return 0;
 }
 
-/* Handles are gone already, and so is whoever has acquired the address space: that holds the file. */
+/* Handles are gone already, and so is the process that has acquired the address space: it holds the file. */
 static void client_close(struct drm_device *drm, struct drm_file *file)
 {
 	struct client *client = file->driver_priv;

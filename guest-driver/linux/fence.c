@@ -27,7 +27,7 @@ static const char *timeline_name(struct dma_fence *fence)
 	return "belfry";
 }
 
-/* Whoever has a fence may outlive the device: its functions stay until then. */
+/* The holder of a fence may outlive the device: the fence's functions stay until then. */
 static void fence_release(struct dma_fence *fence)
 {
 	/* The module's text is freed after a grace period. */
@@ -96,7 +96,7 @@ int os_sync_await(struct os_render_file *file, u32 handle, u64 point, u32 flags,
 		return err;
 	}
 	await->kick = kick;
-	/* An error says that it is over already, and then nobody has to be told. */
+	/* An error says that it is over already, and then no callback is needed. */
 	dma_fence_add_callback(await->fence, &await->callback, await_over);
 	*out = await;
 	return 0;

@@ -45,7 +45,7 @@ int belfry_irq_request(struct os_device *dev)
 	err = request_threaded_irq(dev->irq, NULL, belfry_irq_thread, IRQF_ONESHOT, BELFRY_NAME, dev);
 	if (err)
 		return err;
-	/* What arrived while nobody listened left its entry in the ring but no message. */
+	/* An interrupt that arrived before this has left its entry in the ring but no message. */
 	belfry_irq_handle(dev);
 	return 0;
 }

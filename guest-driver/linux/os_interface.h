@@ -27,7 +27,7 @@ struct os_smi;        /* descriptor that gives events */
 struct os_target;     /* a process that a debugger has named */
 struct os_event_file; /* a descriptor that a debugger is told of events by */
 struct os_fence;      /* end of work of the core, a struct dma_fence */
-struct os_await;      /* end of work that may be anybody's */
+struct os_await;      /* end of work that may be another driver's */
 struct os_sync_target; /* a syncobj that gets work */
 struct os_work;       /* something the core does later, on a worker thread */
 
@@ -200,7 +200,7 @@ int os_target_hold(struct os_target *target);
 void os_target_put(struct os_target *target);
 /* Whether the caller may checkpoint processes. */
 bool os_may_checkpoint(void);
-/* NULL: there is no such descriptor, or nobody may write to it. */
+/* NULL: there is no such descriptor, or it cannot be written to. */
 struct os_event_file *os_event_file_get(int fd);
 void os_event_file_notify(struct os_event_file *event);
 void os_event_file_put(struct os_event_file *event);

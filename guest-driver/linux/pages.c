@@ -31,7 +31,7 @@ static void unmap_for_device(struct os_pages *p)
 }
 
 /*
- * The function goes. Programs may keep what they have mapped of the pages, but no device reaches them any more; nobody is in
+ * The function goes. Programs may keep their mappings of the pages, but no device reaches them any more; no thread is in
  * the core, so that no pages are added.
  */
 void belfry_pages_unmap(struct os_device *dev)
@@ -70,8 +70,8 @@ void os_pages_free(struct os_pages *p)
 int os_pages_alloc(struct os_device *dev, size_t count, struct os_pages **out)
 {
 	/*
-	 * Where the core holds a lock nobody looks for memory (os_lock_acquire). The few pages of a queue may then come from the
-	 * kernel's reserves; what is as large as a program likes may not.
+	 * While the core holds a lock, the kernel does not reclaim memory (os_lock_acquire). The few pages of a queue may then
+	 * come from the kernel's reserves; memory whose size a program chooses may not.
 	 */
 	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | (count > 4 ? __GFP_NOMEMALLOC : 0);
 	struct os_pages *p;

@@ -46,15 +46,15 @@ static void cleanup_users(struct drm_device *drm, void *users)
 	cleanup_srcu_struct(users);
 }
 
-/* Stops the core and returns when nobody is in it any more. */
+/* Stops the core and returns when no thread is in it any more. */
 static void remove_core(struct os_device *dev)
 {
 	WRITE_ONCE(dev->gone, true);
-	belfry_remove(dev->gpu); /* wakes who waits for events */
+	belfry_remove(dev->gpu); /* wakes threads that wait for events */
 	synchronize_srcu(&dev->users);
 }
 
-/* Keeps the configuration space for resets: what it has by then may have gone with a reset that nobody asked for. */
+/* Keeps the configuration space for resets: a reset that the driver did not ask for may have cleared it by then. */
 static int save_state(struct os_device *dev)
 {
 	int err = pci_save_state(dev->pdev);
@@ -207,7 +207,7 @@ static int belfry_pci_resume(struct device *device)
 	return err == -EINVAL ? 0 : err; /* it was not suspended */
 }
 
-/* Hibernation takes VRAM away, which nobody has saved: the system stays awake. */
+/* Hibernation takes VRAM away, which is not saved: the system stays awake. */
 static int belfry_pci_freeze(struct device *device)
 {
 	dev_err(device, "cannot hibernate: VRAM is not saved\n");

@@ -65,7 +65,7 @@ static void proc_remove_files(struct belfry_proc *proc)
 	proc->files = NULL;
 }
 
-/* Directories go before the one that they are in, whoever has files open. */
+/* Directories go before the one that they are in, even if processes have files open. */
 void belfry_proc_exit(void)
 {
 	struct belfry_proc *proc;

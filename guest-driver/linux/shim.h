@@ -35,8 +35,8 @@ struct os_device {
 	struct pci_dev *pdev;
 	struct pci_saved_state *pci_state; /* as the function was enabled */
 	struct belfry_gpu *gpu; /* set between probe and remove */
-	struct srcu_struct users; /* held by whoever is in the core on behalf of a process */
-	bool gone;                /* nobody may enter any more */
+	struct srcu_struct users; /* held by threads that are in the core on behalf of a process */
+	bool gone;                /* no thread may enter any more */
 	void __iomem *vram;     /* BAR0, write-combined */
 	void __iomem *doorbells;
 	void __iomem *registers;
@@ -46,7 +46,7 @@ struct os_device {
 	struct belfry_card *card; /* set between probe and remove */
 	struct dentry *trace;     /* the file of trace.c; an error without debugfs */
 	atomic_long_t counts[BELFRY_COUNTS];
-	struct belfry_frames *frames; /* of processes in VRAM; NULL before anybody asked, an error where there are none */
+	struct belfry_frames *frames; /* of processes in VRAM; NULL before the first use, an error if there are none */
 	struct mutex frames_lock;
 	struct list_head pages; /* system memory that is mapped for the device */
 	struct mutex pages_lock;
@@ -66,8 +66,8 @@ static inline void belfry_count(struct os_device *dev, enum belfry_count what, l
 
 /*
  * Entering the core for a process, as drm_dev_enter() does for the BARs. It is a section of the device's own, because it
- * may last: an ioctl may wait for events, or for somebody to bring a page in. belfry_pci_remove() ends the waits for
- * events and then waits until everybody has left, so that nobody maps memory for a function that is unbound.
+ * may last: an ioctl may wait for events, or for another thread to bring a page in. belfry_pci_remove() ends the waits
+ * for events and then waits until all threads have left, so that none maps memory for a function that is unbound.
  */
 static inline bool belfry_enter(struct os_device *dev, int *idx)
 {
@@ -84,8 +84,8 @@ static inline void belfry_leave(struct os_device *dev, int idx)
 }
 
 /*
- * main.c: run what must not be done in an interrupt thread or a notifier. Pins have a queue of their own: they wait for
- * whoever brings user pages in, and however many wait, queues of dying or faulting processes are still stopped.
+ * main.c: run work that must not be done in an interrupt thread or a notifier. Pins have a queue of their own: they wait
+ * for user pages to be brought in, and even if many wait, queues of dying or faulting processes are still stopped.
  */
 extern struct workqueue_struct *belfry_wq;
 extern struct workqueue_struct *belfry_pin_wq;
@@ -135,9 +135,9 @@ bool belfry_area_is_memory(const struct vm_area_struct *vma);
 
 /* vram_pages.c */
 void belfry_frames_remove(struct os_device *dev);
-/* Who has the pages, for the kernel's functions that leave alone what is somebody else's. */
+/* Owner of the pages, for functions of the kernel that leave other owners' pages alone. */
 void *belfry_frames_owner(struct os_device *dev);
-/* Where in VRAM a page is, if it is there. */
+/* Offset of a page in VRAM, if it is there. */
 bool belfry_frame_offset(struct os_device *dev, struct page *page, u64 *offset);
 
 /* usage.c */

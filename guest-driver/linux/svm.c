@@ -125,7 +125,7 @@ static enum dma_data_direction mirror_direction(const struct os_mirror *mirror)
 	return mirror->writable ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
 }
 
-/* A page that has changed meanwhile gets an address, too, which nobody uses. Without bounce buffers, as pin_pages(). */
+/* A page that has changed meanwhile gets an address, too, which is not used. Without bounce buffers, as pin_pages(). */
 static int mirror_map(struct os_mirror *mirror)
 {
 	struct device *dma = &mirror->dev->pdev->dev;

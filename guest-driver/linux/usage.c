@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * /sys/kernel/debug/dri/N/belfry_usage: what processes hold of the device and of the kernel. When nobody uses the device, it
- * says what it said before anybody did; anything else is a leak.
+ * /sys/kernel/debug/dri/N/belfry_usage: resources of the device and of the kernel that processes hold. When no process uses
+ * the device, it says what it said before the first one did; anything else is a leak.
  */
 #include <drm/drm_debugfs.h>
 #include <linux/seq_file.h>

@@ -78,7 +78,7 @@ static void watch_stop(struct pin_watch *watch)
 {
 	mmu_interval_notifier_remove(&watch->notifier);
 	if (current_work() == &watch->work) {
-		/* Cancelling cannot wait for itself, and nobody queues it again. */
+		/* The work cannot wait for itself when it cancels itself, and it is not queued again. */
 		cancel_work(&watch->work);
 		watch->orphan = true;
 		return;

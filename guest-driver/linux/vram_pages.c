@@ -33,7 +33,7 @@ MODULE_PARM_DESC(private_pages, "Keep the processor out of pages of programs in 
 struct belfry_frames {
 	struct dev_pagemap pagemap;
 	struct os_device *dev;
-	struct resource *region; /* private pages: addresses that nobody else has; else NULL */
+	struct resource *region; /* private pages: addresses of no other device; else NULL */
 	unsigned long first;     /* page frame number */
 	unsigned long count;
 	atomic_long_t used;
@@ -264,7 +264,7 @@ static const struct dev_pagemap_ops frames_ops = {
 	.migrate_to_ram = migrate_to_ram,
 };
 
-/* Gives VRAM pages, the first time that somebody asks: they cost memory (a struct page each). */
+/* Gives VRAM pages, the first time that they are asked for: they cost memory (a struct page each). */
 static struct belfry_frames *frames_new(struct os_device *dev)
 {
 	u64 size = ALIGN_DOWN(dev->vram_size, SZ_2M);
@@ -309,7 +309,7 @@ err:
 	return NULL;
 }
 
-/* By somebody who is in the core. NULL where there are none. */
+/* Called by a thread that is in the core. NULL if there are no pages. */
 static struct belfry_frames *frames_get(struct os_device *dev)
 {
 	struct belfry_frames *frames = smp_load_acquire(&dev->frames);
@@ -388,7 +388,7 @@ int os_move_to_system(struct os_device *dev, u64 mm, u64 va, size_t count, size_
 	return move_area(dev, mm, va, count, NULL, moved);
 }
 
-/* Moves whatever is in VRAM to system memory, whoever has it. */
+/* Moves all pages in VRAM to system memory, those of any process. */
 static void frames_empty(struct belfry_frames *frames, unsigned long *src)
 {
 	unsigned long *dst = src + CHUNK;
@@ -405,7 +405,7 @@ static void frames_empty(struct belfry_frames *frames, unsigned long *src)
 	}
 }
 
-/* The function goes. Nobody is in the core any more; BAR0 is still there. */
+/* The function goes. No thread is in the core any more; BAR0 is still there. */
 void belfry_frames_remove(struct os_device *dev)
 {
 	struct belfry_frames *frames = belfry_frames_owner(dev);
@@ -416,7 +416,7 @@ void belfry_frames_remove(struct os_device *dev)
 	src = kvcalloc(CHUNK, 2 * sizeof(*src), GFP_KERNEL | __GFP_NOFAIL);
 	while (atomic_long_read(&frames->used)) {
 		frames_empty(frames, src);
-		/* Somebody may hold a page for a moment. */
+		/* Another part of the kernel may hold a page for a moment. */
 		if (atomic_long_read(&frames->used))
 			msleep(1);
 	}

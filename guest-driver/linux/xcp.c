@@ -56,7 +56,7 @@ err_number:
 	return err;
 }
 
-/* Nobody has a file any more, as each holds the function's device. */
+/* No process has a file any more, as each file holds the function's device. */
 static void free_xcps(struct drm_device *drm, void *unused)
 {
 	struct os_device *dev = to_os_device(drm);
