@@ -21,7 +21,7 @@ const ROUNDS: u32 = 100;
 /// Repetitions, of which the fastest is printed.
 const RUNS: usize = 40;
 
-/// Names and words, with addresses in `v0`, behind `s[4:5]` if they are global; llvm-mc-19 -mcpu=gfx1100.
+/// Names and words, with addresses in `v0`, and after it `s[4:5]` if they are global; llvm-mc-19 -mcpu=gfx1100.
 const OPERATIONS: [(&str, [u32; 2]); 12] = [
     ("ds_add_u32", [0xd800_0000, 0x0000_0400]),
     ("ds_add_rtn_u32", [0xd880_0000, 0x0800_0400]),

@@ -29,7 +29,8 @@ const HIST: [(Arch, &[u8]); 2] = [
 ];
 /// Repetitions, of which the fastest and the median are printed.
 const RUNS: usize = 3;
-/// Instructions of a repetition, at least: so many that the first launches of a run, which are slower, do not count.
+/// Least number of instructions of a repetition: enough that the first launches of a run, which are slower, do not
+/// count.
 const LEAST: u64 = 5_000_000;
 
 /// Code objects that the command line names, which last as long as this program.

@@ -1,9 +1,9 @@
 //! Context save and restore: how a wave gets into the part of its trap handler that saves or restores it.
 //!
-//! On a context save the hardware sets `TRAPSTS.SAVECTX` and takes the wave into its trap handler between two instructions.
-//! The handler asks where to save to with `MSG_RTN_SAVE_WAVE`, and ends with `s_endpgm_saved`. To be restored, a wave is
-//! launched four bytes behind the handler's first instruction, with the same answer in EXEC, and goes on where its
-//! `s_rfe_b64` leads.
+//! On a context save the hardware sets `TRAPSTS.SAVECTX` and takes the wave into its trap handler between two
+//! instructions. The handler asks with `MSG_RTN_SAVE_WAVE` where to save to, and ends with `s_endpgm_saved`. To be
+//! restored, a wave is launched four bytes after the handler's first instruction, with that answer in EXEC, and goes
+//! on where its `s_rfe_b64` leads.
 //!
 //! Source: linux `amdkfd/cwsr_trap_handler_gfx10.asm`, the protocol between the handler and the hardware.
 
@@ -35,7 +35,7 @@ pub struct ContextSlot {
 }
 
 impl ContextSlot {
-    /// As the handler finds it in EXEC.
+    /// Returns the slot as the handler finds it in EXEC.
     fn exec(self) -> u64 {
         self.address & ADDRESS | if self.first_wave { FIRST_WAVE } else { 0 }
     }

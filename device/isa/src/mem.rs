@@ -103,7 +103,7 @@ impl FaultKind {
     }
 }
 
-/// A refused access of memory, as it was found: by the page walk, or at what lies behind the translation.
+/// A refused access of memory, as the page walk found it, or the memory that the translation leads to.
 ///
 /// This is the one description of a fault, for engines, interrupts and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -23,7 +23,7 @@ pub(crate) struct Chunk(pub(crate) [u32; 16]);
 /// Thirty-two lanes of a vector register: a wave64 register is two consecutive rows.
 pub(crate) type Row = [Chunk; 2];
 
-/// First scratch row for operand preparation: behind two rows for each register of the largest file.
+/// First scratch row for operand preparation: after two rows for each register of the largest file.
 pub(crate) const TEMP_ROW: usize = MAX_ALLOCATION as usize * 2;
 /// Rows of a wave. A power of two, so that masking an index proves it in range.
 pub(crate) const ROWS: usize = (TEMP_ROW + 64).next_power_of_two();
@@ -379,7 +379,7 @@ impl Wave {
         self.waits_at.is_some()
     }
 
-    /// Goes on behind the split barrier that it waits at.
+    /// Goes on after the split barrier that it waits at.
     pub fn pass_split_barrier(&mut self) {
         self.waits_at = None;
     }

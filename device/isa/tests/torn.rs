@@ -147,7 +147,7 @@ const STORES: [Op; 11] = {
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     name: &'static str,
-    /// The offset of a lane's element of so many bytes.
+    /// The offset of a lane's element, from the lane and the bytes of an element.
     offset: fn(u64, u64) -> u64,
     exec: u64,
     by_page: bool,
@@ -180,7 +180,7 @@ const PATTERNS: [Pattern; 13] = [
     Pattern { watched: true, ..pattern("watched", |lane, bytes| lane * apart(bytes), u64::MAX) },
 ];
 
-/// A wave and what it runs on.
+/// A wave, and the memory and caches that it runs on.
 struct Bench<'a> {
     memory: &'a Memory,
     tlb: Tlb,

@@ -31,7 +31,8 @@ impl Budget {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the address space is to give back: down to three quarters of what it may have, once it has more than that.
+    /// Bytes that the address space has to give back: once it has more than it may have, down to three quarters of
+    /// that.
     pub(crate) fn excess(&self) -> usize {
         excess(self.taken(), self.most)
     }

@@ -205,8 +205,8 @@ const BLOCK: usize = 16;
 const BLOCKS: usize = 512;
 const LARGE_WORDS: usize = BLOCK * BLOCKS;
 
-/// A program of blocks, each of which goes to the one before it. Each could go on to the one behind it: so the region that begins with
-/// a block has all those behind it.
+/// A program of blocks, each of which jumps to the block before it. Each could also go on to the block after it: so
+/// the region that begins with a block includes all later ones.
 fn backwards() -> Box<Code<LARGE_WORDS>> {
     let code =
         Code { words: [const { AtomicU32::new(S_ENDPGM) }; LARGE_WORDS], translations: AtomicU64::new(0) };

@@ -1,8 +1,9 @@
 //! `v_sin_f32` and `v_cos_f32` as cards have them.
 //!
-//! The part behind the point is reduced to an eighth of a turn, and a polynomial in fixed point gives its sine or cosine. Numbers and
-//! steps are from ROCm/rocm-systems, `emulation/rocjitsu/lib/util/include/util/amdgpu_trig.h`, under the MIT licence: Copyright (c)
-//! 2026 Advanced Micro Devices, Inc. They were fitted there to results of a Radeon Pro W7900 and a Radeon AI Pro R9700.
+//! The part after the point is reduced to an eighth of a turn, and a polynomial in fixed point gives its sine or
+//! cosine. Numbers and steps are from ROCm/rocm-systems, `emulation/rocjitsu/lib/util/include/util/amdgpu_trig.h`,
+//! under the MIT licence: Copyright (c) 2026 Advanced Micro Devices, Inc. They were fitted there to results of a
+//! Radeon Pro W7900 and a Radeon AI Pro R9700.
 
 use super::float::single::{self, INFINITY, NAN, ONE, SIGN};
 use super::sixteen::sixteen;
@@ -30,7 +31,7 @@ const SINE: [Terms; 16] = [
     [45_067_558, 2_440_844, -54310, -958],
 ];
 
-/// The same of cosines.
+/// Terms of cosines.
 const COSINE: [Terms; 16] = [
     [67_108_864, 0, -80872, 32],
     [67_028_028, -161_636, -80774, 98],
@@ -50,7 +51,7 @@ const COSINE: [Terms; 16] = [
     [49_724_388, -2_212_244, -59922, 912],
 ];
 
-/// Both tables, one behind the other.
+/// Both tables, one after the other.
 const TERMS: [Terms; 32] = {
     let mut terms = [[0; 4]; 32];
     let mut n = 0;
@@ -71,7 +72,7 @@ const NO_DISTANCE: u64 = 46_592;
 
 /// Place on the circle after a number of turns.
 struct Place {
-    /// Quarters of a turn that are behind it.
+    /// Whole quarters of a turn before it.
     quarter: u32,
     /// 1 where it is counted backwards from the end of its quarter.
     back: u64,
@@ -88,7 +89,7 @@ impl Place {
     fn of(a: u32, cosine: bool) -> Place {
         let field = a >> 23 & 0xff;
         let digits = u64::from(a & 0x7f_ffff | 0x80_0000);
-        // 31 digits behind the point. Numbers with more before it than there are bits are whole.
+        // 31 digits after the point. Numbers with more before it than there are bits are whole.
         let left = digits << field.saturating_sub(119).min(63);
         let phase = left >> 119_u32.saturating_sub(field).min(63) & 0x7fff_ffff;
         let rest = phase & 0x1fff_ffff;
@@ -183,7 +184,7 @@ fn nearest_by(value: u64, digits: u64) -> u64 {
     (value + (((1 << digits) - 1) >> 1) + (value >> digits & u64::from(digits != 0))) >> digits
 }
 
-/// A number with so many digits behind the point, cut to a single.
+/// A number with `digits` digits after the point, cut to a single.
 #[inline(always)]
 fn cut(value: u64, digits: u32) -> u32 {
     // Fewer than 53 digits are exact as a double.
@@ -237,7 +238,7 @@ fn usual(a: u32, cosine: bool, terms: Terms) -> (u32, bool) {
     let value = cut(place.magnitude(terms), 29);
     let value = if place.part >= 16 && place.distance - place.back < NO_DISTANCE { ONE } else { value };
     let least = if cosine { 0x0080_0000 } else { SMALL };
-    // Of whole numbers with no digits behind the point the phase is 0.
+    // Of whole numbers with no digits after the point the phase is 0.
     let within = magnitude.wrapping_sub(least) < INFINITY - least;
     (place.signed(value, a, cosine), within & !place.is_near_zero())
 }

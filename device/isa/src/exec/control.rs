@@ -215,7 +215,7 @@ pub(crate) mod message {
     pub(crate) const GET_TBA: u32 = 133;
     pub(crate) const GET_SE_AID_ID: u32 = 135;
     pub(crate) const ANSWERED: [u32; 6] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA];
-    /// The same of gfx12, which also tells the shader engine.
+    /// Messages of gfx12, which also tells the shader engine.
     pub(crate) const ANSWERED_BY_ENGINE: [u32; 7] =
         [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA, GET_SE_AID_ID];
 }

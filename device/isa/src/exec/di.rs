@@ -46,7 +46,7 @@ impl Flow {
     pub(crate) const RAISE: Flow = Flow(u32::MAX - 3);
     /// Stop with `Machine::stop`; `wave.pc` is set.
     pub(crate) const STOP_HERE: Flow = Flow(u32::MAX - 4);
-    /// Stop with [`Stop::EndProgram`]; the program counter is behind this instruction.
+    /// Stop with [`Stop::EndProgram`]; the program counter is after this instruction.
     pub(crate) const END_PROGRAM: Flow = Flow(u32::MAX - 5);
     /// Stop with [`Stop::Barrier`]; the next run continues after this instruction.
     pub(crate) const BARRIER: Flow = Flow(u32::MAX - 6);
@@ -229,9 +229,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) forgets_ended: bool,
     /// Vector registers may have been written otherwise than compiled code usually does.
     pub(crate) wrote_more: bool,
-    /// The waves that go on behind this one, each when the one before has come to a barrier.
+    /// The waves that go on after this one, each when the one before has come to a barrier.
     pub(crate) round: Round,
-    /// The waves that compiled code may start behind this one; null if there are none.
+    /// The waves that compiled code may start after this one; null if there are none.
     pub(crate) succession: *mut Succession,
 }
 

@@ -85,8 +85,8 @@ pub(super) fn stop_of(
     end(wave, machine, region, at, flow)
 }
 
-/// As [`interpret`], by machine code wherever that can be entered, behind an element that it did, which says where it goes on; the
-/// budget has been looked at.
+/// As [`interpret`], but by machine code wherever that can be entered. The flow and the index are from an element
+/// that it did, and say where it goes on; the budget has been looked at.
 pub(super) fn go_on_compiled(
     wave: &mut Wave,
     machine: &mut Machine<'_>,
@@ -316,7 +316,7 @@ fn outside(region: &Region) -> Stop {
     Stop::fault(region.pc_of(region.code.len()), kind)
 }
 
-/// Does the rest of a memory instruction that faulted, if that is the one at `index`; the index to go on at.
+/// Does the rest of a memory instruction that faulted, if that is the one at `index`. Returns the index to go on at.
 #[cold]
 fn go_on(
     wave: &mut Wave,

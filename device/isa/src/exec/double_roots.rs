@@ -34,7 +34,7 @@ fn place(digits: u64) -> (usize, i64) {
     ((digits >> 24) as usize, (digits & 0xff_ffff).cast_signed())
 }
 
-/// The reciprocal of a mantissa of 29 digits behind the point, which are not all 0, with 35 digits.
+/// The reciprocal of a mantissa of 29 digits after the point, which are not all 0, with 35 digits.
 fn reciprocal(digits: u64) -> u64 {
     let (part, x) = place(digits);
     let [constant, linear, quadratic, cubic] = numbers::TERMS[part & 31].map(i64::from);

@@ -9,7 +9,8 @@ use crate::mem::Word;
 use crate::registers::slot;
 use crate::wave::Wave;
 
-/// Runs `f` for each active lane whose `N` addresses of `bytes` are all inside; the lanes where one is not.
+/// Runs `f` for each active lane whose `N` addresses of `bytes` are all inside. Returns the lanes that have one
+/// outside.
 fn each<const N: usize>(
     w: &mut Wave,
     m: &mut Machine<'_>,

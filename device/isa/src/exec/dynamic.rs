@@ -1,8 +1,9 @@
 //! Vector registers that waves allocate while they run (dynamic VGPRs of gfx12).
 //!
-//! Such a wave begins with one block of registers. `s_alloc_vgpr` says how many it wants from then on, which are added or given up
-//! behind the others. Code is lowered for the number that a wave has ([`Key::allocated`](crate::code_cache::Key)): an instruction
-//! that names another register stops the wave, and one that changes the number leaves its region.
+//! Such a wave begins with one block of registers. `s_alloc_vgpr` says how many it wants from then on; they are added
+//! or given up at the end of the others. Code is lowered for the number that a wave has
+//! ([`Key::allocated`](crate::code_cache::Key)): an instruction that names another register stops the wave, and one
+//! that changes the number leaves its region.
 //!
 //! Source: AMD "RDNA4 Instruction Set Architecture", 3.3.3 and `S_ALLOC_VGPR`.
 

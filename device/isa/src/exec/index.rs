@@ -59,7 +59,7 @@ fn moved(w: &Wave, row: u32, aux: u8) -> Result<(u32, u32), FaultCause> {
     let index = if m0 >> (ENABLES + operand) & 1 != 0 { m0 & 0xff } else { 0 };
     let named = row / w.halves;
     let first = named + index;
-    // Operands stay what they are: `v0..`, or behind those `a0..`.
+    // Operands keep their kind: `v0..`, or `a0..`, which come after those.
     let end = if named < u32::from(w.accumulators_from) { w.accumulators_from } else { w.vgpr_count };
     if first + registers > u32::from(end) {
         return Err(FaultCause::RegisterOutOfRange {

@@ -10,7 +10,7 @@ use crate::wave::Wave;
 /// Bytes of LDS a workgroup can have.
 pub const MAX_LDS_SIZE: u32 = 64 << 10;
 
-// Bytes behind the end that wide accesses at the last address may touch; never visible.
+// Bytes after the end that wide accesses at the last address may touch; never visible.
 const STORAGE: usize = LDS_STORAGE;
 const SLACK: usize = STORAGE - MAX_LDS_SIZE as usize;
 
@@ -80,7 +80,7 @@ impl Lds {
         &mut self.storage.0[..self.size as usize]
     }
 
-    /// Everything behind it, for accesses that have been checked.
+    /// The whole storage, for accesses that have been checked.
     #[inline(always)]
     pub(crate) fn storage(&self) -> &[u8; STORAGE] {
         &self.storage.0

@@ -8,8 +8,8 @@
 use super::float::{flushed, single};
 use super::sixteen::sixteen;
 
-/// Terms of a part: constant one with 30 digits behind the point, linear one with 46, quadratic one with 24 and cubic one with 47 in
-/// steps of the mantissa, and what is added to the latter's product.
+/// Terms of a part: constant one with 30 digits after the point, linear one with 46, quadratic one with 24 and cubic
+/// one with 47 in steps of the mantissa, and the number that is added to the cubic one's product.
 type Terms = [u32; 5];
 
 const TERMS: [Terms; 33] = [
@@ -62,7 +62,7 @@ const BELOW: [(i64, [u64; 4]); 2] =
 const FIRST_BELOW: u32 = 0x3f7c_0001;
 const FIRST_ABOVE: u32 = 0x3f84_0000;
 
-/// Digits behind the point.
+/// Digits after the point.
 const DIGITS: u32 = 36;
 
 /// A number of more than 25 digits is even.
@@ -137,7 +137,7 @@ pub(super) fn logarithm(a: u32) -> u32 {
     }
 }
 
-/// The same where it is a positive normal number that is not next to 1; whether it is.
+/// The logarithm, and true if the number is positive and normal and not next to 1, for which alone it is right.
 #[inline(always)]
 fn usual(a: u32, terms: Terms) -> (u32, bool) {
     let normal = a.wrapping_sub(0x0080_0000) < single::INFINITY - 0x0080_0000;

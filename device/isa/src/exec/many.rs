@@ -1,4 +1,4 @@
-//! Waves that run one behind the other in one storage.
+//! Waves that run one after the other in one storage.
 
 #![expect(unsafe_code, reason = "enters compiled code")]
 
@@ -122,7 +122,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Runs a wave that has begun nothing, or from where it is; whether it has ended, or what else it stops with.
+/// Runs a wave from its beginning by `entry`, or from where it is. The error is its stop, if it has one other than
+/// its end.
 #[inline(always)]
 fn run_fresh(
     wave: &mut Wave,

@@ -210,7 +210,7 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
     bench.write(w, d, shape);
 }
 
-/// [`convert::read`] for the elements that a rule can have; whether all of them have powers.
+/// [`convert::read`] for the elements that a rule can have. Returns true if all of them have powers.
 #[inline(always)]
 fn read_as<L: Lanes, const RULE: u8>(w: &Wave, element: Element, at: &Block, into: Matrix<'_>) -> bool {
     use Element::{Bf8, Brain, Byte, Fp8, Half, Single, Xf32};

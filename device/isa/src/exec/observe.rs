@@ -194,7 +194,7 @@ impl<'a> Stepper<'a> {
         Stepper { watcher }
     }
 
-    /// As the loop of `dispatch`, instruction by instruction.
+    /// Runs as the loop of `dispatch` does, instruction by instruction.
     pub(super) fn run(
         &mut self,
         w: &mut Wave,
@@ -281,7 +281,8 @@ impl<'a> Stepper<'a> {
     }
 }
 
-/// Executes the elements of the instruction whose first is at `at`: the last flow, and the index behind the last element.
+/// Executes the elements of the instruction whose first is at `at`. Returns the last flow, and the index after the
+/// last element.
 pub(super) fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: usize) -> (Flow, usize) {
     let rest = if w.is_partly_done() { resume::begin(w, region, at) } else { None };
     let result = elements(w, machine, region, at, &mut |_, _, _| {});
@@ -291,7 +292,7 @@ pub(super) fn one(w: &mut Wave, machine: &mut Machine<'_>, region: &Region, at: 
     result
 }
 
-/// As [`one`], of an instruction that is not partly done; `before` is told of each element.
+/// As [`one`], for an instruction that is not partly done; calls `before` for each element.
 #[inline(always)]
 pub(super) fn elements(
     w: &mut Wave,

@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Registers one behind the other.
+/// Registers one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
     pub(super) vector: bool,
@@ -134,7 +134,8 @@ impl Pending {
             self.hazard(inst, event.map(|(event, _)| event.kind))
         };
         if let Some((event, counters)) = event {
-            // Both counters count a flat access, and what it loads is there when that of the memory it went to says so.
+            // Both counters count a flat access; its registers are there when the counter of the memory that it went
+            // to says so.
             let is_flat = event.kind == Kind::Flat;
             let in_lds = touches.iter().any(|touch| matches!(touch.place, Place::Lds(_)));
             let elsewhere = !in_lds || touches.iter().any(|touch| matches!(touch.place, Place::Global(_)));
@@ -148,7 +149,7 @@ impl Pending {
         hazard
     }
 
-    /// Carries out a wait; whether it was one.
+    /// Carries out a wait. Returns true if the instruction was one.
     fn waits(&mut self, inst: &Inst) -> bool {
         let imm = inst.imm as usize;
         let low = imm & 0x3f;

@@ -56,7 +56,7 @@ impl<'a> Prober<'a> {
         Self { probe, touches: Vec::new() }
     }
 
-    /// As the loop of `dispatch`, instruction by instruction.
+    /// Runs as the loop of `dispatch` does, instruction by instruction.
     pub(super) fn run(
         &mut self,
         w: &mut Wave,
@@ -83,12 +83,12 @@ impl<'a> Prober<'a> {
                 Flow::NEXT => at = last,
                 flow if flow.is_jump() => {
                     at = flow.index();
-                    // Waits that a jump lands on are part of what it lands on.
+                    // Waits that a jump lands on belong to the instruction after them.
                     next = inst.and_then(|inst| inst.branch_target(pc)).unwrap_or_else(|| region.pc_of(at));
                 }
                 flow => {
                     let stop = end(w, m, region, last - 1, flow);
-                    // Waits behind it are not executed again when the wave goes on.
+                    // Waits after it are not executed again when the wave goes on.
                     if matches!(flow, Flow::STOP | Flow::BARRIER) {
                         let pc = w.pc;
                         self.skipped(w, m, region, &mut next, pc);

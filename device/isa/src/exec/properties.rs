@@ -166,7 +166,7 @@ pub(crate) struct Properties {
     /// Memory that it accesses, and its effect on it.
     pub(crate) memory: Option<(Space, Effect)>,
     pub(crate) looks: Looks,
-    /// Execution never continues behind it.
+    /// Execution never continues after it.
     pub(crate) ends: bool,
     /// Its operands of 64 bits are signed, and so are literals among them.
     pub(crate) signed: bool,

@@ -9,7 +9,7 @@ use crate::wave::Wave;
 
 /// Bit of `aux`: a source's part is sign-extended.
 pub(crate) const SIGNED: u8 = 1 << 3;
-/// First bit of `aux`: what becomes of the rest of the destination.
+/// First bit of the number in `aux` that says what becomes of the rest of the destination.
 pub(crate) const UNUSED: u8 = 3;
 
 /// First bit and bits of a part.

@@ -54,7 +54,7 @@ fn buffer_load<const N: usize>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flo
     let mut words = [0; N];
     let inside = usize::try_from(size.saturating_sub(offset) / 4).unwrap_or(N).min(N);
     let va = base.wrapping_add(offset);
-    // Of two pages that are missing the first one is told of.
+    // If two pages are missing, the fault is of the first one.
     if inside > 0
         && let Err(fault) = m.global.load::<u32>(va)
     {

@@ -180,7 +180,7 @@ impl Number {
     /// Returns true if the number, rounded as if exponents had no limit, is larger than the largest number of a
     /// format.
     pub(crate) fn overflows(self, layout: Layout, round: Round) -> bool {
-        // A quarter of it has room for the digits, and compares with a quarter of the power behind the largest.
+        // A quarter of it has room for the digits, and is compared with a quarter of the power after the largest.
         let quarter = layout.magnitude(self.scaled(-2).rounded(layout, round));
         quarter >= ((2 * layout.bias() - 1) as u64) << layout.fraction
     }

@@ -1,4 +1,4 @@
-//! Waves of a launch that compiled code starts itself, each behind the one that has ended, in its storage.
+//! Waves of a launch that compiled code starts itself, each after the one that has ended, in its storage.
 
 #![expect(unsafe_code, reason = "compiled code reads what waves start with by addresses")]
 
@@ -46,7 +46,7 @@ pub struct Following<'a> {
     pub number: usize,
     /// See `number`.
     pub x: u32,
-    /// One behind the last X.
+    /// One past the last X.
     pub end: u32,
     /// The scalar register that X is in, by its number.
     pub x_sgpr: Option<usize>,
@@ -103,7 +103,7 @@ impl Stretch {
 pub(crate) struct Succession {
     /// Lines of scalar registers that code may change, as waves start with them: those that [`Touched`] names.
     pub(crate) lines: [MaybeUninit<[u32; LINE]>; Succession::LINES],
-    /// The wave that was started last; the first one of a workgroup, and one behind the last.
+    /// The wave that was started last; the first one of a workgroup, and one past the last.
     pub(crate) at: *const Follower,
     pub(crate) first: *const Follower,
     pub(crate) last: *const Follower,

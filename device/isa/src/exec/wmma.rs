@@ -125,8 +125,8 @@ pub(super) fn sums<L: Lanes, const ROWS: usize>(
     sums
 }
 
-/// The first row of block `n` of `rows` rows: from the last on where D begins behind C, so that no row of C is overwritten
-/// before it is read.
+/// The first row of block `n` of `rows` rows. Blocks are done from the last on if D begins after C, so that no row of
+/// C is overwritten before it is read.
 #[inline(always)]
 pub(super) fn first_row(d: &Di, rows: usize, n: usize) -> usize {
     let backwards = d.src[2].kind == super::di::Kind::Vector && d.dst > d.src[2].value;

@@ -266,7 +266,8 @@ fn dense_floats<L: Lanes, const HALVES: u32>(w: &mut Wave, d: &Di, shape: &Shape
     }
 }
 
-/// All rows of D of 16-bit floats at a time; whether it is done, which it is not with modifiers of C or a NaN in D.
+/// Does all rows of D of 16-bit floats at a time. Returns true if they are done, which they are not with modifiers of
+/// C or a NaN in D.
 #[inline(always)]
 fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w: &mut Wave, d: &Di) -> bool {
     if d.src[2].neg || d.imm & 4 != 0 {
@@ -308,7 +309,7 @@ fn at_once<L: Lanes, const BRAIN: bool, const NARROW: bool, const HALVES: u32>(w
     true
 }
 
-/// Rows of D from `first` on, which share no register with other such rows, or with those before and behind them in order.
+/// Rows of D from `first` on, which share no register with other such rows, or with the rows before and after them.
 #[inline(always)]
 fn dense_rows<L: Lanes, const HALVES: u32, const ROWS: usize>(
     w: &mut Wave,

@@ -60,7 +60,7 @@ impl Global<'_> {
         Ok(())
     }
 
-    /// The same of a value of at most 32 bits.
+    /// As the function above, for values of at most 32 bits.
     #[inline(always)]
     pub(crate) fn load_each<T: Word>(
         &mut self,

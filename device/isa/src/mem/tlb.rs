@@ -64,8 +64,8 @@ const EMPTY: Entry = Entry { read: NO_PAGE, write: NO_PAGE, delta: 0 };
 
 /// A worker's cache of translations, dropped when the address space's generation changes.
 ///
-/// In front are single pages, direct-mapped and hashed; behind them a few ranges as large as the mappings they came
-/// from (fragments of 64 KiB, 2 MiB and more), so that walking memory does not mean walking its page tables.
+/// Single pages come first, direct-mapped and hashed; then a few ranges as large as the mappings that they came from
+/// (fragments of 64 KiB, 2 MiB and more), so that walking memory does not mean walking its page tables.
 #[derive(Debug)]
 pub struct Tlb {
     pub(crate) entries: Box<[Entry; Tlb::ENTRIES]>,

@@ -93,7 +93,7 @@ fn halves(pair: u64) -> [u32; 2] {
     [pair as u32, (pair >> 32) as u32]
 }
 
-/// Sixteen words, before all that is loaded behind.
+/// Loads sixteen words, before all later loads.
 ///
 /// # Safety
 ///
@@ -106,7 +106,7 @@ unsafe fn read_row<L: Lanes>(at: *const u8) -> L::V {
     row
 }
 
-/// Sixteen words, behind all that was stored before.
+/// Stores sixteen words, after all earlier stores.
 ///
 /// # Safety
 ///
@@ -134,7 +134,7 @@ impl Global<'_> {
     #[cold]
     #[inline(never)]
     pub(super) fn load_apart<const N: usize>(&mut self, va: u64) -> Result<[u32; N], Fault> {
-        // Of two pages that are missing the first one is told of.
+        // If two pages are missing, the fault is of the first one.
         self.tlb.lookup(self.mmu, va, Access::Read)?;
         let mut words = [0; N];
         let of = |n: usize| va.wrapping_add(n as u64 * 4);

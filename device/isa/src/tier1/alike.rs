@@ -39,7 +39,7 @@ struct Half {
 /// Addresses that rows are known to hold.
 struct Rows {
     halves: u32,
-    /// The first row of an address, whether there is a high half behind it, and its kind.
+    /// The first row of an address, whether its high half follows it, and its kind.
     addresses: Vec<(u32, bool, Kin)>,
     /// Kinds that are another one shifted.
     shifted: Vec<((Kin, u32), Kin)>,

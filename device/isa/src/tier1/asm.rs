@@ -139,7 +139,8 @@ pub(super) struct Assembler {
     words: Vec<[u32; 16]>,
     eights: Vec<[u32; 8]>,
     links: Links,
-    /// Rows of vector registers that code stores to memory, but for [cold ways](super::body::Cold) and the ends of waves.
+    /// Rows of vector registers that code stores to memory, except in [cold ways](super::body::Cold) and at the ends
+    /// of waves.
     pub(super) stored: Vec<u32>,
     /// Number of rows that code has loaded from memory.
     pub(super) filled: usize,
@@ -479,7 +480,7 @@ impl Assembler {
         self.code.extend([0xd3, 0xc0 | extension << 3 | to as u8 & 7]);
     }
 
-    /// The same by a constant.
+    /// Shifts by a constant.
     pub(super) fn shift_by(&mut self, extension: u8, wide: bool, to: Gpr, count: u8) {
         self.rex(wide, 0, to as u8);
         self.code.extend([0xc1, 0xc0 | extension << 3 | to as u8 & 7, count]);

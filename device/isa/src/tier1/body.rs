@@ -40,7 +40,8 @@ const FOUND: i32 = 4 * 64 + 8;
 pub(super) const AFFINE: At = At(Gpr::Rsp, FOUND + SLOTS as i32 * 4);
 /// Number of these places.
 pub(super) const AFFINE_PLACES: usize = 24;
-/// Bytes of that frame: with them, and with what is kept of the caller's, the stack is aligned to 16 bytes at calls.
+/// Bytes of that frame: with them, and with the caller's registers that are kept, the stack is aligned to 16 bytes at
+/// calls.
 pub(super) const FRAME: u32 = AFFINE.1 as u32 + AFFINE_PLACES as u32 * 8;
 
 /// Returns the place in the frame that says whether elements of accesses that lie alike follow each other.
@@ -61,7 +62,7 @@ pub(super) struct Cold {
     /// Places of rows when the code is entered, and the places that they must have when it is left.
     pub(super) before: Rows,
     pub(super) after: Rows,
-    /// A row that is to be as it was saved.
+    /// A row that gets its saved content back.
     pub(super) restores: Option<u32>,
     pub(super) masked: bool,
     /// Instructions of the block that are not counted yet.
@@ -190,7 +191,7 @@ impl Body<'_> {
         self.only.and_then(|only| only.sixteen).map_or(0..2, |chunk| chunk..chunk + 1)
     }
 
-    /// An element behind which the next one follows, and which leaves EXEC alone.
+    /// An element after which the next one follows, and which leaves EXEC alone.
     pub(super) fn straight(&mut self, form: Form, d: &Di) {
         match form {
             Form::Vector(op) => self.vector(op, d),

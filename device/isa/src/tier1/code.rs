@@ -15,7 +15,7 @@ pub(super) struct Source<'a> {
     pub(super) code: &'a [Di],
     pub(super) forms: &'a [Form],
     pub(super) halves: u32,
-    /// Waves wait for each other, so that hardly any of them begins behind one that has ended.
+    /// True if waves wait for each other, so that hardly any of them begins after one that has ended.
     pub(super) waits: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Code {
     pub(super) links: Links,
     /// Bytes of instructions, before the constants.
     pub(super) instructions: u32,
-    /// Ascending ranges of rows that code stores to memory, but for cold ways and the ends of waves.
+    /// Ascending ranges of rows that code stores to memory, except in cold ways and at the ends of waves.
     pub(super) stored: Box<[(u32, u32)]>,
 }
 

@@ -13,7 +13,7 @@ const LIMIT: usize = 256 << 20;
 /// Bytes of code that the process has.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Part of what a process may have.
+/// Part of the bytes of code that a process may have.
 #[derive(Debug)]
 struct Share(usize);
 

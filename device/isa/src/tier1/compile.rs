@@ -167,7 +167,7 @@ impl Compiler<'_> {
                 mark(at + 1);
             }
         }
-        // A store behind another one with no load in between does not wait.
+        // A store after another one with no load in between does not wait.
         let mut may_wait = true;
         for (at, leader) in leaders.iter_mut().enumerate() {
             may_wait |= *leader;

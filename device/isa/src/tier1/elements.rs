@@ -110,7 +110,8 @@ impl Body<'_> {
         self.load_run(base, moves, to, &lanes);
     }
 
-    /// The same for some sixteens of lanes, the first of which has its element at `base`; the last one is loaded first.
+    /// As the function above, for some sixteens of lanes, the first of which has its element at `base`; the last one
+    /// is loaded first.
     pub(super) fn load_run(&mut self, base: Gpr, moves: Moves, to: &[Pair], lanes: &[(u32, u8)]) {
         for (first, &(half, chunk)) in (0..).zip(lanes).collect::<Vec<_>>().into_iter().rev() {
             let to = self.of_half(to, half);
@@ -170,7 +171,7 @@ impl Body<'_> {
         }
     }
 
-    /// The first pairs of sixteen elements of four dwords, and nothing behind the last one.
+    /// The first pairs of sixteen elements of four dwords; nothing after the last one is read.
     pub(super) fn load_pairs_of_fours(&mut self, base: Gpr, [first, second]: [Pair; 2], chunk: u8) {
         for (half, [low, high], pick) in
             [(Zmm(1), [0, 64], PICK_OF_FOUR[0]), (Zmm(2), [128, 184], LAST_PICK_OF_FOUR)]
@@ -371,7 +372,8 @@ impl Body<'_> {
         }
     }
 
-    /// Sixteen elements of four dwords to the place in a register and, by a step in another one, those behind it.
+    /// Stores sixteen elements of four dwords to the place in a register and, each by the step in another register,
+    /// after it.
     pub(super) fn store_fours(&mut self, (place, step): (Gpr, Gpr), chunk: u8, from: &[Pair]) {
         let [a, b, c, e] = *from else { unreachable!("elements have four dwords") };
         for pick in &MIX {
@@ -431,7 +433,7 @@ impl Body<'_> {
         let sixteens: Vec<_> = self.sixteens().collect();
         for (half, chunk) in sixteens.into_iter().rev() {
             let exec = self.exec(half, chunk);
-            // The destination is in `ModRM.rm`; lanes behind those that are put side by side stay.
+            // The destination is in `ModRM.rm`; lanes after those that are put side by side stay.
             self.a.masked(VPCOMPRESSD, rows[half as usize].chunk(chunk), Zmm(0), to, exec);
         }
         self.a.first_lane(number, to);

@@ -60,7 +60,7 @@ pub(super) struct Made {
     pub(super) touched: Option<Touched>,
 }
 
-/// Takes in values that hash themselves, one behind the other.
+/// Takes in values that hash themselves, one after the other.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 

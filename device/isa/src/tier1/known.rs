@@ -93,7 +93,7 @@ impl KnownLoads {
         (!loads.is_empty()).then_some(KnownLoads { loads, bases })
     }
 
-    /// One behind the last of the loads.
+    /// One past the last of the loads.
     pub(super) fn end(&self) -> usize {
         self.loads.last().map_or(0, |load| load.element + 1)
     }
@@ -109,7 +109,8 @@ impl KnownLoads {
         }
     }
 
-    /// Finds out the values for waves that begin as this one, which has not begun; whether they could be loaded. The wave is as before.
+    /// Loads the values for waves that begin as this one, which has not begun. Returns true if they could be loaded.
+    /// The wave is as before.
     ///
     /// # Safety
     ///

@@ -126,7 +126,7 @@ impl Body<'_> {
             self.a.bind(others);
             self.leave_unless_inside(&address, offsets, &cold);
             if let Moves::Dwords(_) = moves {
-                // The same for all lanes of each sixteen.
+                // One element for all lanes of each sixteen.
                 let others = self.a.label();
                 for &lanes in &sixteens {
                     let row = address[lanes.0 as usize].chunk(lanes.1);

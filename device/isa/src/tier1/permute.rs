@@ -97,7 +97,7 @@ impl Body<'_> {
         to
     }
 
-    /// The preparation of DPP; whether no lane of a wave with all of them was taken from EXEC.
+    /// The preparation of DPP. Returns true if, of a wave with all lanes, none was taken from EXEC.
     pub(super) fn permute(&mut self, control: Control, d: &Di) -> bool {
         let from = self.register_rows(d.src[0].value);
         let to: Vec<Pair> =

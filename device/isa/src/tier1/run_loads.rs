@@ -71,7 +71,8 @@ impl Addresses {
         self.sums.extend(sum.map(|of| (d.dst, of)));
     }
 
-    /// The row that a load from LDS has its addresses from, and the bytes that its elements end behind them.
+    /// The row that a load from LDS has its addresses from, and the distance in bytes from these to the end of its
+    /// elements.
     pub(super) fn end(&self, form: Form, d: &Di) -> Option<(u32, u32)> {
         let (dwords, offsets) = load(form, d)?;
         let (row, more) = self.of(d.src[0].value)?;
@@ -84,7 +85,8 @@ pub(super) fn has_way(step: u32, dwords: u32) -> bool {
     step == 0 || step == dwords * 4 || step == 16 && dwords == 2
 }
 
-/// Rows that loads of a run take their addresses from, and how far behind these their elements end; the nearest end first.
+/// Rows that loads of a run take their addresses from, and the distances from these to the ends of their elements;
+/// the nearest end first.
 pub(super) fn ends(elements: &[(Form, &Di)], halves: u32) -> Vec<(u32, u32)> {
     let mut addresses = Addresses::default();
     let mut ends: Vec<(u32, u32)> = Vec::new();

@@ -85,7 +85,7 @@ pub(super) fn run_of(
             break;
         }
     }
-    // Scalar elements behind the last one of the lanes are none of the run's.
+    // Scalar elements after the last one of the lanes are none of the run's.
     run.scalars.retain(|&at| at < run.elements);
     (!run.lanes.is_empty()).then_some(run)
 }

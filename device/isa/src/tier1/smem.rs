@@ -48,8 +48,8 @@ impl Body<'_> {
         self.come_back(cold);
     }
 
-    /// So many dwords from the address in `Rdx`, and as much behind it, to scalar registers from `dst` on; two are one access, and the last ones
-    /// are loaded first.
+    /// Copies `dwords` dwords from the address in `Rdx` plus `from` to scalar registers from `dst` on; two are one
+    /// access, and the last ones are loaded first.
     fn copy_scalars(&mut self, dwords: u32, d: &Di, from: i32) {
         let a = &mut self.a;
         let At(base, to) = scalar(d.dst);

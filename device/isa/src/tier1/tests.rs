@@ -373,7 +373,7 @@ fn pairs_of_dwords_of_global_memory_are_one_access() {
         ([0xdc56_0000, 0x0804_0000], 2),
         ([0xdc5e_0000, 0x0804_0000], 4),
     ];
-    // The wave, its rows and the caller's stack; the machine and its elements; constants behind the code.
+    // The wave, its rows and the caller's stack; the machine and its elements; constants after the code.
     let own = [Register::RBX, Register::RBP, Register::RSP, Register::R12, Register::R13, Register::RIP];
     for kind in KINDS {
         for (size, halves) in [(WaveSize::Wave32, 1), (WaveSize::Wave64, 2)] {

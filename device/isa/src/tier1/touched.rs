@@ -14,7 +14,7 @@ pub(crate) const LINE: usize = 16;
 pub struct Touched {
     /// Lines of scalar registers, sixteen each.
     pub(crate) lines: u16,
-    /// Rows of vector registers, in ascending ranges: the first one, and one behind the last.
+    /// Rows of vector registers, in ascending ranges: the first one, and one past the last.
     pub(crate) rows: Box<[(u32, u32)]>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn scalars(form: Form, d: &Di) -> [(u32, u32); 3] {
     }
 }
 
-/// Ascending ranges of rows, the first one and one behind the last.
+/// Ascending ranges of rows, the first one and one past the last.
 pub(super) fn ranges(mut rows: Vec<u32>) -> Box<[(u32, u32)]> {
     rows.sort_unstable();
     rows.dedup();

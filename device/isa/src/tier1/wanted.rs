@@ -10,7 +10,7 @@ use super::runs::{mask_of, scalars_of};
 use super::sixteens::is_of_lanes;
 use crate::exec::di::Di;
 
-/// Elements behind one that are looked at.
+/// Number of elements after one that are looked at.
 const FURTHEST: usize = 16;
 
 /// Place in which a mask that an element writes is needed.

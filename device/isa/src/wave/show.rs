@@ -114,7 +114,7 @@ impl Wave {
         self.file.sgprs
     }
 
-    /// Vector registers of its own, `v0` and those behind it.
+    /// Vector registers of its own, from `v0` on.
     #[must_use]
     pub fn vgprs(&self) -> u16 {
         if self.accumulators_from == 0 {

@@ -102,7 +102,8 @@ impl Wave {
         self.assert_started(start, own, v0);
     }
 
-    /// Checks that the wave is as [`Wave::start_as`] leaves it, but for what the launch sets afterwards.
+    /// Checks that the wave is as [`Wave::start_as`] leaves it, except for the values that the launch sets
+    /// afterwards.
     #[cfg(debug_assertions)]
     fn assert_started(&self, start: &Start, own: Option<&Own>, v0: &[u32; 64]) {
         let mut other = self.clone();

@@ -14,7 +14,7 @@ const END_GFX9: u32 = 0xbf81_0000;
 
 /// ds_bpermute_b32 v2, v0, v1; ds_permute_b32 v3, v0, v1.
 const EXCHANGES: [u32; 5] = [0xdacc_0000, 0x0200_0100, 0xdac8_0000, 0x0300_0100, END];
-/// The same of gfx9.
+/// Exchanges of gfx9.
 const EXCHANGES_GFX9: [u32; 5] = [0xd87e_0000, 0x0200_0100, 0xd87c_0000, 0x0300_0100, END_GFX9];
 
 /// s_sendmsg_rtn_b32 s0, sendmsg(MSG_RTN_GET_SE_AID_ID).

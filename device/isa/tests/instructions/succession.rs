@@ -1,4 +1,5 @@
-//! Waves that compiled code starts behind others: each does what it does alone, and everything is counted.
+//! Waves that compiled code starts after others: each gives the results that it gives alone, and everything is
+//! counted.
 
 use belfry_isa::exec::{Followed, Follower, Following, Lds, Next, Stop, Touched};
 use belfry_isa::inst::WaveSize;
@@ -115,7 +116,7 @@ impl<'a> Launch<'a> {
         self.x < self.workgroups
     }
 
-    /// Runs the waves one by one, each in a storage of its own; what the last one stopped with, and that wave.
+    /// Runs the waves one by one, each in a storage of its own. Returns the last one's stop, and that wave.
     pub(super) fn run_alone(mut self, gpu: &mut Gpu) -> (Stop, Wave, Self) {
         loop {
             let mut wave = self.alone();
@@ -131,7 +132,7 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Runs the waves one behind the other, in one storage.
+    /// Runs the waves one after the other, in one storage.
     pub(super) fn run(mut self, gpu: &mut Gpu) -> (Stop, Wave, Self) {
         let mut wave = self.alone();
         wave.start_as(&self.start, Some(&self.own()), &self.followers[0].v0);
@@ -140,7 +141,7 @@ impl<'a> Launch<'a> {
         (stop, wave, self)
     }
 
-    /// Checks what two runs have come to, the second one by one, but for memory.
+    /// Checks that two runs, the second one by one, have equal results; memory is not compared.
     pub(super) fn check(
         &self,
         (stop, wave): (&Stop, &Wave),

@@ -32,7 +32,7 @@ pub struct Report {
     pub encode: Tally,
     /// `llvm-mc` assembling our text to the same bytes, per encoding.
     pub assemble: Tally,
-    /// The same of the newer release: its bytes are the same instruction, per encoding.
+    /// `llvm-mc` of the newer release assembling our text to bytes of the same instruction, per encoding.
     pub newer: Tally,
     /// Instructions that could not be compared with `x` bit for bit, by reason; the reason says what was compared.
     pub exceptions: BTreeMap<String, usize>,
@@ -172,8 +172,9 @@ fn compare(wave: WaveSize, samples: &[Sample], report: &mut Report) -> Result<()
     if again.is_empty() { Ok(()) } else { compare(wave, &again, report) }
 }
 
-/// Compares one sample's listings; what both agree on goes to `decoded`. The result is another sample to compare in its place: where
-/// LLVM 19 knows no instruction because of bits that no operand has, the same instruction as it writes it.
+/// Compares one sample's listings; instructions that both agree on go to `decoded`. The result is another sample to
+/// compare in its place: if LLVM 19 knows no instruction because of bits that no operand has, the instruction as it
+/// writes it.
 fn compare_one(
     wave: WaveSize,
     sample: &Sample,
@@ -261,7 +262,7 @@ fn no_tuple(text: &str) -> bool {
     text.contains("_1024' register class*/")
 }
 
-/// The text with an implied `vcc` behind the bars of the operand before it.
+/// The text with an implied `vcc` after the bars of the operand before it.
 fn vcc_outside(text: &str) -> String {
     text.replace(", vcc_lo|", "|, vcc_lo").replace(", vcc|", "|, vcc")
 }

@@ -23,7 +23,7 @@ impl Target {
 pub struct Facts {
     /// Bits of `MODE` that exist.
     pub mode: u32,
-    /// Hardware registers that can be read, but for `MODE`.
+    /// Hardware registers that can be read, except `MODE`.
     pub hardware: &'static [u32],
     /// The hardware register with the float exceptions that were raised.
     pub exceptions: u32,

@@ -161,7 +161,7 @@ struct Written {
     words: [u64; 2],
 }
 
-/// The register behind one.
+/// Returns the register after one.
 fn behind(operand: Operand) -> Operand {
     match operand {
         Operand::Vgpr(number) => Operand::Vgpr(number.wrapping_add(1)),

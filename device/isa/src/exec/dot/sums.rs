@@ -324,7 +324,7 @@ pub(crate) fn single<const N: usize>(card: Card, of: Factors, pairs: [[u16; 2]; 
     }
 }
 
-/// The same as narrow as the factors; `c` is as narrow. `bfloat16` is cut off, not rounded again.
+/// As the sum in singles, with a result and a `c` as narrow as the factors. `bfloat16` is cut off, not rounded again.
 pub(crate) fn narrow<const N: usize>(card: Card, of: Factors, pairs: [[u16; 2]; N], c: u16) -> u16 {
     let wide = of.widened(c);
     let products = pairs.map(|pair| product(card, of, pair));

@@ -1,4 +1,4 @@
-//! Blocks of registers: `M0` says which of 32 registers are loaded or stored, each a dword behind the one before it.
+//! Blocks of registers: `M0` says which of 32 registers are loaded or stored, each a dword after the one before it.
 
 use super::address::segment;
 use super::failure::{Failure, active, fail, lanes, probe};
@@ -77,7 +77,7 @@ pub(in crate::exec) fn load_block(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> 
     Flow::NEXT
 }
 
-/// Stops the wave for a failed load: the first register is told of whose access fails.
+/// Stops the wave for a failed load, and reports the first register whose access fails.
 #[cold]
 fn fail_load(
     w: &mut Wave,

@@ -171,7 +171,7 @@ pub(super) fn load_run<L: Lanes, const N: usize>(
     Ok(true)
 }
 
-/// The words of rows, one row behind the other.
+/// The words of rows, one row after the other.
 #[inline(always)]
 fn words<L: Lanes, const ROWS: usize, const WORDS: usize>(rows: [L::V; ROWS]) -> [u32; WORDS] {
     let mut words = [0; WORDS];
@@ -246,7 +246,7 @@ pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     }
 }
 
-/// Loads parts of registers, as [`load`]; the lane that fails.
+/// Loads parts of registers, as [`load`]; an error is the lane that fails.
 #[inline(always)]
 fn load_parts<T: Word + Into<u16>>(
     w: &Wave,

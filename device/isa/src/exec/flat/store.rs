@@ -155,7 +155,7 @@ pub(super) fn store_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     }
 }
 
-/// Stores parts of registers; the lane that fails. Lanes below it have stored theirs.
+/// Stores parts of registers; an error is the lane that fails. Lanes below it have stored theirs.
 #[inline(always)]
 fn store_parts<T: Word>(
     w: &Wave,

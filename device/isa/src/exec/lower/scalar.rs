@@ -333,7 +333,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// The element of what writes memory from `dwords` registers.
+    /// The element of an instruction that writes memory from `dwords` registers.
     fn scalar_write(
         &mut self,
         inst: &Inst,

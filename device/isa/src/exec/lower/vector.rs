@@ -42,7 +42,7 @@ impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
         let mut prepared = self.prepare(inst)?;
         let [a, b, c] = prepared.src;
-        // EXEC as a source is what it was before the permutation took lanes away.
+        // EXEC as a source has its value from before the permutation, which takes lanes away.
         let reads_exec = [b, c].into_iter().any(|source| source == Operand::Execz || self.is_exec(source));
         self.copies_exec = inst.dpp.is_some() && reads_exec;
         if self.copies_exec {
@@ -122,7 +122,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Emits one element for the pairs that matrix kernels consist of; whether it did.
+    /// Emits one element for the pairs that matrix kernels consist of. Returns true if it did.
     fn fused(&mut self, x: &Operation<'_>, y: &Operation<'_>) -> Result<bool, Unsupported> {
         use vop_f32::{V_ADD_F32, V_FMAC_F32, V_MUL_F32};
         let f = match (x.op, y.op) {

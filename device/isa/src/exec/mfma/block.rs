@@ -94,7 +94,7 @@ fn rows<L: Lanes, const SIXTEENS: usize, const SUMS: usize>(
     }
 }
 
-/// Does the instruction, if it is one of those here; whether it did. `SUMS` sixteens are in D.
+/// Does the instruction, if it is one of those here. Returns true if it did. `SUMS` sixteens are in D.
 #[inline(always)]
 pub(super) fn done<L: Lanes, const BRAIN: bool, const SIXTEENS: usize, const SUMS: usize>(
     w: &mut Wave,

@@ -26,8 +26,8 @@ pub(super) const VECTORS: usize = 64;
 /// From the vectors of sixteen rows or columns to those of the next: only blocks with one sixteen have more k than that.
 pub(super) const SIXTEEN: usize = 32;
 
-/// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; [`SIXTEEN`] behind, those of the
-/// next rows.
+/// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; the next rows are
+/// [`SIXTEEN`] vectors further on.
 pub(super) struct Left {
     /// Singles, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
@@ -251,7 +251,7 @@ pub(super) fn read_pairs<L: Lanes>(w: &Wave, at: &Block, into: &mut [Chunk; VECT
     }
 }
 
-/// Puts both 16-bit elements of each word where the first one belongs, and behind it.
+/// Puts both 16-bit elements of each word into the place of the first one and the place after it.
 #[inline(always)]
 pub(super) fn put_pair<L: Lanes>(
     element: Element,

@@ -64,7 +64,7 @@ fn products<'a>(pairs: impl Iterator<Item = (&'a u32, &'a u32)> + Clone, least: 
     let largest = terms.clone().map(|term| term.exponent).max().unwrap_or(EMPTY);
     let sum = terms
         .map(|term| {
-            // 46 digits are behind the point, of which 24 stay.
+            // 46 digits are after the point, of which 24 stay.
             let magnitude = floor(term.digits.abs(), 22 + largest - term.exponent);
             if term.digits < 0 { -magnitude } else { magnitude }
         })

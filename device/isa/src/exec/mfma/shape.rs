@@ -7,7 +7,7 @@
 pub(super) enum Element {
     Double,
     Single,
-    /// A single of which ten digits behind the point count.
+    /// A single that has only ten digits after the point.
     Xf32,
     Half,
     Brain,

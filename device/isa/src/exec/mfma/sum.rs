@@ -74,7 +74,7 @@ pub(super) fn large<L: Lanes>(whole: L::V) -> L::V {
     L::add(whole, L::splat(1 << 30))
 }
 
-/// As [`whole`], without what is less than a half: more than 25 bits below.
+/// As [`whole`], but 0 for numbers less than a half: more than 25 bits below.
 #[inline(always)]
 fn whole_halves<L: Lanes>(c: L::V, scale: L::V) -> L::V {
     let scaled = L::fmul(c, scale_of_c::<L>(scale));

@@ -68,7 +68,7 @@ impl Body<'_> {
         self.a.jump(done);
         self.a.bind(others);
         if let Moves::Dwords(dwords) = moves {
-            // The same for all lanes of each eight.
+            // One element for all lanes of each eight.
             let others = self.a.label();
             let (differs, one) = (Zmm(1), Zmm(2));
             for eight in self.eights() {

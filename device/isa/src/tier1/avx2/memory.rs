@@ -169,7 +169,8 @@ impl Body<'_> {
         self.come_back(cold);
     }
 
-    /// Elements that follow each other, or are the same one, in each half by itself; goes on behind where they do not.
+    /// Elements that follow each other, or are one element, in each half by itself; code goes on after this if they
+    /// do not.
     fn load_by_halves(&mut self, moves: Moves, d: &Di, (done, cold): (Label, &Cold)) {
         let (low, size) = (d.src[0].value, bytes(moves));
         for same in [false, true] {

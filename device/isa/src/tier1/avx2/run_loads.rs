@@ -206,8 +206,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Elements of eight lanes whose first one is at a place, so many bytes apart. Their ends may be read over, which is no further than
-    /// memory behind LDS goes.
+    /// Loads elements of eight lanes, `step` bytes apart, the first one at a place. Bytes after their ends may be
+    /// read as well, no further than the storage after LDS goes.
     fn load_apart(&mut self, (base, from): (Gpr, i32), step: u32, to: &[Zmm]) {
         let [t0, t1, t2, t3] = T;
         let at = |bytes: i32| Operand::Memory(At(base, from + bytes));

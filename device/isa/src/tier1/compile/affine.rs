@@ -1,8 +1,9 @@
 //! The whole of a program without loops for waves whose addresses are counted on from lane to lane, as most programs are that do something with each
 //! element of an array.
 //!
-//! Everything that memory accesses can fail by is looked at before the first store. Up to there nothing has changed but registers; a wave that does
-//! not fit is started again from the beginning, which only waves are that code may start others behind, and goes the usual way.
+//! All reasons for which memory accesses can fail are checked before the first store. Up to there only registers have
+//! changed. A wave that does not fit is started again from the beginning, and goes the usual way. Only waves that
+//! code may start others after can be started again.
 
 use core::mem::offset_of;
 
@@ -46,7 +47,8 @@ struct Store {
 }
 
 impl Compiler<'_> {
-    /// The program for waves that count addresses on, whose registers have not been set but for scalar ones; `usual` is where others begin.
+    /// The program for waves that count addresses on, of whose registers only scalar ones have been set; other waves
+    /// begin at `usual`.
     pub(super) fn affine(&mut self, known: &KnownLoads, leaders: &[bool], usual: Label) -> Option<Counting> {
         let source = self.source;
         self.ends?;

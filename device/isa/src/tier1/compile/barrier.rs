@@ -16,7 +16,7 @@ use crate::wave::Wave;
 pub(super) enum Rare {
     /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`exec/ds/order.rs`).
     Wait { entry: Label, back: Label, before: Entrance },
-    /// A wave at a barrier that has none right behind it that goes on, and the way out.
+    /// A wave at a barrier after which the next wave does not go on, and the way out.
     Barrier { entry: Label, exit: Label },
 }
 
@@ -44,8 +44,8 @@ const GENERATION: Gpr = Gpr::Rcx;
 const WAY_OUT: Gpr = Gpr::Rsi;
 
 impl Compiler<'_> {
-    /// As the handler of `s_barrier` does: the wave knows where it waits, and that it is at a barrier. Then another one of the round
-    /// goes on, if there is one.
+    /// Does as the handler of `s_barrier`: the wave knows where it waits, and that it is at a barrier. Then another
+    /// wave of the round goes on, if there is one.
     pub(super) fn barrier(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
         let d = self.source.code[at];
@@ -132,8 +132,8 @@ impl Compiler<'_> {
         look.map(|look| (element as u32, look))
     }
 
-    /// The next wave that goes on, behind the one that has run, or from the first one on. If all are at the barrier it opens, and the first one
-    /// goes on, unless the caller wants to see that.
+    /// Chooses the next wave that goes on, after the one that has run, or from the first one on. If all are at the
+    /// barrier it opens, and the first one goes on, unless the caller wants to see that.
     fn choose(&mut self, choose: Label) {
         const OTHER: Gpr = Gpr::Rdx;
         let [another, first, look, found] = core::array::from_fn(|_| self.a.label());

@@ -54,8 +54,8 @@ impl Compiler<'_> {
         self.source.kind == BackendKind::Avx512 && self.rows_of_block().len() > CAPACITY
     }
 
-    /// The rows of a block that is a loop of its own, perhaps with the branch behind it, and uses no more of them than can be held: they
-    /// stay in registers from round to round.
+    /// The rows of a block that is a loop of its own, perhaps with the branch after it, and uses no more of them than
+    /// can be held: they stay in registers from round to round.
     pub(super) fn held(&self, first: usize, forms: &[Form], masked: bool) -> Option<Vec<u32>> {
         let last = self.source.code.get(first + forms.len() - 1)?;
         let loops = match forms.last()? {

@@ -224,7 +224,7 @@ fn bytes_that_have_changed_are_refused() {
     }
 }
 
-/// Puts another number into the head, the code or the list behind it, with a checksum that is right.
+/// Puts another number into the head, the code or the list after it, with a checksum that is right.
 fn with_word(sealed: &[u8], at: usize, word: u32) -> Vec<u8> {
     let mut content = sealed[..sealed.len() - SUM].to_vec();
     content[at..at + 4].copy_from_slice(&word.to_le_bytes());

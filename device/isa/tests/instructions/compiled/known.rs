@@ -1,5 +1,5 @@
-//! Scalar loads at the beginning that a launch's waves have in common: what they find, where addresses differ, where they fail, and where
-//! they are to look again.
+//! Scalar loads at the beginning that a launch's waves share: the values that they find, with addresses that differ,
+//! with loads that fail, and after writes that waves have to look for.
 
 use belfry_isa::exec::{Lds, Stop, Touched};
 use belfry_isa::inst::WaveSize;
@@ -20,7 +20,7 @@ const SUM: [u32; 5] = [0x8006_0406, 0x8006_0706, 0x8008_0b08, 0x8006_0806, 0x800
 const LOAD: [u32; 2] = [0xf400_0180, 0xf800_0008];
 /// s_add_u32 s0, s0, 4; s_add_u32 s12, s12, 1; s_cmp_lt_u32 s12, 3.
 const NEXT: [u32; 3] = [0x8000_8400, 0x800c_810c, 0xbf0a_830c];
-/// s_cbranch_scc1 to so many dwords before what follows it.
+/// s_cbranch_scc1 back by `dwords` dwords from the instruction after it.
 const fn back(dwords: u32) -> u32 {
     0xbfa2_0000 | (0x1_0000 - dwords)
 }

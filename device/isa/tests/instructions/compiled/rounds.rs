@@ -9,7 +9,7 @@ use belfry_isa::wave::{Wave, WaveInit};
 use super::tiers;
 use crate::{Bench, lanes};
 
-/// The begin of a loop of so many rounds: s_mov_b32 s0, 9.
+/// The begin of a loop of nine rounds: s_mov_b32 s0, 9.
 const BEGIN: u32 = 0xbe80_0089;
 /// s_cmp_lg_u32 s0, 0; s_cbranch_scc1 of no distance; s_endpgm.
 const END: [u32; 3] = [0xbf07_8000, 0xbfa2_0000, 0xbfb0_0000];

@@ -1,4 +1,4 @@
-//! Waves of a workgroup that take turns, in rounds of compiled code and one by one: the same either way.
+//! Waves of a workgroup that take turns: rounds of compiled code give what turns one by one give.
 
 use belfry_isa::exec::{FaultCause, Go, Stop, Stopped, TurnEnd, Turns};
 use belfry_isa::lanes::{Backend, BackendKind, Tier};
@@ -30,8 +30,8 @@ const PROGRAM: [u32; 14] = [
     0xbfa2_fff3,
     0xbfb0_0000,
 ];
-/// The same, and each wave stores its sum where its neighbour has loaded from, unless `s1` says that it does not: it stops before that
-/// until all have loaded.
+/// As [`PROGRAM`], and each wave stores its sum where its neighbour has loaded from, unless `s1` says that it does
+/// not. It stops before that store until all have loaded.
 const STORING: [u32; 18] = [
     // ds_store_b32 v0, v2
     0xd834_0000,
@@ -62,15 +62,15 @@ const STORING: [u32; 18] = [
     0xbfa2_ffef,
     0xbfb0_0000,
 ];
-/// The same with a store of bytes, which has no template.
+/// As [`STORING`], with a store of bytes, which has no template.
 const NARROW: [u32; 18] = {
     let mut program = STORING;
     // ds_store_b8 v0, v2
     program[8] = 0xd878_0000;
     program
 };
-/// The same with a load in a run of elements that are done for some lanes after the others: v_lshrrev_b32 v5, 31, v0, which is zero, before
-/// the loop; seven times v_mov_b32 from v5, and ds_load_b32 v1, v5.
+/// As above, with a load in a run of elements that are done for some lanes after the others: v_lshrrev_b32 v5, 31,
+/// v0, which is zero, before the loop; seven times v_mov_b32 from v5, and ds_load_b32 v1, v5.
 const IN_RUN: [u32; 26] = {
     let mut program = [0; 26];
     program[0] = 0x320a_009f;

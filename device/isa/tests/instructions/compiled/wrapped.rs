@@ -22,7 +22,7 @@ const LOW: u64 = 7 << 32;
 const HIGH: u64 = (8 << 32) - PAGE;
 const CODE: u64 = 0x10_0000;
 
-/// Pages at [`LOW`], at [`HIGH`] and behind it, and of code.
+/// Pages at [`LOW`], at [`HIGH`] and after it, and of code.
 #[repr(C, align(4096))]
 struct Memory([[AtomicU32; WORDS]; 4]);
 
@@ -47,7 +47,8 @@ unsafe impl Mmu for Memory {
 const FURTHER: [u32; 3] = [0xd700_6a0a, 0x0002_00c0, 0x4016_0280];
 const END: u32 = 0xbfb0_0000;
 
-/// Two accesses of so many bytes, at `v[0:1]` and `v[10:11]`, or at `v0` and `s[4:5]` with an offset; llvm-mc-19 -mcpu=gfx1100.
+/// Name, bytes and words of two accesses, at `v[0:1]` and `v[10:11]`, or at `v0` and `s[4:5]` with an offset;
+/// llvm-mc-19 -mcpu=gfx1100.
 type Two = (&'static str, u32, [[u32; 2]; 2]);
 
 const TWO: [Two; 8] = [

@@ -203,7 +203,7 @@ impl Access {
         } else {
             state.set_vgpr(self.vdata, self.lane, old as u32);
         }
-        // The status comes behind all data registers the instruction names.
+        // The status comes after all data registers that the instruction names.
         Ok(words * if function.has_two() { 2 } else { 1 })
     }
 

@@ -1,6 +1,6 @@
 //! The mappings of `v_sqrt_f32`, `v_exp_f32`, `v_log_f32`, `v_sin_f32` and `v_cos_f32`, from the files of their numbers.
 //!
-//! Sources are no NaNs. Whole numbers have as many digits behind the point as names say.
+//! Sources are no NaNs. Whole numbers have as many digits after the point as names say.
 
 use std::sync::LazyLock;
 
@@ -172,7 +172,7 @@ pub(super) fn turned(a: u64, is_cosine: bool) -> u64 {
     if exponent >= 23 || is_cosine && exponent == -127 {
         return if is_cosine { ONE } else { 0 };
     }
-    // 31 digits of what is behind the point.
+    // 31 digits of the part after the point.
     let digits = (mantissa + 0x80_0000) << 31 << 23 >> (23 + 23 - exponent).min(120);
     let phase = digits % (1 << 31);
     let (quarter, rest) = (phase >> 29, phase % (1 << 29));

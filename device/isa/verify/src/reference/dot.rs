@@ -28,7 +28,7 @@ impl Units {
         }
     }
 
-    /// The same, rounded towards zero.
+    /// As [`Units::down`], rounded towards zero.
     fn cut(self, unit: i32) -> i128 {
         let magnitude = Units { count: self.count.abs(), ..self }.down(unit);
         if self.count < 0 { -magnitude } else { magnitude }
@@ -148,7 +148,7 @@ pub(crate) fn single<F: Format>(pairs: [[u64; 2]; 2], c: u64, arch: Arch) -> u64
         .unwrap_or_else(|| rounded::<F32>(on_grid::<F>(&pairs, c, gfx12, -126), gfx12))
 }
 
-/// Of gfx9: an exact sum of halves, without denormal singles.
+/// The sum of gfx9: an exact one of halves, without denormal singles.
 fn exact(pairs: [[u64; 2]; 2], c: u64) -> u64 {
     let value = |x: u64| n::half_value(x);
     let c = n::flushed::<F32>(c, true);

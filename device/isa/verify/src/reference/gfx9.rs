@@ -197,7 +197,7 @@ pub(crate) fn indexed(state: &State, inst: &Inst) -> Result<Inst, End> {
     Ok(inst)
 }
 
-/// `s_set_gpr_idx_*`; whether it is one.
+/// Executes `s_set_gpr_idx_*`. Returns true if the instruction is one.
 pub(crate) fn set_index(state: &mut State, inst: &Inst) -> bool {
     let (index, operands, enabled) = match inst.op {
         Op::S_SET_GPR_IDX_ON => (true, true, Some(true)),

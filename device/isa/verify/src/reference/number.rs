@@ -215,7 +215,7 @@ pub(crate) fn to_lower<F: Format>(a: u64, nearest: bool) -> i64 {
         return i64::from(if value.is_negative() { i32::MIN } else { i32::MAX });
     }
     let whole = value.to_i128_r(34, Round::TowardNegative, &mut false).value as i64;
-    // What is behind the point is exact.
+    // What is after the point is exact.
     let rest = (value - value.round_to_integral(Round::TowardNegative).value).value;
     let half = F::from_u128(1).value.scalbn(-1);
     let up = nearest && value.is_finite() && rest >= half;

@@ -20,7 +20,7 @@ enum Result_ {
 }
 use Result_::{Long, Nothing, Word};
 
-/// Runs a scalar ALU instruction or branch; `pc` is the address behind it, where it goes on unless it jumps.
+/// Runs a scalar ALU instruction or branch; `pc` is the address after it, where it goes on unless it jumps.
 pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic();
     if name.ends_with("_saveexec_b32") || name.ends_with("_saveexec_b64") || name.contains("_wrexec_") {

@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Register, place in it and first lane of element `k` of `count`, each of so many bits.
+/// Register, place in it and first lane of element `k` of `count`, each of `bits` bits.
 fn place(bits: u32, count: u32, lanes: u32, k: u32) -> (u32, u32, u32) {
     let wide = lanes == 64;
     match (bits, count, wide) {

@@ -31,7 +31,7 @@ fn bytes(inst: &Inst) -> u32 {
         .map_or(4, |(_, bytes)| *bytes)
 }
 
-/// The width of what an operation moves, of those that say it in dwords, bytes and shorts.
+/// The width of an operation whose name gives it in dwords, bytes and shorts.
 fn old_width(name: &str) -> String {
     let widths = [
         ("dwordx16", "b512"),
@@ -187,7 +187,7 @@ fn lds(random: &mut Random, inst: &Inst, state: &mut State) {
     }
 }
 
-/// An address at the end of LDS, behind it or, with an offset, wrapping around.
+/// An address at the end of LDS, after it or, with an offset, wrapping around.
 fn outside(random: &mut Random, inst: &Inst) -> u32 {
     let at = random.pick(&[LDS_SIZE as u32 - 16, LDS_SIZE as u32, 0x1_0000, 0xffff_fe00]);
     let at = at + random.below(24) as u32;

@@ -47,7 +47,7 @@ const TIMES: usize = 8;
 const CODE: u64 = BASE + 0x1000;
 const WORDS: u64 = BASE + 0x2000;
 
-/// Runs waves of both threads; what the words are then.
+/// Runs waves of both threads. Returns the words after that.
 fn count(backend: Backend, size: WaveSize, exec: u64) -> [u32; 8] {
     let memory = Flat::new(0x4000);
     memory.write(CODE, &PROGRAM.map(u32::to_le_bytes).concat());
