@@ -106,8 +106,59 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Packages outside the workspace that the rules cover all the same.
 const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml", "fuzz/Cargo.toml"];
 
-/// Crates whose top-level modules must not form a cycle, by their source folders.
-const LAYERED: &[&str] = &["device/src"];
+/// Crates whose top-level modules must not form a cycle, by their source folders, with the arrows that still may be on one. Such a list
+/// can only become shorter.
+const LAYERED: &[(&str, &[modules::Exception])] = &[
+    ("device/src", &[("device", "inspect"), ("shader", "firmware")]),
+    (
+        "guest-driver/core/src",
+        &[
+            ("asic", "discovery"),
+            ("asic", "hiq"),
+            ("asic", "mes"),
+            ("asic", "mqd"),
+            ("asic", "queue"),
+            ("asic", "scheduler"),
+            ("asic", "sdma"),
+            ("card", "device"),
+            ("card", "xcp_tree"),
+            ("debug", "aperture"),
+            ("debug", "process"),
+            ("device", "debug"),
+            ("device", "drm"),
+            ("device", "interrupt"),
+            ("device", "memory"),
+            ("device", "proc_files"),
+            ("device", "process"),
+            ("device", "processes"),
+            ("device", "svm"),
+            ("device", "topology"),
+            ("device", "usage"),
+            ("device", "xcp_tree"),
+            ("discovery", "ip_tree"),
+            ("drm", "memory"),
+            ("gart", "device"),
+            ("hiq", "scheduler"),
+            ("memory", "process"),
+            ("mes", "device"),
+            ("mes", "scheduler"),
+            ("mqd", "device"),
+            ("node", "device"),
+            ("node", "scheduler"),
+            ("node", "xcp_tree"),
+            ("os", "drm"),
+            ("process", "proc_files"),
+            ("process", "queue_manager"),
+            ("queue", "memory"),
+            ("queue", "process"),
+            ("scheduler", "debug"),
+            ("smi", "device"),
+            ("smi", "svm"),
+            ("svm", "process"),
+            ("trace", "device"),
+        ],
+    ),
+];
 
 /// The longest a hand-written source file may be, in lines.
 const LONGEST_FILE: usize = 500;
@@ -182,7 +233,7 @@ pub fn metadata(manifest: &Path) -> Result<Value> {
 /// Module arrows: those of each crate in [`LAYERED`] must form no cycle.
 fn cycles(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for folder in LAYERED {
+    for (folder, exceptions) in LAYERED {
         let mut sources = Vec::new();
         for path in tracked(root)? {
             let Ok(below) = path.strip_prefix(folder) else { continue };
@@ -193,8 +244,9 @@ fn cycles(root: &Path) -> Result<Vec<String>> {
             sources.push(modules::Source { path: below.to_string_lossy().into_owned(), text });
         }
         ensure!(!sources.is_empty(), "{folder} has no sources: correct LAYERED (xtask/src/tidy.rs)");
-        findings
-            .extend(modules::findings(&sources).into_iter().map(|finding| format!("{folder}: {finding}")));
+        findings.extend(
+            modules::findings(&sources, exceptions).into_iter().map(|finding| format!("{folder}: {finding}")),
+        );
     }
     Ok(findings)
 }

@@ -13,7 +13,7 @@ use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PTE_ADDRESS_MASK, pte_fragment};
 use zerocopy::IntoBytes;
 
 use crate::asic::{LEVELS, PageRights};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::os::Os;
 use crate::os::PAGE_SIZE;
 use crate::vram::{Vram, VramMemory};
@@ -94,7 +94,7 @@ impl<O: Os> Table<O> {
             self.write(index, &[entry]);
             self.children.insert(index as u16, table);
         }
-        self.children.get_mut(&(index as u16)).map(|table| &mut **table).ok_or(crate::Errno::ENOMEM)
+        self.children.get_mut(&(index as u16)).map(|table| &mut **table).ok_or(Errno::ENOMEM)
     }
 
     /// Writes `count` entries from `first` for consecutive pages; `None` clears them.

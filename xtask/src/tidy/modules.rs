@@ -1,5 +1,8 @@
 //! Arrows between the top-level modules of a crate, as the paths in its sources draw them: they must form no cycle.
 //!
+//! An `impl` block of a type draws one as well, from the module that has the type to the module that has the block: all who have a
+//! value can call its methods and name no module for it. Implementations of traits draw none, as a trait is what turns an arrow round.
+//!
 //! Tests may look wherever they like: files of tests and inline test modules do not count.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,26 +17,107 @@ pub(super) struct Source {
 /// From a module to the modules it names, and where it first names each.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Finds the faults of the modules of one crate.
-pub(super) fn findings(sources: &[Source]) -> Vec<String> {
+/// An arrow that may be on a cycle until it is turned round: the module it comes from, and the one it leads to.
+pub(super) type Exception = (&'static str, &'static str);
+
+/// Findings about the modules of one crate. An exception is one as well as soon as it is not needed any more, so that their list shrinks.
+pub(super) fn findings(sources: &[Source], exceptions: &[Exception]) -> Vec<String> {
+    let (mut arrows, mut findings) = arrows(sources);
+    let reaches = |from: &str, to: &str| shortest(&arrows, from, to).is_some();
+    for &(from, to) in exceptions {
+        let is_there = arrows.get(from).is_some_and(|targets| targets.contains_key(to));
+        if !is_there || !reaches(to, from) {
+            let why = if is_there { "is on no cycle" } else { "is not there" };
+            findings.push(format!("exception {from} -> {to} {why}: delete it"));
+        }
+    }
+    for (from, to) in exceptions {
+        if let Some(targets) = arrows.get_mut(*from) {
+            targets.remove(*to);
+        }
+    }
+    findings.extend(cycles(&arrows));
+    findings
+}
+
+/// The arrows of a crate, and findings about names that hide one.
+fn arrows(sources: &[Source]) -> (Arrows, Vec<String>) {
     let modules: BTreeSet<&str> = sources.iter().filter_map(|source| module(&source.path)).collect();
+    let homes = homes(sources);
     let mut findings = Vec::new();
     let mut arrows = Arrows::new();
+    let mut draw = |from: &str, to: &str, place: String| {
+        if from != to {
+            arrows.entry(from.to_owned()).or_default().entry(to.to_owned()).or_insert(place);
+        }
+    };
     for source in sources {
         let Some(from) = module(&source.path) else { continue };
         for (line, name) in names(&source.path, &source.text) {
             let place = format!("{}:{line}", source.path);
             if modules.contains(name.as_str()) {
-                if name != from {
-                    arrows.entry(from.to_owned()).or_default().entry(name).or_insert(place);
-                }
+                draw(from, &name, place);
             } else if name.starts_with(char::is_uppercase) {
                 findings.push(format!("{place} names {name} through the crate's root: name its module"));
             }
         }
+        for (line, name) in blocks(&source.text) {
+            if let Some(&Some(home)) = homes.get(name.as_str()) {
+                draw(home, from, format!("{}:{line}", source.path));
+            }
+        }
     }
-    findings.extend(cycles(&arrows));
-    findings
+    (arrows, findings)
+}
+
+/// The module that has each type; `None` for a name that several modules give to a type.
+fn homes(sources: &[Source]) -> BTreeMap<String, Option<&str>> {
+    let mut homes: BTreeMap<String, Option<&str>> = BTreeMap::new();
+    for source in sources {
+        let Some(home) = module(&source.path) else { continue };
+        for line in code(&source.text).lines() {
+            let mut words =
+                line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+            let keyword = words.find(|word| !matches!(*word, "pub" | "crate" | "super" | "in"));
+            if let (Some("struct" | "enum" | "union"), Some(name)) = (keyword, words.next()) {
+                let same = |known: &mut Option<&str>| *known = known.filter(|known| *known == home);
+                homes.entry(name.to_owned()).and_modify(same).or_insert(Some(home));
+            }
+        }
+    }
+    homes
+}
+
+/// The `impl` blocks of types: line, and name of the type.
+fn blocks(text: &str) -> Vec<(usize, String)> {
+    let code = code(text);
+    let head = |line: &str| -> Option<String> {
+        let rest = line.strip_prefix("impl")?;
+        let rest = match rest.strip_prefix('<') {
+            Some(generics) => &generics[after_generics(generics)?..],
+            None => rest.strip_prefix(' ')?,
+        };
+        let of_trait = rest.contains(" for ") || !rest.trim_end().ends_with('{');
+        let name = rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        (!of_trait).then_some(name)
+    };
+    (1..).zip(code.lines()).filter_map(|(line, text)| Some((line, head(text)?))).collect()
+}
+
+/// The place at which a list of generics that has been opened is over.
+fn after_generics(text: &str) -> Option<usize> {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
 }
 
 /// The top-level module a file belongs to; `None` for the crate's root and for tests.
@@ -50,8 +134,8 @@ fn depth(path: &str) -> usize {
     Path::new(path).components().count() - usize::from(path.ends_with("/mod.rs"))
 }
 
-/// Names that a file uses at the crate's root: line and name.
-fn names(path: &str, text: &str) -> Vec<(usize, String)> {
+/// The code of a file, without comments and tests; its lines keep their numbers.
+fn code(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
@@ -63,6 +147,12 @@ fn names(path: &str, text: &str) -> Vec<(usize, String)> {
         code.push_str(line.split("//").next().unwrap_or_default());
         code.push('\n');
     }
+    code
+}
+
+/// Names at the crate's root that a file has: line and name.
+fn names(path: &str, text: &str) -> Vec<(usize, String)> {
+    let code = code(text);
     let mut found = Vec::new();
     let root = "super::".repeat(depth(path));
     for prefix in ["crate::", root.as_str()] {
@@ -108,7 +198,7 @@ fn cycles(arrows: &Arrows) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut findings = Vec::new();
     for start in arrows.keys() {
-        let Some(cycle) = shortest(arrows, start) else { continue };
+        let Some(cycle) = shortest(arrows, start, start) else { continue };
         if !seen.insert(cycle.iter().cloned().collect::<BTreeSet<_>>()) {
             continue;
         }
@@ -119,8 +209,8 @@ fn cycles(arrows: &Arrows) -> Vec<String> {
     findings
 }
 
-/// The shortest way from a module back to itself.
-fn shortest(arrows: &Arrows, start: &str) -> Option<Vec<String>> {
+/// The shortest way from a module to another one, or back to itself.
+fn shortest(arrows: &Arrows, start: &str, end: &str) -> Option<Vec<String>> {
     let mut ways = VecDeque::from([vec![start.to_owned()]]);
     let mut visited = BTreeSet::new();
     while let Some(way) = ways.pop_front() {
@@ -128,7 +218,7 @@ fn shortest(arrows: &Arrows, start: &str) -> Option<Vec<String>> {
         for to in next.keys() {
             let mut longer = way.clone();
             longer.push(to.clone());
-            if to == start {
+            if to == end {
                 return Some(longer);
             }
             if visited.insert(to.clone()) {
@@ -144,11 +234,15 @@ mod tests {
     use super::*;
 
     fn check(sources: &[(&str, &str)]) -> Vec<String> {
+        check_but(sources, &[])
+    }
+
+    fn check_but(sources: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
         let sources: Vec<_> = sources
             .iter()
             .map(|&(path, text)| Source { path: path.to_owned(), text: text.to_owned() })
             .collect();
-        findings(&sources)
+        findings(&sources, exceptions)
     }
 
     #[test]
@@ -194,5 +288,38 @@ mod tests {
     fn name_taken_from_the_root_hides_an_arrow_and_is_a_finding() {
         let found = check(&[("bus.rs", "\nuse crate::{Gpu, queue};\n"), ("queue.rs", "")]);
         assert_eq!(found, ["bus.rs:2 names Gpu through the crate's root: name its module"]);
+    }
+
+    const CIRCLE: [(&str, &str); 2] =
+        [("bus.rs", "use crate::queue::Ring;\n"), ("queue.rs", "\nuse crate::bus::Bar;\n")];
+
+    #[test]
+    fn cycle_with_an_exception_is_no_finding_until_the_arrow_is_gone() {
+        assert_eq!(check_but(&CIRCLE, &[("queue", "bus")]), [""; 0]);
+        let exceptions = [("queue", "bus"), ("queue", "vm")];
+        assert_eq!(check_but(&CIRCLE, &exceptions), ["exception queue -> vm is not there: delete it"]);
+        let found = check_but(&CIRCLE[..1], &[("bus", "queue")]);
+        assert_eq!(found, ["exception bus -> queue is not there: delete it"]);
+        let sources = [CIRCLE[0], ("queue.rs", "pub struct Ring;\n")];
+        assert_eq!(
+            check_but(&sources, &[("bus", "queue")]),
+            ["exception bus -> queue is on no cycle: delete it"]
+        );
+    }
+
+    #[test]
+    fn block_of_another_modules_type_is_an_arrow_from_that_module() {
+        let bus =
+            "use crate::queue::Ring;\n\nimpl<'a, O: Into<u8>> Ring<'a, O> {\n    fn look(&self) {}\n}\n";
+        let queue = "pub(crate) struct Ring<'a, O>(&'a O);\nimpl<O> Ring<'_, O> {}\n";
+        assert_eq!(
+            check(&[("bus.rs", bus), ("queue.rs", queue)]),
+            ["modules bus -> queue -> bus form a cycle (bus.rs:1, bus.rs:3)"]
+        );
+        let of_trait = "use crate::queue::Ring;\nimpl<O> Drop for Ring<'_, O> {\n}\n";
+        assert_eq!(check(&[("bus.rs", of_trait), ("queue.rs", queue)]), [""; 0]);
+        // A name that two modules have says nothing.
+        let also = "pub enum Ring {}\n";
+        assert_eq!(check(&[("bus.rs", bus), ("queue.rs", queue), ("vm.rs", also)]), [""; 0]);
     }
 }
