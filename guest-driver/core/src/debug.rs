@@ -21,20 +21,16 @@ use belfry_abi::kfd::debug::{
 };
 use belfry_abi::kfd::event::MemoryExceptionData;
 
-use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
 use crate::process::{Locked, Process, State};
-use crate::scheduler::{NodeWatch, ShaderDebugger};
+use crate::request::{LaunchControl, NodeWatch, ShaderDebugger, WATCHES};
 use crate::sync::Mutex;
 
 use tell::TellWork;
 
 pub(crate) use trap::dbg_trap;
-
-/// Address watches of the device.
-pub(crate) const WATCHES: usize = 4;
 
 /// A queue's exceptions.
 struct QueueExceptions {

@@ -1,6 +1,7 @@
 //! The device: bring-up, TLB flushes, recovery, tear-down.
 
 mod ecc;
+mod fences;
 mod suspend;
 
 use alloc::sync::Arc;
@@ -11,7 +12,8 @@ use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
 
 use crate::asic::PasidTable;
 use crate::card::Load;
-use crate::discovery::{Config, discover};
+use crate::config::Config;
+use crate::discovery::discover;
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::{Hw, log};

@@ -7,12 +7,11 @@ use alloc::vec::Vec;
 use belfry_abi::regs::{Ip, Register, gc};
 
 use crate::asic::{self, Asic};
+use crate::config::{Block, Config};
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, Instance, log};
 use crate::os::{LogLevel, Os};
 use crate::registers::RegisterMap;
-
-pub use table::Block;
 
 /// Dword index of `RCC_CONFIG_MEMSIZE`, which tells where the table is: the one register that has to be known before it
 /// (`mmRCC_CONFIG_MEMSIZE` of `amdgpu_discovery.c`, the same on every card).
@@ -22,55 +21,6 @@ const MEMSIZE_DWORD: u32 = 0xde3;
 const TABLE_FROM_TOP: u64 = 64 << 10;
 /// Bytes of the table that are read (`DISCOVERY_TMR_SIZE`).
 const TABLE_SIZE: usize = 10 << 10;
-
-/// The device as found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// IP version of the graphics core: major, minor, revision.
-    pub gc_version: (u8, u8, u8),
-    /// VRAM in bytes.
-    pub vram_size: u64,
-    /// First address of VRAM in VMID 0.
-    pub fb_start: u64,
-    /// Graphics cores (XCCs), which work as one.
-    pub xccs: u32,
-    /// Shader engines of a graphics core.
-    pub shader_engines: u32,
-    /// Shader arrays of each shader engine.
-    pub arrays_per_engine: u32,
-    /// Most compute units of one shader array.
-    pub cus_per_array: u32,
-    /// Compute units that are not fused off, of all graphics cores.
-    pub cus: u32,
-    /// Those of each graphics core, shader engine and array, one bit each, in this order.
-    pub cu_bitmap: Vec<u32>,
-    /// Lanes of a wave.
-    pub wave_size: u32,
-    /// Waves of a SIMD.
-    pub waves_per_simd: u32,
-    /// Scratch slots of a compute unit.
-    pub scratch_slots_per_cu: u32,
-    /// Local data share in KiB.
-    pub lds_kib: u32,
-    /// Vector data cache of a compute unit in KiB.
-    pub l1_kib: u32,
-    /// Compute units that share an instruction cache and a scalar data cache.
-    pub cus_per_sqc: u32,
-    /// That instruction cache in KiB.
-    pub instruction_cache_kib: u32,
-    /// That scalar data cache in KiB.
-    pub scalar_cache_kib: u32,
-    /// Cache of a shader array in KiB.
-    pub gl1_kib: u32,
-    /// Last-level cache of the graphics core in KiB.
-    pub l2_kib: u32,
-    /// SDMA engines.
-    pub sdma_engines: u32,
-    /// `GB_ADDR_CONFIG`.
-    pub gb_addr_config: u32,
-    /// Every block of the table.
-    pub blocks: Vec<Block>,
-}
 
 /// Where the blocks the driver uses have their registers: all instances of graphics cores and of memory hubs, the first one of
 /// the others.

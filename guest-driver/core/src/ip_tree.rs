@@ -11,7 +11,7 @@ use core::fmt::Write as _;
 
 use belfry_abi::regs::Ip;
 
-use crate::discovery::{Block, Config};
+use crate::config::{Block, Config};
 use crate::errno::{Errno, Result};
 
 /// Name of the tree, which its paths begin with.
@@ -50,90 +50,88 @@ fn number<T: core::str::FromStr + ToString>(name: &str) -> Result<T> {
     if number.to_string() == name { Ok(number) } else { Err(Errno::ENOENT) }
 }
 
-impl Config {
-    /// The numbers of the dies.
-    fn dies(&self) -> Vec<u8> {
-        let mut dies: Vec<u8> = self.blocks.iter().map(|block| block.die).collect();
-        dies.sort_unstable();
-        dies.dedup();
-        dies
-    }
+/// The numbers of the dies.
+fn dies(config: &Config) -> Vec<u8> {
+    let mut dies: Vec<u8> = config.blocks.iter().map(|block| block.die).collect();
+    dies.sort_unstable();
+    dies.dedup();
+    dies
+}
 
-    /// The blocks of a die.
-    fn die(&self, die: &str) -> Result<Vec<&Block>> {
-        let die: u8 = number(die)?;
-        let found: Vec<_> = self.blocks.iter().filter(|block| block.die == die).collect();
-        if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
-    }
+/// The blocks of a die.
+fn blocks_of<'a>(config: &'a Config, die: &str) -> Result<Vec<&'a Block>> {
+    let die: u8 = number(die)?;
+    let found: Vec<_> = config.blocks.iter().filter(|block| block.die == die).collect();
+    if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
+}
 
-    fn instances(&self, die: &str, kind: &str) -> Result<Vec<&Block>> {
-        let kind: u16 = number(kind)?;
-        let mut found = self.die(die)?;
-        found.retain(|block| block.ip.0 == kind);
-        if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
-    }
+fn instances<'a>(config: &'a Config, die: &str, kind: &str) -> Result<Vec<&'a Block>> {
+    let kind: u16 = number(kind)?;
+    let mut found = blocks_of(config, die)?;
+    found.retain(|block| block.ip.0 == kind);
+    if found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
+}
 
-    /// Lists a directory of the tree: directories end in a slash, links are `NAME>TARGET` and come behind their targets.
-    pub(crate) fn ip_list(&self, path: &str) -> Result<Vec<String>> {
-        match parts(path)[..] {
-            [] => Ok(vec!["die/".to_string()]),
-            ["die"] => Ok(self.dies().iter().map(|die| format!("{die}/")).collect()),
-            ["die", die] => {
-                let mut kinds: Vec<u16> = self.die(die)?.iter().map(|block| block.ip.0).collect();
-                kinds.sort_unstable();
-                kinds.dedup();
-                let mut names = vec!["num_ips".to_string()];
-                names.extend(kinds.iter().map(|kind| format!("{kind}/")));
-                names.extend(
-                    NAMES
-                        .iter()
-                        .filter(|(ip, _)| kinds.contains(&ip.0))
-                        .map(|(ip, name)| format!("{name}>{}", ip.0)),
-                );
-                Ok(names)
-            }
-            ["die", die, kind] => {
-                Ok(self.instances(die, kind)?.iter().map(|block| format!("{}/", block.instance)).collect())
-            }
-            ["die", die, kind, instance] => {
-                let instance: u8 = number(instance)?;
-                if self.instances(die, kind)?.iter().any(|block| block.instance == instance) {
-                    Ok(FILES.map(ToString::to_string).to_vec())
-                } else {
-                    Err(Errno::ENOENT)
-                }
-            }
-            _ => Err(Errno::ENOENT),
+/// Lists a directory of the tree: directories end in a slash, links are `NAME>TARGET` and come behind their targets.
+pub(crate) fn list(config: &Config, path: &str) -> Result<Vec<String>> {
+    match parts(path)[..] {
+        [] => Ok(vec!["die/".to_string()]),
+        ["die"] => Ok(dies(config).iter().map(|die| format!("{die}/")).collect()),
+        ["die", die] => {
+            let mut kinds: Vec<u16> = blocks_of(config, die)?.iter().map(|block| block.ip.0).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            let mut names = vec!["num_ips".to_string()];
+            names.extend(kinds.iter().map(|kind| format!("{kind}/")));
+            names.extend(
+                NAMES
+                    .iter()
+                    .filter(|(ip, _)| kinds.contains(&ip.0))
+                    .map(|(ip, name)| format!("{name}>{}", ip.0)),
+            );
+            Ok(names)
         }
-    }
-
-    /// Reads a file of the tree.
-    pub(crate) fn ip_read(&self, path: &str) -> Result<String> {
-        match parts(path)[..] {
-            ["die", die, "num_ips"] => Ok(format!("{}\n", self.die(die)?.len())),
-            ["die", die, kind, instance, file] => {
-                let instance: u8 = number(instance)?;
-                let instances = self.instances(die, kind)?;
-                let block = instances.iter().find(|block| block.instance == instance).ok_or(Errno::ENOENT)?;
-                let (major, minor, revision) = block.version;
-                let mut text = String::new();
-                // Writing to a string cannot fail.
-                let _ = match file {
-                    "hw_id" => writeln!(text, "{}", block.ip.0),
-                    "num_instance" => writeln!(text, "{}", block.instance),
-                    "major" => writeln!(text, "{major}"),
-                    "minor" => writeln!(text, "{minor}"),
-                    "revision" => writeln!(text, "{revision}"),
-                    "harvest" => writeln!(text, "{:#03X}", u8::from(block.harvested)),
-                    "num_base_addresses" => writeln!(text, "{}", block.bases.len()),
-                    "base_addr" => block.bases.iter().try_for_each(|base| writeln!(text, "{base:#010X}")),
-                    _ => return Err(Errno::ENOENT),
-                };
-                // As `0x%X` prints it.
-                Ok(text.replace("0X", "0x"))
-            }
-            _ => Err(Errno::ENOENT),
+        ["die", die, kind] => {
+            Ok(instances(config, die, kind)?.iter().map(|block| format!("{}/", block.instance)).collect())
         }
+        ["die", die, kind, instance] => {
+            let instance: u8 = number(instance)?;
+            if instances(config, die, kind)?.iter().any(|block| block.instance == instance) {
+                Ok(FILES.map(ToString::to_string).to_vec())
+            } else {
+                Err(Errno::ENOENT)
+            }
+        }
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+/// Reads a file of the tree.
+pub(crate) fn read(config: &Config, path: &str) -> Result<String> {
+    match parts(path)[..] {
+        ["die", die, "num_ips"] => Ok(format!("{}\n", blocks_of(config, die)?.len())),
+        ["die", die, kind, instance, file] => {
+            let instance: u8 = number(instance)?;
+            let instances = instances(config, die, kind)?;
+            let block = instances.iter().find(|block| block.instance == instance).ok_or(Errno::ENOENT)?;
+            let (major, minor, revision) = block.version;
+            let mut text = String::new();
+            // Writing to a string cannot fail.
+            let _ = match file {
+                "hw_id" => writeln!(text, "{}", block.ip.0),
+                "num_instance" => writeln!(text, "{}", block.instance),
+                "major" => writeln!(text, "{major}"),
+                "minor" => writeln!(text, "{minor}"),
+                "revision" => writeln!(text, "{revision}"),
+                "harvest" => writeln!(text, "{:#03X}", u8::from(block.harvested)),
+                "num_base_addresses" => writeln!(text, "{}", block.bases.len()),
+                "base_addr" => block.bases.iter().try_for_each(|base| writeln!(text, "{base:#010X}")),
+                _ => return Err(Errno::ENOENT),
+            };
+            // As `0x%X` prints it.
+            Ok(text.replace("0X", "0x"))
+        }
+        _ => Err(Errno::ENOENT),
     }
 }
 
@@ -164,21 +162,21 @@ mod tests {
         let config = config();
         let gc = Ip::GC.0;
         let vcn = Ip::VCN.0;
-        assert_eq!(config.ip_list("").unwrap(), ["die/"]);
-        let names = config.ip_list("die/0").unwrap();
+        assert_eq!(list(&config, "").unwrap(), ["die/"]);
+        let names = list(&config, "die/0").unwrap();
         for name in ["num_ips".to_string(), format!("{gc}/"), format!("{vcn}/"), "9999/".to_string()] {
             assert!(names.contains(&name), "{name} in {names:?}");
         }
         assert!(names.ends_with(&[format!("GC>{gc}"), format!("VCN>{vcn}")]), "{names:?}");
-        assert_eq!(config.ip_list(&format!("die/0/{vcn}")).unwrap(), ["0/", "1/"]);
-        assert_eq!(config.ip_list(&format!("die/0/{vcn}/1")).unwrap(), FILES);
-        assert_eq!(config.ip_read("die/0/num_ips").unwrap(), "4\n");
+        assert_eq!(list(&config, &format!("die/0/{vcn}")).unwrap(), ["0/", "1/"]);
+        assert_eq!(list(&config, &format!("die/0/{vcn}/1")).unwrap(), FILES);
+        assert_eq!(read(&config, "die/0/num_ips").unwrap(), "4\n");
     }
 
     #[test]
     fn files_are_as_linux_prints_them() {
         let config = config();
-        let read = |ip: Ip, file: &str| config.ip_read(&format!("die/0/{}/0/{file}", ip.0)).unwrap();
+        let read = |ip: Ip, file: &str| read(&config, &format!("die/0/{}/0/{file}", ip.0)).unwrap();
         for (file, expected) in [
             ("hw_id", format!("{}\n", Ip::GC.0)),
             ("num_instance", "0\n".to_string()),
@@ -200,8 +198,8 @@ mod tests {
         for path in
             ["x", "die/1", "die/0/8888", "die/0/9999/1", "die/0/9999/00", "die/0/+9999/0", "die/0/9999/0/x"]
         {
-            assert_eq!(config.ip_list(path), Err(Errno::ENOENT), "{path}");
-            assert_eq!(config.ip_read(path), Err(Errno::ENOENT), "{path}");
+            assert_eq!(list(&config, path), Err(Errno::ENOENT), "{path}");
+            assert_eq!(read(&config, path), Err(Errno::ENOENT), "{path}");
         }
     }
 }

@@ -13,8 +13,8 @@ use belfry_abi::kfd::mmap::{
 };
 
 use crate::card::{Card, Figures, Source};
+use crate::config::Config;
 use crate::device::Device;
-use crate::discovery::Config;
 use crate::drm::{self, Client};
 use crate::errno::{Errno, Result};
 use crate::ioctl;

@@ -15,8 +15,8 @@ use crate::asic::KernelRing;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, Instance, log};
-use crate::mqd::Image;
 use crate::os::Os;
+use crate::request::Image;
 
 /// Pipe of the KIQ, beside the scheduler's ring on pipe 0 of the same micro engine; both are queue 0 there.
 const KIQ_PIPE: u32 = 1;

@@ -13,8 +13,8 @@ use belfry_abi::partition::ComputePartition;
 use belfry_abi::regs::gfx9::gc::CP_HYP_XCP_CTL;
 
 use crate::asic::Asic;
+use crate::config::Config;
 use crate::device::VMIDS;
-use crate::discovery::Config;
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
 use crate::os::{DeviceInfo, Os};

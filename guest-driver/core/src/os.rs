@@ -46,8 +46,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::drm::Fence;
 use crate::errno::Result;
+use crate::fence::Fence;
 
 /// Size of a page of system memory and of GPU memory, in bytes.
 pub const PAGE_SIZE: u64 = 4096;

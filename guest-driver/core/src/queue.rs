@@ -10,7 +10,7 @@ use belfry_abi::kfd::queue::{
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
 
-use crate::asic::{MqdManager, SaveArea, Share, UserRing};
+use crate::asic::{MqdManager, Share, UserRing};
 use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
 use crate::gart::GartMapping;
@@ -19,18 +19,10 @@ use crate::mqd::Mqds;
 use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, check_user_range};
 use crate::process::State;
-use crate::sdma::SdmaPlace;
+use crate::request::SdmaPlace;
 
 /// Most bits of a CU mask.
 const MAX_CU_MASK_BITS: u32 = 1024;
-
-impl SaveArea {
-    /// Bytes of the whole area, of which the state of each graphics core takes `cwsr_size`.
-    pub(crate) fn total(&self, cwsr_size: u32) -> u64 {
-        let each = u64::from(cwsr_size) + u64::from(self.debug_memory_size);
-        (each * u64::from(self.copies)).next_multiple_of(PAGE_SIZE)
-    }
-}
 
 /// Addresses of a queue's parts in its process, and what debuggers are told of it.
 #[derive(Clone, Copy, Debug)]

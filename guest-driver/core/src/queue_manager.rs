@@ -23,8 +23,8 @@ use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, Room};
 use crate::process::{Locked, Phase, Process, State};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
-use crate::scheduler::QueueRequest;
-use crate::sdma::{SdmaChoice, SdmaPlace};
+use crate::request::{QueueRequest, SdmaPlace};
+use crate::sdma::SdmaChoice;
 use crate::trap_handler;
 
 use buffers::QueueBuffers;
@@ -151,7 +151,7 @@ impl<O: Os> Process<O> {
             return Ok((state.doorbells_of(node)?.take()?, None));
         };
         let place = node.sdma.take(choice)?;
-        match place.doorbell(&self.device.hw.asic().sdma) {
+        match self.device.hw.asic().sdma.doorbell(place) {
             Ok(doorbell) => Ok((doorbell, Some(place))),
             Err(error) => {
                 node.sdma.put(place);

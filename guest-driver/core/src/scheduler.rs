@@ -1,80 +1,24 @@
 //! What runs the queues of processes: firmware of one kind or another, behind the requests that the driver has.
 
+mod hiq;
 mod kept;
+mod mes;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
-use crate::asic::{Firmware, LaunchControl};
-use crate::debug::WATCHES;
+use crate::asic::Firmware;
 use crate::errno::Result;
 use crate::gart::Gart;
-use crate::hiq::Hiq;
 use crate::hw::Hw;
-use crate::mes::Mes;
 use crate::node::Nodes;
 use crate::os::Os;
-use crate::sdma::SdmaPlace;
+use crate::request::{QueueRequest, ShaderDebugger};
+use hiq::Hiq;
 pub(crate) use kept::Kept;
-
-/// A queue that the scheduler is to run: addresses in VMID 0 but for the trap handler's.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueRequest {
-    /// Number of the node that runs it.
-    pub(crate) node: u32,
-    pub(crate) pasid: u16,
-    /// Root of the process's page tables, in the form of their entries.
-    pub(crate) root: u64,
-    pub(crate) process_context: u64,
-    pub(crate) gang_context: u64,
-    pub(crate) priority: u32,
-    pub(crate) doorbell: DoorbellIndex,
-    pub(crate) mqd: u64,
-    /// The write pointer in VMID 0, where an MES reads it.
-    pub(crate) wptr: u64,
-    /// The write pointer in the process's own address space, where the HWS of gfx9 reads it.
-    pub(crate) process_wptr: u64,
-    pub(crate) ring_dwords: u32,
-    pub(crate) trap_handler: u64,
-    pub(crate) trap_memory: u64,
-    /// The hardware queue of an SDMA engine that it is for.
-    pub(crate) sdma: Option<SdmaPlace>,
-    /// Its packets are AQL.
-    pub(crate) aql: bool,
-    /// It has the global wave sync, and runs alone.
-    pub(crate) gws: bool,
-    /// Its process's waves wait for pages (XNACK).
-    pub(crate) xnack: bool,
-}
-
-/// An address watch of a process on one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeWatch {
-    /// Number of the node.
-    pub(crate) node: u32,
-    /// `TCP_WATCHn_CNTL`; 0 where there is no watch.
-    pub(crate) control: u32,
-}
-
-impl NodeWatch {
-    /// `TCP_WATCHn_CNTL` as a node has it.
-    pub(crate) fn control_on(self, node: u32) -> u32 {
-        if self.node == node { self.control } else { 0 }
-    }
-}
-
-/// What a debugger wants of the waves of a process.
-#[derive(Clone, Copy)]
-pub(crate) struct ShaderDebugger {
-    /// Address of the process's context.
-    pub(crate) process_context: u64,
-    pub(crate) launch: LaunchControl,
-    pub(crate) watches: [NodeWatch; WATCHES],
-    /// `KFD_DBG_TRAP_FLAG_*`.
-    pub(crate) flags: u32,
-}
+use mes::Mes;
 
 /// Firmware that schedules queues.
 ///

@@ -5,29 +5,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::asic::SdmaLayout;
 use crate::errno::{Errno, Result};
+use crate::request::SdmaPlace;
 
-/// Distance of the second half of a slice (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`).
-const MIRROR_OFFSET: u32 = 512;
 /// Most engines of any chip.
 const MAX_ENGINES: usize = 16;
-
-/// A queue of an SDMA engine.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct SdmaPlace {
-    pub(crate) engine: u32,
-    pub(crate) queue: u32,
-}
-
-impl SdmaPlace {
-    /// Number of its doorbell in the slice of its process (`allocate_doorbell`).
-    pub(crate) fn doorbell(self, layout: &SdmaLayout) -> Result<u32> {
-        if self.engine >= layout.engines {
-            return Err(Errno::EINVAL);
-        }
-        let first = layout.first_doorbell + self.engine * layout.doorbells;
-        Ok(first + (self.queue & 1) * MIRROR_OFFSET + (self.queue >> 1))
-    }
-}
 
 /// Which engine a queue may be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +128,7 @@ mod tests {
     #[test]
     fn doorbells_are_in_the_range_of_their_engine_in_both_halves() {
         let layout = &crate::asic::ANY.sdma;
-        let doorbell = |engine, queue| SdmaPlace { engine, queue }.doorbell(layout);
+        let doorbell = |engine, queue| layout.doorbell(SdmaPlace { engine, queue });
         assert_eq!([doorbell(0, 2), doorbell(0, 3), doorbell(0, 7)], [Ok(0x101), Ok(0x301), Ok(0x303)]);
         assert_eq!([doorbell(1, 2), doorbell(1, 7)], [Ok(0x10b), Ok(0x30d)]);
         assert_eq!(doorbell(2, 2), Err(Errno::EINVAL));

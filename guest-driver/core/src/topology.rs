@@ -20,12 +20,12 @@ use belfry_abi::kfd::topology::{
 };
 
 use crate::asic::Cache;
-use crate::debug::WATCHES;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
 use crate::os::Os;
+use crate::request::WATCHES;
 use crate::xcp_tree;
 
 /// Weight of the PCIe hop, and its bandwidths in MB/s.
@@ -92,7 +92,7 @@ impl<O: Os> Device<O> {
     pub(crate) fn sysfs_read(&self, path: &str) -> Result<String> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-            return self.config.ip_read(rest);
+            return ip_tree::read(&self.config, rest);
         }
         if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
             return self.xcp_read(rest);
@@ -121,7 +121,7 @@ impl<O: Os> Device<O> {
     /// Lists a directory; directories end in a slash.
     pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
         if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-            return self.config.ip_list(rest);
+            return ip_tree::list(&self.config, rest);
         }
         if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
             return self.xcp_list(rest);

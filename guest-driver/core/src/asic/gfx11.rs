@@ -19,7 +19,7 @@ use super::{
     Apertures, Asic, DoorbellLayout, Firmware, Fuses, MesFirmware, PasidTable, Product, SaveArea, SdmaLayout,
     readable,
 };
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::os::PAGE_SIZE;
 
 /// `SH_MEM_CONFIG`: 64-bit addresses, unaligned access, instruction prefetch 3 (`DEFAULT_SH_MEM_CONFIG`).

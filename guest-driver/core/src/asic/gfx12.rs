@@ -38,7 +38,7 @@ pub(super) static GFX1201: Asic = Asic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::Config;
+    use crate::config::Config;
 
     #[test]
     fn save_area_of_the_full_chip_is_the_measured_one() {

@@ -18,7 +18,7 @@ use super::gfx11::GFX1100;
 use super::{
     Asic, DoorbellLayout, Firmware, Fuses, PasidTable, Product, Retry, SaveArea, SdmaLayout, readable,
 };
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::os::PAGE_SIZE;
 
 /// `SH_MEM_CONFIG`: unaligned access (`ALIGNMENT_MODE` 4:3), 8-bit floats as this chip has them (`F8_MODE` 8), and faults are not

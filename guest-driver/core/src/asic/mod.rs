@@ -17,14 +17,17 @@ use belfry_abi::kfd::queue::{ContextSaveAreaHeader, CreateQueueArgs};
 use belfry_abi::mes::FRAME_SIZE;
 use belfry_abi::regs::layout::Layout;
 
-use crate::discovery::Config;
-use crate::errno::Result;
-use crate::hiq::{RunList, RunProcess};
-use crate::mes::{Frame, HardwareResources, SchedulerRing};
-use crate::mqd::Image;
-use crate::scheduler::{QueueRequest, ShaderDebugger};
-use crate::sdma::SdmaPlace;
+use crate::config::Config;
+use crate::errno::{Errno, Result};
+use crate::os::PAGE_SIZE;
+use crate::request::{
+    Frame, HardwareResources, Image, QueueRequest, RunList, RunProcess, SchedulerRing, SdmaPlace,
+    ShaderDebugger,
+};
 use readable::Readable;
+
+/// Distance of the second half of a slice (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`).
+const MIRROR_OFFSET: u32 = 512;
 
 /// IP version of a graphics core: major, minor, revision.
 pub(crate) type GcVersion = (u8, u8, u8);
@@ -240,18 +243,6 @@ pub(crate) struct MesFrames {
     pub(crate) flush_shader_debugger: fn(&mut Frame, process_context: u64),
 }
 
-/// How waves are launched under a debugger (`SPI_GDBG_PER_VMID_CNTL`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LaunchControl {
-    pub(crate) trap_en: bool,
-    /// Exceptions that waves trap for, as in `MODE.EXCP_EN`.
-    pub(crate) exceptions: u32,
-    /// The kernel's own exceptions do not count.
-    pub(crate) replace: bool,
-    /// One of `KFD_DBG_TRAP_WAVE_LAUNCH_MODE_*`.
-    pub(crate) mode: u32,
-}
-
 /// Form of page-table entries.
 pub(crate) struct PteFormat {
     /// Bits of a page's entry, without its address.
@@ -351,6 +342,15 @@ impl SdmaLayout {
     pub(crate) const fn queues_per_engine(&self) -> u32 {
         self.hqd_mask.count_ones()
     }
+
+    /// Number of a queue's doorbell in the slice of its process (`allocate_doorbell`).
+    pub(crate) fn doorbell(&self, place: SdmaPlace) -> Result<u32> {
+        if place.engine >= self.engines {
+            return Err(Errno::EINVAL);
+        }
+        let first = self.first_doorbell + place.engine * self.doorbells;
+        Ok(first + (place.queue & 1) * MIRROR_OFFSET + (place.queue >> 1))
+    }
 }
 
 /// Bases of the apertures of a process.
@@ -376,6 +376,14 @@ pub(crate) struct SaveArea {
     pub(crate) debug_memory_size: u32,
     /// Graphics cores, each of which has as much.
     pub(crate) copies: u32,
+}
+
+impl SaveArea {
+    /// Bytes of the whole area, of which the state of each graphics core takes `cwsr_size`.
+    pub(crate) fn total(&self, cwsr_size: u32) -> u64 {
+        let each = u64::from(cwsr_size) + u64::from(self.debug_memory_size);
+        (each * u64::from(self.copies)).next_multiple_of(PAGE_SIZE)
+    }
 }
 
 /// One cache of the GPU.

@@ -19,14 +19,12 @@ use belfry_abi::kfd::topology::HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPP
 use belfry_abi::regs::gc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use super::WATCHES;
-use crate::asic::LaunchControl;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Locked, Phase, Process};
-use crate::scheduler::NodeWatch;
+use crate::request::{LaunchControl, NodeWatch, WATCHES};
 
 /// Runs an operation for `debugger`, the calling process.
 ///

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use belfry_abi::regs::Ip;
 
-use super::Config;
+use crate::config::{Block, Config};
 use crate::errno::{Errno, Result};
 
 /// `BINARY_SIGNATURE`.
@@ -31,23 +31,6 @@ const FLAGS: usize = DIE_INFO + DIES * 4;
 /// First version of the header that has these flags, and the flag for 64 bits (`base_addr_64_bit`).
 const VERSION_WITH_FLAGS: u16 = 4;
 const BASE_ADDR_64_BIT: u8 = 1;
-
-/// One instance of an IP block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// The die it is on.
-    pub die: u8,
-    /// Its kind.
-    pub ip: Ip,
-    /// Which of its kind.
-    pub instance: u8,
-    /// Major, minor, revision.
-    pub version: (u8, u8, u8),
-    /// It is fused off.
-    pub harvested: bool,
-    /// Where its segments of registers begin, in dwords.
-    pub bases: Vec<u32>,
-}
 
 /// Little-endian fields of untrusted bytes.
 struct Bytes<'a>(&'a [u8]);

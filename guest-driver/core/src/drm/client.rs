@@ -8,12 +8,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::bo_list::Lists;
 use super::context::{Contexts, Record, RingId};
-use super::fence::{Dependency, Fence, Wanted};
 use super::hardware::Hardware;
 use super::ring::{Ib, Ring};
 use crate::asic::Interrupt;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::fence::{Dependency, Fence, Wanted};
 use crate::hw::log;
 use crate::memory::object::Object;
 use crate::os::{Backing, LockRank, LogLevel, Os, PAGE_SIZE, WaitQueue, Work, WorkItem};

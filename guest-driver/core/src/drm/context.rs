@@ -13,8 +13,8 @@ use belfry_abi::kfd::drm::{
 };
 
 use super::Call;
-use super::fence::Fence;
 use crate::errno::{Errno, Result};
+use crate::fence::Fence;
 use crate::os::Os;
 
 /// Rings of compute (`amdgpu_ctx_num_entities`).

@@ -12,7 +12,8 @@ use crate::errno::{Errno, Result};
 use crate::gart::KernelBuffer;
 use crate::node::{Node, Nodes};
 use crate::os::Os;
-use crate::sdma::{SdmaChoice, SdmaPlace};
+use crate::request::SdmaPlace;
+use crate::sdma::SdmaChoice;
 
 /// What a file has on the device while it has rings.
 pub(crate) struct Hardware<O: Os> {
@@ -79,7 +80,7 @@ impl<O: Os> Hardware<O> {
             return Ok((self.doorbells.take()?, None));
         }
         let place = self.node().sdma.take(SdmaChoice::Engine(id.ring))?;
-        match place.doorbell(&device.hw.asic().sdma) {
+        match device.hw.asic().sdma.doorbell(place) {
             Ok(number) => Ok((number, Some(place))),
             Err(error) => {
                 self.node().sdma.put(place);

@@ -7,7 +7,6 @@ mod bo_list;
 mod client;
 mod context;
 mod export;
-mod fence;
 mod gem;
 mod hardware;
 mod info;
@@ -25,9 +24,8 @@ use belfry_abi::kfd::drm::{
 use belfry_abi::kfd::ioctl::{ioc_nr, ioc_size};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+pub use crate::fence::Fence;
 pub use client::Client;
-pub use fence::Fence;
-pub(crate) use fence::{Dependency, Wanted};
 pub(crate) use hardware::Hardware;
 pub use info::{REFUSED_QUERIES, RefusedQuery};
 

@@ -18,11 +18,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::bo_list::{self, List};
 use super::client::{Job, Kick};
 use super::context::RingId;
-use super::fence::{Dependency, Wanted};
 use super::info::max_ibs;
 use super::ring::Ib;
 use super::{Call, from_user};
 use crate::errno::{Errno, Result};
+use crate::fence::{Dependency, Wanted};
 use crate::memory::object::Object;
 use crate::os::{Awaited, Backing, Os, PAGE_SIZE, SyncPoint, SyncTarget};
 

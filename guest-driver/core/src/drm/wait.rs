@@ -9,9 +9,9 @@ use belfry_abi::kfd::drm::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::context::RingId;
-use super::fence::{Fence, Wanted};
 use super::{Call, until};
 use crate::errno::{Errno, Result};
+use crate::fence::{Fence, Wanted};
 use crate::memory::object::Object;
 use crate::os::Os;
 

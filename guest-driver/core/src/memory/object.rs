@@ -10,8 +10,9 @@ use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCre
 use super::SystemMemory;
 use super::user::{UserArgs, UserRange};
 use crate::device::Device;
-use crate::drm::{Client, Dependency, Fence};
+use crate::drm::Client;
 use crate::errno::{Errno, Result};
+use crate::fence::{Dependency, Fence};
 use crate::gart::quad;
 use crate::os::{AllocFlags, Backing, BoPage, LockRank, Metadata, Os, PAGE_SIZE, SharedMetadata};
 use crate::sync::Mutex;

@@ -8,8 +8,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::UserMemory;
 use super::object::Object;
-use crate::drm::{Client, Wanted};
+use crate::drm::Client;
 use crate::errno::{Errno, Result};
+use crate::fence::Wanted;
 use crate::os::{AllocFlags, Backing, BoPage, Change, Invalidate, Os, PAGE_SIZE, ProcessKey, UserPin};
 use crate::sync::Mutex;
 

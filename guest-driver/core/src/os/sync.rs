@@ -3,10 +3,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 
-use crate::drm::Fence;
-use crate::errno::Result;
+use crate::fence::Fence;
+pub use crate::fence::{ForeignFence, SharedFence};
 
 /// A place in a syncobj, as submissions name it (`struct drm_amdgpu_cs_chunk_syncobj`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,18 +25,6 @@ pub enum Awaited {
     Here(Vec<Arc<Fence>>),
     /// Work that may be anybody's.
     Elsewhere(Arc<dyn ForeignFence>),
-}
-
-/// Work that may be anybody's. Dropping it ends the wait for it.
-pub trait ForeignFence: Send + Sync {
-    /// Returns whether it is over, however it ended.
-    fn is_over(&self) -> bool;
-}
-
-/// The operating system's side of the driver's own work.
-pub trait SharedFence: Any + Send + Sync {
-    /// It is over; told once. May be called under locks of the driver, and takes none of them.
-    fn signaled(&self, outcome: Result<()>);
 }
 
 /// A syncobj that will have work put into it. Dropping it leaves the syncobj as it is.

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
-use super::{QueueRequest, Scheduler, ShaderDebugger};
+use super::Scheduler;
 use crate::errno::{Errno, Result};
+use crate::request::{QueueRequest, ShaderDebugger};
 
 /// A scheduler with the queues that it runs.
 ///
@@ -128,8 +129,7 @@ impl Scheduler for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asic::LaunchControl;
-    use crate::scheduler::NodeWatch;
+    use crate::request::{LaunchControl, NodeWatch};
     use crate::testing::{Trace, lock};
 
     /// Notes what it is asked, and does not stop queues of gang 13.

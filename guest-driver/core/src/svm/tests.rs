@@ -13,7 +13,7 @@ use belfry_abi::partition::ComputePartition;
 use super::attributes::Access;
 use super::ranges::Growth;
 use super::*;
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::node::Nodes;
 use crate::os::DeviceInfo;
 use crate::testing::{Bench, FakeOs, lock, walk};

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use belfry_abi::kfd::topology::{HSA_CACHE_TYPE_DATA, HSA_CACHE_TYPE_INSTRUCTION};
 
 use crate::asic::{Asic, Cache};
-use crate::discovery::Config;
+use crate::config::Config;
 
 pub(super) fn caches(config: &Config, asic: &Asic) -> Vec<Cache> {
     let mut caches = Vec::new();

@@ -9,9 +9,8 @@ use belfry_abi::mes::{
 use belfry_abi::regs::{Register, gc};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::asic::{LaunchControl, MesFrames};
-use crate::mes::{Frame, HardwareResources, SchedulerRing};
-use crate::scheduler::{QueueRequest, ShaderDebugger};
+use crate::asic::MesFrames;
+use crate::request::{Frame, HardwareResources, LaunchControl, QueueRequest, SchedulerRing, ShaderDebugger};
 
 pub(in crate::asic) const FRAMES: MesFrames = MesFrames {
     encode: |frame| *frame,

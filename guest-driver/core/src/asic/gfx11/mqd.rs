@@ -5,11 +5,10 @@ use belfry_abi::mqd::{HEADER, SDMA_DUMMY_DEFAULT, SdmaMqd, SdmaRbCntl};
 use belfry_abi::regs::{Register, gc};
 
 use crate::asic::{CuMask, KernelRing, MqdManager, UserQueue, UserRing};
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::errno::{Errno, Result};
-use crate::mqd::Image;
 use crate::os::PAGE_SIZE;
-use crate::sdma::SdmaPlace;
+use crate::request::{Image, SdmaPlace};
 
 /// `COMPUTE_PGM_RSRC2.TRAP_PRESENT`.
 const TRAP_PRESENT: u32 = 1 << 6;

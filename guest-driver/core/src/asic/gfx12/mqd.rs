@@ -7,8 +7,7 @@ use zerocopy::FromZeros;
 use crate::asic::gfx11::{self, MQD_MANAGER};
 use crate::asic::{MqdManager, UserQueue, UserRing};
 use crate::errno::Result;
-use crate::mqd::Image;
-use crate::sdma::SdmaPlace;
+use crate::request::{Image, SdmaPlace};
 
 pub(super) const MANAGER: MqdManager = MqdManager { init_sdma, update_sdma, set_takes_traps, ..MQD_MANAGER };
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use belfry_abi::kfd::topology::{HSA_CACHE_TYPE_DATA, HSA_CACHE_TYPE_INSTRUCTION};
 
 use crate::asic::{Asic, Cache};
-use crate::discovery::Config;
+use crate::config::Config;
 
 /// The last-level cache behind all memory, in KiB.
 const L3_KIB: u32 = 256 << 10;

@@ -11,11 +11,10 @@ use zerocopy::FromZeros;
 
 use crate::asic::gfx11::{self, MQD_MANAGER};
 use crate::asic::{CuMask, KernelRing, MqdManager, UserQueue, UserRing};
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::errno::Result;
-use crate::mqd::Image;
 use crate::os::PAGE_SIZE;
-use crate::sdma::SdmaPlace;
+use crate::request::{Image, SdmaPlace};
 
 pub(super) const MANAGER: MqdManager = MqdManager {
     stride,

@@ -12,8 +12,7 @@ use belfry_abi::pm4::{
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::asic::{HiqPackets, gfx11};
-use crate::hiq;
-use crate::scheduler::QueueRequest;
+use crate::request::{self, QueueRequest, RunProcess};
 
 pub(super) const PACKETS: HiqPackets =
     HiqPackets { set_resources, map_process, map_queue, run_list, unmap_all, query_status };
@@ -56,7 +55,7 @@ fn set_resources(packets: &mut Vec<u32>, vmids: u32, queues: u64) {
 }
 
 /// `pm_map_process_aldebaran`.
-fn map_process(packets: &mut Vec<u32>, process: &hiq::RunProcess) {
+fn map_process(packets: &mut Vec<u32>, process: &RunProcess) {
     let mut control = MapProcessControl::from_bits(0);
     control.set_pasid(process.pasid);
     control.set_single_memops(process.flags & KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP != 0);
@@ -117,7 +116,7 @@ fn map_queue(packets: &mut Vec<u32>, queue: &QueueRequest) {
 }
 
 /// `pm_runlist_v9`.
-fn run_list(packets: &mut Vec<u32>, list: &hiq::RunList) {
+fn run_list(packets: &mut Vec<u32>, list: &request::RunList) {
     let mut control = RunListControl::from_bits(0);
     control.set_ib_size(list.dwords);
     control.set_chain(list.chain);

@@ -1,8 +1,7 @@
+use crate::request::{LaunchControl, SdmaPlace};
 use belfry_abi::doorbell::DoorbellIndex;
 
 use super::*;
-use crate::asic::LaunchControl;
-use crate::sdma::SdmaPlace;
 
 fn packets(fill: impl FnOnce(&mut Vec<u32>)) -> Vec<u32> {
     let mut packets = Vec::new();
@@ -48,7 +47,7 @@ fn queues_are_mapped_by_address_and_engine() {
 
 #[test]
 fn process_is_mapped_with_all_that_its_waves_need() {
-    let process = hiq::RunProcess {
+    let process = RunProcess {
         pasid: 0x8001,
         root: 0x20_0000_0001,
         sh_mem_bases: 0x1_0002,
@@ -76,10 +75,10 @@ fn watches_compare_bits_7_to_30() {
 
 #[test]
 fn run_lists_and_what_ends_them_have_the_scheduler_s_form() {
-    let list = hiq::RunList { address: 0x7fff_0001_0000, dwords: 28, chain: false, processes: 2 };
-    let run = |list: &hiq::RunList| packets(|out| run_list(out, list));
+    let list = request::RunList { address: 0x7fff_0001_0000, dwords: 28, chain: false, processes: 2 };
+    let run = |list: &request::RunList| packets(|out| run_list(out, list));
     assert_eq!(run(&list), [0xc002_a500, 0x0001_0000, 0x7fff, 2 << 24 | 1 << 23 | 28]);
-    assert_eq!(run(&hiq::RunList { chain: true, ..list })[3], 2 << 24 | 1 << 23 | 1 << 20 | 28);
+    assert_eq!(run(&request::RunList { chain: true, ..list })[3], 2 << 24 | 1 << 23 | 1 << 20 | 28);
     assert_eq!(packets(unmap_all), [0xc004_a300, 3 << 4, 0, 0, 0, 0]);
     let query = packets(|out| query_status(out, 0x7fff_0001_0000, 0x1_0000_0002));
     assert_eq!(query, [0xc005_a400, 2 << 30, 0, 0x0001_0000, 0x7fff, 2, 1]);

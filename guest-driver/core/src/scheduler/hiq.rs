@@ -13,45 +13,16 @@ use alloc::vec::Vec;
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::gfx9::gc as gfx9;
 
-use crate::asic::{HiqPackets, LaunchControl};
+use crate::asic::HiqPackets;
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::Hw;
 use crate::kiq::{self, Kiq};
 use crate::node::Nodes;
 use crate::os::Os;
-use crate::scheduler::{QueueRequest, Scheduler, ShaderDebugger};
+use crate::request::{LaunchControl, QueueRequest, ShaderDebugger};
+use crate::scheduler::Scheduler;
 use partition::Partition;
-
-/// A process of a run list.
-pub(crate) struct RunProcess {
-    pub(crate) pasid: u16,
-    /// Root of its page tables, in the form of their entries.
-    pub(crate) root: u64,
-    pub(crate) sh_mem_bases: u32,
-    pub(crate) sh_mem_config: u32,
-    pub(crate) trap_handler: u64,
-    pub(crate) trap_memory: u64,
-    /// One of its queues has the global wave sync.
-    pub(crate) gws: bool,
-    /// Queues that follow.
-    pub(crate) queues: u32,
-    /// What a debugger wants of its waves.
-    pub(crate) launch: LaunchControl,
-    /// `TCP_WATCHn_CNTL`.
-    pub(crate) watches: [u32; 4],
-    pub(crate) flags: u32,
-}
-
-/// A run list in memory: its address in VMID 0, and how long it is.
-pub(crate) struct RunList {
-    pub(crate) address: u64,
-    pub(crate) dwords: u32,
-    /// It is the last packet of this list, which begins anew after it.
-    pub(crate) chain: bool,
-    /// Processes that get a VMID at a time.
-    pub(crate) processes: u32,
-}
 
 /// The scheduler.
 pub(crate) struct Hiq<O: Os> {

@@ -1,21 +1,30 @@
 //! The end of work: told once, waited for by any number (`struct dma_fence`).
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{ForeignFence, Os, SharedFence, WaitOutcome, WaitQueue};
 
 /// Not over yet.
 const PENDING: i32 = -1;
 /// Over, and nothing went wrong.
 const GOOD: i32 = 0;
-/// How long a sleeper may rest before it looks itself, in nanoseconds.
-const LOOK_NS: u64 = 100_000_000;
 
-/// Whether a piece of work is over, and how it ended.
+/// The operating system's side of the driver's own work.
+pub trait SharedFence: Any + Send + Sync {
+    /// Tells that it is over; called once. May be called under locks of the driver, and takes none of them.
+    fn signaled(&self, outcome: Result<()>);
+}
+
+/// Work that may be anybody's. Dropping it ends the wait for it.
+pub trait ForeignFence: Send + Sync {
+    /// Returns whether it is over, however it ended.
+    fn is_over(&self) -> bool;
+}
+
+/// The end of a piece of work: it is still to come, or it says how the work ended.
 pub struct Fence {
     state: AtomicI32,
     /// It was handed to the device.
@@ -57,7 +66,7 @@ impl Fence {
         self.shared.as_ref()
     }
 
-    /// Whether the device has the work, or had it.
+    /// Returns whether the device has the work, or had it.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire) || self.is_over()
     }
@@ -67,11 +76,11 @@ impl Fence {
         self.begun.store(true, Ordering::Release);
     }
 
-    /// How it ended; an error that has not come yet is none.
+    /// Returns how it ended; an error that has not come yet is none.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// The error of the work.
     pub fn outcome(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
             PENDING | GOOD => Ok(()),
@@ -79,7 +88,7 @@ impl Fence {
         }
     }
 
-    /// It is over.
+    /// Ends it.
     pub(crate) fn signal(&self, outcome: Result<()>) {
         let before = self.state.swap(outcome.map_or_else(Errno::raw, |()| GOOD), Ordering::AcqRel);
         if let Some(shared) = self.shared.as_ref().filter(|_| before == PENDING) {
@@ -97,7 +106,7 @@ impl Drop for Fence {
     }
 }
 
-/// What work waits for before it begins.
+/// A thing that work waits for before it begins.
 #[derive(Clone)]
 pub(crate) enum Dependency {
     /// The end of other work.
@@ -118,52 +127,9 @@ impl Dependency {
     }
 }
 
-/// What a wait waits for.
+/// The fences of a wait that have to be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     All,
     Any,
-}
-
-impl<O: Os> Device<O> {
-    /// Waits for fences; returns whether it is over, in time.
-    ///
-    /// `timeout_ns` of `None` waits for ever. `look` runs now and then, for what no interrupt tells.
-    ///
-    /// # Errors
-    ///
-    /// `ERESTARTSYS` for a signal, `ENODEV` when the device is gone.
-    pub(crate) fn wait_fences(
-        &self,
-        fences: &[Arc<Fence>],
-        wanted: Wanted,
-        timeout_ns: Option<u64>,
-        look: impl Fn(),
-    ) -> Result<bool> {
-        let start = self.hw.now_ns();
-        let over = || match wanted {
-            Wanted::All => fences.iter().all(|fence| fence.is_over()),
-            Wanted::Any => fences.iter().any(|fence| fence.is_over()),
-        };
-        loop {
-            let ticket = self.fences.ticket();
-            if over() {
-                return Ok(true);
-            }
-            let left =
-                timeout_ns.map(|timeout| timeout.saturating_sub(self.hw.now_ns().saturating_sub(start)));
-            if left == Some(0) {
-                look();
-                return Ok(over());
-            }
-            match self.fences.wait(ticket, Some(left.unwrap_or(LOOK_NS).min(LOOK_NS))) {
-                WaitOutcome::Interrupted => return Err(Errno::ERESTARTSYS),
-                WaitOutcome::TimedOut => look(),
-                WaitOutcome::Woken => {}
-            }
-            if !self.hw.alive() {
-                return Err(Errno::ENODEV);
-            }
-        }
-    }
 }

@@ -18,7 +18,8 @@ use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
 use crate::kiq::{self, KernelQueue, Kiq, select};
 use crate::os::Os;
-use crate::scheduler::{QueueRequest, Scheduler, ShaderDebugger};
+use crate::request::{Frame, HardwareResources, QueueRequest, SchedulerRing, ShaderDebugger};
+use crate::scheduler::Scheduler;
 
 /// Pipes of a micro engine.
 const COMPUTE_PIPES: usize = 4;
@@ -30,49 +31,6 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 const SCHEDULER_CONTEXT: usize = 0;
 const QUERY_STATUS_FENCE: usize = 4096;
 const API_FENCE: usize = 4096 + 64;
-
-/// A frame that is being filled.
-pub(crate) struct Frame {
-    dwords: [u32; FRAME_SIZE / 4],
-    /// Byte offset of its [`ApiStatus`].
-    status: usize,
-    /// What it asks, for the log.
-    name: &'static str,
-}
-
-impl Frame {
-    /// Says what the frame is; where its completion is told goes into the bytes from `status` on.
-    pub(crate) fn begin(&mut self, name: &'static str, status: usize) {
-        (self.name, self.status) = (name, status);
-    }
-
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        self.dwords.as_mut_bytes()
-    }
-}
-
-/// What the scheduler is given to work with: addresses in VMID 0, masks, and the bases of the blocks it programs.
-pub(crate) struct HardwareResources {
-    pub(crate) vmid_mask: u32,
-    /// Hardware queues of each of the pipes.
-    pub(crate) compute_hqd_mask: u32,
-    pub(crate) compute_pipes: usize,
-    /// Hardware queues of each of the SDMA engines.
-    pub(crate) sdma_hqd_mask: u32,
-    pub(crate) context: u64,
-    pub(crate) query_status_fence: u64,
-    pub(crate) gc: [u32; 8],
-    pub(crate) mmhub: [u32; 8],
-    pub(crate) osssys: [u32; 8],
-}
-
-/// The scheduler's ring, as the firmware of both pipes is told to map it: addresses in VMID 0.
-pub(crate) struct SchedulerRing {
-    pub(crate) pipe: u32,
-    pub(crate) doorbell: DoorbellIndex,
-    pub(crate) mqd: u64,
-    pub(crate) wptr: u64,
-}
 
 /// A ring that takes frames, with the fence that they are answered by.
 pub(crate) struct FrameRing<O: Os> {

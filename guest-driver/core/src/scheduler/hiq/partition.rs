@@ -8,15 +8,14 @@ use core::sync::atomic::Ordering;
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::gfx9::gc as gfx9;
 
-use super::{RunList, RunProcess};
-use crate::asic::{HiqPackets, LaunchControl};
+use crate::asic::HiqPackets;
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};
 use crate::kiq::{KernelQueue, Kiq};
 use crate::node::Node;
 use crate::os::Os;
-use crate::scheduler::{QueueRequest, ShaderDebugger};
+use crate::request::{LaunchControl, QueueRequest, RunList, RunProcess, ShaderDebugger};
 
 /// Bytes of the ring (`KFD_KERNEL_QUEUE_SIZE`).
 pub(super) const RING_SIZE: usize = 2048;

@@ -15,12 +15,11 @@ use belfry_abi::regs::{Ip, Register, gc as regs};
 
 use super::*;
 use crate::asic;
-use crate::discovery::Config;
+use crate::config::Config;
 use crate::gart::GART_START;
 use crate::os::{DeviceInfo, PAGE_SIZE};
 use crate::registers::RegisterMap;
-use crate::scheduler::NodeWatch;
-use crate::sdma::SdmaPlace;
+use crate::request::{NodeWatch, SdmaPlace};
 use crate::testing::{FakeOs, lock};
 
 const VRAM: usize = 8 << 20;

@@ -1,0 +1,71 @@
+//! The device as found: its sizes, and the blocks of its discovery table.
+
+use alloc::vec::Vec;
+
+use belfry_abi::regs::Ip;
+
+/// One instance of an IP block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The die it is on.
+    pub die: u8,
+    /// Its kind.
+    pub ip: Ip,
+    /// Which of its kind.
+    pub instance: u8,
+    /// Major, minor, revision.
+    pub version: (u8, u8, u8),
+    /// It is fused off.
+    pub harvested: bool,
+    /// Where its segments of registers begin, in dwords.
+    pub bases: Vec<u32>,
+}
+
+/// The device as found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// IP version of the graphics core: major, minor, revision.
+    pub gc_version: (u8, u8, u8),
+    /// VRAM in bytes.
+    pub vram_size: u64,
+    /// First address of VRAM in VMID 0.
+    pub fb_start: u64,
+    /// Graphics cores (XCCs), which work as one.
+    pub xccs: u32,
+    /// Shader engines of a graphics core.
+    pub shader_engines: u32,
+    /// Shader arrays of each shader engine.
+    pub arrays_per_engine: u32,
+    /// Most compute units of one shader array.
+    pub cus_per_array: u32,
+    /// Compute units that are not fused off, of all graphics cores.
+    pub cus: u32,
+    /// Those of each graphics core, shader engine and array, one bit each, in this order.
+    pub cu_bitmap: Vec<u32>,
+    /// Lanes of a wave.
+    pub wave_size: u32,
+    /// Waves of a SIMD.
+    pub waves_per_simd: u32,
+    /// Scratch slots of a compute unit.
+    pub scratch_slots_per_cu: u32,
+    /// Local data share in KiB.
+    pub lds_kib: u32,
+    /// Vector data cache of a compute unit in KiB.
+    pub l1_kib: u32,
+    /// Compute units that share an instruction cache and a scalar data cache.
+    pub cus_per_sqc: u32,
+    /// That instruction cache in KiB.
+    pub instruction_cache_kib: u32,
+    /// That scalar data cache in KiB.
+    pub scalar_cache_kib: u32,
+    /// Cache of a shader array in KiB.
+    pub gl1_kib: u32,
+    /// Last-level cache of the graphics core in KiB.
+    pub l2_kib: u32,
+    /// SDMA engines.
+    pub sdma_engines: u32,
+    /// `GB_ADDR_CONFIG`.
+    pub gb_addr_config: u32,
+    /// Every block of the table.
+    pub blocks: Vec<Block>,
+}
